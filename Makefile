@@ -1,0 +1,99 @@
+# `make` alone lists what there is. PYTHON=/path/to/python3 chooses the interpreter of `make setup`.
+SHELL := bash
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check buf proto bench lock clean
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.set-up
+PINS := pyproject.toml $(addprefix requirements/,export.txt oracles.txt lock.txt)
+PACKAGE := artifacts/en-pt
+
+DRAGOMAN_PORT ?= 8500
+DRAGOMAN_METRICS_PORT ?= 9500
+
+PROTOS := $(wildcard proto/dragoman/v1/*.proto)
+SERVICES := $(shell grep -l '^service ' $(PROTOS))
+BUF := npx --yes @bufbuild/buf@1.75.0
+# What the API must stay compatible with: the last release or, before there is one, the last commit.
+RELEASED := $(shell { git describe --tags --abbrev=0 --match 'v*' || git rev-parse --verify --quiet HEAD; } 2>/dev/null)
+
+help:
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP)  ## install everything that run, test and check need into .venv
+
+# pip's own words go to a file; each package it takes up shows as a sign of life.
+PIP = $(BIN)/python -m pip --disable-pip-version-check install --constraint requirements/lock.txt
+PROGRESS = 2>&1 | tee -a $(VENV)/setup.log | awk -v tty="$$([ -t 1 ] && echo 1)" \
+	'/^(Collecting|Installing collected)/ && tty { printf "\r\033[K  %s", substr($$0, 1, 70); fflush() } \
+	/^(ERROR|error)/ { print } END { if (tty) printf "\r\033[K" }'
+
+$(STAMP): $(PINS)
+	@command -v "$(PYTHON)" >/dev/null || \
+		{ echo "'$(PYTHON)' was not found. Install Python 3.11 or newer, or set PYTHON=/path/to/python3." >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python %s is too old: 3.11 or newer is needed. \
+	Set PYTHON=/path/to/python3." % sys.version.split()[0])'
+	@"$(PYTHON)" -m venv $(VENV) || \
+		{ echo "'$(PYTHON) -m venv' failed. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@echo "Installing into $(VENV) (a minute or two; pip's output goes to $(VENV)/setup.log)"
+	@: > $(VENV)/setup.log
+	@set -o pipefail; $(PIP) hatchling $(PROGRESS)
+	@set -o pipefail; $(PIP) --no-build-isolation --editable '.[dev]' -r requirements/export.txt -r requirements/oracles.txt $(PROGRESS)
+	@touch $@
+
+# On a terminal it gets a process group of its own (set -m). Else make too would get the Ctrl-C, and end with 130.
+QUICKSTART = $(BIN)/python -m dragoman.quickstart $(PACKAGE) --port $(DRAGOMAN_PORT) --metrics-port $(DRAGOMAN_METRICS_PORT)
+run: setup $(PACKAGE)/manifest.json  ## serve the embedded English-Portuguese model and translate three sentences
+	@if [ -t 0 ]; then set -m; $(QUICKSTART); exit $$?; else exec $(QUICKSTART); fi
+
+$(PACKAGE)/manifest.json: $(wildcard models/zoo/en-pt/*) | $(STAMP)
+	@$(BIN)/python -m export models/zoo/en-pt --out $(PACKAGE)
+
+test: setup  ## run the tests
+	@$(BIN)/python -m pytest
+
+check: setup buf  ## lint, types, import order, and that the generated stubs are up to date
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	@fresh=$$(mktemp -d) && trap 'rm -r "$$fresh"' EXIT && $(MAKE) --no-print-directory proto STUBS="$$fresh" && \
+		diff --recursive --exclude=__init__.py --exclude=__pycache__ "$$fresh/dragoman/v1" dragoman/v1 || \
+		{ echo "dragoman/v1 is not what proto/ says: run make proto" >&2; exit 1; }
+
+buf:  ## lint the API and compare it with the last release (needs npm)
+ifeq ($(shell command -v npm),)
+	@echo "buf skipped: npm was not found"
+else
+	$(BUF) lint proto
+	$(BUF) format --diff --exit-code proto
+ifneq ($(shell git cat-file -t $(RELEASED):proto 2>/dev/null),tree)
+	@echo "buf breaking skipped: git knows no earlier proto/ to compare with"
+else
+	$(BUF) breaking proto --against '.git#ref=$(RELEASED),subdir=proto'
+endif
+endif
+
+STUBS := .
+proto: setup  ## generate the stubs in dragoman/v1 from proto/
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m grpc_tools.protoc -I proto \
+		--python_out=$(STUBS) --mypy_out=quiet:$(STUBS) $(PROTOS)
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m grpc_tools.protoc -I proto \
+		--grpc_python_out=$(STUBS) --mypy_grpc_out=quiet:$(STUBS) $(SERVICES)
+
+bench: setup $(PACKAGE)/manifest.json  ## measure against CTranslate2
+	@$(BIN)/python -m bench
+
+COMPILE = $(BIN)/uv pip compile --quiet --config-file requirements/uv.toml --universal --python-version 3.11 \
+	--no-annotate --no-header --upgrade pyproject.toml
+lock: setup  ## bring the pinned versions up to date
+	@$(BIN)/python -m pip install --quiet uv
+	@$(COMPILE) --extra dev requirements/export.txt requirements/oracles.txt -o requirements/lock.txt
+	@$(COMPILE) --generate-hashes -c requirements/lock.txt -o requirements/serve.lock.txt
+
+clean:  ## remove what was made, the environment and the packages included
+	rm -rf $(VENV) artifacts dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -r {} +
