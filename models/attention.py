@@ -1,0 +1,121 @@
+"""Attention. Where ONNX Runtime has a better kernel than what the exporter makes of plain PyTorch, both stand here.
+
+Each function's PyTorch body is its definition. While torch.onnx.export traces, one ONNX Runtime node takes its place,
+so that eager and exported models are the same code.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def self_attention(qkv: Tensor, lengths: Tensor, heads: int) -> Tensor:
+    """Every source token attends to all tokens of its source.
+
+    qkv: packed queries, keys and values [sentences * source, 3 * width]
+    lengths: tokens of each source before the padding [sentences]
+    Returns [sentences * source, width].
+    """
+    width = qkv.shape[1] // 3
+    qkv = qkv.view(lengths.shape[0], -1, 3 * width)
+    query, key, value = qkv.split(width, dim=2)
+    if torch.onnx.is_in_onnx_export():
+        attended = torch.onnx.ops.symbolic(
+            "com.microsoft::MultiHeadAttention",
+            [query, key, value, None, lengths],
+            {"num_heads": heads},
+            version=1,
+            dtype=query.dtype,
+            shape=query.shape,
+        )
+        return attended.view(-1, width)
+    seen = torch.arange(qkv.shape[1], device=qkv.device) < lengths.unsqueeze(1)
+    return _attend(query, key, value, seen[:, None, None, :], heads).flatten(0, 1)
+
+
+def causal_attention(qkv: Tensor, sentences: int, heads: int) -> Tensor:
+    """Every target token attends to itself and those before it: the teacher-forced pass.
+
+    qkv: [sentences * target, 3 * width]. Returns [sentences * target, width].
+    """
+    width = qkv.shape[1] // 3
+    query, key, value = qkv.view(sentences, -1, 3 * width).split(width, dim=2)
+    target = query.shape[1]
+    seen = torch.ones(target, target, dtype=torch.bool, device=qkv.device).tril()
+    return _attend(query, key, value, seen, heads).flatten(0, 1)
+
+
+def cross_attention(query: Tensor, key: Tensor, value: Tensor, lengths: Tensor, heads: int) -> Tensor:
+    """Every target token attends to its source: the teacher-forced pass.
+
+    query: [sentences * target, width]; key, value: [sentences, heads, source, head_dim]; lengths: [sentences]
+    Returns [sentences * target, width].
+    """
+    sentences, _, source, _ = key.shape
+    query = _split_heads(query.view(sentences, -1, query.shape[1]), heads)
+    seen = torch.arange(source, device=key.device) < lengths.unsqueeze(1)
+    attended = F.scaled_dot_product_attention(query, key, value, attn_mask=seen[:, None, None, :])
+    return attended.transpose(1, 2).flatten(2).flatten(0, 1)
+
+
+def cached_attention(
+    query: Tensor,
+    new: tuple[Tensor, Tensor] | None,
+    past: tuple[Tensor, Tensor],
+    positions: Tensor,
+    total: Tensor,
+    heads: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """One query a row: row r puts its new key and value at positions[r] and attends to 0..positions[r].
+
+    query: [rows, width], or queries, keys and values packed [rows, 3 * width] where `new` is None
+    new: key and value of each row [rows, 1, width]
+    past: cached keys and values [rows, heads, capacity, head_dim]
+    positions: int32 [rows]; total: int32 [], max(positions) + 1, read by ONNX Runtime only
+    Returns the attended values [rows, width] and the keys and values with the new ones in place.
+    """
+    if torch.onnx.is_in_onnx_export():
+        return _group_query_attention(query, new, past, positions, total, heads)
+    query = query.unsqueeze(1)
+    query, *new_pair = query.chunk(3, dim=2) if new is None else (query, *new)
+    at = positions.long().view(-1, 1, 1, 1)
+    keys, values = (
+        cached.scatter(2, at.expand(-1, heads, 1, cached.shape[3]), _split_heads(fresh, heads))
+        for cached, fresh in zip(past, new_pair, strict=True)
+    )
+    seen = torch.arange(keys.shape[2], device=keys.device) <= at
+    attended = F.scaled_dot_product_attention(_split_heads(query, heads), keys, values, attn_mask=seen)
+    return attended.flatten(1), keys, values
+
+
+def _group_query_attention(
+    query: Tensor,
+    new: tuple[Tensor, Tensor] | None,
+    past: tuple[Tensor, Tensor],
+    positions: Tensor,
+    total: Tensor,
+    heads: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    rows = positions.shape[0]
+    width = heads * past[0].shape[3]
+    attended, keys, values = torch.onnx.ops.symbolic_multi_out(
+        "com.microsoft::GroupQueryAttention",
+        [query.unsqueeze(1), *(new or (None, None)), *past, positions, total],
+        {"num_heads": heads, "kv_num_heads": heads},
+        version=1,
+        dtypes=[query.dtype, past[0].dtype, past[1].dtype],
+        shapes=[(rows, 1, width), past[0].shape, past[1].shape],
+    )
+    return attended.squeeze(1), keys, values
+
+
+def _attend(query: Tensor, key: Tensor, value: Tensor, seen: Tensor, heads: int) -> Tensor:
+    """query, key, value: [sentences, length, width]; seen: bool, broadcast to [sentences, heads, length, length]."""
+    query, key, value = (_split_heads(x, heads) for x in (query, key, value))
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=seen).transpose(1, 2).flatten(2)
+
+
+def _split_heads(x: Tensor, heads: int) -> Tensor:
+    """[sentences, length, width] -> [sentences, heads, length, head_dim]."""
+    split: Tensor = x.unflatten(2, (heads, -1))
+    return split.transpose(1, 2)

@@ -1,0 +1,24 @@
+"""Trained models as others publish them. A family is a table of renames and a mapping of its configuration."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from models.checkpoint import marian
+from models.checkpoint.contents import Checkpoint, CheckpointError
+from models.checkpoint.reading import read_json
+
+__all__ = ["Checkpoint", "CheckpointError", "load_checkpoint"]
+
+FAMILIES: dict[str, Callable[[Path], Checkpoint]] = {"marian": marian.load}
+"""By the `model_type` of a Hugging Face config.json."""
+
+
+def load_checkpoint(folder: Path) -> Checkpoint:
+    """Reads a checkpoint folder of any family. Raises CheckpointError."""
+    if not folder.is_dir():
+        raise CheckpointError(f"{folder} is not a folder; expected a checkpoint folder with a config.json")
+    file = folder / "config.json"
+    family = read_json(file).get("model_type")
+    if not isinstance(family, str) or family not in FAMILIES:
+        raise CheckpointError(f"{file}: model_type is {family!r}; supported: {', '.join(sorted(FAMILIES))}")
+    return FAMILIES[family](folder)

@@ -1,0 +1,31 @@
+"""What every checkpoint family is read into."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from models.config import ModelConfig
+from models.package import GenerationDefaults
+from models.tokenizer import TokenizerSpec
+from models.transformer import Transformer
+
+
+class CheckpointError(Exception):
+    """A checkpoint that cannot be used. The message names the file, the key, what was expected and what was found."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A trained model, with all that a package says of it."""
+
+    name: str
+    config: ModelConfig
+    model: Transformer
+    """With its weights, in fp32."""
+    tokenizer: TokenizerSpec
+    generation: GenerationDefaults
+    source_languages: tuple[str, ...]
+    target_languages: tuple[str, ...]
+    files: dict[str, Path]
+    """What belongs into a package as it is: the tokenizer's files, licences and notices."""
+    sha256: str
+    """Of the weights file."""

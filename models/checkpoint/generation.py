@@ -1,0 +1,101 @@
+"""How Hugging Face's `generate` would choose targets, as a checkpoint sets it."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from models.checkpoint.contents import CheckpointError
+from models.checkpoint.reading import Settings, parse, read_json
+from models.package import GenerationDefaults
+from models.signature import MAX_CANDIDATES
+
+MAX_SUPPRESSED = MAX_CANDIDATES // 2
+"""A search needs as many candidates more as there are suppressed tokens; the other half is for wide beams."""
+NEUTRAL: dict[str, object] = {
+    "do_sample": False,
+    "min_length": 0,
+    "min_new_tokens": 0,
+    "repetition_penalty": 1.0,
+    "encoder_repetition_penalty": 1.0,
+    "no_repeat_ngram_size": 0,
+    "encoder_no_repeat_ngram_size": 0,
+    "num_beam_groups": 1,
+    "diversity_penalty": 0.0,
+    "forced_bos_token_id": None,
+    "suppress_tokens": None,
+    "begin_suppress_tokens": None,
+    "sequence_bias": None,
+    "exponential_decay_length_penalty": None,
+    "force_words_ids": None,
+    "constraints": None,
+    "guidance_scale": None,
+    "prompt_lookup_num_tokens": None,
+    "stop_strings": None,
+    "penalty_alpha": None,
+    "watermarking_config": None,
+}
+"""Settings that change what is generated and are not supported, and the value that means "off"."""
+
+
+class GenerationSettings(Settings):
+    """The supported settings; None is Hugging Face's default."""
+
+    num_beams: int | None = None
+    max_length: int | None = None
+    """Counts the decoder's start token."""
+    max_new_tokens: int | None = None
+    length_penalty: float | None = None
+    early_stopping: bool | Literal["never"] | None = None
+    forced_eos_token_id: int | None = None
+    bad_words_ids: list[list[int]] | None = None
+    renormalize_logits: bool | None = None
+    decoder_start_token_id: int | None = None
+
+    def suppressed_ids(self, end_id: int, file: Path) -> tuple[int, ...]:
+        """The bad words, each of a single token. As in `generate`, the end token is not one."""
+        words = [word for word in self.bad_words_ids or [] if word != [end_id]]
+        for word in words:
+            if len(word) != 1:
+                raise CheckpointError(f"{file}: bad_words_ids has {word}; only words of a single token are supported")
+        if len(words) > MAX_SUPPRESSED:
+            raise CheckpointError(
+                f"{file}: bad_words_ids has {len(words)} words; at most {MAX_SUPPRESSED} are supported"
+            )
+        return tuple(sorted({word[0] for word in words}))
+
+    def defaults(self, max_positions: int, suppressed_ids: tuple[int, ...]) -> GenerationDefaults:
+        """For requests that say nothing else.
+
+        Without any maximum a target may be as long as the model allows, not 20 tokens as in `generate`.
+        """
+        longest = max_positions if self.max_length is None else self.max_length - 1
+        limit = longest if self.max_new_tokens is None else self.max_new_tokens
+        return GenerationDefaults(
+            num_beams=1 if self.num_beams is None else self.num_beams,
+            max_new_tokens=min(limit, max_positions),
+            length_penalty=1.0 if self.length_penalty is None else self.length_penalty,
+            early_stopping=False if self.early_stopping is None else self.early_stopping,
+            forced_end_id=self.forced_eos_token_id,
+            suppressed_ids=suppressed_ids,
+        )
+
+
+def generation_file(folder: Path) -> Path:
+    """generation_config.json or, as in `generate`, config.json where there is none."""
+    file = folder / "generation_config.json"
+    return file if file.exists() else folder / "config.json"
+
+
+def read_generation(folder: Path) -> GenerationSettings:
+    """Reads the settings. Raises CheckpointError for one that is set and not supported."""
+    file = generation_file(folder)
+    content = read_json(file)
+    for key, off in NEUTRAL.items():
+        _check_neutral(file, key, content.get(key), off)
+    return parse(GenerationSettings, content, file)
+
+
+def _check_neutral(file: Path, key: str, found: Any, off: object) -> None:
+    if found is not None and found != off:
+        raise CheckpointError(
+            f"{file}: {key} is {found!r}, which is not supported; expected {off!r}, or no {key} at all"
+        )

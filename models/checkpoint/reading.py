@@ -1,0 +1,115 @@
+"""Reads the files of a checkpoint folder. Whatever is wrong with one becomes a CheckpointError."""
+
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from pydantic import BaseModel, ConfigDict, ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from models.checkpoint.contents import CheckpointError
+
+
+class Settings(BaseModel):
+    """The keys that matter of a JSON file. Others are there, and are left alone."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """Reads a JSON object."""
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CheckpointError(f"{file} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise CheckpointError(f"{file} is not JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{file} is not a JSON object, but begins with {str(content)[:20]!r}")
+    return content
+
+
+def parse(settings: type[S], content: dict[str, Any], file: Path) -> S:
+    """Checks the keys that matter."""
+    try:
+        return settings.model_validate(content)
+    except ValidationError as error:
+        raise invalid(error, file) from error
+
+
+def invalid(error: ValidationError, file: Path) -> CheckpointError:
+    """The first thing that is wrong with a file's values."""
+    first = error.errors()[0]
+    key = ".".join(map(str, first["loc"]))
+    if first["type"] == "missing":
+        return CheckpointError(f"{file}: {key} is missing")
+    found = f"{key} is {first['input']!r}; " if key else ""
+    return CheckpointError(f"{file}: {found}{first['msg']}")
+
+
+class TensorFile:
+    """The named tensors of a weights file. `take` what is expected, then see that nothing is `left`."""
+
+    def __init__(self, file: Path) -> None:
+        """Reads .safetensors, or what torch.save wrote. The latter is unpickled without running any code."""
+        self.file = file
+        self._tensors = _load_safetensors(file) if file.suffix == ".safetensors" else _load_pickle(file)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tensors
+
+    def take(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """The tensor of this name, in fp32. It is not among those `left` any more."""
+        if name not in self._tensors:
+            raise CheckpointError(f"{self.file}: tensor {name} is missing; expected one of shape {list(shape)}")
+        tensor = self._tensors.pop(name)
+        if tuple(tensor.shape) != shape:
+            raise CheckpointError(f"{self.file}: tensor {name} has shape {list(tensor.shape)}; expected {list(shape)}")
+        if not tensor.is_floating_point():
+            raise CheckpointError(f"{self.file}: tensor {name} is {tensor.dtype}; expected floating-point numbers")
+        return tensor.float()
+
+    def merge(self, copy: str, original: str) -> None:
+        """Makes one of two names for the same tensor."""
+        if copy in self._tensors:
+            tensor = self._tensors.pop(copy)
+            if not torch.equal(self._tensors.setdefault(original, tensor), tensor):
+                raise CheckpointError(f"{self.file}: {copy} differs from {original}, to which config.json ties it")
+
+    @property
+    def left(self) -> list[str]:
+        """Names of the tensors that were not taken."""
+        return sorted(self._tensors)
+
+
+def find_weights(folder: Path) -> Path:
+    """The weights file of a Hugging Face folder."""
+    names = ("model.safetensors", "pytorch_model.bin")
+    for name in names:
+        if (folder / name).is_file():
+            return folder / name
+    raise CheckpointError(f"{folder} has no weights: expected {' or '.join(names)}")
+
+
+def _load_safetensors(file: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(file)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{file} is not a whole safetensors file: {error}") from error
+
+
+def _load_pickle(file: Path) -> dict[str, Tensor]:
+    try:
+        content = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # whatever a stream of bytes that is no pickle leads to
+        reason = str(error).partition("\n")[0]
+        raise CheckpointError(f"{file} is not a whole PyTorch weights file: {reason}") from error
+    if not isinstance(content, dict) or not all(isinstance(tensor, Tensor) for tensor in content.values()):
+        raise CheckpointError(f"{file} holds no dictionary of tensors")
+    return content

@@ -1,0 +1,73 @@
+"""What shape a Transformer has. Torch-free: export writes it into the package, the server reads it back."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Activation = Literal["relu", "gelu", "swish"]
+NormPlacement = Literal["post", "pre"]
+PositionKind = Literal["sinusoidal", "learned"]
+
+
+class Frozen(BaseModel):
+    """A value that is checked when made, cannot change, and knows no other keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ModelConfig(Frozen):
+    """Every choice `models.transformer.Transformer` can be built with."""
+
+    source_vocab_size: int = Field(gt=0)
+    target_vocab_size: int = Field(gt=0)
+    width: int = Field(gt=0)
+    encoder_layers: int = Field(gt=0)
+    decoder_layers: int = Field(gt=0)
+    encoder_heads: int = Field(gt=0)
+    decoder_heads: int = Field(gt=0)
+    encoder_ffn: int = Field(gt=0)
+    decoder_ffn: int = Field(gt=0)
+    max_positions: int = Field(gt=1)
+    """Most tokens of a source, and of a target."""
+    norm: NormPlacement = "post"
+    """"post": x = norm(x + f(x)). "pre": x = x + f(norm(x)), and one more norm after the last layer."""
+    activation: Activation = "relu"
+    positions: PositionKind = "sinusoidal"
+    scale_embedding: bool = False
+    """Multiply token embeddings by sqrt(width)."""
+    share_embeddings: bool = True
+    """Source and target tokens have one embedding table."""
+    tie_output: bool = True
+    """The output projection is the target embedding table."""
+    output_bias: bool = True
+    norm_epsilon: float = Field(default=1e-5, gt=0)
+    pad_id: int = Field(ge=0)
+    end_id: int = Field(ge=0)
+    decoder_start_id: int = Field(ge=0)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "ModelConfig":
+        for heads in (self.encoder_heads, self.decoder_heads):
+            if self.width % heads:
+                raise ValueError(f"width {self.width} is not a multiple of {heads} heads")
+        if self.positions == "sinusoidal" and self.width % 2:
+            raise ValueError(f"sinusoidal positions need an even width, not {self.width}")
+        if self.share_embeddings and self.source_vocab_size != self.target_vocab_size:
+            raise ValueError(
+                f"shared embeddings need one vocabulary: source has {self.source_vocab_size} tokens, "
+                f"target {self.target_vocab_size}"
+            )
+        for name in ("end_id", "decoder_start_id"):
+            if getattr(self, name) >= self.target_vocab_size:
+                raise ValueError(
+                    f"{name} {getattr(self, name)} is not below the vocabulary size {self.target_vocab_size}"
+                )
+        return self
+
+    @property
+    def encoder_head_dim(self) -> int:
+        return self.width // self.encoder_heads
+
+    @property
+    def decoder_head_dim(self) -> int:
+        return self.width // self.decoder_heads

@@ -1,0 +1,77 @@
+"""The tensors of the two graphs: names, dtypes, axes, and how each cache tensor moves.
+
+Export writes graphs with these names and the server binds them by these names; nothing else is agreed between the two.
+
+Encoder graph, one pass over padded sources:
+
+    ids      int64 [sentences, source]      lengths  int32 [sentences], tokens of each source before the padding
+    memory   float [sentences, source, width], the last hidden states
+    cross_k0, cross_v0, ...  float [sentences, heads, source, head_dim], keys and values of every decoder layer
+
+Decoder graph, one token of each live row:
+
+    ids          int64 [rows]     the token each row produced last
+    positions    int32 [rows]     its position: what is cached before it
+    total        int32 []         max(positions) + 1
+    source_last  int32 [rows]     index of each row's last source token
+    source_total int32 []         max(source_last) + 1
+    ranks        int64 [k]        only its length is read: how many candidates are wanted of each row
+    candidates   int64 [rows, k]  the k most probable next tokens, best first
+    log_probs    float [rows, k]  their log-probabilities
+
+and the cache tensors below. A `present` output is bound to the buffer of its `past` input: the graph writes in place.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from models.config import ModelConfig
+
+ENCODER_INPUTS = ("ids", "lengths")
+MEMORY = "memory"
+DECODER_INPUTS = ("ids", "positions", "total", "source_last", "source_total", "ranks")
+DECODER_OUTPUTS = ("candidates", "log_probs")
+
+MAX_CANDIDATES = 64
+"""Most candidates a decoder graph gives of a row (fewer where the vocabulary has fewer tokens)."""
+
+
+class Kind(Enum):
+    """How a cache tensor moves when hypotheses are reordered."""
+
+    SELF = "self"
+    """Belongs to a hypothesis: goes where the hypothesis goes, up to its position. [rows, heads, capacity, head_dim]"""
+    CROSS = "cross"
+    """Belongs to a source: moves when its row does. [rows, heads, source_capacity, head_dim]"""
+
+
+@dataclass(frozen=True)
+class CacheTensor:
+    """One key or value tensor of one decoder layer."""
+
+    kind: Kind
+    past: str
+    """Name of the input that holds what is cached."""
+
+    @property
+    def present(self) -> str:
+        """Name of the output with what is cached after the step."""
+        return f"present_{self.past}"
+
+    @property
+    def last(self) -> str:
+        """CROSS only: name of the input [rows, 1, width] with the key or value of each row's last source token.
+
+        GroupQueryAttention always appends one token. Given the last source token again, at the place where it already
+        stands, it attends to the source exactly, however long the other rows' sources are.
+        """
+        return f"last_{self.past}"
+
+
+def cache_tensors(config: ModelConfig, kind: Kind) -> list[CacheTensor]:
+    """The cache tensors of one kind: key and value of layer 0, key and value of layer 1, ..."""
+    return [CacheTensor(kind, f"{kind.value}_{part}{layer}") for layer in range(config.decoder_layers) for part in "kv"]
+
+
+def encoder_outputs(config: ModelConfig) -> list[str]:
+    return [MEMORY, *(tensor.past for tensor in cache_tensors(config, Kind.CROSS))]

@@ -1,0 +1,182 @@
+"""Text <-> token ids. A property of the package: the same text gives the same ids wherever the package is served."""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+from sentencepiece import SentencePieceProcessor
+
+from models.config import Frozen
+
+SPACE = "▁"
+"""How SentencePiece writes a space (U+2581)."""
+UNFINISHED = "\N{REPLACEMENT CHARACTER}"
+"""What a character decodes to while some of its bytes are still to come."""
+LANGUAGE_CODE = re.compile(r">>[^<>]+<<")
+"""One token that names the target language, at the beginning of a source (multilingual Marian models)."""
+
+TYPOGRAPHY = {
+    **dict.fromkeys("\u2018\u2019\u201a\u201b\u2039\u203a\u2032\u00b4", "'"),
+    **dict.fromkeys("\u201c\u201d\u201e\u201f\u00ab\u00bb\u2033", '"'),
+    **dict.fromkeys("\u2010\u2011\u2012\u2013\u2212\u2022", "-"),
+    # Set without spaces in English, it still parts two clauses: as a hyphen it would join two words.
+    **dict.fromkeys("\u2014\u2015", " - "),
+    **dict.fromkeys("\u00a0\u2002\u2003\u2007\u2009\u200a\u202f\u3000\u2028\u2029", " "),
+    **dict.fromkeys("\u00ad\u200b\u200c\u200d\u2060\ufeff", ""),
+    "\u2026": "...",
+    "\u2044": "/",
+}
+"""Typographic characters that many vocabularies lack, and the ASCII that says the same."""
+
+
+class TokenizerSpec(Frozen):
+    """A SentencePiece model for each side, and the ids that the translation model gave their pieces."""
+
+    kind: Literal["sentencepiece-pair"] = "sentencepiece-pair"
+    source_model: str = "source.spm"
+    target_model: str = "target.spm"
+    vocabulary: str = "vocab.json"
+    """Piece -> id."""
+    target_vocabulary: str | None = None
+    """Piece -> id of the target side, where it has ids of its own."""
+    normalization: dict[str, str] = Field(default_factory=dict)
+    """Characters replaced before tokenising."""
+    end_id: int
+    """The id that ends a source."""
+    unknown_id: int
+    """The id of source pieces that the vocabulary lacks."""
+    hidden_ids: tuple[int, ...]
+    """Ids that stand for no text: end, padding, decoder start."""
+
+    @property
+    def files(self) -> list[str]:
+        """The files it is loaded from."""
+        names = [self.source_model, self.target_model, self.vocabulary, self.target_vocabulary]
+        return sorted({name for name in names if name is not None})
+
+
+class TokenizerError(Exception):
+    """A tokenizer file that cannot be read. The message names it."""
+
+
+class Tokenizer:
+    """Encodes sources and decodes targets. May be used from several threads."""
+
+    def __init__(
+        self,
+        spec: TokenizerSpec,
+        source: SentencePieceProcessor,
+        target: SentencePieceProcessor,
+        source_ids: dict[str, int],
+        target_ids: dict[str, int],
+    ) -> None:
+        self.spec = spec
+        self._source, self._target = source, target
+        self._ids = source_ids
+        self._pieces = {token_id: piece for piece, token_id in target_ids.items()}
+        self._unknown: str = target.id_to_piece(target.unk_id())
+        self._hidden = frozenset(spec.hidden_ids)
+        self._replacements = str.maketrans(spec.normalization)
+        self._has_codes = any(map(LANGUAGE_CODE.fullmatch, source_ids))
+        self.longest_piece = max(len(piece) for piece in _pieces(source))
+        """Characters of the longest source piece.
+
+        Ordinary text of n characters has at least n / longest_piece tokens; runs of spaces, or of characters that the
+        vocabulary does not know, are a single token however long they are.
+        """
+
+    @classmethod
+    def load(cls, folder: Path, spec: TokenizerSpec) -> "Tokenizer":
+        """Reads the files that the spec names. Raises TokenizerError."""
+        source = _load_model(folder / spec.source_model)
+        target = source if spec.target_model == spec.source_model else _load_model(folder / spec.target_model)
+        ids = load_vocabulary(folder / spec.vocabulary)
+        target_ids = ids if spec.target_vocabulary is None else load_vocabulary(folder / spec.target_vocabulary)
+        return cls(spec, source, target, ids, target_ids)
+
+    def encode(self, text: str) -> list[int]:
+        """The token ids of a source, the end token included."""
+        pieces = self._split(text.translate(self._replacements))
+        return [*(self._ids.get(piece, self.spec.unknown_id) for piece in pieces), self.spec.end_id]
+
+    def decode(self, token_ids: Iterable[int]) -> str:
+        """The text of target tokens. Ids that stand for no text are skipped; an unknown token is written " ⁇ "."""
+        pieces = [self._pieces.get(token_id, self._unknown) for token_id in token_ids if token_id not in self._hidden]
+        text: str = self._target.decode_pieces(pieces) if pieces else ""
+        return text.replace(SPACE, " ").strip()
+
+    def _split(self, text: str) -> list[str]:
+        code = LANGUAGE_CODE.match(text) if self._has_codes else None
+        if code is None or code.group() not in self._ids:
+            pieces: list[str] = self._source.encode(text, out_type=str)
+            return pieces
+        return [code.group(), *self._source.encode(text[code.end() :], out_type=str)]
+
+
+class TextStream:
+    """The text of one target while its tokens arrive. The deltas, put together, are the decoded target."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._token_ids: list[int] = []
+        self._sent = 0
+
+    def push(self, token_ids: Sequence[int]) -> str:
+        """Takes the next tokens; returns the text that is new and that no later token can change.
+
+        Held back: a character of which bytes are missing, and spaces, which the end of a text loses.
+        """
+        self._token_ids += token_ids
+        text = self._tokenizer.decode(self._token_ids)
+        return self._send(text.rstrip(UNFINISHED).rstrip())
+
+    def finish(self, token_ids: Sequence[int]) -> str:
+        """Takes all tokens of the target, those pushed before included; returns the rest of its text."""
+        return self._send(self._tokenizer.decode(token_ids))
+
+    def _send(self, text: str) -> str:
+        delta = text[self._sent :]
+        self._sent = max(self._sent, len(text))
+        return delta
+
+
+def normalization_table(tokenizer: Tokenizer) -> dict[str, str]:
+    """The part of TYPOGRAPHY that this vocabulary needs.
+
+    A character whose pieces it does not know, even after SentencePiece's own normalisation, and whose replacement it
+    does know.
+    """
+
+    def known(text: str) -> bool:
+        return tokenizer.spec.unknown_id not in tokenizer.encode(text)
+
+    return {found: ascii_ for found, ascii_ in TYPOGRAPHY.items() if not known(found) and known(ascii_)}
+
+
+def load_vocabulary(file: Path) -> dict[str, int]:
+    """Reads piece -> id. Raises TokenizerError."""
+    try:
+        vocabulary = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise TokenizerError(f"{file.name} cannot be read: {error}") from error
+    if not isinstance(vocabulary, dict) or not all(type(token_id) is int for token_id in vocabulary.values()):
+        raise TokenizerError(f"{file.name} is not an object of pieces and their integer ids")
+    return vocabulary
+
+
+def _load_model(file: Path) -> SentencePieceProcessor:
+    try:
+        data = file.read_bytes()
+        if not data:  # which SentencePiece would take for a model without pieces
+            raise TokenizerError(f"{file.name} is empty; a SentencePiece model was expected")
+        return SentencePieceProcessor(model_proto=data)
+    except (OSError, RuntimeError) as error:
+        raise TokenizerError(f"{file.name} is not a SentencePiece model: {error}") from error
+
+
+def _pieces(model: SentencePieceProcessor) -> list[str]:
+    pieces: list[str] = model.id_to_piece(list(range(model.get_piece_size())))
+    return pieces
