@@ -1,0 +1,171 @@
+"""Every setting of the server, read and checked once.
+
+Flags go before environment variables (`DRAGOMAN_*`), these before the file of `--config`, this before the defaults.
+Unknown keys fail. docs/configuration.md lists all settings.
+"""
+
+import difflib
+import math
+import os
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, CliApp, PydanticBaseSettingsSource, SettingsConfigDict
+
+PREFIX = "DRAGOMAN_"
+CLIENT_VARIABLES = {"DRAGOMAN_TARGET"}
+"""With our prefix, but the client's."""
+CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+"""Microseconds of CPU time that a container may use in a period, and the period (cgroup v2)."""
+
+
+class ConfigError(Exception):
+    """Settings that cannot be used. The message says which and why."""
+
+
+def usable_cores(quota_file: Path = CPU_QUOTA) -> int:
+    """Cores this process may use: by its affinity, and by the container's quota."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = quota_file.read_text().split()
+        return min(cores, max(1, math.ceil(int(quota) / int(period))))
+    except (OSError, ValueError):  # no such file, or "max": no quota
+        return cores
+
+
+class Settings(BaseSettings):
+    """Serves an exported translation model over gRPC."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        env_prefix=PREFIX,
+        use_attribute_docstrings=True,
+        cli_prog_name="python -m server",
+        cli_kebab_case=True,
+        cli_avoid_json=True,
+        cli_hide_none_type=True,
+        cli_show_env_vars=True,
+    )
+
+    config: Path | None = None
+    """TOML file with any of these settings, under the names of the flags with underscores."""
+    package: Path = Path("artifacts/en-pt")
+    """Folder that `python -m export` wrote."""
+    host: str = Field(default="127.0.0.1", min_length=1)
+    """Address to listen on, for gRPC and for metrics. "0.0.0.0" is every IPv4 interface."""
+    port: int = Field(default=8500, ge=0, le=65535)
+    """gRPC port. 0 picks a free one."""
+    metrics_port: int = Field(default=9500, ge=0, le=65535)
+    """HTTP port of the Prometheus endpoint /metrics. 0 picks a free one."""
+    workers: int = Field(default_factory=usable_cores, ge=1, le=1024)
+    """Engine threads, each with a running batch of its own. One for every core is best."""
+    max_rows: int = Field(default=64, ge=1, le=4096)
+    """Rows of a worker's running batch. Greedy search takes one for each text, beam search `num_beams`."""
+    max_waiting: int = Field(default=1024, ge=1)
+    """Texts that may wait for a row. Calls that would bring more are refused with UNAVAILABLE."""
+    max_contents: int = Field(default=256, ge=1)
+    """Texts of one call. Not more than max_waiting."""
+    max_source_tokens: int | None = Field(default=None, ge=1)
+    """Tokens of one text, the end token included. Default: what the model takes, which is also the most."""
+    max_new_tokens: int | None = Field(default=None, ge=1)
+    """Most target tokens a call may ask for, the end token included. Default: what the model takes, also the most."""
+    max_message_bytes: int = Field(default=4 * 1024 * 1024, ge=1024, le=128 * 1024 * 1024)
+    """Size of a request."""
+    grace_period_s: float = Field(default=30.0, ge=0, allow_inf_nan=False)
+    """How long running calls may go on after SIGTERM or SIGINT. A second signal ends them at once."""
+    stream_stall_timeout_s: float = Field(default=30.0, gt=0, allow_inf_nan=False)
+    """How long a client may leave a message of a stream unread before the stream is aborted."""
+    tls_certificate: Path | None = None
+    """PEM file with the server's certificate chain. Makes the gRPC port TLS. Needs tls_key."""
+    tls_key: Path | None = None
+    """PEM file with the private key of tls_certificate."""
+    tls_client_ca: Path | None = None
+    """PEM file with the certificates that client certificates must be signed by. Makes TLS mutual."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least severe messages to log."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.max_contents > self.max_waiting:
+            raise ValueError(
+                f"max_contents is {self.max_contents} and max_waiting {self.max_waiting}: "
+                "a call with that many texts would be refused for ever; raise max_waiting"
+            )
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("tls_certificate and tls_key need each other")
+        if self.tls_client_ca is not None and self.tls_certificate is None:
+            raise ValueError("tls_client_ca needs tls_certificate and tls_key")
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Most important first. pydantic-settings puts the flags before all of them."""
+        return init_settings, env_settings, _File(settings_cls)
+
+
+class _File(PydanticBaseSettingsSource):
+    """The file that a flag or an environment variable names."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """Not used: the file is read as a whole."""
+        raise NotImplementedError
+
+    def __call__(self) -> dict[str, Any]:
+        file = self.current_state.get("config")
+        if file is None:
+            return {}
+        values = _read_toml(Path(file))
+        if "config" in values:
+            raise ConfigError(f"{file}: config: a configuration file cannot name another one")
+        return values
+
+
+def load_settings(arguments: Sequence[str]) -> Settings:
+    """Reads flags, environment and file. Raises ConfigError; exits the process for `--help` and unknown flags."""
+    _refuse_unknown(os.environ)
+    try:
+        return CliApp.run(Settings, cli_args=list(arguments))
+    except ValidationError as error:
+        raise ConfigError("; ".join(_explain(error))) from error
+
+
+def _read_toml(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{file}: {error}") from error
+
+
+def _refuse_unknown(environment: Mapping[str, str]) -> None:
+    known = CLIENT_VARIABLES | {PREFIX + name.upper() for name in Settings.model_fields}
+    for name in environment:
+        if name.upper().startswith(PREFIX) and name.upper() not in known:
+            raise ConfigError(f"environment variable {name} is no setting{_suggest(name.upper(), known)}")
+
+
+def _suggest(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _explain(error: ValidationError) -> Iterable[str]:
+    for problem in error.errors():
+        name = ".".join(map(str, problem["loc"]))
+        if problem["type"] == "extra_forbidden":
+            yield f"{name} is no setting{_suggest(name, Settings.model_fields)}"
+        elif name:
+            yield f"{name} is {problem['input']!r}: {problem['msg']}"
+        else:
+            yield str(problem["ctx"]["error"])

@@ -1,0 +1,74 @@
+"""The seam between decoding and whatever runs the model. Tests put a decoder here that copies its source."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Memory(Protocol):
+    """An encoded source, kept where the decoder wants it."""
+
+    def mean(self) -> NDArray[np.float32]:
+        """Mean of the last hidden states over the source tokens [width]."""
+        ...
+
+
+M_co = TypeVar("M_co", bound=Memory, covariant=True)
+M_contra = TypeVar("M_contra", bound=Memory, contravariant=True)
+M = TypeVar("M", bound=Memory)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The k most probable next tokens of every live row, best first."""
+
+    token_ids: NDArray[np.int64]
+    """[rows, k]"""
+    log_probs: NDArray[np.float32]
+    """[rows, k]"""
+
+
+class Cache(Protocol[M_contra]):
+    """The running batch: rows 0..live-1, each a hypothesis at its own position.
+
+    A row holds the keys and values of its source and of the target tokens before its position.
+    """
+
+    @property
+    def live(self) -> int:
+        """How many rows are in use."""
+        ...
+
+    def join(self, memory: M_contra) -> int:
+        """Starts a row for a source, at position 0. Returns its index, which is the old `live`."""
+        ...
+
+    def step(self, token_ids: Sequence[int], k: int) -> Candidates:
+        """Feeds one token to each live row and advances every row by one position.
+
+        The arrays of the answer are overwritten by the next step.
+        """
+        ...
+
+    def take(self, parents: Sequence[int]) -> None:
+        """Makes row i continue old row parents[i]; len(parents) rows are live afterwards.
+
+        Leaving, widening to a beam and reordering beams are all this. Only rows that moved are copied, in place, so
+        a row that is overwritten must not be read: where parents[i] != i, i is not in parents.
+        """
+        ...
+
+
+class Decoder(Protocol[M]):
+    """A loaded model."""
+
+    def encode(self, source_ids: Sequence[int]) -> M:
+        """Runs the encoder on one source, the end token included."""
+        ...
+
+    def open_cache(self, rows: int) -> Cache[M]:
+        """A running batch with room for so many rows."""
+        ...

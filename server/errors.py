@@ -1,0 +1,236 @@
+"""Every error that a caller can be told of.
+
+    ServerError                     expected: the server is well, and says why it does not answer
+    ├── InvalidRequest              INVALID_ARGUMENT    the request can never be answered as it is; names the field
+    │   ├── EmptyContents           EMPTY_CONTENTS
+    │   ├── BlankContent            BLANK_CONTENT
+    │   ├── TooManyContents         TOO_MANY_CONTENTS
+    │   ├── SourceTooLong           SOURCE_TOO_LONG
+    │   ├── LanguageNotSupported    LANGUAGE_NOT_SUPPORTED
+    │   ├── OptionOutOfRange        OPTION_OUT_OF_RANGE
+    │   └── InvalidMessage          INVALID_MESSAGE
+    ├── MessageTooLarge             RESOURCE_EXHAUSTED  MESSAGE_TOO_LARGE
+    ├── ModelNotFound               NOT_FOUND           MODEL_NOT_FOUND
+    ├── StreamStalled               ABORTED             STREAM_STALLED
+    ├── Unavailable                 UNAVAILABLE         the same request may be answered later, or by another server
+    │   ├── Overloaded              OVERLOADED
+    │   ├── Draining                DRAINING
+    │   └── EngineStopped           ENGINE_STOPPED
+    └── EngineFailed                INTERNAL            ENGINE_FAILED
+    InternalError                   INTERNAL            INTERNAL: unexpected, a defect of the server; its log has more
+
+The right-hand names are the `reason` of google.rpc.ErrorInfo. They, and the keys of `metadata`, keep their meaning.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
+
+Status = Literal["INVALID_ARGUMENT", "RESOURCE_EXHAUSTED", "NOT_FOUND", "ABORTED", "UNAVAILABLE", "INTERNAL"]
+"""Name of a gRPC status code."""
+
+SHOWN = 64
+"""Most characters of a caller's value that an error repeats: a status travels in a header of some kilobytes."""
+
+
+class ServerError(Exception):
+    """An error with a status and a stable reason. Expected."""
+
+    status: ClassVar[Status]
+    reason: ClassVar[str]
+
+    def __init__(
+        self,
+        message: str,
+        metadata: Mapping[str, object] | None = None,
+        field: str | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        """`metadata`: the changing parts of the message. `field`: the one of the request that is wrong."""
+        super().__init__(message)
+        self.message = message
+        self.metadata = {key: _shorten(str(value)) for key, value in (metadata or {}).items()}
+        self.field = field
+        self.retry_after_s = retry_after_s
+
+
+class InvalidRequest(ServerError):
+    """The request can never be answered as it is. Expected."""
+
+    status = "INVALID_ARGUMENT"
+
+
+class EmptyContents(InvalidRequest):
+    """There is nothing to work on."""
+
+    reason = "EMPTY_CONTENTS"
+
+    def __init__(self) -> None:
+        super().__init__("contents has 0 texts; send at least 1", {"contents": 0, "min_contents": 1}, "contents")
+
+
+class BlankContent(InvalidRequest):
+    """A text without a visible character."""
+
+    reason = "BLANK_CONTENT"
+
+    def __init__(self, field: str, characters: int) -> None:
+        message = f"{field} is blank: none of its {characters} characters is visible; leave it out"
+        super().__init__(message, {"characters": characters}, field)
+
+
+class TooManyContents(InvalidRequest):
+    """More texts than a call may bring."""
+
+    reason = "TOO_MANY_CONTENTS"
+
+    def __init__(self, contents: int, max_contents: int) -> None:
+        message = f"the request has {contents} contents; a call takes {max_contents}: send them in several calls"
+        super().__init__(message, {"contents": contents, "max_contents": max_contents}, "contents")
+
+
+class SourceTooLong(InvalidRequest):
+    """A text that the model has no room for."""
+
+    reason = "SOURCE_TOO_LONG"
+
+    def __init__(self, field: str, unit: Literal["tokens", "characters"], count: int, most: int) -> None:
+        message = f"{field} has {count} {unit}; the model takes {most}: split the text into sentences"
+        super().__init__(message, {unit: count, f"max_{unit}": most}, field)
+
+
+class LanguageNotSupported(InvalidRequest):
+    """The model does not know the language."""
+
+    reason = "LANGUAGE_NOT_SUPPORTED"
+
+    def __init__(self, field: str, tag: str, supported: Sequence[str]) -> None:
+        known = ", ".join(supported)
+        message = f"{field} is {quoted(tag)}; the model has {known}"
+        super().__init__(message, {"language_code": tag, "supported": known}, field)
+
+
+class OptionOutOfRange(InvalidRequest):
+    """An option with a value that it cannot have."""
+
+    reason = "OPTION_OUT_OF_RANGE"
+
+    def __init__(self, field: str, value: float, low: float, high: float, note: str = "") -> None:
+        message = f"{field} is {value}; it must be from {low} to {high}{note}"
+        super().__init__(message, {"value": value, "min": low, "max": high}, field)
+
+
+class InvalidMessage(InvalidRequest):
+    """Bytes that are no message of the API."""
+
+    reason = "INVALID_MESSAGE"
+
+    def __init__(self, method: str, size_bytes: int) -> None:
+        message = (
+            f"the {size_bytes} bytes of the request are no valid message of {method}: "
+            "its encoding is broken, or a string in it is not UTF-8"
+        )
+        super().__init__(message, {"method": method, "size_bytes": size_bytes})
+
+
+class MessageTooLarge(ServerError):
+    """A message over the size limit. Expected."""
+
+    status = "RESOURCE_EXHAUSTED"
+    reason = "MESSAGE_TOO_LARGE"
+
+    def __init__(self, size_bytes: int, max_message_bytes: int) -> None:
+        message = (
+            f"the request has {size_bytes} bytes; the server takes {max_message_bytes}: send the texts in several calls"
+        )
+        super().__init__(message, {"size_bytes": size_bytes, "max_message_bytes": max_message_bytes})
+
+
+class ModelNotFound(ServerError):
+    """No model of that name. Expected."""
+
+    status = "NOT_FOUND"
+    reason = "MODEL_NOT_FOUND"
+
+    def __init__(self, field: str, name: str, available: Sequence[str]) -> None:
+        known = ", ".join(available)
+        message = f"there is no model {quoted(name)}; the server has {known}"
+        super().__init__(message, {"model": name, "available": known}, field)
+
+
+class StreamStalled(ServerError):
+    """The caller does not read what it asked for. Expected."""
+
+    status = "ABORTED"
+    reason = "STREAM_STALLED"
+
+    def __init__(self, timeout_s: float) -> None:
+        message = f"nothing of the stream was read for {timeout_s:g} s; read its messages as they come"
+        super().__init__(message, {"stream_stall_timeout_s": timeout_s})
+
+
+class Unavailable(ServerError):
+    """The same request may be answered later, or by another server. Expected."""
+
+    status = "UNAVAILABLE"
+
+
+class Overloaded(Unavailable):
+    """The queue is full."""
+
+    reason = "OVERLOADED"
+
+    def __init__(self, waiting: int, max_waiting: int, retry_after_s: float) -> None:
+        message = (
+            f"{waiting} contents would wait; the queue takes {max_waiting}: retry in {retry_after_s * 1000:.0f} ms"
+        )
+        super().__init__(message, {"waiting": waiting, "max_waiting": max_waiting}, retry_after_s=retry_after_s)
+
+
+class Draining(Unavailable):
+    """The server is shutting down."""
+
+    reason = "DRAINING"
+
+    def __init__(self) -> None:
+        super().__init__("the server is shutting down; use another one")
+
+
+class EngineStopped(Unavailable):
+    """The engine failed before this request came."""
+
+    reason = "ENGINE_STOPPED"
+
+    def __init__(self) -> None:
+        super().__init__("the server's engine has failed and takes no more requests; use another server")
+
+
+class EngineFailed(ServerError):
+    """The engine failed while it had this request.
+
+    Not UNAVAILABLE: the request may be the cause, and clients would take it to the next server.
+    """
+
+    status = "INTERNAL"
+    reason = "ENGINE_FAILED"
+
+    def __init__(self) -> None:
+        super().__init__("the server's engine failed while it worked on this request")
+
+
+class InternalError(ServerError):
+    """Unexpected: a defect of the server. Its log has the traceback."""
+
+    status = "INTERNAL"
+    reason = "INTERNAL"
+
+    def __init__(self) -> None:
+        super().__init__("the server has a defect; its log says more")
+
+
+def quoted(value: str) -> str:
+    """A caller's value, in quotes and not too long."""
+    return f'"{_shorten(value)}"'
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

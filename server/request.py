@@ -1,0 +1,126 @@
+"""What crosses the border between the event loop and the engine threads."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+EarlyStopping = bool | Literal["never"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How target tokens are chosen, every field set and checked. Names and meanings of Hugging Face `generate`."""
+
+    num_beams: int
+    num_return_sequences: int
+    max_new_tokens: int
+    length_penalty: float
+    early_stopping: EarlyStopping
+
+
+class FinishReason(Enum):
+    """Why a hypothesis ended."""
+
+    END_TOKEN = "end_token"
+    LENGTH = "length"
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """One finished target."""
+
+    token_ids: tuple[int, ...]
+    """The end token included, if there is one."""
+    score: float
+    """sum(log p) / len(token_ids)^length_penalty."""
+    finish_reason: FinishReason
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Seconds; see `dragoman.v1.Timings`."""
+
+    queue: float
+    encode: float
+    decode: float
+    steps: int
+
+    @property
+    def total(self) -> float:
+        return self.queue + self.encode + self.decode
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Target tokens that are settled: no later step can change them. Only sent to a request that streams."""
+
+    token_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The answer to a `Translate`: its hypotheses, best first."""
+
+    hypotheses: tuple[Hypothesis, ...]
+    timings: Timings
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """The answer to an `Encode`: the mean of its last hidden states [width]."""
+
+    vector: NDArray[np.float32]
+    timings: Timings
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The engine could not answer."""
+
+    error: Exception
+
+
+Event = Tokens | Finished | Encoded | Failed
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """One source on its way through the engine. `deliver` is called on an engine thread."""
+
+    source_ids: tuple[int, ...]
+    """The end token included."""
+    deliver: Callable[[Event], None]
+    arrived: float = field(default_factory=time.perf_counter)
+    cancelled: bool = False
+    """Set by the event loop when nobody waits for the answer any more; seen by the engine at its next step."""
+
+    @property
+    def rows(self) -> int:
+        """Rows of the running batch it may come to occupy."""
+        return 0
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+@dataclass(slots=True, eq=False)
+class Encode(Request):
+    """Wants the source's vector. Needs no row."""
+
+
+@dataclass(slots=True, eq=False)
+class Translate(Request):
+    """Wants the source's translation."""
+
+    decoding: Decoding = field(kw_only=True)
+    stream: bool = field(default=False, kw_only=True)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the running batch it may come to occupy."""
+        return self.decoding.num_beams

@@ -1,0 +1,168 @@
+"""The loop: receive, admit, step, deliver. One queue, and a thread with a running batch of its own for each worker."""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import Generic, Self
+
+from server.decoder import Decoder, M
+from server.engine import Engine
+from server.errors import Draining, EngineStopped
+from server.metrics import Metrics
+from server.request import Failed, Request
+from server.search import EndRules
+
+log = logging.getLogger(__name__)
+
+
+class Scheduler(Generic[M]):
+    """Runs requests on worker threads, first come first served. Use it as a context manager.
+
+    At every step finished rows leave and waiting requests join. A request that needs more rows than are free waits, and
+    those behind it wait too, so that wide beams are not starved by narrow ones.
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder[M],
+        rules: EndRules,
+        start_id: int,
+        workers: int,
+        max_rows: int,
+        metrics: Metrics,
+        on_crash: Callable[[Exception], None],
+    ) -> None:
+        self._engines = [Engine(decoder, rules, start_id, max_rows, metrics, worker) for worker in range(workers)]
+        self._threads = [
+            threading.Thread(target=self._run, args=(engine,), name=f"engine-{worker}", daemon=True)
+            for worker, engine in enumerate(self._engines)
+        ]
+        metrics.capacity(workers * max_rows)
+        self._metrics = metrics
+        self._on_crash = on_crash
+        self._waiting: deque[Request] = deque()
+        self._asleep = 0
+        """Workers with nothing to do."""
+        self._stopping = False
+        self._crashed = False
+        lock = threading.Lock()
+        self._work = threading.Condition(lock)
+        """Somebody may have something to do: a request came, or it is time to stop."""
+        self._quiet = threading.Condition(lock)
+        """A worker fell asleep."""
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with self._work:
+            self._stopping = True
+            self._work.notify_all()
+        for thread in self._threads:
+            thread.join()
+        self._fail_waiting(Draining())
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the queue."""
+        return len(self._waiting)
+
+    @property
+    def crashed(self) -> bool:
+        """An engine failed; nothing is accepted any more."""
+        return self._crashed
+
+    def submit(self, request: Request) -> None:
+        """Queues a request. Its answer comes through `request.deliver`, on another thread.
+
+        Failed, on this one, after a crash or once the scheduler stops.
+        """
+        with self._work:
+            refusal = self._refusal()
+            if refusal is None:
+                self._waiting.append(request)
+                self._metrics.waiting(len(self._waiting))
+                self._work.notify()
+        if refusal is not None:
+            request.deliver(Failed(refusal))
+
+    def drain(self, timeout_s: float) -> bool:
+        """Waits until everything accepted is answered. False if it is not within `timeout_s`."""
+        with self._quiet:
+            return self._quiet.wait_for(lambda: not self._waiting and self._asleep == len(self._engines), timeout_s)
+
+    def _refusal(self) -> Exception | None:
+        """Why nothing is accepted any more."""
+        if self._crashed:
+            return EngineStopped()
+        return Draining() if self._stopping else None
+
+    def _run(self, engine: Engine[M]) -> None:
+        """One worker's life."""
+        try:
+            while self._receive(engine):
+                engine.step()
+            engine.fail(Draining())
+        except Exception as error:
+            log.exception("engine failed")
+            self._crash(engine, error)
+
+    def _receive(self, engine: Engine[M]) -> bool:
+        """Admits what waits while there is room. Blocks only if there is nothing else to do. False: stop."""
+        while (request := self._next(engine)) is not None:
+            try:
+                engine.admit(request)
+            except Exception as error:
+                request.deliver(Failed(error))
+                raise
+        return not self._stopping
+
+    def _next(self, engine: Engine[M]) -> Request | None:
+        """The next request, if it fits into the engine. Waits for it if the engine is idle."""
+        with self._work:
+            while not self._stopping:
+                self._forget_cancelled()
+                if self._waiting and self._waiting[0].rows <= engine.free_rows:
+                    self._metrics.waiting(len(self._waiting) - 1)
+                    return self._waiting.popleft()
+                if not engine.idle:
+                    break
+                self._sleep()
+        return None
+
+    def _forget_cancelled(self) -> None:
+        while self._waiting and self._waiting[0].cancelled:
+            self._waiting.popleft()
+            self._metrics.waiting(len(self._waiting))
+            self._metrics.cancelled()
+
+    def _sleep(self) -> None:
+        self._asleep += 1
+        self._quiet.notify_all()
+        self._work.wait()
+        self._asleep -= 1
+
+    def _crash(self, engine: Engine[M], error: Exception) -> None:
+        """Answers what the engine ran, and what waits. The other workers finish what they run."""
+        with self._work:
+            first, self._crashed = not self._crashed, True
+        engine.fail(error)
+        self._fail_waiting(EngineStopped())
+        with self._quiet:
+            self._asleep += 1  # for good: `drain` is not to wait for this worker any more
+            self._quiet.notify_all()
+        if first:
+            self._on_crash(error)
+
+    def _fail_waiting(self, error: Exception) -> None:
+        with self._work:
+            waiting, self._waiting = self._waiting, deque()
+            self._metrics.waiting(0)
+        for request in waiting:
+            request.deliver(Failed(error))
