@@ -1,0 +1,128 @@
+"""Makes a package of a checkpoint: python -m export CHECKPOINT --out PACKAGE."""
+
+import argparse
+import re
+import shutil
+import signal
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from export.progress import Progress, summary
+from export.save import save
+from export.trace import Graphs, trace
+from export.verify import VerificationError, verify
+from models.checkpoint import Checkpoint, CheckpointError, load_checkpoint
+from models.package import NAME_PATTERN, Certificate, Manifest, PackageError, Source, draft, file_entries, publish
+
+SAMPLES = Path(__file__).with_name("samples.en.txt")
+TOOLS = ("torch", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "transformers", "sentencepiece")
+
+
+class InputError(Exception):
+    """An option that cannot be used."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns 0, 1 where the graphs differ from the checkpoint, 2 where the input is bad, or 130 after Ctrl-C."""
+    options = parse(arguments)
+    shown = Console(stderr=True)
+    try:
+        progress = Progress(shown)
+        manifest, graphs = export(options, progress)
+    except VerificationError as error:
+        return fail(shown, error, 1)
+    except (InputError, CheckpointError, PackageError, OSError) as error:
+        return fail(shown, error, 2)
+    except KeyboardInterrupt:
+        return fail(shown, "interrupted", 130)
+    Console().print(summary(manifest, graphs, progress.seconds))
+    print(f"{options.out} is ready. Serve it: python -m server --package {options.out}")
+    return 0
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser("python -m export", description="Make a verified ONNX package of a checkpoint.")
+    parser.add_argument("checkpoint", type=Path, help="folder of the checkpoint (Hugging Face Marian)")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the package; a package there is replaced")
+    parser.add_argument("--name", help="what requests call the model (default: the name of the checkpoint folder)")
+    parser.add_argument(
+        "--verify-samples", type=int, default=32, metavar="N", help="sentences to compare token by token (default: 32)"
+    )
+    parser.add_argument(
+        "--samples", type=Path, default=SAMPLES, metavar="FILE", help="sentences, one per line (default: English ones)"
+    )
+    return parser.parse_args(arguments)
+
+
+def export(options: argparse.Namespace, progress: Progress) -> tuple[Manifest, Graphs]:
+    """Loads, traces, saves, verifies and publishes. Until then nothing is where the package belongs."""
+    texts = read_samples(options.samples, options.verify_samples)
+    with progress.stage("load"):
+        checkpoint = load_checkpoint(options.checkpoint)
+        name = check_name(options.name or checkpoint.name)
+    with draft(options.out) as folder:
+        with progress.stage("trace"):
+            graphs = trace(checkpoint.model)
+        with progress.stage("save"):
+            save(graphs, folder)
+            for file_name, file in checkpoint.files.items():
+                shutil.copyfile(file, folder / file_name)
+        with progress.stage("verify") as tell:
+            certificate = verify(checkpoint, options.checkpoint, folder, texts, tell)
+        with progress.stage("publish"):
+            manifest = describe(checkpoint, name, folder, certificate)
+            publish(folder, manifest, options.out)
+    return manifest, graphs
+
+
+def describe(checkpoint: Checkpoint, name: str, folder: Path, certificate: Certificate) -> Manifest:
+    """The manifest of what lies in `folder`."""
+    return Manifest(
+        name=name,
+        model=checkpoint.config,
+        tokenizer=checkpoint.tokenizer,
+        source_languages=checkpoint.source_languages,
+        target_languages=checkpoint.target_languages,
+        generation=checkpoint.generation,
+        files=file_entries(folder),
+        checkpoint=Source(name=checkpoint.name, sha256=checkpoint.sha256),
+        tools={tool: version(tool) for tool in TOOLS},
+        certificate=certificate,
+    )
+
+
+def read_samples(file: Path, count: int) -> list[str]:
+    """The first `count` sentences of a file."""
+    try:
+        texts = [line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file} is not UTF-8: {error}") from error
+    if not 0 < count <= len(texts):
+        raise InputError(f"--verify-samples is {count}; {file} has {len(texts)} sentences, and at least 1 is needed")
+    return texts[:count]
+
+
+def check_name(name: str) -> str:
+    """A name that fits into requests and file names."""
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise InputError(f"{name!r} cannot be the model's name; give one of letters, digits, '.', '_', '-' with --name")
+    return name
+
+
+def fail(shown: Console, error: object, status: int) -> int:
+    """Says why there is no package. Returns `status`."""
+    shown.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+    return status
+
+
+if __name__ == "__main__":
+    # The batches that are compared are small: two threads spend twice the time on them, waiting for each other.
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))  # so that it too leaves nothing behind
+    sys.exit(main())

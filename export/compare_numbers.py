@@ -1,0 +1,101 @@
+"""How far hidden states and log-probabilities are from the PyTorch model's, on random tokens."""
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnxruntime as ort
+import torch
+from numpy.typing import NDArray
+
+from export.reference import log_probs
+from models import signature
+from models.config import ModelConfig
+from models.package import StepError
+from models.transformer import Transformer
+from server.decoder import Candidates
+from server.onnx_decoder import PROVIDER, OnnxDecoder
+
+SEED = 7
+SOURCE_LENGTHS = (9, 1, 23, 4, 14, 2, 30, 6)
+"""The end token included."""
+PASTS = (0, 1, 17, 60)
+"""Steps that are reported, each with the largest error since the one before."""
+DELAY = 2
+"""In a ragged batch, each row joins so many steps after the one before."""
+CANDIDATES = 8
+
+
+@torch.no_grad()
+def encoder_error(model: Transformer, graph: Path) -> float:
+    """Largest difference of a hidden state, or of a decoder layer's key or value, in one padded batch."""
+    sources = random_sources(model.config, len(SOURCE_LENGTHS))
+    lengths = torch.tensor([len(source) for source in sources], dtype=torch.int32)
+    ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(source) for source in sources], batch_first=True)
+    memory = model.encode(ids, lengths)
+    cross = [tensor.transpose(1, 2) for tensor in model.cross_keys_values(memory)]
+    session = ort.InferenceSession(graph, providers=[PROVIDER])
+    found_memory, *found_cross = session.run(
+        signature.encoder_outputs(model.config), {"ids": ids.numpy(), "lengths": lengths.numpy()}
+    )
+    found = [found_memory, *(array.swapaxes(1, 2) for array in found_cross)]
+    inside = torch.arange(ids.shape[1]) < lengths.unsqueeze(1)
+    pairs = zip(found, [memory, *cross], strict=True)
+    return float(np.max([np.abs(array[inside] - tensor[inside].numpy()).max() for array, tensor in pairs]))
+
+
+def step_errors(model: Transformer, decoder: OnnxDecoder, rows: int, ragged: bool) -> list[StepError]:
+    """Largest differences of log-probabilities while given targets are decoded from beginning to end.
+
+    ragged: the rows join one after the other, so that each is at a position of its own.
+    """
+    sources = random_sources(model.config, rows)
+    targets = random_targets(model.config, rows, min(max(PASTS) + 1, decoder.target_capacity))
+    starts = [row * DELAY if ragged else 0 for row in range(rows)]
+    expected = [log_probs(model, source, target).numpy() for source, target in zip(sources, targets, strict=True)]
+    errors, report = list[float](), list[StepError]()
+    for step, candidates in enumerate(decode(decoder, sources, targets, starts)):
+        live = len(candidates.token_ids)
+        errors += (candidate_error(candidates, row, expected[row][step - starts[row]]) for row in range(live))
+        if step in PASTS and live == rows:
+            report.append(StepError(rows=rows, past=step, ragged=ragged, log_prob_error=float(np.max(errors))))
+            errors.clear()
+    return report
+
+
+def decode(
+    decoder: OnnxDecoder, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], starts: Sequence[int]
+) -> Iterator[Candidates]:
+    """Feeds the targets to the decoder, each from its start on, until the first is at its end."""
+    cache = decoder.open_cache(len(sources))
+    for step in range(len(targets[0])):
+        while cache.live < len(sources) and starts[cache.live] <= step:
+            cache.join(decoder.encode(sources[cache.live]))
+        yield cache.step([targets[row][step - starts[row]] for row in range(cache.live)], CANDIDATES)
+
+
+def candidate_error(candidates: Candidates, row: int, expected: NDArray[np.float32]) -> float:
+    """The larger of two differences: from each candidate's log-probability, and from the best that there are.
+
+    expected: log-probabilities [vocabulary]
+    """
+    token_ids, found = candidates.token_ids[row], candidates.log_probs[row]
+    if token_ids.max() >= len(expected):
+        return float("inf")  # one of the ids that only fill up the vocabulary
+    best = np.sort(np.partition(expected, -len(found))[-len(found) :])[::-1]
+    return float(np.max(np.abs([found - expected[token_ids], found - best])))
+
+
+def random_sources(config: ModelConfig, count: int) -> list[list[int]]:
+    """Sources of SOURCE_LENGTHS."""
+    choose = random.Random(SEED)
+    lengths = [min(length, config.max_positions) for length in SOURCE_LENGTHS[:count]]
+    return [[*choose.choices(range(config.source_vocab_size), k=length - 1), config.end_id] for length in lengths]
+
+
+def random_targets(config: ModelConfig, count: int, length: int) -> list[list[int]]:
+    """Targets of one length, after the decoder's start token."""
+    choose = random.Random(SEED)
+    ids = range(config.target_vocab_size)
+    return [[config.decoder_start_id, *choose.choices(ids, k=length - 1)] for _ in range(count)]

@@ -1,0 +1,139 @@
+"""How many sample sentences the exported graphs translate to exactly the tokens of a reference."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from prometheus_client import CollectorRegistry
+
+from export.reference import TransformersModel, greedy_tokens
+from models.checkpoint import Checkpoint
+from models.config import ModelConfig
+from models.package import Agreement, GenerationDefaults
+from models.tokenizer import Tokenizer
+from server.engine import Engine
+from server.metrics import Metrics
+from server.onnx_decoder import OnnxDecoder
+from server.request import Decoding, Event, Finished, Translate
+from server.search import EndRules
+
+BEAMS = (1, 4)
+ENGINE_ROWS = 16
+"""Less than the samples need, so that rows are used again."""
+
+TokenIds = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What the targets of all samples should be."""
+
+    name: Literal["pytorch", "transformers"]
+    num_beams: int
+    targets: Sequence[TokenIds]
+
+
+class SampleComparison:
+    """Translates sample sentences with the graphs and with the references."""
+
+    def __init__(self, checkpoint: Checkpoint, folder: Path, decoder: OnnxDecoder, texts: Sequence[str]) -> None:
+        """Of long sentences, the beginning is taken: `decoder` says how many tokens it has room for."""
+        self._model, self._folder, self._decoder = checkpoint.model, folder, decoder
+        limit = min(checkpoint.generation.max_new_tokens, decoder.target_capacity)
+        self._generation = checkpoint.generation.model_copy(update={"max_new_tokens": limit})
+        self._tokenizer = Tokenizer.load(folder, checkpoint.tokenizer)
+        self._texts = texts
+        self._sources = [shorten(self._tokenizer.encode(text), decoder.source_capacity) for text in texts]
+        self.agreements: list[Agreement] = []
+        self.differences: list[str] = []
+        """For each reference that disagrees: how often, and the first sentence."""
+
+    def run(self, progress: Callable[[str], None]) -> None:
+        """Fills `agreements` and `differences`."""
+        progress(f"translations of {len(self._texts)} sentences, greedy and beam {max(BEAMS)}")
+        found = translate(self._model.config, self._generation, self._decoder, self._sources)
+        for reference in self._references(found[1], progress):
+            self._compare(reference, found[reference.num_beams])
+
+    def _references(self, greedy: Sequence[TokenIds], progress: Callable[[str], None]) -> Iterator[Reference]:
+        progress("translations by PyTorch, greedy")
+        pairs = zip(self._sources, greedy, strict=True)
+        targets = [greedy_tokens(self._model, source, target, self._generation) for source, target in pairs]
+        yield Reference("pytorch", 1, targets)
+        transformers = TransformersModel(self._folder)
+        for num_beams in BEAMS:
+            progress(f"translations by transformers, {search_name(num_beams)}")
+            targets = transformers.translate(self._sources, num_beams, self._generation)
+            yield Reference("transformers", num_beams, targets)
+
+    def _compare(self, reference: Reference, found: Sequence[TokenIds]) -> None:
+        wrong = [index for index, target in enumerate(reference.targets) if target != found[index]]
+        sentences = len(found)
+        self.agreements.append(
+            Agreement(
+                reference=reference.name,
+                num_beams=reference.num_beams,
+                sentences=sentences,
+                equal=sentences - len(wrong),
+            )
+        )
+        if wrong:
+            first = wrong[0]
+            self.differences.append(
+                f"{len(wrong)} of {sentences} translations differ from {reference.name}, "
+                f"{search_name(reference.num_beams)}. The first: {self._texts[first]!r}\n"
+                f"    expected {self._show(reference.targets[first])}\n"
+                f"    found    {self._show(found[first])}"
+            )
+
+    def _show(self, target: TokenIds) -> str:
+        return f"{self._tokenizer.decode(target)!r} {list(target)}"
+
+
+def translate(
+    config: ModelConfig, generation: GenerationDefaults, decoder: OnnxDecoder, sources: Sequence[TokenIds]
+) -> dict[int, list[TokenIds]]:
+    """Runs every source with each of BEAMS, all in one batch. Returns the best targets by number of beams."""
+    rules = EndRules(config.end_id, generation.forced_end_id, generation.suppressed_ids)
+    engine = Engine(decoder, rules, config.decoder_start_id, ENGINE_ROWS, Metrics(CollectorRegistry()), worker=0)
+    answers: dict[tuple[int, int], TokenIds] = {}
+    keys = [(num_beams, index) for index in range(len(sources)) for num_beams in BEAMS]
+    waiting = deque(
+        Translate(
+            sources[index], partial(_keep, answers, (num_beams, index)), decoding=_decoding(num_beams, generation)
+        )
+        for num_beams, index in keys
+    )
+    while waiting or not engine.idle:
+        while waiting and waiting[0].rows <= engine.free_rows:
+            engine.admit(waiting.popleft())
+        engine.step()
+    return {num_beams: [answers[num_beams, index] for index in range(len(sources))] for num_beams in BEAMS}
+
+
+def shorten(source_ids: Sequence[int], limit: int) -> TokenIds:
+    """At most `limit` tokens, the end token among them."""
+    return tuple(source_ids) if len(source_ids) <= limit else (*source_ids[: limit - 1], source_ids[-1])
+
+
+def search_name(num_beams: int) -> str:
+    """As people say it."""
+    return "greedy" if num_beams == 1 else f"beam {num_beams}"
+
+
+def _decoding(num_beams: int, generation: GenerationDefaults) -> Decoding:
+    return Decoding(
+        num_beams=num_beams,
+        num_return_sequences=1,
+        max_new_tokens=generation.max_new_tokens,
+        length_penalty=generation.length_penalty,
+        early_stopping=generation.early_stopping,
+    )
+
+
+def _keep(answers: dict[tuple[int, int], TokenIds], key: tuple[int, int], event: Event) -> None:
+    assert isinstance(event, Finished), event
+    answers[key] = event.hypotheses[0].token_ids

@@ -1,0 +1,108 @@
+"""What the exported graphs are compared with: the PyTorch model, and transformers on the checkpoint itself."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+import transformers
+from torch import Tensor
+
+from models.package import GenerationDefaults
+from models.transformer import Transformer
+
+BATCH = 16
+"""Sentences that transformers decodes at once."""
+
+
+@torch.no_grad()
+def log_probs(model: Transformer, source_ids: Sequence[int], target_ids: Sequence[int]) -> Tensor:
+    """Of every token after each target token, by the teacher-forced pass.
+
+    target_ids: beginning with the decoder's start token. Returns [target, vocabulary].
+    """
+    lengths = torch.tensor([len(source_ids)])
+    logits: Tensor = model(torch.tensor([source_ids]), lengths, torch.tensor([target_ids]))
+    return logits[0].log_softmax(dim=1)
+
+
+def greedy_tokens(
+    model: Transformer, source_ids: Sequence[int], target_ids: Sequence[int], generation: GenerationDefaults
+) -> tuple[int, ...]:
+    """The token greedy decoding chooses after each beginning of a target.
+
+    If that is the target itself then, by induction, the target is what greedy decoding finds.
+    """
+    scores = log_probs(model, source_ids, [model.config.decoder_start_id, *target_ids[:-1]])
+    scores[:, list(generation.suppressed_ids)] = -torch.inf
+    chosen: list[int] = scores.argmax(dim=1).tolist()
+    if len(chosen) == generation.max_new_tokens and generation.forced_end_id is not None:
+        chosen[-1] = generation.forced_end_id
+    return tuple(chosen)
+
+
+class TransformersModel:
+    """The checkpoint, loaded and decoded by Hugging Face transformers."""
+
+    def __init__(self, folder: Path) -> None:
+        with _quiet():
+            self._model = transformers.AutoModelForSeq2SeqLM.from_pretrained(
+                folder, dtype=torch.float32, local_files_only=True
+            ).eval()
+
+    @torch.no_grad()
+    def translate(
+        self, sources: Sequence[Sequence[int]], num_beams: int, generation: GenerationDefaults
+    ) -> list[tuple[int, ...]]:
+        """The best target of each source, up to its end token."""
+        targets: dict[int, tuple[int, ...]] = {}
+        order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
+        for start in range(0, len(order), BATCH):
+            indices = order[start : start + BATCH]
+            found = self._generate([sources[index] for index in indices], num_beams, generation)
+            targets |= zip(indices, found, strict=True)
+        return [targets[index] for index in range(len(sources))]
+
+    def _generate(
+        self, sources: Sequence[Sequence[int]], num_beams: int, generation: GenerationDefaults
+    ) -> list[tuple[int, ...]]:
+        ids, mask = self._pad(sources)
+        with _quiet():
+            output = self._model.generate(
+                input_ids=ids,
+                attention_mask=mask,
+                do_sample=False,
+                num_beams=num_beams,
+                num_return_sequences=1,
+                max_new_tokens=generation.max_new_tokens,
+                length_penalty=generation.length_penalty,
+                early_stopping=generation.early_stopping,
+            )
+        end_id = self._model.config.eos_token_id
+        return [_until_end(row, end_id) for row in output[:, 1:].tolist()]
+
+    def _pad(self, sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+        """Ids and attention mask, both [sentences, source]."""
+        ids = torch.full((len(sources), max(map(len, sources))), self._model.config.pad_token_id)
+        mask = torch.zeros_like(ids)
+        for row, source in enumerate(sources):
+            ids[row, : len(source)] = torch.tensor(source)
+            mask[row, : len(source)] = 1
+        return ids, mask
+
+
+def _until_end(tokens: list[int], end_id: int) -> tuple[int, ...]:
+    return tuple(tokens[: tokens.index(end_id) + 1] if end_id in tokens else tokens)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the progress bars and the advice of transformers."""
+    verbosity = transformers.logging.get_verbosity()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers.logging.set_verbosity(verbosity)
+        transformers.logging.enable_progress_bar()

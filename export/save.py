@@ -1,0 +1,56 @@
+"""Writes the graphs beside one file of weights, in which every weight lies once."""
+
+import hashlib
+from pathlib import Path
+from typing import BinaryIO
+
+import onnx_ir as ir
+
+from export.trace import Graphs
+from models.package import DECODER, ENCODER, WEIGHTS
+
+INLINE_BYTES = 1024
+"""Smaller tensors (shapes, scalars, short biases) stay in the graph."""
+PAGE_BYTES = 4096
+
+
+def save(graphs: Graphs, folder: Path) -> None:
+    """Writes the files of both graphs into a folder."""
+    models = {ENCODER: graphs.encoder, DECODER: graphs.decoder}
+    with (folder / WEIGHTS).open("wb") as file:
+        places: dict[bytes, int] = {}
+        for model in models.values():
+            _move_weights(model, file, places, folder)
+    for name, model in models.items():
+        ir.save(model, folder / name)
+
+
+def _move_weights(model: ir.Model, file: BinaryIO, places: dict[bytes, int], folder: Path) -> None:
+    """Writes a graph's weights, but for those that are in the file already, and points the graph to them.
+
+    places: SHA-256 of each tensor in the file, and its offset.
+    """
+    for value in model.graph.initializers.values():
+        tensor = value.const_value
+        if tensor is not None and tensor.nbytes >= INLINE_BYTES:
+            data = tensor.tobytes()
+            digest = hashlib.sha256(data).digest()
+            if digest not in places:
+                places[digest] = _append(file, data)
+            value.const_value = ir.ExternalTensor(
+                WEIGHTS,
+                places[digest],
+                len(data),
+                tensor.dtype,
+                shape=ir.Shape(tensor.shape.numpy()),
+                name=value.name or "",
+                base_dir=folder,
+            )
+
+
+def _append(file: BinaryIO, data: bytes) -> int:
+    """Writes at the next page, which ONNX Runtime can map instead of copying it. Returns the offset."""
+    file.write(b"\0" * (-file.tell() % PAGE_BYTES))
+    offset = file.tell()
+    file.write(data)
+    return offset

@@ -1,0 +1,75 @@
+"""Holds the exported graphs to the model they were made of, and writes down how near they are.
+
+The graphs run as they are served, with `server.onnx_decoder` and `server.engine`: step by step, the cache in place.
+What they are compared with, see `export.reference`, has no such cache.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from export.compare_numbers import encoder_error, step_errors
+from export.compare_tokens import SampleComparison
+from models.checkpoint import Checkpoint
+from models.config import ModelConfig
+from models.package import DECODER, ENCODER, Certificate
+from server.onnx_decoder import OnnxDecoder
+
+TOLERANCE = 1e-3
+"""Largest error of a hidden state or a log-probability. Rounding to fp32 alone makes 5e-5 in the model of models/zoo,
+in PyTorch as in ONNX Runtime, and more in a deeper one; a token at a wrong position makes more than a tenth."""
+BATCHES = ((1, False), (3, False), (3, True), (8, False), (8, True))
+"""Rows, and whether they are ragged."""
+MAX_TOKENS = 128
+"""Most tokens of a sample's source and of its target: one that runs on shows nothing more after that."""
+
+Progress = Callable[[str], None]
+"""Told what is being compared."""
+
+
+class VerificationError(Exception):
+    """The graphs are not the model. The message says in which points."""
+
+
+def verify(checkpoint: Checkpoint, folder: Path, graphs: Path, texts: Sequence[str], progress: Progress) -> Certificate:
+    """Compares the graphs in the folder `graphs` with the checkpoint in `folder`. Raises VerificationError."""
+    decoder = open_decoder(checkpoint.config, graphs)
+    progress("hidden states")
+    hidden = encoder_error(checkpoint.model, graphs / ENCODER)
+    steps = []
+    for rows, ragged in BATCHES:
+        progress(f"log-probabilities, {batch_name(rows, ragged)}")
+        steps += step_errors(checkpoint.model, decoder, rows, ragged)
+    samples = SampleComparison(checkpoint, folder, decoder, texts)
+    samples.run(progress)
+    certificate = Certificate(
+        tolerance=TOLERANCE, encoder_error=hidden, steps=tuple(steps), agreements=tuple(samples.agreements)
+    )
+    problems = [*large_errors(certificate), *samples.differences]
+    if problems:
+        raise VerificationError("\n  ".join(["the exported graphs differ from the checkpoint:", *problems]))
+    return certificate
+
+
+def open_decoder(config: ModelConfig, graphs: Path) -> OnnxDecoder:
+    """Loads the graphs as the server does."""
+    capacity = min(config.max_positions, MAX_TOKENS)
+    try:
+        return OnnxDecoder(graphs / ENCODER, graphs / DECODER, config, capacity, capacity)
+    except Exception as error:  # the errors of ONNX Runtime have nothing else in common
+        raise VerificationError(f"ONNX Runtime does not load the exported graphs: {error}") from error
+
+
+def large_errors(certificate: Certificate) -> Iterator[str]:
+    """What is above the tolerance. NaN is."""
+    limit = f"at most {certificate.tolerance:g} is accepted"
+    if not certificate.encoder_error <= certificate.tolerance:
+        yield f"hidden states differ by {certificate.encoder_error:.3g}; {limit}"
+    for step in certificate.steps:
+        if not step.log_prob_error <= certificate.tolerance:
+            batch = f"{batch_name(step.rows, step.ragged)}, {step.past} tokens past"
+            yield f"log-probabilities ({batch}) differ by {step.log_prob_error:.3g}; {limit}"
+
+
+def batch_name(rows: int, ragged: bool) -> str:
+    """As people say it."""
+    return f"{rows} {'ragged ' if ragged else ''}row{'s' if rows > 1 else ''}"
