@@ -1,0 +1,64 @@
+"""How the clients connect: transport security, retries, message sizes."""
+
+import json
+from dataclasses import dataclass
+
+import grpc
+from grpc import aio
+
+DEFAULT_TARGET = "127.0.0.1:8500"
+
+MAX_RECEIVE_BYTES = 64 * 1024 * 1024
+"""gRPC's own limit of 4 MiB is too small for the vectors, or all the hypotheses, of many texts."""
+
+RETRY_POLICY = {
+    "maxAttempts": 5,
+    "initialBackoff": "0.1s",
+    "maxBackoff": "2s",
+    "backoffMultiplier": 2,
+    "retryableStatusCodes": ["UNAVAILABLE"],
+}
+"""gRPC's own retries (gRFC A6): with jitter, and a server's `grpc-retry-pushback-ms` goes before the backoff."""
+
+OPTIONS: list[tuple[str, str | int]] = [
+    ("grpc.service_config", json.dumps({"methodConfig": [{"name": [{}], "retryPolicy": RETRY_POLICY}]})),
+    ("grpc.max_receive_message_length", MAX_RECEIVE_BYTES),
+    # gRPC waits up to two minutes before it connects again to a server that was down; a restart takes seconds.
+    ("grpc.max_reconnect_backoff_ms", 5_000),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TlsOptions:
+    """Transport security. Everything is PEM; with nothing set, the server is checked against the roots gRPC trusts."""
+
+    root_certificates: bytes | None = None
+    """Authorities the server's certificate is checked against. None: those gRPC trusts by default."""
+    certificate: bytes | None = None
+    """The client's own certificate chain, for a server that asks for one."""
+    key: bytes | None = None
+    """The private key of `certificate`."""
+
+    def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError("a client certificate needs its key: set both certificate and key, or neither")
+        if self.root_certificates is not None and b"-----BEGIN CERTIFICATE-----" not in self.root_certificates:
+            raise ValueError("no certificate in it; root certificates are PEM: -----BEGIN CERTIFICATE-----")
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        """These options as gRPC takes them."""
+        return grpc.ssl_channel_credentials(self.root_certificates, self.key, self.certificate)
+
+
+def open_channel(target: str, tls: TlsOptions | None) -> grpc.Channel:
+    """A channel for synchronous calls. It connects at the first call."""
+    if tls is None:
+        return grpc.insecure_channel(target, OPTIONS)
+    return grpc.secure_channel(target, tls.credentials(), OPTIONS)
+
+
+def open_aio_channel(target: str, tls: TlsOptions | None) -> aio.Channel:
+    """A channel for calls of the running event loop. It connects at the first call."""
+    if tls is None:
+        return aio.insecure_channel(target, OPTIONS)
+    return aio.secure_channel(target, tls.credentials(), OPTIONS)

@@ -1,0 +1,148 @@
+"""What the clients return: plain frozen values, no protobuf."""
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import Literal
+
+EarlyStopping = bool | Literal["never"]
+"""When beam search ends, as in Hugging Face `generate`."""
+
+
+class FinishReason(StrEnum):
+    """Why a hypothesis ended."""
+
+    END_TOKEN = "end_token"
+    """The model produced its end token."""
+    LENGTH = "length"
+    """`max_new_tokens` was reached; the text may be cut."""
+    UNKNOWN = "unknown"
+    """A reason this version of the client has no name for."""
+
+
+class Health(Enum):
+    """What a server says about one of its services."""
+
+    UNKNOWN = "UNKNOWN"
+    SERVING = "SERVING"
+    NOT_SERVING = "NOT_SERVING"
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Where the time of one text went."""
+
+    queue_s: float
+    """From the arrival of the request to the start of its encoder run."""
+    encode_s: float
+    """The encoder run."""
+    decode_s: float
+    """From the end of the encoder run to the last token. Zero for an embedding."""
+    total_s: float
+    """From the arrival of the request to its last token."""
+    steps: int
+    """Decoder steps this text took part in. Zero for an embedding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """One possible translation."""
+
+    text: str
+    score: float
+    """sum(log p) / tokens^length_penalty; comparable only between hypotheses of one text."""
+    tokens: int
+    """The end token included."""
+    finish_reason: FinishReason
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """The translation of one text. `text`, `score`, `tokens` and `finish_reason` are those of the best hypothesis."""
+
+    hypotheses: tuple[Hypothesis, ...]
+    """`num_return_sequences` of them, best first."""
+    source_tokens: int
+    """Tokens of the source text, the end token included."""
+    timings: Timings
+
+    @property
+    def text(self) -> str:
+        """The translated text."""
+        return self.hypotheses[0].text
+
+    @property
+    def score(self) -> float:
+        """See `Hypothesis.score`."""
+        return self.hypotheses[0].score
+
+    @property
+    def tokens(self) -> int:
+        """Target tokens, the end token included."""
+        return self.hypotheses[0].tokens
+
+    @property
+    def finish_reason(self) -> FinishReason:
+        """Why the best hypothesis ended."""
+        return self.hypotheses[0].finish_reason
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """Text to append to what a stream gave before. All deltas together are `Translation.text`."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """The vector of one text."""
+
+    values: tuple[float, ...]
+    """Mean of the encoder's last hidden states [width]."""
+    source_tokens: int
+    """Tokens of the text, the end token included."""
+    timings: Timings
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How target tokens are chosen. Names and meanings of Hugging Face `generate`."""
+
+    num_beams: int
+    num_return_sequences: int
+    max_new_tokens: int
+    length_penalty: float
+    early_stopping: EarlyStopping
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model of a server, and its limits."""
+
+    name: str
+    source_languages: tuple[str, ...]
+    """BCP-47 codes it translates from."""
+    target_languages: tuple[str, ...]
+    """BCP-47 codes it translates into."""
+    max_source_tokens: int
+    """Most tokens of a text, the end token included."""
+    max_new_tokens: int
+    """Most tokens of a translation, the end token included."""
+    max_beams: int
+    """Largest `num_beams`."""
+    default_decoding: Decoding
+    """What is used where a call sets nothing."""
+    width: int
+    """Size of the hidden states, and of embeddings."""
+    encoder_layers: int
+    decoder_layers: int
+    vocabulary_size: int
+    """Target tokens the model knows."""
+    precision: str
+    """Numbers the weights are stored in: "fp32"."""
+    execution_provider: str
+    """ONNX Runtime execution provider that runs it."""
+    package_sha256: str
+    """SHA-256 of the package's manifest, lower-case hexadecimal."""
+    checkpoint_sha256: str
+    """SHA-256 of the checkpoint's weights file, lower-case hexadecimal."""

@@ -1,0 +1,262 @@
+"""Between plain values and protobuf: pure functions that both clients share."""
+
+import math
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import Protocol, TypedDict, TypeVar
+
+import grpc
+from google.protobuf.duration_pb2 import Duration
+from grpc_health.v1 import health_pb2
+
+from dragoman.errors import Internal
+from dragoman.results import (
+    Decoding,
+    EarlyStopping,
+    Embedding,
+    FinishReason,
+    Health,
+    Hypothesis,
+    Model,
+    TextDelta,
+    Timings,
+    Translation,
+)
+from dragoman.v1 import decoding_pb2, encoding_pb2, model_pb2, translation_pb2
+
+MAX_CONTENTS = 32
+"""Texts of one request: enough to share a decoding batch, few enough that a retry repeats little."""
+MAX_CONTENT_BYTES = 128 * 1024
+"""UTF-8 bytes of the texts of one request, unless one text alone has more. gRPC retries only requests below 256 KiB."""
+CONCURRENT_REQUESTS = 4
+"""Requests of one split call that are under way at once."""
+
+
+class TranslationOptions(TypedDict, total=False):
+    """How to translate. What is left out, or None, takes the model's default."""
+
+    source_language: str
+    """BCP-47 code of the text. Left out: the model's only source language."""
+    target_language: str
+    """BCP-47 code to translate into. Left out: the model's only target language."""
+    model: str
+    """Name of the model. Left out: the server's default model."""
+    num_beams: int | None
+    """Hypotheses kept at every step. 1 is greedy search."""
+    num_return_sequences: int | None
+    """Hypotheses returned for each text, at most `num_beams`."""
+    max_new_tokens: int | None
+    """Most target tokens of a hypothesis, the end token included."""
+    length_penalty: float | None
+    """Above 0 favours long hypotheses, below 0 short ones."""
+    early_stopping: EarlyStopping | None
+    """When beam search ends, as in Hugging Face `generate`."""
+
+
+class Cancellable(Protocol):
+    """A call under way."""
+
+    def cancel(self) -> bool:
+        """Ends the call. Does nothing if it is done."""
+        ...
+
+
+Q = TypeVar("Q")
+C = TypeVar("C", bound=Cancellable)
+
+_EARLY_STOPPING: dict[EarlyStopping, decoding_pb2.EarlyStopping.ValueType] = {
+    False: decoding_pb2.EARLY_STOPPING_HEURISTIC,
+    True: decoding_pb2.EARLY_STOPPING_FIRST_FINISHED,
+    "never": decoding_pb2.EARLY_STOPPING_NEVER,
+}
+_EARLY_STOPPING_BACK: dict[decoding_pb2.EarlyStopping.ValueType, EarlyStopping] = {
+    wire: plain for plain, wire in _EARLY_STOPPING.items()
+}
+_FINISH_REASONS = {
+    decoding_pb2.FINISH_REASON_END_TOKEN: FinishReason.END_TOKEN,
+    decoding_pb2.FINISH_REASON_LENGTH: FinishReason.LENGTH,
+}
+
+
+# Requests
+
+
+def deadline(timeout_s: float) -> float:
+    """A timeout that is fit for a call. Raises ValueError for one that is not a positive, finite number of seconds."""
+    if not (timeout_s > 0 and math.isfinite(timeout_s)):
+        raise ValueError(f"timeout_s is {timeout_s}; it must be a positive, finite number of seconds")
+    return timeout_s
+
+
+def batches(texts: Iterable[str]) -> Iterator[list[str]]:
+    """The texts in order, in lists that each fit one request."""
+    batch: list[str] = []
+    size = 0
+    for text in texts:
+        length = len(text.encode())
+        if batch and (len(batch) == MAX_CONTENTS or size + length > MAX_CONTENT_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(text)
+        size += length
+    if batch:
+        yield batch
+
+
+def translate_requests(texts: Iterable[str], options: TranslationOptions) -> Iterator[translation_pb2.TranslateRequest]:
+    """The requests that together translate the texts. Raises TypeError or ValueError for an impossible option."""
+    decoding = _decoding_options(options)
+    for contents in batches(texts):
+        yield translation_pb2.TranslateRequest(
+            contents=contents,
+            source_language_code=options.get("source_language", ""),
+            target_language_code=options.get("target_language", ""),
+            model=options.get("model", ""),
+            decoding=decoding,
+        )
+
+
+def stream_request(text: str, options: TranslationOptions) -> translation_pb2.StreamTranslateRequest:
+    """The request to translate one text as a stream. Raises TypeError or ValueError for an impossible option."""
+    return translation_pb2.StreamTranslateRequest(
+        content=text,
+        source_language_code=options.get("source_language", ""),
+        target_language_code=options.get("target_language", ""),
+        model=options.get("model", ""),
+        decoding=_decoding_options(options),
+    )
+
+
+def encode_requests(texts: Iterable[str], model: str, normalize: bool) -> Iterator[encoding_pb2.EncodeRequest]:
+    """The requests that together encode the texts."""
+    for contents in batches(texts):
+        yield encoding_pb2.EncodeRequest(contents=contents, model=model, normalize=normalize)
+
+
+def windowed(requests: Iterable[Q], start: Callable[[Q], C]) -> Generator[tuple[Q, C]]:
+    """Starts requests ahead and gives them with their calls, in order. Closing it cancels what is still under way."""
+    window: deque[tuple[Q, C]] = deque()
+    try:
+        for request in requests:
+            window.append((request, start(request)))
+            if len(window) == CONCURRENT_REQUESTS:
+                yield window[0]
+                window.popleft()
+        while window:
+            yield window[0]
+            window.popleft()
+    finally:
+        for _, call in window:
+            call.cancel()
+
+
+def _decoding_options(options: TranslationOptions) -> decoding_pb2.DecodingOptions:
+    if unknown := options.keys() - TranslationOptions.__annotations__.keys():
+        raise TypeError(f"unknown option {min(unknown)!r}; known are {', '.join(TranslationOptions.__annotations__)}")
+    return decoding_pb2.DecodingOptions(
+        num_beams=options.get("num_beams"),
+        num_return_sequences=options.get("num_return_sequences"),
+        max_new_tokens=options.get("max_new_tokens"),
+        length_penalty=options.get("length_penalty"),
+        early_stopping=_early_stopping(options.get("early_stopping")),
+    )
+
+
+def _early_stopping(option: EarlyStopping | None) -> decoding_pb2.EarlyStopping.ValueType | None:
+    if option is not None and option not in _EARLY_STOPPING:
+        raise ValueError(f"early_stopping is {option!r}; it must be True, False or 'never'")
+    return None if option is None else _EARLY_STOPPING[option]
+
+
+# Replies
+
+
+def translations(
+    request: translation_pb2.TranslateRequest, response: translation_pb2.TranslateResponse
+) -> list[Translation]:
+    """The translations of a request's contents, in order."""
+    _check_count(request.contents, response.translations)
+    return [translation(message) for message in response.translations]
+
+
+def embeddings(request: encoding_pb2.EncodeRequest, response: encoding_pb2.EncodeResponse) -> list[Embedding]:
+    """The embeddings of a request's contents, in order."""
+    _check_count(request.contents, response.embeddings)
+    return [Embedding(tuple(e.values), e.source_tokens, timings(e.timings)) for e in response.embeddings]
+
+
+def stream_event(message: translation_pb2.StreamTranslateResponse) -> TextDelta | Translation:
+    """One event of a stream."""
+    if message.WhichOneof("event") == "translation":
+        return translation(message.translation)
+    return TextDelta(message.text_delta)
+
+
+def translation(message: translation_pb2.Translation) -> Translation:
+    """The translation of one content."""
+    if not message.hypotheses:
+        raise Internal("the server sent a translation without hypotheses", grpc.StatusCode.INTERNAL)
+    return Translation(tuple(map(_hypothesis, message.hypotheses)), message.source_tokens, timings(message.timings))
+
+
+def timings(message: decoding_pb2.Timings) -> Timings:
+    """Durations as seconds."""
+    return Timings(
+        queue_s=_seconds(message.queue),
+        encode_s=_seconds(message.encode),
+        decode_s=_seconds(message.decode),
+        total_s=_seconds(message.total),
+        steps=message.steps,
+    )
+
+
+def model(message: model_pb2.Model) -> Model:
+    """A model and its limits."""
+    return Model(
+        name=message.name,
+        source_languages=tuple(message.source_language_codes),
+        target_languages=tuple(message.target_language_codes),
+        max_source_tokens=message.max_source_tokens,
+        max_new_tokens=message.max_new_tokens,
+        max_beams=message.max_beams,
+        default_decoding=_decoding(message.default_decoding),
+        width=message.width,
+        encoder_layers=message.encoder_layers,
+        decoder_layers=message.decoder_layers,
+        vocabulary_size=message.vocabulary_size,
+        precision=message.precision,
+        execution_provider=message.execution_provider,
+        package_sha256=message.package_sha256,
+        checkpoint_sha256=message.checkpoint_sha256,
+    )
+
+
+def health(message: health_pb2.HealthCheckResponse) -> Health:
+    """What the server says about one service."""
+    name = health_pb2.HealthCheckResponse.ServingStatus.Name(message.status)
+    return Health[name] if name in Health.__members__ else Health.UNKNOWN
+
+
+def _seconds(duration: Duration) -> float:
+    return duration.ToNanoseconds() / 1e9
+
+
+def _decoding(message: decoding_pb2.DecodingOptions) -> Decoding:
+    return Decoding(
+        message.num_beams,
+        message.num_return_sequences,
+        message.max_new_tokens,
+        message.length_penalty,
+        _EARLY_STOPPING_BACK.get(message.early_stopping, False),
+    )
+
+
+def _hypothesis(message: translation_pb2.Hypothesis) -> Hypothesis:
+    reason = _FINISH_REASONS.get(message.finish_reason, FinishReason.UNKNOWN)
+    return Hypothesis(message.text, message.score, message.tokens, reason)
+
+
+def _check_count(contents: Sequence[str], answers: Sequence[object]) -> None:
+    """An answer too few or too many would give every later text the translation of another."""
+    if len(contents) != len(answers):
+        raise Internal(f"the server sent {len(answers)} results for {len(contents)} contents", grpc.StatusCode.INTERNAL)
