@@ -1,0 +1,36 @@
+"""How sides are compared."""
+
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Series:
+    """One side's readings, in the order they were taken."""
+
+    values: list[float]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
+
+def alternate(sides: Mapping[str, Callable[[], float]], repeats: int) -> dict[str, Series]:
+    """Runs every side once to warm up and then `repeats` times, changing sides after every run.
+
+    The order is reversed every time, so that a drift of the machine hits all sides alike.
+    """
+    for side in sides.values():
+        side()
+    readings: dict[str, list[float]] = {name: [] for name in sides}
+    for repeat in range(repeats):
+        for name in list(sides)[:: 1 if repeat % 2 == 0 else -1]:
+            readings[name].append(sides[name]())
+    return {name: Series(values) for name, values in readings.items()}
+
+
+def percentile(values: list[float], percent: int) -> float:
+    """The smallest value that `percent` % of the values do not exceed (nearest rank)."""
+    ordered = sorted(values)
+    return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]

@@ -1,0 +1,72 @@
+"""Servers under test, as processes of their own."""
+
+import contextlib
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from dragoman.quickstart import HOST, is_serving
+
+START_TIMEOUT_S = 60
+POLL_S = 0.02
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that is serving."""
+
+    target: str
+    pid: int
+    start_s: float
+    """From the start of the process to the first SERVING."""
+
+    def rss_mb(self) -> float:
+        """Resident memory now."""
+        return self._status_mb("VmRSS")
+
+    def peak_rss_mb(self) -> float:
+        """Largest resident memory so far."""
+        return self._status_mb("VmHWM")
+
+    def _status_mb(self, key: str) -> float:
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        kilobytes = next(int(line.split()[1]) for line in lines if line.startswith(key))
+        return kilobytes / 1024
+
+
+@contextlib.contextmanager
+def serving(module: str, arguments: list[str]) -> Iterator[Server]:
+    """Runs `python -m module` on a free port until the block ends."""
+    port, metrics_port = free_port(), free_port()
+    command = [sys.executable, "-m", module, *arguments, "--port", str(port), "--metrics-port", str(metrics_port)]
+    started = time.perf_counter()
+    process = subprocess.Popen(command)
+    try:
+        _wait_until_serving(port, process)
+        yield Server(f"{HOST}:{port}", process.pid, time.perf_counter() - started)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _wait_until_serving(port: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(f"the server ended with exit code {process.returncode} before it was serving")
+        if is_serving(port):
+            return
+        time.sleep(POLL_S)
+    raise RuntimeError(f"the server was not serving within {START_TIMEOUT_S} s")

@@ -1,0 +1,134 @@
+"""Results as Markdown and JSON, with the machine named."""
+
+import dataclasses
+import json
+import platform
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+
+from bench.engine import Result
+from bench.service import Concurrency, Footprint, Latency
+
+RESULTS = Path(__file__).parent / "results"
+LIBRARIES = ("onnxruntime", "ctranslate2", "grpcio", "numpy")
+
+
+@dataclasses.dataclass
+class Report:
+    """What was measured so far. Written after every part, so that an interrupted run keeps what it has."""
+
+    repeats: int
+    engine: list[Result] | None = None
+    concurrency: Concurrency | None = None
+    latency: Latency | None = None
+    footprint: Footprint | None = None
+
+    def write(self) -> Path:
+        """Writes both files. Returns the Markdown one."""
+        RESULTS.mkdir(exist_ok=True)
+        path = RESULTS / f"{date.today().isoformat()}-cpu.md"
+        path.write_text(self.markdown(), encoding="utf-8")
+        facts = {"machine": machine(), "versions": versions(), **dataclasses.asdict(self)}
+        path.with_suffix(".json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+        return path
+
+    def markdown(self) -> str:
+        """All parts that were measured."""
+        parts = [f"# {date.today().isoformat()}, {machine()}", _join(versions())]
+        parts.append(
+            f"Both sides: models/zoo/en-pt, fp32, 2 workers of 1 thread. Sides alternate; medians of {self.repeats}. "
+            "Ratios above 1 are in our favour, except for latency, where below 1 is."
+        )
+        if self.engine:
+            parts.append(_engine_table(self.engine))
+        if self.concurrency:
+            parts.append(_concurrency_table(self.concurrency))
+        if self.latency:
+            parts.append(_latency_table(self.latency))
+        if self.footprint:
+            parts.append(_footprint_table(self.footprint))
+        return "\n\n".join(parts) + "\n"
+
+
+def machine() -> str:
+    """Processor and core count."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    return f"{models[0]}, {len(models)} cores, {platform.system()}, Python {platform.python_version()}"
+
+
+def versions() -> dict[str, str]:
+    return {name: version(name) for name in LIBRARIES}
+
+
+def _join(facts: dict[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in facts.items())
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _verdict(met: bool) -> str:
+    return "met" if met else "**short**"
+
+
+def _engine_table(results: list[Result]) -> str:
+    rows = [
+        [
+            "greedy" if result.cell.num_beams == 1 else f"beam {result.cell.num_beams}",
+            str(result.cell.batch),
+            f"{result.ours.median:.0f}",
+            f"{result.theirs.median:.0f}",
+            f"{result.ratio:.2f} x",
+            f"{result.cell.target} x",
+            _verdict(result.ratio >= result.cell.target),
+        ]
+        for result in results
+    ]
+    header = ["engine", "sentences per worker", "ours tokens/s", "CTranslate2 tokens/s", "ratio", "asked", ""]
+    return _table(header, rows)
+
+
+def _concurrency_table(result: Concurrency) -> str:
+    calls = result.calls.median
+    sides = (
+        ("CTranslate2 translate_batch, offline, batch 32", result.offline.median, 1.0),
+        ("the engine alone, 32 outstanding", result.engine.median, 0.85),
+    )
+    rows = [
+        [name, f"{rate:.1f}", f"{calls / rate:.2f} x", f"{asked} x", _verdict(calls / rate >= asked)]
+        for name, rate, asked in sides
+    ]
+    title = f"32 concurrent Translate calls: {calls:.1f} sentences/s, against"
+    return _table([title, "sentences/s", "ratio", "asked", ""], rows)
+
+
+def _latency_table(result: Latency) -> str:
+    rows = []
+    for percent, asked in ((50, 1 / 2), (99, 2 / 3)):
+        ours, theirs = (result.of(side, percent) * 1000 for side in (result.ours, result.theirs))
+        ratio = ours / theirs
+        verdict = _verdict(ratio <= asked)
+        rows.append([f"p{percent}", f"{ours:.0f}", f"{theirs:.0f}", f"{ratio:.2f}", f"{asked:.2f}", verdict])
+    header = [
+        f"Poisson arrivals, {result.rate:.0f} calls/s",
+        "ours ms",
+        "CTranslate2 + batcher ms",
+        "ratio",
+        "asked",
+        "",
+    ]
+    return _table(header, rows)
+
+
+def _footprint_table(result: Footprint) -> str:
+    start = sorted(result.start_s)[len(result.start_s) // 2]
+    rows = [
+        ["resident memory after load, MB", f"{result.rss_mb:.0f}", "500", _verdict(result.rss_mb <= 500)],
+        ["largest resident memory, MB", f"{result.peak_rss_mb:.0f}", "500", _verdict(result.peak_rss_mb <= 500)],
+        ["start to SERVING, s", f"{start:.2f}", "3", _verdict(start <= 3)],
+    ]
+    return _table(["server", "measured", "asked at most", ""], rows)
