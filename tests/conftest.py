@@ -1,0 +1,81 @@
+"""Packages for all tests: exported with the code as it is, and kept until that changes."""
+
+import hashlib
+import shutil
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import hypothesis
+import pytest
+import torch
+
+from models.package import Package, sha256
+from tests.checkpoints import ROOT, ZOO, write_checkpoint
+
+# How long an example takes says more about what else the machine is doing.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
+
+# The tests' models are small: two threads spend twice the time on them, waiting for each other.
+torch.set_num_threads(1)
+
+EXPORT_S = 600
+"""Timeout of the tests that may have to wait for an export."""
+KEPT = 3
+"""Packages of earlier states of the code that stay in pytest's cache."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first test that wants a package exports it."""
+    for item in items:
+        if isinstance(item, pytest.Function) and {"zoo_package", "tiny_package"} & set(item.fixturenames):
+            item.add_marker(pytest.mark.timeout(EXPORT_S))
+
+
+@pytest.fixture(scope="session")
+def zoo_package(request: pytest.FixtureRequest) -> Package:
+    """The package of models/zoo/en-pt."""
+    cache = request.config.cache
+    assert cache is not None
+    packages = cache.mkdir("packages")
+    folder = packages / _state_of_the_code() / "en-pt"
+    if not folder.exists():
+        _export(ZOO, folder)
+        _prune(packages)
+    return Package.open(folder)
+
+
+@pytest.fixture(scope="session")
+def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Marian checkpoint with random weights, 212 tokens and two layers. Copy it before you change it."""
+    return write_checkpoint(tmp_path_factory.mktemp("checkpoints") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def tiny_package(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Package:
+    """The package of `tiny_checkpoint`. Copy it before you change it."""
+    folder = tmp_path_factory.mktemp("packages") / "tiny"
+    _export(tiny_checkpoint, folder)
+    return Package.open(folder)
+
+
+def _export(checkpoint: Path, folder: Path) -> None:
+    """In a process of its own, whose memory is gone afterwards."""
+    command = [sys.executable, "-m", "export", str(checkpoint), "--out", str(folder), "--verify-samples", "2"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def _state_of_the_code() -> str:
+    """A digest of all that decides what the zoo's package is."""
+    files = [*ZOO.iterdir(), *(file for folder in ("models", "export") for file in (ROOT / folder).rglob("*.py"))]
+    tools = [version(tool) for tool in ("torch", "onnx-ir", "onnxscript", "onnxruntime")]
+    digests = [f"{file.relative_to(ROOT)} {sha256(file)}" for file in sorted(files)]
+    return hashlib.sha256("\n".join([*tools, *digests]).encode()).hexdigest()[:16]
+
+
+def _prune(packages: Path) -> None:
+    for folder in sorted(packages.iterdir(), key=lambda folder: folder.stat().st_mtime)[:-KEPT]:
+        shutil.rmtree(folder)

@@ -1,0 +1,128 @@
+"""A decoder that copies its source, so that every test knows the right answer, and a gate that stops time at a step."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from server.decoder import Candidates
+
+WAIT_S = 20.0
+"""Longest wait for something that must happen. Reaching it is a failure, not a pause."""
+
+BEST, SECOND = -0.125, -8.0
+"""Log-probability of the token that copies the source, and of the best one that does not."""
+
+
+class Gate:
+    """Where every step of every worker passes. Open at first."""
+
+    def __init__(self) -> None:
+        self._change = threading.Condition()
+        self._allowed: int | None = None
+        """Steps that may still pass; None: all."""
+        self._held = 0
+        """Steps that are waiting."""
+
+    def close(self) -> None:
+        """Holds every step from now on."""
+        self._allow(0)
+
+    def open(self) -> None:
+        """Lets all steps through."""
+        self._allow(None)
+
+    def let(self, steps: int) -> None:
+        """Lets so many steps through, and holds the next."""
+        self._allow(steps)
+
+    def wait_until_held(self, steps: int = 1) -> None:
+        """Returns once so many workers stand before the gate with no step left to make."""
+        with self._change:
+            assert self._change.wait_for(lambda: self._allowed == 0 and self._held >= steps, WAIT_S), "no step came"
+
+    def pass_through(self) -> None:
+        """One step, on a worker's thread."""
+        with self._change:
+            self._held += 1
+            self._change.notify_all()
+            assert self._change.wait_for(lambda: self._allowed != 0, WAIT_S), "the gate stayed closed"
+            self._held -= 1
+            if self._allowed is not None:
+                self._allowed -= 1
+            self._change.notify_all()
+
+    def _allow(self, steps: int | None) -> None:
+        with self._change:
+            self._allowed = steps
+            self._change.notify_all()
+
+
+@dataclass(frozen=True)
+class CopyMemory:
+    """A source, kept as it is."""
+
+    source_ids: tuple[int, ...]
+
+    def mean(self) -> NDArray[np.float32]:
+        """Four numbers that tell sources apart [4]."""
+        ids = np.array(self.source_ids, np.float32)
+        return np.array([ids.mean(), ids.min(), ids.max(), len(ids)], np.float32)
+
+
+@dataclass
+class CopyDecoder:
+    """Proposes the source's tokens, one after the other, and the end token ever after."""
+
+    vocabulary_size: int = 32001
+    gate: Gate = field(default_factory=Gate)
+    encode_error: Exception | None = None
+    """Raised by the next encoder run."""
+    step_error: Exception | None = None
+    """Raised by the next step."""
+
+    def encode(self, source_ids: Sequence[int]) -> CopyMemory:
+        if self.encode_error is not None:
+            raise self.encode_error
+        return CopyMemory(tuple(source_ids))
+
+    def open_cache(self, rows: int) -> "CopyCache":
+        return CopyCache(self, rows)
+
+
+class CopyCache:
+    """Each row is its source and its position."""
+
+    def __init__(self, decoder: CopyDecoder, capacity: int) -> None:
+        self._decoder = decoder
+        self._capacity = capacity
+        self.rows: list[tuple[CopyMemory, int]] = []
+
+    @property
+    def live(self) -> int:
+        return len(self.rows)
+
+    def join(self, memory: CopyMemory) -> int:
+        assert self.live < self._capacity, f"{self._capacity} rows are all there are"
+        self.rows.append((memory, 0))
+        return self.live - 1
+
+    def step(self, token_ids: Sequence[int], k: int) -> Candidates:
+        assert len(token_ids) == self.live > 0
+        self._decoder.gate.pass_through()
+        if self._decoder.step_error is not None:
+            raise self._decoder.step_error
+        best = np.array([memory.source_ids[: position + 1][-1] for memory, position in self.rows])
+        ranks = np.arange(k)
+        self.rows = [(memory, position + 1) for memory, position in self.rows]
+        return Candidates(
+            token_ids=(best[:, None] + ranks) % self._decoder.vocabulary_size,
+            log_probs=np.broadcast_to(np.where(ranks == 0, BEST, SECOND - ranks), (self.live, k)).astype(np.float32),
+        )
+
+    def take(self, parents: Sequence[int]) -> None:
+        assert len(parents) <= self._capacity
+        assert all(row not in parents for row, parent in enumerate(parents) if row != parent), "a row is read too late"
+        self.rows = [self.rows[parent] for parent in parents]

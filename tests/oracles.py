@@ -1,0 +1,151 @@
+"""What targets should be: Hugging Face transformers, and the PyTorch model without a cache."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from transformers import MarianMTModel
+
+from models.checkpoint import Checkpoint
+from server.request import Decoding
+
+THREADS = 2
+BATCH_ROWS = 64
+
+Tokens = tuple[int, ...]
+Scored = list[tuple[Tokens, float]]
+"""Hypotheses and their scores, best first."""
+
+
+class HuggingFace:
+    """A checkpoint in transformers."""
+
+    def __init__(self, folder: Path) -> None:
+        self._model = MarianMTModel.from_pretrained(folder, dtype=torch.float32, local_files_only=True).eval()
+
+    def generate(self, sources: Sequence[Tokens], decoding: Decoding) -> list[Scored]:
+        """The hypotheses of every source. Sources of like length are decoded together."""
+        order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
+        size = BATCH_ROWS // decoding.num_beams
+        batches = [order[start : start + size] for start in range(0, len(order), size)]
+        with ThreadPoolExecutor(THREADS) as pool:
+            found = list(pool.map(lambda batch: self._generate([sources[index] for index in batch], decoding), batches))
+        answers = dict(zip(order, (hypotheses for batch in found for hypotheses in batch), strict=True))
+        return [answers[index] for index in range(len(sources))]
+
+    def score(self, source: Tokens, target: Tokens, decoding: Decoding) -> float:
+        """The score of any target."""
+        generation = self._model.generation_config
+        inputs = torch.tensor([[generation.decoder_start_token_id, *target[:-1]]])
+        with torch.no_grad():
+            logits = self._model(input_ids=torch.tensor([source]), decoder_input_ids=inputs).logits
+        return score(target, chosen_log_probs(target, logits[0]), decoding, generation.forced_eos_token_id)
+
+    def mean_hidden_state(self, source: Tokens) -> Tensor:
+        """Of the encoder's last layer [width]."""
+        with torch.no_grad():
+            hidden: Tensor = self._model.get_encoder()(input_ids=torch.tensor([source])).last_hidden_state
+        return hidden[0].mean(dim=0)
+
+    def _generate(self, sources: Sequence[Tokens], decoding: Decoding) -> list[Scored]:
+        ids = pad_sequence([torch.tensor(source) for source in sources], True, self._model.config.pad_token_id)
+        lengths = torch.tensor([len(source) for source in sources])
+        output = self._model.generate(
+            input_ids=ids,
+            attention_mask=(torch.arange(ids.shape[1]) < lengths[:, None]).long(),
+            do_sample=False,
+            num_beams=decoding.num_beams,
+            num_return_sequences=decoding.num_return_sequences,
+            max_new_tokens=decoding.max_new_tokens,
+            length_penalty=decoding.length_penalty,
+            early_stopping=decoding.early_stopping,
+            output_logits=decoding.num_beams == 1,
+            output_scores=decoding.num_beams > 1,
+            return_dict_in_generate=True,
+        )
+        targets = [until_end(row, self._model.config.eos_token_id) for row in output.sequences[:, 1:].tolist()]
+        if decoding.num_beams == 1:
+            scores = self._greedy_scores(targets, torch.stack(output.logits, dim=1), decoding)
+        else:
+            scores = output.sequences_scores.tolist()
+        return grouped(targets, scores, decoding.num_return_sequences)
+
+    def _greedy_scores(self, targets: Sequence[Tokens], logits: Tensor, decoding: Decoding) -> list[float]:
+        """`generate` gives greedy search no scores. logits: [sentences, steps, vocabulary]"""
+        forced_id = self._model.generation_config.forced_eos_token_id
+        return [
+            score(target, chosen_log_probs(target, rows), decoding, forced_id)
+            for target, rows in zip(targets, logits, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class Forced:
+    """What the teacher-forced pass says of a target."""
+
+    log_probs: Tensor
+    """Of its tokens [steps]."""
+    best: Tokens
+    """The token that greedy search would take at each step."""
+
+
+class Eager:
+    """A checkpoint in models.transformer."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._model, self._generation = checkpoint.model, checkpoint.generation
+        self._known: dict[tuple[Tokens, Tokens], Forced] = {}
+        """One target is often the answer to many searches."""
+
+    def score(self, source: Tokens, target: Tokens, decoding: Decoding) -> float:
+        """The score of any target."""
+        return score(target, self._forced(source, target).log_probs, decoding, self._generation.forced_end_id)
+
+    def greedy(self, source: Tokens, target: Tokens, decoding: Decoding) -> Tokens:
+        """What greedy search takes after each beginning of the target: if it is the target, that is its result."""
+        best, forced_id = self._forced(source, target).best, self._generation.forced_end_id
+        return best if forced_id is None or len(best) < decoding.max_new_tokens else (*best[:-1], forced_id)
+
+    def _forced(self, source: Tokens, target: Tokens) -> Forced:
+        if (source, target) not in self._known:
+            self._known[source, target] = self._run(source, target)
+        return self._known[source, target]
+
+    def _run(self, source: Tokens, target: Tokens) -> Forced:
+        inputs = torch.tensor([[self._model.config.decoder_start_id, *target[:-1]]])
+        with torch.no_grad():
+            logits: Tensor = self._model(torch.tensor([source]), torch.tensor([len(source)]), inputs)[0]
+        log_probs = chosen_log_probs(target, logits)
+        logits[:, list(self._generation.suppressed_ids)] = -torch.inf
+        return Forced(log_probs, tuple(logits.argmax(dim=1).tolist()))
+
+
+def chosen_log_probs(target: Tokens, logits: Tensor) -> Tensor:
+    """Of the target's tokens [steps]. logits: [steps or more, vocabulary]"""
+    return logits[: len(target)].log_softmax(dim=1)[range(len(target)), target]
+
+
+def score(target: Tokens, log_probs: Tensor, decoding: Decoding, forced_id: int | None) -> float:
+    """sum(log p) / length^length_penalty, where a forced token costs nothing."""
+    forced = forced_id is not None and len(target) == decoding.max_new_tokens
+    chosen = log_probs[:-1] if forced else log_probs
+    return float(chosen.sum() / len(target) ** decoding.length_penalty)
+
+
+def until_end(tokens: list[int], end_id: int) -> Tokens:
+    """Without what pads the shorter ones."""
+    return tuple(tokens[: tokens.index(end_id) + 1] if end_id in tokens else tokens)
+
+
+def grouped(targets: Sequence[Tokens], scores: Sequence[float], returned: int) -> list[Scored]:
+    """The hypotheses of each sentence.
+
+    Where there are fewer than were asked for, transformers fills up with some that score -1e9.
+    """
+    scored = list(zip(targets, scores, strict=True))
+    groups = [scored[start : start + returned] for start in range(0, len(scored), returned)]
+    return [[(target, score) for target, score in group if score > -1e8] for group in groups]

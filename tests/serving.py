@@ -1,0 +1,201 @@
+"""The real server in this process, on loopback, with a decoder that copies."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import grpc
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
+from prometheus_client import CollectorRegistry
+
+from dragoman.v1.decoding_pb2 import DecodingOptions
+from dragoman.v1.encoding_pb2_grpc import EncodingServiceStub
+from dragoman.v1.model_pb2_grpc import ModelServiceStub
+from dragoman.v1.translation_pb2 import StreamTranslateRequest, TranslateRequest
+from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
+from models.tokenizer import Tokenizer, TokenizerSpec
+from server import service
+from server.__main__ import start
+from server.admission import Admission
+from server.config import Settings
+from server.lifecycle import Health, report_crash
+from server.listeners import open_server
+from server.metrics import Metrics
+from server.model import ServedModel
+from server.request import Decoding
+from server.rpc import RpcInterceptor
+from server.scheduler import Scheduler
+from server.search import EndRules
+from server.translator import Translator
+from tests.fakes import WAIT_S, CopyDecoder, CopyMemory
+
+if TYPE_CHECKING:
+    from dragoman.v1.encoding_pb2_grpc import EncodingServiceAsyncStub
+    from dragoman.v1.model_pb2_grpc import ModelServiceAsyncStub
+    from dragoman.v1.translation_pb2_grpc import TranslationServiceAsyncStub
+
+ZOO = Path(__file__).parent.parent / "models" / "zoo" / "en-pt"
+END, PAD = 0, 32000
+
+TRANSLATE = "dragoman.v1.TranslationService/Translate"
+STREAM = "dragoman.v1.TranslationService/StreamTranslate"
+
+MODEL = ServedModel(
+    name="copy",
+    source_languages=("en",),
+    target_languages=("pt", "pt-BR"),
+    max_source_tokens=128,
+    max_new_tokens=128,
+    max_beams=4,
+    defaults=Decoding(
+        num_beams=1, num_return_sequences=1, max_new_tokens=128, length_penalty=1.0, early_stopping=False
+    ),
+    width=4,
+    encoder_layers=0,
+    decoder_layers=0,
+    vocabulary_size=32001,
+    precision="fp32",
+    execution_provider="none",
+    package_sha256="0" * 64,
+    checkpoint_sha256="1" * 64,
+)
+"""What `serving` serves. Two target languages, so that one has to be named."""
+
+
+@cache
+def tokenizer() -> Tokenizer:
+    """The zoo model's: both sides share one vocabulary, so that a copy of the source is readable."""
+    return Tokenizer.load(ZOO, TokenizerSpec(end_id=END, unknown_id=1, hidden_ids=(END, PAD)))
+
+
+@dataclass
+class Serving:
+    """A running server, and a client of it."""
+
+    port: int
+    server: grpc.aio.Server
+    channel: grpc.aio.Channel
+    decoder: CopyDecoder
+    admission: Admission
+    scheduler: Scheduler[CopyMemory]
+    calls: RpcInterceptor
+    health: Health
+    translator: Translator
+    registry: CollectorRegistry
+
+    @property
+    def translations(self) -> "TranslationServiceAsyncStub":
+        return TranslationServiceStub(self.channel)
+
+    @property
+    def encodings(self) -> "EncodingServiceAsyncStub":
+        return EncodingServiceStub(self.channel)
+
+    @property
+    def models(self) -> "ModelServiceAsyncStub":
+        return ModelServiceStub(self.channel)
+
+    def metric(self, name: str, **labels: str) -> float:
+        """A sample of the server's metrics; 0 before it was first counted."""
+        return self.registry.get_sample_value(name, labels) or 0.0
+
+    def model_metric(self, name: str, **labels: str) -> float:
+        """A sample that belongs to the model."""
+        return self.metric(name, model=MODEL.name, **labels)
+
+
+@asynccontextmanager
+async def serving(
+    workers: int = 1,
+    max_rows: int = 4,
+    max_waiting: int = 8,
+    max_contents: int = 8,
+    max_message_bytes: int = 64 * 1024,
+    stream_stall_timeout_s: float = 30.0,
+    channel_options: tuple[tuple[str, int], ...] = (),
+) -> AsyncIterator[Serving]:
+    """Starts a server over a CopyDecoder, and stops it."""
+    settings = Settings(port=0, max_rows=max_rows, max_message_bytes=max_message_bytes)
+    registry = CollectorRegistry()
+    metrics = Metrics(registry, MODEL.name)
+    decoder = CopyDecoder()
+    crashed = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    calls = RpcInterceptor(service.SERVICES, max_message_bytes, stream_stall_timeout_s, metrics)
+    server, port = open_server(settings, [calls])
+
+    def on_crash(error: Exception) -> None:
+        loop.call_soon_threadsafe(crashed.set)
+
+    rules = EndRules(end_id=END, forced_end_id=END, suppressed_ids=(PAD,))
+    with Scheduler(decoder, rules, PAD, workers, max_rows, metrics, on_crash) as scheduler:
+        admission = Admission(max_waiting, lambda: scheduler.waiting)
+        translator = Translator(MODEL, tokenizer(), admission, scheduler.submit, metrics, max_contents)
+        health = await start(server, translator)
+        watch = asyncio.create_task(report_crash(crashed, health, admission))
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", channel_options) as channel:
+            try:
+                yield Serving(port, server, channel, decoder, admission, scheduler, calls, health, translator, registry)
+            finally:
+                decoder.gate.open()
+                watch.cancel()
+                await server.stop(None)
+
+
+@dataclass
+class Refusal:
+    """What a client is told of an error."""
+
+    code: grpc.StatusCode
+    message: str
+    info: ErrorInfo
+    fields: list[str]
+    retry_delay_s: float | None
+    pushback_ms: str | None
+
+
+def refusal(error: grpc.aio.AioRpcError) -> Refusal:
+    """Takes an error apart."""
+    trailing = dict(error.trailing_metadata() or ())
+    status = Status.FromString(trailing["grpc-status-details-bin"])
+    info, bad_request, retry = ErrorInfo(), BadRequest(), RetryInfo()
+    unpacked = {message.DESCRIPTOR.name: message for message in (info, bad_request, retry)}
+    found = {detail.TypeName().rpartition(".")[2] for detail in status.details}
+    for detail in status.details:
+        assert detail.Unpack(unpacked[detail.TypeName().rpartition(".")[2]])
+    assert len(found) == len(status.details), "a detail type occurs twice"
+    number, _ = error.code().value
+    assert (status.code, status.message) == (number, error.details())
+    return Refusal(
+        code=error.code(),
+        message=status.message,
+        info=info,
+        fields=[violation.field for violation in bad_request.field_violations],
+        retry_delay_s=retry.retry_delay.ToTimedelta().total_seconds() if "RetryInfo" in found else None,
+        pushback_ms=trailing.get("grpc-retry-pushback-ms"),
+    )
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    """Lets the event loop run until the condition holds. For what another thread does in its own time."""
+    async with asyncio.timeout(WAIT_S):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+async def held(server: Serving) -> None:
+    """Waits until a worker stands at the closed gate, with its requests on board."""
+    await asyncio.to_thread(server.decoder.gate.wait_until_held)
+
+
+def translate_request(*contents: str, decoding: DecodingOptions | None = None) -> TranslateRequest:
+    return TranslateRequest(contents=contents, target_language_code="pt", decoding=decoding)
+
+
+def stream_request(content: str) -> StreamTranslateRequest:
+    return StreamTranslateRequest(content=content, target_language_code="pt")

@@ -1,0 +1,488 @@
+"""`python -m server` as a process with the package of models/zoo/en-pt: through the client, and through bare stubs."""
+
+import asyncio
+import math
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+import torch
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+
+from dragoman import (
+    AsyncClient,
+    Client,
+    DeadlineExceeded,
+    FinishReason,
+    Health,
+    InvalidArgument,
+    NotFound,
+    TextDelta,
+    Translation,
+    Unavailable,
+)
+from dragoman.errors import from_rpc
+from dragoman.v1.decoding_pb2 import EARLY_STOPPING_NEVER, DecodingOptions
+from dragoman.v1.encoding_pb2 import EncodeRequest
+from dragoman.v1.model_pb2 import GetModelRequest
+from dragoman.v1.translation_pb2 import (
+    StreamTranslateRequest,
+    StreamTranslateResponse,
+    TranslateRequest,
+    TranslateResponse,
+)
+from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
+from models.package import Package
+from models.tokenizer import Tokenizer
+from server.config import PREFIX, Settings
+from server.request import Decoding
+from tests.checkpoints import ZOO, flores
+from tests.oracles import HuggingFace, Tokens
+from tests.server_process import ROOT, WAIT_S, Metrics, ServerProcess, eventually, server_command, server_process
+
+pytestmark = pytest.mark.timeout(600)
+
+TEXTS = [english for english, _ in flores()[200:224]]
+SERVICES = ("TranslationService", "EncodingService", "ModelService")
+
+ENDLESS = DecodingOptions(num_beams=8, length_penalty=10, early_stopping=EARLY_STOPPING_NEVER)
+"""With such a prize on length, a search goes on until it has all the tokens a target can have: for seconds."""
+
+
+@pytest.fixture(scope="module")
+def server(zoo_package: Package) -> Iterator[ServerProcess]:
+    with server_process(zoo_package.folder) as server:
+        yield server
+        assert server.end(signal.SIGTERM) == 0
+
+
+@pytest.fixture(scope="module")
+def client(server: ServerProcess) -> Iterator[Client]:
+    with Client(server.target) as client:
+        yield client
+
+
+@pytest.fixture
+def channel(server: ServerProcess) -> Iterator[grpc.Channel]:
+    with grpc.insecure_channel(server.target) as channel:
+        yield channel
+
+
+@pytest.fixture(scope="module")
+def tokenizer(zoo_package: Package) -> Tokenizer:
+    return zoo_package.tokenizer()
+
+
+@pytest.fixture(scope="module")
+def huggingface() -> HuggingFace:
+    return HuggingFace(ZOO)
+
+
+def sources(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Tokens]:
+    return [tuple(tokenizer.encode(text)) for text in texts]
+
+
+# Translations
+
+
+@pytest.mark.parametrize("num_beams", [1, 4])
+def test_many_contents_are_translated_in_order(
+    num_beams: int, client: Client, tokenizer: Tokenizer, huggingface: HuggingFace
+) -> None:
+    decoding = Decoding(num_beams, 1, 512, 1.0, False)
+    found = client.translate(TEXTS, num_beams=num_beams)
+    encoded = sources(tokenizer, TEXTS)
+    for source, translation, [(tokens, score)] in zip(
+        encoded, found, huggingface.generate(encoded, decoding), strict=True
+    ):
+        assert translation.text == tokenizer.decode(tokens)
+        assert translation.score == pytest.approx(score, abs=1e-4)
+        assert (translation.source_tokens, translation.tokens) == (len(source), len(tokens))
+        assert translation.finish_reason is FinishReason.END_TOKEN
+        check_timings(translation)
+
+
+def check_timings(translation: Translation) -> None:
+    timings = translation.timings
+    parts = timings.queue_s, timings.encode_s, timings.decode_s
+    assert min(parts) > 0
+    assert sum(parts) == pytest.approx(timings.total_s, abs=1e-6)
+    assert timings.steps >= translation.tokens - 1
+
+
+def test_every_option_of_beam_search_arrives(client: Client) -> None:
+    text = TEXTS[0]
+    wide = client.translate(text, num_beams=6, num_return_sequences=5)
+    assert len({hypothesis.text for hypothesis in wide.hypotheses}) > 1
+    assert all(better.score >= worse.score for better, worse in pairwise(wide.hypotheses))
+    assert len(wide.hypotheses) == 5
+    cut = client.translate(text, max_new_tokens=5)
+    assert (cut.tokens, cut.finish_reason) == (5, FinishReason.LENGTH)
+    scores = [client.translate(text, num_beams=2, length_penalty=penalty).score for penalty in (0.0, 1.0, 2.0)]
+    assert scores == sorted(set(scores))
+    early, never = (client.translate(text, num_beams=4, early_stopping=stop).timings.steps for stop in (True, "never"))
+    assert early < never
+
+
+async def test_concurrent_calls_get_what_each_gets_alone(server: ServerProcess, client: Client) -> None:
+    alone = [client.translate(text, num_beams=1 + index % 5) for index, text in enumerate(TEXTS)]
+    async with AsyncClient(server.target) as concurrent:
+        together = await asyncio.gather(
+            *(concurrent.translate(text, num_beams=1 + index % 5) for index, text in enumerate(TEXTS))
+        )
+    assert [translation.hypotheses for translation in together] == [translation.hypotheses for translation in alone]
+
+
+@pytest.mark.parametrize("num_beams", [1, 4])
+def test_deltas_of_a_stream_add_up_to_the_translation(num_beams: int, client: Client) -> None:
+    texts = TEXTS[:8]
+    count = 0
+    for text in texts:
+        *events, last = client.stream_translate(text, num_beams=num_beams)
+        deltas = [event.text for event in events if isinstance(event, TextDelta)]
+        assert isinstance(last, Translation)
+        assert len(deltas) == len(events)
+        assert "".join(deltas) == last.text
+        assert last.hypotheses == client.translate(text, num_beams=num_beams).hypotheses
+        count += len(deltas)
+    assert count > 2 * len(texts)
+
+
+def test_vectors_are_the_means_of_hidden_states(client: Client, tokenizer: Tokenizer, huggingface: HuggingFace) -> None:
+    for source, plain, unit in zip(
+        sources(tokenizer, TEXTS), client.encode(TEXTS), client.encode(TEXTS, normalize=True), strict=True
+    ):
+        expected = huggingface.mean_hidden_state(source)
+        np.testing.assert_allclose(plain.values, expected, atol=1e-4)
+        np.testing.assert_allclose(unit.values, torch.nn.functional.normalize(expected, dim=0), atol=1e-4)
+        assert plain.source_tokens == unit.source_tokens == len(source)
+        assert (plain.timings.decode_s, plain.timings.steps) == (0, 0)
+
+
+# What the server says of itself
+
+
+def test_models(client: Client, zoo_package: Package) -> None:
+    manifest = zoo_package.manifest
+    [model] = client.models()
+    assert model == client.model() == client.model("en-pt")
+    assert (model.name, model.source_languages, model.target_languages) == ("en-pt", ("en",), ("pt",))
+    assert (model.width, model.encoder_layers, model.decoder_layers) == (256, 6, 2)
+    assert (model.vocabulary_size, model.max_source_tokens, model.max_new_tokens) == (32001, 512, 512)
+    assert (model.max_beams, model.default_decoding.num_beams) == (16, 1)
+    assert (model.precision, model.execution_provider) == ("fp32", "CPUExecutionProvider")
+    assert (model.package_sha256, model.checkpoint_sha256) == (zoo_package.sha256, manifest.checkpoint.sha256)
+    with pytest.raises(NotFound):
+        client.model("pt-en")
+
+
+def test_health(client: Client) -> None:
+    for name in ("", *(f"dragoman.v1.{service}" for service in SERVICES)):
+        assert client.health(name) is Health.SERVING
+    with pytest.raises(NotFound):
+        client.health("dragoman.v1.NoService")
+
+
+def test_reflection(channel: grpc.Channel) -> None:
+    reflection = ProtoReflectionDescriptorDatabase(channel)
+    names = {f"dragoman.v1.{service}" for service in SERVICES}
+    assert {*names, "grpc.health.v1.Health"} <= set(reflection.get_services())
+    for name in names:
+        file = reflection.FindFileContainingSymbol(name)
+        assert [f"{file.package}.{service.name}" for service in file.service] == [name]
+
+
+def test_metrics_show_the_traffic(server: ServerProcess, client: Client) -> None:
+    before = server.metrics()
+    translations = client.translate(TEXTS[:3], num_beams=2)
+    vector = client.encode(TEXTS[3])
+    with pytest.raises(InvalidArgument):
+        client.translate(" ")
+    steps = max(translation.timings.steps for translation in translations)
+    eventually(lambda: server.metrics()("dragoman_steps_total") - before("dragoman_steps_total") >= steps)
+    after = server.metrics()
+
+    def grown(name: str, **labels: str) -> float:
+        return after(name, **labels) - before(name, **labels)
+
+    translate = "dragoman.v1.TranslationService/Translate"
+    assert grown("dragoman_rpc_requests_total", method=translate, code="OK") == 1
+    assert grown("dragoman_rpc_requests_total", method=translate, code="INVALID_ARGUMENT") == 1
+    assert grown("dragoman_rpc_duration_seconds_count", method=translate) == 2
+    assert grown("dragoman_refusals_total", reason="BLANK_CONTENT") == 1
+    assert grown("dragoman_finished_total", model="en-pt", reason="end_token") == 3
+    assert grown("dragoman_time_to_first_token_seconds_count", model="en-pt") == 3
+    assert grown("dragoman_phase_duration_seconds_count", model="en-pt", phase="encode") == 4
+    assert grown("dragoman_target_tokens_total", model="en-pt") == sum(each.tokens for each in translations)
+    sources = vector.source_tokens + sum(each.source_tokens for each in translations)
+    assert grown("dragoman_source_tokens_total", model="en-pt") == sources
+    assert grown("dragoman_rows_computed_total", model="en-pt") > grown("dragoman_steps_total", model="en-pt")
+    assert after("dragoman_rows_capacity", model="en-pt") == 2 * 64
+    assert after("dragoman_rows_live", model="en-pt") == after("dragoman_rpc_in_flight") == 0
+    assert after("dragoman_model_info", model="en-pt", provider="CPUExecutionProvider", precision="fp32") == 1
+    assert after("dragoman_build_info") == 1
+
+
+# Callers that leave
+
+FULL = TranslateRequest(contents=TEXTS[:20], decoding=ENDLESS)
+"""Fills all rows of both workers with 16 of its contents, and leaves the others to wait for one."""
+
+
+def cancel(call: "grpc.Future[TranslateResponse]", channel: grpc.Channel) -> None:
+    call.cancel()
+
+
+def vanish(call: "grpc.Future[TranslateResponse]", channel: grpc.Channel) -> None:
+    channel.close()
+
+
+@pytest.mark.parametrize("leave", [cancel, vanish])
+def test_rows_of_a_caller_that_leaves_are_free_at_once(
+    leave: Callable[["grpc.Future[TranslateResponse]", grpc.Channel], None], server: ServerProcess, client: Client
+) -> None:
+    before = server.metrics()
+    with grpc.insecure_channel(server.target) as channel:
+        call = TranslationServiceStub(channel).Translate.future(FULL)
+        eventually(lambda: server.metrics()("dragoman_rows_live") == 2 * 64)
+        assert server.metrics()("dragoman_requests_waiting") == 4
+        leave(call, channel)
+    check_all_is_dropped(server, before, "CANCELLED")
+    assert client.translate(TEXTS[0]).finish_reason is FinishReason.END_TOKEN
+
+
+def test_rows_are_free_when_the_deadline_has_passed(server: ServerProcess, client: Client) -> None:
+    before = server.metrics()
+    with pytest.raises(DeadlineExceeded), Client(server.target) as hasty:
+        hasty.translate(list(FULL.contents), num_beams=8, length_penalty=10, early_stopping="never", timeout_s=2)
+    check_all_is_dropped(server, before, "DEADLINE_EXCEEDED")
+    assert server.metrics()("dragoman_steps_total") > before("dragoman_steps_total")
+    assert client.translate(TEXTS[0]).finish_reason is FinishReason.END_TOKEN
+
+
+def check_all_is_dropped(server: ServerProcess, before: Metrics, code: str) -> None:
+    """All contents of FULL, which was the only call since `before`."""
+    cancelled = before("dragoman_cancellations_total") + len(FULL.contents)
+    calls = before("dragoman_rpc_requests_total", code=code) + 1
+    eventually(lambda: server.metrics()("dragoman_cancellations_total") == cancelled)
+    eventually(lambda: server.metrics()("dragoman_rpc_requests_total", code=code) == calls)
+    after = server.metrics()
+    for gauge in ("dragoman_rows_live", "dragoman_requests_waiting", "dragoman_rpc_in_flight"):
+        assert after(gauge) == 0
+    assert after("dragoman_finished_total") == before("dragoman_finished_total")
+
+
+# The end
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_running_calls_finish_and_refuses_new_ones(number: signal.Signals, zoo_package: Package) -> None:
+    with server_process(zoo_package.folder) as server, grpc.insecure_channel(server.target) as channel:
+        stub = TranslationServiceStub(channel)
+        stream = iter(stub.StreamTranslate(StreamTranslateRequest(content=TEXTS[0], decoding=ENDLESS)))
+        texts = [next(stream).text_delta]
+        server.process.send_signal(number)
+        with Client(server.target) as client:
+            eventually(lambda: client.health() is Health.NOT_SERVING)
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.Translate(TranslateRequest(contents=["A cat."]))
+        assert isinstance(refusal := from_rpc(caught.value), Unavailable)
+        assert refusal.reason == "DRAINING"
+        *deltas, last = stream
+        texts += [delta.text_delta for delta in deltas]
+        assert "".join(texts) == last.translation.hypotheses[0].text != ""
+        assert last.translation.timings.steps == 511
+        assert server.process.wait(WAIT_S) == 0
+
+
+# Servers that do not start
+
+
+def does_not_start(*arguments: object) -> str:
+    """What a server says that ends with code 2."""
+    command = server_command("--port", 0, "--metrics-port", 0, *arguments)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize("flag", ["--port", "--metrics-port"])
+def test_a_port_in_use_is_named(flag: str, server: ServerProcess, zoo_package: Package) -> None:
+    port = server.port if flag == "--port" else server.metrics_port
+    assert f"127.0.0.1:{port}" in does_not_start("--package", zoo_package.folder, flag, port)
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("weights.bin", "missing"),
+        ("weights.bin", "truncated"),
+        ("decoder.onnx", "altered"),
+        ("source.spm", "altered"),
+        ("manifest.json", "missing"),
+        ("manifest.json", "truncated"),
+    ],
+)
+def test_a_damaged_file_of_the_package_is_named(name: str, how: str, zoo_package: Package, tmp_path: Path) -> None:
+    folder = tmp_path / "en-pt"
+    shutil.copytree(zoo_package.folder, folder, copy_function=os.symlink)
+    file = folder / name
+    data = file.read_bytes()
+    file.unlink()  # the link, and not what it leads to
+    middle = len(data) // 2
+    if how == "truncated":
+        file.write_bytes(data[:middle])
+    elif how == "altered":
+        file.write_bytes(data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :])
+    told = does_not_start("--package", folder)
+    assert str(folder) in told
+    assert name in told
+
+
+def test_help_documents_every_setting() -> None:
+    done = subprocess.run(
+        server_command("--help"), cwd=ROOT, capture_output=True, text=True, timeout=WAIT_S, check=False
+    )
+    assert done.returncode == 0
+    shown = " ".join(done.stdout.split())
+    for name, setting in Settings.model_fields.items():
+        assert f"--{name.replace('_', '-')} " in shown
+        assert f"[env: {PREFIX}{name.upper()}]" in shown
+        assert " ".join((setting.description or "nothing").split()) in shown
+
+
+# Bad input
+
+INVALID = grpc.StatusCode.INVALID_ARGUMENT
+TRANSLATE, STREAM, ENCODE, GET_MODEL = (
+    f"/dragoman.v1.{name}"
+    for name in (
+        "TranslationService/Translate",
+        "TranslationService/StreamTranslate",
+        "EncodingService/Encode",
+        "ModelService/GetModel",
+    )
+)
+
+
+STREAMED = StreamTranslateRequest(
+    content=TEXTS[0],
+    decoding=DecodingOptions(num_beams=8, max_new_tokens=80, length_penalty=10, early_stopping=EARLY_STOPPING_NEVER),
+)
+"""Runs for 79 steps, and has its first words after a few."""
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A request that is refused."""
+
+    method: str
+    data: bytes
+    reason: str
+    numbers: Mapping[str, object] = field(default_factory=dict)
+    """What the refusal tells beside the reason, as metadata and in its message."""
+    code: grpc.StatusCode = INVALID
+
+
+def bad_text(content: str, reason: str, **numbers: object) -> Bad:
+    return Bad(TRANSLATE, TranslateRequest(contents=[content]).SerializeToString(), reason, numbers)
+
+
+def bad_option(decoding: DecodingOptions, **numbers: object) -> Bad:
+    request = TranslateRequest(contents=["A cat."], decoding=decoding)
+    return Bad(TRANSLATE, request.SerializeToString(), "OPTION_OUT_OF_RANGE", numbers)
+
+
+def no_message(method: str, data: bytes) -> Bad:
+    return Bad(method, data, "INVALID_MESSAGE", {"size_bytes": len(data)})
+
+
+def no_model(method: str, request: TranslateRequest | EncodeRequest | GetModelRequest) -> Bad:
+    numbers = {"model": "pt-en", "available": "en-pt"}
+    return Bad(method, request.SerializeToString(), "MODEL_NOT_FOUND", numbers, grpc.StatusCode.NOT_FOUND)
+
+
+def no_language(request: TranslateRequest, tag: str, supported: str) -> Bad:
+    numbers = {"language_code": tag, "supported": supported}
+    return Bad(TRANSLATE, request.SerializeToString(), "LANGUAGE_NOT_SUPPORTED", numbers)
+
+
+BAD = {
+    "no contents": Bad(TRANSLATE, b"", "EMPTY_CONTENTS", {"contents": 0, "min_contents": 1}),
+    "too many contents": Bad(
+        TRANSLATE,
+        TranslateRequest(contents=["A cat."] * 257).SerializeToString(),
+        "TOO_MANY_CONTENTS",
+        {"contents": 257, "max_contents": 256},
+    ),
+    "empty string": bad_text("", "BLANK_CONTENT", characters=0),
+    "only spaces": bad_text(" \t\n\u00a0", "BLANK_CONTENT", characters=4),
+    "nothing to stream": Bad(STREAM, b"", "BLANK_CONTENT", {"characters": 0}),
+    "nothing to encode": Bad(ENCODE, b"", "EMPTY_CONTENTS", {"contents": 0}),
+    "1 MB of text": bad_text("word " * 200_000, "SOURCE_TOO_LONG", characters=1_000_000),
+    "too many tokens": bad_text("cat " * 600, "SOURCE_TOO_LONG", tokens=601, max_tokens=512),
+    "unknown model": no_model(TRANSLATE, TranslateRequest(contents=["A cat."], model="pt-en")),
+    "unknown model to encode with": no_model(ENCODE, EncodeRequest(contents=["A cat."], model="pt-en")),
+    "unknown model to get": no_model(GET_MODEL, GetModelRequest(name="pt-en")),
+    "unknown source language": no_language(
+        TranslateRequest(contents=["A cat."], source_language_code="xx"), "xx", "en"
+    ),
+    "unknown target language": no_language(
+        TranslateRequest(contents=["A cat."], target_language_code="fr-CA"), "fr-CA", "pt"
+    ),
+    "no beams": bad_option(DecodingOptions(num_beams=0), value=0, min=1, max=16),
+    "a million beams": bad_option(DecodingOptions(num_beams=10**6), value=10**6, min=1, max=16),
+    "more results than beams": bad_option(DecodingOptions(num_beams=2, num_return_sequences=3), value=3, min=1, max=2),
+    "more new tokens than positions": bad_option(DecodingOptions(max_new_tokens=513), value=513, min=1, max=512),
+    "NaN": bad_option(DecodingOptions(length_penalty=math.nan), value=math.nan, min=-10.0, max=10.0),
+    "infinity": bad_option(DecodingOptions(length_penalty=-math.inf), value=-math.inf, min=-10.0, max=10.0),
+    "invalid UTF-8": no_message(TRANSLATE, b"\x0a\x05caf\xe9 "),
+    "invalid UTF-8 to stream": no_message(STREAM, b"\x0a\x05caf\xe9 "),
+    "half a message": no_message(ENCODE, EncodeRequest(contents=["A cat."]).SerializeToString()[:-1]),
+    "message over the limit": Bad(
+        TRANSLATE,
+        b" " * (4 * 1024**2 + 1),
+        "MESSAGE_TOO_LARGE",
+        {"size_bytes": 4 * 1024**2 + 1, "max_message_bytes": 4 * 1024**2},
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def alone(server: ServerProcess) -> Sequence[StreamTranslateResponse]:
+    """What the call beside the bad ones gets when there is no other."""
+    with grpc.insecure_channel(server.target) as channel:
+        return without_timings(TranslationServiceStub(channel).StreamTranslate(STREAMED))
+
+
+def without_timings(events: Iterable[StreamTranslateResponse]) -> Sequence[StreamTranslateResponse]:
+    *deltas, last = events
+    last.translation.ClearField("timings")
+    return [*deltas, last]
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_refused_and_a_call_beside_it_untouched(
+    case: str, channel: grpc.Channel, alone: Sequence[StreamTranslateResponse]
+) -> None:
+    bad = BAD[case]
+    stream = TranslationServiceStub(channel).StreamTranslate(STREAMED)
+    first = next(stream)  # it is running
+    call: grpc.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(bad.method)
+    with pytest.raises(grpc.RpcError) as caught:
+        list(call(bad.data))
+    refusal = from_rpc(caught.value)
+    assert (refusal.code, refusal.reason) == (bad.code, bad.reason)
+    for name, number in bad.numbers.items():
+        assert refusal.metadata[name] == str(number)
+        assert str(number) in refusal.message
+    assert without_timings([first, *stream]) == alone
