@@ -39,8 +39,8 @@ def main() -> int:
     except DragomanError as error:
         print(f"The server did not translate: {error}", file=sys.stderr)
         server.terminate()
-        return server.wait() or 1
-    code = server.wait()
+        return _wait(server) or 1
+    code = _wait(server)
     return code if code >= 0 else 128 - code
 
 
@@ -96,6 +96,16 @@ def is_serving(port: int) -> bool:
             return client.health() is Health.SERVING
     except (OSError, DragomanError):
         return False
+
+
+def _wait(server: "subprocess.Popen[bytes]") -> int:
+    """Waits for the server's exit code.
+
+    Not with `server.wait()`: a signal that comes just before it sleeps would be passed on only when it wakes.
+    """
+    while (code := server.poll()) is None:
+        time.sleep(POLL_S)
+    return code
 
 
 def _show_translations(port: int) -> None:

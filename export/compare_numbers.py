@@ -5,17 +5,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-import onnxruntime as ort
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from export.reference import log_probs
+from export.variant import DTYPES
 from models import signature
 from models.config import ModelConfig
 from models.package import StepError
+from models.precision import Precision
 from models.transformer import Transformer
-from server.decoder import Candidates
-from server.onnx_decoder import PROVIDER, OnnxDecoder
+from server.decoder import Candidates, Decoder, M
+from server.device.runtime import PRECISIONS
+from server.device.session import Device, open_session
 
 SEED = 7
 SOURCE_LENGTHS = (9, 1, 23, 4, 14, 2, 30, 6)
@@ -28,30 +31,45 @@ CANDIDATES = 8
 
 
 @torch.no_grad()
-def encoder_error(model: Transformer, graph: Path) -> float:
+def encoder_error(model: Transformer, graph: Path, precision: Precision, device: Device) -> float:
     """Largest difference of a hidden state, or of a decoder layer's key or value, in one padded batch."""
     sources = random_sources(model.config, len(SOURCE_LENGTHS))
     lengths = torch.tensor([len(source) for source in sources], dtype=torch.int32)
     ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(source) for source in sources], batch_first=True)
     memory = model.encode(ids, lengths)
-    cross = [tensor.transpose(1, 2) for tensor in model.cross_keys_values(memory)]
-    session = ort.InferenceSession(graph, providers=[PROVIDER])
-    found_memory, *found_cross = session.run(
-        signature.encoder_outputs(model.config), {"ids": ids.numpy(), "lengths": lengths.numpy()}
-    )
-    found = [found_memory, *(array.swapaxes(1, 2) for array in found_cross)]
+    expected = [memory, *model.cross_keys_values(memory)]
+    found = [torch.empty(tensor.shape, dtype=DTYPES[precision]) for tensor in expected]
+    run_encoder(graph, ids, lengths, found, model.config, device)
+    # The source axis second, as in the hidden states.
+    pairs = [(ours.float(), theirs) for ours, theirs in zip(found, expected, strict=True)]
+    pairs[1:] = [(ours.transpose(1, 2), theirs.transpose(1, 2)) for ours, theirs in pairs[1:]]
     inside = torch.arange(ids.shape[1]) < lengths.unsqueeze(1)
-    pairs = zip(found, [memory, *cross], strict=True)
-    return float(np.max([np.abs(array[inside] - tensor[inside].numpy()).max() for array, tensor in pairs]))
+    return float(np.max([(ours - theirs)[inside].abs().max() for ours, theirs in pairs]))
 
 
-def step_errors(model: Transformer, decoder: OnnxDecoder, rows: int, ragged: bool) -> list[StepError]:
+def run_encoder(
+    graph: Path, ids: Tensor, lengths: Tensor, outputs: Sequence[Tensor], config: ModelConfig, device: Device
+) -> None:
+    """Fills `outputs`. They are PyTorch's, because numpy has no bf16."""
+    session = open_session(graph, device)
+    binding = session.io_binding()
+    for name, tensor in zip(signature.ENCODER_INPUTS, (ids, lengths), strict=True):
+        binding.bind_cpu_input(name, tensor.numpy())
+    element = {DTYPES[precision]: form.element for precision, form in PRECISIONS.items()}
+    for name, tensor in zip(signature.encoder_outputs(config), outputs, strict=True):
+        binding.bind_output(name, "cpu", 0, element[tensor.dtype], tuple(tensor.shape), tensor.data_ptr())
+    session.run_with_iobinding(binding)
+    binding.synchronize_outputs()
+
+
+def step_errors(model: Transformer, decoder: Decoder[M], capacity: int, rows: int, ragged: bool) -> list[StepError]:
     """Largest differences of log-probabilities while given targets are decoded from beginning to end.
 
+    capacity: most tokens of a target
     ragged: the rows join one after the other, so that each is at a position of its own.
     """
     sources = random_sources(model.config, rows)
-    targets = random_targets(model.config, rows, min(max(PASTS) + 1, decoder.target_capacity))
+    targets = random_targets(model.config, rows, min(max(PASTS) + 1, capacity))
     starts = [row * DELAY if ragged else 0 for row in range(rows)]
     expected = [log_probs(model, source, target).numpy() for source, target in zip(sources, targets, strict=True)]
     errors, report = list[float](), list[StepError]()
@@ -65,14 +83,15 @@ def step_errors(model: Transformer, decoder: OnnxDecoder, rows: int, ragged: boo
 
 
 def decode(
-    decoder: OnnxDecoder, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], starts: Sequence[int]
+    decoder: Decoder[M], sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], starts: Sequence[int]
 ) -> Iterator[Candidates]:
     """Feeds the targets to the decoder, each from its start on, until the first is at its end."""
     cache = decoder.open_cache(len(sources))
     for step in range(len(targets[0])):
         while cache.live < len(sources) and starts[cache.live] <= step:
-            cache.join(decoder.encode(sources[cache.live]))
-        yield cache.step([targets[row][step - starts[row]] for row in range(cache.live)], CANDIDATES)
+            cache.join(decoder.encode([sources[cache.live]])[0])
+        cache.begin_step([targets[row][step - starts[row]] for row in range(cache.live)], CANDIDATES)
+        yield cache.end_step()
 
 
 def candidate_error(candidates: Candidates, row: int, expected: NDArray[np.float32]) -> float:

@@ -46,8 +46,15 @@ class Cache(Protocol[M_contra]):
         """Starts a row for a source, at position 0. Returns its index, which is the old `live`."""
         ...
 
-    def step(self, token_ids: Sequence[int], k: int) -> Candidates:
-        """Feeds one token to each live row and advances every row by one position.
+    def begin_step(self, token_ids: Sequence[int], k: int) -> None:
+        """Starts a step that feeds one token to each live row and finds the `k` best next tokens of each.
+
+        A device may compute it while the caller does something else. Nothing but `end_step` may follow.
+        """
+        ...
+
+    def end_step(self) -> Candidates:
+        """Waits for the step that was begun. Every row has advanced by one position.
 
         The arrays of the answer are overwritten by the next step.
         """
@@ -65,8 +72,11 @@ class Cache(Protocol[M_contra]):
 class Decoder(Protocol[M]):
     """A loaded model."""
 
-    def encode(self, source_ids: Sequence[int]) -> M:
-        """Runs the encoder on one source, the end token included."""
+    def encode(self, sources: Sequence[Sequence[int]]) -> list[M]:
+        """Runs the encoder on sources, the end tokens included.
+
+        Raises errors.OutOfMemory if there is no memory for so many tokens at once; nothing else is harmed by that.
+        """
         ...
 
     def open_cache(self, rows: int) -> Cache[M]:

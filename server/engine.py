@@ -11,8 +11,21 @@ from itertools import chain
 from typing import Generic
 
 from server.decoder import Candidates, Decoder, M
+from server.errors import OutOfMemory
 from server.metrics import Metrics
-from server.request import Encode, Encoded, Failed, Finished, Request, Timings, Tokens, Translate
+from server.request import (
+    Encode,
+    Encoded,
+    Event,
+    Failed,
+    Finished,
+    Probe,
+    Probed,
+    Request,
+    Timings,
+    Tokens,
+    Translate,
+)
 from server.search import FINISHED, Advance, EndRules, Search, open_search
 
 
@@ -55,6 +68,10 @@ class Engine(Generic[M]):
         """What each row produced last [live]."""
         self._stepped: float | None = None
         """When the last step ended, if rows have waited for the next one since."""
+        self._joining: list[Request] = []
+        """Requests that are being admitted: neither running yet nor answered."""
+        self._events: list[tuple[Request, Event]] = []
+        """What the last step said, not yet delivered."""
         self.free_rows = max_rows
         """Rows that no running request may come to need."""
 
@@ -63,31 +80,32 @@ class Engine(Generic[M]):
         """Nothing is running."""
         return not self._running
 
-    def admit(self, request: Request) -> None:
-        """Encodes a request, and answers it or takes it into the batch, where it must fit into `free_rows`."""
+    def admit(self, requests: Sequence[Request]) -> None:
+        """Encodes requests, and answers them or takes them into the batch, where they must fit into `free_rows`."""
+        self._joining = list(requests)
+        self.free_rows -= sum(request.rows for request in requests)
+        self.deliver()
         started = time.perf_counter()
-        memory = self._decoder.encode(request.source_ids)
+        encoded = self._encode(requests)
         ended = time.perf_counter()
-        queued, encoded = started - request.arrived, ended - started
-        if isinstance(request, Translate):
-            row = self._cache.join(memory)
-            search = open_search(request.decoding, self._rules)
-            self._running.append(_Running(request, search, [row], queued, encoded, ended))
-            self._tokens.append(self._start_id)
-            self.free_rows -= request.rows
-        elif isinstance(request, Encode):
-            timings = Timings(queued, encoded, 0.0, 0)
-            self._metrics.encoded(timings, len(request.source_ids))
-            request.deliver(Encoded(memory.mean(), timings))
+        for request, memory in encoded:
+            self._join(request, memory, started, ended)
+            self._joining.remove(request)
 
     def step(self) -> None:
-        """Drops cancelled requests, decodes one token of every row, and answers the requests that are finished."""
+        """Drops cancelled requests, decodes one token of every row, and answers the requests that are finished.
+
+        The events of a step are delivered while the next one is computed.
+        """
         self._drop_cancelled()
         if self.idle:
+            self.deliver()
             return
         started = time.perf_counter()
         rows = len(self._tokens)
-        candidates = self._cache.step(self._tokens, max(running.search.candidates for running in self._running))
+        self._cache.begin_step(self._tokens, max(running.search.candidates for running in self._running))
+        self.deliver()
+        candidates = self._cache.end_step()
         ended = time.perf_counter()
         finished = self._keep(self._advance(candidates))
         for running in self._running:
@@ -96,13 +114,60 @@ class Engine(Generic[M]):
         for running in finished:
             self._answer(running, ended)
         self._measure(rows, started, ended)
+        if self.idle:
+            self.deliver()
 
     def fail(self, error: Exception) -> None:
-        """Answers every running request with an error. The engine is of no use afterwards."""
-        for running in self._running:
-            running.request.deliver(Failed(error))
+        """Answers every request it has with an error. The engine is of no use afterwards."""
+        self.deliver()
+        for request in [*(running.request for running in self._running), *self._joining]:
+            request.deliver(Failed(error))
         self._running.clear()
         self._metrics.live_rows(self._worker, 0)
+
+    def _encode(self, requests: Sequence[Request]) -> list[tuple[Request, M]]:
+        """Encodes the requests together or, where memory is short, in parts. Answers those that do not fit alone."""
+        try:
+            memories = self._decoder.encode([request.source_ids for request in requests])
+            return list(zip(requests, memories, strict=True))
+        except OutOfMemory as error:
+            if len(requests) == 1:
+                self._joining.remove(requests[0])
+                self.free_rows += requests[0].rows
+                requests[0].deliver(Failed(error))
+                return []
+        half = len(requests) // 2
+        return [*self._encode(requests[:half]), *self._encode(requests[half:])]
+
+    def _join(self, request: Request, memory: M, started: float, ended: float) -> None:
+        """Answers an encoded request, or gives it a row. The encoder ran from `started` to `ended`."""
+        queued, encoded = started - request.arrived, ended - started
+        if isinstance(request, Translate):
+            row = self._cache.join(memory)
+            search = open_search(request.decoding, self._rules)
+            self._running.append(_Running(request, search, [row], queued, encoded, ended))
+            self._tokens.append(self._start_id)
+        elif isinstance(request, Encode):
+            timings = Timings(queued, encoded, 0.0, 0)
+            self._metrics.encoded(timings, len(request.source_ids))
+            request.deliver(Encoded(memory.mean(), timings))
+        elif isinstance(request, Probe):
+            self._probe(memory)
+            request.deliver(Probed())
+
+    def _probe(self, memory: M) -> None:
+        """Decodes one token in a batch of its own."""
+        assert self._cache.live == 0, "a probe is for an engine that has nothing else to do"
+        self._cache.join(memory)
+        self._cache.begin_step([self._start_id], 1)
+        self._cache.end_step()
+        self._cache.take([])
+
+    def deliver(self) -> None:
+        """Hands over what the last step said, if that was not done yet: `admit` and `step` do it first of all."""
+        for request, event in self._events:
+            request.deliver(event)
+        self._events.clear()
 
     def _drop_cancelled(self) -> None:
         if any(running.request.cancelled for running in self._running):
@@ -180,14 +245,14 @@ class Engine(Generic[M]):
         """Delivers what is settled since the last time."""
         settled = running.search.settled()
         if len(settled) > running.streamed:
-            running.request.deliver(Tokens(settled[running.streamed :]))
+            self._events.append((running.request, Tokens(settled[running.streamed :])))
             running.streamed = len(settled)
 
     def _answer(self, running: _Running, now: float) -> None:
         hypotheses, timings = running.search.hypotheses(), running.timings(now)
         best = hypotheses[0]
         self._metrics.finished(best.finish_reason, timings, len(running.request.source_ids), len(best.token_ids))
-        running.request.deliver(Finished(hypotheses, timings))
+        self._events.append((running.request, Finished(hypotheses, timings)))
 
 
 def place(parents: Sequence[int]) -> list[int]:

@@ -10,6 +10,7 @@
     │   ├── OptionOutOfRange        OPTION_OUT_OF_RANGE
     │   └── InvalidMessage          INVALID_MESSAGE
     ├── MessageTooLarge             RESOURCE_EXHAUSTED  MESSAGE_TOO_LARGE
+    ├── OutOfMemory                 RESOURCE_EXHAUSTED  OUT_OF_MEMORY
     ├── ModelNotFound               NOT_FOUND           MODEL_NOT_FOUND
     ├── StreamStalled               ABORTED             STREAM_STALLED
     ├── Unavailable                 UNAVAILABLE         the same request may be answered later, or by another server
@@ -143,6 +144,17 @@ class MessageTooLarge(ServerError):
             f"the request has {size_bytes} bytes; the server takes {max_message_bytes}: send the texts in several calls"
         )
         super().__init__(message, {"size_bytes": size_bytes, "max_message_bytes": max_message_bytes})
+
+
+class OutOfMemory(ServerError):
+    """A text for which the device has no memory just now. Expected."""
+
+    status = "RESOURCE_EXHAUSTED"
+    reason = "OUT_OF_MEMORY"
+
+    def __init__(self, source_tokens: int) -> None:
+        message = f"the device has no memory for a text of {source_tokens} tokens now; send it later, or split it"
+        super().__init__(message, {"source_tokens": source_tokens})
 
 
 class ModelNotFound(ServerError):

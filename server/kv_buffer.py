@@ -15,9 +15,12 @@ class KVBuffer:
     (docs/decisions/0005-cache-capacity-follows-the-rows.md).
     """
 
-    def __init__(self, tensors: int, rows: int, heads: int, head_dim: int, longest: int) -> None:
+    def __init__(
+        self, tensors: int, rows: int, heads: int, head_dim: int, longest: int, dtype: type[np.floating] = np.float32
+    ) -> None:
         """`longest`: the most positions a row can need."""
         self._shape = tensors, rows, heads, head_dim
+        self._dtype = dtype
         self._longest = longest
         self.array = self._allocate(STEP)
 
@@ -46,7 +49,7 @@ class KVBuffer:
         """Makes row `target` hold the first `length` positions of row `source`."""
         self.array[:, target, :, :length] = self.array[:, source, :, :length]
 
-    def _allocate(self, capacity: int) -> NDArray[np.float32]:
+    def _allocate(self, capacity: int) -> NDArray[np.floating]:
         tensors, rows, heads, head_dim = self._shape
         # Takes no memory until a row is used.
-        return np.zeros((tensors, rows, heads, min(capacity, self._longest), head_dim), np.float32)
+        return np.zeros((tensors, rows, heads, min(capacity, self._longest), head_dim), self._dtype)

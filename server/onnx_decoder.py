@@ -15,12 +15,14 @@ from server.decoder import Candidates
 from server.kv_buffer import KVBuffer
 
 PROVIDER = "CPUExecutionProvider"
+DTYPES: dict[str, type[np.floating]] = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
+"""Of keys and values, by what ONNX Runtime calls them."""
 
 
 class OnnxMemory:
     """An encoded source: its hidden states and its cross-attention keys and values, as the encoder graph gave them."""
 
-    def __init__(self, hidden: NDArray[np.float32], cross: Sequence[NDArray[np.float32]]) -> None:
+    def __init__(self, hidden: NDArray[np.floating], cross: Sequence[NDArray[np.floating]]) -> None:
         self._hidden = hidden
         self.cross = cross
         """Key, value of layer 0, key, value of layer 1, ...: each [1, heads, source, head_dim]."""
@@ -32,7 +34,7 @@ class OnnxMemory:
 
     def mean(self) -> NDArray[np.float32]:
         """Mean of the last hidden states over the source tokens [width]."""
-        mean: NDArray[np.float32] = self._hidden[0].mean(axis=0)
+        mean: NDArray[np.float32] = self._hidden[0].mean(axis=0, dtype=np.float32)
         return mean
 
 
@@ -50,20 +52,32 @@ class OnnxDecoder:
         self._encoder, self._decoder = _open_session(encoder), _open_session(decoder)
         self._outputs = signature.encoder_outputs(config)
 
-    def encode(self, source_ids: Sequence[int]) -> OnnxMemory:
-        """Runs the encoder on one source.
+    def encode(self, sources: Sequence[Sequence[int]]) -> list[OnnxMemory]:
+        """Runs the encoder on sources, those of equal length together.
 
-        One at a time, because padding a source to the length of others would change the order in which its attention
-        sums, and because a source of some twenty tokens keeps a core as busy as a batch of them does.
+        Not all together, because padding a source to the length of others would change the order in which its attention
+        sums, and so its last bits.
         """
-        ids = np.array([source_ids], np.int64)
-        lengths = np.array([len(source_ids)], np.int32)
-        hidden, *cross = self._encoder.run(self._outputs, {"ids": ids, "lengths": lengths})
-        return OnnxMemory(hidden, cross)
+        memories: dict[int, OnnxMemory] = {}
+        of_length: dict[int, list[int]] = {}
+        for index, source in enumerate(sources):
+            of_length.setdefault(len(source), []).append(index)
+        for indices in of_length.values():
+            memories |= zip(indices, self._encode_equal([sources[index] for index in indices]), strict=True)
+        return [memories[index] for index in range(len(sources))]
 
     def open_cache(self, rows: int) -> "OnnxCache":
         """A running batch with room for so many rows."""
         return OnnxCache(self._decoder, self.config, rows, self.source_capacity, self.target_capacity)
+
+    def _encode_equal(self, sources: Sequence[Sequence[int]]) -> Iterator[OnnxMemory]:
+        """Runs the encoder on sources of one length."""
+        ids = np.array(sources, np.int64)
+        lengths = np.full(len(sources), ids.shape[1], np.int32)
+        hidden, *cross = self._encoder.run(self._outputs, {"ids": ids, "lengths": lengths})
+        for index in range(len(sources)):
+            one = slice(index, index + 1)
+            yield OnnxMemory(hidden[one], [tensor[one] for tensor in cross])
 
 
 class OnnxCache:
@@ -75,8 +89,9 @@ class OnnxCache:
         self._session = session
         self._self_tensors, self._cross_tensors = (signature.cache_tensors(config, kind) for kind in Kind)
         shape = len(self._self_tensors), rows, config.decoder_heads, config.decoder_head_dim
-        self._self, self._cross = KVBuffer(*shape, target_capacity), KVBuffer(*shape, source_capacity)
-        self._last = np.zeros((len(self._cross_tensors), rows, 1, config.width), np.float32)
+        dtype = _cache_dtype(session, self._self_tensors[0])
+        self._self, self._cross = (KVBuffer(*shape, capacity, dtype) for capacity in (target_capacity, source_capacity))
+        self._last = np.zeros((len(self._cross_tensors), rows, 1, config.width), dtype)
         self._ids, self._positions = np.zeros(rows, np.int64), np.zeros(rows, np.int32)
         self._source_last = np.zeros(rows, np.int32)
         self._total, self._source_total = np.zeros((), np.int32), np.zeros((), np.int32)
@@ -86,6 +101,7 @@ class OnnxCache:
         self._joined = 0
         self._live = 0
         self._bindings: dict[tuple[int, int], tuple[ort.IOBinding, Candidates]] = {}
+        self._begun: tuple[ort.IOBinding, Candidates]
 
     @property
     def live(self) -> int:
@@ -106,18 +122,21 @@ class OnnxCache:
         self._live += 1
         return row
 
-    def step(self, token_ids: Sequence[int], k: int) -> Candidates:
-        """Feeds one token to each live row and advances every row by one position."""
+    def begin_step(self, token_ids: Sequence[int], k: int) -> None:
+        """Starts a step that feeds one token to each live row and finds the `k` best next tokens of each."""
         live = self._live
-        positions = self._positions[:live]
-        total = int(positions.max()) + 1
+        total = int(self._positions[:live].max()) + 1
         self._fit(self._self, total)
         self._ids[:live] = token_ids
         self._total[...] = total
         self._source_total[...] = self._longest_source()
-        binding, candidates = self._bind(live, min(k, len(self._ranks)))
+        self._begun = self._bind(live, min(k, len(self._ranks)))
+
+    def end_step(self) -> Candidates:
+        """Computes the step that was begun: the processor that would compute it meanwhile is the caller's own."""
+        binding, candidates = self._begun
         self._session.run_with_iobinding(binding)
-        positions += 1
+        self._positions[: self._live] += 1
         return candidates
 
     def take(self, parents: Sequence[int]) -> None:
@@ -176,10 +195,15 @@ class OnnxCache:
             tensor.present: buffer[:rows] for tensor, buffer in self._buffers()
         }
 
-    def _buffers(self) -> Iterator[tuple[CacheTensor, NDArray[np.float32]]]:
+    def _buffers(self) -> Iterator[tuple[CacheTensor, NDArray[np.floating]]]:
         """Every key and value tensor with its memory, which is both its past and its present."""
         yield from zip(self._self_tensors, self._self.array, strict=True)
         yield from zip(self._cross_tensors, self._cross.array, strict=True)
+
+
+def _cache_dtype(session: ort.InferenceSession, tensor: CacheTensor) -> type[np.floating]:
+    """What keys and values are in a decoder graph."""
+    return next(DTYPES[value.type] for value in session.get_inputs() if value.name == tensor.past)
 
 
 def _open_session(graph: Path) -> ort.InferenceSession:

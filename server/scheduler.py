@@ -4,6 +4,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from types import TracebackType
 from typing import Generic, Self
 
@@ -15,6 +16,9 @@ from server.request import Failed, Request
 from server.search import EndRules
 
 log = logging.getLogger(__name__)
+
+MAX_JOINING = 32
+"""Most requests that an engine admits between two steps: the rows that run wait while their sources are encoded."""
 
 
 class Scheduler(Generic[M]):
@@ -43,15 +47,10 @@ class Scheduler(Generic[M]):
         self._metrics = metrics
         self._on_crash = on_crash
         self._waiting: deque[Request] = deque()
-        self._asleep = 0
-        """Workers with nothing to do."""
         self._stopping = False
         self._crashed = False
-        lock = threading.Lock()
-        self._work = threading.Condition(lock)
+        self._work = threading.Condition()
         """Somebody may have something to do: a request came, or it is time to stop."""
-        self._quiet = threading.Condition(lock)
-        """A worker fell asleep."""
 
     def __enter__(self) -> Self:
         for thread in self._threads:
@@ -92,11 +91,6 @@ class Scheduler(Generic[M]):
         if refusal is not None:
             request.deliver(Failed(refusal))
 
-    def drain(self, timeout_s: float) -> bool:
-        """Waits until everything accepted is answered. False if it is not within `timeout_s`."""
-        with self._quiet:
-            return self._quiet.wait_for(lambda: not self._waiting and self._asleep == len(self._engines), timeout_s)
-
     def _refusal(self) -> Exception | None:
         """Why nothing is accepted any more."""
         if self._crashed:
@@ -114,39 +108,45 @@ class Scheduler(Generic[M]):
             self._crash(engine, error)
 
     def _receive(self, engine: Engine[M]) -> bool:
-        """Admits what waits while there is room. Blocks only if there is nothing else to do. False: stop."""
-        while (request := self._next(engine)) is not None:
-            try:
-                engine.admit(request)
-            except Exception as error:
-                request.deliver(Failed(error))
-                raise
+        """Admits this engine's share of what waits. Blocks only if there is nothing else to do. False: stop."""
+        requests = self._next(engine)
+        if requests:
+            engine.admit(requests)
         return not self._stopping
 
-    def _next(self, engine: Engine[M]) -> Request | None:
-        """The next request, if it fits into the engine. Waits for it if the engine is idle."""
+    def _next(self, engine: Engine[M]) -> list[Request]:
+        """The next requests that are for this engine. Waits for one if the engine is idle."""
         with self._work:
             while not self._stopping:
-                self._forget_cancelled()
-                if self._waiting and self._waiting[0].rows <= engine.free_rows:
-                    self._metrics.waiting(len(self._waiting) - 1)
-                    return self._waiting.popleft()
-                if not engine.idle:
-                    break
-                self._sleep()
-        return None
+                requests = self._take_share(engine)
+                if requests or not engine.idle:
+                    return requests
+                self._work.wait()
+        return []
 
-    def _forget_cancelled(self) -> None:
-        while self._waiting and self._waiting[0].cancelled:
+    def _take_share(self, engine: Engine[M]) -> list[Request]:
+        """Takes requests from the head of the queue, as many as leave each engine equally many free rows.
+
+        An engine that took all that fits would leave the others idle. But the one with the most free rows takes what
+        fits nowhere else.
+        """
+        free = [other.free_rows for other in self._engines]
+        coming = sum(request.rows for request in islice(self._waiting, MAX_JOINING * len(free)))
+        even, most, rows = (sum(free) - coming) // len(free), max(free), engine.free_rows
+        taken: list[Request] = []
+        while self._waiting and len(taken) < MAX_JOINING:
+            request = self._waiting[0]
+            left = rows - request.rows
+            if not request.cancelled:
+                if left < 0 or (left < even and rows < most):
+                    break
+                taken.append(request)
+                rows = left
+            else:
+                self._metrics.cancelled()
             self._waiting.popleft()
             self._metrics.waiting(len(self._waiting))
-            self._metrics.cancelled()
-
-    def _sleep(self) -> None:
-        self._asleep += 1
-        self._quiet.notify_all()
-        self._work.wait()
-        self._asleep -= 1
+        return taken
 
     def _crash(self, engine: Engine[M], error: Exception) -> None:
         """Answers what the engine ran, and what waits. The other workers finish what they run."""
@@ -154,9 +154,6 @@ class Scheduler(Generic[M]):
             first, self._crashed = not self._crashed, True
         engine.fail(error)
         self._fail_waiting(EngineStopped())
-        with self._quiet:
-            self._asleep += 1  # for good: `drain` is not to wait for this worker any more
-            self._quiet.notify_all()
         if first:
             self._on_crash(error)
 

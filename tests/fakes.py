@@ -83,10 +83,10 @@ class CopyDecoder:
     step_error: Exception | None = None
     """Raised by the next step."""
 
-    def encode(self, source_ids: Sequence[int]) -> CopyMemory:
+    def encode(self, sources: Sequence[Sequence[int]]) -> list[CopyMemory]:
         if self.encode_error is not None:
             raise self.encode_error
-        return CopyMemory(tuple(source_ids))
+        return [CopyMemory(tuple(source_ids)) for source_ids in sources]
 
     def open_cache(self, rows: int) -> "CopyCache":
         return CopyCache(self, rows)
@@ -99,6 +99,8 @@ class CopyCache:
         self._decoder = decoder
         self._capacity = capacity
         self.rows: list[tuple[CopyMemory, int]] = []
+        self._begun = 0
+        """Candidates wanted of the step that runs. 0: none runs."""
 
     @property
     def live(self) -> int:
@@ -109,8 +111,13 @@ class CopyCache:
         self.rows.append((memory, 0))
         return self.live - 1
 
-    def step(self, token_ids: Sequence[int], k: int) -> Candidates:
+    def begin_step(self, token_ids: Sequence[int], k: int) -> None:
         assert len(token_ids) == self.live > 0
+        self._begun = k
+
+    def end_step(self) -> Candidates:
+        k, self._begun = self._begun, 0
+        assert k, "no step was begun"
         self._decoder.gate.pass_through()
         if self._decoder.step_error is not None:
             raise self._decoder.step_error

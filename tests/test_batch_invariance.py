@@ -79,9 +79,13 @@ class Translator:
         present: list[Guest] = []
         step = 0
         while waiting or not engine.idle:
-            while waiting and waiting[0].due <= step and waiting[0].request.rows <= engine.free_rows:
-                present.append(waiting.popleft())
-                _arrive(present[-1], engine, step)
+            arriving: list[Guest] = []
+            room = engine.free_rows
+            while waiting and waiting[0].due <= step and waiting[0].request.rows <= room:
+                arriving.append(waiting.popleft())
+                room -= arriving[-1].request.rows
+            _arrive(arriving, engine, step)
+            present += arriving
             for guest in present:
                 if guest.leaves == step:
                     guest.request.cancel()
@@ -113,9 +117,10 @@ class Translator:
         return Engine(self._decoder, self._rules, self._start_id, MAX_ROWS, Metrics(CollectorRegistry()), worker=0)
 
 
-def _arrive(guest: Guest, engine: Engine[OnnxMemory], step: int) -> None:
-    engine.admit(guest.request)
-    guest.leaves = None if guest.visit.patience is None else step + guest.visit.patience
+def _arrive(guests: list[Guest], engine: Engine[OnnxMemory], step: int) -> None:
+    engine.admit([guest.request for guest in guests])
+    for guest in guests:
+        guest.leaves = None if guest.visit.patience is None else step + guest.visit.patience
 
 
 @st.composite

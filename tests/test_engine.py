@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from server.decoder import Candidates, M
 from server.engine import Engine, place
+from server.errors import OutOfMemory
 from server.metrics import Metrics
 from server.request import (
     Decoding,
@@ -118,11 +119,11 @@ class RecordingCache(CopyCache):
         self.fed.append(())
         return super().join(memory)
 
-    def step(self, token_ids: Sequence[int], k: int) -> Candidates:
+    def begin_step(self, token_ids: Sequence[int], k: int) -> None:
         self.step_rows.append(len(token_ids))
         self.fed = [(*before, token) for before, token in zip(self.fed, token_ids, strict=True)]
         assert all(fed[0] == START for fed in self.fed)
-        return super().step(token_ids, k)
+        super().begin_step(token_ids, k)
 
     def take(self, parents: Sequence[int]) -> None:
         super().take(parents)
@@ -133,8 +134,8 @@ class RecordingCache(CopyCache):
 class PrefixCache(RecordingCache):
     """Proposes what `candidates` says of each row."""
 
-    def step(self, token_ids: Sequence[int], k: int) -> Candidates:
-        super().step(token_ids, k)
+    def end_step(self) -> Candidates:
+        k = super().end_step().token_ids.shape[1]
         rows = [candidates(memory.source_ids, fed[1:], k) for (memory, _), fed in zip(self.rows, self.fed, strict=True)]
         ids, log_probs = zip(*rows, strict=True)
         return Candidates(np.array(ids), np.array(log_probs, np.float32))
@@ -221,15 +222,20 @@ class Batch:
         while waiting or not self.engine.idle:
             while waiting and waiting[0].arrival <= step and waiting[0].request.rows <= self.engine.free_rows:
                 inside.append(waiting.popleft())
-                self.engine.admit(inside[-1].request)
+                self.engine.admit([inside[-1].request])
             for visit in inside:
                 if visit.cancellation is not None and visit.cancellation <= step:
                     visit.request.cancel()
                     visit.cancelled_in_time |= not visit.answered
-            self.engine.step()
+            self.step()
             inside = [visit for visit in inside if not visit.answered and not visit.cancelled_in_time]
             self.check_rows(inside)
             step += 1
+
+    def step(self) -> None:
+        """One step, and what it says."""
+        self.engine.step()
+        self.engine.deliver()
 
     def check_rows(self, inside: Sequence[Visit]) -> None:
         reserved = sum(visit.request.rows for visit in inside)
@@ -333,17 +339,17 @@ def test_cancelled_requests_leave_before_the_next_step() -> None:
     batch = Batch()
     stays, leaves = visit([4, 5, 6, END]), visit([7, 8, 9, END], num_beams=3)
     for guest in (stays, leaves):
-        batch.engine.admit(guest.request)
-    batch.engine.step()
-    batch.engine.step()
+        batch.engine.admit([guest.request])
+    batch.step()
+    batch.step()
     assert batch.engine.free_rows == MAX_ROWS - 4
     leaves.request.cancel()
-    batch.engine.step()
+    batch.step()
     assert batch.cache.step_rows == [2, 4, 1]
     assert batch.cache.live == batch.rows_live == 1
     assert batch.engine.free_rows == MAX_ROWS - 1
     assert batch.sample("dragoman_cancellations_total") == 1
-    batch.engine.step()
+    batch.step()
     assert stays.answer.hypotheses[0].token_ids == (4, 5, 6, END)
     assert leaves.events == []
 
@@ -351,11 +357,11 @@ def test_cancelled_requests_leave_before_the_next_step() -> None:
 def test_rows_of_the_last_request_are_free_once_it_is_cancelled() -> None:
     batch = Batch()
     only = visit([4, 5, 6, END])
-    batch.engine.admit(only.request)
-    batch.engine.step()
+    batch.engine.admit([only.request])
+    batch.step()
     assert batch.rows_live == 1
     only.request.cancel()
-    batch.engine.step()
+    batch.step()
     assert batch.cache.step_rows == [1]
     assert batch.engine.idle
     assert batch.engine.free_rows == MAX_ROWS
@@ -364,14 +370,14 @@ def test_rows_of_the_last_request_are_free_once_it_is_cancelled() -> None:
 
 def test_an_idle_engine_makes_no_step() -> None:
     batch = Batch()
-    batch.engine.step()
+    batch.step()
     assert batch.cache.step_rows == []
     assert batch.sample("dragoman_steps_total") == batch.rows_live == 0
 
 
 def test_encode_needs_no_row() -> None:
     batch = Batch()
-    batch.engine.admit(visit([4, END], num_beams=MAX_ROWS).request)
+    batch.engine.admit([visit([4, END], num_beams=MAX_ROWS).request])
     assert batch.engine.free_rows == 0
     answer = encode(batch.engine, (3, 5, END))
     assert answer.vector.tolist() == CopyMemory((3, 5, END)).mean().tolist()
@@ -382,7 +388,7 @@ def test_encode_needs_no_row() -> None:
 
 def encode(engine: Engine[M], source_ids: tuple[int, ...]) -> Encoded:
     events: list[Event] = []
-    engine.admit(Encode(source_ids, events.append))
+    engine.admit([Encode(source_ids, events.append)])
     [answer] = events
     assert isinstance(answer, Encoded)
     return answer
@@ -392,13 +398,54 @@ def test_fail_answers_all_that_run() -> None:
     batch = Batch()
     guests = [visit([4, 5, END]), visit([6, 7, END], num_beams=4)]
     for guest in guests:
-        batch.engine.admit(guest.request)
-    batch.engine.step()
+        batch.engine.admit([guest.request])
+    batch.step()
     error = RuntimeError("broken")
     batch.engine.fail(error)
     assert [guest.events for guest in guests] == [[Failed(error)], [Failed(error)]]
     assert batch.engine.idle
     assert batch.rows_live == 0
+
+
+def test_events_are_delivered_while_the_next_step_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = Batch()
+    ends, stays = visit([4, END]), visit([5, 6, 7, END])
+    batch.engine.admit([ends.request, stays.request])
+    batch.engine.step()
+    batch.engine.step()
+    assert not ends.answered
+    answered: list[bool] = []
+    monkeypatch.setattr(batch.cache, "end_step", after(lambda: answered.append(ends.answered), batch.cache.end_step))
+    batch.engine.step()
+    assert answered == [True]
+    batch.engine.step()
+    assert stays.answered  # no step comes that it could wait for
+
+
+def test_requests_without_memory_are_refused_and_the_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = Batch()
+    encode_all = batch.decoder.encode
+
+    def encode_short(sources: Sequence[Sequence[int]]) -> list[CopyMemory]:
+        longest = max(map(len, sources))
+        if longest > 3:
+            raise OutOfMemory(longest)
+        return encode_all(sources)
+
+    monkeypatch.setattr(batch.decoder, "encode", encode_short)
+    guests = [visit([4, END]), visit([5, 6, 7, 8, END], num_beams=2), visit([9, END]), visit([5, 6, END])]
+    batch.engine.admit([guest.request for guest in guests])
+    long = guests.pop(1)
+    [refusal] = long.events
+    assert isinstance(refusal, Failed)
+    assert isinstance(refusal.error, OutOfMemory)
+    assert refusal.error.metadata == {"source_tokens": "5"}
+    assert batch.engine.free_rows == MAX_ROWS - len(guests)
+    for _ in range(3):
+        batch.step()
+    for guest in guests:
+        assert guest.answer.hypotheses[0].token_ids == guest.request.source_ids
+    assert batch.engine.free_rows == MAX_ROWS
 
 
 def test_timings_are_of_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -407,13 +454,13 @@ def test_timings_are_of_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("server.engine.time", SimpleNamespace(perf_counter=lambda: clock.now))
     batch = Batch()
     monkeypatch.setattr(batch.decoder, "encode", taking(2.0, clock, batch.decoder.encode))
-    monkeypatch.setattr(batch.cache, "step", taking(3.0, clock, batch.cache.step))
+    monkeypatch.setattr(batch.cache, "end_step", taking(3.0, clock, batch.cache.end_step))
     first, second = visit([4, 5, 6, END]), visit([7, END])
     admit(batch.engine, first.request, arrived=99.0)  # runs from 102
-    batch.engine.step()
+    batch.step()
     admit(batch.engine, second.request, arrived=100.5)  # runs from 107
     for _ in range(3):
-        batch.engine.step()
+        batch.step()
     timings = first.answer.timings
     assert (timings.queue, timings.encode, timings.decode, timings.steps) == (1.0, 2.0, 14.0, 4)
     assert timings.total == 17.0
@@ -429,13 +476,20 @@ def test_timings_are_of_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def taking(seconds: float, clock: SimpleNamespace, call: Callable[..., T]) -> Callable[..., T]:
-    def slow(*arguments: object) -> T:
+    def wait() -> None:
         clock.now += seconds
+
+    return after(wait, call)
+
+
+def after(first: Callable[[], None], call: Callable[..., T]) -> Callable[..., T]:
+    def both(*arguments: object) -> T:
+        first()
         return call(*arguments)
 
-    return slow
+    return both
 
 
 def admit(engine: Engine[M], request: Request, arrived: float) -> None:
     request.arrived = arrived
-    engine.admit(request)
+    engine.admit([request])

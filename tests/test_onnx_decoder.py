@@ -99,12 +99,13 @@ class Batch:
         self.ragged_steps = 0
 
     def join(self, source: Tokens) -> None:
-        assert self.cache.join(self._decoder.encode(source)) == len(self.rows)
+        assert self.cache.join(*self._decoder.encode([source])) == len(self.rows)
         self.rows.append(Row(source))
 
     def step(self, tokens: Sequence[int], k: int) -> Candidates:
         """Returns a copy of the answer."""
-        answer = self.cache.step(tokens, k)
+        self.cache.begin_step(tokens, k)
+        answer = self.cache.end_step()
         answer = Candidates(answer.token_ids.copy(), answer.log_probs.copy())
         for index, row in enumerate(self.rows):
             row.fed = (*row.fed, tokens[index])
@@ -255,7 +256,7 @@ def test_no_more_candidates_than_there_are(served: Served) -> None:
 @pytest.mark.parametrize("length", [1, 2, 37, LONGEST])
 def test_memory_is_pytorchs(served: Served, length: int) -> None:
     source = served.random_tokens(random.Random(length), length)
-    memory = served.decoder.encode(source)
+    [memory] = served.decoder.encode([source])
     with torch.no_grad():
         hidden = served.model.encode(torch.tensor([source]), torch.tensor([length]))
         cross = served.model.cross_keys_values(hidden)
@@ -263,6 +264,16 @@ def test_memory_is_pytorchs(served: Served, length: int) -> None:
     np.testing.assert_allclose(memory.mean(), hidden[0].mean(dim=0).numpy(), atol=ATOL, rtol=0)
     for found, expected in zip(memory.cross, cross, strict=True):
         np.testing.assert_allclose(found, expected.numpy(), atol=ATOL, rtol=0)
+
+
+def test_memories_do_not_depend_on_what_is_encoded_with_them(served: Served) -> None:
+    chance = random.Random(3)
+    sources = [served.random_tokens(chance, length) for length in (9, 1, 9, 37, 1, 9, 9, 9, 130)]
+    for source, memory in zip(sources, served.decoder.encode(sources), strict=True):
+        [alone] = served.decoder.encode([source])
+        assert memory.length == len(source)
+        assert memory.mean().tobytes() == alone.mean().tobytes()
+        assert [tensor.tobytes() for tensor in memory.cross] == [tensor.tobytes() for tensor in alone.cross]
 
 
 def test_targets_end_where_the_room_does(served: Served) -> None:
@@ -276,7 +287,7 @@ def test_targets_end_where_the_room_does(served: Served) -> None:
 
 def test_sources_end_where_the_room_does(served: Served) -> None:
     decoder = served.decoder
-    memory = decoder.encode((1,) * 9)
+    [memory] = decoder.encode([(1,) * 9])
     cache = OnnxCache(decoder._decoder, decoder.config, 1, source_capacity=8, target_capacity=8)
     with pytest.raises(ValueError, match="a row needs 9 positions; the cache was opened for 8"):
         cache.join(memory)

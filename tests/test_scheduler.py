@@ -17,6 +17,7 @@ from server.request import Decoding, Encode, Encoded, Event, Failed, Finished, R
 from server.scheduler import Scheduler
 from server.search import EndRules
 from tests.fakes import WAIT_S, CopyDecoder, CopyMemory
+from tests.server_process import eventually
 
 T = TypeVar("T")
 
@@ -71,10 +72,10 @@ class RecordingDecoder(CopyDecoder):
     encoded: list[tuple[int, ...]] = field(default_factory=list)
     """Every source, in the order in which they were encoded."""
 
-    def encode(self, source_ids: Sequence[int]) -> CopyMemory:
-        memory = super().encode(source_ids)
-        self.encoded.append(tuple(source_ids))
-        return memory
+    def encode(self, sources: Sequence[Sequence[int]]) -> list[CopyMemory]:
+        memories = super().encode(sources)
+        self.encoded += map(tuple, sources)
+        return memories
 
 
 class Service:
@@ -98,6 +99,20 @@ class Service:
         assert value is not None, f"no sample {name} {labels}"
         return value
 
+    def step_until(self, condition: Callable[[], bool], workers: int) -> None:
+        """Lets single steps through, of whichever worker, while all of them are held."""
+        for _ in range(100):
+            if condition():
+                return
+            self.gate.let(1)
+            self.gate.wait_until_held(workers)
+        raise AssertionError("100 steps did not do it")
+
+    @property
+    def live_rows(self) -> list[float]:
+        """Of the first two workers."""
+        return [self.sample("dragoman_rows_live", worker=worker) for worker in "01"]
+
     @property
     def waiting(self) -> int:
         """Calls in the queue. The metric tells the same."""
@@ -113,13 +128,6 @@ def serving(workers: int = 1, max_rows: int = 4) -> Iterator[Service]:
             yield service
         finally:
             service.gate.open()
-
-
-def in_background(work: Callable[[], T]) -> "Queue[T]":
-    """Runs it on a thread. Returns where the result will come."""
-    result: Queue[T] = Queue()
-    threading.Thread(target=lambda: result.put(work()), daemon=True).start()
-    return result
 
 
 def calls_of(count: int, first: int = 10) -> list[Call]:
@@ -186,6 +194,28 @@ def test_every_idle_worker_gets_work() -> None:
         assert (first.target, second.target) == (SOURCE, (8, END))
 
 
+def test_a_burst_is_shared_among_the_workers() -> None:
+    with serving(workers=2, max_rows=16) as service:
+        first, second = Call(ENDLESS), Call(ENDLESS)
+        for held, call in enumerate((first, second)):
+            service.submit(call)
+            service.gate.wait_until_held(held + 1)
+        service.submit(*(Call(ENDLESS) for _ in range(14)))
+        service.step_until(lambda: service.waiting == 0, workers=2)
+        service.step_until(lambda: sum(service.live_rows) == 16, workers=2)
+        assert service.live_rows == [8, 8]
+
+
+def test_what_fits_nowhere_else_goes_to_the_worker_with_the_most_room() -> None:
+    with serving(workers=2, max_rows=8) as service:
+        narrow, wide = Call(ENDLESS, num_beams=2), Call(ENDLESS, num_beams=4)
+        for held, call in enumerate((narrow, wide)):
+            service.submit(call)
+            service.gate.wait_until_held(held + 1)
+        service.submit(Call((9, END), num_beams=6))
+        service.step_until(lambda: service.waiting == 0, workers=2)
+
+
 def test_vectors_need_no_row() -> None:
     with serving(max_rows=1) as service:
         running, vector = Call(ENDLESS), Call.for_vector()
@@ -207,12 +237,13 @@ def test_cancelled_requests_in_the_queue_are_dropped() -> None:
             call.request.cancel()
         service.gate.open()
         assert (running.target, third.target) == (SOURCE, third.request.source_ids)
-        assert service.scheduler.drain(WAIT_S)
-        assert service.decoder.encoded == sources_of([running, third])
+        service.submit(last := Call())
+        assert last.target == SOURCE
+        assert service.decoder.encoded == sources_of([running, third, last])
         assert service.sample("dragoman_cancellations_total") == 2
         assert service.waiting == 0
-        assert second.told_nothing
-        assert fourth.told_nothing
+    assert second.told_nothing
+    assert fourth.told_nothing
 
 
 def test_cancelled_requests_make_room_at_the_next_step() -> None:
@@ -242,7 +273,8 @@ def test_many_callers_at_once() -> None:
             call.request.cancel()
         for caller in callers:
             caller.join(WAIT_S)
-        assert service.scheduler.drain(WAIT_S)
+        eventually(lambda: service.sample("dragoman_requests_waiting") == 0)
+        eventually(lambda: service.live_rows == [0, 0])
         for call in everyone:
             if call in calls or not call.told_nothing:
                 assert call.target == call.request.source_ids
@@ -250,7 +282,6 @@ def test_many_callers_at_once() -> None:
         finished = sum(service.sample("dragoman_finished_total", reason=reason) for reason in ("end_token", "length"))
         assert finished + service.sample("dragoman_cancellations_total") == len(everyone)
         assert service.waiting == 0
-        assert [service.sample("dragoman_rows_live", worker=worker) for worker in "01"] == [0, 0]
         assert service.sample("dragoman_rows_capacity") == 10
 
 
@@ -260,27 +291,6 @@ def random_call(chance: random.Random, stream: bool) -> Call:
 
 
 # The end
-
-
-def test_drain_waits_until_all_is_answered() -> None:
-    with serving(max_rows=1) as service:
-        calls = calls_of(3)
-        service.submit(*calls)
-        service.gate.wait_until_held()
-        assert not service.scheduler.drain(0)
-        drained = in_background(lambda: (service.scheduler.drain(WAIT_S), [call.told_nothing for call in calls]))
-        service.gate.open()
-        assert drained.get(timeout=WAIT_S) == (True, [False, False, False])
-
-
-def test_drain_of_an_idle_scheduler() -> None:
-    with serving(workers=3) as service:
-        assert service.scheduler.drain(WAIT_S)
-        service.submit(call := Call())  # nobody may have seen it yet
-        assert not service.scheduler.drain(0)
-        service.gate.open()
-        assert service.scheduler.drain(WAIT_S)
-        assert not call.told_nothing
 
 
 def test_all_that_is_left_at_the_end_is_answered() -> None:
@@ -325,9 +335,8 @@ def test_a_crash_answers_all_there_is() -> None:
         service.submit(late)
         assert isinstance(late.error, EngineStopped)
         assert service.scheduler.crashed
-        assert service.scheduler.drain(WAIT_S)
         assert service.waiting == 0
-        assert all(call.told_nothing for call in [*running, *waiting, late])
+    assert all(call.told_nothing for call in [*running, *waiting, late])
     assert service.crashes.empty()
 
 
@@ -341,7 +350,6 @@ def test_other_workers_finish_what_they_run() -> None:
         service.gate.let(1)
         assert service.crashes.get(timeout=WAIT_S) is error
         service.decoder.step_error = None
-        assert not service.scheduler.drain(0)
         late = Call()
         service.submit(late)
         assert isinstance(late.error, EngineStopped)
@@ -351,7 +359,7 @@ def test_other_workers_finish_what_they_run() -> None:
         assert isinstance(answer, Finished)
         assert answer.hypotheses[0].token_ids == call.request.source_ids
         assert answers[Failed][1] == Failed(error)
-        assert service.scheduler.drain(WAIT_S)
+    assert all(call.told_nothing for call in calls)
 
 
 def test_the_first_of_several_crashes_is_reported() -> None:
@@ -363,7 +371,6 @@ def test_the_first_of_several_crashes_is_reported() -> None:
         service.decoder.step_error = error = RuntimeError("broken")
         service.gate.open()
         assert [call.error for call in calls] == [error, error]
-        assert service.scheduler.drain(WAIT_S)
     assert service.crashes.get(timeout=WAIT_S) is error
     with pytest.raises(Empty):
         service.crashes.get_nowait()
@@ -371,8 +378,8 @@ def test_the_first_of_several_crashes_is_reported() -> None:
 
 @pytest.mark.parametrize("make", [Call, Call.for_vector], ids=["translate", "encode"])
 def test_a_crash_of_the_encoder_answers_the_request_that_came(make: Callable[[], Call]) -> None:
-    with serving() as service:
-        running, joining, behind = Call(ENDLESS), make(), Call()
+    with serving(max_rows=4) as service:
+        running, joining, behind = Call(ENDLESS), make(), Call(num_beams=4)
         service.submit(running)
         service.gate.wait_until_held()
         service.decoder.encode_error = error = RuntimeError("broken")
@@ -382,30 +389,4 @@ def test_a_crash_of_the_encoder_answers_the_request_that_came(make: Callable[[],
         assert running.error is error
         assert isinstance(behind.error, EngineStopped)
         assert service.crashes.get(timeout=WAIT_S) is error
-        assert service.scheduler.drain(WAIT_S)
-        assert joining.told_nothing
-
-
-def test_drain_does_not_end_before_a_crash_is_answered() -> None:
-    drained_before: Queue[bool] = Queue()
-    with serving() as service:
-        call = Call()
-        call.request.deliver = lambda _: drained_before.put(service.scheduler.drain(0))
-        service.submit(call)
-        service.gate.wait_until_held()
-        service.decoder.step_error = RuntimeError("broken")
-        service.gate.open()
-        assert drained_before.get(timeout=WAIT_S) is False
-        assert service.scheduler.drain(WAIT_S)
-
-
-def test_drain_ends_when_all_workers_crash() -> None:
-    with serving(max_rows=1) as service:
-        calls = calls_of(3)
-        service.submit(*calls)
-        service.gate.wait_until_held()
-        drained = in_background(lambda: service.scheduler.drain(100 * WAIT_S))
-        service.decoder.step_error = RuntimeError("broken")
-        service.gate.open()
-        assert drained.get(timeout=WAIT_S)
-        assert not any(call.told_nothing for call in calls)
+    assert all(call.told_nothing for call in (running, joining, behind))
