@@ -8,7 +8,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up
-PINS := pyproject.toml $(addprefix requirements/,export.txt oracles.txt lock.txt)
+PINS := pyproject.toml $(addprefix requirements/,export.txt train.txt oracles.txt lock.txt)
 PACKAGE := artifacts/en-pt
 
 DRAGOMAN_PORT ?= 8500
@@ -41,7 +41,7 @@ $(STAMP): $(PINS)
 	@echo "Installing into $(VENV) (a minute or two; pip's output goes to $(VENV)/setup.log)"
 	@: > $(VENV)/setup.log
 	@set -o pipefail; $(PIP) hatchling $(PROGRESS)
-	@set -o pipefail; $(PIP) --no-build-isolation --editable '.[dev]' -r requirements/export.txt -r requirements/oracles.txt $(PROGRESS)
+	@set -o pipefail; $(PIP) --no-build-isolation --editable '.[dev]' -r requirements/train.txt -r requirements/oracles.txt $(PROGRESS)
 	@touch $@
 
 # On a terminal it gets a process group of its own (set -m). Else make too would get the Ctrl-C, and end with 130.
@@ -91,8 +91,8 @@ COMPILE = $(BIN)/uv pip compile --quiet --config-file requirements/uv.toml --uni
 	--no-annotate --no-header --upgrade pyproject.toml
 lock: setup  ## bring the pinned versions up to date
 	@$(BIN)/python -m pip install --quiet uv
-	@$(COMPILE) --extra dev requirements/export.txt requirements/oracles.txt -o requirements/lock.txt
-	@$(COMPILE) --generate-hashes -c requirements/lock.txt -o requirements/serve.lock.txt
+	@$(COMPILE) --extra dev requirements/train.txt requirements/oracles.txt -o requirements/lock.txt
+	@$(COMPILE) --extra cpu --generate-hashes -c requirements/lock.txt -o requirements/serve.lock.txt
 
 clean:  ## remove what was made, the environment and the packages included
 	rm -rf $(VENV) artifacts dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

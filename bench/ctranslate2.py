@@ -45,9 +45,12 @@ class Ctranslate2:
         return text
 
     def translate(self, sources: Sequence[Sequence[str]], num_beams: int, batch: int) -> list[list[str]]:
-        """Translates all sources, `batch` at a time on each worker, sorted by length as CTranslate2 does."""
+        """Translates all sources, `batch` at a time on each worker, sorted by length as CTranslate2 does.
+
+        With scores, which greedy decoding could do without: ours has them, and the work is to be the same.
+        """
         results = self._translator.translate_batch(
-            sources, beam_size=num_beams, max_batch_size=batch, max_decoding_length=MAX_TOKENS
+            sources, beam_size=num_beams, max_batch_size=batch, max_decoding_length=MAX_TOKENS, return_scores=True
         )
         return [result.hypotheses[0] for result in results]
 

@@ -2,12 +2,12 @@
 
 import dataclasses
 import json
-import platform
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 
 from bench.engine import Result
+from bench.markdown import file_name, join, machine, processors, table, verdict
 from bench.service import Concurrency, Footprint, Latency
 
 RESULTS = Path(__file__).parent / "results"
@@ -27,7 +27,7 @@ class Report:
     def write(self) -> Path:
         """Writes both files. Returns the Markdown one."""
         RESULTS.mkdir(exist_ok=True)
-        path = RESULTS / f"{date.today().isoformat()}-cpu.md"
+        path = RESULTS / f"{date.today().isoformat()}-{file_name(processors()[0])}.md"
         path.write_text(self.markdown(), encoding="utf-8")
         facts = {"machine": machine(), "versions": versions(), **dataclasses.asdict(self)}
         path.with_suffix(".json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
@@ -35,7 +35,7 @@ class Report:
 
     def markdown(self) -> str:
         """All parts that were measured."""
-        parts = [f"# {date.today().isoformat()}, {machine()}", _join(versions())]
+        parts = [f"# {date.today().isoformat()}, {machine()}", join(versions())]
         parts.append(
             f"Both sides: models/zoo/en-pt, fp32, 2 workers of 1 thread. Sides alternate; medians of {self.repeats}. "
             "Ratios above 1 are in our favour, except for latency, where below 1 is."
@@ -51,28 +51,8 @@ class Report:
         return "\n\n".join(parts) + "\n"
 
 
-def machine() -> str:
-    """Processor and core count."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    return f"{models[0]}, {len(models)} cores, {platform.system()}, Python {platform.python_version()}"
-
-
 def versions() -> dict[str, str]:
     return {name: version(name) for name in LIBRARIES}
-
-
-def _join(facts: dict[str, str]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in facts.items())
-
-
-def _table(header: list[str], rows: list[list[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _verdict(met: bool) -> str:
-    return "met" if met else "**short**"
 
 
 def _engine_table(results: list[Result]) -> str:
@@ -84,12 +64,12 @@ def _engine_table(results: list[Result]) -> str:
             f"{result.theirs.median:.0f}",
             f"{result.ratio:.2f} x",
             f"{result.cell.target} x",
-            _verdict(result.ratio >= result.cell.target),
+            verdict(result.ratio >= result.cell.target),
         ]
         for result in results
     ]
     header = ["engine", "sentences per worker", "ours tokens/s", "CTranslate2 tokens/s", "ratio", "asked", ""]
-    return _table(header, rows)
+    return table(header, rows)
 
 
 def _concurrency_table(result: Concurrency) -> str:
@@ -99,11 +79,11 @@ def _concurrency_table(result: Concurrency) -> str:
         ("the engine alone, 32 outstanding", result.engine.median, 0.85),
     )
     rows = [
-        [name, f"{rate:.1f}", f"{calls / rate:.2f} x", f"{asked} x", _verdict(calls / rate >= asked)]
+        [name, f"{rate:.1f}", f"{calls / rate:.2f} x", f"{asked} x", verdict(calls / rate >= asked)]
         for name, rate, asked in sides
     ]
     title = f"32 concurrent Translate calls: {calls:.1f} sentences/s, against"
-    return _table([title, "sentences/s", "ratio", "asked", ""], rows)
+    return table([title, "sentences/s", "ratio", "asked", ""], rows)
 
 
 def _latency_table(result: Latency) -> str:
@@ -111,8 +91,9 @@ def _latency_table(result: Latency) -> str:
     for percent, asked in ((50, 1 / 2), (99, 2 / 3)):
         ours, theirs = (result.of(side, percent) * 1000 for side in (result.ours, result.theirs))
         ratio = ours / theirs
-        verdict = _verdict(ratio <= asked)
-        rows.append([f"p{percent}", f"{ours:.0f}", f"{theirs:.0f}", f"{ratio:.2f}", f"{asked:.2f}", verdict])
+        rows.append(
+            [f"p{percent}", f"{ours:.0f}", f"{theirs:.0f}", f"{ratio:.2f}", f"{asked:.2f}", verdict(ratio <= asked)]
+        )
     header = [
         f"Poisson arrivals, {result.rate:.0f} calls/s",
         "ours ms",
@@ -121,14 +102,14 @@ def _latency_table(result: Latency) -> str:
         "asked",
         "",
     ]
-    return _table(header, rows)
+    return table(header, rows)
 
 
 def _footprint_table(result: Footprint) -> str:
     start = sorted(result.start_s)[len(result.start_s) // 2]
     rows = [
-        ["resident memory after load, MB", f"{result.rss_mb:.0f}", "500", _verdict(result.rss_mb <= 500)],
-        ["largest resident memory, MB", f"{result.peak_rss_mb:.0f}", "500", _verdict(result.peak_rss_mb <= 500)],
-        ["start to SERVING, s", f"{start:.2f}", "3", _verdict(start <= 3)],
+        ["resident memory after load, MB", f"{result.rss_mb:.0f}", "500", verdict(result.rss_mb <= 500)],
+        ["largest resident memory, MB", f"{result.peak_rss_mb:.0f}", "500", verdict(result.peak_rss_mb <= 500)],
+        ["start to SERVING, s", f"{start:.2f}", "3", verdict(start <= 3)],
     ]
-    return _table(["server", "measured", "asked at most", ""], rows)
+    return table(["server", "measured", "asked at most", ""], rows)

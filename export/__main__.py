@@ -8,16 +8,25 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import get_args
 
 import torch
 from rich.console import Console
 
+from export.compare_tokens import ENGINE_ROWS
 from export.progress import Progress, summary
 from export.save import save
 from export.trace import Graphs, trace
-from export.verify import VerificationError, verify
+from export.variant import VariantError, variant
+from export.verify import VerificationError, most_tokens, verify
 from models.checkpoint import Checkpoint, CheckpointError, load_checkpoint
+from models.config import ModelConfig
 from models.package import NAME_PATTERN, Certificate, Manifest, PackageError, Source, draft, file_entries, publish
+from models.precision import AttentionKind, Precision
+from server.device.choice import Model, Wanted, choose_device
+from server.device.machine import Machine
+from server.device.session import Device, DeviceError
+from server.device.sizing import Load
 
 SAMPLES = Path(__file__).with_name("samples.en.txt")
 TOOLS = ("torch", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "transformers", "sentencepiece")
@@ -36,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         manifest, graphs = export(options, progress)
     except VerificationError as error:
         return fail(shown, error, 1)
-    except (InputError, CheckpointError, PackageError, OSError) as error:
+    except (InputError, CheckpointError, VariantError, DeviceError, PackageError, OSError) as error:
         return fail(shown, error, 2)
     except KeyboardInterrupt:
         return fail(shown, "interrupted", 130)
@@ -52,6 +61,18 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="folder of the package; a package there is replaced")
     parser.add_argument("--name", help="what requests call the model (default: the name of the checkpoint folder)")
     parser.add_argument(
+        "--precision", choices=get_args(Precision), default="fp32", help="of weights and activations (default: fp32)"
+    )
+    parser.add_argument(
+        "--attention",
+        choices=get_args(AttentionKind),
+        default="fused",
+        help="fused: ONNX Runtime's kernels; plain: standard operators, for fp32 on CUDA (default: fused)",
+    )
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cpu", help="what runs the graphs to verify them (default: cpu)"
+    )
+    parser.add_argument(
         "--verify-samples", type=int, default=32, metavar="N", help="sentences to compare token by token (default: 32)"
     )
     parser.add_argument(
@@ -66,22 +87,45 @@ def export(options: argparse.Namespace, progress: Progress) -> tuple[Manifest, G
     with progress.stage("load"):
         checkpoint = load_checkpoint(options.checkpoint)
         name = check_name(options.name or checkpoint.name)
+        model = variant(checkpoint.model, options.precision, options.attention)
+        device = open_device(options, checkpoint.config)
     with draft(options.out) as folder:
         with progress.stage("trace"):
-            graphs = trace(checkpoint.model)
+            graphs = trace(model, options.attention)
         with progress.stage("save"):
             save(graphs, folder)
             for file_name, file in checkpoint.files.items():
                 shutil.copyfile(file, folder / file_name)
         with progress.stage("verify") as tell:
-            certificate = verify(checkpoint, options.checkpoint, folder, texts, tell)
+            certificate = verify(checkpoint, options.checkpoint, folder, texts, options.precision, device, tell)
         with progress.stage("publish"):
-            manifest = describe(checkpoint, name, folder, certificate)
+            manifest = describe(checkpoint, name, folder, options.precision, options.attention, certificate)
             publish(folder, manifest, options.out)
     return manifest, graphs
 
 
-def describe(checkpoint: Checkpoint, name: str, folder: Path, certificate: Certificate) -> Manifest:
+def open_device(options: argparse.Namespace, config: ModelConfig) -> Device:
+    """What runs the graphs to verify them. Raises InputError or DeviceError."""
+    if options.precision == "bf16" and options.device == "cpu":
+        raise InputError(
+            "ONNX Runtime's CPU provider does not run bf16, so nothing could verify the graphs here: export on a CUDA "
+            "machine with --device cuda, or with --precision fp16"
+        )
+    tokens = most_tokens(config)
+    load = Load(config, options.precision, ENGINE_ROWS, tokens, tokens)
+    model = Model(options.precision, options.attention, load)
+    device, _ = choose_device(Wanted(options.device), model, Machine())
+    return device
+
+
+def describe(
+    checkpoint: Checkpoint,
+    name: str,
+    folder: Path,
+    precision: Precision,
+    attention: AttentionKind,
+    certificate: Certificate,
+) -> Manifest:
     """The manifest of what lies in `folder`."""
     return Manifest(
         name=name,
@@ -90,6 +134,8 @@ def describe(checkpoint: Checkpoint, name: str, folder: Path, certificate: Certi
         source_languages=checkpoint.source_languages,
         target_languages=checkpoint.target_languages,
         generation=checkpoint.generation,
+        precision=precision,
+        attention=attention,
         files=file_entries(folder),
         checkpoint=Source(name=checkpoint.name, sha256=checkpoint.sha256),
         tools={tool: version(tool) for tool in TOOLS},

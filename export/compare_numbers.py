@@ -55,7 +55,7 @@ def run_encoder(
     binding = session.io_binding()
     for name, tensor in zip(signature.ENCODER_INPUTS, (ids, lengths), strict=True):
         binding.bind_cpu_input(name, tensor.numpy())
-    element = {DTYPES[precision]: form.element for precision, form in PRECISIONS.items()}
+    element = {dtype: PRECISIONS[precision].element for precision, dtype in DTYPES.items()}
     for name, tensor in zip(signature.encoder_outputs(config), outputs, strict=True):
         binding.bind_output(name, "cpu", 0, element[tensor.dtype], tuple(tensor.shape), tensor.data_ptr())
     session.run_with_iobinding(binding)

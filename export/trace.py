@@ -4,7 +4,7 @@ import logging
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -14,8 +14,11 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from models import signature
+from models.attention import plain
+from models.best_tokens import best_tokens, block_size
+from models.precision import AttentionKind
 from models.signature import Kind
-from models.transformer import Transformer, best_tokens, block_size
+from models.transformer import Transformer
 
 OPSET = 21
 
@@ -71,10 +74,11 @@ class DecoderGraph(nn.Module):
         return [*best_tokens(logits, ranks.shape[0], self.block), *present]
 
 
-def trace(model: Transformer) -> Graphs:
+def trace(model: Transformer, attention: AttentionKind = "fused") -> Graphs:
     """Traces both graphs of a model on the CPU, in the precision of its weights."""
     model = model.eval()
-    return Graphs(trace_encoder(model), trace_decoder(model))
+    with plain() if attention == "plain" else nullcontext():
+        return Graphs(trace_encoder(model), trace_decoder(model))
 
 
 def trace_encoder(model: Transformer) -> ir.Model:

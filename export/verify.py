@@ -1,22 +1,25 @@
 """Holds the exported graphs to the model they were made of, and writes down how near they are.
 
-The graphs run as they are served, with `server.onnx_decoder` and `server.engine`: step by step, the cache in place.
-What they are compared with, see `export.reference`, has no such cache.
+The graphs run as they are served, with the decoder of their device and `server.engine`: step by step, the cache in
+place. What they are compared with, see `export.reference`, has no such cache.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from export.compare_numbers import encoder_error, step_errors
 from export.compare_tokens import SampleComparison
+from export.limits import LIMITS
 from models.checkpoint import Checkpoint
 from models.config import ModelConfig
 from models.package import DECODER, ENCODER, Certificate
+from models.precision import Precision
+from server.cuda_decoder import DeviceDecoder
+from server.decoder import Decoder
+from server.device.session import Device
 from server.onnx_decoder import OnnxDecoder
 
-TOLERANCE = 1e-3
-"""Largest error of a hidden state or a log-probability. Rounding to fp32 alone makes 5e-5 in the model of models/zoo,
-in PyTorch as in ONNX Runtime, and more in a deeper one; a token at a wrong position makes more than a tenth."""
 BATCHES = ((1, False), (3, False), (3, True), (8, False), (8, True))
 """Rows, and whether they are ragged."""
 MAX_TOKENS = 128
@@ -30,19 +33,33 @@ class VerificationError(Exception):
     """The graphs are not the model. The message says in which points."""
 
 
-def verify(checkpoint: Checkpoint, folder: Path, graphs: Path, texts: Sequence[str], progress: Progress) -> Certificate:
+def verify(
+    checkpoint: Checkpoint,
+    folder: Path,
+    graphs: Path,
+    texts: Sequence[str],
+    precision: Precision,
+    device: Device,
+    progress: Progress,
+) -> Certificate:
     """Compares the graphs in the folder `graphs` with the checkpoint in `folder`. Raises VerificationError."""
-    decoder = open_decoder(checkpoint.config, graphs)
+    limits = LIMITS[precision]
+    capacity = most_tokens(checkpoint.config)
+    decoder = open_decoder(checkpoint.config, graphs, precision, device)
     progress("hidden states")
-    hidden = encoder_error(checkpoint.model, graphs / ENCODER)
+    hidden = encoder_error(checkpoint.model, graphs / ENCODER, precision, device)
     steps = []
     for rows, ragged in BATCHES:
         progress(f"log-probabilities, {batch_name(rows, ragged)}")
-        steps += step_errors(checkpoint.model, decoder, rows, ragged)
-    samples = SampleComparison(checkpoint, folder, decoder, texts)
-    samples.run(progress)
+        steps += step_errors(checkpoint.model, decoder, capacity, rows, ragged)
+    samples = SampleComparison(checkpoint, folder, capacity, texts, limits.share)
+    samples.run(decoder, progress)
     certificate = Certificate(
-        tolerance=TOLERANCE, encoder_error=hidden, steps=tuple(steps), agreements=tuple(samples.agreements)
+        device=f"{device.kind} {device.name}".strip(),
+        tolerance=limits.error,
+        encoder_error=hidden,
+        steps=tuple(steps),
+        agreements=tuple(samples.agreements),
     )
     problems = [*large_errors(certificate), *samples.differences]
     if problems:
@@ -50,13 +67,21 @@ def verify(checkpoint: Checkpoint, folder: Path, graphs: Path, texts: Sequence[s
     return certificate
 
 
-def open_decoder(config: ModelConfig, graphs: Path) -> OnnxDecoder:
+def open_decoder(config: ModelConfig, graphs: Path, precision: Precision, device: Device) -> Decoder[Any]:
     """Loads the graphs as the server does."""
-    capacity = min(config.max_positions, MAX_TOKENS)
+    capacity = most_tokens(config)
+    files = graphs / ENCODER, graphs / DECODER
     try:
-        return OnnxDecoder(graphs / ENCODER, graphs / DECODER, config, capacity, capacity)
+        if device.kind == "cpu":
+            return OnnxDecoder(*files, config, capacity, capacity)
+        return DeviceDecoder(*files, config, capacity, capacity, precision, device)
     except Exception as error:  # the errors of ONNX Runtime have nothing else in common
         raise VerificationError(f"ONNX Runtime does not load the exported graphs: {error}") from error
+
+
+def most_tokens(config: ModelConfig) -> int:
+    """Of a sample's source, and of its target."""
+    return min(config.max_positions, MAX_TOKENS)
 
 
 def large_errors(certificate: Certificate) -> Iterator[str]:

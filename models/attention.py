@@ -1,12 +1,32 @@
 """Attention. Where ONNX Runtime has a better kernel than what the exporter makes of plain PyTorch, both stand here.
 
 Each function's PyTorch body is its definition. While torch.onnx.export traces, one ONNX Runtime node takes its place,
-so that eager and exported models are the same code.
+so that eager and exported models are the same code. Inside `plain` the bodies themselves are traced, for devices that
+lack those kernels: GroupQueryAttention knows no fp32 on CUDA.
 """
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+HEAD_DIM_MULTIPLE = 8
+"""GroupQueryAttention takes heads whose size is a multiple of this."""
+
+_fused = ContextVar("fused", default=True)
+
+
+@contextmanager
+def plain() -> Iterator[None]:
+    """While it lasts, torch.onnx.export traces attention as standard operators."""
+    token = _fused.set(False)
+    try:
+        yield
+    finally:
+        _fused.reset(token)
 
 
 def self_attention(qkv: Tensor, lengths: Tensor, heads: int) -> Tensor:
@@ -19,7 +39,7 @@ def self_attention(qkv: Tensor, lengths: Tensor, heads: int) -> Tensor:
     width = qkv.shape[1] // 3
     qkv = qkv.view(lengths.shape[0], -1, 3 * width)
     query, key, value = qkv.split(width, dim=2)
-    if torch.onnx.is_in_onnx_export():
+    if _takes_kernels():
         attended = torch.onnx.ops.symbolic(
             "com.microsoft::MultiHeadAttention",
             [query, key, value, None, lengths],
@@ -54,8 +74,7 @@ def cross_attention(query: Tensor, key: Tensor, value: Tensor, lengths: Tensor, 
     sentences, _, source, _ = key.shape
     query = _split_heads(query.view(sentences, -1, query.shape[1]), heads)
     seen = torch.arange(source, device=key.device) < lengths.unsqueeze(1)
-    attended = F.scaled_dot_product_attention(query, key, value, attn_mask=seen[:, None, None, :])
-    return attended.transpose(1, 2).flatten(2).flatten(0, 1)
+    return _weigh(query, key, value, seen[:, None, None, :]).transpose(1, 2).flatten(2).flatten(0, 1)
 
 
 def cached_attention(
@@ -74,7 +93,7 @@ def cached_attention(
     positions: int32 [rows]; total: int32 [], max(positions) + 1, read by ONNX Runtime only
     Returns the attended values [rows, width] and the keys and values with the new ones in place.
     """
-    if torch.onnx.is_in_onnx_export():
+    if _takes_kernels():
         return _group_query_attention(query, new, past, positions, total, heads)
     query = query.unsqueeze(1)
     query, *new_pair = query.chunk(3, dim=2) if new is None else (query, *new)
@@ -84,8 +103,12 @@ def cached_attention(
         for cached, fresh in zip(past, new_pair, strict=True)
     )
     seen = torch.arange(keys.shape[2], device=keys.device) <= at
-    attended = F.scaled_dot_product_attention(_split_heads(query, heads), keys, values, attn_mask=seen)
-    return attended.flatten(1), keys, values
+    return _weigh(_split_heads(query, heads), keys, values, seen).flatten(1), keys, values
+
+
+def _takes_kernels() -> bool:
+    """Whether a node of ONNX Runtime is to stand where the body would."""
+    return torch.onnx.is_in_onnx_export() and _fused.get()
 
 
 def _group_query_attention(
@@ -112,7 +135,19 @@ def _group_query_attention(
 def _attend(query: Tensor, key: Tensor, value: Tensor, seen: Tensor, heads: int) -> Tensor:
     """query, key, value: [sentences, length, width]; seen: bool, broadcast to [sentences, heads, length, length]."""
     query, key, value = (_split_heads(x, heads) for x in (query, key, value))
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=seen).transpose(1, 2).flatten(2)
+    return _weigh(query, key, value, seen).transpose(1, 2).flatten(2)
+
+
+def _weigh(query: Tensor, key: Tensor, value: Tensor, seen: Tensor) -> Tensor:
+    """softmax(query key^T / sqrt(head_dim)) value, over the keys that are seen.
+
+    query: [sentences, heads, queries, head_dim]; key, value: [sentences, heads, keys, head_dim]
+    seen: bool, broadcast to [sentences, heads, queries, keys]
+    """
+    if torch.onnx.is_in_onnx_export():  # what follows is exported as thrice the nodes, half of them on shapes
+        scores = (query * query.shape[3] ** -0.5) @ key.transpose(2, 3)
+        return torch.where(seen, scores, -torch.inf).softmax(3) @ value
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=seen)
 
 
 def _split_heads(x: Tensor, heads: int) -> Tensor:

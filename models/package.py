@@ -23,6 +23,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from models.config import Frozen, ModelConfig
+from models.precision import AttentionKind, Precision
 from models.tokenizer import Tokenizer, TokenizerSpec
 
 FORMAT_VERSION: Literal[1] = 1
@@ -91,6 +92,8 @@ class Agreement(Frozen):
 class Certificate(Frozen):
     """What export measured before it wrote the package."""
 
+    device: str = "cpu"
+    """What ran the graphs."""
     tolerance: float
     """Largest error that would have been accepted."""
     encoder_error: float
@@ -111,7 +114,8 @@ class Manifest(Frozen):
     """BCP-47 tags."""
     target_languages: tuple[str, ...]
     generation: GenerationDefaults
-    precision: Literal["fp32"] = "fp32"
+    precision: Precision = "fp32"
+    attention: AttentionKind = "fused"
     encoder_graph: FileName = ENCODER
     decoder_graph: FileName = DECODER
     weights: FileName = WEIGHTS

@@ -17,9 +17,10 @@ Decoder graph, one token of each live row:
     source_total int32 []         max(source_last) + 1
     ranks        int64 [k]        only its length is read: how many candidates are wanted of each row
     candidates   int64 [rows, k]  the k most probable next tokens, best first
-    log_probs    float [rows, k]  their log-probabilities
+    log_probs    fp32 [rows, k]   their log-probabilities
 
 and the cache tensors below. A `present` output is bound to the buffer of its `past` input: the graph writes in place.
+Tensors of "float" have the package's precision: fp32, fp16 or bf16.
 """
 
 from dataclasses import dataclass

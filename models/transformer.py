@@ -7,7 +7,7 @@ Three ways through the same weights:
     decode_step  one token of each row against the KV cache: what is exported and served
 
 Activations are two-dimensional, [tokens, width], so that every linear layer is one matrix product (one Gemm, exported).
-Vocabularies are padded to whole blocks, see `best_tokens`.
+Vocabularies are padded to whole blocks, see `models.best_tokens`.
 """
 
 import math
@@ -18,53 +18,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models import attention
+from models.best_tokens import NEVER, padded_size
 from models.config import Activation, ModelConfig
-from models.signature import MAX_CANDIDATES
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}
-
-BLOCK = 128
-"""Largest vocabulary block; see `best_tokens`."""
-NEVER = -1e4
-"""Logit of the ids that only fill up a block: no softmax sees it."""
-LANES = 16
-"""Copies of a row's best probability whose logarithm is taken. ONNX Runtime computes as many at once as fit into a
-register, and the rest in a way that rounds otherwise: a row must fill registers of its own, or its log-probabilities
-would depend on how many rows there are."""
-
-
-def block_size(vocab_size: int) -> int:
-    """The largest power of two up to BLOCK that cuts the vocabulary into enough blocks for MAX_CANDIDATES, or 1."""
-    size = BLOCK
-    while size > 1 and vocab_size < size * MAX_CANDIDATES:
-        size //= 2
-    return size
-
-
-def padded_size(vocab_size: int) -> int:
-    """The vocabulary size, rounded up to whole blocks."""
-    size = block_size(vocab_size)
-    return -(-vocab_size // size) * size
-
-
-def best_tokens(logits: Tensor, k: int, block: int) -> tuple[Tensor, Tensor]:
-    """The k best tokens of each row and their log-probabilities, best first.
-
-    In two stages, because ONNX Runtime's TopK over a whole vocabulary is slow: the k best tokens lie in the k blocks
-    with the best maxima.
-
-    logits: [rows, vocabulary]. Returns ids int64 [rows, k] and log-probabilities [rows, k].
-    """
-    blocks = logits.unflatten(1, (-1, block))
-    # .max(2).values rather than amax, which exports with two Casts in fp16.
-    best = blocks.max(2).values.topk(k).indices.unsqueeze(2)
-    top, inside = blocks.gather(1, best.expand(-1, -1, block)).flatten(1).topk(k)
-    # A table of the blocks' ids rather than `inside // block` and `inside % block`, which export as eight nodes.
-    ids = (best * block + torch.arange(block, device=logits.device)).flatten(1).gather(1, inside)
-    # The best token's probability gives the normaliser. It is at least 1 / vocabulary, so its logarithm is safe, and a
-    # softmax is cheaper than a log-softmax of the whole vocabulary: 3 % of a step.
-    best_log_prob = logits.softmax(1).gather(1, ids[:, :1].expand(-1, LANES)).log()[:, :1]
-    return ids, top - top[:, :1] + best_log_prob
 
 
 class Residual(nn.Module):
@@ -74,6 +31,7 @@ class Residual(nn.Module):
         super().__init__()
         self.pre = config.norm == "pre"
         self.norm = nn.LayerNorm(config.width, eps=config.norm_epsilon)
+        self.dropout = nn.Dropout(0.0)
 
     def enter(self, x: Tensor) -> Tensor:
         """What the sublayer gets."""
@@ -81,6 +39,7 @@ class Residual(nn.Module):
 
     def leave(self, x: Tensor, y: Tensor) -> Tensor:
         """The sublayer's input and output, joined."""
+        y = self.dropout(y)
         return x + y if self.pre else self.norm(x + y)
 
 
@@ -198,6 +157,7 @@ class Transformer(nn.Module):
         self.encoder_norm, self.decoder_norm = (
             nn.LayerNorm(width, eps=config.norm_epsilon) if config.norm == "pre" else nn.Identity() for _ in range(2)
         )
+        self.dropout = nn.Dropout(0.0)  # training sets the probability of this one and those of the residuals
         self.embedding_scale = math.sqrt(width) if config.scale_embedding else 1.0
         self._initialise()
 
@@ -221,26 +181,35 @@ class Transformer(nn.Module):
         target_ids: int64 [sentences, target], beginning with the decoder's start token
         Returns logits [sentences, target, vocabulary]: at position t, of token t + 1.
         """
-        sentences, target = target_ids.shape
-        cross = self.cross_keys_values(self.encode(source_ids, source_lengths))
-        x = self._embed(target_ids, self.target_embedding) + self.target_positions[:target]
-        x = x.flatten(0, 1)
-        for index, layer in enumerate(self.decoder):
-            assert isinstance(layer, DecoderLayer)
-            x = layer.attention.over_target(x, sentences)
-            x = layer.cross.over_target(x, cross[2 * index], cross[2 * index + 1], source_lengths)
-            x = layer.feed_forward(x)
-        logits: Tensor = self._logits(x).unflatten(0, (sentences, target))
+        hidden = self.decode(self.encode(source_ids, source_lengths), source_lengths, target_ids)
+        logits: Tensor = self.logits(hidden[-1]).unflatten(0, target_ids.shape)
         return logits[:, :, : self.config.target_vocab_size]
 
     def encode(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """The last hidden states (memory) [sentences, source, width] of ids [sentences, source]."""
         sentences, source = ids.shape
-        x = (self._embed(ids, self.source_embedding) + self.source_positions[:source]).flatten(0, 1)
+        x = self.dropout(self._embed(ids, self.source_embedding) + self.source_positions[:source]).flatten(0, 1)
         for layer in self.encoder:
             x = layer(x, lengths)
         memory: Tensor = self.encoder_norm(x)
         return memory.view(sentences, source, self.config.width)
+
+    def decode(self, memory: Tensor, source_lengths: Tensor, target_ids: Tensor) -> list[Tensor]:
+        """The teacher-forced pass without the output projection. `forward` describes the arguments.
+
+        Returns hidden states [sentences * target, width]: each layer's after its self-attention, and the last ones.
+        """
+        sentences, target = target_ids.shape
+        cross = self.cross_keys_values(memory)
+        x = self.dropout(self._embed(target_ids, self.target_embedding) + self.target_positions[:target]).flatten(0, 1)
+        hidden = []
+        for index, layer in enumerate(self.decoder):
+            assert isinstance(layer, DecoderLayer)
+            x = layer.attention.over_target(x, sentences)
+            hidden.append(x)
+            x = layer.cross.over_target(x, cross[2 * index], cross[2 * index + 1], source_lengths)
+            x = layer.feed_forward(x)
+        return [*hidden, x]
 
     def cross_keys_values(self, memory: Tensor) -> list[Tensor]:
         """Key, value of decoder layer 0, key, value of layer 1, ...: each [sentences, heads, source, head_dim]."""
@@ -277,16 +246,16 @@ class Transformer(nn.Module):
             )
             cross_present += present
             x = layer.feed_forward(x)
-        return self._logits(x), self_present + cross_present
+        return self.logits(x), self_present + cross_present
+
+    def logits(self, x: Tensor) -> Tensor:
+        """[tokens, width] -> [tokens, padded vocabulary]."""
+        return F.linear(self.decoder_norm(x), self.output_weight, self.output_bias)
 
     def _embed(self, ids: Tensor, table: Tensor) -> Tensor:
         # Scaled after the look-up: a scaled copy of the table would double the package and is not measurably faster.
         x = F.embedding(ids, table)
         return x if self.embedding_scale == 1.0 else x * self.embedding_scale
-
-    def _logits(self, x: Tensor) -> Tensor:
-        """[tokens, width] -> [tokens, padded vocabulary]."""
-        return F.linear(self.decoder_norm(x), self.output_weight, self.output_bias)
 
 
 def position_table(config: ModelConfig) -> nn.Parameter:

@@ -1,14 +1,17 @@
 """`python -m server`: builds everything, serves until a signal, and ends cleanly.
 
-Exit codes: 0 after a signal; 1 if the engine crashed; 2 for settings or a package that cannot be used.
+Exit codes: 0 after a signal; 1 if the engine crashed; 2 for settings, a package or a device that cannot be used.
 """
 
 import asyncio
 import logging
 import sys
+import time
+from collections.abc import Callable
 from importlib.metadata import version
 
 import grpc
+import onnxruntime as ort
 import uvloop
 from grpc_reflection.v1alpha import reflection
 from prometheus_client import CollectorRegistry
@@ -19,11 +22,18 @@ from models.tokenizer import TokenizerError
 from server import service
 from server.admission import Admission
 from server.config import ConfigError, Settings, load_settings
+from server.cuda_decoder import DeviceDecoder
+from server.decoder import Decoder, M
+from server.device.encoder import EncodedSource
+from server.device.machine import Machine
+from server.device.session import Device, DeviceError
 from server.lifecycle import Health, StopSignals, close, drain, report_crash
 from server.listeners import address, metrics_endpoint, open_server
 from server.metrics import Metrics
 from server.model import ServedModel, describe
-from server.onnx_decoder import PROVIDER, OnnxDecoder, OnnxMemory
+from server.onnx_decoder import OnnxDecoder, OnnxMemory
+from server.placement import facts, place, takes_threads, worker_count
+from server.request import Event, Failed, Probe, Request
 from server.rpc import RpcInterceptor
 from server.scheduler import Scheduler
 from server.search import EndRules
@@ -44,29 +54,35 @@ def main() -> int:
             stream=sys.stderr,
         )
         return uvloop.run(serve(settings))
-    except (ConfigError, PackageError, TokenizerError) as error:
+    except (ConfigError, PackageError, TokenizerError, DeviceError) as error:
         print(f"python -m server: {error}", file=sys.stderr)
         return 2
 
 
 async def serve(settings: Settings) -> int:
-    """Serves until a signal. Raises ConfigError, PackageError or TokenizerError before that. Returns the exit code."""
+    """Serves until a signal. Raises ConfigError, PackageError, TokenizerError or DeviceError before that.
+
+    Returns the exit code.
+    """
     signals = StopSignals()
     crashed = asyncio.Event()
     package = Package.open(settings.package)
-    model = describe(package, settings, PROVIDER)
+    device = place(settings, package, Machine())
+    model = describe(package, settings, device.provider)
     registry = CollectorRegistry()
     metrics = open_metrics(registry, model)
     calls = RpcInterceptor(service.SERVICES, settings.max_message_bytes, settings.stream_stall_timeout_s, metrics)
     server, port = open_server(settings, [calls])
     with metrics_endpoint(settings, registry) as metrics_port:
-        with open_scheduler(settings, package, model, metrics, crashed) as scheduler:
+        with open_scheduler(settings, package, model, device, metrics, crashed) as scheduler:
+            probe_s = await probe(scheduler.submit, package.manifest.model.end_id)
+            metrics.probed(probe_s)
             admission = Admission(settings.max_waiting, lambda: scheduler.waiting)
             translator = Translator(
                 model, package.tokenizer(), admission, scheduler.submit, metrics, settings.max_contents
             )
             health = await start(server, translator)
-            announce(settings, model, port, metrics_port)
+            announce(settings, model, device, probe_s, port, metrics_port)
             crash_report = asyncio.create_task(report_crash(crashed, health, admission))
             await signals.first.wait()
             await drain(health, admission, calls, settings.grace_period_s, signals.second)
@@ -79,33 +95,52 @@ def open_metrics(registry: CollectorRegistry, model: ServedModel) -> Metrics:
     """The metrics of a server with this model."""
     metrics = Metrics(registry, model.name)
     metrics.describe_model(model.package_sha256, model.execution_provider, model.precision)
-    metrics.describe_build(
-        {"dragoman": __version__, "onnxruntime": version("onnxruntime"), "grpcio": version("grpcio")}
-    )
+    metrics.describe_build({"dragoman": __version__, "onnxruntime": ort.__version__, "grpcio": version("grpcio")})
     return metrics
 
 
 def open_scheduler(
-    settings: Settings, package: Package, model: ServedModel, metrics: Metrics, crashed: asyncio.Event
-) -> Scheduler[OnnxMemory]:
-    """Loads the model. `crashed` is set on this event loop when an engine fails."""
-    config, generation = package.manifest.model, package.manifest.generation
+    settings: Settings, package: Package, model: ServedModel, device: Device, metrics: Metrics, crashed: asyncio.Event
+) -> Scheduler[OnnxMemory] | Scheduler[EncodedSource]:
+    """Loads the model. `crashed` is set on this event loop when an engine fails. Raises DeviceError or ConfigError."""
+    manifest = package.manifest
+    config, generation = manifest.model, manifest.generation
+    graphs = package.encoder_graph, package.decoder_graph, config, model.max_source_tokens, model.max_new_tokens
     loop = asyncio.get_running_loop()
 
     def on_crash(error: Exception) -> None:
         loop.call_soon_threadsafe(crashed.set)
 
-    return Scheduler(
-        OnnxDecoder(
-            package.encoder_graph, package.decoder_graph, config, model.max_source_tokens, model.max_new_tokens
-        ),
-        EndRules(config.end_id, generation.forced_end_id, generation.suppressed_ids),
-        config.decoder_start_id,
-        settings.workers,
-        settings.max_rows,
-        metrics,
-        on_crash,
-    )
+    def schedule(decoder: Decoder[M]) -> Scheduler[M]:
+        rules = EndRules(config.end_id, generation.forced_end_id, generation.suppressed_ids)
+        workers = worker_count(settings, device, manifest.precision)
+        return Scheduler(decoder, rules, config.decoder_start_id, workers, settings.max_rows, metrics, on_crash)
+
+    if takes_threads(device, manifest.precision):
+        metrics.describe_device(facts(device), device.cuda_graphs)
+        return schedule(OnnxDecoder(*graphs))
+    decoder = DeviceDecoder(*graphs, manifest.precision, device)
+    metrics.describe_device(facts(decoder.device), decoder.device.cuda_graphs)
+    return schedule(decoder)
+
+
+async def probe(submit: Callable[[Request], None], end_id: int) -> float:
+    """Lets an engine decode once before there are callers. Returns the seconds. Raises DeviceError if it cannot.
+
+    On CUDA the engine's thread captures its CUDA graphs thereby.
+    """
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Event] = loop.create_future()
+
+    def deliver(event: Event) -> None:
+        loop.call_soon_threadsafe(answer.set_result, event)
+
+    started = time.perf_counter()
+    submit(Probe((end_id,), deliver))
+    event = await answer
+    if isinstance(event, Failed):
+        raise DeviceError(f"the model does not decode: {event.error}") from event.error
+    return time.perf_counter() - started
 
 
 async def start(server: grpc.aio.Server, translator: Translator) -> Health:
@@ -119,17 +154,21 @@ async def start(server: grpc.aio.Server, translator: Translator) -> Health:
     return health
 
 
-def announce(settings: Settings, model: ServedModel, port: int, metrics_port: int) -> None:
-    """Logs that the server is ready, and where."""
+def announce(
+    settings: Settings, model: ServedModel, device: Device, probe_s: float, port: int, metrics_port: int
+) -> None:
+    """Logs that the server is ready, where, and on what."""
     log.info(
         "serving %s on %s with %d workers of %d rows (%s); metrics on http://%s/metrics",
         model.name,
         address(settings.host, port),
-        settings.workers,
+        worker_count(settings, device, model.precision),
         settings.max_rows,
         model.execution_provider,
         address(settings.host, metrics_port),
     )
+    told = ", ".join(f"{name} {fact}" for name, fact in facts(device).items() if fact)
+    log.info("%s; the probe decode took %.1f ms", told, probe_s * 1000)
 
 
 if __name__ == "__main__":

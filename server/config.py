@@ -14,7 +14,13 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, CliApp, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    CliApp,
+    CliImplicitFlag,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
 PREFIX = "DRAGOMAN_"
 CLIENT_VARIABLES = {"DRAGOMAN_TARGET"}
@@ -62,8 +68,16 @@ class Settings(BaseSettings):
     """gRPC port. 0 picks a free one."""
     metrics_port: int = Field(default=9500, ge=0, le=65535)
     """HTTP port of the Prometheus endpoint /metrics. 0 picks a free one."""
-    workers: int = Field(default_factory=usable_cores, ge=1, le=1024)
-    """Engine threads, each with a running batch of its own. One for every core is best."""
+    device: Literal["cpu", "cuda", "auto"] = "cpu"
+    """Where the model runs. "auto": on CUDA if all it needs is there, else on the CPU; the log says which and why."""
+    device_id: int = Field(default=0, ge=0)
+    """Which CUDA device, as CUDA counts them (CUDA_VISIBLE_DEVICES hides some)."""
+    device_memory_fraction: float = Field(default=0.9, gt=0, le=1)
+    """Share of the CUDA device's memory that may be used."""
+    cuda_graphs: CliImplicitFlag[bool] = True
+    """Launch a decoder step as one captured CUDA graph, not kernel by kernel."""
+    workers: int | None = Field(default=None, ge=1, le=1024)
+    """Engine threads, each with a running batch of its own. Default, and best: one for every core; on CUDA one."""
     max_rows: int = Field(default=64, ge=1, le=4096)
     """Rows of a worker's running batch. Greedy search takes one for each text, beam search `num_beams`."""
     max_waiting: int = Field(default=1024, ge=1)

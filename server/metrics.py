@@ -50,6 +50,7 @@ class Metrics:
         self._define_request_metrics()
         self._define_step_metrics()
         self._define_row_metrics()
+        self._define_device_metrics()
 
     def _define_rpc_metrics(self) -> None:
         self._rpc_requests = Counter(
@@ -123,6 +124,10 @@ class Metrics:
         self._capacity = self._gauge("dragoman_rows_capacity", "Rows of all workers.")
         self._waiting = self._gauge("dragoman_requests_waiting", "Contents in the queue.")
 
+    def _define_device_metrics(self) -> None:
+        self._cuda_graphs = self._gauge("dragoman_cuda_graphs", "1 if a decoder step is one launch of a CUDA graph.")
+        self._probe_seconds = self._gauge("dragoman_probe_seconds", "Time of the decode before the server was ready.")
+
     def describe_build(self, versions: dict[str, str]) -> None:
         """Tells what the server is made of: name -> version."""
         Info("dragoman_build", "Versions of the server and of what it runs on.", registry=self._registry).info(versions)
@@ -132,6 +137,15 @@ class Metrics:
         info = Info("dragoman_model", "The model that is served.", ["model"], registry=self._registry)
         facts = {"package_sha256": package_sha256, "provider": provider, "precision": precision}
         info.labels(self._model).info(facts)
+
+    def describe_device(self, facts: dict[str, str], cuda_graphs: bool) -> None:
+        """Tells where the model runs: facts by name. `cuda_graphs`: whether a step is launched as one."""
+        Info("dragoman_device", "The device that the model runs on.", registry=self._registry).info(facts)
+        self._cuda_graphs.set(cuda_graphs)
+
+    def probed(self, seconds: float) -> None:
+        """The decoder has shown that it decodes, in so long."""
+        self._probe_seconds.set(seconds)
 
     def rpc_started(self, method: str) -> None:
         """An RPC has come. `method` is one of the API's, never a caller's string."""

@@ -79,13 +79,18 @@ class Encoded:
 
 
 @dataclass(frozen=True, slots=True)
+class Probed:
+    """The answer to a `Probe`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """The engine could not answer."""
 
     error: Exception
 
 
-Event = Tokens | Finished | Encoded | Failed
+Event = Tokens | Finished | Encoded | Probed | Failed
 
 
 @dataclass(slots=True, eq=False)
@@ -106,6 +111,11 @@ class Request:
 
     def cancel(self) -> None:
         self.cancelled = True
+
+
+@dataclass(slots=True, eq=False)
+class Probe(Request):
+    """Wants to see that the decoder decodes. For an engine that has nothing else to do."""
 
 
 @dataclass(slots=True, eq=False)

@@ -2,6 +2,7 @@
 
 import hashlib
 import shutil
+import signal
 import subprocess
 import sys
 from importlib.metadata import version
@@ -17,6 +18,9 @@ from tests.checkpoints import ROOT, ZOO, write_checkpoint
 # How long an example takes says more about what else the machine is doing.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
+
+# A shell that starts pytest in the background makes it ignore Ctrl-C, and so the processes that tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The tests' models are small: two threads spend twice the time on them, waiting for each other.
 torch.set_num_threads(1)
@@ -70,7 +74,9 @@ def _export(checkpoint: Path, folder: Path) -> None:
 
 def _state_of_the_code() -> str:
     """A digest of all that decides what the zoo's package is."""
-    files = [*ZOO.iterdir(), *(file for folder in ("models", "export") for file in (ROOT / folder).rglob("*.py"))]
+    code = {file for folder in ("models", "export") for file in (ROOT / folder).rglob("*.py")}
+    code -= set((ROOT / "models" / "train").rglob("*.py"))
+    files = [*ZOO.iterdir(), *code]
     tools = [version(tool) for tool in ("torch", "onnx-ir", "onnxscript", "onnxruntime")]
     digests = [f"{file.relative_to(ROOT)} {sha256(file)}" for file in sorted(files)]
     return hashlib.sha256("\n".join([*tools, *digests]).encode()).hexdigest()[:16]

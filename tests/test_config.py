@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from server.config import ConfigError, Settings, load_settings, usable_cores
+from server.device.session import CPU
+from server.placement import worker_count
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +25,13 @@ def write(folder: Path, text: str) -> str:
 def test_defaults_bind_to_loopback_and_use_every_core() -> None:
     settings = load_settings([])
     assert (settings.host, settings.port, settings.metrics_port) == ("127.0.0.1", 8500, 9500)
-    assert settings.workers == usable_cores() >= 1
+    assert worker_count(settings, CPU, "fp32") == usable_cores() >= 1
+
+
+def test_the_device_is_the_cpu_unless_one_asks() -> None:
+    assert (load_settings([]).device, load_settings([]).cuda_graphs) == ("cpu", True)
+    settings = load_settings(["--device", "auto", "--device-id", "2", "--no-cuda-graphs"])
+    assert (settings.device, settings.device_id, settings.cuda_graphs) == ("auto", 2, False)
 
 
 def test_flags_go_before_environment_before_file_before_defaults(
@@ -102,6 +110,9 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         (["--port", "65536"], "port is '65536': .*65535"),
         (["--port", "http"], "port is 'http': .*integer"),
         (["--workers", "0"], "workers is '0': .*1"),
+        (["--device", "gpu"], "device is 'gpu': .*'cpu', 'cuda' or 'auto'"),
+        (["--device-id", "-1"], "device_id is '-1': .*0"),
+        (["--device-memory-fraction", "1.5"], r"device_memory_fraction is '1\.5': .*1"),
         (["--max-rows", "-1"], "max_rows is '-1': .*1"),
         (["--grace-period-s", "nan"], "grace_period_s is 'nan': .*finite"),
         (["--stream-stall-timeout-s", "0"], "stream_stall_timeout_s is '0': .*greater than 0"),

@@ -2,10 +2,13 @@
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from prometheus_client import CollectorRegistry
+from pydantic import BaseModel
 
+from models.train.config import Experiment, ParallelText
 from server.config import Settings
 from server.metrics import Metrics
 
@@ -46,6 +49,23 @@ def test_every_metric_is_documented(text: str) -> None:
     names = metric_names()
     assert names
     assert missing(names, text) == []
+
+
+def test_every_key_of_an_experiment_is_documented() -> None:
+    page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    keys = experiment_keys(Experiment)
+    assert {"output", "peak_learning_rate", "[distillation]"} <= set(keys)
+    assert missing(keys, page) == []
+
+
+def experiment_keys(model: type[BaseModel]) -> list[str]:
+    """Of a section and of those below it, whose names are in brackets."""
+    keys = []
+    for name, field in model.model_fields.items():
+        kinds = [kind for kind in (field.annotation, *get_args(field.annotation)) if isinstance(kind, type)]
+        sections = [kind for kind in kinds if issubclass(kind, BaseModel) and kind is not ParallelText]
+        keys += [f"[{name}]", *experiment_keys(sections[0])] if sections else [name]
+    return keys
 
 
 def test_every_make_target_is_documented(text: str) -> None:

@@ -19,15 +19,19 @@ from rich.console import Console
 
 from export import __main__ as command
 from export.compare_numbers import candidate_error, encoder_error, step_errors
+from export.limits import LIMITS
 from export.progress import Progress
 from export.trace import Graphs, trace
-from export.verify import TOLERANCE, VerificationError, large_errors, open_decoder, verify
+from export.verify import VerificationError, large_errors, most_tokens, open_decoder, verify
 from models.checkpoint import load_checkpoint
 from models.package import Certificate, Package, StepError
+from models.precision import AttentionKind
 from models.transformer import Transformer
 from server.decoder import Candidates
+from server.device.session import CPU
 from tests.checkpoints import ROOT, edit_json, write_checkpoint
 
+TOLERANCE = LIMITS["fp32"].error
 TEXTS = ["The children were playing in the garden.", "It started to rain."]
 
 
@@ -76,6 +80,29 @@ def test_a_package_of_a_checkpoint(tiny_checkpoint: Path, tmp_path: Path, capsys
         assert word in shown.out.replace("\n", "") or word in shown.out
     assert re.search(r"^trace +\d+\.\d s$", shown.err, re.MULTILINE)
     assert "verify: translations by transformers, beam 4" in shown.err
+
+
+def test_an_fp16_package_says_what_it_is(
+    tiny_checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "package"
+    assert export(tiny_checkpoint, "--out", target, "--precision", "fp16", "--verify-samples", 3) == 0
+    shown = capsys.readouterr().out
+    assert "fp16, fused attention" in shown
+    manifest = Package.open(target).manifest
+    assert (manifest.precision, manifest.attention, manifest.certificate.device) == ("fp16", "fused", "cpu")
+    assert TOLERANCE < manifest.certificate.encoder_error <= manifest.certificate.tolerance == LIMITS["fp16"].error
+    assert all(agreement.equal >= 0.9 * agreement.sentences for agreement in manifest.certificate.agreements)
+
+
+def test_heads_of_any_size_with_plain_attention(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint = write_checkpoint(tmp_path / "narrow", d_model=36, encoder_layers=1, decoder_layers=1)
+    arguments = [checkpoint, "--out", tmp_path / "package", "--verify-samples", 2]
+    assert export(*arguments) == 2
+    shown = capsys.readouterr().err
+    assert "heads have 12 numbers (width 36, 3 heads); fused attention takes multiples of 8" in shown
+    assert export(*arguments, "--attention", "plain") == 0
+    assert Package.open(tmp_path / "package").manifest.attention == "plain"
 
 
 def test_two_vocabularies(tmp_path: Path) -> None:
@@ -141,6 +168,11 @@ BAD_INPUT: dict[str, tuple[Callable[[Path], list[object]], str]] = {
     ),
     "too many samples": (lambda folder: [folder, "--verify-samples", 201], "has 200 sentences"),
     "no sample": (lambda folder: [folder, "--verify-samples", 0], "--verify-samples is 0"),
+    "bf16, which nothing here can verify": (
+        lambda folder: [folder, "--precision", "bf16"],
+        "export on a CUDA machine with --device cuda, or with --precision fp16",
+    ),
+    "CUDA, which this ONNX Runtime has not": (lambda folder: [folder, "--device", "cuda"], "is built without CUDA"),
 }
 
 
@@ -177,8 +209,8 @@ def test_a_wrong_graph_ends_with_1_and_leaves_the_old_package(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def damaged(model: Transformer) -> Graphs:
-        graphs = trace(model)
+    def damaged(model: Transformer, attention: AttentionKind) -> Graphs:
+        graphs = trace(model, attention)
         value = next(value for name, value in graphs.decoder.graph.initializers.items() if name.endswith("down.weight"))
         assert value.const_value is not None
         value.const_value = ir.tensor(value.const_value.numpy() * 1.5, name=value.name)
@@ -191,7 +223,7 @@ def test_a_wrong_graph_ends_with_1_and_leaves_the_old_package(
     shown = capsys.readouterr().err
     assert "the exported graphs differ from the checkpoint" in shown
     assert "log-probabilities (8 ragged rows, 60 tokens past) differ by" in shown
-    assert "of 3 translations differ from transformers, beam 4. The first: '" in shown
+    assert "of 3 translations differ from transformers, beam 4; at least 100% must be equal. The first: '" in shown
     assert Package.open(target).sha256 == tiny_package.sha256
     assert list(tmp_path.iterdir()) == [target]
 
@@ -228,9 +260,9 @@ def test_an_error_in_any_weight_is_seen(tiny_checkpoint: Path, graphs: Path) -> 
 
     def worst() -> float:
         """The largest error of both graphs."""
-        decoder = open_decoder(checkpoint.config, graphs)
-        steps = step_errors(checkpoint.model, decoder, rows=3, ragged=True)
-        hidden = encoder_error(checkpoint.model, graphs / "encoder.onnx")
+        decoder = open_decoder(checkpoint.config, graphs, "fp32", CPU)
+        steps = step_errors(checkpoint.model, decoder, most_tokens(checkpoint.config), rows=3, ragged=True)
+        hidden = encoder_error(checkpoint.model, graphs / "encoder.onnx", "fp32", CPU)
         return max(hidden, *(step.log_prob_error for step in steps))
 
     assert worst() <= TOLERANCE
@@ -249,7 +281,7 @@ def test_other_tokens_are_shown(tiny_checkpoint: Path, graphs: Path) -> None:
     tables = [tensor for name, tensor in external_weights(graphs) if tensor.shape.numpy()[0] > 200]
     read(graphs, tables[0])[30:60] = 0
     with pytest.raises(VerificationError) as error:
-        verify(load_checkpoint(tiny_checkpoint), tiny_checkpoint, graphs, TEXTS, lambda _: None)
+        verify(load_checkpoint(tiny_checkpoint), tiny_checkpoint, graphs, TEXTS, "fp32", CPU, lambda _: None)
     message = str(error.value)
     assert "translations differ from pytorch, greedy" in message
     assert "expected" in message
@@ -259,7 +291,7 @@ def test_other_tokens_are_shown(tiny_checkpoint: Path, graphs: Path) -> None:
 def test_a_graph_that_does_not_load(tiny_checkpoint: Path, graphs: Path) -> None:
     os.truncate(graphs / "weights.bin", 100)
     with pytest.raises(VerificationError, match="does not load"):
-        verify(load_checkpoint(tiny_checkpoint), tiny_checkpoint, graphs, TEXTS, lambda _: None)
+        verify(load_checkpoint(tiny_checkpoint), tiny_checkpoint, graphs, TEXTS, "fp32", CPU, lambda _: None)
 
 
 def test_what_is_not_a_number_is_too_large() -> None:
@@ -284,5 +316,5 @@ def test_candidate_error() -> None:
 
 def test_long_sentences_are_compared_by_their_beginning(tiny_checkpoint: Path, graphs: Path) -> None:
     text = " ".join(chain.from_iterable([TEXTS] * 20))
-    certificate = verify(load_checkpoint(tiny_checkpoint), tiny_checkpoint, graphs, [text], lambda _: None)
+    certificate = verify(load_checkpoint(tiny_checkpoint), tiny_checkpoint, graphs, [text], "fp32", CPU, lambda _: None)
     assert [agreement.equal for agreement in certificate.agreements] == [1, 1, 1]

@@ -29,6 +29,7 @@ from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
 from models.package import Package
 from server.__main__ import serve
 from server.config import Settings
+from server.device.session import DeviceError
 from server.service import SERVICES
 from tests.fakes import CopyDecoder
 from tests.serving import eventually
@@ -77,9 +78,12 @@ def start(tiny_package: Package) -> Iterator[StartServer]:
         )
         processes.append(process)
         assert process.stderr is not None
-        line = process.stderr.readline()
-        port, metrics_port = map(int, re.findall(r"127\.0\.0\.1:(\d+)", line))
-        return Server(process, line, port, metrics_port)
+        told = ""
+        while len(ports_told := re.findall(r"127\.0\.0\.1:(\d+)", told)) < 2:
+            line = process.stderr.readline()
+            assert line, told
+            told += line
+        return Server(process, told, *map(int, ports_told))
 
     yield start_server
     for process in processes:
@@ -182,11 +186,12 @@ async def test_after_a_crash_it_stays_up_to_say_so_and_ends_with_code_1(
     tiny_package: Package, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    decoder = CopyDecoder(step_error=RuntimeError("bad kernel"))
+    decoder = CopyDecoder()
     monkeypatch.setattr("server.__main__.OnnxDecoder", lambda *arguments: decoder)
     settings = Settings(package=tiny_package.folder, workers=1, port=0, metrics_port=0)
     serving = asyncio.create_task(serve(settings))
     await eventually(lambda: "serving tiny" in caplog.text)
+    decoder.step_error = RuntimeError("bad kernel")
     port = re.findall(r"serving tiny on 127\.0\.0\.1:(\d+)", caplog.text)[0]
     async with AsyncClient(f"127.0.0.1:{port}") as client:
         with pytest.raises(Internal, match="engine failed"):
@@ -198,6 +203,36 @@ async def test_after_a_crash_it_stays_up_to_say_so_and_ends_with_code_1(
     assert await serving == 1
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().remove_signal_handler(number)
+
+
+async def test_what_does_not_decode_is_never_served(
+    tiny_package: Package, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    decoder = CopyDecoder(step_error=RuntimeError("bad kernel"))
+    monkeypatch.setattr("server.__main__.OnnxDecoder", lambda *arguments: decoder)
+    with pytest.raises(DeviceError, match="the model does not decode: bad kernel"):
+        await serve(Settings(package=tiny_package.folder, workers=1, port=0, metrics_port=0))
+    assert "serving tiny" not in caplog.text
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().remove_signal_handler(number)
+
+
+def test_a_device_that_is_not_there_is_told(tiny_package: Package) -> None:
+    """The tests' machine has the onnxruntime for CPUs."""
+    told = refused("--package", tiny_package.folder, "--device", "cuda")
+    assert "is built without CUDA" in told
+    assert "pip install '.[cuda]'" in told
+
+
+def test_the_device_that_was_chosen_is_told(start: StartServer) -> None:
+    server = start("--device", "auto")
+    assert "--device auto chooses cpu: the installed ONNX Runtime" in server.announced
+    metrics = urllib.request.urlopen(f"http://127.0.0.1:{server.metrics_port}/metrics").read().decode()
+    assert 'dragoman_device_info{compute_capability="",device="cpu",driver="",' in metrics
+    assert 'dragoman_cuda_graphs{model="tiny"} 0.0' in metrics
+    [probe_s] = re.findall(r'dragoman_probe_seconds{model="tiny"} (\S+)', metrics)
+    assert float(probe_s) > 0
 
 
 def test_settings_that_cannot_be_are_told(tiny_package: Package) -> None:

@@ -42,9 +42,10 @@ def test_names_follow_prometheus_and_labels_are_bounded(counted: Counted) -> Non
     counted.metrics.live_rows(0, 1)
     counted.metrics.describe_model("ab", "CPUExecutionProvider", "fp32")
     counted.metrics.describe_build({"dragoman": "0.1.0"})
+    counted.metrics.describe_device({"device": "cpu", "provider": "CPUExecutionProvider"}, cuda_graphs=False)
     families = list(text_string_to_metric_families(generate_latest(counted.registry).decode()))
     ours = [family for family in families if family.name.startswith("dragoman_")]
-    assert len(ours) == 21
+    assert len(ours) == 24
     assert not [family.name for family in ours if family.name.endswith("_created")]
     for family in ours:
         assert re.fullmatch(r"dragoman_[a-z]+(_[a-z]+)*", family.name)

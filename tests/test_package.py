@@ -59,6 +59,17 @@ def test_the_manifest_changes_with_any_file(tiny_package: Package, copy: Path) -
     assert entry.size_bytes == (copy / "weights.bin").stat().st_size
 
 
+def test_a_package_from_before_there_was_a_choice(copy: Path) -> None:
+    def forget(content: dict[str, object]) -> None:
+        certificate = content["certificate"]
+        assert isinstance(certificate, dict)
+        del content["precision"], content["attention"], certificate["device"]
+
+    edit_manifest(copy, forget)
+    manifest = Package.open(copy).manifest
+    assert (manifest.precision, manifest.attention, manifest.certificate.device) == ("fp32", "fused", "cpu")
+
+
 def test_a_folder_that_is_no_package(tmp_path: Path) -> None:
     message = refusal(tmp_path / "nothing")
     assert str(tmp_path / "nothing") in message

@@ -95,7 +95,7 @@ def test_it_serves(environment: dict[str, str], modules: Path, zoo_package: Pack
 
 def test_the_serving_dependencies_have_none_of_them() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    serving = requirement_names(project["dependencies"])
+    serving = requirement_names(project["dependencies"] + project["optional-dependencies"]["cpu"])
     locked = requirement_names((ROOT / "requirements" / "serve.lock.txt").read_text(encoding="utf-8").splitlines())
     export = requirement_names((ROOT / "requirements" / "export.txt").read_text(encoding="utf-8").splitlines())
     assert {"torch", "transformers", "onnx", "onnxscript"} <= export

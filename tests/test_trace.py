@@ -18,10 +18,11 @@ from torch import Tensor
 from export.save import INLINE_BYTES, PAGE_BYTES, save
 from export.trace import DecoderGraph, EncoderGraph, Graphs, histogram, trace
 from models import signature
+from models.best_tokens import block_size
 from models.config import ModelConfig
 from models.package import DECODER, ENCODER, WEIGHTS
 from models.signature import Kind
-from models.transformer import Transformer, block_size
+from models.transformer import Transformer
 from server.onnx_decoder import PROVIDER
 from tests.test_transformer import config, random_model
 
@@ -63,7 +64,7 @@ CROSS_KEYS_VALUES = Counter(Reshape=2, Transpose=2)
 EMBEDDING = Counter(Gather=2, Add=1)
 HEAD = Counter(Gemm=1)
 BEST_BLOCKS = Counter(Reshape=1, ReduceMax=1, TopK=1, Unsqueeze=1, Expand=1, GatherElements=1)
-BEST_INSIDE = Counter(Shape=2, Squeeze=1, Mul=1, Concat=1, Reshape=2, TopK=1)
+BEST_INSIDE = Counter(Shape=1, Reshape=1, TopK=1)
 IDS = Counter(Mul=1, Add=1, Reshape=1, GatherElements=1)
 LOG_PROBS = Counter(Softmax=1, Slice=3, Expand=1, GatherElements=1, Log=1, Sub=1, Add=1)
 

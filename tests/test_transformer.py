@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from models.best_tokens import best_tokens, block_size, padded_size
 from models.config import ModelConfig
-from models.transformer import Transformer, best_tokens, block_size, padded_size
+from models.transformer import Transformer
 
 CONFIG = ModelConfig(
     source_vocab_size=131,

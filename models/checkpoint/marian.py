@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from pydantic import ValidationError
 
+from models.best_tokens import NEVER
 from models.checkpoint.contents import Checkpoint, CheckpointError
 from models.checkpoint.generation import GenerationSettings, generation_file, read_generation
 from models.checkpoint.marian_tokenizer import read_tokenizer_config, tokenizer_spec
@@ -14,7 +15,7 @@ from models.checkpoint.reading import Settings, TensorFile, find_weights, invali
 from models.checkpoint.renames import Rename, fill, linear
 from models.config import Activation, ModelConfig
 from models.package import NAME_PATTERN, GenerationDefaults, sha256
-from models.transformer import NEVER, Transformer
+from models.transformer import Transformer
 
 ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
 

@@ -1,0 +1,90 @@
+"""The figures that were asked for, read from what the parts found."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from bench.gpu.plan import Findings
+
+Parts = Mapping[str, Findings]
+"""Each part's findings."""
+Verdict = Literal["met", "short", "open"]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the table."""
+
+    name: str
+    asked: float
+    unit: str
+    at_most: bool
+    read: Callable[[Parts], float]
+    """Raises KeyError where a part did not get so far."""
+
+    def check(self, parts: Parts, judged: bool) -> Findings:
+        """What was measured, and whether that will do: open where nothing was, or where it is not to be judged."""
+        try:
+            measured = self.read(parts)
+        except (KeyError, ValueError):
+            return {"name": self.name, "measured": None, "asked": self.asked_of, "verdict": "open"}
+        met = measured <= self.asked if self.at_most else measured >= self.asked
+        verdict: Verdict = ("met" if met else "short") if judged else "open"
+        shown = f"{measured:.3g} {self.unit}"
+        return {"name": self.name, "measured": shown, "asked": self.asked_of, "verdict": verdict}
+
+    @property
+    def asked_of(self) -> str:
+        """As people say it."""
+        return f"at {'most' if self.at_most else 'least'} {self.asked:g} {self.unit}"
+
+
+def speed_up(cell: str) -> Callable[[Parts], float]:
+    """Our tokens a second over those of the best variant of transformers."""
+
+    def read(parts: Parts) -> float:
+        variants = parts["throughput"][cell]["transformers"] | parts["compiled"].get(cell, {})
+        return float(parts["throughput"][cell]["ours"]["tokens_per_s"] / best(variants))
+
+    return read
+
+
+def best(variants: Mapping[str, Findings]) -> float:
+    """Tokens a second of the fastest variant that ran. Raises ValueError if none did."""
+    return max(float(variant["tokens_per_s"]) for variant in variants.values() if "error" not in variant)
+
+
+def _latency(parts: Parts) -> float:
+    return float(parts["latency"]["beam 4"]["ours"]["p50_ms"])
+
+
+def _over_floor(parts: Parts) -> float:
+    step = parts["roofline"]["32 rows"]
+    return float(step["ms"] / step["floor_ms"])
+
+
+def _memory(parts: Parts) -> float:
+    return float(parts["memory"]["memory"]["used_mb"]) / 1000
+
+
+def _fp16_sentences(parts: Parts) -> float:
+    greedy = parts["parity"]
+    found = greedy.get("zoo fp16, greedy, as fp32") or greedy["zoo fp16, greedy, as transformers fp32"]
+    return 100 * float(found["equal"] / found["sentences"])
+
+
+FIGURES = (
+    Figure("greedy tokens/s over the best of transformers, 1 row", 5, "x", False, speed_up("greedy, 1 sentence")),
+    Figure("the same, 32 rows", 4, "x", False, speed_up("greedy, 32 sentences")),
+    Figure("the same, 256 rows", 3, "x", False, speed_up("greedy, 256 sentences")),
+    Figure("beam 4 tokens/s, 32 sentences", 5, "x", False, speed_up("beam 4, 32 sentences")),
+    Figure("one sentence of 32 tokens, beam 4, engine latency p50", 12, "ms", True, _latency),
+    Figure("decode step at 32 rows over its byte or launch floor", 2, "x", True, _over_floor),
+    Figure("device memory, 64 rows, length 256", 1.0, "GB", True, _memory),
+    Figure("fp16 tokens equal to fp32, held-out sentences, greedy", 99, "%", False, _fp16_sentences),
+)
+
+
+def check(parts: Parts, judged: bool) -> list[Findings]:
+    """All figures. judged: whether this was the run they are about, full size on CUDA."""
+    return [figure.check(parts, judged) for figure in FIGURES]

@@ -1,0 +1,198 @@
+"""What is measured, and at what size. Torch-free: the parent process, which only collects, imports nothing else."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+Device = Literal["cpu", "cuda"]
+Precision = Literal["fp32", "fp16"]
+PRECISIONS: tuple[Precision, ...] = ("fp16", "fp32")
+MODELS = ("zoo", "base")
+"""models/zoo/en-pt, and one of OPUS-MT's base size with random weights. At toy size, one takes the place of both."""
+
+Findings = dict[str, Any]
+"""What a part found, as JSON."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A module `bench.gpu.<name>` with a function `run(plan)` that yields names and values as it finds them."""
+
+    name: str
+    title: str
+    budget_s: float
+    """It is ended after that, and what it found is kept."""
+    spare: bool = False
+    """It gets no time that the parts behind it need."""
+
+
+PARTS = (
+    Part("packages", "Checkpoints and packages", 150),
+    Part("proof", "Provider proof", 25),
+    Part("parity", "Parity with PyTorch", 75),
+    Part("throughput", "Throughput", 140),
+    Part("latency", "Latency of one sentence", 30),
+    Part("roofline", "A decode step and its floor", 30),
+    Part("memory", "Memory", 25),
+    Part("invariance", "Batch invariance", 30),
+    Part("profile", "Profile", 25),
+    Part("compiled", "Throughput of transformers, compiled", 150, spare=True),
+    Part("soak", "Soak with random lengths", 0),
+)
+"""Most important first. `packages` makes what the others measure. How long the soak may take, the command line says."""
+SOAK_STARTS_S = 15.0
+"""What the soak needs beside its own time."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A Marian checkpoint with random weights."""
+
+    layers: int
+    """Of the encoder and of the decoder."""
+    width: int
+    ffn: int
+    heads: int
+    vocab: int
+    """Not less than the zoo's tokenizer has pieces."""
+
+
+def search_name(num_beams: int) -> str:
+    """As people say it."""
+    return "greedy" if num_beams == 1 else f"beam {num_beams}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One line of the throughput table."""
+
+    num_beams: int
+    sentences: int
+
+    @property
+    def rows(self) -> int:
+        return self.num_beams * self.sentences
+
+    @property
+    def name(self) -> str:
+        return f"{search_name(self.num_beams)}, {self.sentences} sentence{'s' if self.sentences > 1 else ''}"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much of everything."""
+
+    base: Shape
+    sentences: int
+    """Of tests/data/heldout.en-pt.tsv, to compare token by token."""
+    sentence_tokens: int
+    """Longest target of these, in the zoo's model."""
+    steps: int
+    """Length of the targets whose log-probabilities are compared."""
+    cells: tuple[Cell, ...]
+    compiled: tuple[Cell, ...]
+    """Those for which transformers is compiled, most important first: it takes up to a minute each."""
+    source_tokens: int
+    target_tokens: int
+    repeats: int
+    """Readings of each side."""
+    latency_repeats: int
+    step_rows: tuple[int, ...]
+    copy_bytes: int
+    memory_rows: int
+    memory_tokens: int
+    invariance_sentences: int
+    soak_rows: int
+
+
+FULL = Sizes(
+    base=Shape(layers=6, width=512, ffn=2048, heads=8, vocab=58101),
+    sentences=507,
+    sentence_tokens=128,
+    steps=64,
+    cells=(
+        Cell(1, 32),
+        Cell(1, 1),
+        Cell(1, 256),
+        Cell(4, 32),
+        Cell(4, 1),
+        Cell(1, 8),
+        Cell(1, 128),
+        Cell(4, 8),
+        Cell(4, 128),
+        Cell(4, 256),
+    ),
+    compiled=(Cell(1, 32), Cell(1, 1), Cell(1, 256), Cell(4, 32)),
+    source_tokens=32,
+    target_tokens=32,
+    repeats=3,
+    latency_repeats=50,
+    step_rows=(32, 1, 8, 128, 256),
+    copy_bytes=1 << 30,
+    memory_rows=64,
+    memory_tokens=256,
+    invariance_sentences=64,
+    soak_rows=64,
+)
+
+TOY = Sizes(
+    base=Shape(layers=1, width=64, ffn=128, heads=4, vocab=32100),
+    sentences=3,
+    sentence_tokens=12,
+    steps=4,
+    cells=(Cell(1, 2), Cell(4, 1)),
+    compiled=(Cell(1, 2),),
+    source_tokens=5,
+    target_tokens=4,
+    repeats=1,
+    latency_repeats=2,
+    step_rows=(2,),
+    copy_bytes=1 << 22,
+    memory_rows=2,
+    memory_tokens=8,
+    invariance_sentences=3,
+    soak_rows=4,
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one run measures."""
+
+    device: Device
+    device_id: int
+    toy: bool
+    work: Path
+    """Folder for checkpoints and packages, gone afterwards."""
+    soak_s: float
+    cuda_graphs: bool = True
+    """Whether decoder steps are captured. In fp32, which is only there to compare with, they never are."""
+    part_s: float = 0.0
+    """Seconds that the part which gets this has."""
+
+    @property
+    def sizes(self) -> Sizes:
+        return TOY if self.toy else FULL
+
+    @property
+    def torch_device(self) -> str:
+        """As PyTorch calls it."""
+        return f"cuda:{self.device_id}" if self.device == "cuda" else "cpu"
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Models that packages are made of: to trace the zoo's takes too long for a test."""
+        return ("base",) if self.toy else MODELS
+
+    @property
+    def zoo(self) -> Path:
+        """The trained checkpoint of this repository."""
+        return Path(__file__).parents[2] / "models" / "zoo" / "en-pt"
+
+    def checkpoint(self, model: str) -> Path:
+        """Folder of a Hugging Face Marian checkpoint."""
+        return self.zoo if model == "zoo" and not self.toy else self.work / "base"
+
+    def package(self, model: str, precision: Precision) -> Path:
+        """Folder of its package, which the part `packages` makes."""
+        return self.work / f"{'base' if self.toy else model}-{precision}"

@@ -1,0 +1,107 @@
+"""`python -m bench.gpu_check`: proves, checks and measures the CUDA path on a bare machine, in eight minutes.
+
+Needs no network. See docs/benchmarks.md. Exit codes: 0 if every part ran to its end; 1 if one failed or was cut; 2 if
+nothing could be run.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from bench.gpu import machine, tables, wheels
+from bench.gpu.plan import PARTS, SOAK_STARTS_S, Findings, Part, Plan
+from bench.gpu.report import Report
+from bench.gpu.runner import Interrupted, Outcome, Runner, interruptible
+
+ENVIRONMENT = {
+    "HF_HUB_OFFLINE": "1",  # nothing is to be fetched, and nobody asked
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # else torch.cuda.is_available starts CUDA, which does not survive a fork
+}
+TOY_ENVIRONMENT = {"OMP_NUM_THREADS": "1"}  # two threads spend twice the time on so little, waiting for each other
+MINUTES, SOAK_MINUTES = 8.0, 2.0
+"""What a run and its soak take unless told otherwise."""
+TOY_SOAK_S = 2.0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Returns the exit code."""
+    options = parse(arguments)
+    try:
+        if options.wheels is not None:
+            wheels.run_with(wheels.install(options.wheels), without(arguments, "--wheels"))
+        wheels.require_modules(options.device)
+        return check(options)
+    except (wheels.MissingModulesError, OSError, RuntimeError, subprocess.CalledProcessError) as error:
+        print(f"python -m bench.gpu_check: {error}", file=sys.stderr)
+        return 2
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench.gpu_check", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="what to check (default: cuda)")
+    parser.add_argument("--device-id", type=int, default=0, metavar="N", help="which CUDA device (default: 0)")
+    parser.add_argument("--toy", action="store_true", help="everything at a size for tests: the figures say nothing")
+    parser.add_argument("--wheels", type=Path, metavar="FOLDER", help="wheels to use, whole or in parts (X.whl.part00)")
+    parser.add_argument("--soak-minutes", type=float, default=SOAK_MINUTES, metavar="M", help="of the last part")
+    parser.add_argument("--budget-minutes", type=float, default=MINUTES, metavar="M", help="with a soak of 2 minutes")
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).parent / "results", metavar="FOLDER", help="where the results go"
+    )
+    return parser.parse_args(arguments)
+
+
+def without(arguments: Sequence[str], option: str) -> list[str]:
+    """The arguments without an option and its value."""
+    kept = [argument for argument in arguments if not argument.startswith(f"{option}=")]
+    if option in kept:
+        at = kept.index(option)
+        del kept[at : at + 2]
+    return kept
+
+
+def check(options: argparse.Namespace) -> int:
+    """Runs all parts. Raises RuntimeError where there is no such device."""
+    os.environ |= ENVIRONMENT | (TOY_ENVIRONMENT if options.toy else {})
+    soak_s = TOY_SOAK_S if options.toy else 60 * options.soak_minutes
+    total_s = 60 * (options.budget_minutes + max(0.0, options.soak_minutes - SOAK_MINUTES))
+    with tempfile.TemporaryDirectory(prefix="gpu-check-") as work:
+        plan = Plan(options.device, options.device_id, options.toy, Path(work), soak_s)
+        report = Report(options.out, plan, machine.facts(plan), {part.name: Outcome() for part in PARTS})
+        soak_part_s = soak_s + SOAK_STARTS_S
+        runner = Runner(plan, total_s, spared_s=soak_part_s)
+        with interruptible():
+            try:
+                for part in PARTS:
+                    budget_s = soak_part_s if part.name == "soak" else part.budget_s * options.budget_minutes / MINUTES
+                    run(runner, replace(part, budget_s=budget_s), report)
+                    if part.name == "proof" and not decodes(report.outcomes["proof"].findings):
+                        runner.plan = replace(plan, cuda_graphs=False)
+            except Interrupted as signal:
+                print(f"{signal}: ending; what was found is kept", file=sys.stderr)
+        report.write()
+    print(f"\n{tables.figures(report.figures())}\n\n{report.path}")
+    return 0 if all(outcome.status == "done" for outcome in report.outcomes.values()) else 1
+
+
+def decodes(proof: Findings) -> bool:
+    """Whether the part `proof` found that decoding works as planned. If not, CUDA graphs are the first to blame."""
+    return "error" not in proof.get("probe", {"error": "it did not get so far"})
+
+
+def run(runner: Runner, part: Part, report: Report) -> None:
+    """Runs one part, and says how it went."""
+    outcome = report.outcomes[part.name]
+    runner.run(part, outcome, report.write)
+    print(f"{part.title}: {outcome.status}, {outcome.seconds:.0f} s", flush=True)
+    if outcome.error:
+        print(f"  {outcome.error}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

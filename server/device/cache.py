@@ -1,0 +1,135 @@
+"""The running batch on a device: its cache is allocated once, and every step reads and writes it in place.
+
+    begin_step   one small copy to the device (tokens, positions, source lengths), then the decoder graph is started
+    end_step     one small copy back: the candidates
+    join, take   a run of server.device.move_graph for each block of the cache that must be copied
+
+A step takes the first n rows of every block, n being the number of live rows rounded up to a bucket. The rows that fill
+up a bucket put token 0 at position 0, where the next sentence in that row begins anyway, and their last source token
+where it already stands.
+"""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import numpy as np
+import onnxruntime as ort
+
+from models import signature
+from models.config import ModelConfig
+from models.signature import Kind
+from server.decoder import Candidates
+from server.device.encoder import EncodedSource
+from server.device.memory import Buffer
+from server.device.runtime import Block, DeviceRuntime, Precision
+from server.device.step import DeviceStep
+
+LENGTH_STEP = 32
+"""Copied lengths are multiples of this: few shapes, so the arena of the copies does not grow."""
+
+
+class DeviceCache:
+    """Rows 0..live-1 of a running batch. Used by one thread, which captured CUDA graphs belong to."""
+
+    def __init__(
+        self,
+        runtime: DeviceRuntime,
+        session: ort.InferenceSession,
+        config: ModelConfig,
+        precision: Precision,
+        rows: int,
+        source_capacity: int,
+        target_capacity: int,
+    ) -> None:
+        self._runtime, self._target_capacity = runtime, target_capacity
+        self._buffers: list[Buffer] = []
+        shape = len(signature.cache_tensors(config, Kind.SELF)), rows, config.decoder_heads
+        slot_bytes = config.decoder_head_dim * precision.size_bytes
+        # Two places at least: GroupQueryAttention takes a step with a total of one for a first prompt.
+        self._self = self._block(*shape, max(2, target_capacity), slot_bytes)
+        self._cross = self._block(*shape, max(2, source_capacity), slot_bytes)
+        self._last = self._block(*shape, 1, slot_bytes)
+        self._step = DeviceStep(runtime, session, config, precision, (self._self, self._cross, self._last))
+        self._positions, self._source_last = np.zeros(rows, np.int32), np.zeros(rows, np.int32)
+        self._sentences = np.zeros(rows, np.int64)
+        """Which sentence's source a row holds, live or not, counted from 1. 0: none."""
+        self._joined = 0
+        self._live = 0
+        self._joining: list[tuple[int, EncodedSource]] = []
+        """Rows whose sources are not in the cache yet: those that were encoded together are copied together."""
+        self._warm = False
+
+    @property
+    def live(self) -> int:
+        """How many rows are in use."""
+        return self._live
+
+    def join(self, memory: EncodedSource) -> int:
+        """Starts a row for a source, at position 0."""
+        if not self._warm:
+            self._step.warm_up()
+            self._warm = True
+        row = self._live
+        self._joining.append((row, memory))
+        self._positions[row] = 0
+        self._source_last[row] = memory.length - 1
+        self._joined += 1
+        self._sentences[row] = self._joined
+        self._live += 1
+        return row
+
+    def begin_step(self, token_ids: Sequence[int], k: int) -> None:
+        """Starts a step that feeds one token to each live row and finds the `k` best next tokens of each."""
+        positions = self._positions[: self._live]
+        if (needed := int(positions.max()) + 1) > self._target_capacity:
+            raise ValueError(f"a row needs {needed} positions; the cache was opened for {self._target_capacity}")
+        self._copy_joining()
+        self._step.begin(token_ids, positions, self._source_last, k)
+
+    def end_step(self) -> Candidates:
+        """Waits for the step that was begun. Every row has advanced by one position."""
+        candidates = self._step.end()
+        self._runtime.outbox.empty()
+        self._positions[: self._live] += 1
+        return candidates
+
+    def take(self, parents: Sequence[int]) -> None:
+        """Makes row i continue old row parents[i]; len(parents) rows are live afterwards."""
+        self._copy_joining()
+        rows = [row for row, parent in enumerate(parents) if row != parent]
+        sources = [parents[row] for row in rows]
+        self._copy(self._self, sources, rows, int(self._positions[sources].max(initial=0)))
+        self._positions[rows] = self._positions[sources]
+        # The beams of a sentence have its source already.
+        strangers = [row for row in rows if self._sentences[row] != self._sentences[parents[row]]]
+        sources = [parents[row] for row in strangers]
+        self._copy(self._cross, sources, strangers, int(self._source_last[sources].max(initial=-1)) + 1)
+        self._copy(self._last, sources, strangers, 1)
+        self._source_last[strangers] = self._source_last[sources]
+        self._sentences[strangers] = self._sentences[sources]
+        self._live = len(parents)
+
+    def _copy(self, block: Block, sources: Sequence[int], rows: Sequence[int], length: int) -> None:
+        """Makes rows hold the first `length` places of others. Nothing of it is read after it is written."""
+        if rows and length:
+            length = min(-(-length // LENGTH_STEP) * LENGTH_STEP, block.places)
+            self._runtime.move(block, block.starts(sources), block, block.starts(rows), length)
+
+    def _copy_joining(self) -> None:
+        """Copies the sources of new rows into the cache: one run for those that were encoded together."""
+        for _, group in groupby(self._joining, key=lambda joining: id(joining[1].batch)):
+            rows, sources = zip(*group, strict=True)
+            encoded = sources[0].batch.cross
+            starts = encoded.starts([source.sentence for source in sources])
+            last = [start + source.length - 1 for start, source in zip(starts, sources, strict=True)]
+            self._runtime.move(encoded, starts, self._cross, self._cross.starts(rows), encoded.places)
+            self._runtime.move(encoded, last, self._last, self._last.starts(rows), 1)
+        self._joining.clear()
+
+    def _block(self, tensors: int, rows: int, heads: int, places: int, slot_bytes: int) -> Block:
+        """Zeroed, because attention reads places that it gives no weight: they must be numbers."""
+        block = Block(0, tensors, rows, heads, places, slot_bytes)
+        buffer = self._runtime.allocate(block.size_bytes)
+        self._runtime.transfers.clear(buffer.address, block.size_bytes)
+        self._buffers.append(buffer)
+        return Block(buffer.address, tensors, rows, heads, places, slot_bytes)

@@ -1,0 +1,58 @@
+"""From the settings to the device that the model is served on."""
+
+import logging
+
+from models.package import Package
+from server.config import ConfigError, Settings, usable_cores
+from server.device.choice import Model, Wanted, choose_device
+from server.device.machine import Machine
+from server.device.session import Device
+from server.device.sizing import Load
+
+log = logging.getLogger(__name__)
+
+
+def place(settings: Settings, package: Package, machine: Machine) -> Device:
+    """Chooses the device, and logs the choice where there was one. Raises DeviceError."""
+    manifest = package.manifest
+    most = manifest.model.max_positions
+    load = Load(
+        manifest.model,
+        manifest.precision,
+        settings.max_rows,
+        settings.max_source_tokens or most,
+        settings.max_new_tokens or most,
+    )
+    wanted = Wanted(settings.device, settings.device_id, settings.device_memory_fraction, settings.cuda_graphs)
+    device, obstacle = choose_device(wanted, Model(manifest.precision, manifest.attention, load), machine)
+    if settings.device == "auto":
+        log.info("--device auto chooses %s%s", device.kind, f": {obstacle}" if obstacle else "")
+    return device
+
+
+def takes_threads(device: Device, precision: str) -> bool:
+    """Whether `server.onnx_decoder` runs the model, many threads at once: fp32 on the CPU."""
+    return device.kind == "cpu" and precision == "fp32"
+
+
+def worker_count(settings: Settings, device: Device, precision: str) -> int:
+    """How many engine threads. Raises ConfigError."""
+    if takes_threads(device, precision):
+        return settings.workers or usable_cores()
+    if settings.workers not in (None, 1):
+        what = "a CUDA device" if device.kind == "cuda" else f"a package of precision {precision}"
+        raise ConfigError(f"workers is {settings.workers}; {what} takes 1, with one running batch: raise max_rows")
+    return 1
+
+
+def facts(device: Device) -> dict[str, str]:
+    """What is told of a device, in the log and as a metric."""
+    options = {key: value for key, value in device.provider_options(capture=True).items() if key != "device_id"}
+    return {
+        "device": device.kind if device.kind == "cpu" else f"{device.kind}:{device.index}",
+        "name": device.name,
+        "provider": device.provider,
+        "compute_capability": device.compute_capability,
+        "driver": device.driver,
+        "options": ",".join(f"{key}={value}" for key, value in options.items()),
+    }
