@@ -44,6 +44,9 @@ $(STAMP): $(PINS)
 	@set -o pipefail; $(PIP) --no-build-isolation --editable '.[dev]' -r requirements/train.txt -r requirements/oracles.txt $(PROGRESS)
 	@touch $@
 
+# Weights on huge pages, where Linux leaves that to the process (docs/configuration.md): glibc reads it at start.
+run bench: export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
+
 # On a terminal it gets a process group of its own (set -m). Else make too would get the Ctrl-C, and end with 130.
 QUICKSTART = $(BIN)/python -m dragoman.quickstart $(PACKAGE) --port $(DRAGOMAN_PORT) --metrics-port $(DRAGOMAN_METRICS_PORT)
 run: setup $(PACKAGE)/manifest.json  ## serve the embedded English-Portuguese model and translate three sentences
