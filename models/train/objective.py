@@ -1,0 +1,135 @@
+"""The model under training and, in distillation, its teacher: batch -> loss."""
+
+import torch
+from torch import Tensor, nn
+
+from models.config import ModelConfig
+from models.train import losses
+from models.train.batches import Batch
+from models.train.config import Distillation
+from models.train.errors import TrainingError
+from models.transformer import Transformer
+
+
+class Translation(nn.Module):
+    """Learns the target text."""
+
+    def __init__(self, model: Transformer, label_smoothing: float) -> None:
+        super().__init__()
+        self.model = model
+        self.label_smoothing = label_smoothing
+
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The loss, summed over target tokens, and the cross-entropy without smoothing."""
+        memory = self.model.encode(batch.source_ids, batch.source_lengths)
+        hidden = self.model.decode(memory, batch.source_lengths, batch.inputs)[-1]
+        # Without the padding: the output projection is the larger half of a small model's work.
+        return text_loss(self.model, hidden[batch.is_token.flatten()], batch, self.label_smoothing)
+
+
+class WordLevelDistillation(nn.Module):
+    """Matches a teacher's logits after each beginning of the target (Hinton et al. 2015; Kim and Rush 2016, 3.1)."""
+
+    def __init__(
+        self, model: Transformer, teacher: Transformer, settings: Distillation, label_smoothing: float
+    ) -> None:
+        """Raises TrainingError where the teacher is of another vocabulary, or its table is not the student's."""
+        super().__init__()
+        check_teacher(model, teacher, settings)
+        self.model = model
+        self.label_smoothing = label_smoothing
+        self.teacher = teacher.requires_grad_(False)  # its dropout is off, whether it trains or not
+        self._settings = settings
+        self._one_encoder = same_encoder(model, teacher)
+        table = teacher.output_weight[: teacher.config.target_vocab_size]
+        self.register_buffer("gram", losses.gram_matrix(table), persistent=False)
+
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The weighted loss, summed over target tokens, and the part of it that matches logits."""
+        settings, tokens = self._settings, batch.is_token.flatten()
+        teacher = self.teacher
+        with torch.no_grad():
+            memory = teacher.encode(batch.source_ids, batch.source_lengths)
+            theirs = teacher.decode(memory, batch.source_lengths, batch.inputs)
+        if not self._one_encoder:
+            memory = self.model.encode(batch.source_ids, batch.source_lengths)
+        ours = self.model.decode(memory, batch.source_lengths, batch.inputs)
+        matched = self._match(ours[-1][tokens], theirs[-1][tokens])
+        loss = settings.logits * matched
+        if settings.hidden:
+            pairs = zip(ours[:-1], theirs[:-1], strict=True)
+            loss = loss + settings.hidden * sum(losses.hidden_error(a[tokens], b[tokens]) for a, b in pairs)
+        if settings.cross_entropy:
+            text, _ = text_loss(self.model, ours[-1][tokens], batch, self.label_smoothing)
+            loss = loss + settings.cross_entropy * text
+        return loss, matched
+
+    def _match(self, ours: Tensor, theirs: Tensor) -> Tensor:
+        teacher = self.teacher
+        if self._settings.match == "gram":
+            assert isinstance(self.gram, Tensor)
+            ours, theirs = self.model.decoder_norm(ours), teacher.decoder_norm(theirs)
+            # The difference of two near vectors, squared, is no work for bf16.
+            with torch.autocast(ours.device.type, enabled=False):
+                return losses.squared_logit_error(ours.float(), theirs.float(), self.gram)
+        size = self.model.config.target_vocab_size
+        ours, theirs = self.model.logits(ours)[:, :size], teacher.logits(theirs)[:, :size]
+        return losses.divergence(ours.float(), theirs.float())
+
+
+def text_loss(model: Transformer, hidden: Tensor, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
+    """Cross-entropy of the target, smoothed and plain.
+
+    hidden: the last hidden states [target tokens, width]
+    """
+    logits = model.logits(hidden)[:, : model.config.target_vocab_size]
+    return losses.cross_entropy(logits, batch.labels[batch.is_token], smoothing, model.config.pad_id)
+
+
+def check_teacher(model: Transformer, teacher: Transformer, settings: Distillation) -> None:
+    """Raises TrainingError where the teacher's logits cannot be matched."""
+    where, ours, theirs = settings.teacher, model.config, teacher.config
+    if _vocabulary(ours) != _vocabulary(theirs):
+        raise TrainingError(
+            f"{where} has vocabularies of {theirs.source_vocab_size} and {theirs.target_vocab_size} tokens and the "
+            f"special ids {_vocabulary(theirs)[2:]}; the student has {ours.source_vocab_size}, "
+            f"{ours.target_vocab_size} and {_vocabulary(ours)[2:]}. Both must have the same vocabulary"
+        )
+    if settings.hidden and (ours.width, ours.decoder_layers) != (theirs.width, theirs.decoder_layers):
+        raise TrainingError(
+            f"{where} has {theirs.decoder_layers} decoder layers of width {theirs.width}, the student "
+            f"{ours.decoder_layers} of width {ours.width}; set distillation.hidden = 0"
+        )
+    if settings.match == "gram" and not _same_output(model, teacher):
+        raise TrainingError(
+            'distillation.match = "gram" needs the output table and the output bias of the teacher, frozen. Start with '
+            f'{where} and start.freeze = ["source_embedding", "output_bias"], or set distillation.match = "kl"'
+        )
+
+
+def same_encoder(model: Transformer, teacher: Transformer) -> bool:
+    """Whether the student's encoder is the teacher's, and stays so: then it has to run only once."""
+    theirs = dict(teacher.named_parameters())
+    return all(
+        name in theirs and not ours.requires_grad and torch.equal(ours, theirs[name])
+        for name, ours in model.named_parameters()
+        if name.startswith("encoder") or name in ("source_embedding", "source_positions")
+    )
+
+
+def _same_output(model: Transformer, teacher: Transformer) -> bool:
+    ours, theirs = (model.output_weight, model.output_bias), (teacher.output_weight, teacher.output_bias)
+    return all(
+        not mine.requires_grad and mine.shape == other.shape and torch.equal(mine, other)
+        for mine, other in zip(ours, theirs, strict=True)
+    )
+
+
+def _vocabulary(config: ModelConfig) -> tuple[int, ...]:
+    return (
+        config.source_vocab_size,
+        config.target_vocab_size,
+        config.pad_id,
+        config.end_id,
+        config.decoder_start_id,
+    )

@@ -1,0 +1,85 @@
+"""How good a model is on text it has not learnt from."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import sacrebleu
+import torch
+
+from models.tokenizer import Tokenizer
+from models.train import losses
+from models.train.batches import in_order, make_batch
+from models.train.config import Validation
+from models.train.corpus import Corpus, TextPair
+from models.train.decoding import Limits, TracedModel
+from models.transformer import Transformer
+
+
+@dataclass(frozen=True)
+class Score:
+    """Of one validation."""
+
+    loss: float
+    """Cross-entropy of a target token, in nats."""
+    bleu: float | None
+    """sacrebleu with its default tokeniser (13a)."""
+
+    @property
+    def value(self) -> float:
+        """Higher is better."""
+        return -self.loss if self.bleu is None else self.bleu
+
+    @property
+    def values(self) -> dict[str, float]:
+        """By name."""
+        return {"loss": self.loss} | ({} if self.bleu is None else {"bleu": self.bleu})
+
+    def __str__(self) -> str:
+        return f"loss {self.loss:.3f}" + ("" if self.bleu is None else f", BLEU {self.bleu:.1f}")
+
+
+class Scorer:
+    """Scores models of one experiment."""
+
+    def __init__(
+        self, text: TextPair, corpus: Corpus, tokenizer: Tokenizer, settings: Validation, batch_tokens: int
+    ) -> None:
+        """corpus: the text, tokenised. batch_tokens: most tokens of a batch on either side."""
+        self._text, self._corpus, self._tokenizer = text, corpus, tokenizer
+        self._settings, self._batch_tokens = settings, batch_tokens
+        self._traced: TracedModel | None = None
+
+    def score(self, model: Transformer) -> Score:
+        """Scores a model, which is left as it was."""
+        return Score(self._loss(model), self._bleu(model) if self._settings.sentences else None)
+
+    @torch.no_grad()
+    def _loss(self, model: Transformer) -> float:
+        training, device = model.training, model.source_embedding.device
+        model.eval()
+        total = torch.zeros((), dtype=torch.float64)
+        size = model.config.target_vocab_size
+        for rows in in_order(self._corpus, self._batch_tokens):
+            batch = make_batch(self._corpus, rows, model.config).to(device)
+            memory = model.encode(batch.source_ids, batch.source_lengths)
+            hidden = model.decode(memory, batch.source_lengths, batch.inputs)[-1][batch.is_token.flatten()]
+            plain, _ = losses.cross_entropy(
+                model.logits(hidden)[:, :size], batch.labels[batch.is_token], 0.0, model.config.pad_id
+            )
+            total += plain.cpu()
+        model.train(training)
+        return float(total) / int(self._corpus.target.lengths.sum())
+
+    def _bleu(self, model: Transformer) -> float:
+        count = self._settings.sentences
+        self._traced = self._traced or TracedModel(model, self._tokenizer)
+        sources = map(self._tokenizer.encode, self._text.source[:count])
+        with self._traced.open(model, Limits(self._settings.num_beams)) as engine:
+            found = [translated.text for translated in engine.translate(sources)]
+        return bleu(found, self._text.target[:count])
+
+
+def bleu(translations: Iterable[str], references: Iterable[str]) -> float:
+    """Of a corpus, 0 to 100."""
+    score: float = sacrebleu.corpus_bleu(list(translations), [list(references)]).score
+    return score
