@@ -11,7 +11,6 @@ A folder that is half written, cut short or altered does not open.
 
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from models.config import Frozen, ModelConfig
+from models.disk import sync
 from models.precision import AttentionKind, Precision
 from models.tokenizer import Tokenizer, TokenizerSpec
 
@@ -200,7 +200,7 @@ def publish(folder: Path, manifest: Manifest, target: Path) -> None:
     """Makes a finished draft the package at `target`. A package that stood there stands until then."""
     (folder / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
     for path in [*folder.iterdir(), folder]:
-        _sync(path)
+        sync(path)
     replaced = folder.parent / "replaced"
     try:
         if target.exists():
@@ -210,7 +210,7 @@ def publish(folder: Path, manifest: Manifest, target: Path) -> None:
         if replaced.exists() and not target.exists():
             replaced.rename(target)
         raise
-    _sync(target.parent)
+    sync(target.parent)
 
 
 def sha256(file: Path) -> str:
@@ -274,12 +274,3 @@ def _check_target(target: Path) -> None:
     """Export replaces packages, and nothing else: `--out` with a slip in it must not cost anyone a folder."""
     if target.exists() and not (target / MANIFEST).exists() and not (target.is_dir() and not any(target.iterdir())):
         raise PackageError(f"{target} exists and is not a package; choose another place, or delete it first")
-
-
-def _sync(path: Path) -> None:
-    """Waits until a file, or a folder's list of files, is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

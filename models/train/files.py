@@ -1,10 +1,11 @@
 """Files that are there whole or not at all: written under a temporary name, then renamed."""
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from models.disk import sync
 
 
 @contextmanager
@@ -14,9 +15,9 @@ def new_file(file: Path) -> Iterator[Path]:
     draft = file.with_name(f"{file.name}.partial")
     try:
         yield draft
-        _sync(draft)
+        sync(draft)
         draft.replace(file)
-        _sync(file.parent)
+        sync(file.parent)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
@@ -32,20 +33,11 @@ def new_folder(folder: Path) -> Iterator[Path]:
     try:
         yield draft
         for path in [*draft.iterdir(), draft]:
-            _sync(path)
+            sync(path)
         if folder.exists():
             folder.rename(replaced)
         draft.rename(folder)
-        _sync(folder.parent)
+        sync(folder.parent)
+        shutil.rmtree(replaced, ignore_errors=True)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-        shutil.rmtree(replaced, ignore_errors=True)
-
-
-def _sync(path: Path) -> None:
-    """Waits until a file, or a folder's list of files, is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
