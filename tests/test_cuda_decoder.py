@@ -5,7 +5,7 @@ that come and go in a real engine, with models/zoo/en-pt.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,10 @@ from models.config import ModelConfig
 from models.package import DECODER, ENCODER, Package
 from server.cuda_decoder import DeviceDecoder
 from server.device import runtime
+from server.device.buckets import row_buckets
 from server.device.cache import DeviceCache
+from server.device.memory import HostTransfers
 from server.device.session import CPU, DeviceError
-from server.device.step import row_buckets
 from server.engine import Engine, place
 from server.errors import OutOfMemory
 from server.metrics import Metrics
@@ -88,6 +89,8 @@ class Batches:
         for cache in (self.expected, self.device):
             cache.begin_step(tokens, k)
         expected, found = self.expected.end_step(), self.device.end_step()
+        self.found = found
+        """What the last step found."""
         np.testing.assert_array_equal(found.token_ids, expected.token_ids)
         np.testing.assert_allclose(found.log_probs, expected.log_probs, atol=self._atol, rtol=0)
         self.steps += 1
@@ -308,9 +311,11 @@ def onnx(zoo_package: Package) -> Translator:
     return Translator(zoo_package)
 
 
-@pytest.fixture(scope="module")
-def on_device(zoo_package: Package) -> Translator:
-    return OnDevice(zoo_package)
+@pytest.fixture(scope="module", params=[False, True], ids=["step by step", "ahead"])
+def on_device(zoo_package: Package, request: pytest.FixtureRequest) -> Iterator[Translator]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(HostTransfers, "asynchronous", request.param)
+        yield OnDevice(zoo_package)
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])

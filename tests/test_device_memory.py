@@ -97,10 +97,12 @@ def test_numbers_are_read_in_every_precision(name: str) -> None:
 
 @dataclass
 class LateLibrary:
-    """A libcudart whose copies are made by cudaStreamSynchronize."""
+    """A libcudart whose copies are made when they are waited for."""
 
     enqueued: list[Callable[[], Any]] = field(default_factory=list)
     kept: list[Any] = field(default_factory=list)
+    recorded: dict[int, int] = field(default_factory=dict)
+    """How many copies each event stands for."""
 
     def __getattr__(self, name: str) -> Any:
         made = getattr(type(self), f"_{name}", lambda *_: 0)
@@ -132,10 +134,28 @@ class LateLibrary:
         return 0
 
     def _cudaStreamSynchronize(self, stream: int) -> int:
-        for copy in self.enqueued:
-            copy()
-        self.enqueued.clear()
+        self._make(len(self.enqueued))
         return 0
+
+    def _cudaEventCreateWithFlags(self, event: Any, flags: int) -> int:
+        event._obj.value = 500 + len(self.recorded)
+        self.recorded[event._obj.value] = 0
+        return 0
+
+    def _cudaEventRecord(self, event: int, stream: int) -> int:
+        assert stream == 77
+        self.recorded[event] = len(self.enqueued)
+        return 0
+
+    def _cudaEventSynchronize(self, event: int) -> int:
+        self._make(self.recorded[event])
+        return 0
+
+    def _make(self, copies: int) -> None:
+        for copy in self.enqueued[:copies]:
+            copy()
+        del self.enqueued[:copies]
+        self.recorded = {event: max(0, count - copies) for event, count in self.recorded.items()}
 
 
 def cuda_transfers() -> CudaTransfers:
@@ -152,6 +172,19 @@ def test_copies_are_made_in_their_order() -> None:
     assert (there == 9).all()
     transfers.wait()
     assert back.tolist() == there.tolist() == [0, 0, 2, 3, 0, 0, 0, 0]
+
+
+def test_an_event_stands_for_what_was_enqueued_before_it() -> None:
+    transfers, there = cuda_transfers(), np.arange(4, dtype=np.uint8)
+    first, second = transfers.staging(4), transfers.staging(4)
+    events = transfers.new_event(), transfers.new_event()
+    for staged, event in zip((first, second), events, strict=True):
+        transfers.download(there.ctypes.data, staged)
+        transfers.record(event)
+    transfers.wait_for(events[0])
+    assert (first.tolist(), second.tolist()) == ([0, 1, 2, 3], [0, 0, 0, 0])
+    transfers.wait_for(events[1])
+    assert second.tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("kind", ["host", "cuda"])

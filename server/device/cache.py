@@ -97,6 +97,8 @@ class DeviceCache:
         """Makes row i continue old row parents[i]; len(parents) rows are live afterwards."""
         self._copy_joining()
         rows = [row for row, parent in enumerate(parents) if row != parent]
+        if rows:
+            self._step.forget()
         sources = [parents[row] for row in rows]
         self._copy(self._self, sources, rows, int(self._positions[sources].max(initial=0)))
         self._positions[rows] = self._positions[sources]

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 LIBRARY = "libcudart.so.13"
 """Of the CUDA major version that onnxruntime-gpu 1.31 is built for."""
 
-# Values of cudaMemcpyKind, cudaDeviceAttr and stream flags: driver_types.h.
+# Values of cudaMemcpyKind, cudaDeviceAttr and of flags of streams and events: driver_types.h.
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
 CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76
 NON_BLOCKING = 1
+WITHOUT_TIMING = 2
 PROPERTIES_BYTES = 1 << 14
 """More than any version's cudaDeviceProp, which is about 1 kB."""
 
@@ -29,6 +30,9 @@ SIGNATURES: dict[str, list[Any]] = {
     "cudaMemGetInfo": [c_void_p, c_void_p],
     "cudaStreamCreateWithFlags": [c_void_p, c_uint],
     "cudaStreamSynchronize": [c_void_p],
+    "cudaEventCreateWithFlags": [c_void_p, c_uint],
+    "cudaEventRecord": [c_void_p, c_void_p],
+    "cudaEventSynchronize": [c_void_p],
     "cudaMemcpyAsync": [c_void_p, c_void_p, c_size_t, c_int, c_void_p],
     "cudaMemsetAsync": [c_void_p, c_int, c_size_t, c_void_p],
     "cudaHostAlloc": [c_void_p, c_size_t, c_uint],
@@ -99,6 +103,19 @@ class CudaRuntime:
     def wait(self, stream: int) -> None:
         """Returns when everything on the stream is done. Other Python threads run meanwhile."""
         self._call("cudaStreamSynchronize", stream)
+
+    def create_event(self) -> int:
+        event = c_void_p()
+        self._call("cudaEventCreateWithFlags", byref(event), WITHOUT_TIMING)
+        return cast(int, event.value)
+
+    def record(self, event: int, stream: int) -> None:
+        """Makes the event stand for everything on the stream so far."""
+        self._call("cudaEventRecord", event, stream)
+
+    def wait_for(self, event: int) -> None:
+        """Returns when what the event stands for is done. Other Python threads run meanwhile."""
+        self._call("cudaEventSynchronize", event)
 
     def upload(self, source: NDArray[Any], target: int, stream: int) -> None:
         """Enqueues a copy to the device. `source` is page-locked, contiguous, and left alone until it is done."""

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from models import signature
 from models.config import ModelConfig
 from models.signature import Kind
+from server.device.graph_file import INT32, INT64
 from server.device.memory import Buffer
-from server.device.move_graph import INT64
-from server.device.runtime import INT32, Block, DeviceRuntime, Precision, Tensor
+from server.device.runtime import Block, DeviceRuntime, Precision, Tensor
 from server.device.session import is_out_of_memory, run_options
 from server.errors import OutOfMemory
 

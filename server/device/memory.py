@@ -19,6 +19,8 @@ class Transfers(Protocol):
 
     stream: int | None
     """The CUDA stream that sessions run on too."""
+    asynchronous: bool
+    """What is enqueued is done while the host does something else."""
 
     def staging(self, size_bytes: int) -> NDArray[np.uint8]:
         """Host memory to copy from and to."""
@@ -40,11 +42,24 @@ class Transfers(Protocol):
         """Returns when everything enqueued is done."""
         ...
 
+    def new_event(self) -> int:
+        """Something to remember a point of the order by."""
+        ...
+
+    def record(self, event: int) -> None:
+        """Makes the event stand for everything enqueued so far."""
+        ...
+
+    def wait_for(self, event: int) -> None:
+        """Returns when everything that the event stands for is done."""
+        ...
+
 
 class HostTransfers:
     """Of the CPU: everything is done when it is enqueued."""
 
     stream: int | None = None
+    asynchronous = False
 
     def staging(self, size_bytes: int) -> NDArray[np.uint8]:
         return np.zeros(size_bytes, np.uint8)
@@ -61,9 +76,20 @@ class HostTransfers:
     def wait(self) -> None:
         """Nothing to wait for."""
 
+    def new_event(self) -> int:
+        return 0
+
+    def record(self, event: int) -> None:
+        """It has happened."""
+
+    def wait_for(self, event: int) -> None:
+        """It has happened."""
+
 
 class CudaTransfers:
     """Of a CUDA device, on a stream of its own."""
+
+    asynchronous = True
 
     def __init__(self, runtime: CudaRuntime, device: int) -> None:
         self._runtime, self._device = runtime, device
@@ -89,6 +115,16 @@ class CudaTransfers:
 
     def wait(self) -> None:
         self._runtime.wait(self._stream)
+
+    def new_event(self) -> int:
+        self._runtime.set_device(self._device)
+        return self._runtime.create_event()
+
+    def record(self, event: int) -> None:
+        self._runtime.record(event, self._stream)
+
+    def wait_for(self, event: int) -> None:
+        self._runtime.wait_for(event)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,10 @@ may be the same memory.
     moved                           int64 [slots, lanes]                `target` afterwards
 
 The numbers of slots to read and to write are sums of three tables, so no node looks at a shape, and none runs on the
-host. The graph is made here, at start, from its protobuf fields: packages need not bring it, and the server does not
-need the onnx library, which would build it for any model in the same way.
+host.
 """
 
-from collections.abc import Sequence
-
-IR_VERSION, OPSET = 10, 21
-INT64 = 7
-"""onnx.TensorProto.INT64."""
+from server.device.graph_file import INT64, graph_file
 
 INPUTS: dict[str, tuple[int | str, ...]] = {
     "source": ("source_slots", "lanes"),
@@ -41,48 +36,9 @@ NODES = (
     ("Gather", ("source", "read"), "slots"),
     ("ScatterND", ("target", "written", "slots"), OUTPUT),
 )
-"""Operator, inputs, output."""
 
 
 def move_graph() -> bytes:
-    """The graph as an ONNX file. Field numbers: onnx/onnx.proto."""
-    graph = b"".join(
-        [
-            *(_message(1, _node(*node)) for node in NODES),
-            _text(2, "move"),
-            *(_message(11, _value(name, shape)) for name, shape in INPUTS.items()),
-            _message(12, _value(OUTPUT, INPUTS["target"])),
-        ]
-    )
-    opset = _text(1, "") + _number(2, OPSET)
-    return _number(1, IR_VERSION) + _message(7, graph) + _message(8, opset)
-
-
-def _node(operator: str, inputs: Sequence[str], output: str) -> bytes:
-    return b"".join([*(_text(1, name) for name in inputs), _text(2, output), _text(3, output), _text(4, operator)])
-
-
-def _value(name: str, shape: Sequence[int | str]) -> bytes:
-    dims = (_number(1, axis) if isinstance(axis, int) else _text(2, axis) for axis in shape)
-    tensor = _number(1, INT64) + _message(2, b"".join(_message(1, dim) for dim in dims))
-    return _text(1, name) + _message(2, _message(1, tensor))
-
-
-def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
-
-
-def _text(field: int, value: str) -> bytes:
-    return _message(field, value.encode())
-
-
-def _message(field: int, content: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(content)) + content
-
-
-def _varint(value: int) -> bytes:
-    groups = []
-    while value > 0x7F:
-        groups.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*groups, value])
+    """The graph as an ONNX file."""
+    inputs = {name: (INT64, shape) for name, shape in INPUTS.items()}
+    return graph_file("move", NODES, inputs, {OUTPUT: inputs["target"]})

@@ -9,12 +9,11 @@ import onnxruntime as ort
 from numpy.typing import ArrayLike, NDArray
 
 from server.device.cudart import CudaRuntime
+from server.device.graph_file import BFLOAT16, FLOAT, FLOAT16, INT64
 from server.device.memory import Buffer, CudaTransfers, HostTransfers, Outbox, Transfers, allocate
-from server.device.move_graph import INPUTS, INT64, OUTPUT, move_graph
+from server.device.move_graph import INPUTS, OUTPUT, move_graph
 from server.device.session import Device, open_session, run_options
 
-FLOAT, INT32, FLOAT16, BFLOAT16 = 1, 6, 10, 16
-"""onnx.TensorProto."""
 LANE_BYTES = 8
 """The graph that moves rows sees everything as int64: see server.device.move_graph."""
 OUTBOX_BYTES = 1 << 18
@@ -97,8 +96,8 @@ class DeviceRuntime:
         self._options = run_options()
         self._tables: dict[tuple[int, int, int, int], int] = {}
 
-    def open_session(self, graph: Path, capture: bool = False) -> ort.InferenceSession:
-        """Loads the graph of a file. Raises DeviceError."""
+    def open_session(self, graph: Path | bytes, capture: bool = False) -> ort.InferenceSession:
+        """Loads a graph. Raises DeviceError."""
         return open_session(graph, self.device, self.transfers.stream, capture)
 
     def allocate(self, size_bytes: int) -> Buffer:
