@@ -56,7 +56,7 @@ $(PACKAGE)/manifest.json: $(wildcard models/zoo/en-pt/*) | $(STAMP)
 	@$(BIN)/python -m export models/zoo/en-pt --out $(PACKAGE)
 
 test: setup  ## run the tests
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 check: setup buf  ## lint, types, import order, and that the generated stubs are up to date
 	$(BIN)/ruff check

@@ -11,8 +11,8 @@ A folder that is half written, cut short or altered does not open.
 
 import hashlib
 import json
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -175,15 +175,13 @@ def draft(target: Path) -> Iterator[Path]:
     """
     _check_target(target)
     new_parents = [parent for parent in target.parents if not parent.exists()]
-    workspace = None
+    workspace = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:  # before the first folder is made: Ctrl-C may come at any point
-        target.parent.mkdir(parents=True, exist_ok=True)
-        workspace = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
         folder = workspace / "package"
-        folder.mkdir()
+        folder.mkdir(parents=True)
         yield folder
     finally:
-        if workspace is not None:
+        if workspace.exists():
             shutil.rmtree(workspace)
         for parent in new_parents:
             with suppress(OSError):  # not empty: the package is there

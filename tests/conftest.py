@@ -1,5 +1,6 @@
 """Packages for all tests: exported with the code as it is, and kept until that changes."""
 
+import fcntl
 import hashlib
 import shutil
 import signal
@@ -27,12 +28,14 @@ torch.set_num_threads(1)
 
 EXPORT_S = 600
 """Timeout of the tests that may have to wait for an export."""
+LONGEST_FILE = "test_token_exact.py"
 KEPT = 3
 """Packages of earlier states of the code that stay in pytest's cache."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first test that wants a package exports it."""
+    """The first test that wants a package exports it. The longest file comes first, so that nobody waits for it."""
+    items.sort(key=lambda item: item.path.name != LONGEST_FILE)
     for item in items:
         if isinstance(item, pytest.Function) and {"zoo_package", "tiny_package"} & set(item.fixturenames):
             item.add_marker(pytest.mark.timeout(EXPORT_S))
@@ -45,9 +48,11 @@ def zoo_package(request: pytest.FixtureRequest) -> Package:
     assert cache is not None
     packages = cache.mkdir("packages")
     folder = packages / _state_of_the_code() / "en-pt"
-    if not folder.exists():
-        _export(ZOO, folder)
-        _prune(packages)
+    with (packages / "lock").open("w") as lock:  # pytest may run in several processes
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            _export(ZOO, folder)
+            _prune(packages)
     return Package.open(folder)
 
 
@@ -83,5 +88,6 @@ def _state_of_the_code() -> str:
 
 
 def _prune(packages: Path) -> None:
-    for folder in sorted(packages.iterdir(), key=lambda folder: folder.stat().st_mtime)[:-KEPT]:
+    folders = [path for path in packages.iterdir() if path.is_dir()]
+    for folder in sorted(folders, key=lambda folder: folder.stat().st_mtime)[:-KEPT]:
         shutil.rmtree(folder)

@@ -318,7 +318,7 @@ def on_device(zoo_package: Package, request: pytest.FixtureRequest) -> Iterator[
         yield OnDevice(zoo_package)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(visits=VISITS)
 def test_every_answer_is_the_other_decoders(onnx: Translator, on_device: Translator, visits: list[Visit]) -> None:
     for visit, answer in zip(visits, on_device.together(visits), strict=True):

@@ -13,6 +13,8 @@ from tests.test_onnx_decoder import LONGEST
 
 __all__ = ["twins"]
 
+pytestmark = pytest.mark.parametrize("twins", ["post-norm, relu"], indirect=True)
+
 SIZES = 8
 """Candidates for which there are two lanes."""
 
