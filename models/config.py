@@ -65,9 +65,5 @@ class ModelConfig(Frozen):
         return self
 
     @property
-    def encoder_head_dim(self) -> int:
-        return self.width // self.encoder_heads
-
-    @property
     def decoder_head_dim(self) -> int:
         return self.width // self.decoder_heads

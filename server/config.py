@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
-from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
     CliApp,
     CliImplicitFlag,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
@@ -129,12 +129,11 @@ class Settings(BaseSettings):
         return init_settings, env_settings, _File(settings_cls)
 
 
-class _File(PydanticBaseSettingsSource):
-    """The file that a flag or an environment variable names."""
+class _File(InitSettingsSource):
+    """The file that a flag or an environment variable names, read as a whole once they are known."""
 
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """Not used: the file is read as a whole."""
-        raise NotImplementedError
+    def __init__(self, settings_cls: type[BaseSettings]) -> None:
+        super().__init__(settings_cls, {})
 
     def __call__(self) -> dict[str, Any]:
         file = self.current_state.get("config")

@@ -16,7 +16,6 @@ class Memory(Protocol):
         ...
 
 
-M_co = TypeVar("M_co", bound=Memory, covariant=True)
 M_contra = TypeVar("M_contra", bound=Memory, contravariant=True)
 M = TypeVar("M", bound=Memory)
 

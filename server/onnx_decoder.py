@@ -12,9 +12,9 @@ from models import signature
 from models.config import ModelConfig
 from models.signature import CacheTensor, Kind
 from server.decoder import Candidates
+from server.device.session import CPU, open_session
 from server.kv_buffer import KVBuffer
 
-PROVIDER = "CPUExecutionProvider"
 DTYPES: dict[str, type[np.floating]] = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 """Of keys and values, by what ONNX Runtime calls them."""
 
@@ -49,7 +49,7 @@ class OnnxDecoder:
         """Loads the two graphs. Rows have room for so many source tokens and so many target tokens."""
         self.config = config
         self.source_capacity, self.target_capacity = source_capacity, target_capacity
-        self._encoder, self._decoder = _open_session(encoder), _open_session(decoder)
+        self._encoder, self._decoder = (open_session(graph, CPU) for graph in (encoder, decoder))
         self._outputs = signature.encoder_outputs(config)
 
     def encode(self, sources: Sequence[Sequence[int]]) -> list[OnnxMemory]:
@@ -204,11 +204,3 @@ class OnnxCache:
 def _cache_dtype(session: ort.InferenceSession, tensor: CacheTensor) -> type[np.floating]:
     """What keys and values are in a decoder graph."""
     return next(DTYPES[value.type] for value in session.get_inputs() if value.name == tensor.past)
-
-
-def _open_session(graph: Path) -> ort.InferenceSession:
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.enable_mem_pattern = False  # it remembers shapes, and ours change with every row: 1 % of a step
-    options.log_severity_level = 3
-    return ort.InferenceSession(graph, options, providers=[PROVIDER])

@@ -19,7 +19,7 @@ from models.package import DECODER, ENCODER
 from models.precision import Precision
 from models.transformer import Transformer
 from server.device.session import CPU
-from server.onnx_decoder import PROVIDER, OnnxDecoder
+from server.onnx_decoder import OnnxDecoder
 from tests.test_transformer import config, random_model
 
 LONGEST = 64
@@ -101,7 +101,7 @@ def test_cache_tensors_have_the_precision(half: Half) -> None:
 def test_fp16_runs_on_the_cpu_as_near_as_it_should(half: Half) -> None:
     if half.precision == "bf16":
         with pytest.raises(Exception, match=r"NOT_IMPLEMENTED.*Could not find an implementation"):
-            ort.InferenceSession(half.folder / ENCODER, providers=[PROVIDER])
+            ort.InferenceSession(half.folder / ENCODER, providers=[CPU.provider])
         return
     decoder = OnnxDecoder(half.folder / ENCODER, half.folder / DECODER, half.model.config, LONGEST, LONGEST)
     limit = LIMITS["fp16"].error

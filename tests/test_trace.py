@@ -23,7 +23,7 @@ from models.config import ModelConfig
 from models.package import DECODER, ENCODER, WEIGHTS
 from models.signature import Kind
 from models.transformer import Transformer
-from server.onnx_decoder import PROVIDER
+from server.device.session import CPU
 from tests.test_transformer import config, random_model
 
 # The vocabularies are so large that pages which are not full do not count, as in real models.
@@ -86,7 +86,7 @@ class Traced:
         options = ort.SessionOptions()
         options.log_severity_level = 3
         options.optimized_model_filepath = str(target)
-        ort.InferenceSession(self.folder / name, options, providers=[PROVIDER])
+        ort.InferenceSession(self.folder / name, options, providers=[CPU.provider])
         return onnx.load(target, load_external_data=False)
 
 
@@ -346,6 +346,6 @@ def test_decoder_of_any_size_computes_what_pytorch_does(
 
 
 def run(graph: Path, outputs: list[str], inputs: dict[str, Tensor]) -> list[NDArray[Any]]:
-    session = ort.InferenceSession(graph, providers=[PROVIDER])
+    session = ort.InferenceSession(graph, providers=[CPU.provider])
     found: list[NDArray[Any]] = session.run(outputs, {name: tensor.numpy() for name, tensor in inputs.items()})
     return found

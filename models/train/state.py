@@ -26,7 +26,6 @@ class Progress:
     position: Position = field(default_factory=Position)
     best_score: float | None = None
     """Higher is better: BLEU, or the loss with its sign turned."""
-    best_step: int = 0
     worse: int = 0
     """Validations since the best one."""
 

@@ -147,7 +147,7 @@ class Trainer:
         assert score is not None
         progress = self.progress
         if progress.best_score is None or score.value > progress.best_score:
-            progress.best_score, progress.best_step, progress.worse = score.value, progress.step, 0
+            progress.best_score, progress.worse = score.value, 0
             if self.processes.first:
                 state.save(self.outputs.best, {"model": self.model.state_dict(), "step": progress.step})
         else:

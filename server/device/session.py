@@ -118,7 +118,7 @@ def _options(strict: bool) -> ort.SessionOptions:
     """`strict`: no node on the host."""
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.enable_mem_pattern = False  # it remembers shapes, and ours change all the time
+    options.enable_mem_pattern = False  # it remembers shapes, and ours change all the time: 1 % of a step
     options.log_severity_level = 4 if strict else 3  # a refusal would be logged as an error
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     if strict:
