@@ -70,6 +70,7 @@ class OurEngine:
             model,
             model.max_positions,
             model.max_positions,
+            package.choice(),
         )
 
     def scheduler(self, max_rows: int) -> Scheduler[OnnxMemory]:

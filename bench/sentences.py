@@ -1,4 +1,4 @@
-"""Real English sentences to translate."""
+"""Real sentences to translate."""
 
 from pathlib import Path
 
@@ -7,14 +7,20 @@ DATA = Path(__file__).parent.parent / "tests" / "data"
 
 def english(count: int) -> list[str]:
     """The first sentences of FLORES-200 dev and then of the held-out set, again from the beginning if need be."""
-    flores = [line.split("\t")[0] for line in _lines("flores-dev.en-pt.tsv")]
-    sentences = flores + heldout()
+    sentences = flores() + heldout()
     return [sentences[index % len(sentences)] for index in range(count)]
 
 
-def heldout() -> list[str]:
-    """The English side of the held-out documents."""
-    return [line.split("\t")[2] for line in _lines("heldout.en-pt.tsv")]
+def flores(language: str = "en") -> list[str]:
+    """The English or the Portuguese ("pt") side of FLORES-200 dev."""
+    column = {"en": 0, "pt": 1}[language]
+    return [line.split("\t")[column] for line in _lines("flores-dev.en-pt.tsv")]
+
+
+def heldout(language: str = "en") -> list[str]:
+    """The English or the Portuguese ("pt") side of the held-out documents."""
+    column = {"en": 2, "pt": 3}[language]
+    return [line.split("\t")[column] for line in _lines("heldout.en-pt.tsv")]
 
 
 def _lines(name: str) -> list[str]:

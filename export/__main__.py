@@ -6,6 +6,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import get_args
@@ -20,13 +21,25 @@ from export.trace import Graphs, trace
 from export.variant import VariantError, variant
 from export.verify import VerificationError, most_tokens, verify
 from models.checkpoint import Checkpoint, CheckpointError, load_checkpoint
-from models.config import ModelConfig
-from models.package import NAME_PATTERN, Certificate, Manifest, PackageError, Source, draft, file_entries, publish
+from models.package import (
+    NAME_PATTERN,
+    OUTPUT,
+    SHORTLIST,
+    Certificate,
+    Manifest,
+    PackageError,
+    Source,
+    draft,
+    file_entries,
+    publish,
+)
 from models.precision import AttentionKind, Precision
+from models.shortlist import Shortlist, ShortlistError, verify_checksum
 from server.device.choice import Model, Wanted, choose_device
 from server.device.machine import Machine
 from server.device.session import Device, DeviceError
 from server.device.sizing import Load
+from server.languages import WELL_FORMED
 
 SAMPLES = Path(__file__).with_name("samples.en.txt")
 TOOLS = ("torch", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "transformers", "sentencepiece")
@@ -45,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         manifest, graphs = export(options, progress)
     except VerificationError as error:
         return fail(shown, error, 1)
-    except (InputError, CheckpointError, VariantError, DeviceError, PackageError, OSError) as error:
+    except (InputError, CheckpointError, ShortlistError, VariantError, DeviceError, PackageError, OSError) as error:
         return fail(shown, error, 2)
     except KeyboardInterrupt:
         return fail(shown, "interrupted", 130)
@@ -57,9 +70,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser("python -m export", description="Make a verified ONNX package of a checkpoint.")
-    parser.add_argument("checkpoint", type=Path, help="folder of the checkpoint (Hugging Face Marian)")
+    parser.add_argument("checkpoint", type=Path, help="folder of the checkpoint (see docs/checkpoints.md)")
     parser.add_argument("--out", type=Path, required=True, help="folder of the package; a package there is replaced")
     parser.add_argument("--name", help="what requests call the model (default: the name of the checkpoint folder)")
+    for side in ("source", "target"):
+        parser.add_argument(
+            f"--{side}-language",
+            action="append",
+            metavar="TAG",
+            help=f"language of the {side}, as BCP 47 writes it; may be repeated (default: what the checkpoint says)",
+        )
+    parser.add_argument(
+        "--keep-typography",
+        action="store_true",
+        help="leave quotes and dashes that the vocabulary lacks as they are (default: replace them by ASCII)",
+    )
+    parser.add_argument(
+        "--no-shortlist", action="store_true", help="choose from the whole vocabulary, not from the lexical shortlist"
+    )
     parser.add_argument(
         "--precision", choices=get_args(Precision), default="fp32", help="of weights and activations (default: fp32)"
     )
@@ -85,16 +113,17 @@ def export(options: argparse.Namespace, progress: Progress) -> tuple[Manifest, G
     """Loads, traces, saves, verifies and publishes. Until then nothing is where the package belongs."""
     texts = read_samples(options.samples, options.verify_samples)
     with progress.stage("load"):
-        checkpoint = load_checkpoint(options.checkpoint)
+        checkpoint = adapt(load_checkpoint(options.checkpoint), options)
+        check_shortlist(checkpoint)
         name = check_name(options.name or checkpoint.name)
         model = variant(checkpoint.model, options.precision, options.attention)
-        device = open_device(options, checkpoint.config)
+        device = open_device(options, checkpoint)
     with draft(options.out) as folder:
         with progress.stage("trace"):
-            graphs = trace(model, options.attention)
+            graphs = trace(model, options.attention, checkpoint.shortlist is not None)
         with progress.stage("save"):
             save(graphs, folder)
-            for file_name, file in checkpoint.files.items():
+            for file_name, file in package_files(checkpoint).items():
                 shutil.copyfile(file, folder / file_name)
         with progress.stage("verify") as tell:
             certificate = verify(checkpoint, options.checkpoint, folder, texts, options.precision, device, tell)
@@ -104,15 +133,52 @@ def export(options: argparse.Namespace, progress: Progress) -> tuple[Manifest, G
     return manifest, graphs
 
 
-def open_device(options: argparse.Namespace, config: ModelConfig) -> Device:
+def adapt(checkpoint: Checkpoint, options: argparse.Namespace) -> Checkpoint:
+    """The checkpoint, as the options want it. Raises InputError."""
+    tokenizer = checkpoint.tokenizer
+    return replace(
+        checkpoint,
+        source_languages=check_languages("source", options.source_language or checkpoint.source_languages),
+        target_languages=check_languages("target", options.target_language or checkpoint.target_languages),
+        tokenizer=tokenizer.model_copy(update={"normalization": {}}) if options.keep_typography else tokenizer,
+        shortlist=None if options.no_shortlist else checkpoint.shortlist,
+    )
+
+
+def check_languages(side: str, tags: Sequence[str]) -> tuple[str, ...]:
+    """At least one, each a well-formed tag."""
+    if not tags:
+        raise InputError(
+            f"the checkpoint does not say its {side} language: name it with --{side}-language, like en or pt-BR"
+        )
+    for tag in tags:
+        if not WELL_FORMED.fullmatch(tag):
+            raise InputError(f"--{side}-language is {tag!r}, which is no language tag; expected one like en or pt-BR")
+    return tuple(tags)
+
+
+def check_shortlist(checkpoint: Checkpoint) -> None:
+    """Raises ShortlistError where the shortlist is damaged, or another model's."""
+    if checkpoint.shortlist is not None:
+        verify_checksum(checkpoint.shortlist)
+        Shortlist.load(checkpoint.shortlist, checkpoint.config)
+
+
+def package_files(checkpoint: Checkpoint) -> dict[str, Path]:
+    """What is copied into the package, by its name there."""
+    return checkpoint.files | ({} if checkpoint.shortlist is None else {SHORTLIST: checkpoint.shortlist})
+
+
+def open_device(options: argparse.Namespace, checkpoint: Checkpoint) -> Device:
     """What runs the graphs to verify them. Raises InputError or DeviceError."""
     if options.precision == "bf16" and options.device == "cpu":
         raise InputError(
             "ONNX Runtime's CPU provider does not run bf16, so nothing could verify the graphs here: export on a CUDA "
             "machine with --device cuda, or with --precision fp16"
         )
-    tokens = most_tokens(config)
-    load = Load(config, options.precision, ENGINE_ROWS, tokens, tokens)
+    tokens = most_tokens(checkpoint.config)
+    shortlist = checkpoint.shortlist is not None
+    load = Load(checkpoint.config, options.precision, ENGINE_ROWS, tokens, tokens, shortlist)
     model = Model(options.precision, options.attention, load)
     device, _ = choose_device(Wanted(options.device), model, Machine())
     return device
@@ -134,6 +200,8 @@ def describe(
         source_languages=checkpoint.source_languages,
         target_languages=checkpoint.target_languages,
         generation=checkpoint.generation,
+        output_graph=None if checkpoint.shortlist is None else OUTPUT,
+        shortlist=None if checkpoint.shortlist is None else SHORTLIST,
         precision=precision,
         attention=attention,
         files=file_entries(folder),

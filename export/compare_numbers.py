@@ -15,6 +15,7 @@ from models import signature
 from models.config import ModelConfig
 from models.package import StepError
 from models.precision import Precision
+from models.shortlist import Shortlist
 from models.transformer import Transformer
 from server.decoder import Candidates, Decoder, M
 from server.device.runtime import PRECISIONS
@@ -62,16 +63,25 @@ def run_encoder(
     binding.synchronize_outputs()
 
 
-def step_errors(model: Transformer, decoder: Decoder[M], capacity: int, rows: int, ragged: bool) -> list[StepError]:
+def step_errors(
+    model: Transformer,
+    decoder: Decoder[M],
+    capacity: int,
+    rows: int,
+    ragged: bool,
+    shortlist: Shortlist | None = None,
+) -> list[StepError]:
     """Largest differences of log-probabilities while given targets are decoded from beginning to end.
 
     capacity: most tokens of a target
     ragged: the rows join one after the other, so that each is at a position of its own.
+    shortlist: the decoder's
     """
     sources = random_sources(model.config, rows)
     targets = random_targets(model.config, rows, min(max(PASTS) + 1, capacity))
     starts = [row * DELAY if ragged else 0 for row in range(rows)]
-    expected = [log_probs(model, source, target).numpy() for source, target in zip(sources, targets, strict=True)]
+    pairs = zip(sources, targets, strict=True)
+    expected = [log_probs(model, source, target, shortlist).numpy() for source, target in pairs]
     errors, report = list[float](), list[StepError]()
     for step, candidates in enumerate(decode(decoder, sources, targets, starts)):
         live = len(candidates.token_ids)

@@ -13,6 +13,7 @@ from export.reference import TransformersModel, greedy_tokens
 from models.checkpoint import Checkpoint
 from models.config import ModelConfig
 from models.package import Agreement, GenerationDefaults
+from models.shortlist import Shortlist
 from models.tokenizer import Tokenizer
 from server.decoder import Decoder, M
 from server.engine import Engine
@@ -39,12 +40,23 @@ class Reference:
 class SampleComparison:
     """Translates sample sentences with the graphs and with the references."""
 
-    def __init__(self, checkpoint: Checkpoint, folder: Path, capacity: int, texts: Sequence[str], share: float) -> None:
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        folder: Path,
+        capacity: int,
+        texts: Sequence[str],
+        share: float,
+        shortlist: Shortlist | None = None,
+    ) -> None:
         """Of long sentences the beginning is taken: so many tokens as a row has room for, its `capacity`.
 
-        share: the least that must be equal.
+        share: the least that must be equal
+        shortlist: the decoder's
         """
-        self._model, self._folder, self._share = checkpoint.model, folder, share
+        self._shortlist = shortlist
+        self._model, self._share = checkpoint.model, share
+        self._transformers_folder = folder if checkpoint.in_transformers else None
         limit = min(checkpoint.generation.max_new_tokens, capacity)
         self._generation = checkpoint.generation.model_copy(update={"max_new_tokens": limit})
         self._tokenizer = Tokenizer.load(folder, checkpoint.tokenizer)
@@ -64,9 +76,13 @@ class SampleComparison:
     def _references(self, greedy: Sequence[TokenIds], progress: Callable[[str], None]) -> Iterator[Reference]:
         progress("translations by PyTorch, greedy")
         pairs = zip(self._sources, greedy, strict=True)
-        targets = [greedy_tokens(self._model, source, target, self._generation) for source, target in pairs]
+        targets = [
+            greedy_tokens(self._model, source, target, self._generation, self._shortlist) for source, target in pairs
+        ]
         yield Reference("pytorch", 1, targets)
-        transformers = TransformersModel(self._folder)
+        if self._transformers_folder is None:
+            return
+        transformers = TransformersModel(self._transformers_folder)
         for num_beams in BEAMS:
             progress(f"translations by transformers, {search_name(num_beams)}")
             targets = transformers.translate(self._sources, num_beams, self._generation)

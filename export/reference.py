@@ -9,6 +9,7 @@ import transformers
 from torch import Tensor
 
 from models.package import GenerationDefaults
+from models.shortlist import Shortlist
 from models.transformer import Transformer
 
 BATCH = 16
@@ -16,24 +17,35 @@ BATCH = 16
 
 
 @torch.no_grad()
-def log_probs(model: Transformer, source_ids: Sequence[int], target_ids: Sequence[int]) -> Tensor:
+def log_probs(
+    model: Transformer, source_ids: Sequence[int], target_ids: Sequence[int], shortlist: Shortlist | None = None
+) -> Tensor:
     """Of every token after each target token, by the teacher-forced pass.
 
-    target_ids: beginning with the decoder's start token. Returns [target, vocabulary].
+    target_ids: beginning with the decoder's start token. Returns [target, vocabulary]. Tokens that a shortlist does not
+    allow have -inf.
     """
     lengths = torch.tensor([len(source_ids)])
-    logits: Tensor = model(torch.tensor([source_ids]), lengths, torch.tensor([target_ids]))
-    return logits[0].log_softmax(dim=1)
+    logits: Tensor = model(torch.tensor([source_ids]), lengths, torch.tensor([target_ids]))[0]
+    if shortlist is not None:
+        forbidden = torch.ones(logits.shape[1], dtype=torch.bool)
+        forbidden[torch.from_numpy(shortlist.allowed(source_ids))] = False
+        logits[:, forbidden] = -torch.inf
+    return logits.log_softmax(dim=1)
 
 
 def greedy_tokens(
-    model: Transformer, source_ids: Sequence[int], target_ids: Sequence[int], generation: GenerationDefaults
+    model: Transformer,
+    source_ids: Sequence[int],
+    target_ids: Sequence[int],
+    generation: GenerationDefaults,
+    shortlist: Shortlist | None = None,
 ) -> tuple[int, ...]:
     """The token greedy decoding chooses after each beginning of a target.
 
     If that is the target itself then, by induction, the target is what greedy decoding finds.
     """
-    scores = log_probs(model, source_ids, [model.config.decoder_start_id, *target_ids[:-1]])
+    scores = log_probs(model, source_ids, [model.config.decoder_start_id, *target_ids[:-1]], shortlist)
     scores[:, list(generation.suppressed_ids)] = -torch.inf
     chosen: list[int] = scores.argmax(dim=1).tolist()
     if len(chosen) == generation.max_new_tokens and generation.forced_end_id is not None:

@@ -7,7 +7,7 @@ from typing import BinaryIO
 import onnx_ir as ir
 
 from export.trace import Graphs
-from models.package import DECODER, ENCODER, WEIGHTS
+from models.package import DECODER, ENCODER, OUTPUT, WEIGHTS
 
 INLINE_BYTES = 1024
 """Smaller tensors (shapes, scalars, short biases) stay in the graph."""
@@ -15,8 +15,10 @@ PAGE_BYTES = 4096
 
 
 def save(graphs: Graphs, folder: Path) -> None:
-    """Writes the files of both graphs into a folder."""
+    """Writes the files of the graphs into a folder."""
     models = {ENCODER: graphs.encoder, DECODER: graphs.decoder}
+    if graphs.output is not None:
+        models[OUTPUT] = graphs.output
     with (folder / WEIGHTS).open("wb") as file:
         places: dict[bytes, int] = {}
         for model in models.values():

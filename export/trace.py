@@ -1,4 +1,4 @@
-"""Transformer -> the two ONNX graphs of `models.signature`, with torch.onnx.export."""
+"""Transformer -> the ONNX graphs of `models.signature`, with torch.onnx.export."""
 
 import logging
 import warnings
@@ -12,26 +12,31 @@ import torch
 from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 from torch import Tensor, nn
 from torch.export import Dim
+from torch.nn import functional
 
 from models import signature
 from models.attention import plain
-from models.best_tokens import best_tokens, block_size
+from models.best_tokens import best_allowed_tokens, best_tokens, block_size
 from models.precision import AttentionKind
-from models.signature import Kind
+from models.signature import CacheTensor, Kind
 from models.transformer import Transformer
 
 OPSET = 21
 
 MAX_BATCH = 4096
 """Bound on the axes without a bound of their own. The exporter only needs one; nothing is allocated by it."""
+MAX_TOKENS = 1 << 20
+"""The same for tokens of the vocabulary."""
 
 
 @dataclass(frozen=True)
 class Graphs:
-    """The two graphs, their weights in memory."""
+    """The graphs, their weights in memory."""
 
     encoder: ir.Model
     decoder: ir.Model
+    output: ir.Model | None = None
+    """With a shortlist only."""
 
 
 class EncoderGraph(nn.Module):
@@ -63,22 +68,45 @@ class DecoderGraph(nn.Module):
         source_last: Tensor,
         source_total: Tensor,
         ranks: Tensor,
-        self_past: list[Tensor],
+        target_past: list[Tensor],
         cross_past: list[Tensor],
         cross_last: list[Tensor],
+        choice: tuple[Tensor, Tensor, Tensor] | None = None,
     ) -> list[Tensor]:
-        """See models.signature."""
-        logits, present = self.model.decode_step(
-            ids, positions, total, source_last, source_total, self_past, cross_past, cross_last
+        """See models.signature. `choice`: with a shortlist, weights, biases and what is allowed."""
+        hidden, present = self.model.decode_step(
+            ids, positions, total, source_last, source_total, target_past, cross_past, cross_last
         )
-        return [*best_tokens(logits, ranks.shape[0], self.block), *present]
+        k = ranks.shape[0]
+        if choice is None:
+            return [*best_tokens(self.model.logits(hidden), k, self.block), *present]
+        weight, bias, allowed = choice
+        # A row more, which nobody reads: where weights are not packed in advance, ONNX Runtime multiplies one row in a
+        # way of its own, and a row's last bits would depend on whether there are others.
+        logits = self.model.logits(functional.pad(hidden, (0, 0, 0, 1)), (weight, bias))
+        return [*best_allowed_tokens(logits, allowed, k), *present]
 
 
-def trace(model: Transformer, attention: AttentionKind = "fused") -> Graphs:
-    """Traces both graphs of a model on the CPU, in the precision of its weights."""
+class OutputGraph(nn.Module):
+    """What output.onnx computes."""
+
+    def __init__(self, model: Transformer) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """See models.signature."""
+        return self.model.output_weight.index_select(0, ids), self.model.output_bias.index_select(0, ids)
+
+
+def trace(model: Transformer, attention: AttentionKind = "fused", shortlist: bool = False) -> Graphs:
+    """Traces the graphs of a model on the CPU, in the precision of its weights.
+
+    shortlist: as a package with one needs them
+    """
     model = model.eval()
     with plain() if attention == "plain" else nullcontext():
-        return Graphs(trace_encoder(model), trace_decoder(model))
+        return Graphs(trace_encoder(model), trace_decoder(model, shortlist), trace_output(model) if shortlist else None)
 
 
 def trace_encoder(model: Transformer) -> ir.Model:
@@ -94,51 +122,75 @@ def trace_encoder(model: Transformer) -> ir.Model:
     )
 
 
-def trace_decoder(model: Transformer) -> ir.Model:
+def trace_decoder(model: Transformer, shortlist: bool = False) -> ir.Model:
     """The graph of one token of each live row."""
     config, dtype = model.config, model.target_embedding.dtype
     rows, capacity, source, k = 4, 16, 6, 3
     rows_axis, capacity_axis, source_axis = (
         Dim(name, max=MAX_BATCH) for name in ("rows", "capacity", "source_capacity")
     )
-    k_axis = Dim("k", max=min(signature.MAX_CANDIDATES, config.target_vocab_size))
-    self_cache, cross_cache = (signature.cache_tensors(config, kind) for kind in Kind)
+    most = min(signature.MAX_CANDIDATES, config.target_vocab_size)
+    k_axis = Dim("k", max=most)
+    places_axis, tokens_axis = (Dim(name, min=most, max=MAX_TOKENS) for name in ("places", "tokens"))
+    target_cache, cross_cache = signature.target_tensors(config), signature.cache_tensors(config, Kind.CROSS)
+    past = {
+        Kind.SELF: ((rows, config.decoder_heads, capacity, config.decoder_head_dim), {0: rows_axis, 2: capacity_axis}),
+        Kind.CROSS: ((rows, config.decoder_heads, source, config.decoder_head_dim), {0: rows_axis, 2: source_axis}),
+        Kind.STATE: ((rows, config.width), {0: rows_axis}),
+    }
 
-    def cached(length: int) -> list[Tensor]:
+    def zeros(tensors: list[CacheTensor]) -> list[Tensor]:
         # A tensor of its own for each input: one object given twice is wired as one input, and the graph is wrong.
-        shape = rows, config.decoder_heads, length, config.decoder_head_dim
-        return [torch.zeros(shape, dtype=dtype) for _ in self_cache]
+        return [torch.zeros(past[tensor.kind][0], dtype=dtype) for tensor in tensors]
 
+    def axes(tensors: list[CacheTensor]) -> list[dict[int, Dim]]:
+        return [past[tensor.kind][1] for tensor in tensors]
+
+    inputs: dict[str, object] = {
+        "ids": torch.zeros(rows, dtype=torch.int64),
+        "positions": torch.arange(rows, dtype=torch.int32),
+        "total": torch.tensor(rows, dtype=torch.int32),
+        "source_last": torch.arange(1, rows + 1, dtype=torch.int32),
+        "source_total": torch.tensor(rows + 1, dtype=torch.int32),
+        "ranks": torch.arange(k),
+        "target_past": zeros(target_cache),
+        "cross_past": zeros(cross_cache),
+        "cross_last": [torch.zeros(rows, 1, config.width, dtype=dtype) for _ in cross_cache],
+    }
+    shapes: dict[str, object] = {
+        "ids": {0: rows_axis},
+        "positions": {0: rows_axis},
+        "total": {},
+        "source_last": {0: rows_axis},
+        "source_total": {},
+        "ranks": {0: k_axis},
+        "target_past": axes(target_cache),
+        "cross_past": axes(cross_cache),
+        "cross_last": [{0: rows_axis} for _ in cross_cache],
+    }
+    names = [
+        *signature.DECODER_INPUTS,
+        *(tensor.past for tensor in target_cache + cross_cache),
+        *(tensor.last for tensor in cross_cache),
+    ]
+    if shortlist:
+        tokens, places = most + 7, most + 5
+        weight, bias = torch.zeros(tokens, config.width, dtype=dtype), torch.zeros(tokens, dtype=dtype)
+        inputs["choice"] = weight, bias, torch.zeros(rows, places, dtype=torch.int64)
+        shapes["choice"] = {0: tokens_axis}, {0: tokens_axis}, {0: rows_axis, 1: places_axis}
+        names += [*signature.OUTPUT_ROWS, signature.ALLOWED]
+    outputs = [*signature.DECODER_OUTPUTS, *(tensor.present for tensor in target_cache + cross_cache)]
+    return _export(DecoderGraph(model), inputs, shapes, names, outputs)
+
+
+def trace_output(model: Transformer) -> ir.Model:
+    """The graph of rows of the output layer."""
     return _export(
-        DecoderGraph(model),
-        inputs={
-            "ids": torch.zeros(rows, dtype=torch.int64),
-            "positions": torch.arange(rows, dtype=torch.int32),
-            "total": torch.tensor(rows, dtype=torch.int32),
-            "source_last": torch.arange(1, rows + 1, dtype=torch.int32),
-            "source_total": torch.tensor(rows + 1, dtype=torch.int32),
-            "ranks": torch.arange(k),
-            "self_past": cached(capacity),
-            "cross_past": cached(source),
-            "cross_last": [torch.zeros(rows, 1, config.width, dtype=dtype) for _ in cross_cache],
-        },
-        shapes={
-            "ids": {0: rows_axis},
-            "positions": {0: rows_axis},
-            "total": {},
-            "source_last": {0: rows_axis},
-            "source_total": {},
-            "ranks": {0: k_axis},
-            "self_past": [{0: rows_axis, 2: capacity_axis} for _ in self_cache],
-            "cross_past": [{0: rows_axis, 2: source_axis} for _ in cross_cache],
-            "cross_last": [{0: rows_axis} for _ in cross_cache],
-        },
-        input_names=[
-            *signature.DECODER_INPUTS,
-            *(tensor.past for tensor in self_cache + cross_cache),
-            *(tensor.last for tensor in cross_cache),
-        ],
-        output_names=[*signature.DECODER_OUTPUTS, *(tensor.present for tensor in self_cache + cross_cache)],
+        OutputGraph(model),
+        inputs={"ids": torch.arange(3)},
+        shapes={"ids": {0: Dim("tokens", max=MAX_TOKENS)}},
+        input_names=signature.OUTPUT_INPUTS,
+        output_names=signature.OUTPUT_ROWS,
     )
 
 

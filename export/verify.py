@@ -13,8 +13,9 @@ from export.compare_tokens import SampleComparison
 from export.limits import LIMITS
 from models.checkpoint import Checkpoint
 from models.config import ModelConfig
-from models.package import DECODER, ENCODER, Certificate
+from models.package import DECODER, ENCODER, OUTPUT, SHORTLIST, Certificate
 from models.precision import Precision
+from models.shortlist import Shortlist, ShortlistedOutput
 from server.cuda_decoder import DeviceDecoder
 from server.decoder import Decoder
 from server.device.session import Device
@@ -45,14 +46,16 @@ def verify(
     """Compares the graphs in the folder `graphs` with the checkpoint in `folder`. Raises VerificationError."""
     limits = LIMITS[precision]
     capacity = most_tokens(checkpoint.config)
-    decoder = open_decoder(checkpoint.config, graphs, precision, device)
+    choice = open_choice(checkpoint, graphs)
+    shortlist = None if choice is None else choice.shortlist
+    decoder = open_decoder(checkpoint.config, graphs, precision, device, choice)
     progress("hidden states")
     hidden = encoder_error(checkpoint.model, graphs / ENCODER, precision, device)
     steps = []
     for rows, ragged in BATCHES:
         progress(f"log-probabilities, {batch_name(rows, ragged)}")
-        steps += step_errors(checkpoint.model, decoder, capacity, rows, ragged)
-    samples = SampleComparison(checkpoint, folder, capacity, texts, limits.share)
+        steps += step_errors(checkpoint.model, decoder, capacity, rows, ragged, shortlist)
+    samples = SampleComparison(checkpoint, folder, capacity, texts, limits.share, shortlist)
     samples.run(decoder, progress)
     certificate = Certificate(
         device=f"{device.kind} {device.name}".strip(),
@@ -67,14 +70,23 @@ def verify(
     return certificate
 
 
-def open_decoder(config: ModelConfig, graphs: Path, precision: Precision, device: Device) -> Decoder[Any]:
+def open_choice(checkpoint: Checkpoint, graphs: Path) -> ShortlistedOutput | None:
+    """Loads the shortlist as the server does, if there is one."""
+    if checkpoint.shortlist is None:
+        return None
+    return ShortlistedOutput(Shortlist.load(graphs / SHORTLIST, checkpoint.config), graphs / OUTPUT)
+
+
+def open_decoder(
+    config: ModelConfig, graphs: Path, precision: Precision, device: Device, choice: ShortlistedOutput | None = None
+) -> Decoder[Any]:
     """Loads the graphs as the server does."""
     capacity = most_tokens(config)
     files = graphs / ENCODER, graphs / DECODER
     try:
         if device.kind == "cpu":
-            return OnnxDecoder(*files, config, capacity, capacity)
-        return DeviceDecoder(*files, config, capacity, capacity, precision, device)
+            return OnnxDecoder(*files, config, capacity, capacity, choice)
+        return DeviceDecoder(*files, config, capacity, capacity, precision, device, choice)
     except Exception as error:  # the errors of ONNX Runtime have nothing else in common
         raise VerificationError(f"ONNX Runtime does not load the exported graphs: {error}") from error
 

@@ -5,7 +5,7 @@ so that eager and exported models are the same code. Inside `plain` the bodies t
 lack those kernels: GroupQueryAttention knows no fp32 on CUDA.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -79,8 +79,8 @@ def cross_attention(query: Tensor, key: Tensor, value: Tensor, lengths: Tensor, 
 
 def cached_attention(
     query: Tensor,
-    new: tuple[Tensor, Tensor] | None,
-    past: tuple[Tensor, Tensor],
+    new: Sequence[Tensor] | None,
+    past: Sequence[Tensor],
     positions: Tensor,
     total: Tensor,
     heads: int,
@@ -113,8 +113,8 @@ def _takes_kernels() -> bool:
 
 def _group_query_attention(
     query: Tensor,
-    new: tuple[Tensor, Tensor] | None,
-    past: tuple[Tensor, Tensor],
+    new: Sequence[Tensor] | None,
+    past: Sequence[Tensor],
     positions: Tensor,
     total: Tensor,
     heads: int,

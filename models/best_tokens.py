@@ -7,7 +7,7 @@ cut into them, and the k best tokens lie in the k blocks with the best maxima.
 import torch
 from torch import Tensor
 
-from models.signature import MAX_CANDIDATES
+from models.signature import MAX_CANDIDATES, NO_TOKEN
 
 BLOCK = 128
 """Largest vocabulary block."""
@@ -46,11 +46,29 @@ def best_tokens(logits: Tensor, k: int, block: int) -> tuple[Tensor, Tensor]:
     top, inside = _join_blocks(blocks.gather(1, best.expand(-1, -1, block))).topk(k)
     # A table of the blocks' ids rather than `inside // block` and `inside % block`, which export as eight nodes.
     ids = _join_blocks(best * block + torch.arange(block, device=logits.device)).gather(1, inside)
+    return ids, _log_probs(logits, ids, top)
+
+
+def best_allowed_tokens(logits: Tensor, allowed: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The same of a choice: log-probabilities are over the allowed tokens alone.
+
+    logits: [rows or more, tokens]; allowed: int64 [rows, places], see `models.signature`
+    """
+    if logits.dtype == torch.bfloat16:
+        logits = logits.float()
+    ids = allowed.clamp(min=0)
+    scores = torch.where(allowed == NO_TOKEN, NEVER, logits.gather(1, ids))
+    top, inside = scores.topk(k)  # of a thousand: blocks would gain nothing
+    return ids.gather(1, inside), _log_probs(scores, inside, top)
+
+
+def _log_probs(logits: Tensor, best: Tensor, top: Tensor) -> Tensor:
+    """Log-probabilities [rows, k] of the tokens at the places `best`, whose logits are `top`, best first."""
     # The best token's probability gives the normaliser. It is at least 1 / vocabulary, so its logarithm is safe, and a
     # softmax is cheaper than a log-softmax of the whole vocabulary: 3 % of a step.
-    best_log_prob = logits.softmax(1).gather(1, ids[:, :1].expand(-1, LANES)).float().log()[:, :1]
+    best_log_prob = logits.softmax(1).gather(1, best[:, :1].expand(-1, LANES)).float().log()[:, :1]
     top = top.float()
-    return ids, top - top[:, :1] + best_log_prob
+    return top - top[:, :1] + best_log_prob
 
 
 def _join_blocks(x: Tensor) -> Tensor:

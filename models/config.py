@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 Activation = Literal["relu", "gelu", "swish"]
 NormPlacement = Literal["post", "pre"]
 PositionKind = Literal["sinusoidal", "learned"]
+DecoderCell = Literal["attention", "ssru"]
 
 
 class Frozen(BaseModel):
@@ -29,6 +30,8 @@ class ModelConfig(Frozen):
     decoder_ffn: int = Field(gt=0)
     max_positions: int = Field(gt=1)
     """Most tokens of a source, and of a target."""
+    decoder_cell: DecoderCell = "attention"
+    """How a decoder layer sees the target so far: self-attention, or a recurrence (`models.layers.Recurrence`)."""
     norm: NormPlacement = "post"
     """"post": x = norm(x + f(x)). "pre": x = x + f(norm(x)), and one more norm after the last layer."""
     activation: Activation = "relu"

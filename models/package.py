@@ -3,7 +3,9 @@
     manifest.json   what everything is, with the size and SHA-256 of every other file. Written last
     encoder.onnx    the graphs of `models.signature`
     decoder.onnx
-    weights.bin     the weights of both, each once
+    output.onnx     with a shortlist only
+    weights.bin     the weights of all graphs, each once
+    shortlist.bin   the tokens that each source token may become, see `models.shortlist`. Optional
     ...             the tokenizer's files
 
 A folder that is half written, cut short or altered does not open.
@@ -24,11 +26,13 @@ from pydantic import Field, ValidationError, model_validator
 from models.config import Frozen, ModelConfig
 from models.disk import sync
 from models.precision import AttentionKind, Precision
+from models.shortlist import Shortlist, ShortlistedOutput, ShortlistError
 from models.tokenizer import Tokenizer, TokenizerSpec
 
 FORMAT_VERSION: Literal[1] = 1
 MANIFEST = "manifest.json"
-ENCODER, DECODER, WEIGHTS = "encoder.onnx", "decoder.onnx", "weights.bin"
+ENCODER, DECODER, OUTPUT, WEIGHTS = "encoder.onnx", "decoder.onnx", "output.onnx", "weights.bin"
+SHORTLIST = "shortlist.bin"
 EXPORT_AGAIN = "export the checkpoint again"
 
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
@@ -118,6 +122,9 @@ class Manifest(Frozen):
     attention: AttentionKind = "fused"
     encoder_graph: FileName = ENCODER
     decoder_graph: FileName = DECODER
+    output_graph: FileName | None = None
+    """Of the output layer; there is one if there is a shortlist."""
+    shortlist: FileName | None = None
     weights: FileName = WEIGHTS
     files: dict[FileName, FileEntry]
     """Every file but the manifest."""
@@ -128,7 +135,10 @@ class Manifest(Frozen):
 
     @model_validator(mode="after")
     def _complete(self) -> "Manifest":
-        used = [self.encoder_graph, self.decoder_graph, self.weights, *self.tokenizer.files]
+        if (self.output_graph is None) != (self.shortlist is None):
+            raise ValueError(f"output_graph is {self.output_graph} and shortlist is {self.shortlist}; both or neither")
+        optional = [file for file in (self.output_graph, self.shortlist) if file is not None]
+        used = [self.encoder_graph, self.decoder_graph, self.weights, *optional, *self.tokenizer.files]
         missing = sorted(set(used) - set(self.files))
         if missing:
             raise ValueError(f"files has no entry for {', '.join(missing)}")
@@ -164,6 +174,17 @@ class Package:
     def tokenizer(self) -> Tokenizer:
         """Loads the tokenizer."""
         return Tokenizer.load(self.folder, self.manifest.tokenizer)
+
+    def choice(self) -> ShortlistedOutput | None:
+        """Loads the shortlist, if there is one. Raises PackageError."""
+        manifest = self.manifest
+        if manifest.shortlist is None or manifest.output_graph is None:
+            return None
+        try:
+            shortlist = Shortlist.load(self.folder / manifest.shortlist, manifest.model)
+        except ShortlistError as error:
+            raise PackageError(f"{error}; {EXPORT_AGAIN}") from error
+        return ShortlistedOutput(shortlist, self.folder / manifest.output_graph)
 
 
 @contextmanager

@@ -38,8 +38,8 @@ class TokenizerSpec(Frozen):
     kind: Literal["sentencepiece-pair"] = "sentencepiece-pair"
     source_model: str = "source.spm"
     target_model: str = "target.spm"
-    vocabulary: str = "vocab.json"
-    """Piece -> id."""
+    vocabulary: str | None = "vocab.json"
+    """Piece -> id. None: the ids are those of each SentencePiece model itself."""
     target_vocabulary: str | None = None
     """Piece -> id of the target side, where it has ids of its own."""
     normalization: dict[str, str] = Field(default_factory=dict)
@@ -91,8 +91,10 @@ class Tokenizer:
     @classmethod
     def load(cls, folder: Path, spec: TokenizerSpec) -> "Tokenizer":
         """Reads the files that the spec names. Raises TokenizerError."""
-        source = _load_model(folder / spec.source_model)
-        target = source if spec.target_model == spec.source_model else _load_model(folder / spec.target_model)
+        source = load_sentencepiece(folder / spec.source_model)
+        target = source if spec.target_model == spec.source_model else load_sentencepiece(folder / spec.target_model)
+        if spec.vocabulary is None:
+            return cls(spec, source, target, _own_ids(source), _own_ids(target))
         ids = load_vocabulary(folder / spec.vocabulary)
         target_ids = ids if spec.target_vocabulary is None else load_vocabulary(folder / spec.target_vocabulary)
         return cls(spec, source, target, ids, target_ids)
@@ -167,7 +169,8 @@ def load_vocabulary(file: Path) -> dict[str, int]:
     return vocabulary
 
 
-def _load_model(file: Path) -> SentencePieceProcessor:
+def load_sentencepiece(file: Path) -> SentencePieceProcessor:
+    """Reads a SentencePiece model. Raises TokenizerError."""
     try:
         data = file.read_bytes()
         if not data:  # which SentencePiece would take for a model without pieces
@@ -180,3 +183,7 @@ def _load_model(file: Path) -> SentencePieceProcessor:
 def _pieces(model: SentencePieceProcessor) -> list[str]:
     pieces: list[str] = model.id_to_piece(list(range(model.get_piece_size())))
     return pieces
+
+
+def _own_ids(model: SentencePieceProcessor) -> dict[str, int]:
+    return {piece: token_id for token_id, piece in enumerate(_pieces(model))}

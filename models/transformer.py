@@ -11,126 +11,15 @@ Vocabularies are padded to whole blocks, see `models.best_tokens`.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models import attention
 from models.best_tokens import NEVER, padded_size
-from models.config import Activation, ModelConfig
-
-ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}
-
-
-class Residual(nn.Module):
-    """Where a sublayer's input is normalised: before it ("pre"), or after it is added ("post")."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.pre = config.norm == "pre"
-        self.norm = nn.LayerNorm(config.width, eps=config.norm_epsilon)
-        self.dropout = nn.Dropout(0.0)
-
-    def enter(self, x: Tensor) -> Tensor:
-        """What the sublayer gets."""
-        return self.norm(x) if self.pre else x
-
-    def leave(self, x: Tensor, y: Tensor) -> Tensor:
-        """The sublayer's input and output, joined."""
-        y = self.dropout(y)
-        return x + y if self.pre else self.norm(x + y)
-
-
-class FeedForward(nn.Module):
-    """activation(x W1 + b1) W2 + b2."""
-
-    def __init__(self, config: ModelConfig, inner: int) -> None:
-        super().__init__()
-        self.up, self.down = nn.Linear(config.width, inner), nn.Linear(inner, config.width)
-        self.activation = ACTIVATIONS[config.activation]
-        self.residual = Residual(config)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[tokens, width] -> [tokens, width]."""
-        inner: Tensor = self.activation(self.up(self.residual.enter(x)))
-        return self.residual.leave(x, self.down(inner))
-
-
-class SelfAttention(nn.Module):
-    """Attention within one side. Queries, keys and values come from one packed projection."""
-
-    def __init__(self, config: ModelConfig, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.qkv, self.out = nn.Linear(config.width, 3 * config.width), nn.Linear(config.width, config.width)
-        self.residual = Residual(config)
-
-    def over_source(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """x: [sentences * source, width]; lengths: [sentences]."""
-        attended = attention.self_attention(self.qkv(self.residual.enter(x)), lengths, self.heads)
-        return self.residual.leave(x, self.out(attended))
-
-    def over_target(self, x: Tensor, sentences: int) -> Tensor:
-        """x: [sentences * target, width]."""
-        attended = attention.causal_attention(self.qkv(self.residual.enter(x)), sentences, self.heads)
-        return self.residual.leave(x, self.out(attended))
-
-    def step(
-        self, x: Tensor, past: tuple[Tensor, Tensor], positions: Tensor, total: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """x: [rows, width]; past: keys and values [rows, heads, capacity, head_dim]."""
-        qkv = self.qkv(self.residual.enter(x))
-        attended, keys, values = attention.cached_attention(qkv, None, past, positions, total, self.heads)
-        return self.residual.leave(x, self.out(attended)), keys, values
-
-
-class CrossAttention(nn.Module):
-    """Attention to the source. Its keys and values are projected once for all layers, see `Transformer.cross_kv`."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.heads = config.decoder_heads
-        self.query, self.out = nn.Linear(config.width, config.width), nn.Linear(config.width, config.width)
-        self.residual = Residual(config)
-
-    def over_target(self, x: Tensor, key: Tensor, value: Tensor, lengths: Tensor) -> Tensor:
-        """x: [sentences * target, width]; key, value: [sentences, heads, source, head_dim]."""
-        query = self.query(self.residual.enter(x))
-        return self.residual.leave(x, self.out(attention.cross_attention(query, key, value, lengths, self.heads)))
-
-    def step(
-        self, x: Tensor, last: tuple[Tensor, Tensor], past: tuple[Tensor, Tensor], positions: Tensor, total: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """x: [rows, width]; last: key and value of each row's last source token [rows, 1, width], at `positions`."""
-        query = self.query(self.residual.enter(x))
-        attended, keys, values = attention.cached_attention(query, last, past, positions, total, self.heads)
-        return self.residual.leave(x, self.out(attended)), keys, values
-
-
-class EncoderLayer(nn.Module):
-    """Self-attention and feed-forward."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.attention = SelfAttention(config, config.encoder_heads)
-        self.feed_forward = FeedForward(config, config.encoder_ffn)
-
-    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """[sentences * source, width] -> [sentences * source, width]."""
-        output: Tensor = self.feed_forward(self.attention.over_source(x, lengths))
-        return output
-
-
-class DecoderLayer(nn.Module):
-    """Self-attention, attention to the source, and feed-forward."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.attention = SelfAttention(config, config.decoder_heads)
-        self.cross = CrossAttention(config)
-        self.feed_forward = FeedForward(config, config.decoder_ffn)
+from models.config import ModelConfig
+from models.layers import DecoderLayer, EncoderLayer
 
 
 class Transformer(nn.Module):
@@ -168,7 +57,8 @@ class Transformer(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
-                nn.init.zeros_(module.bias)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
         with torch.no_grad():
             self.source_embedding[self.config.source_vocab_size :] = 0
             self.target_embedding[self.config.target_vocab_size :] = 0
@@ -197,7 +87,8 @@ class Transformer(nn.Module):
     def decode(self, memory: Tensor, source_lengths: Tensor, target_ids: Tensor) -> list[Tensor]:
         """The teacher-forced pass without the output projection. `forward` describes the arguments.
 
-        Returns hidden states [sentences * target, width]: each layer's after its self-attention, and the last ones.
+        Returns hidden states [sentences * target, width]: each layer's after its self-attention or recurrence, and
+        the last ones.
         """
         sentences, target = target_ids.shape
         cross = self.cross_keys_values(memory)
@@ -205,7 +96,7 @@ class Transformer(nn.Module):
         hidden = []
         for index, layer in enumerate(self.decoder):
             assert isinstance(layer, DecoderLayer)
-            x = layer.attention.over_target(x, sentences)
+            x = layer.cell.over_target(x, sentences)
             hidden.append(x)
             x = layer.cross.over_target(x, cross[2 * index], cross[2 * index + 1], source_lengths)
             x = layer.feed_forward(x)
@@ -225,32 +116,36 @@ class Transformer(nn.Module):
         total: Tensor,
         source_last: Tensor,
         source_total: Tensor,
-        self_past: Sequence[Tensor],
+        target_past: Sequence[Tensor],
         cross_past: Sequence[Tensor],
         cross_last: Sequence[Tensor],
     ) -> tuple[Tensor, list[Tensor]]:
         """One token of each row against the cache. `models.signature` describes every tensor.
 
-        Returns logits [rows, padded vocabulary], and the self- and cross-attention keys and values cached afterwards.
+        target_past: keys and values of self-attention, or states of recurrences
+        Returns what `logits` takes, [rows, width], and what is cached afterwards: of the target, then of the source.
         """
         x = self._embed(ids, self.target_embedding) + F.embedding(positions, self.target_positions)
-        self_present: list[Tensor] = []
+        target_present: list[Tensor] = []
         cross_present: list[Tensor] = []
+        share = len(target_past) // len(self.decoder)
         for index, layer in enumerate(self.decoder):
             assert isinstance(layer, DecoderLayer)
+            x, present = layer.cell.step(x, target_past[index * share :][:share], positions, total)
+            target_present += present
             pair = slice(2 * index, 2 * index + 2)
-            x, *present = layer.attention.step(x, _pair(self_past[pair]), positions, total)
-            self_present += present
-            x, *present = layer.cross.step(
-                x, _pair(cross_last[pair]), _pair(cross_past[pair]), source_last, source_total
-            )
+            x, present = layer.cross.step(x, cross_last[pair], cross_past[pair], source_last, source_total)
             cross_present += present
             x = layer.feed_forward(x)
-        return self.logits(x), self_present + cross_present
+        return x, target_present + cross_present
 
-    def logits(self, x: Tensor) -> Tensor:
-        """[tokens, width] -> [tokens, padded vocabulary]."""
-        return F.linear(self.decoder_norm(x), self.output_weight, self.output_bias)
+    def logits(self, x: Tensor, output: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        """[tokens, width] -> [tokens, padded vocabulary], or of some tokens only.
+
+        output: those tokens' rows of the output layer: weights [output tokens, width] and biases [output tokens]
+        """
+        weight, bias = output or (self.output_weight, self.output_bias)
+        return F.linear(self.decoder_norm(x), weight, bias)
 
     def _embed(self, ids: Tensor, table: Tensor) -> Tensor:
         # Scaled after the look-up: a scaled copy of the table would double the package and is not measurably faster.
@@ -269,8 +164,3 @@ def position_table(config: ModelConfig) -> nn.Parameter:
     frequency = torch.pow(10000.0, -torch.arange(half, dtype=torch.float64) / half)
     angle = torch.arange(config.max_positions, dtype=torch.float64).unsqueeze(1) * frequency
     return nn.Parameter(torch.cat([angle.sin(), angle.cos()], dim=1).float(), requires_grad=False)
-
-
-def _pair(tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    key, value = tensors
-    return key, value

@@ -106,6 +106,7 @@ def open_scheduler(
     manifest = package.manifest
     config, generation = manifest.model, manifest.generation
     graphs = package.encoder_graph, package.decoder_graph, config, model.max_source_tokens, model.max_new_tokens
+    choice = package.choice()
     loop = asyncio.get_running_loop()
 
     def on_crash(error: Exception) -> None:
@@ -118,8 +119,8 @@ def open_scheduler(
 
     if takes_threads(device, manifest.precision):
         metrics.describe_device(facts(device), device.cuda_graphs)
-        return schedule(OnnxDecoder(*graphs))
-    decoder = DeviceDecoder(*graphs, manifest.precision, device)
+        return schedule(OnnxDecoder(*graphs, choice))
+    decoder = DeviceDecoder(*graphs, manifest.precision, device, choice)
     metrics.describe_device(facts(decoder.device), decoder.device.cuda_graphs)
     return schedule(decoder)
 

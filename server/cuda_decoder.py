@@ -12,8 +12,10 @@ from pathlib import Path
 import onnxruntime as ort
 
 from models.config import ModelConfig
+from models.shortlist import ShortlistedOutput
 from server.device.cache import DeviceCache
 from server.device.encoder import DeviceEncoder, EncodedSource
+from server.device.output import DeviceOutput, most_allowed
 from server.device.runtime import PRECISIONS, DeviceRuntime
 from server.device.session import CAPTURE_REFUSED, Device, DeviceError, is_out_of_memory
 
@@ -32,16 +34,21 @@ class DeviceDecoder:
         target_capacity: int,
         precision: str,
         device: Device,
+        choice: ShortlistedOutput | None = None,
     ) -> None:
-        """Loads the two graphs. Rows have room for so many source tokens and so many target tokens.
+        """Loads the graphs. Rows have room for so many source tokens and so many target tokens.
 
-        precision: the package's. Raises DeviceError where a graph does not run on the device.
+        precision: the package's
+        choice: of a package with a shortlist
+        Raises DeviceError where a graph does not run on the device.
         """
         self.config, self.device = config, device
         self.source_capacity, self.target_capacity = source_capacity, target_capacity
         self._precision = PRECISIONS[precision]
-        self._runtime = DeviceRuntime(device, longest=max(source_capacity, target_capacity, 2))
-        self._encoder = DeviceEncoder(self._runtime, encoder, config, self._precision, source_capacity)
+        places = 0 if choice is None else most_allowed(choice, source_capacity)
+        self._runtime = runtime = DeviceRuntime(device, longest=max(source_capacity, target_capacity, places, 2))
+        self._output = None if choice is None else DeviceOutput(runtime, choice, config, self._precision, places)
+        self._encoder = DeviceEncoder(runtime, encoder, config, self._precision, source_capacity, self._output)
         self._decoder = self._open_decoder(decoder)
 
     def _open_decoder(self, graph: Path) -> ort.InferenceSession:
@@ -63,7 +70,9 @@ class DeviceDecoder:
         """A running batch with room for so many rows. Raises DeviceError where the device has no memory for them."""
         capacities = self.source_capacity, self.target_capacity
         try:
-            return DeviceCache(self._runtime, self._decoder, self.config, self._precision, rows, *capacities)
+            return DeviceCache(
+                self._runtime, self._decoder, self.config, self._precision, rows, *capacities, self._output
+            )
         except Exception as error:  # the errors of ONNX Runtime have nothing else in common
             if is_out_of_memory(error):
                 raise DeviceError(

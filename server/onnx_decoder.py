@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from models import signature
 from models.config import ModelConfig
+from models.shortlist import ShortlistedOutput
 from models.signature import CacheTensor, Kind
+from server.allowed import AllowedTokens, OutputLayer
 from server.decoder import Candidates
 from server.device.session import CPU, open_session
 from server.kv_buffer import KVBuffer
@@ -22,10 +24,17 @@ DTYPES: dict[str, type[np.floating]] = {"tensor(float)": np.float32, "tensor(flo
 class OnnxMemory:
     """An encoded source: its hidden states and its cross-attention keys and values, as the encoder graph gave them."""
 
-    def __init__(self, hidden: NDArray[np.floating], cross: Sequence[NDArray[np.floating]]) -> None:
+    def __init__(
+        self,
+        hidden: NDArray[np.floating],
+        cross: Sequence[NDArray[np.floating]],
+        allowed: NDArray[np.int64] | None = None,
+    ) -> None:
         self._hidden = hidden
         self.cross = cross
         """Key, value of layer 0, key, value of layer 1, ...: each [1, heads, source, head_dim]."""
+        self.allowed = allowed
+        """The tokens that its target may have, if the package has a shortlist."""
 
     @property
     def length(self) -> int:
@@ -45,12 +54,27 @@ class OnnxDecoder:
     because weights that ONNX Runtime has repacked for its matrix products are then in memory, and in cache, once.
     """
 
-    def __init__(self, encoder: Path, decoder: Path, config: ModelConfig, source_capacity: int, target_capacity: int):
-        """Loads the two graphs. Rows have room for so many source tokens and so many target tokens."""
+    def __init__(
+        self,
+        encoder: Path,
+        decoder: Path,
+        config: ModelConfig,
+        source_capacity: int,
+        target_capacity: int,
+        choice: ShortlistedOutput | None = None,
+    ) -> None:
+        """Loads the graphs. Rows have room for so many source tokens and so many target tokens.
+
+        choice: of a package with a shortlist
+        """
         self.config = config
         self.source_capacity, self.target_capacity = source_capacity, target_capacity
         self._encoder, self._decoder = (open_session(graph, CPU) for graph in (encoder, decoder))
         self._outputs = signature.encoder_outputs(config)
+        self._shortlist, self._output = None, None
+        if choice is not None:
+            self._shortlist = choice.shortlist
+            self._output = OutputLayer(choice.graph, config.target_vocab_size)
 
     def encode(self, sources: Sequence[Sequence[int]]) -> list[OnnxMemory]:
         """Runs the encoder on sources, those of equal length together.
@@ -68,30 +92,42 @@ class OnnxDecoder:
 
     def open_cache(self, rows: int) -> "OnnxCache":
         """A running batch with room for so many rows."""
-        return OnnxCache(self._decoder, self.config, rows, self.source_capacity, self.target_capacity)
+        allowed = None if self._output is None else AllowedTokens(self._output, rows)
+        return OnnxCache(self._decoder, self.config, rows, self.source_capacity, self.target_capacity, allowed)
 
     def _encode_equal(self, sources: Sequence[Sequence[int]]) -> Iterator[OnnxMemory]:
         """Runs the encoder on sources of one length."""
         ids = np.array(sources, np.int64)
         lengths = np.full(len(sources), ids.shape[1], np.int32)
         hidden, *cross = self._encoder.run(self._outputs, {"ids": ids, "lengths": lengths})
-        for index in range(len(sources)):
+        for index, source in enumerate(sources):
             one = slice(index, index + 1)
-            yield OnnxMemory(hidden[one], [tensor[one] for tensor in cross])
+            allowed = None if self._shortlist is None else self._shortlist.allowed(source)
+            yield OnnxMemory(hidden[one], [tensor[one] for tensor in cross], allowed)
 
 
 class OnnxCache:
     """The running batch, in buffers that the decoder graph reads and writes in place."""
 
     def __init__(
-        self, session: ort.InferenceSession, config: ModelConfig, rows: int, source_capacity: int, target_capacity: int
+        self,
+        session: ort.InferenceSession,
+        config: ModelConfig,
+        rows: int,
+        source_capacity: int,
+        target_capacity: int,
+        allowed: AllowedTokens | None = None,
     ) -> None:
-        self._session = session
-        self._self_tensors, self._cross_tensors = (signature.cache_tensors(config, kind) for kind in Kind)
-        shape = len(self._self_tensors), rows, config.decoder_heads, config.decoder_head_dim
-        dtype = _cache_dtype(session, self._self_tensors[0])
-        self._self, self._cross = (KVBuffer(*shape, capacity, dtype) for capacity in (target_capacity, source_capacity))
+        self._session, self._allowed = session, allowed
+        self._self_tensors, self._cross_tensors, self._state_tensors = (
+            signature.cache_tensors(config, kind) for kind in (Kind.SELF, Kind.CROSS, Kind.STATE)
+        )
+        dtype = _cache_dtype(session, self._cross_tensors[0])
+        shape = rows, config.decoder_heads, config.decoder_head_dim
+        self._self = KVBuffer(len(self._self_tensors), *shape, target_capacity, dtype)
+        self._cross = KVBuffer(len(self._cross_tensors), *shape, source_capacity, dtype)
         self._last = np.zeros((len(self._cross_tensors), rows, 1, config.width), dtype)
+        self._states = np.zeros((len(self._state_tensors), rows, config.width), dtype)
         self._ids, self._positions = np.zeros(rows, np.int64), np.zeros(rows, np.int32)
         self._source_last = np.zeros(rows, np.int32)
         self._total, self._source_total = np.zeros((), np.int32), np.zeros((), np.int32)
@@ -115,6 +151,9 @@ class OnnxCache:
         for tensor, last, encoded in zip(self._cross.array, self._last, memory.cross, strict=True):
             tensor[row, :, :source] = encoded[0]
             last[row, 0] = encoded[0, :, -1].reshape(-1)
+        if self._allowed is not None and memory.allowed is not None and self._allowed.put(row, memory.allowed):
+            self._forget_memory()
+        self._states[:, row] = 0
         self._source_last[row] = source - 1
         self._positions[row] = 0
         self._joined += 1
@@ -137,7 +176,9 @@ class OnnxCache:
         binding, candidates = self._begun
         self._session.run_with_iobinding(binding)
         self._positions[: self._live] += 1
-        return candidates
+        if self._allowed is None:
+            return candidates
+        return Candidates(self._allowed.token_ids(candidates.token_ids), candidates.log_probs)
 
     def take(self, parents: Sequence[int]) -> None:
         """Makes row i continue old row parents[i]; len(parents) rows are live afterwards."""
@@ -152,15 +193,22 @@ class OnnxCache:
 
     def _fit(self, buffer: KVBuffer, needed: int) -> None:
         if buffer.fit(needed, self._live):
-            self._bindings.clear()
-            self._sentences[self._live :] = 0  # only live rows are kept
+            self._forget_memory()
+
+    def _forget_memory(self) -> None:
+        """A buffer lies elsewhere, and holds what it did of live rows only."""
+        self._bindings.clear()
+        self._sentences[self._live :] = 0
 
     def _copy(self, parent: int, row: int) -> None:
         self._self.copy(parent, row, self._positions[parent])
+        self._states[:, row] = self._states[:, parent]
         self._positions[row] = self._positions[parent]
         if self._sentences[row] != self._sentences[parent]:  # the beams of a sentence have its source already
             self._cross.copy(parent, row, self._source_last[parent] + 1)
             self._last[:, row] = self._last[:, parent]
+            if self._allowed is not None:
+                self._allowed.copy(parent, row)
             self._source_last[row] = self._source_last[parent]
             self._sentences[row] = self._sentences[parent]
 
@@ -187,6 +235,7 @@ class OnnxCache:
             dict(zip(signature.DECODER_INPUTS, step, strict=True))
             | {tensor.past: buffer[:rows] for tensor, buffer in self._buffers()}
             | {tensor.last: array[:rows] for tensor, array in last}
+            | ({} if self._allowed is None else self._allowed.inputs(rows))
         )
 
     def _outputs(self, rows: int, candidates: Candidates) -> dict[str, NDArray[Any]]:
@@ -196,8 +245,9 @@ class OnnxCache:
         }
 
     def _buffers(self) -> Iterator[tuple[CacheTensor, NDArray[np.floating]]]:
-        """Every key and value tensor with its memory, which is both its past and its present."""
+        """Every cache tensor with its memory, which is both its past and its present."""
         yield from zip(self._self_tensors, self._self.array, strict=True)
+        yield from zip(self._state_tensors, self._states, strict=True)
         yield from zip(self._cross_tensors, self._cross.array, strict=True)
 
 

@@ -22,6 +22,7 @@ def place(settings: Settings, package: Package, machine: Machine) -> Device:
         settings.max_rows,
         settings.max_source_tokens or most,
         settings.max_new_tokens or most,
+        manifest.shortlist is not None,
     )
     wanted = Wanted(settings.device, settings.device_id, settings.device_memory_fraction, settings.cuda_graphs)
     device, obstacle = choose_device(wanted, Model(manifest.precision, manifest.attention, load), machine)

@@ -26,7 +26,7 @@ def flores() -> list[tuple[str, str]]:
 
 
 @cache
-def sentencepiece_model(side: int = 0, pieces: int = 211, byte_fallback: bool = False) -> bytes:
+def sentencepiece_model(side: int = 0, pieces: int = 211, byte_fallback: bool = False, end: int = END) -> bytes:
     """A SentencePiece model of one side of FLORES, with the ids of Marian: end 0, unknown 1."""
     writer = io.BytesIO()
     SentencePieceTrainer.train(
@@ -35,7 +35,7 @@ def sentencepiece_model(side: int = 0, pieces: int = 211, byte_fallback: bool = 
         vocab_size=pieces + 256 * byte_fallback,
         byte_fallback=byte_fallback,
         character_coverage=0.98,
-        eos_id=END,
+        eos_id=end,
         unk_id=UNKNOWN,
         bos_id=-1,
         pad_id=-1,

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -28,6 +29,8 @@ torch.set_num_threads(1)
 
 EXPORT_S = 600
 """Timeout of the tests that may have to wait for an export."""
+EXPORTED = {"zoo_package", "tiny_package", "keep_package"}
+"""The fixtures that export."""
 LONGEST_FILE = "test_token_exact.py"
 KEPT = 3
 """Packages of earlier states of the code that stay in pytest's cache."""
@@ -37,23 +40,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The first test that wants a package exports it. The longest file comes first, so that nobody waits for it."""
     items.sort(key=lambda item: item.path.name != LONGEST_FILE)
     for item in items:
-        if isinstance(item, pytest.Function) and {"zoo_package", "tiny_package"} & set(item.fixturenames):
+        if isinstance(item, pytest.Function) and EXPORTED & set(item.fixturenames):
             item.add_marker(pytest.mark.timeout(EXPORT_S))
 
 
 @pytest.fixture(scope="session")
-def zoo_package(request: pytest.FixtureRequest) -> Package:
-    """The package of models/zoo/en-pt."""
+def keep_package(request: pytest.FixtureRequest) -> Callable[..., Package]:
+    """Exports a checkpoint, with some options and under a name, unless that was done before: it stays in the cache."""
     cache = request.config.cache
     assert cache is not None
     packages = cache.mkdir("packages")
-    folder = packages / _state_of_the_code() / "en-pt"
-    with (packages / "lock").open("w") as lock:  # pytest may run in several processes
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            _export(ZOO, folder)
-            _prune(packages)
-    return Package.open(folder)
+
+    def keep(name: str, checkpoint: Path, *options: str) -> Package:
+        folder = packages / _state_of_the_code() / name
+        with (packages / "lock").open("w") as lock:  # pytest may run in several processes
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not folder.exists():
+                _export(checkpoint, folder, *options)
+                _prune(packages)
+        return Package.open(folder)
+
+    return keep
+
+
+@pytest.fixture(scope="session")
+def zoo_package(keep_package: Callable[..., Package]) -> Package:
+    """The package of models/zoo/en-pt."""
+    return keep_package("en-pt", ZOO)
 
 
 @pytest.fixture(scope="session")
@@ -70,9 +83,9 @@ def tiny_package(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
     return Package.open(folder)
 
 
-def _export(checkpoint: Path, folder: Path) -> None:
+def _export(checkpoint: Path, folder: Path, *options: str) -> None:
     """In a process of its own, whose memory is gone afterwards."""
-    command = [sys.executable, "-m", "export", str(checkpoint), "--out", str(folder), "--verify-samples", "2"]
+    command = [sys.executable, "-m", "export", str(checkpoint), "--out", str(folder), "--verify-samples", "2", *options]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
 

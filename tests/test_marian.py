@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import MarianMTModel
 
 from models.checkpoint import CheckpointError, load_checkpoint
-from models.checkpoint.reading import TensorFile
+from models.checkpoint.reading import read_weights
 from models.package import sha256
 from tests.checkpoints import ZOO, edit_json, write_checkpoint, write_json
 
@@ -245,7 +245,7 @@ FC1 = "model.decoder.layers.1.fc1.weight"
 
 BROKEN: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "no folder": (shutil.rmtree, ("tiny is not a folder", "config.json")),
-    "no config": (lambda folder: (folder / "config.json").unlink(), ("config.json cannot be read",)),
+    "no config": (lambda folder: (folder / "config.json").unlink(), ("tiny has no config.json",)),
     "config is not JSON": (
         lambda folder: (folder / "config.json").write_text("{"),
         ("config.json is not JSON", "line 1"),
@@ -298,7 +298,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     ),
     "fewer layers in the configuration": (
         lambda folder: edit_json(folder / "config.json", decoder_layers=1),
-        ("model.safetensors", "config.json describes has no tensor model.decoder.layers.1.", "and 25 more"),
+        ("model.safetensors", "its configuration describes has no tensor model.decoder.layers.1.", "and 25 more"),
     ),
     "another width in the configuration": (
         lambda folder: edit_json(folder / "config.json", d_model=24),
@@ -440,7 +440,7 @@ def test_a_pickle_of_noise(noise: bytes) -> None:
         file = Path(folder) / "pytorch_model.bin"
         file.write_bytes(noise)
         with pytest.raises(CheckpointError, match=r"pytorch_model\.bin"):
-            TensorFile(file).take("model.shared.weight", (1,))
+            read_weights(file).take("model.shared.weight", (1,))
 
 
 def test_a_pickle_of_something_else(folder: Path) -> None:

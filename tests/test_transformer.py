@@ -40,6 +40,8 @@ VARIANTS = {
     "two vocabularies, no output bias": config(
         share_embeddings=False, source_vocab_size=99, output_bias=False, activation="gelu"
     ),
+    "recurrent": config(decoder_cell="ssru"),
+    "recurrent, pre-norm": config(decoder_cell="ssru", norm="pre", decoder_layers=3),
     "deep encoder, different heads": config(encoder_layers=4, decoder_layers=1, encoder_heads=2, decoder_heads=6),
 }
 
@@ -67,15 +69,17 @@ def decode_stepwise(model: Transformer, source: Tensor, lengths: Tensor, target:
     cross = model.cross_keys_values(model.encode(source, lengths))
     last = [tensor[rows, :, lengths - 1].flatten(1).unsqueeze(1) for tensor in cross]
     past = [torch.full((len(target), config.decoder_heads, capacity, config.decoder_head_dim), 9.0) for _ in cross]
+    if config.decoder_cell == "ssru":
+        past = [torch.zeros(len(target), config.width) for _ in model.decoder]
     logits = []
     for position in range(target.shape[1]):
         positions = torch.full((len(target),), position, dtype=torch.int32)
         total, source_total = torch.tensor(position + 1), lengths.max()
-        step, present = model.decode_step(
+        hidden, present = model.decode_step(
             target[:, position], positions, total, (lengths - 1).int(), source_total, past, cross, last
         )
         past = present[: len(past)]
-        logits.append(step[:, : config.target_vocab_size])
+        logits.append(model.logits(hidden)[:, : config.target_vocab_size])
     return torch.stack(logits, dim=1)
 
 

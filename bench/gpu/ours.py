@@ -39,6 +39,7 @@ class Ours:
             capacity,
             manifest.precision,
             choose(wanted, self.package),
+            self.package.choice(),
         )
 
     @contextmanager

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from models.checkpoint import marian
+from models.checkpoint import marian, marian_nmt
 from models.checkpoint.contents import Checkpoint, CheckpointError
 from models.checkpoint.reading import read_json
 
@@ -16,8 +16,12 @@ FAMILIES: dict[str, Callable[[Path], Checkpoint]] = {"marian": marian.load}
 def load_checkpoint(folder: Path) -> Checkpoint:
     """Reads a checkpoint folder of any family. Raises CheckpointError."""
     if not folder.is_dir():
-        raise CheckpointError(f"{folder} is not a folder; expected a checkpoint folder with a config.json")
+        raise CheckpointError(
+            f"{folder} is not a folder; expected a checkpoint folder, with a config.json or Marian's own"
+        )
     file = folder / "config.json"
+    if not file.exists():
+        return marian_nmt.load(folder)
     family = read_json(file).get("model_type")
     if not isinstance(family, str) or family not in FAMILIES:
         raise CheckpointError(f"{file}: model_type is {family!r}; supported: {', '.join(sorted(FAMILIES))}")

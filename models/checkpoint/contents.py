@@ -24,8 +24,13 @@ class Checkpoint:
     tokenizer: TokenizerSpec
     generation: GenerationDefaults
     source_languages: tuple[str, ...]
+    """BCP-47 tags. None, where the checkpoint does not say."""
     target_languages: tuple[str, ...]
     files: dict[str, Path]
     """What belongs into a package as it is: the tokenizer's files, licences and notices."""
     sha256: str
     """Of the weights file."""
+    in_transformers: bool
+    """Hugging Face transformers reads the folder too."""
+    shortlist: Path | None = None
+    """A lexical shortlist, see `models.shortlist`."""

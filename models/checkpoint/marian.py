@@ -1,6 +1,5 @@
 """Marian models as Hugging Face keeps them (OPUS-MT): the reference is transformers' `MarianMTModel`."""
 
-import re
 from pathlib import Path
 from typing import Literal
 
@@ -11,10 +10,10 @@ from models.best_tokens import NEVER
 from models.checkpoint.contents import Checkpoint, CheckpointError
 from models.checkpoint.generation import GenerationSettings, generation_file, read_generation
 from models.checkpoint.marian_tokenizer import read_tokenizer_config, tokenizer_spec
-from models.checkpoint.reading import Settings, TensorFile, find_weights, invalid, parse, read_json
+from models.checkpoint.reading import Settings, find_weights, invalid, notices, parse, read_json, read_weights
 from models.checkpoint.renames import Rename, fill, linear
 from models.config import Activation, ModelConfig
-from models.package import NAME_PATTERN, GenerationDefaults, sha256
+from models.package import GenerationDefaults, sha256
 from models.transformer import Transformer
 
 ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
@@ -88,6 +87,7 @@ def load(folder: Path) -> Checkpoint:
         target_languages=(tokens.target_lang.replace("_", "-"),),
         files={name: folder / name for name in tokenizer.files} | notices(folder),
         sha256=sha256(weights),
+        in_transformers=True,
     )
 
 
@@ -141,7 +141,7 @@ def generation_defaults(settings: GenerationSettings, config: ModelConfig, file:
 def load_model(weights: Path, marian: MarianConfig, config: ModelConfig) -> Transformer:
     """Builds the Transformer and puts the weights into it."""
     model = Transformer(config)
-    fill(model, renames(marian), copies(marian), TensorFile(weights))
+    fill(model, renames(marian), copies(marian), read_weights(weights))
     return model
 
 
@@ -218,9 +218,3 @@ def _shared_sublayers(ours: str, theirs: str) -> list[Rename]:
 def suppress(model: Transformer, token_ids: tuple[int, ...]) -> None:
     """Takes tokens out of the softmax: what `renormalize_logits` does after `bad_words_ids`."""
     model.output_bias[list(token_ids)] = NEVER
-
-
-def notices(folder: Path) -> dict[str, Path]:
-    """Licences and notices, which go wherever the weights go."""
-    files = (file for pattern in ("LICENSE*", "NOTICE*") for file in sorted(folder.glob(pattern)))
-    return {file.name: file for file in files if file.is_file() and re.fullmatch(NAME_PATTERN, file.name)}

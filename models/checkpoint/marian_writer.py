@@ -9,12 +9,19 @@ from safetensors.torch import save
 from torch import Tensor
 
 from models.checkpoint.contents import CheckpointError
-from models.checkpoint.marian import MarianConfig, notices, renames
+from models.checkpoint.marian import MarianConfig, renames
+from models.checkpoint.reading import notices
 from models.checkpoint.renames import Rename
 from models.config import ModelConfig
 from models.transformer import Transformer, position_table
 
-ONLY: dict[str, object] = {"norm": "post", "positions": "sinusoidal", "norm_epsilon": 1e-5}
+NORM_EPSILON = 1e-5
+ONLY: dict[str, object] = {
+    "norm": "post",
+    "positions": "sinusoidal",
+    "norm_epsilon": NORM_EPSILON,
+    "decoder_cell": "attention",
+}
 """What a MarianMTModel is, whatever its config.json says."""
 TOKENIZER_FILES = ("source.spm", "target.spm", "vocab.json", "target_vocab.json", "tokenizer_config.json")
 POSITIONS = ("source_positions", "target_positions")

@@ -1,6 +1,7 @@
 """Reads the files of a checkpoint folder. Whatever is wrong with one becomes a CheckpointError."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,6 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from models.checkpoint.contents import CheckpointError
+from models.package import NAME_PATTERN
 
 
 class Settings(BaseModel):
@@ -35,7 +37,7 @@ def read_json(file: Path) -> dict[str, Any]:
     return content
 
 
-def parse(settings: type[S], content: dict[str, Any], file: Path) -> S:
+def parse(settings: type[S], content: dict[str, Any], file: Path | str) -> S:
     """Checks the keys that matter."""
     try:
         return settings.model_validate(content)
@@ -43,7 +45,7 @@ def parse(settings: type[S], content: dict[str, Any], file: Path) -> S:
         raise invalid(error, file) from error
 
 
-def invalid(error: ValidationError, file: Path) -> CheckpointError:
+def invalid(error: ValidationError, file: Path | str) -> CheckpointError:
     """The first thing that is wrong with a file's values."""
     first = error.errors()[0]
     key = ".".join(map(str, first["loc"]))
@@ -56,24 +58,27 @@ def invalid(error: ValidationError, file: Path) -> CheckpointError:
 class TensorFile:
     """The named tensors of a weights file. `take` what is expected, then see that nothing is `left`."""
 
-    def __init__(self, file: Path) -> None:
-        """Reads .safetensors, or what torch.save wrote. The latter is unpickled without running any code."""
+    def __init__(self, file: Path, tensors: dict[str, Tensor]) -> None:
         self.file = file
-        self._tensors = _load_safetensors(file) if file.suffix == ".safetensors" else _load_pickle(file)
+        self._tensors = tensors
 
     def __contains__(self, name: str) -> bool:
         return name in self._tensors
 
-    def take(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """The tensor of this name, in fp32. It is not among those `left` any more."""
+    def take(self, name: str, shape: tuple[int, ...], transposed: bool = False) -> Tensor:
+        """The tensor of this name, in fp32. It is not among those `left` any more.
+
+        transposed: it lies in the file as the transpose of what is returned
+        """
+        expected = list(reversed(shape)) if transposed else list(shape)
         if name not in self._tensors:
-            raise CheckpointError(f"{self.file}: tensor {name} is missing; expected one of shape {list(shape)}")
+            raise CheckpointError(f"{self.file}: tensor {name} is missing; expected one of shape {expected}")
         tensor = self._tensors.pop(name)
-        if tuple(tensor.shape) != shape:
-            raise CheckpointError(f"{self.file}: tensor {name} has shape {list(tensor.shape)}; expected {list(shape)}")
+        if list(tensor.shape) != expected:
+            raise CheckpointError(f"{self.file}: tensor {name} has shape {list(tensor.shape)}; expected {expected}")
         if not tensor.is_floating_point():
             raise CheckpointError(f"{self.file}: tensor {name} is {tensor.dtype}; expected floating-point numbers")
-        return tensor.float()
+        return tensor.float().T if transposed else tensor.float()
 
     def merge(self, copy: str, original: str) -> None:
         """Makes one of two names for the same tensor."""
@@ -88,6 +93,11 @@ class TensorFile:
         return sorted(self._tensors)
 
 
+def read_weights(file: Path) -> TensorFile:
+    """Reads .safetensors, or what torch.save wrote. The latter is unpickled without running any code."""
+    return TensorFile(file, _load_safetensors(file) if file.suffix == ".safetensors" else _load_pickle(file))
+
+
 def find_weights(folder: Path) -> Path:
     """The weights file of a Hugging Face folder."""
     names = ("model.safetensors", "pytorch_model.bin")
@@ -95,6 +105,12 @@ def find_weights(folder: Path) -> Path:
         if (folder / name).is_file():
             return folder / name
     raise CheckpointError(f"{folder} has no weights: expected {' or '.join(names)}")
+
+
+def notices(folder: Path) -> dict[str, Path]:
+    """Licences and notices, which go wherever the weights go."""
+    files = (file for pattern in ("LICENSE*", "NOTICE*") for file in sorted(folder.glob(pattern)))
+    return {file.name: file for file in files if file.is_file() and re.fullmatch(NAME_PATTERN, file.name)}
 
 
 def _load_safetensors(file: Path) -> dict[str, Tensor]:

@@ -18,6 +18,8 @@ class Rename:
     sources: tuple[str, ...]
     shape: tuple[int, ...] | None = None
     """Of each source, where that does not follow from the parameter's: it pads vocabularies."""
+    transposed: bool = False
+    """In the file, each source is the transpose of its part of the parameter."""
     optional: bool = False
     """Without it, the parameter keeps what it has."""
 
@@ -41,7 +43,7 @@ def fill(model: Transformer, renames: Iterable[Rename], copies: Mapping[str, str
     if tensors.left:
         more = f" and {len(tensors.left) - 1} more" if len(tensors.left) > 1 else ""
         raise CheckpointError(
-            f"{tensors.file}: the model that config.json describes has no tensor {tensors.left[0]}{more}"
+            f"{tensors.file}: the model that its configuration describes has no tensor {tensors.left[0]}{more}"
         )
 
 
@@ -49,5 +51,5 @@ def fill(model: Transformer, renames: Iterable[Rename], copies: Mapping[str, str
 def _copy(rename: Rename, parameter: torch.nn.Parameter, tensors: TensorFile) -> None:
     rows, *columns = parameter.shape
     shape = rename.shape or (rows // len(rename.sources), *columns)
-    value = torch.cat([tensors.take(name, shape) for name in rename.sources]).reshape(-1, *columns)
+    value = torch.cat([tensors.take(name, shape, rename.transposed) for name in rename.sources]).reshape(-1, *columns)
     parameter[: len(value)] = value

@@ -9,8 +9,10 @@ import onnxruntime as ort
 from models import signature
 from models.config import ModelConfig
 from models.signature import Kind
+from server.device.blocks import CacheBlocks
 from server.device.graph_file import FLOAT, INT32, INT64
 from server.device.lane import Lane
+from server.device.output import DeviceOutput
 from server.device.runtime import Block, DeviceRuntime, Precision, Tensor
 from server.device.session import NO_GRAPH, run_options
 
@@ -48,15 +50,17 @@ class StepGraph:
         session: ort.InferenceSession,
         config: ModelConfig,
         precision: Precision,
-        blocks: tuple[Block, Block, Block],
+        blocks: CacheBlocks,
+        output: DeviceOutput | None,
     ) -> None:
-        """`blocks`: self-attention, cross-attention, and the last places of the sources."""
+        """`output`: with a shortlist."""
         self._runtime, self._session, self._config, self._precision = runtime, session, config, precision
-        self._self, self._cross, self._last = blocks
+        self._blocks, self._output = blocks, output
         self.most_candidates = min(signature.MAX_CANDIDATES, config.target_vocab_size)
         # Scalars that ONNX Runtime reads on the host. Constant, so that a captured graph can have them: how far a row
         # attends is decided by its position, on the device.
-        self._total, self._source_total = (np.array(block.places, np.int32) for block in (self._self, self._cross))
+        both = blocks.self_attention, blocks.cross_attention
+        self._total, self._source_total = (np.array(block.places, np.int32) for block in both)
         self._ranks = runtime.constant(np.arange(self.most_candidates))
 
     def bucket(self, lane: Lane, rows: int, k: int) -> Bucket:
@@ -79,9 +83,16 @@ class StepGraph:
         }
         last = {
             tensor.last: (element, (rows, 1, width), address)
-            for tensor, address in zip(self._tensors(Kind.CROSS), self._last.tensor_addresses(), strict=True)
+            for tensor, address in zip(self._tensors(Kind.CROSS), self._blocks.last.tensor_addresses(), strict=True)
         }
-        return inputs | last | {tensor.past: place for tensor, place in self._cached(rows)}
+        return inputs | last | {tensor.past: place for tensor, place in self._cached(rows)} | self._choice(rows)
+
+    def _choice(self, rows: int) -> dict[str, Tensor]:
+        """What a graph takes besides, with a shortlist."""
+        allowed = self._blocks.allowed
+        if self._output is None or allowed is None:
+            return {}
+        return self._output.rows | {signature.ALLOWED: (INT64, (rows, allowed.places), allowed.address)}
 
     def _outputs(self, lane: Lane, rows: int, k: int) -> dict[str, Tensor]:
         ids, log_probs = signature.DECODER_OUTPUTS
@@ -91,10 +102,16 @@ class StepGraph:
 
     def _cached(self, rows: int) -> list[tuple[signature.CacheTensor, Tensor]]:
         """Every cache tensor with its memory, which is both its past and its present."""
-        head_dim = self._config.decoder_head_dim
+        config, blocks = self._config, self._blocks
+        own, cross = blocks.self_attention, blocks.cross_attention
+        shapes: dict[Kind, tuple[Block, tuple[int, ...]]] = {
+            Kind.SELF: (own, (rows, own.heads, own.places, config.decoder_head_dim)),
+            Kind.CROSS: (cross, (rows, cross.heads, cross.places, config.decoder_head_dim)),
+            Kind.STATE: (blocks.state, (rows, config.width)),
+        }
         return [
-            (tensor, (self._precision.element, (rows, block.heads, block.places, head_dim), address))
-            for kind, block in ((Kind.SELF, self._self), (Kind.CROSS, self._cross))
+            (tensor, (self._precision.element, shape, address))
+            for kind, (block, shape) in shapes.items()
             for tensor, address in zip(self._tensors(kind), block.tensor_addresses(), strict=True)
         ]
 

@@ -15,12 +15,11 @@ from itertools import groupby
 import numpy as np
 import onnxruntime as ort
 
-from models import signature
 from models.config import ModelConfig
-from models.signature import Kind
 from server.decoder import Candidates
+from server.device.blocks import allocate_blocks
 from server.device.encoder import EncodedSource
-from server.device.memory import Buffer
+from server.device.output import DeviceOutput
 from server.device.runtime import Block, DeviceRuntime, Precision
 from server.device.step import DeviceStep
 
@@ -40,16 +39,14 @@ class DeviceCache:
         rows: int,
         source_capacity: int,
         target_capacity: int,
+        output: DeviceOutput | None,
     ) -> None:
-        self._runtime, self._target_capacity = runtime, target_capacity
-        self._buffers: list[Buffer] = []
-        shape = len(signature.cache_tensors(config, Kind.SELF)), rows, config.decoder_heads
-        slot_bytes = config.decoder_head_dim * precision.size_bytes
-        # Two places at least: GroupQueryAttention takes a step with a total of one for a first prompt.
-        self._self = self._block(*shape, max(2, target_capacity), slot_bytes)
-        self._cross = self._block(*shape, max(2, source_capacity), slot_bytes)
-        self._last = self._block(*shape, 1, slot_bytes)
-        self._step = DeviceStep(runtime, session, config, precision, (self._self, self._cross, self._last))
+        """`output`: with a shortlist."""
+        self._runtime, self._target_capacity, self._output = runtime, target_capacity, output
+        self._blocks = allocate_blocks(
+            runtime, config, precision, rows, source_capacity, target_capacity, 0 if output is None else output.places
+        )
+        self._step = DeviceStep(runtime, session, config, precision, self._blocks, output)
         self._positions, self._source_last = np.zeros(rows, np.int32), np.zeros(rows, np.int32)
         self._sentences = np.zeros(rows, np.int64)
         """Which sentence's source a row holds, live or not, counted from 1. 0: none."""
@@ -99,21 +96,24 @@ class DeviceCache:
         rows = [row for row, parent in enumerate(parents) if row != parent]
         if rows:
             self._step.forget()
-        sources = [parents[row] for row in rows]
-        self._copy(self._self, sources, rows, int(self._positions[sources].max(initial=0)))
+        sources, blocks = [parents[row] for row in rows], self._blocks
+        self._copy(blocks.self_attention, sources, rows, int(self._positions[sources].max(initial=0)))
+        self._copy(blocks.state, sources, rows, blocks.state.places)
         self._positions[rows] = self._positions[sources]
         # The beams of a sentence have its source already.
         strangers = [row for row in rows if self._sentences[row] != self._sentences[parents[row]]]
         sources = [parents[row] for row in strangers]
-        self._copy(self._cross, sources, strangers, int(self._source_last[sources].max(initial=-1)) + 1)
-        self._copy(self._last, sources, strangers, 1)
+        self._copy(blocks.cross_attention, sources, strangers, int(self._source_last[sources].max(initial=-1)) + 1)
+        self._copy(blocks.last, sources, strangers, blocks.last.places)
+        if blocks.allowed is not None:
+            self._copy(blocks.allowed, sources, strangers, blocks.allowed.places)
         self._source_last[strangers] = self._source_last[sources]
         self._sentences[strangers] = self._sentences[sources]
         self._live = len(parents)
 
     def _copy(self, block: Block, sources: Sequence[int], rows: Sequence[int], length: int) -> None:
         """Makes rows hold the first `length` places of others. Nothing of it is read after it is written."""
-        if rows and length:
+        if rows and length and block.tensors:
             length = min(-(-length // LENGTH_STEP) * LENGTH_STEP, block.places)
             self._runtime.move(block, block.starts(sources), block, block.starts(rows), length)
 
@@ -121,17 +121,18 @@ class DeviceCache:
         """Copies the sources of new rows into the cache: one run for those that were encoded together."""
         for _, group in groupby(self._joining, key=lambda joining: id(joining[1].batch)):
             rows, sources = zip(*group, strict=True)
-            encoded = sources[0].batch.cross
-            starts = encoded.starts([source.sentence for source in sources])
+            move, blocks, batch = self._runtime.move, self._blocks, sources[0].batch
+            sentences = [source.sentence for source in sources]
+            starts = batch.cross.starts(sentences)
             last = [start + source.length - 1 for start, source in zip(starts, sources, strict=True)]
-            self._runtime.move(encoded, starts, self._cross, self._cross.starts(rows), encoded.places)
-            self._runtime.move(encoded, last, self._last, self._last.starts(rows), 1)
+            cross = blocks.cross_attention
+            move(batch.cross, starts, cross, cross.starts(rows), batch.cross.places)
+            move(batch.cross, last, blocks.last, blocks.last.starts(rows), 1)
+            if blocks.state.tensors:
+                move(blocks.no_state, [0] * len(rows), blocks.state, blocks.state.starts(rows), 1)
+            if self._output is not None and batch.allowed is not None and blocks.allowed is not None:
+                nothing, (allowed, _) = self._output.nothing, batch.allowed
+                targets = blocks.allowed.starts(rows)
+                move(nothing, [0] * len(rows), blocks.allowed, targets, nothing.places)
+                move(allowed, allowed.starts(sentences), blocks.allowed, targets, allowed.places)
         self._joining.clear()
-
-    def _block(self, tensors: int, rows: int, heads: int, places: int, slot_bytes: int) -> Block:
-        """Zeroed, because attention reads places that it gives no weight: they must be numbers."""
-        block = Block(0, tensors, rows, heads, places, slot_bytes)
-        buffer = self._runtime.allocate(block.size_bytes)
-        self._runtime.transfers.clear(buffer.address, block.size_bytes)
-        self._buffers.append(buffer)
-        return Block(buffer.address, tensors, rows, heads, places, slot_bytes)

@@ -12,6 +12,7 @@ from models.config import ModelConfig
 from models.signature import Kind
 from server.device.graph_file import INT32, INT64
 from server.device.memory import Buffer
+from server.device.output import DeviceOutput
 from server.device.runtime import Block, DeviceRuntime, Precision, Tensor
 from server.device.session import is_out_of_memory, run_options
 from server.errors import OutOfMemory
@@ -35,6 +36,8 @@ class EncodedBatch:
     cross: Block
     """Cross-attention keys and values of every decoder layer [tensors, sentences, heads, source, head_dim]."""
     cross_buffer: Buffer
+    allowed: tuple[Block, Buffer] | None
+    """With a shortlist, what the sources are allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +65,16 @@ class DeviceEncoder:
     """The encoder graph."""
 
     def __init__(
-        self, runtime: DeviceRuntime, graph: Path, config: ModelConfig, precision: Precision, capacity: int
+        self,
+        runtime: DeviceRuntime,
+        graph: Path,
+        config: ModelConfig,
+        precision: Precision,
+        capacity: int,
+        output: DeviceOutput | None,
     ) -> None:
-        """`capacity`: most tokens of a source."""
+        """`capacity`: most tokens of a source. `output`: with a shortlist."""
+        self._output = output
         self._runtime, self._config, self._precision, self._capacity = runtime, config, precision, capacity
         self._session = runtime.open_session(graph)
         self._cross = signature.cache_tensors(config, Kind.CROSS)
@@ -122,7 +132,8 @@ class DeviceEncoder:
         }
         outputs = self._outputs(hidden, cross)
         self._session.run_with_iobinding(runtime.binding(self._session, inputs, outputs), run_options())
-        return EncodedBatch(runtime, self._precision, config.width, hidden, cross, cross_buffer)
+        allowed = None if self._output is None else self._output.send(sources)
+        return EncodedBatch(runtime, self._precision, config.width, hidden, cross, cross_buffer, allowed)
 
     def _outputs(self, hidden: Buffer, cross: Block) -> dict[str, Tensor]:
         element, config = self._precision.element, self._config

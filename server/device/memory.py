@@ -155,15 +155,26 @@ class Outbox:
 
     def send(self, array: NDArray[Any]) -> int:
         """Enqueues the copy of an array. Returns its address on the device."""
-        if self._used + array.nbytes > len(self._staging):
+        staged = self._stage(np.ascontiguousarray(array).view(np.uint8).reshape(-1))
+        address = self._buffer.address + (staged.ctypes.data - self._staging.ctypes.data)
+        self._transfers.upload(staged, address)
+        return address
+
+    def send_to(self, array: NDArray[Any], target: int) -> None:
+        """Enqueues the copy of an array of any size to an address of the device."""
+        data = np.ascontiguousarray(array).view(np.uint8).reshape(-1)
+        for first in range(0, len(data), len(self._staging)):
+            self._transfers.upload(self._stage(data[first : first + len(self._staging)]), target + first)
+
+    def _stage(self, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Puts bytes into staging memory, where nothing needs that place any more."""
+        if self._used + len(data) > len(self._staging):
             self._transfers.wait()
             self.empty()
-        start = self._used
-        staged = self._staging[start : start + array.nbytes]
-        staged[:] = np.ascontiguousarray(array).view(np.uint8).reshape(-1)
-        self._transfers.upload(staged, self._buffer.address + start)
-        self._used = -(-(start + array.nbytes) // ALIGNMENT) * ALIGNMENT
-        return self._buffer.address + start
+        staged = self._staging[self._used : self._used + len(data)]
+        staged[:] = data
+        self._used = -(-(self._used + len(data)) // ALIGNMENT) * ALIGNMENT
+        return staged
 
     def empty(self) -> None:
         """Gives all places back."""

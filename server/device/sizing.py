@@ -1,7 +1,8 @@
 """How much device memory a model takes: a formula, to refuse at start what would fail later, with what would fit.
 
 weights    the parameters of both graphs; each session has its own copy of what they share
-cache      rows x (keys and values of every decoder layer) x (source + target places + the last source token)
+cache      rows x (keys and values of every decoder layer) x (source + target places + the last source token); a
+           recurrence keeps one state for all target places
 work       what runs need for a moment, and what an encoder run leaves until it has joined the batch
 """
 
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from models.config import ModelConfig
 from server.device.encoder import BATCH_TOKENS
+from server.device.output import ID_BYTES
 from server.device.runtime import MOVED_BYTES, PRECISIONS
 
 FLOAT_BYTES = 4
@@ -27,6 +29,7 @@ class Load:
     rows: int
     source_tokens: int
     target_tokens: int
+    shortlist: bool = False
 
     @property
     def weight_bytes(self) -> int:
@@ -34,13 +37,19 @@ class Load:
         tables = config.source_vocab_size + config.target_vocab_size * (1 if config.tie_output else 2)
         tables += 2 * config.max_positions
         encoder = config.encoder_layers * (4 * width + 2 * config.encoder_ffn)
-        decoder = config.decoder_layers * (8 * width + 2 * config.decoder_ffn)
-        return self._size * width * (tables + encoder + decoder)
+        cell = 2 if config.decoder_cell == "ssru" else 4
+        decoder = config.decoder_layers * ((cell + 4) * width + 2 * config.decoder_ffn)
+        output = config.target_vocab_size if self.shortlist else 0
+        return self._size * width * (tables + encoder + decoder + output)
 
     @property
     def cache_bytes(self) -> int:
-        places = self.source_tokens + self.target_tokens + 1
-        return self.rows * places * self._kept_bytes
+        config = self.config
+        target = self.target_tokens * self._kept_bytes
+        if config.decoder_cell == "ssru":
+            target = config.decoder_layers * config.width * self._size
+        allowed = config.target_vocab_size * ID_BYTES if self.shortlist else 0
+        return self.rows * ((self.source_tokens + 1) * self._kept_bytes + target + allowed)
 
     @property
     def work_bytes(self) -> int:

@@ -3,7 +3,8 @@
 Greedy search feeds every row the best token of the step before. So once a search has done that, the next step is begun
 ahead: the device goes on with its own best tokens while the host reads the last ones. If the host then asks for that
 very step, it is under way or done. If not, because a row joined, was moved or took another token, what was made ahead
-is forgotten: it has written keys and values only behind the positions that count.
+is forgotten: it has written keys and values only behind the positions that count. The state of a recurrence has no
+positions, so a model with one makes no step ahead.
 """
 
 from collections.abc import Sequence
@@ -16,9 +17,11 @@ from numpy.typing import NDArray
 from models.config import ModelConfig
 from server.decoder import Candidates
 from server.device.ahead import Ahead, Step
+from server.device.blocks import CacheBlocks
 from server.device.buckets import FEW_CANDIDATES, StepGraph, row_buckets
 from server.device.lane import Lane
-from server.device.runtime import Block, DeviceRuntime, Precision
+from server.device.output import DeviceOutput
+from server.device.runtime import DeviceRuntime, Precision
 from server.device.session import DeviceError
 
 
@@ -49,12 +52,13 @@ class DeviceStep:
         session: ort.InferenceSession,
         config: ModelConfig,
         precision: Precision,
-        blocks: tuple[Block, Block, Block],
+        blocks: CacheBlocks,
+        output: DeviceOutput | None,
     ) -> None:
-        """`blocks`: self-attention, cross-attention, and the last places of the sources."""
+        """`output`: with a shortlist."""
         self._transfers, self._cuda_graphs = runtime.transfers, runtime.device.cuda_graphs
-        rows, self._places = blocks[0].rows, blocks[0].places
-        self._graph = graph = StepGraph(runtime, session, config, precision, blocks)
+        rows, self._places = blocks.rows, blocks.self_attention.places
+        self._graph = graph = StepGraph(runtime, session, config, precision, blocks, output)
         self._most = graph.most_candidates
         few = min(FEW_CANDIDATES, self._most)
         self._lane = Lane(runtime, rows, self._most)
@@ -64,7 +68,8 @@ class DeviceStep:
             for k in sorted({few, self._most})
         }
         self._ahead: Ahead | None = None
-        if runtime.transfers.asynchronous:  # else nothing is gained by it
+        # Else nothing is gained by it, or a step that is not wanted after all has spoilt the states.
+        if runtime.transfers.asynchronous and not blocks.state.tensors:
             self._ahead = Ahead(runtime, graph, {n: self._steps[n, few] for n in row_buckets(rows)}, rows, few)
         self._begun: tuple[Step, NDArray[np.int32], int]
         """A step, the positions of its rows, and how many candidates are wanted of each."""

@@ -1,0 +1,170 @@
+"""The layers of a Transformer, made of sublayers: each gets hidden states [tokens, width] and gives what they become.
+
+Those of the decoder go two ways: `over_target`, the teacher-forced pass, and `step`, one token of each row against what
+is cached.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from models import attention
+from models.config import Activation, ModelConfig
+
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}
+
+
+class Residual(nn.Module):
+    """Where a sublayer's input is normalised: before it ("pre"), or after it is added ("post")."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.pre = config.norm == "pre"
+        self.norm = nn.LayerNorm(config.width, eps=config.norm_epsilon)
+        self.dropout = nn.Dropout(0.0)
+
+    def enter(self, x: Tensor) -> Tensor:
+        """What the sublayer gets."""
+        return self.norm(x) if self.pre else x
+
+    def leave(self, x: Tensor, y: Tensor) -> Tensor:
+        """The sublayer's input and output, joined."""
+        y = self.dropout(y)
+        return x + y if self.pre else self.norm(x + y)
+
+
+class FeedForward(nn.Module):
+    """activation(x W1 + b1) W2 + b2."""
+
+    def __init__(self, config: ModelConfig, inner: int) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(config.width, inner), nn.Linear(inner, config.width)
+        self.activation = ACTIVATIONS[config.activation]
+        self.residual = Residual(config)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[tokens, width] -> [tokens, width]."""
+        inner: Tensor = self.activation(self.up(self.residual.enter(x)))
+        return self.residual.leave(x, self.down(inner))
+
+
+class SelfAttention(nn.Module):
+    """Attention within one side. Queries, keys and values come from one packed projection."""
+
+    def __init__(self, config: ModelConfig, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.out = nn.Linear(config.width, 3 * config.width), nn.Linear(config.width, config.width)
+        self.residual = Residual(config)
+
+    def over_source(self, x: Tensor, lengths: Tensor) -> Tensor:
+        """x: [sentences * source, width]; lengths: [sentences]."""
+        attended = attention.self_attention(self.qkv(self.residual.enter(x)), lengths, self.heads)
+        return self.residual.leave(x, self.out(attended))
+
+    def over_target(self, x: Tensor, sentences: int) -> Tensor:
+        """x: [sentences * target, width]."""
+        attended = attention.causal_attention(self.qkv(self.residual.enter(x)), sentences, self.heads)
+        return self.residual.leave(x, self.out(attended))
+
+    def step(self, x: Tensor, past: Sequence[Tensor], positions: Tensor, total: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """x: [rows, width]; past: keys and values [rows, heads, capacity, head_dim]."""
+        qkv = self.qkv(self.residual.enter(x))
+        attended, *present = attention.cached_attention(qkv, None, past, positions, total, self.heads)
+        return self.residual.leave(x, self.out(attended)), present
+
+
+class Recurrence(nn.Module):
+    """The simpler simple recurrent unit (SSRU), in place of a decoder's self-attention.
+
+        f = sigmoid(x Wf + bf)      c = f c' + (1 - f) x W      y = relu(c)
+
+    c' is the state after the token before, 0 before the first. A row keeps no more of its target than that. Kim et al.
+    2019, "From Research to Production and Back: Ludicrously Fast Neural Machine Translation", section 3.1.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.forget = nn.Linear(config.width, config.width)
+        self.candidate = nn.Linear(config.width, config.width, bias=False)
+        self.residual = Residual(config)
+
+    def over_target(self, x: Tensor, sentences: int) -> Tensor:
+        """x: [sentences * target, width]."""
+        kept, added = (part.unflatten(0, (sentences, -1)).unbind(1) for part in self._gate(x))
+        state = torch.zeros_like(added[0])
+        states = []
+        for keep, add in zip(kept, added, strict=True):
+            state = torch.addcmul(add, keep, state)
+            states.append(state)
+        return self.residual.leave(x, torch.stack(states, 1).flatten(0, 1).relu())
+
+    def step(self, x: Tensor, past: Sequence[Tensor], positions: Tensor, total: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """x: [rows, width]; past: the state [rows, width]. Where it stands does not matter to it."""
+        keep, add = self._gate(x)
+        state = keep * past[0] + add
+        return self.residual.leave(x, state.relu()), [state]
+
+    def _gate(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Which share of the state is kept, and what is added to it: both [tokens, width]."""
+        entered = self.residual.enter(x)
+        keep = self.forget(entered).sigmoid()
+        return keep, (1 - keep) * self.candidate(entered)
+
+
+class CrossAttention(nn.Module):
+    """Attention to the source. Its keys and values are projected once for all layers, see `Transformer.cross_kv`."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.heads = config.decoder_heads
+        self.query, self.out = nn.Linear(config.width, config.width), nn.Linear(config.width, config.width)
+        self.residual = Residual(config)
+
+    def over_target(self, x: Tensor, key: Tensor, value: Tensor, lengths: Tensor) -> Tensor:
+        """x: [sentences * target, width]; key, value: [sentences, heads, source, head_dim]."""
+        query = self.query(self.residual.enter(x))
+        return self.residual.leave(x, self.out(attention.cross_attention(query, key, value, lengths, self.heads)))
+
+    def step(
+        self, x: Tensor, last: Sequence[Tensor], past: Sequence[Tensor], positions: Tensor, total: Tensor
+    ) -> tuple[Tensor, list[Tensor]]:
+        """x: [rows, width]; last: key and value of each row's last source token [rows, 1, width], at `positions`."""
+        query = self.query(self.residual.enter(x))
+        attended, *present = attention.cached_attention(query, last, past, positions, total, self.heads)
+        return self.residual.leave(x, self.out(attended)), present
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention and feed-forward."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.attention = SelfAttention(config, config.encoder_heads)
+        self.feed_forward = FeedForward(config, config.encoder_ffn)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        """[sentences * source, width] -> [sentences * source, width]."""
+        output: Tensor = self.feed_forward(self.attention.over_source(x, lengths))
+        return output
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention or a recurrence, attention to the source, and feed-forward."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.recurrent = config.decoder_cell == "ssru"
+        if self.recurrent:
+            self.recurrence = Recurrence(config)
+        else:
+            self.attention = SelfAttention(config, config.decoder_heads)
+        self.cross = CrossAttention(config)
+        self.feed_forward = FeedForward(config, config.decoder_ffn)
+
+    @property
+    def cell(self) -> SelfAttention | Recurrence:
+        """What sees the target so far."""
+        return self.recurrence if self.recurrent else self.attention
