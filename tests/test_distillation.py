@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -135,10 +136,11 @@ def test_a_student_comes_to_agree_with_its_teacher(match: str, tmp_path: Path) -
     settings = Distillation.model_validate({"teacher": tmp_path / "teacher", "match": match, "hidden": 0.3})
     reset = ("decoder.*.attention.qkv.*", "decoder.*.attention.out.*")
     start = Start(checkpoint=settings.teacher, reset=reset, freeze=tuple(FROZEN))
-    student = from_checkpoint(start, dropout=0.0).model
+    student = from_checkpoint(start, 0.0, tmp_path).model
     objective = WordLevelDistillation(student, teacher, settings, label_smoothing=0.1)
     ids = torch.randint(2, 200, (6, 10), generator=torch.Generator().manual_seed(1))
-    batch = Batch(ids, torch.full((6,), 10), ids.flip(0), ids.flip(1), torch.ones(6, 10, dtype=torch.bool))
+    everything = torch.ones(6, 10, dtype=torch.bool)
+    batch = Batch(np.arange(6), ids, torch.full((6,), 10), ids.flip(0), ids.flip(1), everything)
     optimizer = torch.optim.AdamW([p for p in student.parameters() if p.requires_grad], 5e-3)
     losses = []
     for _ in range(40):
@@ -176,6 +178,7 @@ def test_word_level_distillation_trains(tmp_path: Path) -> None:
         ),
         (FROZEN, {"decoder_layers": 1}, {"hidden": 0.1}, "1 decoder layers of width 48, the student 2 of width 48"),
         (FROZEN, {"separate": True}, {}, "Both must have the same vocabulary"),
+        (["*embedding", "output_bias"], {}, {"notes": True}, "distillation.notes needs the encoder of the teacher"),
     ],
 )
 def test_a_teacher_that_cannot_teach_is_refused(

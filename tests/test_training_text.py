@@ -15,10 +15,10 @@ from models.checkpoint.marian_tokenizer import read_tokenizer_config, tokenizer_
 from models.tokenizer import load_vocabulary
 from models.train.batches import BatchOrder, Position, in_order, make_batch, plan, target_tokens
 from models.train.config import Architecture, Data, ParallelText, Vocabulary
-from models.train.corpus import Codec, Corpus, Sentences, TextPair, encode, read_pair
 from models.train.errors import TrainingError
 from models.train.objective import Translation
 from models.train.start import new_config
+from models.train.text import Codec, Corpus, Sentences, TextPair, encode, read_pair
 from models.train.vocabulary import piece_ids, train_model, train_vocabulary
 from models.transformer import Transformer
 from tests.checkpoints import flores

@@ -15,13 +15,14 @@ from models.checkpoint.marian_writer import write_marian
 from models.tokenizer import TokenizerError
 from models.train import state
 from models.train.config import Experiment, read_experiment
-from models.train.corpus import Codec, Corpus, TextPair, encode, read_pair
 from models.train.errors import TrainingError
 from models.train.files import new_folder
-from models.train.objective import Translation, WordLevelDistillation
+from models.train.notes import TeacherNotes
+from models.train.objective import Translation, WordLevelDistillation, noted_states
 from models.train.processes import Processes, join_processes
 from models.train.progress import Display, TensorBoard
 from models.train.start import Beginning, begin, load_suppressed
+from models.train.text import Codec, Corpus, TextPair, encode, read_pair
 from models.train.trainer import Trainer
 from models.train.validation import Score, Scorer
 from models.transformer import Transformer
@@ -57,7 +58,7 @@ def train(experiment: Experiment, processes: Processes, console: Console) -> Non
     held_out = encode([validation], codec, experiment.data, drop_long=False)
     scorer = Scorer(validation, held_out, codec.source, experiment.validation, experiment.batches.tokens)
     model = beginning.model.to(processes.device)
-    objective = make_objective(experiment, model).to(processes.device)
+    objective = make_objective(experiment, model, corpus).to(processes.device)
     trainer = Trainer(experiment, objective, model, corpus, scorer.score, processes)
     tell_size(console, corpus, held_out, model, trainer.progress.step)
     with ExitStack() as stack:
@@ -78,12 +79,17 @@ def begin_together(experiment: Experiment, text: list[TextPair], processes: Proc
     return beginning or begin(experiment, text)
 
 
-def make_objective(experiment: Experiment, model: Transformer) -> Translation | WordLevelDistillation:
+def make_objective(experiment: Experiment, model: Transformer, corpus: Corpus) -> Translation | WordLevelDistillation:
     """What the experiment minimises."""
     smoothing, distillation = experiment.training.label_smoothing, experiment.distillation
     if distillation is None:
         return Translation(model, smoothing)
-    return WordLevelDistillation(model, load_suppressed(distillation.teacher).model, distillation, smoothing)
+    teacher = load_suppressed(distillation.teacher).model
+    notes = None
+    if distillation.notes:
+        states = noted_states(teacher, distillation)
+        notes = TeacherNotes(experiment.output, corpus, teacher.config.width, states)
+    return WordLevelDistillation(model, teacher, distillation, smoothing, notes)
 
 
 def check_lengths(experiment: Experiment, model: Transformer) -> None:
@@ -129,5 +135,5 @@ def finish(trainer: Trainer, beginning: Beginning, scorer: Scorer, console: Cons
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))  # so that it too leaves nothing behind
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it too leaves nothing behind
     sys.exit(main())

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.config import ModelConfig
-from models.train.corpus import Corpus, Sentences
 from models.train.errors import TrainingError
+from models.train.text import Corpus, Sentences
 
 Rows = NDArray[np.int64]
 """Indices of the pairs that make a batch."""
@@ -20,6 +20,8 @@ Rows = NDArray[np.int64]
 class Batch:
     """Padded pairs."""
 
+    rows: Rows
+    """Which pairs of the corpus."""
     source_ids: Tensor
     """[sentences, source]"""
     source_lengths: Tensor
@@ -34,7 +36,7 @@ class Batch:
     def to(self, device: torch.device) -> "Batch":
         """The same on a device."""
         fields = (self.source_ids, self.source_lengths, self.inputs, self.labels, self.is_token)
-        return Batch(*(tensor.to(device, non_blocking=True) for tensor in fields))
+        return Batch(self.rows, *(tensor.to(device, non_blocking=True) for tensor in fields))
 
 
 def make_batch(corpus: Corpus, rows: Rows, config: ModelConfig) -> Batch:
@@ -43,6 +45,7 @@ def make_batch(corpus: Corpus, rows: Rows, config: ModelConfig) -> Batch:
     labels, target_lengths = _pad(corpus.target, rows, config.pad_id)
     start = labels.new_full((len(rows), 1), config.decoder_start_id)
     return Batch(
+        rows=rows,
         source_ids=source,
         source_lengths=source_lengths,
         inputs=torch.cat([start, labels[:, :-1]], dim=1),

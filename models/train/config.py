@@ -135,6 +135,8 @@ class Distillation(Frozen):
     """Weight of the squared error of the hidden states after each self-attention."""
     cross_entropy: float = Field(default=0.0, ge=0)
     """Weight of the target text itself."""
+    notes: bool = False
+    """Keep on disk what the teacher says in the first epoch, for the others. The encoder has to be frozen."""
 
 
 class Experiment(Frozen):

@@ -17,6 +17,7 @@ from export.save import save
 from export.trace import trace
 from models.config import ModelConfig
 from models.package import DECODER, ENCODER, GenerationDefaults, Package
+from models.shortlist import ShortlistedOutput
 from models.tokenizer import Tokenizer
 from models.transformer import Transformer
 from server.metrics import Metrics
@@ -96,10 +97,16 @@ class Engine:
 
 @contextmanager
 def open_engine(
-    graphs: Path, config: ModelConfig, tokenizer: Tokenizer, generation: GenerationDefaults, limits: Limits
+    graphs: Path,
+    config: ModelConfig,
+    tokenizer: Tokenizer,
+    generation: GenerationDefaults,
+    limits: Limits,
+    choice: ShortlistedOutput | None = None,
 ) -> Iterator[Engine]:
     """Starts a worker on every core."""
-    decoder = OnnxDecoder(graphs / ENCODER, graphs / DECODER, config, config.max_positions, config.max_positions)
+    most = config.max_positions
+    decoder = OnnxDecoder(graphs / ENCODER, graphs / DECODER, config, most, most, choice)
     rules = EndRules(config.end_id, None, generation.suppressed_ids)
     workers, metrics = os.cpu_count() or 1, Metrics(CollectorRegistry())
     rows = max(ROWS, limits.num_beams)
@@ -144,5 +151,6 @@ class TracedModel:
 def open_package(package: Package, limits: Limits) -> Iterator[Engine]:
     """The engine of an exported model."""
     manifest = package.manifest
-    with open_engine(package.folder, manifest.model, package.tokenizer(), manifest.generation, limits) as engine:
+    tokenizer, choice = package.tokenizer(), package.choice()
+    with open_engine(package.folder, manifest.model, tokenizer, manifest.generation, limits, choice) as engine:
         yield engine

@@ -14,11 +14,11 @@ from pathlib import Path
 from rich.console import Console
 
 from models.package import Package, PackageError, sha256
-from models.train.corpus import read_lines
 from models.train.decoding import Engine, Limits, open_package
 from models.train.errors import TrainingError
 from models.train.files import new_file
 from models.train.progress import Display, Rate
+from models.train.text import read_lines
 
 SHOWN_EVERY = 50
 """Sentences between two looks at the clock."""
@@ -123,5 +123,5 @@ def write_pairs(lines: Sequence[str], translations: Sequence[str], files: Sequen
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())

@@ -8,6 +8,7 @@ from models.train import losses
 from models.train.batches import Batch
 from models.train.config import Distillation
 from models.train.errors import TrainingError
+from models.train.notes import TeacherNotes
 from models.transformer import Transformer
 
 
@@ -31,38 +32,57 @@ class WordLevelDistillation(nn.Module):
     """Matches a teacher's logits after each beginning of the target (Hinton et al. 2015; Kim and Rush 2016, 3.1)."""
 
     def __init__(
-        self, model: Transformer, teacher: Transformer, settings: Distillation, label_smoothing: float
+        self,
+        model: Transformer,
+        teacher: Transformer,
+        settings: Distillation,
+        label_smoothing: float,
+        notes: TeacherNotes | None = None,
     ) -> None:
-        """Raises TrainingError where the teacher is of another vocabulary, or its table is not the student's."""
+        """Raises TrainingError where the teacher is of another vocabulary, or its tables are not the student's."""
         super().__init__()
         check_teacher(model, teacher, settings)
         self.model = model
         self.label_smoothing = label_smoothing
         self.teacher = teacher.requires_grad_(False)  # its dropout is off, whether it trains or not
         self._settings = settings
+        self._notes = notes
         self._one_encoder = same_encoder(model, teacher)
+        if self._one_encoder:
+            with torch.no_grad():  # what the student's encoder will give, once it serves
+                teacher.source_positions.copy_(model.source_positions)
         table = teacher.output_weight[: teacher.config.target_vocab_size]
         self.register_buffer("gram", losses.gram_matrix(table), persistent=False)
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The weighted loss, summed over target tokens, and the part of it that matches logits."""
         settings, tokens = self._settings, batch.is_token.flatten()
-        teacher = self.teacher
-        with torch.no_grad():
-            memory = teacher.encode(batch.source_ids, batch.source_lengths)
-            theirs = teacher.decode(memory, batch.source_lengths, batch.inputs)
+        memory, theirs = self._ask(batch, tokens)
         if not self._one_encoder:
             memory = self.model.encode(batch.source_ids, batch.source_lengths)
-        ours = self.model.decode(memory, batch.source_lengths, batch.inputs)
-        matched = self._match(ours[-1][tokens], theirs[-1][tokens])
+        ours = [state[tokens] for state in self.model.decode(memory, batch.source_lengths, batch.inputs)]
+        matched = self._match(ours[-1], theirs[-1])
         loss = settings.logits * matched
         if settings.hidden:
             pairs = zip(ours[:-1], theirs[:-1], strict=True)
-            loss = loss + settings.hidden * sum(losses.hidden_error(a[tokens], b[tokens]) for a, b in pairs)
+            loss = loss + settings.hidden * sum(losses.hidden_error(a, b) for a, b in pairs)
         if settings.cross_entropy:
-            text, _ = text_loss(self.model, ours[-1][tokens], batch, self.label_smoothing)
+            text, _ = text_loss(self.model, ours[-1], batch, self.label_smoothing)
             loss = loss + settings.cross_entropy * text
         return loss, matched
+
+    @torch.no_grad()
+    def _ask(self, batch: Batch, tokens: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """The teacher's memory and hidden states [target tokens, width], as many as `noted_states`."""
+        if self._notes is not None and self._notes.taken(batch.rows):
+            memory, hidden = self._notes.read(batch.rows)
+            return memory.to(tokens.device), [state.to(tokens.device) for state in hidden]
+        memory = self.teacher.encode(batch.source_ids, batch.source_lengths)
+        states = self.teacher.decode(memory, batch.source_lengths, batch.inputs)
+        hidden = [state[tokens] for state in states[-noted_states(self.teacher, self._settings) :]]
+        if self._notes is not None:
+            self._notes.take(batch.rows, memory, hidden)
+        return memory, hidden
 
     def _match(self, ours: Tensor, theirs: Tensor) -> Tensor:
         teacher = self.teacher
@@ -86,6 +106,11 @@ def text_loss(model: Transformer, hidden: Tensor, batch: Batch, smoothing: float
     return losses.cross_entropy(logits, batch.labels[batch.is_token], smoothing, model.config.pad_id)
 
 
+def noted_states(teacher: Transformer, settings: Distillation) -> int:
+    """How many hidden states of a target token are matched: the last one, or those after each self-attention too."""
+    return teacher.config.decoder_layers + 1 if settings.hidden else 1
+
+
 def check_teacher(model: Transformer, teacher: Transformer, settings: Distillation) -> None:
     """Raises TrainingError where the teacher's logits cannot be matched."""
     where, ours, theirs = settings.teacher, model.config, teacher.config
@@ -100,6 +125,11 @@ def check_teacher(model: Transformer, teacher: Transformer, settings: Distillati
             f"{where} has {theirs.decoder_layers} decoder layers of width {theirs.width}, the student "
             f"{ours.decoder_layers} of width {ours.width}; set distillation.hidden = 0"
         )
+    if settings.notes and not same_encoder(model, teacher):
+        raise TrainingError(
+            f"distillation.notes needs the encoder of the teacher, frozen. Start with {where} and "
+            'start.freeze = ["encoder.*", "source_embedding"], or set distillation.notes = false'
+        )
     if settings.match == "gram" and not _same_output(model, teacher):
         raise TrainingError(
             'distillation.match = "gram" needs the output table and the output bias of the teacher, frozen. Start with '
@@ -108,21 +138,26 @@ def check_teacher(model: Transformer, teacher: Transformer, settings: Distillati
 
 
 def same_encoder(model: Transformer, teacher: Transformer) -> bool:
-    """Whether the student's encoder is the teacher's, and stays so: then it has to run only once."""
+    """Whether the student's encoder is the teacher's, and stays so: then it has to run only once.
+
+    The position tables may differ (Marian's frequencies are not quite Hugging Face's): the student's is taken for both.
+    """
     theirs = dict(teacher.named_parameters())
     return all(
-        name in theirs and not ours.requires_grad and torch.equal(ours, theirs[name])
+        name in theirs and not ours.requires_grad and same_rounded(ours, theirs[name])
         for name, ours in model.named_parameters()
-        if name.startswith("encoder") or name in ("source_embedding", "source_positions")
+        if name.startswith("encoder") or name == "source_embedding"
     )
 
 
 def _same_output(model: Transformer, teacher: Transformer) -> bool:
     ours, theirs = (model.output_weight, model.output_bias), (teacher.output_weight, teacher.output_bias)
-    return all(
-        not mine.requires_grad and mine.shape == other.shape and torch.equal(mine, other)
-        for mine, other in zip(ours, theirs, strict=True)
-    )
+    return all(not mine.requires_grad and same_rounded(mine, other) for mine, other in zip(ours, theirs, strict=True))
+
+
+def same_rounded(ours: Tensor, theirs: Tensor) -> bool:
+    """Whether two tensors are the same in fp16, which is how checkpoints keep them."""
+    return ours.shape == theirs.shape and torch.equal(ours.half(), theirs.half())
 
 
 def _vocabulary(config: ModelConfig) -> tuple[int, ...]:

@@ -1,5 +1,6 @@
 """What a run begins with: the vocabulary, the model, and which of its parameters are trained."""
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -12,13 +13,16 @@ from torch import nn
 from models.checkpoint import Checkpoint, load_checkpoint
 from models.checkpoint.marian import suppress
 from models.checkpoint.marian_tokenizer import read_tokenizer_config, tokenizer_spec
+from models.checkpoint.marian_writer import NORM_EPSILON, POSITIONS
+from models.checkpoint.reading import notices
 from models.config import ModelConfig
 from models.package import describe
 from models.tokenizer import TokenizerSpec, load_vocabulary
 from models.train import config
-from models.train.corpus import TextPair, all_lines
 from models.train.errors import TrainingError
-from models.train.vocabulary import END_ID, PADDING, train_vocabulary
+from models.train.files import new_folder
+from models.train.text import TextPair, all_lines
+from models.train.vocabulary import END_ID, PADDING, train_vocabulary, write_vocabulary
 from models.transformer import Transformer
 
 
@@ -35,7 +39,7 @@ class Beginning:
 def begin(experiment: config.Experiment, text: Sequence[TextPair]) -> Beginning:
     """Makes a new model, or loads one to go on with. Raises TrainingError and CheckpointError."""
     if experiment.start is not None:
-        return from_checkpoint(experiment.start, experiment.training.dropout)
+        return from_checkpoint(experiment.start, experiment.training.dropout, experiment.output)
     assert experiment.vocabulary is not None and experiment.model is not None
     folder = experiment.output / "vocabulary"
     if not folder.exists():
@@ -87,10 +91,13 @@ def with_dropout(model: Transformer, probability: float) -> Transformer:
     return model
 
 
-def from_checkpoint(start: config.Start, dropout: float) -> Beginning:
-    """Loads a checkpoint, resets and freezes what is to be. Raises TrainingError and CheckpointError."""
+def from_checkpoint(start: config.Start, dropout: float, output: Path) -> Beginning:
+    """Loads a checkpoint, resets and freezes what is to be. Raises TrainingError and CheckpointError.
+
+    output: gets a folder with the tokenizer, where the checkpoint has none that a Marian folder can hold
+    """
     checkpoint = load_suppressed(start.checkpoint)
-    model = checkpoint.model
+    model = as_marian(checkpoint.model)
     fresh = dict(Transformer(model.config).named_parameters())
     with torch.no_grad():
         for name in matching(model, start.reset, "start.reset"):
@@ -99,7 +106,48 @@ def from_checkpoint(start: config.Start, dropout: float) -> Beginning:
         model.get_parameter(name).requires_grad_(False)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise TrainingError("start.freeze leaves nothing to train")
-    return Beginning(with_dropout(model, dropout), checkpoint.tokenizer, start.checkpoint)
+    with_dropout(model, dropout)
+    if checkpoint.tokenizer.vocabulary is not None:
+        return Beginning(model, checkpoint.tokenizer, start.checkpoint)
+    folder = output / "vocabulary"
+    copy_tokenizer(checkpoint, start.checkpoint, folder)
+    return Beginning(model, tokenizer_spec(folder, read_tokenizer_config(folder), model.config), folder)
+
+
+def copy_tokenizer(checkpoint: Checkpoint, source: Path, folder: Path) -> None:
+    """Writes a tokenizer whose ids are SentencePiece's as Marian's files, with the notices of the weights.
+
+    Raises TrainingError where a Marian folder cannot be that.
+    """
+    spec = checkpoint.tokenizer
+    if spec.source_model != spec.target_model:
+        raise TrainingError(f"{source} has a vocabulary for each side; training supports one for both")
+    if not checkpoint.source_languages or not checkpoint.target_languages:
+        raise TrainingError(
+            f"{source} does not say which languages it is for; name its model as Firefox does, model.enpt.intgemm.bin"
+        )
+    with new_folder(folder) as draft:
+        model = (source / spec.source_model).read_bytes()
+        write_vocabulary(draft, model, checkpoint.source_languages[0], checkpoint.target_languages[0])
+        for name, file in notices(source).items():
+            shutil.copyfile(file, draft / name)
+
+
+@torch.no_grad()
+def as_marian(model: Transformer) -> Transformer:
+    """What a Hugging Face Marian folder, which is what training writes, can hold of a model.
+
+    A recurrence becomes self-attention with random weights, behind the norm it had; positions become Hugging Face's.
+    """
+    config = model.config.model_copy(update={"decoder_cell": "attention", "norm_epsilon": NORM_EPSILON})
+    if config == model.config:
+        return model
+    converted = Transformer(config)
+    known = {name.replace(".recurrence.", ".attention."): value for name, value in model.named_parameters()}
+    for name, parameter in converted.named_parameters():
+        if name in known and name not in POSITIONS:
+            parameter.copy_(known[name])
+    return converted
 
 
 def load_suppressed(folder: Path) -> Checkpoint:

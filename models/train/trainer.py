@@ -13,12 +13,12 @@ from torch.nn.parallel import DistributedDataParallel
 from models.train import state
 from models.train.batches import BatchOrder, Rows, make_batch, target_tokens
 from models.train.config import Experiment
-from models.train.corpus import Corpus
 from models.train.errors import TrainingError
 from models.train.processes import Processes, multiplies_bf16
 from models.train.progress import Display, Rate, TensorBoard
 from models.train.schedule import learning_rate
 from models.train.state import Progress
+from models.train.text import Corpus
 from models.train.validation import Score
 from models.transformer import Transformer
 

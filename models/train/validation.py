@@ -10,8 +10,8 @@ from models.tokenizer import Tokenizer
 from models.train import losses
 from models.train.batches import in_order, make_batch
 from models.train.config import Validation
-from models.train.corpus import Corpus, TextPair
 from models.train.decoding import Limits, TracedModel
+from models.train.text import Corpus, TextPair
 from models.transformer import Transformer
 
 

@@ -1,4 +1,4 @@
-"""The vocabulary of a model that starts from nothing: trained by SentencePiece, written as Marian's tokenizer files."""
+"""The vocabulary of a model under training, as Marian's tokenizer files; SentencePiece trains it for a new model."""
 
 import io
 import json
@@ -24,10 +24,15 @@ def train_vocabulary(folder: Path, settings: config.Vocabulary, sentences: Itera
     """Writes source.spm, target.spm, vocab.json and tokenizer_config.json. Raises TrainingError."""
     model = train_model(settings, sentences, seed)
     with new_folder(folder) as draft:
-        for name in ("source.spm", "target.spm"):
-            (draft / name).write_bytes(model)
-        _write_json(draft / "vocab.json", piece_ids(model))
-        _write_json(draft / "tokenizer_config.json", _tokenizer_config(settings))
+        write_vocabulary(draft, model, settings.source_language, settings.target_language)
+
+
+def write_vocabulary(folder: Path, model: bytes, source_language: str, target_language: str) -> None:
+    """Writes a SentencePiece model of both languages as Marian's tokenizer files."""
+    for name in ("source.spm", "target.spm"):
+        (folder / name).write_bytes(model)
+    _write_json(folder / "vocab.json", piece_ids(model))
+    _write_json(folder / "tokenizer_config.json", _tokenizer_config(source_language, target_language))
 
 
 def train_model(settings: config.Vocabulary, sentences: Iterator[str], seed: int) -> bytes:
@@ -61,11 +66,11 @@ def piece_ids(model: bytes) -> dict[str, int]:
     return {piece: token_id for token_id, piece in enumerate([*pieces, PADDING])}
 
 
-def _tokenizer_config(settings: config.Vocabulary) -> dict[str, object]:
+def _tokenizer_config(source_language: str, target_language: str) -> dict[str, object]:
     return {
         "tokenizer_class": "MarianTokenizer",
-        "source_lang": settings.source_language,
-        "target_lang": settings.target_language,
+        "source_lang": source_language,
+        "target_lang": target_language,
         "eos_token": "</s>",
         "unk_token": "<unk>",
         "pad_token": PADDING,
