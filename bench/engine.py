@@ -73,10 +73,10 @@ class OurEngine:
             package.choice(),
         )
 
-    def scheduler(self, max_rows: int) -> Scheduler[OnnxMemory]:
-        """Two workers of one thread, with so many rows each."""
+    def scheduler(self, max_rows: int, metrics: Metrics | None = None) -> Scheduler[OnnxMemory]:
+        """Two workers of one thread, with so many rows each. Their metrics, unless given, nobody sees."""
         rules = EndRules(self._model.end_id, self._generation.forced_end_id, self._generation.suppressed_ids)
-        metrics = Metrics(CollectorRegistry())
+        metrics = metrics or Metrics(CollectorRegistry())
         return Scheduler(
             self.decoder, rules, self._model.decoder_start_id, WORKERS, max_rows, metrics, on_crash=lambda error: None
         )

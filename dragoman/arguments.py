@@ -38,6 +38,7 @@ class Arguments(argparse.Namespace):
     max_new_tokens: int | None
     length_penalty: float | None
     early_stopping: str | None
+    timings: bool
 
     normalize: bool
     service: str
@@ -133,6 +134,9 @@ def _add_translate_flags(translate: argparse.ArgumentParser) -> None:
     translate.add_argument("--max-new-tokens", type=_int32, metavar="N", help="most tokens of a translation")
     translate.add_argument("--length-penalty", type=float, metavar="X", help="above 0 favours long hypotheses")
     translate.add_argument("--early-stopping", choices=EARLY_STOPPING, help="when beam search ends")
+    translate.add_argument(
+        "--timings", action="store_true", help="tell where the time of each text went, on standard error"
+    )
 
 
 # The types of the flags; argparse shows ArgumentTypeError's message with the flag's name

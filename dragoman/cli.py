@@ -46,8 +46,9 @@ async def _translate(args: Arguments) -> int:
     options = args.translation_options()
     async with AsyncClient(args.target, tls=args.tls_options()) as client:
 
-        async def answer(text: str) -> str:
-            return show(await client.translate(text, timeout_s=args.timeout, **options))
+        async def answer(text: str) -> Answer:
+            translation = await client.translate(text, timeout_s=args.timeout, **options)
+            return Answer(show(translation), output.timings_line(translation.timings) if args.timings else "")
 
         return await _answer_lines(args, answer, blank=output.to_json({"text": ""}) if args.json else "")
 
@@ -56,8 +57,9 @@ async def _encode(args: Arguments) -> int:
     show = output.embedding_json if args.json else output.embedding_line
     async with AsyncClient(args.target, tls=args.tls_options()) as client:
 
-        async def answer(text: str) -> str:
-            return show(await client.encode(text, normalize=args.normalize, model=args.model, timeout_s=args.timeout))
+        async def answer(text: str) -> Answer:
+            vector = await client.encode(text, normalize=args.normalize, model=args.model, timeout_s=args.timeout)
+            return Answer(show(vector))
 
         return await _answer_lines(args, answer, blank=output.to_json({"values": []}) if args.json else "")
 
@@ -85,6 +87,15 @@ COMMANDS = {"translate": _translate, "encode": _encode, "models": _models, "heal
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """What a line became."""
+
+    text: str
+    note: str = ""
+    """More about it, for standard error."""
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """A line without an answer."""
 
@@ -97,13 +108,13 @@ class Refused:
         return isinstance(self.error, Unreachable | NotFound)
 
 
-async def _answer_lines(args: Arguments, answer: Callable[[str], Awaitable[str]], blank: str) -> int:
+async def _answer_lines(args: Arguments, answer: Callable[[str], Awaitable[Answer]], blank: str) -> int:
     """Writes one line for every line of the input, in order; stops at a refused one unless told to keep going."""
 
-    async def work(line: Line) -> str | Refused:
+    async def work(line: Line) -> Answer | Refused:
         try:
             text = line.text()
-            return await answer(text) if text.strip() else blank
+            return await answer(text) if text.strip() else Answer(blank)
         except (DragomanError, LineError) as error:
             return Refused(line.number, error)
 
@@ -111,8 +122,11 @@ async def _answer_lines(args: Arguments, answer: Callable[[str], Awaitable[str]]
     async with aclosing(in_order(_lines(args), work, args.concurrency)) as outcomes:
         with Progress(_wants_progress(args)) as progress:
             async for outcome in outcomes:
-                if isinstance(outcome, str):
-                    shown: str | None = outcome
+                if isinstance(outcome, Answer):
+                    shown: str | None = outcome.text
+                    if outcome.note:
+                        progress.clear()
+                        print(outcome.note, file=sys.stderr, flush=True)
                 else:
                     status = FAILED
                     progress.clear()

@@ -29,6 +29,7 @@ from google.rpc.status_pb2 import Status
 M = TypeVar("M", bound=Message)
 
 STATUS_DETAILS_KEY = "grpc-status-details-bin"
+REQUEST_ID_KEY = "x-request-id"
 _CONTENT = re.compile(r"\bcontents\[(\d+)\]")
 
 
@@ -57,6 +58,8 @@ class DragomanError(Exception):
     """The fields that were refused."""
     retry_delay_s: float | None = None
     """How long the server asks to wait before the next try."""
+    request_id: str = ""
+    """The name of the request in the server's log. Empty where no Dragoman server answered."""
 
     def __str__(self) -> str:
         return f"{self.message} ({self.reason or self.code.name})"
@@ -142,6 +145,7 @@ def from_rpc(error: grpc.RpcError, first: int = 0) -> DragomanError:
             for violation in bad_request.field_violations
         ),
         retry.retry_delay.ToNanoseconds() / 1e9 if retry.HasField("retry_delay") else None,
+        next((value for key, value in _trailing(error) if key == REQUEST_ID_KEY and isinstance(value, str)), ""),
     )
 
 
@@ -158,15 +162,18 @@ def _renumber(text: str, first: int) -> str:
 
 def _status(error: grpc.RpcError) -> Status:
     """The google.rpc.Status sent along, or an empty one: a proxy on the way may have sent none, or nonsense."""
-    # Its items are pairs, of two different types for sync and async calls.
-    metadata = cast(Iterable[tuple[str, str | bytes]], error.trailing_metadata() or ())
-    for key, value in metadata:
+    for key, value in _trailing(error):
         if key == STATUS_DETAILS_KEY and isinstance(value, bytes):
             try:
                 return Status.FromString(value)
             except DecodeError:
                 return Status()
     return Status()
+
+
+def _trailing(error: grpc.RpcError) -> Iterable[tuple[str, str | bytes]]:
+    """What came after the answer. Its items are pairs, of two different types for sync and async calls."""
+    return cast(Iterable[tuple[str, str | bytes]], error.trailing_metadata() or ())
 
 
 def _detail(status: Status, detail: M) -> M:

@@ -6,7 +6,7 @@ from typing import Any
 
 from dragoman.errors import DeadlineExceeded, DragomanError, Unreachable
 from dragoman.lines import LineError
-from dragoman.results import Embedding, Model, Translation
+from dragoman.results import Embedding, Model, Timings, Translation
 
 
 def to_json(value: dict[str, Any]) -> str:
@@ -22,6 +22,19 @@ def translation_line(translation: Translation) -> str:
 def translation_json(translation: Translation) -> str:
     """The best hypothesis' fields, then all the others."""
     return to_json(asdict(translation.hypotheses[0]) | asdict(translation))
+
+
+def timings_line(timings: Timings) -> str:
+    """Where the time of one text went."""
+    phases = {
+        "tokenize": timings.tokenize_s,
+        "queue": timings.queue_s,
+        "encode": timings.encode_s,
+        "decode": timings.decode_s,
+        "detokenize": timings.detokenize_s,
+    }
+    told = ", ".join(f"{phase} {seconds * 1000:.3f} ms" for phase, seconds in phases.items())
+    return f"{told}; {timings.steps} steps of {timings.mean_batch_rows:.1f} rows in the mean"
 
 
 def embedding_line(embedding: Embedding) -> str:

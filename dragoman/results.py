@@ -41,6 +41,12 @@ class Timings:
     """From the arrival of the request to its last token."""
     steps: int
     """Decoder steps this text took part in. Zero for an embedding."""
+    tokenize_s: float
+    """Turning the text into source tokens, before it arrived in the queue."""
+    detokenize_s: float
+    """Turning target tokens into text, after the last token. Zero for an embedding."""
+    mean_batch_rows: float
+    """Mean rows of those steps: this text's, and those of the texts that shared them. Zero for an embedding."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,6 +207,9 @@ def timings(message: decoding_pb2.Timings) -> Timings:
         decode_s=_seconds(message.decode),
         total_s=_seconds(message.total),
         steps=message.steps,
+        tokenize_s=_seconds(message.tokenize),
+        detokenize_s=_seconds(message.detokenize),
+        mean_batch_rows=message.mean_batch_rows,
     )
 
 

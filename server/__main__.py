@@ -8,6 +8,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from importlib.metadata import version
 
 import grpc
@@ -19,8 +20,9 @@ from prometheus_client import CollectorRegistry
 from dragoman import __version__
 from models.package import Package, PackageError
 from models.tokenizer import TokenizerError
-from server import service
+from server import logs, service
 from server.admission import Admission
+from server.certificate import first_expiry
 from server.config import ConfigError, Settings, load_settings
 from server.cuda_decoder import DeviceDecoder
 from server.decoder import Decoder, M
@@ -29,14 +31,17 @@ from server.device.machine import Machine
 from server.device.session import Device, DeviceError
 from server.lifecycle import Health, StopSignals, close, drain, report_crash
 from server.listeners import address, metrics_endpoint, open_server
+from server.logs import CallLog
 from server.metrics import Metrics
 from server.model import ServedModel, describe
 from server.onnx_decoder import OnnxDecoder, OnnxMemory
-from server.placement import facts, place, takes_threads, worker_count
+from server.placement import device_memory, facts, place, takes_threads, worker_count
+from server.process_metrics import ProcessMetrics, State
 from server.request import Event, Failed, Probe, Request
 from server.rpc import RpcInterceptor
 from server.scheduler import Scheduler
 from server.search import EndRules
+from server.tracing import Tracing, open_tracing
 from server.translator import Translator
 
 log = logging.getLogger("server")
@@ -48,11 +53,7 @@ def main() -> int:
     """Returns the exit code."""
     try:
         settings = load_settings(sys.argv[1:])
-        logging.basicConfig(
-            level=settings.log_level.upper(),
-            format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-            stream=sys.stderr,
-        )
+        logs.configure(settings)
         return uvloop.run(serve(settings))
     except (ConfigError, PackageError, TokenizerError, DeviceError) as error:
         print(f"python -m server: {error}", file=sys.stderr)
@@ -64,43 +65,65 @@ async def serve(settings: Settings) -> int:
 
     Returns the exit code.
     """
+    with closing(open_tracing(settings, __version__)) as tracing:
+        return await serve_traced(settings, tracing)
+
+
+async def serve_traced(settings: Settings, tracing: Tracing) -> int:
+    """See `serve`."""
+    started = time.perf_counter()
     signals = StopSignals()
     crashed = asyncio.Event()
     package = Package.open(settings.package)
-    device = place(settings, package, Machine())
+    machine = Machine()
+    device = place(settings, package, machine)
     model = describe(package, settings, device.provider)
     registry = CollectorRegistry()
-    metrics = open_metrics(registry, model)
-    calls = RpcInterceptor(service.SERVICES, settings.max_message_bytes, settings.stream_stall_timeout_s, metrics)
+    metrics, process = Metrics(registry, model.name), open_process_metrics(registry, settings, model)
+    limits = settings.max_message_bytes, settings.stream_stall_timeout_s
+    calls = RpcInterceptor(service.SERVICES, *limits, metrics, tracing, CallLog(settings))
     server, port = open_server(settings, [calls])
+    if settings.tls_certificate is not None:
+        process.describe_certificate(first_expiry(settings.tls_certificate.read_text()))
     with metrics_endpoint(settings, registry) as metrics_port:
-        with open_scheduler(settings, package, model, device, metrics, crashed) as scheduler:
+        with open_scheduler(settings, package, model, device, metrics, process, crashed) as scheduler:
             probe_s = await probe(scheduler.submit, package.manifest.model.end_id)
-            metrics.probed(probe_s)
+            process.loaded(time.perf_counter() - started, probe_s)
+            if device.kind == "cuda":  # not before: the probe captures CUDA graphs, which other calls may disturb
+                process.watch_device_memory(device_memory(machine.runtime(), device.index))
             admission = Admission(settings.max_waiting, lambda: scheduler.waiting)
             translator = Translator(
                 model, package.tokenizer(), admission, scheduler.submit, metrics, settings.max_contents
             )
             health = await start(server, translator)
+            process.enter(State.SERVING)
             announce(settings, model, device, probe_s, port, metrics_port)
-            crash_report = asyncio.create_task(report_crash(crashed, health, admission))
+            crash_report = asyncio.create_task(watch_engines(crashed, health, admission, process))
             await signals.first.wait()
+            process.enter(State.DRAINING)
             await drain(health, admission, calls, settings.grace_period_s, signals.second)
             crash_report.cancel()
         await close(server, calls)
     return 1 if scheduler.crashed else 0
 
 
-def open_metrics(registry: CollectorRegistry, model: ServedModel) -> Metrics:
-    """The metrics of a server with this model."""
-    metrics = Metrics(registry, model.name)
-    metrics.describe_model(model.package_sha256, model.execution_provider, model.precision)
-    metrics.describe_build({"dragoman": __version__, "onnxruntime": ort.__version__, "grpcio": version("grpcio")})
-    return metrics
+def open_process_metrics(registry: CollectorRegistry, settings: Settings, model: ServedModel) -> ProcessMetrics:
+    """The metrics of a process with this model, which is starting."""
+    process = ProcessMetrics(registry, model.name)
+    process.describe_model(model.package_sha256, model.execution_provider, model.precision)
+    process.describe_build({"dragoman": __version__, "onnxruntime": ort.__version__, "grpcio": version("grpcio")})
+    process.describe_queue(settings.max_waiting)
+    return process
 
 
 def open_scheduler(
-    settings: Settings, package: Package, model: ServedModel, device: Device, metrics: Metrics, crashed: asyncio.Event
+    settings: Settings,
+    package: Package,
+    model: ServedModel,
+    device: Device,
+    metrics: Metrics,
+    process: ProcessMetrics,
+    crashed: asyncio.Event,
 ) -> Scheduler[OnnxMemory] | Scheduler[EncodedSource]:
     """Loads the model. `crashed` is set on this event loop when an engine fails. Raises DeviceError or ConfigError."""
     manifest = package.manifest
@@ -118,10 +141,10 @@ def open_scheduler(
         return Scheduler(decoder, rules, config.decoder_start_id, workers, settings.max_rows, metrics, on_crash)
 
     if takes_threads(device, manifest.precision):
-        metrics.describe_device(facts(device), device.cuda_graphs)
+        process.describe_device(facts(device), settings.device, device.cuda_graphs)
         return schedule(OnnxDecoder(*graphs, choice))
     decoder = DeviceDecoder(*graphs, manifest.precision, device, choice)
-    metrics.describe_device(facts(decoder.device), decoder.device.cuda_graphs)
+    process.describe_device(facts(decoder.device), settings.device, decoder.device.cuda_graphs)
     return schedule(decoder)
 
 
@@ -142,6 +165,12 @@ async def probe(submit: Callable[[Request], None], end_id: int) -> float:
     if isinstance(event, Failed):
         raise DeviceError(f"the model does not decode: {event.error}") from event.error
     return time.perf_counter() - started
+
+
+async def watch_engines(crashed: asyncio.Event, health: Health, admission: Admission, process: ProcessMetrics) -> None:
+    """Waits for a crash of the engine, and tells everybody."""
+    await report_crash(crashed, health, admission)
+    process.enter(State.FAILED)
 
 
 async def start(server: grpc.aio.Server, translator: Translator) -> Health:

@@ -100,8 +100,21 @@ class Settings(BaseSettings):
     """PEM file with the private key of tls_certificate."""
     tls_client_ca: Path | None = None
     """PEM file with the certificates that client certificates must be signed by. Makes TLS mutual."""
+    reuse_port: CliImplicitFlag[bool] = False
+    """Share the gRPC port with other servers of this machine and user that say so too; the kernel spreads connections.
+    Each needs a metrics_port of its own."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe messages to log."""
+    log_format: Literal["text", "json"] = "text"
+    """Lines for people, or JSON objects."""
+    log_requests: CliImplicitFlag[bool] = False
+    """Log a line for every call: its id, method, code, tokens and timings."""
+    log_text: CliImplicitFlag[bool] = False
+    """Log what calls say and are answered, too. Needs log_requests."""
+    otlp_endpoint: str | None = Field(default=None, pattern=r"^https?://[^/\s]+/?$")
+    """OpenTelemetry collector to send traces to by OTLP over gRPC, such as http://127.0.0.1:4317; https:// is TLS."""
+    trace_sample_ratio: float = Field(default=1.0, ge=0, le=1)
+    """Share of the calls that come without a trace of their own to send traces of. Others are as their caller says."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -114,6 +127,10 @@ class Settings(BaseSettings):
             raise ValueError("tls_certificate and tls_key need each other")
         if self.tls_client_ca is not None and self.tls_certificate is None:
             raise ValueError("tls_client_ca needs tls_certificate and tls_key")
+        if self.log_text and not self.log_requests:
+            raise ValueError("log_text needs log_requests: the texts would go into the line of their call")
+        if self.log_requests and self.log_level not in ("debug", "info"):
+            raise ValueError(f"log_requests writes lines of level info, and log_level is {self.log_level}: lower it")
         return self
 
     @classmethod

@@ -51,6 +51,11 @@ class DeviceDecoder:
         self._encoder = DeviceEncoder(runtime, encoder, config, self._precision, source_capacity, self._output)
         self._decoder = self._open_decoder(decoder)
 
+    @property
+    def row_tokens(self) -> int:
+        """Source and target tokens that a row has room for."""
+        return self.source_capacity + self.target_capacity
+
     def _open_decoder(self, graph: Path) -> ort.InferenceSession:
         """Loads the decoder graph to be captured, or if it cannot be, to be launched kernel by kernel."""
         try:

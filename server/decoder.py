@@ -11,6 +11,11 @@ from numpy.typing import NDArray
 class Memory(Protocol):
     """An encoded source, kept where the decoder wants it."""
 
+    @property
+    def computed_tokens(self) -> float:
+        """Tokens that the encoder computed for it: its own, and its share of those that fill up a batch."""
+        ...
+
     def mean(self) -> NDArray[np.float32]:
         """Mean of the last hidden states over the source tokens [width]."""
         ...
@@ -59,8 +64,8 @@ class Cache(Protocol[M_contra]):
         """
         ...
 
-    def take(self, parents: Sequence[int]) -> None:
-        """Makes row i continue old row parents[i]; len(parents) rows are live afterwards.
+    def take(self, parents: Sequence[int]) -> int:
+        """Makes row i continue old row parents[i]; len(parents) rows are live afterwards. Returns the bytes it copied.
 
         Leaving, widening to a beam and reordering beams are all this. Only rows that moved are copied, in place, so
         a row that is overwritten must not be read: where parents[i] != i, i is not in parents.
@@ -70,6 +75,11 @@ class Cache(Protocol[M_contra]):
 
 class Decoder(Protocol[M]):
     """A loaded model."""
+
+    @property
+    def row_tokens(self) -> int:
+        """Source and target tokens that a row has room for."""
+        ...
 
     def encode(self, sources: Sequence[Sequence[int]]) -> list[M]:
         """Runs the encoder on sources, the end tokens included.

@@ -42,12 +42,23 @@ class _Running:
     """Seconds of the encoder run."""
     joined: float
     """When the encoder run ended."""
+    computed_before: int
+    """Rows that the engine had computed by then."""
     steps: int = 0
+    computed: int = 0
+    """Rows that were computed for it: one for each hypothesis and step."""
     streamed: int = 0
     """Tokens already delivered."""
 
-    def timings(self, now: float) -> Timings:
-        return Timings(self.queued, self.encoded, now - self.joined, self.steps)
+    @property
+    def tokens(self) -> int:
+        """Source and target tokens that its rows hold."""
+        return len(self.rows) * (len(self.request.source_ids) + self.steps)
+
+    def timings(self, now: float, computed: int) -> Timings:
+        """So far. `computed`: rows that the engine has computed by now."""
+        mean_rows = (computed - self.computed_before) / self.steps
+        return Timings(self.queued, self.encoded, now - self.joined, self.steps, mean_rows)
 
 
 class Engine(Generic[M]):
@@ -61,8 +72,9 @@ class Engine(Generic[M]):
         self._rules = rules
         self._start_id = start_id
         self._metrics = metrics
-        self._worker = worker
-        metrics.live_rows(worker, 0)
+        self._worker = metrics.worker(worker)
+        self._computed = 0
+        """Rows of all steps."""
         self._running: list[_Running] = []
         self._tokens: list[int] = []
         """What each row produced last [live]."""
@@ -88,6 +100,8 @@ class Engine(Generic[M]):
         started = time.perf_counter()
         encoded = self._encode(requests)
         ended = time.perf_counter()
+        source_tokens = sum(len(request.source_ids) for request, _ in encoded)
+        self._worker.encoded(source_tokens, sum((memory.computed_tokens for _, memory in encoded), 0.0))
         for request, memory in encoded:
             self._join(request, memory, started, ended)
             self._joining.remove(request)
@@ -107,6 +121,7 @@ class Engine(Generic[M]):
         self.deliver()
         candidates = self._cache.end_step()
         ended = time.perf_counter()
+        self._computed += rows
         finished = self._keep(self._advance(candidates))
         for running in self._running:
             if running.request.stream:
@@ -123,7 +138,7 @@ class Engine(Generic[M]):
         for request in [*(running.request for running in self._running), *self._joining]:
             request.deliver(Failed(error))
         self._running.clear()
-        self._metrics.live_rows(self._worker, 0)
+        self._worker.holds(0, 0)
 
     def _encode(self, requests: Sequence[Request]) -> list[tuple[Request, M]]:
         """Encodes the requests together or, where memory is short, in parts. Answers those that do not fit alone."""
@@ -145,11 +160,11 @@ class Engine(Generic[M]):
         if isinstance(request, Translate):
             row = self._cache.join(memory)
             search = open_search(request.decoding, self._rules)
-            self._running.append(_Running(request, search, [row], queued, encoded, ended))
+            self._running.append(_Running(request, search, [row], queued, encoded, ended, self._computed))
             self._tokens.append(self._start_id)
         elif isinstance(request, Encode):
             timings = Timings(queued, encoded, 0.0, 0)
-            self._metrics.encoded(timings, len(request.source_ids))
+            self._metrics.encoded(timings, len(request.source_ids), request.trace_id)
             request.deliver(Encoded(memory.mean(), timings))
         elif isinstance(request, Probe):
             self._probe(memory)
@@ -177,18 +192,20 @@ class Engine(Generic[M]):
                 else Advance(range(len(running.rows)), [self._tokens[row] for row in running.rows])
                 for running in self._running
             ]
-            for _ in self._keep(stay):
+            for running in self._keep(stay):
                 self._metrics.cancelled()
+                self._worker.dropped(running.computed)
 
     def _advance(self, candidates: Candidates) -> list[Advance]:
         """What each running request wants of the next step."""
         token_ids, log_probs = candidates.token_ids.tolist(), candidates.log_probs.tolist()
         advances = []
         for running in self._running:
+            request, rows = running.request, running.rows
             running.steps += 1
+            running.computed += len(rows)
             if running.steps == 1:
-                self._metrics.first_token(time.perf_counter() - running.request.arrived)
-            rows = running.rows
+                self._metrics.first_token(time.perf_counter() - request.arrived, request.trace_id)
             advances.append(running.search.advance([token_ids[row] for row in rows], [log_probs[row] for row in rows]))
         return advances
 
@@ -204,20 +221,21 @@ class Engine(Generic[M]):
         for row, token in zip(rows, chain.from_iterable(advance.tokens for advance in advances), strict=True):
             self._tokens[row] = token
         self._take(parents, rows)
-        self._metrics.live_rows(self._worker, len(rows))
         if not rows:
             self._stepped = None
-        return self._regroup(advances, rows)
+        left = self._regroup(advances, rows)
+        self._worker.holds(len(rows), sum(running.tokens for running in self._running))
+        return left
 
     def _take(self, parents: Sequence[int], rows: Sequence[int]) -> None:
         """Moves the cache: old row parents[i] continues in rows[i]."""
         taken = [0] * len(rows)
         for parent, row in zip(parents, rows, strict=True):
             taken[row] = parent
-        self._cache.take(taken)
+        moved_bytes = self._cache.take(taken)
         moved = sum(parent != row for parent, row in zip(parents, rows, strict=True))
         if moved:
-            self._metrics.moved_rows(moved)
+            self._worker.moved(moved, moved_bytes)
 
     def _regroup(self, advances: list[Advance], rows: Sequence[int]) -> list[_Running]:
         """Gives each request the rows of its children. Returns those that have none."""
@@ -236,9 +254,9 @@ class Engine(Generic[M]):
     def _measure(self, rows: int, started: float, ended: float) -> None:
         """Counts a step of so many rows, whose model run started and ended then."""
         now = time.perf_counter()
-        self._metrics.step(rows, now - started, ended - started)
+        self._worker.step(rows, now - started, ended - started)
         if self._stepped is not None:
-            self._metrics.inter_token(now - self._stepped)
+            self._worker.inter_token(now - self._stepped)
         self._stepped = None if self.idle else now
 
     def _stream(self, running: _Running) -> None:
@@ -249,10 +267,12 @@ class Engine(Generic[M]):
             running.streamed = len(settled)
 
     def _answer(self, running: _Running, now: float) -> None:
-        hypotheses, timings = running.search.hypotheses(), running.timings(now)
-        best = hypotheses[0]
-        self._metrics.finished(best.finish_reason, timings, len(running.request.source_ids), len(best.token_ids))
-        self._events.append((running.request, Finished(hypotheses, timings)))
+        request, hypotheses = running.request, running.search.hypotheses()
+        timings = running.timings(now, self._computed)
+        reason, tokens = hypotheses[0].finish_reason, len(hypotheses[0].token_ids)
+        self._metrics.finished(reason, timings, len(request.source_ids), tokens, request.trace_id)
+        self._worker.answered(running.computed, min(tokens, running.steps))  # a forced end token takes no step
+        self._events.append((request, Finished(hypotheses, timings)))
 
 
 def place(parents: Sequence[int]) -> list[int]:

@@ -45,9 +45,11 @@ class KVBuffer:
         self.array[:, :live, :, :kept] = old[:, :live, :, :kept]
         return True
 
-    def copy(self, source: int, target: int, length: int) -> None:
-        """Makes row `target` hold the first `length` positions of row `source`."""
-        self.array[:, target, :, :length] = self.array[:, source, :, :length]
+    def copy(self, source: int, target: int, length: int) -> int:
+        """Makes row `target` hold the first `length` positions of row `source`. Returns the bytes of them."""
+        positions = self.array[:, source, :, :length]
+        self.array[:, target, :, :length] = positions
+        return positions.nbytes
 
     def _allocate(self, capacity: int) -> NDArray[np.floating]:
         tensors, rows, heads, head_dim = self._shape

@@ -2,13 +2,15 @@
 
 import socket
 import ssl
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import grpc
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry
 
 from server.config import ConfigError, Settings
+from server.exposition import MetricsServer
 
 TRANSPORT_FACTOR = 16
 """gRPC itself takes messages so many times larger than ours may be, so that we are the ones to refuse, with details."""
@@ -26,11 +28,11 @@ KEEPALIVE: Sequence[tuple[str, int]] = (
 
 def open_server(settings: Settings, interceptors: Sequence[grpc.aio.ServerInterceptor]) -> tuple[grpc.aio.Server, int]:
     """A gRPC server, bound but not started, and its port. Raises ConfigError."""
-    _check_free(settings.host, settings.port, "port")
+    _check_free(settings.host, settings.port, "port", settings.reuse_port)
     options = [
         ("grpc.max_receive_message_length", min(settings.max_message_bytes * TRANSPORT_FACTOR, INT32_MAX)),
         ("grpc.max_send_message_length", -1),  # answers are as long as the limits on requests let them be
-        ("grpc.so_reuseport", 0),  # else a second server on the same port takes half of the calls
+        ("grpc.so_reuseport", int(settings.reuse_port)),  # not unasked: a second server would take half of the calls
         *KEEPALIVE,
     ]
     server = grpc.aio.server(interceptors=interceptors, options=options)
@@ -44,7 +46,9 @@ def open_server(settings: Settings, interceptors: Sequence[grpc.aio.ServerInterc
 def metrics_endpoint(settings: Settings, registry: CollectorRegistry) -> Iterator[int]:
     """Serves /metrics on another thread. Gives the port. Raises ConfigError."""
     _check_free(settings.host, settings.metrics_port, "metrics_port")
-    server, thread = start_http_server(settings.metrics_port, settings.host, registry)
+    server = MetricsServer(settings.host, settings.metrics_port, registry)
+    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+    thread.start()
     try:
         yield server.server_port
     finally:
@@ -64,8 +68,11 @@ def _bind(server: grpc.aio.Server, settings: Settings) -> int:
     return server.add_insecure_port(target) if credentials is None else server.add_secure_port(target, credentials)
 
 
-def _check_free(host: str, port: int, setting: str) -> None:
-    """Raises ConfigError with the reason, which gRPC does not tell; and of two addresses, it would do with one."""
+def _check_free(host: str, port: int, setting: str, reuse: bool = False) -> None:
+    """Raises ConfigError with the reason, which gRPC does not tell; and of two addresses, it would do with one.
+
+    reuse: another server that shares the port may be there.
+    """
     flag = f"--{setting.replace('_', '-')}"
     try:
         for family, kind, protocol, _, where in socket.getaddrinfo(
@@ -73,8 +80,11 @@ def _check_free(host: str, port: int, setting: str) -> None:
         ):
             with socket.socket(family, kind, protocol) as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if reuse:  # does not listen: it would be given connections that are meant for the other server
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
                 probe.bind(where)
-                probe.listen(1)
+                if not reuse:
+                    probe.listen(1)
     except OSError as error:
         raise ConfigError(
             f"cannot listen on {address(host, port)}: {error.strerror}; "

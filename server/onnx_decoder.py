@@ -41,6 +41,11 @@ class OnnxMemory:
         """Tokens of the source."""
         return int(self._hidden.shape[1])
 
+    @property
+    def computed_tokens(self) -> float:
+        """Tokens that the encoder computed for it: only its own."""
+        return self.length
+
     def mean(self) -> NDArray[np.float32]:
         """Mean of the last hidden states over the source tokens [width]."""
         mean: NDArray[np.float32] = self._hidden[0].mean(axis=0, dtype=np.float32)
@@ -75,6 +80,11 @@ class OnnxDecoder:
         if choice is not None:
             self._shortlist = choice.shortlist
             self._output = OutputLayer(choice.graph, config.target_vocab_size)
+
+    @property
+    def row_tokens(self) -> int:
+        """Source and target tokens that a row has room for."""
+        return self.source_capacity + self.target_capacity
 
     def encode(self, sources: Sequence[Sequence[int]]) -> list[OnnxMemory]:
         """Runs the encoder on sources, those of equal length together.
@@ -180,12 +190,11 @@ class OnnxCache:
             return candidates
         return Candidates(self._allowed.token_ids(candidates.token_ids), candidates.log_probs)
 
-    def take(self, parents: Sequence[int]) -> None:
-        """Makes row i continue old row parents[i]; len(parents) rows are live afterwards."""
-        for row, parent in enumerate(parents):
-            if row != parent:
-                self._copy(parent, row)
+    def take(self, parents: Sequence[int]) -> int:
+        """Makes row i continue old row parents[i]; len(parents) rows are live afterwards. Returns the bytes copied."""
+        copied = sum(self._copy(parent, row) for row, parent in enumerate(parents) if row != parent)
         self._live = len(parents)
+        return copied
 
     def _longest_source(self) -> int:
         """Tokens of the longest source in the batch."""
@@ -200,17 +209,19 @@ class OnnxCache:
         self._bindings.clear()
         self._sentences[self._live :] = 0
 
-    def _copy(self, parent: int, row: int) -> None:
-        self._self.copy(parent, row, self._positions[parent])
+    def _copy(self, parent: int, row: int) -> int:
+        copied = self._self.copy(parent, row, self._positions[parent])
         self._states[:, row] = self._states[:, parent]
+        copied += self._states[:, row].nbytes
         self._positions[row] = self._positions[parent]
         if self._sentences[row] != self._sentences[parent]:  # the beams of a sentence have its source already
-            self._cross.copy(parent, row, self._source_last[parent] + 1)
+            copied += self._cross.copy(parent, row, self._source_last[parent] + 1)
             self._last[:, row] = self._last[:, parent]
             if self._allowed is not None:
                 self._allowed.copy(parent, row)
             self._source_last[row] = self._source_last[parent]
             self._sentences[row] = self._sentences[parent]
+        return copied
 
     def _bind(self, rows: int, k: int) -> tuple[ort.IOBinding, Candidates]:
         """The binding of the first `rows` rows of every buffer. Made once: binding takes 86 us, running it 4."""

@@ -1,10 +1,13 @@
 """From the settings to the device that the model is served on."""
 
 import logging
+import math
+from collections.abc import Callable
 
 from models.package import Package
 from server.config import ConfigError, Settings, usable_cores
 from server.device.choice import Model, Wanted, choose_device
+from server.device.cudart import CudaError, CudaRuntime
 from server.device.machine import Machine
 from server.device.session import Device
 from server.device.sizing import Load
@@ -44,6 +47,19 @@ def worker_count(settings: Settings, device: Device, precision: str) -> int:
         what = "a CUDA device" if device.kind == "cuda" else f"a package of precision {precision}"
         raise ConfigError(f"workers is {settings.workers}; {what} takes 1, with one running batch: raise max_rows")
     return 1
+
+
+def device_memory(runtime: CudaRuntime, index: int) -> Callable[[], tuple[float, float]]:
+    """A function that tells the free and total bytes of a CUDA device, from any thread. NaN: it does not answer."""
+
+    def memory() -> tuple[float, float]:
+        try:
+            runtime.set_device(index)
+            return runtime.memory()
+        except CudaError:  # all the other metrics are wanted then more than ever
+            return math.nan, math.nan
+
+    return memory
 
 
 def facts(device: Device) -> dict[str, str]:

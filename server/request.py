@@ -41,6 +41,10 @@ class Hypothesis:
     finish_reason: FinishReason
 
 
+PHASES = ("tokenize", "queue", "encode", "decode", "detokenize")
+"""The parts of a content's way, in order: fields of Timings."""
+
+
 @dataclass(frozen=True, slots=True)
 class Timings:
     """Seconds; see `dragoman.v1.Timings`."""
@@ -49,6 +53,10 @@ class Timings:
     encode: float
     decode: float
     steps: int
+    mean_batch_rows: float = 0.0
+    tokenize: float = 0.0
+    """This and the next are the translator's to add."""
+    detokenize: float = 0.0
 
     @property
     def total(self) -> float:
@@ -101,6 +109,8 @@ class Request:
     """The end token included."""
     deliver: Callable[[Event], None]
     arrived: float = field(default_factory=time.perf_counter)
+    trace_id: str = ""
+    """Of the trace that its call belongs to, if that is recorded: the exemplar of its timings."""
     cancelled: bool = False
     """Set by the event loop when nobody waits for the answer any more; seen by the engine at its next step."""
 

@@ -13,9 +13,13 @@ from typing import Any, cast
 import grpc
 from google.protobuf.message import DecodeError
 
+from server import calls
+from server.calls import Call
 from server.errors import InternalError, InvalidMessage, MessageTooLarge, ServerError, StreamStalled
+from server.logs import CallLog
 from server.metrics import Metrics
-from server.status import status_code, trailing_metadata
+from server.status import call_metadata, error_metadata, status_code
+from server.tracing import Tracing
 
 log = logging.getLogger(__name__)
 
@@ -33,13 +37,21 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
     """Stands before the handlers of some services; others, such as health, pass by."""
 
     def __init__(
-        self, services: Collection[str], max_message_bytes: int, stall_timeout_s: float, metrics: Metrics
+        self,
+        services: Collection[str],
+        max_message_bytes: int,
+        stall_timeout_s: float,
+        metrics: Metrics,
+        tracing: Tracing,
+        log: CallLog,
     ) -> None:
         """`services`: their full names. `stall_timeout_s`: how long one write of a stream may take."""
         self._services = services
         self._max_message_bytes = max_message_bytes
         self._stall_timeout_s = stall_timeout_s
         self._metrics = metrics
+        self._tracing = tracing
+        self._log = log
         self._handlers: dict[str, Handler] = {}
         self._running = 0
         self._idle = asyncio.Event()
@@ -112,32 +124,42 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
 
     @asynccontextmanager
     async def _observed(self, method: str, context: Context) -> AsyncIterator[None]:
-        """Counts the RPC, and makes a status of whatever it raises."""
+        """Counts, traces and logs the RPC, and makes a status of whatever it raises."""
         started = time.perf_counter()
+        metadata = _text_metadata(context)
+        span = self._tracing.start(method, metadata)
+        call = Call(method, calls.request_id(metadata.get(calls.REQUEST_ID_KEY)), span.context)
+        calls.begin(call)
         self._enter(method)
         code = grpc.StatusCode.OK
         try:
             yield
+            context.set_trailing_metadata(call_metadata(call, time.perf_counter() - started))
         except ServerError as error:
             code = status_code(error)
-            await self._refuse(context, error)
+            await self._refuse(context, call, error, started)
         except (asyncio.CancelledError, grpc.aio.InternalError):  # the latter: a write to a client that has gone
             code = _reason_of_leaving(context)
             raise
         except Exception:
             log.exception("%s failed", method)
             code = grpc.StatusCode.INTERNAL
-            await self._refuse(context, InternalError())
+            await self._refuse(context, call, InternalError(), started)
         finally:
-            self._metrics.rpc_finished(method, code.name, time.perf_counter() - started)
+            seconds = time.perf_counter() - started
+            self._metrics.rpc_finished(method, code.name, seconds, call.exemplar)
+            span.end(call, code.name)
+            self._log.write(call, code.name, seconds)
             self._leave()
 
-    async def _refuse(self, context: Context, error: ServerError) -> None:
+    async def _refuse(self, context: Context, call: Call, error: ServerError, started: float) -> None:
         """Ends the call with a status. A client that does not read gets it when it does."""
+        call.reason = error.reason
         self._metrics.refused(error.reason)
+        metadata = (*error_metadata(error), *call_metadata(call, time.perf_counter() - started))
         with suppress(TimeoutError):
             async with asyncio.timeout(STATUS_TIMEOUT_S):
-                await context.abort(status_code(error), error.message, trailing_metadata(error))
+                await context.abort(status_code(error), error.message, metadata)
 
     def _enter(self, method: str) -> None:
         self._metrics.rpc_started(method)
@@ -148,6 +170,11 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
         self._running -= 1
         if not self._running:
             self._idle.set()
+
+
+def _text_metadata(context: Context) -> dict[str, str]:
+    """What the caller sent along, without what is not text. Of a key that occurs twice, the last."""
+    return {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
 
 
 def _reason_of_leaving(context: Context) -> grpc.StatusCode:

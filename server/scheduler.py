@@ -43,7 +43,7 @@ class Scheduler(Generic[M]):
             threading.Thread(target=self._run, args=(engine,), name=f"engine-{worker}", daemon=True)
             for worker, engine in enumerate(self._engines)
         ]
-        metrics.capacity(workers * max_rows)
+        metrics.capacity(workers * max_rows, decoder.row_tokens)
         self._metrics = metrics
         self._on_crash = on_crash
         self._waiting: deque[Request] = deque()

@@ -164,6 +164,9 @@ def _timings(timings: Timings) -> decoding_pb2.Timings:
         decode=_duration(timings.decode),
         total=_duration(timings.total),
         steps=timings.steps,
+        tokenize=_duration(timings.tokenize),
+        detokenize=_duration(timings.detokenize),
+        mean_batch_rows=timings.mean_batch_rows,
     )
 
 

@@ -3,15 +3,28 @@
 import asyncio
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from models.tokenizer import Tokenizer
+from server.calls import current_call
 from server.errors import BlankContent, SourceTooLong
 from server.metrics import Metrics
 
 INLINE_CHARACTERS = 4096
 """Calls with more characters are tokenised on another thread: the event loop would stand still for milliseconds."""
 
-SourceIds = tuple[int, ...]
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A text as tokens."""
+
+    text: str
+    token_ids: tuple[int, ...]
+    """The end token included."""
+    started: float
+    """When tokenising began, by time.perf_counter."""
+    seconds: float
+    """How long it took."""
 
 
 class SourceReader:
@@ -32,21 +45,22 @@ class SourceReader:
             if len(text) > self._max_characters:
                 raise SourceTooLong(field, "characters", len(text), self._max_characters)
 
-    async def tokenize(self, texts: Mapping[str, str]) -> list[SourceIds]:
+    async def tokenize(self, texts: Mapping[str, str]) -> list[Source]:
         """The tokens of every text, the end token included. Raises BlankContent or SourceTooLong."""
         if sum(map(len, texts.values())) <= INLINE_CHARACTERS:
             return self._tokenize_all(texts)
         return await asyncio.to_thread(self._tokenize_all, texts)
 
-    def _tokenize_all(self, texts: Mapping[str, str]) -> list[SourceIds]:
+    def _tokenize_all(self, texts: Mapping[str, str]) -> list[Source]:
         return [self._tokenize(field, text) for field, text in texts.items()]
 
-    def _tokenize(self, field: str, text: str) -> SourceIds:
+    def _tokenize(self, field: str, text: str) -> Source:
         started = time.perf_counter()
         source_ids = tuple(self._tokenizer.encode(text))
-        self._metrics.tokenized(time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        self._metrics.tokenized(seconds, current_call().exemplar)
         if len(source_ids) == 1:  # the end token: all characters were invisible ones
             raise BlankContent(field, len(text))
         if len(source_ids) > self._max_tokens:
             raise SourceTooLong(field, "tokens", len(source_ids), self._max_tokens)
-        return source_ids
+        return Source(text, source_ids, started, seconds)

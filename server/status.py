@@ -1,4 +1,4 @@
-"""An error of `server.errors` as gRPC carries it: AIP-193, and gRFC A6 for the delay of retries."""
+"""What gRPC carries after an answer: how the call went; an error by AIP-193, and by gRFC A6 when to come again."""
 
 import grpc
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -7,6 +7,7 @@ from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
+from server.calls import REQUEST_ID_KEY, Call, server_timing
 from server.errors import ServerError
 
 DOMAIN = "dragoman"
@@ -17,12 +18,23 @@ PUSHBACK_KEY = "grpc-retry-pushback-ms"
 """Trailing metadata: when clients that retry by themselves are to do so."""
 
 
+TIMING_KEY = "server-timing"
+"""Trailing metadata: where the time of the call went (W3C Server Timing)."""
+
+Metadata = tuple[tuple[str, str | bytes], ...]
+
+
 def status_code(error: ServerError) -> grpc.StatusCode:
     """The gRPC status of an error."""
     return grpc.StatusCode[error.status]
 
 
-def trailing_metadata(error: ServerError) -> tuple[tuple[str, str | bytes], ...]:
+def call_metadata(call: Call, seconds: float) -> Metadata:
+    """What follows every answer. `seconds`: of the whole call."""
+    return ((REQUEST_ID_KEY, call.request_id), (TIMING_KEY, server_timing(call, seconds)))
+
+
+def error_metadata(error: ServerError) -> Metadata:
     """What follows the status of an error: its details, and its retry delay where it has one."""
     number, _ = status_code(error).value
     status = Status(code=number, message=error.message)

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from models.tokenizer import TextStream, Tokenizer
 from server.admission import Admission
+from server.calls import AnsweredContent, current_call
 from server.errors import EmptyContents, EngineFailed, ServerError, TooManyContents
+from server.guards import guard_flags
 from server.metrics import Metrics
 from server.model import ServedModel
 from server.options import Options, Route, check_model, check_route, resolve
@@ -34,9 +36,9 @@ from server.request import (
     Tokens,
     Translate,
 )
-from server.sources import SourceIds, SourceReader
+from server.sources import Source, SourceReader
 
-MakeRequest = Callable[[SourceIds, Callable[[Event], None]], Request]
+MakeRequest = Callable[[tuple[int, ...], Callable[[Event], None]], Request]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +139,10 @@ class Translator:
     @asynccontextmanager
     async def _open(self, texts: Mapping[str, str], make: MakeRequest) -> AsyncIterator[list["_Call"]]:
         """Submits a request for every text. Those that are not done when the context is left are cancelled."""
+        current_call().model = self.model.name
         self._sources.check(texts)
         with self._admission.permit(len(texts)):
-            calls = [_Call(source_ids, make) for source_ids in await self._sources.tokenize(texts)]
+            calls = [_Call(source, make) for source in await self._sources.tokenize(texts)]
             for call in calls:
                 self._submit(call.request)
         try:
@@ -153,8 +156,19 @@ class Translator:
         self._admission.answered()
         started = time.perf_counter()
         hypotheses = tuple(map(self._target_text, event.hypotheses))
-        self._metrics.detokenized(time.perf_counter() - started)
-        return Translation(hypotheses, len(call.request.source_ids), event.timings)
+        seconds = time.perf_counter() - started
+        self._metrics.detokenized(seconds, call.request.trace_id)
+        best, text = event.hypotheses[0], hypotheses[0].text
+        self._flag(call.source.text, text, best)
+        timings = replace(call.timings(event.timings), detokenize=seconds)
+        current_call().contents.append(call.answered(text, timings, started, len(best.token_ids)))
+        return Translation(hypotheses, len(call.source.token_ids), timings)
+
+    def _flag(self, source: str, text: str, best: Hypothesis) -> None:
+        """Counts the signs that a translation is wrong."""
+        ended = best.finish_reason is FinishReason.END_TOKEN
+        for flag in guard_flags(source, text, best.token_ids[:-1] if ended else best.token_ids):
+            self._metrics.flagged(flag)
 
     def _target_text(self, hypothesis: Hypothesis) -> TargetText:
         ids = hypothesis.token_ids
@@ -164,20 +178,42 @@ class Translator:
         assert isinstance(event, Encoded), event
         self._admission.answered()
         norm = float(np.linalg.norm(event.vector)) if normalize else 1.0
-        return Embedding(event.vector / (norm or 1.0), len(call.request.source_ids), event.timings)
+        timings = call.timings(event.timings)
+        current_call().contents.append(call.answered(None, timings, time.perf_counter(), 0))
+        return Embedding(event.vector / (norm or 1.0), len(call.source.token_ids), timings)
 
 
 class _Call:
     """A request, seen from the event loop."""
 
-    def __init__(self, source_ids: SourceIds, make: MakeRequest) -> None:
+    def __init__(self, source: Source, make: MakeRequest) -> None:
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[Event] = asyncio.Queue()
-        self.request = make(source_ids, self._deliver)
+        self.source = source
+        self.request = make(source.token_ids, self._deliver)
+        self.request.trace_id = current_call().exemplar
 
     def _deliver(self, event: Event) -> None:
         """Called on an engine thread."""
         self._loop.call_soon_threadsafe(self._events.put_nowait, event)
+
+    def timings(self, engine: Timings) -> Timings:
+        """The engine's, and what was before."""
+        return replace(engine, tokenize=self.source.seconds)
+
+    def answered(self, answer: str | None, timings: Timings, detokenized: float, target_tokens: int) -> AnsweredContent:
+        """What is to be told of it, once it is answered."""
+        tokenized, source_tokens = self.source.started, len(self.source.token_ids)
+        return AnsweredContent(
+            self.source.text,
+            answer,
+            timings,
+            tokenized,
+            self.request.arrived,
+            detokenized,
+            source_tokens,
+            target_tokens,
+        )
 
     async def event(self) -> Event:
         """The next event. Raises ServerError for a failure."""

@@ -32,6 +32,9 @@ TIMINGS = decoding_pb2.Timings(
     decode=Duration(nanos=30_000_000),
     total=Duration(nanos=33_000_000),
     steps=3,
+    tokenize=Duration(nanos=100_000),
+    detokenize=Duration(nanos=200_000),
+    mean_batch_rows=2.5,
 )
 
 MODEL = model_pb2.Model(

@@ -12,6 +12,8 @@ from server.decoder import Candidates
 WAIT_S = 20.0
 """Longest wait for something that must happen. Reaching it is a failure, not a pause."""
 
+ROW_BYTES = 8
+"""What a cache says that it copies of each row that moves."""
 BEST, SECOND = -0.125, -8.0
 """Log-probability of the token that copies the source, and of the best one that does not."""
 
@@ -66,6 +68,10 @@ class CopyMemory:
 
     source_ids: tuple[int, ...]
 
+    @property
+    def computed_tokens(self) -> float:
+        return len(self.source_ids)
+
     def mean(self) -> NDArray[np.float32]:
         """Four numbers that tell sources apart [4]."""
         ids = np.array(self.source_ids, np.float32)
@@ -82,6 +88,8 @@ class CopyDecoder:
     """Raised by the next encoder run."""
     step_error: Exception | None = None
     """Raised by the next step."""
+
+    row_tokens = 256
 
     def encode(self, sources: Sequence[Sequence[int]]) -> list[CopyMemory]:
         if self.encode_error is not None:
@@ -129,7 +137,8 @@ class CopyCache:
             log_probs=np.broadcast_to(np.where(ranks == 0, BEST, SECOND - ranks), (self.live, k)).astype(np.float32),
         )
 
-    def take(self, parents: Sequence[int]) -> None:
+    def take(self, parents: Sequence[int]) -> int:
         assert len(parents) <= self._capacity
         assert all(row not in parents for row, parent in enumerate(parents) if row != parent), "a row is read too late"
         self.rows = [self.rows[parent] for parent in parents]
+        return ROW_BYTES * sum(row != parent for row, parent in enumerate(parents))

@@ -25,12 +25,14 @@ from server.admission import Admission
 from server.config import Settings
 from server.lifecycle import Health, report_crash
 from server.listeners import open_server
+from server.logs import CallLog
 from server.metrics import Metrics
 from server.model import ServedModel
 from server.request import Decoding
 from server.rpc import RpcInterceptor
 from server.scheduler import Scheduler
 from server.search import EndRules
+from server.tracing import CallersTraces, Tracing
 from server.translator import Translator
 from tests.fakes import WAIT_S, CopyDecoder, CopyMemory
 
@@ -118,15 +120,25 @@ async def serving(
     max_message_bytes: int = 64 * 1024,
     stream_stall_timeout_s: float = 30.0,
     channel_options: tuple[tuple[str, int], ...] = (),
+    tracing: Tracing | None = None,
+    log_requests: bool = False,
+    log_text: bool = False,
 ) -> AsyncIterator[Serving]:
     """Starts a server over a CopyDecoder, and stops it."""
-    settings = Settings(port=0, max_rows=max_rows, max_message_bytes=max_message_bytes)
+    settings = Settings(
+        port=0,
+        max_rows=max_rows,
+        max_message_bytes=max_message_bytes,
+        log_requests=log_requests,
+        log_text=log_text,
+    )
     registry = CollectorRegistry()
     metrics = Metrics(registry, MODEL.name)
     decoder = CopyDecoder()
     crashed = asyncio.Event()
     loop = asyncio.get_running_loop()
-    calls = RpcInterceptor(service.SERVICES, max_message_bytes, stream_stall_timeout_s, metrics)
+    limits = max_message_bytes, stream_stall_timeout_s
+    calls = RpcInterceptor(service.SERVICES, *limits, metrics, tracing or CallersTraces(), CallLog(settings))
     server, port = open_server(settings, [calls])
 
     def on_crash(error: Exception) -> None:

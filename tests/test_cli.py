@@ -31,7 +31,8 @@ TRANSLATION = {
     "finish_reason": "end_token",
     "hypotheses": [{"text": "HELLO WORLD", "score": -0.5, "tokens": 3, "finish_reason": "end_token"}],
     "source_tokens": 3,
-    "timings": {"queue_s": 0.001, "encode_s": 0.002, "decode_s": 0.03, "total_s": 0.033, "steps": 3},
+    "timings": {"queue_s": 0.001, "encode_s": 0.002, "decode_s": 0.03, "total_s": 0.033}
+    | {"steps": 3, "tokenize_s": 0.0001, "detokenize_s": 0.0002, "mean_batch_rows": 2.5},
 }
 TOO_LONG = "contents[0] has 1300 tokens; the model takes 512: split it into sentences (SOURCE_TOO_LONG)"
 
@@ -107,6 +108,16 @@ def test_blank_lines_stay_blank_and_are_not_sent(command: Dragoman, file: Path) 
 def test_an_empty_file_gives_nothing(command: Dragoman, file: Path) -> None:
     file.touch()
     assert command("translate", "--file", file) == Result(0, "", "")
+
+
+def test_timings_go_to_standard_error_in_the_order_of_the_lines(command: Dragoman) -> None:
+    result = command("translate", "--timings", "hello world", "", "rain")
+    assert (result.code, result.out) == (0, "HELLO WORLD\n\nRAIN\n")
+    told = (
+        "tokenize 0.100 ms, queue 1.000 ms, encode 2.000 ms, decode 30.000 ms, detokenize 0.200 ms; "
+        "3 steps of 2.5 rows in the mean"
+    )
+    assert result.err.splitlines() == [told, told]
 
 
 def test_json_has_every_field(command: Dragoman) -> None:

@@ -55,7 +55,16 @@ from dragoman.wire import CONCURRENT_REQUESTS, MAX_CONTENT_BYTES, MAX_CONTENTS, 
 from tests.fake_server import WAIT_S, Failure, FakeServer, overloaded, serving, too_long
 
 Call = Callable[..., Any]
-TIMINGS = Timings(queue_s=0.001, encode_s=0.002, decode_s=0.03, total_s=0.033, steps=3)
+TIMINGS = Timings(
+    queue_s=0.001,
+    encode_s=0.002,
+    decode_s=0.03,
+    total_s=0.033,
+    steps=3,
+    tokenize_s=0.0001,
+    detokenize_s=0.0002,
+    mean_batch_rows=2.5,
+)
 HYPOTHESIS = Hypothesis("HELLO WORLD", -0.5, 3, FinishReason.END_TOKEN)
 
 

@@ -99,8 +99,8 @@ class Batches:
         """Lets children continue these rows, wherever `place` puts them."""
         taken = dict(zip(place(parents), parents, strict=True))
         order = [taken[row] for row in range(len(parents))]
-        for cache in (self.expected, self.device):
-            cache.take(order)
+        expected, found = (cache.take(order) for cache in (self.expected, self.device))
+        assert (found > 0) == (expected > 0)  # how much is another question: a device copies blocks of positions
         assert self.device.live == self.expected.live == len(parents)
 
 
@@ -203,6 +203,26 @@ def test_fp16_is_near_fp32(twins: Twins, tmp_path: Path) -> None:
 def test_plain_attention_gives_the_same(twins: Twins, tmp_path: Path) -> None:
     save(trace(random_model(twins.config), "plain"), tmp_path)
     play(Twins(tmp_path, twins.config, twins.expected, open_twins(tmp_path, twins.config).device), seed=9, rows=6)
+
+
+def test_bytes_that_are_copied_are_told(twins: Twins) -> None:
+    batches, config = Batches(twins, rows=4), twins.config
+    position_bytes = 2 * config.decoder_layers * config.decoder_heads * config.decoder_head_dim * 4
+    batches.join([(3, 1, 4), (1, 5, 9, 2)])
+    for _ in range(3):
+        batches.step([4, 4], k=1)
+    assert batches.device.take([0, 1, 1]) == (32 + 32 + 1) * position_bytes  # target, source and its last token
+    assert batches.device.take([0, 1]) == 0
+    assert batches.device.take([0, 1, 1]) == 32 * position_bytes
+
+
+def test_tokens_that_fill_up_a_batch_are_shared_out_to_those_that_are_there(twins: Twins) -> None:
+    chance = random.Random(0)
+    sources = [twins.random_tokens(chance, length) for length in (3, 16, 9, 17)]
+    *alike, longer = (source.computed_tokens for source in twins.device.encode(sources))
+    assert alike == [4 * 16 / 3] * 3  # four sentences of 16 tokens, one of them nobody's
+    assert longer == 32
+    assert [source.computed_tokens for source in twins.expected.encode(sources)] == list(map(len, sources))
 
 
 # Memory

@@ -1,5 +1,6 @@
 """server.device: what is missing for CUDA is named, with the way to get it; and what is chosen runs there."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,7 +15,7 @@ from server.device.cudart import SIGNATURES, CudaError, CudaRuntime
 from server.device.machine import Machine
 from server.device.session import CPU, Device, DeviceError, is_out_of_memory, open_session, stray_operators
 from server.device.sizing import Load, most_rows, most_tokens
-from server.placement import facts, place, worker_count
+from server.placement import device_memory, facts, place, worker_count
 from tests.test_transformer import config
 
 GIB = 1 << 30
@@ -81,6 +82,15 @@ def _write(pointer: Any, value: int) -> int:
 def _name(buffer: Any, value: bytes) -> int:
     buffer.value = value
     return 0
+
+
+def test_memory_is_told_as_it_is_and_nan_where_the_device_does_not_answer() -> None:
+    memory = device_memory(CudaRuntime(library := FakeLibrary()), index=0)
+    assert memory() == (70 * GIB, 80 * GIB)
+    library.free = 5 * GIB
+    assert memory() == (5 * GIB, 80 * GIB)
+    library.cudaSetDevice = _Function(lambda _: 100)  # type: ignore[attr-defined]
+    assert all(map(math.isnan, memory()))
 
 
 @dataclass

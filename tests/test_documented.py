@@ -1,19 +1,22 @@
 """The documentation names everything a user can set, watch or type, and its links lead somewhere."""
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
 import pytest
 from prometheus_client import CollectorRegistry
+from prometheus_client.metrics_core import Metric
 from pydantic import BaseModel
 
 from models.train.config import Experiment, ParallelText
 from server.config import Settings
-from server.metrics import Metrics
+from tests.families import everything
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TYPES = ("counter", "gauge", "histogram")
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)[^)]*\)")
 
 
@@ -27,11 +30,38 @@ def missing(names: list[str], text: str) -> list[str]:
     return [name for name in names if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)]
 
 
-def metric_names() -> list[str]:
-    """Every family as Prometheus shows it: a counter ends in _total."""
-    registry = CollectorRegistry()
-    Metrics(registry)
-    return [family.name + "_total" * (family.type == "counter") for family in registry.collect()]
+@dataclass(frozen=True)
+class Family:
+    """A metric as Prometheus shows it."""
+
+    name: str
+    type: str
+    labels: frozenset[str]
+
+
+def metric_families() -> set[Family]:
+    """What the server counts, sorted by what the page says of it."""
+    everything(registry := CollectorRegistry())
+    suffixes = {"counter": "_total", "info": "_info"}
+    return {
+        Family(family.name + suffixes.get(family.type, ""), family.type, _labels(family))
+        for family in registry.collect()
+    }
+
+
+def documented_families() -> set[Family]:
+    """The tables of docs/metrics.md."""
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.split("|")] for line in page.splitlines()]
+    return {
+        Family(name, "info" if kind == "gauge, always 1" else kind, frozenset(re.findall(r"`(\w+)`", labels)))
+        for _, names, kind, labels, *_ in (row for row in rows if len(row) > 4 and row[2].split(",")[0] in TYPES)
+        for name in re.findall(r"`(\w+)`", names)
+    }
+
+
+def _labels(family: Metric) -> frozenset[str]:
+    return frozenset(label for sample in family.samples for label in sample.labels) - {"le"}
 
 
 def make_targets() -> list[str]:
@@ -45,10 +75,16 @@ def test_every_flag_is_documented(text: str) -> None:
     assert missing(flags, text) == []
 
 
-def test_every_metric_is_documented(text: str) -> None:
-    names = metric_names()
-    assert names
-    assert missing(names, text) == []
+def test_the_page_of_metrics_has_every_name_type_and_label_and_no_other() -> None:
+    assert documented_families() == metric_families()
+
+
+def test_the_queries_of_the_page_name_metrics_that_there_are() -> None:
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    used = set(re.findall(r"dragoman_[a-z_]+", page.split("## Questions and queries")[1]))
+    assert used
+    known = {family.name for family in metric_families()}
+    assert {re.sub("_(bucket|sum|count)$", "", name) for name in used} <= known
 
 
 def test_every_key_of_an_experiment_is_documented() -> None:

@@ -33,7 +33,7 @@ from server.request import (
     Translate,
 )
 from server.search import EndRules, open_search
-from tests.fakes import BEST, CopyCache, CopyDecoder, CopyMemory
+from tests.fakes import BEST, ROW_BYTES, CopyCache, CopyDecoder, CopyMemory
 
 T = TypeVar("T")
 
@@ -125,10 +125,10 @@ class RecordingCache(CopyCache):
         assert all(fed[0] == START for fed in self.fed)
         super().begin_step(token_ids, k)
 
-    def take(self, parents: Sequence[int]) -> None:
-        super().take(parents)
+    def take(self, parents: Sequence[int]) -> int:
         self.fed = [self.fed[parent] for parent in parents]
         self.moved += moves(parents, range(len(parents)))
+        return super().take(parents)
 
 
 class PrefixCache(RecordingCache):
@@ -323,11 +323,16 @@ def test_counts_add_up(schedule: list[Visit]) -> None:
         "dragoman_cancellations_total": len(cancelled),
         "dragoman_source_tokens_total": sum(len(visit.request.source_ids) for visit in answered),
         "dragoman_target_tokens_total": sum(len(hypothesis.token_ids) for hypothesis in best),
+        "dragoman_cache_moved_bytes_total": ROW_BYTES * batch.cache.moved,
     }
     assert {name: batch.sample(name) for name in expected} == expected
     for reason in FinishReason:
         finished = sum(hypothesis.finish_reason is reason for hypothesis in best)
         assert batch.sample("dragoman_finished_total", reason=reason.value) == finished
+    assert batch.sample("dragoman_cache_tokens", worker=str(WORKER)) == 0
+    encoded = batch.sample("dragoman_encoder_tokens_total", kind="source")
+    asked = sum(len(visit.request.source_ids) for visit in schedule)
+    assert asked >= encoded >= expected["dragoman_source_tokens_total"]
     assert batch.engine.free_rows == MAX_ROWS
     assert batch.cache.live == batch.rows_live == 0
 

@@ -28,7 +28,7 @@ from server.errors import (
     StreamStalled,
     TooManyContents,
 )
-from server.status import DETAILS_KEY, PUSHBACK_KEY, trailing_metadata
+from server.status import DETAILS_KEY, PUSHBACK_KEY, error_metadata
 
 EXAMPLES: list[ServerError] = [
     EmptyContents(),
@@ -57,7 +57,7 @@ def classes() -> list[type[ServerError]]:
 
 
 def details(error: ServerError) -> Status:
-    return Status.FromString(dict(trailing_metadata(error))[DETAILS_KEY])  # type: ignore[arg-type]
+    return Status.FromString(dict(error_metadata(error))[DETAILS_KEY])  # type: ignore[arg-type]
 
 
 def test_every_class_is_in_the_tree_of_the_docstring_under_its_base_with_its_status_and_reason() -> None:
@@ -124,16 +124,16 @@ def test_an_overload_carries_its_delay_twice() -> None:
     retry = RetryInfo()
     assert any(detail.Unpack(retry) for detail in details(error).details)
     assert retry.retry_delay.ToMilliseconds() == 250
-    assert dict(trailing_metadata(error))[PUSHBACK_KEY] == "250"
+    assert dict(error_metadata(error))[PUSHBACK_KEY] == "250"
 
 
 def test_only_an_overload_asks_to_retry() -> None:
-    assert [error.reason for error in EXAMPLES if PUSHBACK_KEY in dict(trailing_metadata(error))] == ["OVERLOADED"]
+    assert [error.reason for error in EXAMPLES if PUSHBACK_KEY in dict(error_metadata(error))] == ["OVERLOADED"]
 
 
 def test_a_huge_value_of_the_caller_is_cut_so_that_the_status_fits_into_headers() -> None:
     error = ModelNotFound("model", "x" * 1_000_000, ["en-pt"])
-    assert sum(len(key) + len(value) for key, value in trailing_metadata(error)) < 2000
+    assert sum(len(key) + len(value) for key, value in error_metadata(error)) < 2000
     assert error.metadata["model"] == "x" * 64 + "..."
 
 

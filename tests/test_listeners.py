@@ -1,6 +1,8 @@
 """server.listeners: ports, TLS, and the metrics endpoint."""
 
+import asyncio
 import socket
+import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +16,9 @@ from grpc_health.v1.health import aio as health_aio
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub, add_HealthServicer_to_server
 from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.registry import Collector
 
 from server.config import ConfigError, Settings
 from server.listeners import address, metrics_endpoint, open_server
@@ -79,6 +84,45 @@ def test_metrics_are_served_while_the_context_lasts() -> None:
         assert "apples_total 3.0" in page
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics")
+
+
+def test_who_asks_for_openmetrics_gets_it() -> None:
+    registry = CollectorRegistry()
+    Counter("pears", "Pears.", registry=registry).inc(1, {"trace_id": "0af7651916cd43dd8448eb211c80319c"})
+    with metrics_endpoint(settings(), registry) as port:
+        wanted = {"Accept": "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"}
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers=wanted)
+        with urllib.request.urlopen(request) as page:
+            assert page.headers["Content-Type"].startswith("application/openmetrics-text")
+            [family] = parse_openmetrics(page.read().decode())
+    assert family.samples[0].exemplar.labels == {"trace_id": "0af7651916cd43dd8448eb211c80319c"}
+
+
+async def test_metrics_are_made_on_another_thread() -> None:
+    """So that a page which takes long does not hold up calls."""
+    makers = []
+
+    class Slow(Collector):
+        def collect(self) -> Iterator[Metric]:
+            makers.append(threading.current_thread())
+            yield GaugeMetricFamily("melons", "Melons.", 1)
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Slow())
+    makers.clear()
+    with metrics_endpoint(settings(), registry) as port:
+        await asyncio.to_thread(urllib.request.urlopen, f"http://127.0.0.1:{port}/metrics")
+    assert [maker is threading.current_thread() for maker in makers] == [False]
+
+
+async def test_servers_that_both_say_so_share_a_port() -> None:
+    first, port = open_server(settings(reuse_port=True), [])
+    second, same = open_server(settings(reuse_port=True, port=port), [])
+    assert same == port
+    with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}"):
+        open_server(settings(port=port), [])
+    for server in (first, second):
+        await server.stop(None)
 
 
 # TLS

@@ -229,7 +229,7 @@ def test_the_device_that_was_chosen_is_told(start: StartServer) -> None:
     server = start("--device", "auto")
     assert "--device auto chooses cpu: the installed ONNX Runtime" in server.announced
     metrics = urllib.request.urlopen(f"http://127.0.0.1:{server.metrics_port}/metrics").read().decode()
-    assert 'dragoman_device_info{compute_capability="",device="cpu",driver="",' in metrics
+    assert 'dragoman_device_info{asked="auto",compute_capability="",device="cpu",driver="",' in metrics
     assert 'dragoman_cuda_graphs{model="tiny"} 0.0' in metrics
     [probe_s] = re.findall(r'dragoman_probe_seconds{model="tiny"} (\S+)', metrics)
     assert float(probe_s) > 0

@@ -1,17 +1,23 @@
-"""server.metrics: what is counted, under which names."""
+"""server.metrics: what of calls and contents is counted, under which names."""
 
 import re
+from collections.abc import Iterator
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from server import metrics as module
+from server import step_metrics
+from server.guards import GuardFlag
 from server.metrics import Metrics
-from server.request import FinishReason, Timings
+from server.request import PHASES, FinishReason
+from tests.families import TIMINGS, TRACE, everything
 
-TIMINGS = Timings(queue=0.001, encode=0.002, decode=0.02, steps=5)
-LABELS = {"model", "method", "code", "reason", "worker", "phase", "part", "le"}
+LABELS = {"model", "method", "code", "reason", "worker", "phase", "part", "flag", "kind", "state", "le"}
 
 
 class Counted:
@@ -35,60 +41,6 @@ def counted() -> Counted:
     return Counted()
 
 
-def test_names_follow_prometheus_and_labels_are_bounded(counted: Counted) -> None:
-    counted.metrics.rpc_started("m")
-    counted.metrics.rpc_finished("m", "OK", 0.1)
-    counted.metrics.refused("OVERLOADED")
-    counted.metrics.live_rows(0, 1)
-    counted.metrics.describe_model("ab", "CPUExecutionProvider", "fp32")
-    counted.metrics.describe_build({"dragoman": "0.1.0"})
-    counted.metrics.describe_device({"device": "cpu", "provider": "CPUExecutionProvider"}, cuda_graphs=False)
-    families = list(text_string_to_metric_families(generate_latest(counted.registry).decode()))
-    ours = [family for family in families if family.name.startswith("dragoman_")]
-    assert len(ours) == 24
-    assert not [family.name for family in ours if family.name.endswith("_created")]
-    for family in ours:
-        assert re.fullmatch(r"dragoman_[a-z]+(_[a-z]+)*", family.name)
-        assert not re.search(r"_(ms|us|milliseconds|minutes|kb|mb)\b", family.name)
-        assert family.documentation.endswith(".")
-        for sample in family.samples:
-            assert sample.name.endswith("_info") or set(sample.labels) <= LABELS, sample
-
-
-def test_the_process_is_described(counted: Counted) -> None:
-    assert counted.of("process_resident_memory_bytes") > 1e6
-    assert counted.of("process_start_time_seconds") > 0
-
-
-@pytest.mark.parametrize("buckets", ["LATENCY_SECONDS", "PHASE_SECONDS", "TOKEN_SECONDS", "STEP_ROWS"])
-def test_buckets_rise(buckets: str) -> None:
-    values = list(getattr(module, buckets))
-    assert values == sorted(set(values))
-
-
-def test_buckets_reach_from_refusals_to_long_deadlines_and_below_a_millisecond_between_tokens() -> None:
-    assert module.LATENCY_SECONDS[0] == 0.0005
-    assert module.LATENCY_SECONDS[-1] == 60
-    assert module.TOKEN_SECONDS[0] == 0.0001
-
-
-def test_a_step_is_counted_whole_and_by_part(counted: Counted) -> None:
-    counted.metrics.step(rows=8, seconds=0.005, model_seconds=0.004)
-    counted.metrics.step(rows=2, seconds=0.001, model_seconds=0.0005)
-    assert counted["dragoman_steps_total"] == 2
-    assert counted["dragoman_rows_computed_total"] == 10
-    assert counted["dragoman_step_rows_sum"] == 10
-    assert counted.of("dragoman_step_rows_bucket", model="en-pt", le="2.0") == 1
-    assert counted.of("dragoman_step_seconds_total", model="en-pt", part="model") == pytest.approx(0.0045)
-    assert counted.of("dragoman_step_seconds_total", model="en-pt", part="engine") == pytest.approx(0.0015)
-
-
-def test_time_between_tokens_is_counted_apart_from_the_step(counted: Counted) -> None:
-    counted.metrics.inter_token(0.007)
-    assert counted["dragoman_inter_token_seconds_count"] == 1
-    assert counted["dragoman_inter_token_seconds_sum"] == pytest.approx(0.007)
-
-
 def test_a_translation_counts_its_phases_tokens_and_end(counted: Counted) -> None:
     counted.metrics.tokenized(0.00003)
     counted.metrics.first_token(0.004)
@@ -103,9 +55,6 @@ def test_a_translation_counts_its_phases_tokens_and_end(counted: Counted) -> Non
     assert counted["dragoman_target_tokens_total"] == 9
     assert counted.of("dragoman_finished_total", model="en-pt", reason="length") == 1
     assert counted.of("dragoman_finished_total", model="en-pt", reason="end_token") == 0
-
-
-PHASES = ("queue", "tokenize", "encode", "decode", "detokenize")
 
 
 def test_an_encoding_has_no_decode_phase(counted: Counted) -> None:
@@ -123,27 +72,78 @@ def test_an_rpc_is_in_flight_until_it_is_finished(counted: Counted) -> None:
     counted.metrics.rpc_finished("s/Translate", "UNAVAILABLE", 0.3)
     assert counted.of("dragoman_rpc_in_flight", method="s/Translate") == 0
     assert counted.of("dragoman_rpc_requests_total", method="s/Translate", code="UNAVAILABLE") == 1
-    assert counted.of("dragoman_rpc_duration_seconds_sum", method="s/Translate") == pytest.approx(0.3)
+    labels = {"method": "s/Translate", "code": "UNAVAILABLE"}
+    assert counted.of("dragoman_rpc_duration_seconds_sum", **labels) == pytest.approx(0.3)
 
 
 def test_gauges_and_the_other_counters(counted: Counted) -> None:
-    counted.metrics.live_rows(1, 5)
-    counted.metrics.capacity(128)
     counted.metrics.waiting(3)
-    counted.metrics.moved_rows(4)
     counted.metrics.cancelled()
+    counted.metrics.flagged(GuardFlag.COPY)
     counted.metrics.refused("OVERLOADED")
-    assert counted.of("dragoman_rows_live", model="en-pt", worker="1") == 5
-    assert counted["dragoman_rows_capacity"] == 128
     assert counted["dragoman_requests_waiting"] == 3
-    assert counted["dragoman_cache_rows_moved_total"] == 4
     assert counted["dragoman_cancellations_total"] == 1
+    assert counted.of("dragoman_guard_flags_total", model="en-pt", flag="copy") == 1
+    assert counted.of("dragoman_guard_flags_total", model="en-pt", flag="repetition") == 0
     assert counted.of("dragoman_refusals_total", reason="OVERLOADED") == 1
 
 
-def test_model_and_build_are_described(counted: Counted) -> None:
-    counted.metrics.describe_model("ab" * 32, "CPUExecutionProvider", "fp32")
-    counted.metrics.describe_build({"dragoman": "0.1.0"})
-    labels = {"model": "en-pt", "package_sha256": "ab" * 32, "provider": "CPUExecutionProvider", "precision": "fp32"}
-    assert counted.of("dragoman_model_info", **labels) == 1
-    assert counted.of("dragoman_build_info", dragoman="0.1.0") == 1
+# Of all families
+
+
+def families(registry: CollectorRegistry) -> list[Metric]:
+    found = list(text_string_to_metric_families(generate_latest(registry).decode()))
+    return [family for family in found if family.name.startswith("dragoman_")]
+
+
+def test_names_follow_prometheus_and_labels_are_bounded() -> None:
+    everything(registry := CollectorRegistry())
+    ours = families(registry)
+    assert len(ours) == 38
+    assert not [family.name for family in ours if family.name.endswith("_created")]
+    for family in ours:
+        assert re.fullmatch(r"dragoman_[a-z]+(_[a-z]+)*", family.name)
+        assert not re.search(r"_(ms|us|milliseconds|minutes|kb|mb)\b", family.name)
+        assert family.documentation.endswith(".")
+        for sample in family.samples:
+            assert sample.name.endswith("_info") or set(sample.labels) <= LABELS, sample
+
+
+@pytest.mark.parametrize(
+    "buckets", [module.LATENCY_SECONDS, module.PHASE_SECONDS, step_metrics.TOKEN_SECONDS, step_metrics.STEP_ROWS]
+)
+def test_buckets_rise(buckets: list[float]) -> None:
+    assert list(buckets) == sorted(set(buckets))
+
+
+def test_buckets_reach_from_refusals_to_long_deadlines_and_below_a_millisecond_between_tokens() -> None:
+    assert module.LATENCY_SECONDS[0] == 0.0005
+    assert module.LATENCY_SECONDS[-1] == 60
+    assert step_metrics.TOKEN_SECONDS[0] == 0.0001
+
+
+def exemplars(registry: CollectorRegistry) -> Iterator[tuple[str, dict[str, str]]]:
+    """Name of the family and labels of every exemplar."""
+    for family in parse_openmetrics(generate_openmetrics(registry).decode()):
+        for sample in family.samples:
+            if sample.exemplar is not None:
+                yield family.name, sample.exemplar.labels
+
+
+def test_timings_have_the_trace_as_their_exemplar() -> None:
+    everything(registry := CollectorRegistry())
+    found = list(exemplars(registry))
+    assert all(labels == {"trace_id": TRACE} for _, labels in found)
+    counts = {name: [family for family, _ in found].count(name) for name, _ in found}
+    assert counts == {
+        "dragoman_rpc_duration_seconds": 1,
+        "dragoman_phase_duration_seconds": len(PHASES),
+        "dragoman_time_to_first_token_seconds": 1,
+    }
+
+
+def test_without_a_trace_there_is_no_exemplar(counted: Counted) -> None:
+    counted.metrics.rpc_started("m")
+    counted.metrics.rpc_finished("m", "OK", 0.1)
+    counted.metrics.tokenized(0.1)
+    assert list(exemplars(counted.registry)) == []

@@ -202,6 +202,20 @@ def test_beams_find_their_source_after_the_memory_changed(served: Served) -> Non
     assert found.log_probs[2].tobytes() != found.log_probs[1].tobytes()
 
 
+def test_bytes_that_are_copied_are_told(served: Served) -> None:
+    """Of beams of one sentence only what they have decoded, of others their source too."""
+    batch, config = Batch(served, rows=4), served.decoder.config
+    position_bytes = 2 * config.decoder_layers * config.decoder_heads * config.decoder_head_dim * 4
+    batch.join((3, 1, 4))
+    batch.join((1, 5, 9, 2))
+    for _ in range(3):
+        batch.step([4, 4], k=1)
+    assert batch.cache.take([0, 1]) == 0
+    assert batch.cache.take([0, 1, 1]) == (3 + 4) * position_bytes
+    assert batch.cache.take([0, 1]) == 0
+    assert batch.cache.take([0, 1, 1]) == 3 * position_bytes
+
+
 def test_rows_change_from_sentence_to_sentence(served: Served) -> None:
     """In rows that neither began in."""
     batch = Batch(served, rows=4)

@@ -1,6 +1,7 @@
 """server.sources: every text is checked, and tokenised off the event loop where that takes long."""
 
 import threading
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -36,15 +37,19 @@ async def test_a_text_of_invisible_characters_is_blank_too() -> None:
 
 
 async def test_tokens_end_with_the_end_token() -> None:
-    [ids] = await reader().tokenize(named(["A cat."]))
-    assert ids[-1] == END
-    assert tokenizer().decode(ids) == "A cat."
+    [source] = await reader().tokenize(named(["A cat."]))
+    assert source.text == "A cat."
+    assert source.token_ids[-1] == END
+    assert tokenizer().decode(source.token_ids) == "A cat."
+    assert 0 < source.seconds <= time.perf_counter() - source.started
 
 
 async def test_as_many_tokens_as_the_model_takes_pass_and_one_more_does_not() -> None:
     text = "cat " * 50
-    [ids] = await reader().tokenize(named([text]))
-    assert await reader(len(ids)).tokenize(named([text])) == [ids]
+    [source] = await reader().tokenize(named([text]))
+    ids = source.token_ids
+    [again] = await reader(len(ids)).tokenize(named([text]))
+    assert again.token_ids == ids
     with pytest.raises(SourceTooLong) as caught:
         await reader(len(ids) - 1).tokenize(named(["cat", text]))
     assert caught.value.field == "contents[1]"

@@ -141,8 +141,13 @@ class Timings(_message.Message):
     DECODE_FIELD_NUMBER: _builtins.int
     TOTAL_FIELD_NUMBER: _builtins.int
     STEPS_FIELD_NUMBER: _builtins.int
+    TOKENIZE_FIELD_NUMBER: _builtins.int
+    DETOKENIZE_FIELD_NUMBER: _builtins.int
+    MEAN_BATCH_ROWS_FIELD_NUMBER: _builtins.int
     steps: _builtins.int
     """Decoder steps this content took part in. Zero for Encode."""
+    mean_batch_rows: _builtins.float
+    """Mean rows of those steps: its own, and those of the contents that shared them. Zero for Encode."""
     @_builtins.property
     def queue(self) -> _duration_pb2.Duration:
         """From the arrival of the request to the start of its encoder run."""
@@ -159,6 +164,14 @@ class Timings(_message.Message):
     def total(self) -> _duration_pb2.Duration:
         """From the arrival of the request to its last token."""
 
+    @_builtins.property
+    def tokenize(self) -> _duration_pb2.Duration:
+        """Turning the text into source tokens, before it arrived in the queue."""
+
+    @_builtins.property
+    def detokenize(self) -> _duration_pb2.Duration:
+        """Turning the tokens of its hypotheses into text, after the last token. Zero for Encode."""
+
     def __init__(
         self,
         *,
@@ -167,10 +180,13 @@ class Timings(_message.Message):
         decode: _duration_pb2.Duration | None = ...,
         total: _duration_pb2.Duration | None = ...,
         steps: _builtins.int = ...,
+        tokenize: _duration_pb2.Duration | None = ...,
+        detokenize: _duration_pb2.Duration | None = ...,
+        mean_batch_rows: _builtins.float = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["decode", b"decode", "encode", b"encode", "queue", b"queue", "total", b"total"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["decode", b"decode", "detokenize", b"detokenize", "encode", b"encode", "queue", b"queue", "tokenize", b"tokenize", "total", b"total"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["decode", b"decode", "encode", b"encode", "queue", b"queue", "steps", b"steps", "total", b"total"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["decode", b"decode", "detokenize", b"detokenize", "encode", b"encode", "mean_batch_rows", b"mean_batch_rows", "queue", b"queue", "steps", b"steps", "tokenize", b"tokenize", "total", b"total"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -90,32 +90,39 @@ class DeviceCache:
         self._positions[: self._live] += 1
         return candidates
 
-    def take(self, parents: Sequence[int]) -> None:
-        """Makes row i continue old row parents[i]; len(parents) rows are live afterwards."""
+    def take(self, parents: Sequence[int]) -> int:
+        """Makes row i continue old row parents[i]; len(parents) rows are live afterwards. Returns the bytes copied."""
         self._copy_joining()
         rows = [row for row, parent in enumerate(parents) if row != parent]
         if rows:
             self._step.forget()
         sources, blocks = [parents[row] for row in rows], self._blocks
-        self._copy(blocks.self_attention, sources, rows, int(self._positions[sources].max(initial=0)))
-        self._copy(blocks.state, sources, rows, blocks.state.places)
+        copied = self._copy(blocks.self_attention, sources, rows, int(self._positions[sources].max(initial=0)))
+        copied += self._copy(blocks.state, sources, rows, blocks.state.places)
         self._positions[rows] = self._positions[sources]
         # The beams of a sentence have its source already.
         strangers = [row for row in rows if self._sentences[row] != self._sentences[parents[row]]]
         sources = [parents[row] for row in strangers]
-        self._copy(blocks.cross_attention, sources, strangers, int(self._source_last[sources].max(initial=-1)) + 1)
-        self._copy(blocks.last, sources, strangers, blocks.last.places)
+        length = int(self._source_last[sources].max(initial=-1)) + 1
+        copied += self._copy(blocks.cross_attention, sources, strangers, length)
+        copied += self._copy(blocks.last, sources, strangers, blocks.last.places)
         if blocks.allowed is not None:
-            self._copy(blocks.allowed, sources, strangers, blocks.allowed.places)
+            copied += self._copy(blocks.allowed, sources, strangers, blocks.allowed.places)
         self._source_last[strangers] = self._source_last[sources]
         self._sentences[strangers] = self._sentences[sources]
         self._live = len(parents)
+        return copied
 
-    def _copy(self, block: Block, sources: Sequence[int], rows: Sequence[int], length: int) -> None:
-        """Makes rows hold the first `length` places of others. Nothing of it is read after it is written."""
-        if rows and length and block.tensors:
-            length = min(-(-length // LENGTH_STEP) * LENGTH_STEP, block.places)
-            self._runtime.move(block, block.starts(sources), block, block.starts(rows), length)
+    def _copy(self, block: Block, sources: Sequence[int], rows: Sequence[int], length: int) -> int:
+        """Makes rows hold the first `length` places of others. Returns the bytes of them.
+
+        Nothing of it is read after it is written.
+        """
+        if not (rows and length and block.tensors):
+            return 0
+        length = min(-(-length // LENGTH_STEP) * LENGTH_STEP, block.places)
+        self._runtime.move(block, block.starts(sources), block, block.starts(rows), length)
+        return len(rows) * length * block.tensors * block.heads * block.slot_bytes
 
     def _copy_joining(self) -> None:
         """Copies the sources of new rows into the cache: one run for those that were encoded together."""

@@ -36,6 +36,8 @@ class EncodedBatch:
     cross: Block
     """Cross-attention keys and values of every decoder layer [tensors, sentences, heads, source, head_dim]."""
     cross_buffer: Buffer
+    sources: int
+    """Sentences that are not there to fill up the batch."""
     allowed: tuple[Block, Buffer] | None
     """With a shortlist, what the sources are allowed."""
 
@@ -49,6 +51,12 @@ class EncodedSource:
     """Which of the batch."""
     length: int
     """Its tokens."""
+
+    @property
+    def computed_tokens(self) -> float:
+        """Tokens that the encoder computed for it: its own, and its share of those that fill up the batch."""
+        cross = self.batch.cross
+        return cross.rows * cross.places / self.batch.sources
 
     def mean(self) -> NDArray[np.float32]:
         """Mean of the last hidden states over the source tokens [width]. Waits for the device."""
@@ -133,7 +141,7 @@ class DeviceEncoder:
         outputs = self._outputs(hidden, cross)
         self._session.run_with_iobinding(runtime.binding(self._session, inputs, outputs), run_options())
         allowed = None if self._output is None else self._output.send(sources)
-        return EncodedBatch(runtime, self._precision, config.width, hidden, cross, cross_buffer, allowed)
+        return EncodedBatch(runtime, self._precision, config.width, hidden, cross, cross_buffer, len(sources), allowed)
 
     def _outputs(self, hidden: Buffer, cross: Block) -> dict[str, Tensor]:
         element, config = self._precision.element, self._config

@@ -1,0 +1,85 @@
+"""Model compare: the same figures for each version of each model."""
+
+from collections.abc import Sequence
+
+from grafana_foundation_sdk.cog.builder import Builder
+from grafana_foundation_sdk.models.dashboard import Dashboard, Panel
+
+from deploy.grafana.frame import build
+from deploy.grafana.panels import lines
+from deploy.grafana.queries import MODEL, VERSIONS, buckets, by, quantile, rate, ratio, share, versioned
+
+VERSION = "model, version"
+LEGEND = "{{model}} {{version}}"
+
+
+def dashboard() -> Dashboard:
+    """All of it."""
+    return build(
+        "models",
+        "Model compare",
+        "The same figures for each version of each model. A version is the start of its package's hash.",
+        {"Traffic": _traffic(), "Speed": _speed(), "Answers": _answers()},
+    )
+
+
+def _traffic() -> Sequence[Builder[Panel]]:
+    servers = f"count by ({VERSION}) ({VERSIONS})"
+    contents = _of("dragoman_phase_duration_seconds_count", f'{MODEL}, phase="encode"')
+    tokens = _of("dragoman_target_tokens_total")
+    return [
+        lines("Servers", "Servers that have the version.", "short", {LEGEND: servers}, width=8),
+        lines("Contents", "Contents answered in a second.", "cps", {LEGEND: contents}, width=8),
+        lines("Target tokens", "Target tokens of answers in a second.", "tok/s", {LEGEND: tokens}, width=8),
+    ]
+
+
+def _speed() -> Sequence[Builder[Panel]]:
+    figures = {
+        "First token": ("dragoman_time_to_first_token_seconds", MODEL),
+        "Between tokens": ("dragoman_inter_token_seconds", MODEL),
+        "Decode": ("dragoman_phase_duration_seconds", f'{MODEL}, phase="decode"'),
+    }
+    return [
+        lines(
+            f"{name}, p{q * 100:g}",
+            f"{q * 100:g} % took less.",
+            "s",
+            {LEGEND: quantile(q, versioned(buckets(metric, where)), VERSION)},
+            width=8,
+        )
+        for q in (0.5, 0.99)
+        for name, (metric, where) in figures.items()
+    ]
+
+
+def _answers() -> Sequence[Builder[Panel]]:
+    finished, target = _of("dragoman_finished_total"), _of("dragoman_target_tokens_total")
+    shares = {
+        "Target tokens for a source token": (
+            "Unlike another version's: it drops or invents text.",
+            "short",
+            ratio(target, _of("dragoman_source_tokens_total")),
+        ),
+        "Cut off": (
+            "Share of translations that ended at the limit of their length.",
+            "percentunit",
+            share(_of("dragoman_finished_total", f'{MODEL}, reason="length"'), finished),
+        ),
+        "Suspicious": (
+            "Share of translations that repeat themselves or copy their source.",
+            "percentunit",
+            share(_of("dragoman_guard_flags_total"), finished),
+        ),
+        "Useful share": (
+            "Share of what was computed for contents that ended that is in an answer.",
+            "percentunit",
+            ratio(target, f"({target} + {_of('dragoman_rows_wasted_total')})"),
+        ),
+    }
+    return [lines(title, meaning, unit, {LEGEND: query}) for title, (meaning, unit, query) in shares.items()]
+
+
+def _of(metric: str, where: str = MODEL) -> str:
+    """What a counter gains a second, for each version."""
+    return by(VERSION, versioned(rate(metric, where)))
