@@ -240,3 +240,14 @@ def test_settings_that_cannot_be_are_told(tiny_package: Package) -> None:
     assert "max_new_tokens is 100000; the model takes" in refused(
         "--package", tiny_package.folder, "--max-new-tokens", 100000
     )
+
+
+def test_onnx_runtime_reports_to_nobody(tiny_package: Package, tmp_path: Path) -> None:
+    """It would keep a database in the home folder."""
+    code = (
+        "import sys; from pathlib import Path; from server.device.session import CPU, open_session; "
+        "open_session(Path(sys.argv[1]), CPU)"
+    )
+    environment = {"HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", code, str(tiny_package.encoder_graph)], env=environment, check=True)
+    assert list(tmp_path.rglob("*")) == []

@@ -34,6 +34,7 @@ from server.metrics import Metrics
 from server.onnx_decoder import OnnxDecoder
 from server.request import Decoding, Event, Finished, Translate
 from server.search import EndRules
+from tests.fakes import CopyMemory
 from tests.test_device import LOAD
 from tests.test_trace import BEST_BLOCKS, BEST_INSIDE, EMBEDDING, HEAD, IDS, LOG_PROBS, times
 from tests.test_transformer import config, random_model
@@ -161,8 +162,8 @@ class PrefixCache:
     def live(self) -> int:
         return len(self.rows)
 
-    def join(self, memory: Tokens) -> int:
-        self.rows.append((memory, ()))
+    def join(self, memory: CopyMemory) -> int:
+        self.rows.append((memory.source_ids, ()))
         return self.live - 1
 
     def begin_step(self, token_ids: Sequence[int], k: int) -> None:
@@ -174,16 +175,18 @@ class PrefixCache:
         best = scores.topk(self.wanted)
         return Candidates(best.indices.numpy(), best.values.numpy())
 
-    def take(self, parents: Sequence[int]) -> None:
+    def take(self, parents: Sequence[int]) -> int:
         self.rows = [self.rows[parent] for parent in parents]
+        return 0
 
 
 @dataclass
 class PrefixDecoder:
     model: Transformer
+    row_tokens = 0
 
-    def encode(self, sources: Sequence[Sequence[int]]) -> list[Tokens]:
-        return [tuple(source) for source in sources]
+    def encode(self, sources: Sequence[Sequence[int]]) -> list[CopyMemory]:
+        return [CopyMemory(tuple(source)) for source in sources]
 
     def open_cache(self, rows: int) -> PrefixCache:
         return PrefixCache(self.model)
