@@ -34,7 +34,7 @@ from server.request import Decoding, Event, Failed, Finished, Probe, Probed, Tra
 from server.search import EndRules
 from tests.test_batch_invariance import LONGEST as LONGEST_TEXT
 from tests.test_batch_invariance import VISITS, Translator, Visit
-from tests.test_onnx_decoder import CONFIGS, LONGEST
+from tests.test_onnx_decoder import CONFIGS, LONGEST, decoded_bytes, position_bytes
 from tests.test_transformer import random_model
 
 pytestmark = pytest.mark.timeout(600)
@@ -207,13 +207,14 @@ def test_plain_attention_gives_the_same(twins: Twins, tmp_path: Path) -> None:
 
 def test_bytes_that_are_copied_are_told(twins: Twins) -> None:
     batches, config = Batches(twins, rows=4), twins.config
-    position_bytes = 2 * config.decoder_layers * config.decoder_heads * config.decoder_head_dim * 4
+    decoded = decoded_bytes(config, 32)  # a block of places
     batches.join([(3, 1, 4), (1, 5, 9, 2)])
     for _ in range(3):
         batches.step([4, 4], k=1)
-    assert batches.device.take([0, 1, 1]) == (32 + 32 + 1) * position_bytes  # target, source and its last token
+    source = (32 + 1) * position_bytes(config)  # and its last token
+    assert batches.device.take([0, 1, 1]) == decoded + source
     assert batches.device.take([0, 1]) == 0
-    assert batches.device.take([0, 1, 1]) == 32 * position_bytes
+    assert batches.device.take([0, 1, 1]) == decoded
 
 
 def test_tokens_that_fill_up_a_batch_are_shared_out_to_those_that_are_there(twins: Twins) -> None:

@@ -209,8 +209,8 @@ def test_a_wrong_graph_ends_with_1_and_leaves_the_old_package(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def damaged(model: Transformer, attention: AttentionKind) -> Graphs:
-        graphs = trace(model, attention)
+    def damaged(model: Transformer, attention: AttentionKind, shortlist: bool) -> Graphs:
+        graphs = trace(model, attention, shortlist)
         value = next(value for name, value in graphs.decoder.graph.initializers.items() if name.endswith("down.weight"))
         assert value.const_value is not None
         value.const_value = ir.tensor(value.const_value.numpy() * 1.5, name=value.name)

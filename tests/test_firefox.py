@@ -12,7 +12,7 @@ from dragoman import Client
 from models.package import Package
 from tests.server_process import WAIT_S, server_process
 
-EVERY = 4
+EVERY = 8
 """Of so many held-out sentences, one is compared."""
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from export.save import save
 from export.trace import trace
+from models.config import ModelConfig
 from models.package import DECODER, ENCODER
 from models.signature import MAX_CANDIDATES
 from models.transformer import Transformer
@@ -20,6 +21,7 @@ from server.engine import place
 from server.onnx_decoder import OnnxCache, OnnxDecoder
 from tests.test_transformer import config, random_model
 
+FP32_BYTES = 4
 LONGEST = 130
 """Positions of a row. The memory for so many is four times that for less than 32, so that it shrinks again."""
 CONFIGS = {
@@ -202,18 +204,30 @@ def test_beams_find_their_source_after_the_memory_changed(served: Served) -> Non
     assert found.log_probs[2].tobytes() != found.log_probs[1].tobytes()
 
 
+def position_bytes(config: ModelConfig) -> int:
+    """Of the keys and values of a source or target token."""
+    return 2 * config.decoder_layers * config.decoder_heads * config.decoder_head_dim * FP32_BYTES
+
+
+def decoded_bytes(config: ModelConfig, positions: int) -> int:
+    """Of what a hypothesis has decoded: so many keys and values, or a state."""
+    if config.decoder_cell == "ssru":
+        return config.decoder_layers * config.width * FP32_BYTES
+    return positions * position_bytes(config)
+
+
 def test_bytes_that_are_copied_are_told(served: Served) -> None:
     """Of beams of one sentence only what they have decoded, of others their source too."""
     batch, config = Batch(served, rows=4), served.decoder.config
-    position_bytes = 2 * config.decoder_layers * config.decoder_heads * config.decoder_head_dim * 4
+    decoded = decoded_bytes(config, 3)
     batch.join((3, 1, 4))
     batch.join((1, 5, 9, 2))
     for _ in range(3):
         batch.step([4, 4], k=1)
     assert batch.cache.take([0, 1]) == 0
-    assert batch.cache.take([0, 1, 1]) == (3 + 4) * position_bytes
+    assert batch.cache.take([0, 1, 1]) == decoded + 4 * position_bytes(config)
     assert batch.cache.take([0, 1]) == 0
-    assert batch.cache.take([0, 1, 1]) == 3 * position_bytes
+    assert batch.cache.take([0, 1, 1]) == decoded
 
 
 def test_rows_change_from_sentence_to_sentence(served: Served) -> None:
