@@ -238,5 +238,5 @@ def fail(shown: Console, error: object, status: int) -> int:
 if __name__ == "__main__":
     # The batches that are compared are small: two threads spend twice the time on them, waiting for each other.
     torch.set_num_threads(1)
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))  # so that it too leaves nothing behind
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it too leaves nothing behind
     sys.exit(main())

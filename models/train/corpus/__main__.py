@@ -113,5 +113,5 @@ def _passages(sources: Sequence[Source], root: Path, console: Console) -> Iterat
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())
