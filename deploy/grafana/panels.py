@@ -35,6 +35,9 @@ Steps = Sequence[tuple[float, str]]
 """From which value on which color. Below the first it is the base color."""
 Panel = TypeVar("Panel", stat.Panel, timeseries.Panel, heatmap.Panel, table.Panel)
 
+LEAST_SHARE = 0.05
+"""Where the axis of a share ends, if it stays below: one of nothing but zeros would reach 10,000 %."""
+
 
 def number(
     title: str, description: str, unit: str, query: str, steps: Steps = (), base: str = GREEN, empty: str = NO_TRAFFIC
@@ -62,6 +65,8 @@ def lines(
     for ref_id, (legend, query) in zip(ascii_uppercase, queries.items(), strict=False):
         panel.with_target(_range(query, legend, ref_id).exemplar("_bucket" in query))
     style = GraphTresholdsStyleMode.DASHED if steps else GraphTresholdsStyleMode.OFF
+    if unit == "percentunit":
+        panel.axis_soft_max(LEAST_SHARE)
     return (
         panel.min(0)
         .fill_opacity(8)
