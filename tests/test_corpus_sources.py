@@ -247,7 +247,7 @@ def test_text_becomes_plain(raw: str, text: str) -> None:
         (("10 + 20 = 30 ok", "10 + 20 = 30 certo"), "is letters"),
         (("See http://x.org now", "Veja agora isto"), "address"),
         (("Start &kstars; now", "Inicie agora isto"), "address"),
-        (("Open %s now", "Abra agora já"), "placeholders"),
+        (("Open %s now", "Abra agora já"), "different slots for values"),
         (("Save As", "S_alvar como"), "underscore"),
         (("Yes", "Isto é uma frase muito mais comprida"), "lengths"),
     ],
@@ -264,7 +264,7 @@ def test_pairs_that_teach_nothing_are_left_out(pair: tuple[str, str], reason: st
         ("and it begins in the middle.", "begin"),
         ("Write it to the file /etc/passwd/x now.", "address"),
         ("Call the value my_name for now.", "markup"),
-        ("There are %d files to be copied.", "placeholder"),
+        ("There are %d files to be copied.", "a slot for a value"),
         ("In 1999 1998 1997 1996 1995 so.", "letters"),
     ],
 )

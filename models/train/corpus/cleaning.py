@@ -13,7 +13,7 @@ PAIR_LENGTHS = (0.5, 2.2)
 """Shortest and longest a translation may be against its source, in characters; ten are added to both."""
 SENTENCE_LENGTHS = (0.4, 2.5)
 """The same for the sentences of a paragraph, where both sides have as many; eight are added."""
-MAX_PLACEHOLDERS = 3
+MAX_SLOTS = 3
 WORDS = (4, 40)
 """Fewest and most words of a sentence that stands alone."""
 MIN_SENTENCE_LETTERS = 0.7
@@ -24,7 +24,7 @@ CONTEXT = re.compile(r"^(?:[a-z_ ]{1,30}\^|\?\w+:)")
 """Wesnoth (`female^`) and Freeciv (`?plural:`) put it before a message that is not unique."""
 BULLET = re.compile(r"^(?:[-*+•·]|\d{1,2}[.)])\s+")
 LETTER = re.compile(r"[^\W\d_]")
-PLACEHOLDER = re.compile(
+SLOT = re.compile(
     r"%(?:\(\w+\))?[-+#0-9.*]*(?:hh|ll|[hlLqjzt])?[diouxXeEfFgGcrsaAnp]|%\d+|%%|\$\{?\w+\}?|\{\w*\}|@\w+@|#\w+#"
 )
 CODE = re.compile(r"https?://|www\.|\S+@\S+\.\w|[{}\\]|/\w+/\w+|::|==|\w+\(\)|--\w|&[\w.-]+;")
@@ -52,8 +52,8 @@ PAIR_RULES: Sequence[Rule] = (
     Rule(f"less than {MIN_LETTERS:.0%} of the source is letters", lambda en, pt: _share(en) < MIN_LETTERS),
     Rule("an address, a path, code or an option", lambda en, pt: bool(CODE.search(en) or CODE.search(pt))),
     Rule(
-        f"different placeholders, or more than {MAX_PLACEHOLDERS}",
-        lambda en, pt: sorted(_slots(en)) != sorted(_slots(pt)) or len(_slots(en)) > MAX_PLACEHOLDERS,
+        f"different slots for values, or more than {MAX_SLOTS}",
+        lambda en, pt: sorted(_slots(en)) != sorted(_slots(pt)) or len(_slots(en)) > MAX_SLOTS,
     ),
     Rule("an underscore on one side only", lambda en, pt: ("_" in en) != ("_" in pt)),
     Rule(
@@ -68,7 +68,7 @@ SENTENCE_RULES: Sequence[Rule] = (
     Rule("does not end like a sentence", lambda text: not END.search(text)),
     Rule("does not begin like a sentence", lambda text: not re.match(r"[\"“'‘«(¿¡]?[^\W\d_a-zà-ÿ]|\d", text)),
     Rule("an address, a path, code, an option or markup", lambda text: bool(CODE.search(text) or MARKUP.search(text))),
-    Rule("a placeholder", lambda text: any(slot != "%%" for slot in _slots(text))),
+    Rule("a slot for a value", lambda text: any(slot != "%%" for slot in _slots(text))),
     Rule(
         f"less than {MIN_SENTENCE_LETTERS:.0%} letters",
         lambda text: _letters(text) < MIN_SENTENCE_LETTERS * len(text),
@@ -110,4 +110,4 @@ def _share(text: str) -> float:
 
 
 def _slots(text: str) -> list[str]:
-    return PLACEHOLDER.findall(text)
+    return SLOT.findall(text)
