@@ -1,7 +1,6 @@
 """Trains a model: python -m models.train CONFIG. Run it again to go on after an interruption."""
 
 import argparse
-import signal
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -10,10 +9,9 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from models.checkpoint import CheckpointError
 from models.checkpoint.marian_writer import write_marian
-from models.tokenizer import TokenizerError
 from models.train import state
+from models.train.command import end_like_ctrl_c, run
 from models.train.config import Experiment, read_experiment
 from models.train.errors import TrainingError
 from models.train.files import new_folder
@@ -33,18 +31,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m models.train", description=__doc__)
     parser.add_argument("config", type=Path, help="TOML file that describes the experiment; see docs/training.md")
     options = parser.parse_args(arguments)
-    console = Console(stderr=True)
-    try:
+
+    def work(console: Console) -> None:
         experiment = read_experiment(options.config)
         with join_processes(experiment.training) as processes:
             train(experiment, processes, console if processes.first else Console(quiet=True))
-    except (TrainingError, CheckpointError, TokenizerError, OSError) as error:
-        console.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-        return 2
-    except KeyboardInterrupt:
-        console.print("interrupted. Run the same command again to go on from the last checkpoint", soft_wrap=True)
-        return 130
-    return 0
+
+    return run(work, " from the last checkpoint")
 
 
 def train(experiment: Experiment, processes: Processes, console: Console) -> None:
@@ -135,5 +128,5 @@ def finish(trainer: Trainer, beginning: Beginning, scorer: Scorer, console: Cons
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it too leaves nothing behind
+    end_like_ctrl_c()
     sys.exit(main())

@@ -6,14 +6,14 @@ python -m models.train.distill PACKAGE --source mono.en --out artifacts/mono wri
 import argparse
 import json
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
-from models.package import Package, PackageError, sha256
+from models.package import Package, sha256
+from models.train.command import end_like_ctrl_c, run
 from models.train.decoding import Engine, Limits, open_package
 from models.train.errors import TrainingError
 from models.train.files import new_file
@@ -27,18 +27,13 @@ SHOWN_EVERY = 50
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns 0, 2 where the input is bad or the disk full, or 130 after Ctrl-C."""
     options = parse(arguments)
-    console = Console(stderr=True)
-    try:
+
+    def work(console: Console) -> None:
         teacher = Package.open(options.teacher)
         with open_package(teacher, Limits(options.num_beams)) as engine:
             distill(engine, teacher, options.source, options.out, options.num_beams, console)
-    except (TrainingError, PackageError, OSError) as error:
-        console.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-        return 2
-    except KeyboardInterrupt:
-        console.print("interrupted. Run the same command again to go on", style="red")
-        return 130
-    return 0
+
+    return run(work)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -123,5 +118,5 @@ def write_pairs(lines: Sequence[str], translations: Sequence[str], files: Sequen
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    end_like_ctrl_c()
     sys.exit(main())

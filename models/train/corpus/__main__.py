@@ -1,7 +1,6 @@
 """Builds the training text English - Portuguese from Debian's packages. Run it again to go on after an interruption."""
 
 import argparse
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,10 +8,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import track
 
+from models.train.command import end_like_ctrl_c, run
 from models.train.corpus.card import card
 from models.train.corpus.collection import collect, write
 from models.train.corpus.descriptions import descriptions
-from models.train.corpus.errors import CorpusError
 from models.train.corpus.held_out import DOCUMENT_WORDS, listed
 from models.train.corpus.packages import (
     Apt,
@@ -38,19 +37,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--skip-missing", action="store_true", help="build without packages that apt does not know")
     options = parser.parse_args(arguments)
-    console = Console(stderr=True)
-    try:
+
+    def work(console: Console) -> None:
         excluded = list(listed(options.held_out))
-        work = options.work or options.out / "work"
-        versions = get_packages(SOURCES, work, options.skip_missing, console)
-        build(SOURCES, work / "packages", options.out, excluded, versions, console)
-    except (CorpusError, OSError) as error:
-        console.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-        return 2
-    except KeyboardInterrupt:
-        console.print("interrupted. Run the same command again to go on", soft_wrap=True)
-        return 130
-    return 0
+        folder = options.work or options.out / "work"
+        versions = get_packages(SOURCES, folder, options.skip_missing, console)
+        build(SOURCES, folder / "packages", options.out, excluded, versions, console)
+
+    return run(work)
 
 
 def get_packages(sources: Sequence[Source], work: Path, skip_missing: bool, console: Console) -> dict[str, str]:
@@ -113,5 +107,5 @@ def _passages(sources: Sequence[Source], root: Path, console: Console) -> Iterat
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    end_like_ctrl_c()
     sys.exit(main())

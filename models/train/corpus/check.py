@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         excluded = Excluded([*listed(options.held_out), *_held_out(options.folder)])
         lines = sum(len(read_lines(options.folder / name)) for name in TEXTS)
         found = list(findings(options.folder, excluded))
-    except (CorpusError, TrainingError) as error:
+    except TrainingError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     print("".join(f"{finding}\n" for finding in found[:SHOWN]), end="")
