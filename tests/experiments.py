@@ -5,6 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+import torch
+from torch import Tensor
+
+from models.train import state
+from models.train.__main__ import main
 from models.train.examples.number_words import make_pairs, write
 
 STEP = 2
@@ -60,3 +66,28 @@ def toml(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(toml, value)) + "]"
     return json.dumps(value, ensure_ascii=False)
+
+
+def run(folder: Path, **sections: Mapping[str, object] | None) -> Path:
+    """Trains, and returns the folder of what that wrote."""
+    assert main([str(write_config(folder, **sections))]) == 0
+    return folder / "run"
+
+
+def refusal(capfd: pytest.CaptureFixture[str], folder: Path, **sections: Mapping[str, object] | None) -> str:
+    """What training says when it does not begin or go on."""
+    assert main([str(write_config(folder, **sections))]) == 2
+    error = capfd.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: ")
+    return error
+
+
+def weights(run: Path, step: int = LAST) -> dict[str, Tensor]:
+    """What a checkpoint holds."""
+    model: dict[str, Tensor] = state.load(run / "checkpoints" / f"step-{step:08}.pt")["model"]
+    return model
+
+
+def same(some: dict[str, Tensor], others: dict[str, Tensor]) -> bool:
+    """To the bit."""
+    return all(torch.equal(some[name], others[name]) for name in some.keys() | others.keys())

@@ -1,5 +1,6 @@
 """The corpus as a whole: packages in, texts out, and nothing in them that models are scored with."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -7,12 +8,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from models.train.config import read_experiment
 from models.train.corpus import __main__ as command
-from models.train.corpus import check
+from models.train.corpus import check, choose
 from models.train.corpus.errors import CorpusError
 from models.train.corpus.held_out import Excluded, is_held_out, listed
 from models.train.corpus.packages import VERSION, Apt, refuse_missing, unpack_deb, unpacked_version
 from models.train.corpus.sources import SOURCES
+from tests.checkpoints import ROOT
 from tests.test_corpus_sources import write, write_catalog
 
 DATA = Path("tests/data")
@@ -249,3 +252,51 @@ def test_other_sentences_are_not() -> None:
     assert "The cat sat on the hat." not in excluded
     assert "Yes, of course." not in excluded
     assert "..." not in excluded
+
+
+def corpus_to_choose_from(folder: Path, sentences: int) -> Path:
+    """Half Wikipedia, half kernel documentation, and pairs that are too short, too long and right."""
+    origins = ("Wikipedia, a few articles\tx", "Linux kernel documentation\ty")
+    write(folder / "mono.en", "".join(f"Sentence {n} has five words.\nShort.\n" for n in range(sentences)))
+    write(folder / "mono.en.origins", "".join(f"{origins[n % 2]}\n{origins[0]}\n" for n in range(sentences)))
+    pairs = [
+        ("Go", "Vá já daqui"),
+        ("a " * 61, "Uma frase de cinco palavras"),
+        *[("It is so.", "É assim mesmo.")] * 310,
+    ]
+    for side, language in enumerate(("en", "pt")):
+        write(folder / f"pairs.{language}", "".join(f"{pair[side]}\n" for pair in pairs))
+    return folder
+
+
+def test_the_text_of_the_zoo_is_prose_first_and_the_same_each_time(tmp_path: Path) -> None:
+    corpus = corpus_to_choose_from(tmp_path, 1000)
+    arguments = [str(corpus), str(tmp_path / "out"), "--teacher", "200", "--student", "350"]
+    assert choose.main(arguments) == 0
+    out = {file.name: lines(file) for file in (tmp_path / "out").iterdir()}
+    chosen = out["teacher.en"] + out["student.en"]
+    numbers = [int(line.split()[1]) for line in chosen]
+    assert (len(out["teacher.en"]), len(out["student.en"]), len(set(chosen))) == (200, 350, 550)
+    assert sum(number % 2 for number in numbers) < 0.25 * len(numbers)  # of the kernel's, 15 of 100
+    assert [number for number in numbers if number % 2 == 0] == list(range(0, max(numbers) + 1, 2))
+    assert (len(out["valid.en"]), out["train.pt"]) == (300, ["É assim mesmo."] * 10)
+    assert choose.main(arguments) == 0
+    assert {file.name: lines(file) for file in (tmp_path / "out").iterdir()} == out
+
+
+def test_too_small_a_corpus_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert choose.main([str(corpus_to_choose_from(tmp_path, 1000)), str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert re.search(r"has \d+ sentences to choose; 144,000 are needed\. Lower --teacher or --student", error)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("recipe", sorted((ROOT / "models/train/recipes").glob("*.toml")), ids=lambda file: file.stem)
+def test_the_recipes_of_the_zoo_read_what_the_commands_write(recipe: Path) -> None:
+    experiment = read_experiment(recipe)
+    source, target = recipe.stem.split("-")
+    texts = [*experiment.data.train, experiment.data.validation]
+    names = ["by-teacher", "by-student", "train", "valid"]
+    assert [text.source.name for text in texts] == [f"{name}.{source}" for name in names]
+    assert [text.target.name for text in texts] == [f"{name}.{target}" for name in names]
+    assert experiment.output == Path("artifacts/zoo") / recipe.stem

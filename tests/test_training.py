@@ -6,13 +6,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from torch import Tensor
 
 from models.checkpoint import load_checkpoint
 from models.train import state
@@ -20,7 +18,7 @@ from models.train.__main__ import main
 from models.train.config import Optimizer
 from models.train.schedule import learning_rate
 from tests.checkpoints import ROOT, write_checkpoint
-from tests.experiments import LAST, STEP, write_config
+from tests.experiments import LAST, STEP, refusal, run, same, weights, write_config
 
 WAIT_S = 100
 
@@ -31,34 +29,11 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def run(folder: Path, **sections: Mapping[str, object] | None) -> Path:
-    """Trains, and returns the folder of what that wrote."""
-    assert main([str(write_config(folder, **sections))]) == 0
-    return folder / "run"
-
-
-def refusal(capfd: pytest.CaptureFixture[str], folder: Path, **sections: Mapping[str, object] | None) -> str:
-    """What training says when it does not begin or go on."""
-    assert main([str(write_config(folder, **sections))]) == 2
-    error = capfd.readouterr().err.splitlines()[-1]
-    assert error.startswith("error: ")
-    return error
-
-
-def weights(run: Path, step: int = LAST) -> dict[str, Tensor]:
-    model: dict[str, Tensor] = state.load(run / "checkpoints" / f"step-{step:08}.pt")["model"]
-    return model
-
-
 def losses(run: Path) -> list[float]:
     """What TensorBoard shows of the training."""
     curves = EventAccumulator(str(run / "tensorboard"))
     curves.Reload()
     return [point.value for point in curves.Scalars("train/loss")]
-
-
-def same(some: dict[str, Tensor], others: dict[str, Tensor]) -> bool:
-    return all(torch.equal(some[name], others[name]) for name in some.keys() | others.keys())
 
 
 @pytest.fixture(scope="module")

@@ -75,8 +75,10 @@ class Batches(Frozen):
 
 
 class Optimizer(Frozen):
-    """AdamW. The learning rate rises linearly, then falls with the inverse square root of the step."""
+    """The learning rate rises linearly, then falls with the inverse square root of the step."""
 
+    kind: Literal["adamw", "muon"] = "adamw"
+    """"muon": orthogonalised momentum for the layers' matrices, AdamW for all else."""
     peak_learning_rate: float = Field(default=1e-3, gt=0)
     warmup_steps: int = Field(default=4000, gt=0)
     cooldown_steps: int = Field(default=0, ge=0)

@@ -16,7 +16,7 @@ from models.package import Package, sha256
 from models.train.command import end_like_ctrl_c, run
 from models.train.decoding import Engine, Limits, open_package
 from models.train.errors import TrainingError
-from models.train.files import new_file
+from models.train.files import write_lines
 from models.train.progress import Display, Rate
 from models.train.text import read_lines
 
@@ -112,8 +112,7 @@ def write_pairs(lines: Sequence[str], translations: Sequence[str], files: Sequen
     """Writes the pairs that have a translation. Returns their number."""
     pairs = [pair for pair in zip(lines, translations, strict=True) if pair[1]]
     for file, side in zip(files, zip(*pairs, strict=True), strict=True):
-        with new_file(file) as draft:
-            draft.write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
+        write_lines(file, side)
     return len(pairs)
 
 

@@ -1,7 +1,7 @@
 """Files that are there whole or not at all: written under a temporary name, then renamed."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -41,3 +41,9 @@ def new_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(replaced, ignore_errors=True)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def write_lines(file: Path, lines: Iterable[str]) -> None:
+    """Writes a text file."""
+    with new_file(file) as draft, draft.open("w", encoding="utf-8") as stream:
+        stream.writelines(f"{line}\n" for line in lines)

@@ -31,14 +31,14 @@ class Progress:
 
 
 def save_state(
-    folder: Path, keep: int, progress: Progress, model: Transformer, optimizer: torch.optim.Optimizer
+    folder: Path, keep: int, progress: Progress, model: Transformer, optimizers: Sequence[torch.optim.Optimizer]
 ) -> None:
     """Writes a checkpoint, then deletes all but the last `keep` and a spare one."""
     device = next(model.parameters()).device
     content = {
         "progress": asdict(progress),
         "model": model.state_dict(),
-        "optimizer": optimizer.state_dict(),
+        "optimizers": [optimizer.state_dict() for optimizer in optimizers],
         "random": torch.get_rng_state(),
         "random_cuda": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
     }
@@ -58,11 +58,20 @@ def save(file: Path, content: Mapping[str, object]) -> None:
         raise TrainingError(f"{file} cannot be written: {reason}. {advice}") from error
 
 
-def load_state(file: Path, model: Transformer, optimizer: torch.optim.Optimizer, device: torch.device) -> Progress:
-    """Puts a checkpoint back. Raises TrainingError where it is of another model."""
+def load_state(
+    file: Path, model: Transformer, optimizers: Sequence[torch.optim.Optimizer], device: torch.device
+) -> Progress:
+    """Puts a checkpoint back. Raises TrainingError where it is of another model or optimizer."""
     content = load(file)
     fill_model(model, content["model"], file)
-    optimizer.load_state_dict(content["optimizer"])
+    try:
+        for optimizer, kept in zip(optimizers, content["optimizers"], strict=True):
+            optimizer.load_state_dict(kept)
+    except ValueError as error:  # another number of them, or of what they update
+        raise TrainingError(
+            f"{file} is of another optimizer or of other frozen parameters. Choose another output folder, or put "
+            "optimizer.kind and start.freeze back as they were"
+        ) from error
     torch.set_rng_state(content["random"])
     if device.type == "cuda" and content["random_cuda"] is not None:
         torch.cuda.set_rng_state(content["random_cuda"], device)

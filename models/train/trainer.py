@@ -14,6 +14,7 @@ from models.train import state
 from models.train.batches import BatchOrder, Rows, make_batch, target_tokens
 from models.train.config import Experiment
 from models.train.errors import TrainingError
+from models.train.optimizers import make_optimizers
 from models.train.processes import Processes, multiplies_bf16
 from models.train.progress import Display, Rate, TensorBoard
 from models.train.schedule import learning_rate
@@ -72,7 +73,7 @@ class Trainer:
         self.progress = Progress()
         self._score = score
         self._corpus = corpus
-        self._optimizer = make_optimizer(experiment, model, processes.device)
+        self._optimizers = make_optimizers(experiment.optimizer, model)
         self._resume()
         self._order = BatchOrder(corpus, experiment.batches.tokens, experiment.seed, self.progress.position)
         self._objective = distributed(objective, processes)
@@ -120,10 +121,11 @@ class Trainer:
         shown[1] += tokens / processes.count
         trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         norm = nn.utils.clip_grad_norm_(trained, settings.clip_norm)
-        for group in self._optimizer.param_groups:
-            group["lr"] = learning_rate(self.progress.step, settings, self.experiment.training.max_steps)
-        self._optimizer.step()
-        self._optimizer.zero_grad()
+        for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(self.progress.step, settings, self.experiment.training.max_steps)
+            optimizer.step()
+            optimizer.zero_grad()
         return norm
 
     def _show(self, display: Display, board: TensorBoard | None, shown: Tensor, norm: float, rate: float) -> None:
@@ -134,7 +136,7 @@ class Trainer:
         if board is not None:
             values = {
                 "loss": loss,
-                "learning_rate": self._optimizer.param_groups[0]["lr"],
+                "learning_rate": self._optimizers[0].param_groups[0]["lr"],
                 "gradient_norm": norm,
                 "target_tokens_per_second": rate,
                 "epoch": self.progress.position.epoch,
@@ -160,7 +162,7 @@ class Trainer:
         self._check_finite(sum(float(parameter.detach().sum()) for parameter in self.model.parameters()))
         if self.processes.first:
             keep = self.experiment.checkpoints.average
-            state.save_state(self.outputs.checkpoints, keep, self.progress, self.model, self._optimizer)
+            state.save_state(self.outputs.checkpoints, keep, self.progress, self.model, self._optimizers)
 
     def _check_finite(self, value: float) -> None:
         if not math.isfinite(value):
@@ -172,26 +174,7 @@ class Trainer:
     def _resume(self) -> None:
         found = state.checkpoints(self.outputs.checkpoints)
         if found:
-            self.progress = state.load_state(found[-1], self.model, self._optimizer, self.processes.device)
-
-
-def make_optimizer(experiment: Experiment, model: Transformer, device: torch.device) -> torch.optim.AdamW:
-    """AdamW over what is trained; biases and norms do not decay."""
-    settings = experiment.optimizer
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    matrices = [parameter for parameter in trained if parameter.dim() > 1]
-    vectors = [parameter for parameter in trained if parameter.dim() == 1]
-    groups = [
-        {"params": matrices, "weight_decay": settings.weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(
-        [group for group in groups if group["params"]],
-        settings.peak_learning_rate,
-        betas=settings.betas,
-        eps=settings.epsilon,
-        fused=True,
-    )
+            self.progress = state.load_state(found[-1], self.model, self._optimizers, self.processes.device)
 
 
 def distributed(objective: nn.Module, processes: Processes) -> nn.Module:

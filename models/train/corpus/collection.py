@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 from models.train.corpus.cleaning import PAIR_RULES, SENTENCE_RULES, clean, sentence_pairs, sentences
 from models.train.corpus.held_out import Excluded, is_held_out, of_documents
 from models.train.corpus.passages import Passage
-from models.train.files import new_file
+from models.train.files import write_lines
 
 SEED = 1
 """Of the order of lines. What reads only a part of the corpus has then read of every source."""
@@ -100,14 +100,14 @@ def collect(passages: Sequence[tuple[str, Passage]], listed: Iterable[str]) -> t
 def write(collection: Collection, held_out: list[str], folder: Path) -> None:
     """pairs.en, pairs.pt, mono.en and mono.pt; the origin of their lines; and the sentences of held-out documents."""
     pairs = _shuffled(collection.pairs.values())
-    _write_lines(folder / "pairs.en", (english for (english, _), _ in pairs))
-    _write_lines(folder / "pairs.pt", (portuguese for (_, portuguese), _ in pairs))
-    _write_lines(folder / "pairs.origins", ("\t".join(origin) for _, origin in pairs))
+    write_lines(folder / "pairs.en", (english for (english, _), _ in pairs))
+    write_lines(folder / "pairs.pt", (portuguese for (_, portuguese), _ in pairs))
+    write_lines(folder / "pairs.origins", ("\t".join(origin) for _, origin in pairs))
     for name, lines in (("mono.en", collection.english), ("mono.pt", collection.portuguese)):
         kept = _shuffled(lines.values())
-        _write_lines(folder / name, (sentence for sentence, _ in kept))
-        _write_lines(folder / f"{name}.origins", ("\t".join(origin) for _, origin in kept))
-    _write_lines(folder / "held_out.txt", held_out)
+        write_lines(folder / name, (sentence for sentence, _ in kept))
+        write_lines(folder / f"{name}.origins", ("\t".join(origin) for _, origin in kept))
+    write_lines(folder / "held_out.txt", held_out)
 
 
 def _texts(passage: Passage) -> Iterator[str]:
@@ -119,8 +119,3 @@ def _shuffled(lines: Iterable[Line]) -> list[Line]:
     found = list(lines)
     Random(SEED).shuffle(found)
     return found
-
-
-def _write_lines(file: Path, lines: Iterable[str]) -> None:
-    with new_file(file) as draft, draft.open("w", encoding="utf-8") as stream:
-        stream.writelines(f"{line}\n" for line in lines)

@@ -1,0 +1,97 @@
+"""Chooses from a corpus the training text of models/zoo: python -m models.train.corpus.choose CORPUS OUT."""
+
+import argparse
+import random
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from models.train.command import run
+from models.train.corpus.errors import CorpusError
+from models.train.files import write_lines
+from models.train.text import read_lines
+
+SHARES = {
+    "Wikipedia, a few articles": 1,
+    "An Anarchist FAQ": 1,
+    "Endless Sky": 1,
+    "Freeciv": 1,
+    "GNOME help": 1,
+    "Jargon File": 1,
+    "KDE handbooks": 1,
+    "Wesnoth": 1,
+    "history of Debian": 1,
+    "sky cultures of Stellarium": 1,
+    "fortunes": 0.8,
+    "novels of Jane Austen": 0.7,
+    "WordNet examples": 0.7,
+    "dictionary of computing (FOLDOC)": 0.7,
+    "GIMP help": 0.5,
+    "LibreOffice help": 0.3,
+    "package descriptions": 0.3,
+    "manual pages": 0.2,
+    "Linux kernel documentation": 0.15,
+}
+"""How much of a source's English sentences is taken: prose of all kinds, and software in measure."""
+OTHERS = 0.4
+WORDS = range(4, 51)
+"""Of a sentence to be translated."""
+PAIR_WORDS = range(3, 61)
+"""Of either side of a pair. Shorter ones are labels, of which no sentence is learnt."""
+TEACHER, STUDENT = 48_000, 96_000
+"""Sentences for the teacher and for the student to translate."""
+VALIDATION = 300
+"""Pairs to validate with."""
+SEED = 7
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns 0, or 2 where the corpus cannot be read or is too small."""
+    parser = argparse.ArgumentParser("python -m models.train.corpus.choose", description=__doc__)
+    parser.add_argument("corpus", type=Path, help="what python -m models.train.corpus wrote")
+    parser.add_argument(
+        "out", type=Path, help="folder of teacher.en, student.en, train.en, train.pt, valid.en, valid.pt"
+    )
+    parser.add_argument("--teacher", type=int, default=TEACHER, metavar="N", help=f"lines of teacher.en ({TEACHER:,})")
+    parser.add_argument("--student", type=int, default=STUDENT, metavar="N", help=f"lines of student.en ({STUDENT:,})")
+    options = parser.parse_args(arguments)
+
+    def work(console: Console) -> None:
+        corpus, out = options.corpus, options.out
+        english = sentences(read_lines(corpus / "mono.en"), read_lines(corpus / "mono.en.origins"))
+        needed = options.teacher + options.student
+        if len(english) < needed:
+            raise CorpusError(
+                f"{corpus} has {len(english):,} sentences to choose; {needed:,} are needed. "
+                "Lower --teacher or --student"
+            )
+        kept = pairs(read_lines(corpus / "pairs.en"), read_lines(corpus / "pairs.pt"))
+        write_lines(out / "teacher.en", english[: options.teacher])
+        write_lines(out / "student.en", english[options.teacher : needed])
+        for side, language in enumerate(("en", "pt")):
+            write_lines(out / f"valid.{language}", [pair[side] for pair in kept[:VALIDATION]])
+            write_lines(out / f"train.{language}", [pair[side] for pair in kept[VALIDATION:]])
+        console.print(f"{out} is ready: {needed:,} sentences, {len(kept):,} pairs", highlight=False, soft_wrap=True)
+
+    return run(work)
+
+
+def sentences(lines: Sequence[str], origins: Sequence[str]) -> list[str]:
+    """Sentences of a fitting length, of each source its share. The corpus has them in random order already."""
+    draw = random.Random(SEED)
+    return [
+        line
+        for line, origin in zip(lines, origins, strict=True)
+        if len(line.split()) in WORDS and draw.random() < SHARES.get(origin.partition("\t")[0], OTHERS)
+    ]
+
+
+def pairs(source: Sequence[str], target: Sequence[str]) -> list[tuple[str, str]]:
+    """Pairs of sentences."""
+    return [pair for pair in zip(source, target, strict=True) if all(len(side.split()) in PAIR_WORDS for side in pair)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
