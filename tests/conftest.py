@@ -91,10 +91,11 @@ def _export(checkpoint: Path, folder: Path, *options: str) -> None:
 
 
 def _state_of_the_code() -> str:
-    """A digest of all that decides what the zoo's package is."""
+    """A digest of all that decides what the packages of the zoo are."""
     code = {file for folder in ("models", "export") for file in (ROOT / folder).rglob("*.py")}
     code -= set((ROOT / "models" / "train").rglob("*.py"))
-    files = [*ZOO.iterdir(), *code]
+    zoo = {file for file in ZOO.parent.rglob("*") if file.is_file()}
+    files = [*zoo, *code]
     tools = [version(tool) for tool in ("torch", "onnx-ir", "onnxscript", "onnxruntime")]
     digests = [f"{file.relative_to(ROOT)} {sha256(file)}" for file in sorted(files)]
     return hashlib.sha256("\n".join([*tools, *digests]).encode()).hexdigest()[:16]
