@@ -8,6 +8,7 @@ import difflib
 import math
 import os
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -165,6 +166,7 @@ class _File(InitSettingsSource):
 def load_settings(arguments: Sequence[str]) -> Settings:
     """Reads flags, environment and file. Raises ConfigError; exits the process for `--help` and unknown flags."""
     _refuse_unknown(os.environ)
+    _refuse_repeated(arguments)
     try:
         return CliApp.run(Settings, cli_args=list(arguments))
     except ValidationError as error:
@@ -183,6 +185,14 @@ def _refuse_unknown(environment: Mapping[str, str]) -> None:
     for name in environment:
         if name.upper().startswith(PREFIX) and name.upper() not in known:
             raise ConfigError(f"environment variable {name} is no setting{_suggest(name.upper(), known)}")
+
+
+def _refuse_repeated(arguments: Sequence[str]) -> None:
+    """A second `--package` would silently replace the first."""
+    flags = [argument.partition("=")[0] for argument in arguments if argument.startswith("--")]
+    for flag, count in Counter(flags).items():
+        if count > 1:
+            raise ConfigError(f"{flag} is given {count} times; a server has one value of each setting")
 
 
 def _suggest(name: str, known: Iterable[str]) -> str:

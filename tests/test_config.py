@@ -75,6 +75,12 @@ def test_an_unknown_flag_ends_the_program(capsys: pytest.CaptureFixture[str]) ->
     assert "--prot" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("second", [["--package", "b"], ["--package=b"]])
+def test_a_second_package_does_not_replace_the_first(second: list[str]) -> None:
+    with pytest.raises(ConfigError, match="--package is given 2 times; a server has one value of each setting"):
+        load_settings(["--package", "a", *second])
+
+
 def test_an_unknown_variable_is_refused_with_the_likely_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DRAGOMAN_PROT", "1")
     with pytest.raises(ConfigError, match="DRAGOMAN_PROT is no setting; did you mean DRAGOMAN_PORT"):
