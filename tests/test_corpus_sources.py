@@ -263,7 +263,7 @@ def test_pairs_that_teach_nothing_are_left_out(pair: tuple[str, str], reason: st
         ("It has no end at all", "end"),
         ("and it begins in the middle.", "begin"),
         ("Write it to the file /etc/passwd/x now.", "address"),
-        ("Call the value my_name for now.", "markup"),
+        ("Call the value my_name in both files.", "markup"),
         ("There are %d files to be copied.", "a slot for a value"),
         ("In 1999 1998 1997 1996 1995 so.", "letters"),
     ],

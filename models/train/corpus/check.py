@@ -41,16 +41,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def findings(folder: Path, excluded: Excluded) -> Iterator[str]:
     """Lines that the corpus must not have. Raises CorpusError where texts and origins do not match."""
-    for text, origins in TEXTS.items():
-        lines, places = read_lines(folder / text), read_lines(folder / origins)
-        if len(lines) != len(places):
-            raise CorpusError(f"{text} has {len(lines)} lines and {origins} has {len(places)}; build the corpus again")
-        for number, (line, place) in enumerate(zip(lines, places, strict=True), 1):
+    for text in TEXTS:
+        for number, (line, place) in enumerate(lines_with_origins(folder, text), 1):
             source, _, document = place.partition("\t")
             if is_held_out(source, document):
                 yield f"{text}, line {number} is of a held-out document, {document} of {source}: {line}"
             elif line in excluded:
                 yield f"{text}, line {number} is excluded: {line}"
+
+
+def lines_with_origins(folder: Path, text: str) -> list[tuple[str, str]]:
+    """The lines of a text of the corpus, each with where it is from. Raises CorpusError where there are not as many."""
+    origins = TEXTS[text]
+    lines, places = read_lines(folder / text), read_lines(folder / origins)
+    if len(lines) != len(places):
+        raise CorpusError(f"{text} has {len(lines)} lines and {origins} has {len(places)}; build the corpus again")
+    return list(zip(lines, places, strict=True))
 
 
 def _held_out(folder: Path) -> list[str]:

@@ -9,9 +9,11 @@ from pathlib import Path
 from rich.console import Console
 
 from models.train.command import run
+from models.train.config import ParallelText
+from models.train.corpus.check import lines_with_origins
 from models.train.corpus.errors import CorpusError
 from models.train.files import write_lines
-from models.train.text import read_lines
+from models.train.text import TextPair, read_pair
 
 SHARES = {
     "Wikipedia, a few articles": 1,
@@ -60,14 +62,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def work(console: Console) -> None:
         corpus, out = options.corpus, options.out
-        english = sentences(read_lines(corpus / "mono.en"), read_lines(corpus / "mono.en.origins"))
+        english = sentences(lines_with_origins(corpus, "mono.en"))
         needed = options.teacher + options.student
         if len(english) < needed:
             raise CorpusError(
                 f"{corpus} has {len(english):,} sentences to choose; {needed:,} are needed. "
                 "Lower --teacher or --student"
             )
-        kept = pairs(read_lines(corpus / "pairs.en"), read_lines(corpus / "pairs.pt"))
+        kept = pairs(read_pair(ParallelText(source=corpus / "pairs.en", target=corpus / "pairs.pt")))
         write_lines(out / "teacher.en", english[: options.teacher])
         write_lines(out / "student.en", english[options.teacher : needed])
         for side, language in enumerate(("en", "pt")):
@@ -78,19 +80,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run(work)
 
 
-def sentences(lines: Sequence[str], origins: Sequence[str]) -> list[str]:
-    """Sentences of a fitting length, of each source its share. The corpus has them in random order already."""
+def sentences(lines: Sequence[tuple[str, str]]) -> list[str]:
+    """Sentences of a fitting length, of each source its share. The corpus has them in random order already.
+
+    lines: each with where it is from
+    """
     draw = random.Random(SEED)
     return [
         line
-        for line, origin in zip(lines, origins, strict=True)
+        for line, origin in lines
         if len(line.split()) in WORDS and draw.random() < SHARES.get(origin.partition("\t")[0], OTHERS)
     ]
 
 
-def pairs(source: Sequence[str], target: Sequence[str]) -> list[tuple[str, str]]:
+def pairs(text: TextPair) -> list[tuple[str, str]]:
     """Pairs of sentences."""
-    return [pair for pair in zip(source, target, strict=True) if all(len(side.split()) in PAIR_WORDS for side in pair)]
+    both = zip(text.source, text.target, strict=True)
+    return [pair for pair in both if all(len(side.split()) in PAIR_WORDS for side in pair)]
 
 
 if __name__ == "__main__":
