@@ -16,6 +16,7 @@ from models.checkpoint import load_checkpoint
 from models.train import state
 from models.train.__main__ import main
 from models.train.config import Optimizer
+from models.train.processes import Processes
 from models.train.schedule import learning_rate
 from tests.checkpoints import ROOT, write_checkpoint
 from tests.experiments import LAST, STEP, refusal, run, same, weights, write_config
@@ -182,6 +183,16 @@ def test_a_run_that_diverges_stops(tmp_path: Path, capfd: pytest.CaptureFixture[
     error = refusal(capfd, tmp_path, optimizer={"peak_learning_rate": 1e38, "clip_norm": 1e38})
     assert "training diverged before step 4" in error
     assert "the last checkpoint is intact" in error
+
+
+def test_no_two_processes_drop_out_the_same() -> None:
+    drawn = []
+    for rank in (0, 1, 2, 1):
+        torch.manual_seed(7)
+        Processes(torch.device("cpu"), rank, count=3).reseed(seed=7, step=20)
+        drawn.append(float(torch.rand(1)))
+    assert len(set(drawn)) == 3
+    assert drawn[1] == drawn[3]
 
 
 def test_two_processes_do_what_one_does_with_twice_the_batches(tmp_path: Path) -> None:

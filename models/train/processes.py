@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
 
+import numpy as np
 import torch
 import torch.distributed
 
@@ -35,6 +36,11 @@ class Processes:
     def share(self, items: list[T]) -> list[T]:
         """This process's part of what all of them do together."""
         return items[self.rank :: self.count]
+
+    def reseed(self, seed: int, step: int) -> None:
+        """Gives each process but the first random numbers of its own: else all would drop out the same units."""
+        if not self.first:
+            torch.manual_seed(int(np.random.SeedSequence([seed, step, self.rank]).generate_state(1)[0]))
 
     def broadcast(self, value: T) -> T:
         """What the first process has."""
