@@ -129,11 +129,11 @@ WORD_LEVEL: dict[str, object] = {
 }
 
 
-@pytest.mark.parametrize("match", ["gram", "kl"])
-def test_a_student_comes_to_agree_with_its_teacher(match: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("weights", [{"match": "gram"}, {"match": "kl"}, {"match": "gram", "in_batch": 5.0}])
+def test_a_student_comes_to_agree_with_its_teacher(weights: dict[str, object], tmp_path: Path) -> None:
     """The decoder's self-attention is thrown away, and learnt again from the teacher's logits."""
     teacher = load_suppressed(write_checkpoint(tmp_path / "teacher")).model
-    settings = Distillation.model_validate({"teacher": tmp_path / "teacher", "match": match, "hidden": 0.3})
+    settings = Distillation.model_validate({"teacher": tmp_path / "teacher", "hidden": 0.3} | weights)
     reset = ("decoder.*.attention.qkv.*", "decoder.*.attention.out.*")
     start = Start(checkpoint=settings.teacher, reset=reset, freeze=tuple(FROZEN))
     student = from_checkpoint(start, 0.0, tmp_path).model
@@ -151,6 +151,36 @@ def test_a_student_comes_to_agree_with_its_teacher(match: str, tmp_path: Path) -
         optimizer.step()
     assert losses[-1] < losses[0] / 5
     assert float(WordLevelDistillation(teacher, teacher, settings, 0.1)(batch)[0]) == pytest.approx(0, abs=1e-4)
+
+
+def test_the_divergence_in_a_batch_is_among_the_tokens_of_its_targets(tmp_path: Path) -> None:
+    teacher, student = (load_suppressed(write_checkpoint(tmp_path / str(seed), seed=seed)).model for seed in (1, 2))
+    settings = Distillation.model_validate({"teacher": tmp_path, "match": "kl", "logits": 0.0, "in_batch": 2.0})
+    ids, labels = torch.tensor([[5, 6, 7]]), torch.tensor([[9, 11, 9, 4]])
+    batch = Batch(np.arange(1), ids, torch.tensor([3]), torch.tensor([[1, 9, 11, 9]]), labels, labels.ne(4))
+    student_says, teacher_says = (
+        model(ids, batch.source_lengths, batch.inputs)[0, :3, [9, 11]].log_softmax(1) for model in (student, teacher)
+    )
+    expected = (teacher_says.exp() * (teacher_says - student_says)).sum()
+    _, shown = WordLevelDistillation(student, teacher, settings, 0.0)(batch)
+    assert expected > 0
+    torch.testing.assert_close(shown, 2 * expected)
+
+
+def test_validation_says_how_far_from_the_teacher_a_student_is(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A student that is its teacher, and is not trained: the text would not say so."""
+    teacher = write_checkpoint(tmp_path / "teacher", max_position_embeddings=128)
+    changes = WORD_LEVEL | {
+        "start": {"checkpoint": str(teacher), "freeze": FROZEN},
+        "distillation": {"teacher": str(teacher), "hidden": 0.3, "notes": True},
+        "optimizer": {"peak_learning_rate": 1e-9},
+        "training": {"max_steps": 2, "dropout": 0.0},
+        "validation": {"sentences": 0},
+    }
+    assert train([str(write_config(tmp_path, **changes))]) == 0  # type: ignore[arg-type]
+    assert "mean of the last 1 checkpoints: loss 0.000" in capfd.readouterr().err
 
 
 def test_word_level_distillation_trains(tmp_path: Path) -> None:

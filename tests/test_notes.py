@@ -68,6 +68,24 @@ def test_the_second_epoch_learns_the_same_from_the_notes(hidden: float, corpus: 
             torch.testing.assert_close(now[name], value, rtol=2e-2, atol=2e-3 * float(value.abs().max()) + 1e-6)
 
 
+def test_validation_text_is_not_in_the_notes(corpus: Corpus, tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "teacher")
+    teacher = load_suppressed(folder).model
+    settings = Distillation.model_validate({"teacher": folder, "notes": True})
+    student = from_checkpoint(Start(checkpoint=folder, freeze=FROZEN), 0.0, tmp_path).model
+    notes = TeacherNotes(tmp_path, corpus, teacher.config.width, noted_states(teacher, settings))
+    objective = WordLevelDistillation(student, teacher, settings, 0.1, notes).eval()
+    rows = np.arange(len(corpus))
+    batch = make_batch(corpus, rows, student.config)
+    _, error = objective(batch)
+    assert not notes.taken(rows[:1])
+    width = student.config.width
+    memory = torch.ones(len(rows), int(corpus.source.lengths.max()), width)
+    notes.take(rows, memory, [torch.ones(len(corpus.target.token_ids), width)])
+    assert torch.equal(objective(batch)[1], error)
+    assert not torch.equal(objective.train()(batch)[1], error)
+
+
 @pytest.fixture
 def full_disk() -> Iterator[None]:
     """No file may be larger than 1 MB."""

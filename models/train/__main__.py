@@ -22,7 +22,7 @@ from models.train.progress import Display, TensorBoard
 from models.train.start import Beginning, begin, load_suppressed
 from models.train.text import Codec, Corpus, TextPair, encode, read_pair
 from models.train.trainer import Trainer
-from models.train.validation import Score, Scorer
+from models.train.validation import Objective, Score, Scorer
 from models.transformer import Transformer
 
 
@@ -49,9 +49,9 @@ def train(experiment: Experiment, processes: Processes, console: Console) -> Non
     check_lengths(experiment, beginning.model)
     corpus = encode(text, codec, experiment.data, drop_long=experiment.data.too_long == "drop")
     held_out = encode([validation], codec, experiment.data, drop_long=False)
-    scorer = Scorer(validation, held_out, codec.source, experiment.validation, experiment.batches.tokens)
     model = beginning.model.to(processes.device)
     objective = make_objective(experiment, model, corpus).to(processes.device)
+    scorer = Scorer(objective, validation, held_out, codec.source, experiment.validation, experiment.batches.tokens)
     trainer = Trainer(experiment, objective, model, corpus, scorer.score, processes)
     tell_size(console, corpus, held_out, model, trainer.progress.step)
     with ExitStack() as stack:
@@ -72,7 +72,7 @@ def begin_together(experiment: Experiment, text: list[TextPair], processes: Proc
     return beginning or begin(experiment, text)
 
 
-def make_objective(experiment: Experiment, model: Transformer, corpus: Corpus) -> Translation | WordLevelDistillation:
+def make_objective(experiment: Experiment, model: Transformer, corpus: Corpus) -> Objective:
     """What the experiment minimises."""
     smoothing, distillation = experiment.training.label_smoothing, experiment.distillation
     if distillation is None:
@@ -108,7 +108,7 @@ def tell_size(console: Console, corpus: Corpus, held_out: Corpus, model: Transfo
 
 def finish(trainer: Trainer, beginning: Beginning, scorer: Scorer, console: Console) -> None:
     """Publishes the best candidate. Each is scored as it would be published, rounded to fp16."""
-    model, outputs = trainer.model.cpu(), trainer.outputs
+    model, outputs = trainer.model, trainer.outputs
     last = state.checkpoints(outputs.checkpoints)[-trainer.experiment.checkpoints.average :]
     candidates = {f"mean of the last {len(last)} checkpoints": state.average(last)}
     if outputs.best.exists():
@@ -117,12 +117,12 @@ def finish(trainer: Trainer, beginning: Beginning, scorer: Scorer, console: Cons
     scores: dict[str, Score] = {}
     for name, weights in candidates.items():
         state.fill_model(model, {key: tensor.half().float() for key, tensor in weights.items()}, outputs.folder)
-        scores[name] = scorer.score(model)
+        scores[name] = scorer.score()
         console.print(f"{name}: {scores[name]}", highlight=False, soft_wrap=True)
     chosen = max(scores, key=lambda name: scores[name].value)
     state.fill_model(model, candidates[chosen], outputs.folder)
     with new_folder(outputs.model) as draft:
-        write_marian(draft, model, beginning.folder)
+        write_marian(draft, model.cpu(), beginning.folder)
     console.print(f"{outputs.model} is ready: {chosen}", highlight=False, soft_wrap=True)
     console.print(f"Export it: python -m export {outputs.model} --out PACKAGE", highlight=False, soft_wrap=True)
 

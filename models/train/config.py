@@ -133,6 +133,8 @@ class Distillation(Frozen):
     "kl": Kullback-Leibler divergence of the next-token distributions."""
     logits: float = Field(default=1.0, ge=0)
     """Weight of the matched logits."""
+    in_batch: float = Field(default=0.0, ge=0)
+    """Weight of the divergence of the next-token distributions among the tokens that the batch's targets have."""
     hidden: float = Field(default=0.0, ge=0)
     """Weight of the squared error of the hidden states after each self-attention."""
     cross_entropy: float = Field(default=0.0, ge=0)

@@ -61,8 +61,8 @@ class WordLevelDistillation(nn.Module):
         if not self._one_encoder:
             memory = self.model.encode(batch.source_ids, batch.source_lengths)
         ours = [state[tokens] for state in self.model.decode(memory, batch.source_lengths, batch.inputs)]
-        matched = self._match(ours[-1], theirs[-1])
-        loss = settings.logits * matched
+        matched = self._match(ours[-1], theirs[-1], batch.labels[batch.is_token])
+        loss = matched
         if settings.hidden:
             pairs = zip(ours[:-1], theirs[:-1], strict=True)
             loss = loss + settings.hidden * sum(losses.hidden_error(a, b) for a, b in pairs)
@@ -74,27 +74,43 @@ class WordLevelDistillation(nn.Module):
     @torch.no_grad()
     def _ask(self, batch: Batch, tokens: Tensor) -> tuple[Tensor, list[Tensor]]:
         """The teacher's memory and hidden states [target tokens, width], as many as `noted_states`."""
-        if self._notes is not None and self._notes.taken(batch.rows):
-            memory, hidden = self._notes.read(batch.rows)
+        notes = self._notes if self.training else None  # they are of the training text
+        if notes is not None and notes.taken(batch.rows):
+            memory, hidden = notes.read(batch.rows)
             return memory.to(tokens.device), [state.to(tokens.device) for state in hidden]
         memory = self.teacher.encode(batch.source_ids, batch.source_lengths)
         states = self.teacher.decode(memory, batch.source_lengths, batch.inputs)
         hidden = [state[tokens] for state in states[-noted_states(self.teacher, self._settings) :]]
-        if self._notes is not None:
-            self._notes.take(batch.rows, memory, hidden)
+        if notes is not None:
+            notes.take(batch.rows, memory, hidden)
         return memory, hidden
 
-    def _match(self, ours: Tensor, theirs: Tensor) -> Tensor:
-        teacher = self.teacher
-        if self._settings.match == "gram":
-            assert isinstance(self.gram, Tensor)
-            ours, theirs = self.model.decoder_norm(ours), teacher.decoder_norm(theirs)
-            # The difference of two near vectors, squared, is no work for bf16.
-            with torch.autocast(ours.device.type, enabled=False):
-                return losses.squared_logit_error(ours.float(), theirs.float(), self.gram)
-        size = self.model.config.target_vocab_size
-        ours, theirs = self.model.logits(ours)[:, :size], teacher.logits(theirs)[:, :size]
-        return losses.divergence(ours.float(), theirs.float())
+    def _match(self, ours: Tensor, theirs: Tensor, labels: Tensor) -> Tensor:
+        """The weighted error of the logits that follow from hidden states [target tokens, width]."""
+        settings, vocabulary = self._settings, slice(self.model.config.target_vocab_size)
+        if settings.match == "gram":
+            loss = settings.logits * self._squared_error(ours, theirs)
+        else:
+            loss = settings.logits * self._divergence(ours, theirs, vocabulary)
+        if settings.in_batch:
+            loss = loss + settings.in_batch * self._divergence(ours, theirs, labels.unique())
+        return loss
+
+    def _squared_error(self, ours: Tensor, theirs: Tensor) -> Tensor:
+        assert isinstance(self.gram, Tensor)
+        ours, theirs = self.model.decoder_norm(ours), self.teacher.decoder_norm(theirs)
+        # The difference of two near vectors, squared, is no work for bf16.
+        with torch.autocast(ours.device.type, enabled=False):
+            return losses.squared_logit_error(ours.float(), theirs.float(), self.gram)
+
+    def _divergence(self, ours: Tensor, theirs: Tensor, among: Tensor | slice) -> Tensor:
+        """Of the next-token distributions from the teacher's, as if there were no tokens but those `among`."""
+        both = ((self.model, ours), (self.teacher, theirs))
+        student, teacher = (
+            model.logits(hidden, (model.output_weight[among], model.output_bias[among])).float()
+            for model, hidden in both
+        )
+        return losses.divergence(student, teacher)
 
 
 def text_loss(model: Transformer, hidden: Tensor, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:

@@ -35,10 +35,12 @@ class Muon(torch.optim.Optimizer):
         """Updates the matrices."""
         for group in self.param_groups:
             for matrix in group["params"]:
-                momentum = self.state[matrix].setdefault("momentum", torch.zeros_like(matrix))
-                momentum.lerp_(matrix.grad, 1 - MOMENTUM)
+                state = self.state[matrix]
+                if not state:
+                    state["momentum"] = torch.zeros_like(matrix)
+                momentum = state["momentum"].lerp_(matrix.grad, 1 - MOMENTUM)
                 ahead = matrix.grad.lerp(momentum, MOMENTUM)  # Nesterov's
-                parts = ahead.split(ahead.shape[1]) if group["packed"] else (ahead,)
+                parts = ahead.split(ahead.shape[1] if group["packed"] else len(ahead))
                 matrix.mul_(1 - group["lr"] * group["weight_decay"])
                 matrix.add_(torch.cat([step_of(part) for part in parts]), alpha=-group["lr"])
 
@@ -46,7 +48,7 @@ class Muon(torch.optim.Optimizer):
 def step_of(gradient: Tensor) -> Tensor:
     """The nearest matrix with orthogonal rows or columns, about, as long as an update of AdamW's."""
     length: float = ADAM_LENGTH * max(gradient.shape) ** 0.5
-    return orthogonalised(gradient.float()).to(gradient.dtype) * length
+    return orthogonalised(gradient) * length
 
 
 def orthogonalised(matrix: Tensor) -> Tensor:
@@ -64,24 +66,28 @@ def orthogonalised(matrix: Tensor) -> Tensor:
 def make_optimizers(settings: config.Optimizer, model: Transformer) -> list[torch.optim.Optimizer]:
     """What updates the parameters that are trained. Biases and norms do not decay."""
     trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    linear = {f"{name}.weight" for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+    matrices = {name: trained.pop(name) for name in trained.keys() & linear} if settings.kind == "muon" else {}
     optimizers: list[torch.optim.Optimizer] = []
-    if settings.kind == "muon":
-        linear = {f"{name}.weight" for name, module in model.named_modules() if isinstance(module, nn.Linear)}
-        matrices = {name: trained.pop(name) for name in list(trained) if name in linear}
-        packed = [matrices.pop(name) for name in list(matrices) if name.endswith(PACKED)]
-        if matrices or packed:
-            optimizers.append(Muon(matrices.values(), packed, settings.peak_learning_rate, settings.weight_decay))
-    groups = [
-        {"params": [p for p in trained.values() if p.dim() > 1], "weight_decay": settings.weight_decay},
-        {"params": [p for p in trained.values() if p.dim() == 1], "weight_decay": 0.0},
-    ]
+    if matrices:
+        packed = [matrices.pop(name) for name in sorted(matrices) if name.endswith(PACKED)]
+        others = [matrices[name] for name in sorted(matrices)]
+        optimizers.append(Muon(others, packed, settings.peak_learning_rate, settings.weight_decay))
     if trained:
-        rest = torch.optim.AdamW(
-            [group for group in groups if group["params"]],
-            settings.peak_learning_rate,
-            betas=settings.betas,
-            eps=settings.epsilon,
-            fused=True,
-        )
-        optimizers.append(rest)
+        optimizers.append(adamw(settings, list(trained.values())))
     return optimizers
+
+
+def adamw(settings: config.Optimizer, trained: list[nn.Parameter]) -> torch.optim.AdamW:
+    """AdamW, of which only matrices and tables decay."""
+    groups = [
+        {"params": [parameter for parameter in trained if parameter.dim() > 1], "weight_decay": settings.weight_decay},
+        {"params": [parameter for parameter in trained if parameter.dim() == 1], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(
+        [group for group in groups if group["params"]],
+        settings.peak_learning_rate,
+        betas=settings.betas,
+        eps=settings.epsilon,
+        fused=True,
+    )

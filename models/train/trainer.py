@@ -61,7 +61,7 @@ class Trainer:
         objective: nn.Module,
         model: Transformer,
         corpus: Corpus,
-        score: Callable[[Transformer], Score],
+        score: Callable[[], Score],
         processes: Processes,
     ) -> None:
         """Loads the last checkpoint, if there is one. Raises TrainingError where it does not fit.
@@ -75,6 +75,7 @@ class Trainer:
         self._corpus = corpus
         self._optimizers = make_optimizers(experiment.optimizer, model)
         self._resume()
+        processes.reseed(experiment.seed, self.progress.step)
         self._order = BatchOrder(corpus, experiment.batches.tokens, experiment.seed, self.progress.position)
         self._objective = distributed(objective, processes)
         self._autocast = autocast(experiment, processes.device)
@@ -88,7 +89,7 @@ class Trainer:
 
     def run(self, display: Display, board: TensorBoard | None) -> None:
         """Trains until `finished`. board: None in all processes but the first."""
-        self.model.train()
+        self._objective.train()
         rate, shown = Rate(), torch.zeros(2, dtype=torch.float64, device=self.processes.device)
         while not self.finished:
             batches = self._order.take(self.experiment.batches.accumulate * self.processes.count)
@@ -145,7 +146,7 @@ class Trainer:
         display.update(step, f"epoch {self.progress.position.epoch + 1}, loss {loss:.3f}, {rate:,.0f} tokens/s")
 
     def _validate(self, display: Display, board: TensorBoard | None) -> None:
-        score = self.processes.broadcast(self._score(self.model) if self.processes.first else None)
+        score = self.processes.broadcast(self._score() if self.processes.first else None)
         assert score is not None
         progress = self.progress
         if progress.best_score is None or score.value > progress.best_score:

@@ -7,12 +7,14 @@ import sacrebleu
 import torch
 
 from models.tokenizer import Tokenizer
-from models.train import losses
 from models.train.batches import in_order, make_batch
 from models.train.config import Validation
 from models.train.decoding import Limits, TracedModel
+from models.train.objective import Translation, WordLevelDistillation
 from models.train.text import Corpus, TextPair
 from models.transformer import Transformer
+
+Objective = Translation | WordLevelDistillation
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class Score:
     """Of one validation."""
 
     loss: float
-    """Cross-entropy of a target token, in nats."""
+    """What the objective shows, a mean over target tokens: cross-entropy in nats, or the error of matched logits."""
     bleu: float | None
     """sacrebleu with its default tokeniser (13a)."""
 
@@ -39,35 +41,36 @@ class Score:
 
 
 class Scorer:
-    """Scores models of one experiment."""
+    """Scores the model of an experiment."""
 
     def __init__(
-        self, text: TextPair, corpus: Corpus, tokenizer: Tokenizer, settings: Validation, batch_tokens: int
+        self,
+        objective: Objective,
+        text: TextPair,
+        corpus: Corpus,
+        tokenizer: Tokenizer,
+        settings: Validation,
+        batch_tokens: int,
     ) -> None:
         """corpus: the text, tokenised. batch_tokens: most tokens of a batch on either side."""
-        self._text, self._corpus, self._tokenizer = text, corpus, tokenizer
+        self._objective, self._text, self._corpus, self._tokenizer = objective, text, corpus, tokenizer
         self._settings, self._batch_tokens = settings, batch_tokens
         self._traced: TracedModel | None = None
 
-    def score(self, model: Transformer) -> Score:
-        """Scores a model, which is left as it was."""
-        return Score(self._loss(model), self._bleu(model) if self._settings.sentences else None)
+    def score(self) -> Score:
+        """Scores the objective's model as it is now."""
+        return Score(self._loss(), self._bleu(self._objective.model) if self._settings.sentences else None)
 
     @torch.no_grad()
-    def _loss(self, model: Transformer) -> float:
-        training, device = model.training, model.source_embedding.device
-        model.eval()
+    def _loss(self) -> float:
+        objective, model = self._objective, self._objective.model
+        device = model.source_embedding.device
+        objective.eval()
         total = torch.zeros((), dtype=torch.float64)
-        size = model.config.target_vocab_size
         for rows in in_order(self._corpus, self._batch_tokens):
-            batch = make_batch(self._corpus, rows, model.config).to(device)
-            memory = model.encode(batch.source_ids, batch.source_lengths)
-            hidden = model.decode(memory, batch.source_lengths, batch.inputs)[-1][batch.is_token.flatten()]
-            plain, _ = losses.cross_entropy(
-                model.logits(hidden)[:, :size], batch.labels[batch.is_token], 0.0, model.config.pad_id
-            )
-            total += plain.cpu()
-        model.train(training)
+            _, shown = objective(make_batch(self._corpus, rows, model.config).to(device))
+            total += shown.cpu()
+        objective.train()
         return float(total) / int(self._corpus.target.lengths.sum())
 
     def _bleu(self, model: Transformer) -> float:
