@@ -150,6 +150,15 @@ def test_another_vocabulary_is_refused(tmp_path: Path, capfd: pytest.CaptureFixt
     assert "run/vocabulary has 160 pieces; vocabulary.size is 150. Choose another output folder" in error
 
 
+def test_other_text_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run(tmp_path, training={"max_steps": STEP})
+    for side in ("en", "pt"):
+        with (tmp_path / "text" / f"train.{side}").open("a", encoding="utf-8") as file:
+            file.write("one\n")
+    error = refusal(capfd, tmp_path)
+    assert "the checkpoint is of a run on other text, or with another vocabulary: put data back as it was" in error
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
 def test_a_gpu_that_is_not_there_is_missed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     error = refusal(capfd, tmp_path, training={"device": "cuda"})

@@ -1,7 +1,7 @@
 """Batches of sentences of similar length, in an order that a seed decides."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -80,14 +80,21 @@ class Position:
     epoch: int = 0
     batch: int = 0
     """Batches of this epoch that were used."""
+    text: str | None = None
+    """The text's fingerprint, once the run has begun."""
 
 
 class BatchOrder:
     """The batches of all epochs. Every epoch makes its own, in its own order."""
 
     def __init__(self, corpus: Corpus, tokens: int, seed: int, position: Position) -> None:
-        """Goes on from a position. Raises TrainingError where a sentence does not fit into a batch."""
-        self.position = position
+        """Goes on from a position. Raises TrainingError where it is of another text, or a sentence fits no batch."""
+        if position.text not in (None, corpus.fingerprint):
+            raise TrainingError(
+                "the checkpoint is of a run on other text, or with another vocabulary: put data back as it was, or "
+                "choose another output folder"
+            )
+        self.position = replace(position, text=corpus.fingerprint)
         self._corpus, self._tokens, self._seed = corpus, tokens, seed
         self._batches = self._plan()
 
@@ -97,7 +104,7 @@ class BatchOrder:
 
     def _next(self) -> Rows:
         if self.position.batch >= len(self._batches):
-            self.position = Position(self.position.epoch + 1)
+            self.position = Position(self.position.epoch + 1, text=self.position.text)
             self._batches = self._plan()
         rows = self._batches[self.position.batch]
         self.position.batch += 1

@@ -1,5 +1,6 @@
 """Parallel text -> token ids."""
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -49,6 +50,15 @@ class Corpus:
 
     def __len__(self) -> int:
         return len(self.source)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The SHA-256 of all its tokens, in their order."""
+        digest = hashlib.sha256()
+        for side in (self.source, self.target):
+            digest.update(side.ends)
+            digest.update(side.token_ids)
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True)
