@@ -1,6 +1,7 @@
 """How sides are compared."""
 
 import statistics
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -28,6 +29,13 @@ def alternate(sides: Mapping[str, Callable[[], float]], repeats: int) -> dict[st
         for name in list(sides)[:: 1 if repeat % 2 == 0 else -1]:
             readings[name].append(sides[name]())
     return {name: Series(values) for name, values in readings.items()}
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """How long it takes, by the clock."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
 
 
 def percentile(values: list[float], percent: int) -> float:

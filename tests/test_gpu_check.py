@@ -68,6 +68,19 @@ def test_nothing_runs_but_on_the_chosen_provider(parts: dict[str, Results]) -> N
     assert proof["refusals"]["no such device"]
 
 
+def test_training_does_the_work_that_its_weights_take(parts: dict[str, Results]) -> None:
+    """Six FLOPs for each weight and token (Kaplan et al. 2020, 2.1); of so short sentences attention takes no more."""
+    (tokens,), base = TOY.training_tokens, TOY.base
+    matrix = base.width**2
+    encoder = base.layers * (4 * matrix + 2 * base.width * base.ffn)
+    decoder = base.layers * (8 * matrix + 2 * base.width * base.ffn) + base.vocab * base.width
+    found = parts["training"][f"batches of {tokens} tokens"]
+    assert found["tflops"] * 1e12 == pytest.approx(6 * tokens * (encoder + decoder), rel=0.02)
+    assert found["target_tokens_per_s"] == pytest.approx(tokens / found["ms"] * 1000)
+    peak = parts["training"]["matrix product"]["tflops_per_s"]
+    assert found["utilisation"] == pytest.approx(found["tflops"] / found["ms"] * 1000 / peak)
+
+
 @pytest.mark.parametrize(("precision", "least"), [("fp32", 0.0), ("fp16", 1e-6)])
 def test_log_probabilities_are_those_of_pytorch(parts: dict[str, Results], precision: str, least: float) -> None:
     found = parts["parity"][f"base {precision}, log-probabilities"]

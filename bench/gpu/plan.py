@@ -36,6 +36,7 @@ PARTS = (
     Part("memory", "Memory", 25),
     Part("invariance", "Batch invariance", 30),
     Part("profile", "Profile", 25),
+    Part("training", "Training", 40),
     Part("compiled", "Throughput of transformers, compiled", 150, spare=True),
     Part("soak", "Soak with random lengths", 0),
 )
@@ -102,6 +103,11 @@ class Sizes:
     memory_rows: int
     memory_tokens: int
     invariance_sentences: int
+    training_tokens: tuple[int, ...]
+    """Target tokens of a batch."""
+    updates: int
+    product_size: int
+    """Of square matrices."""
     soak_rows: int
 
 
@@ -132,6 +138,9 @@ FULL = Sizes(
     memory_rows=64,
     memory_tokens=256,
     invariance_sentences=64,
+    training_tokens=(4096, 16384, 65536),
+    updates=20,
+    product_size=8192,
     soak_rows=64,
 )
 
@@ -151,6 +160,9 @@ TOY = Sizes(
     memory_rows=2,
     memory_tokens=8,
     invariance_sentences=3,
+    training_tokens=(20,),
+    updates=2,
+    product_size=64,
     soak_rows=4,
 )
 

@@ -4,8 +4,7 @@ Its floor is the larger of two: the bytes it must move over the bandwidth of a c
 times what one empty kernel takes within a CUDA graph.
 """
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
 
@@ -13,7 +12,7 @@ from bench.gpu import sources
 from bench.gpu.kernels import record
 from bench.gpu.ours import Ours
 from bench.gpu.plan import Findings, Plan
-from bench.measure import Series
+from bench.measure import Series, seconds
 from models.best_tokens import padded_size
 from models.config import ModelConfig
 
@@ -88,7 +87,7 @@ class Step:
 
     def seconds(self) -> float:
         """The median of what is left to the source's length, about which the step's bytes are counted."""
-        values = [_seconds(self.take_one) for _ in range(self._length)]
+        values = [seconds(self.take_one) for _ in range(self._length)]
         return Series(values).median
 
 
@@ -115,7 +114,7 @@ def copy_bandwidth(device: str, size: int) -> float:
             torch.cuda.synchronize()
 
     copy()
-    return 2 * size / min(_seconds(copy) for _ in range(BEST_OF))
+    return 2 * size / min(seconds(copy) for _ in range(BEST_OF))
 
 
 def empty_kernel_s() -> float:
@@ -132,10 +131,4 @@ def empty_kernel_s() -> float:
 
     for _ in range(WARM_UPS):
         replay()
-    return min(_seconds(replay) for _ in range(BEST_OF)) / EMPTY_KERNELS
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
+    return min(seconds(replay) for _ in range(BEST_OF)) / EMPTY_KERNELS

@@ -56,8 +56,8 @@ class Corpus:
         """The SHA-256 of all its tokens, in their order."""
         digest = hashlib.sha256()
         for side in (self.source, self.target):
-            digest.update(side.ends)
-            digest.update(side.token_ids)
+            digest.update(side.ends.tobytes())
+            digest.update(side.token_ids.tobytes())
         return digest.hexdigest()
 
 
