@@ -25,8 +25,9 @@ help:
 
 setup: $(STAMP)  ## install everything that run, test and check need into .venv
 
+# Modules are compiled when they are imported: of the large packages most never are.
 # pip's own words go to a file; each package it takes up shows as a sign of life.
-PIP = $(BIN)/python -m pip --disable-pip-version-check install --constraint requirements/lock.txt
+PIP = $(BIN)/python -m pip --disable-pip-version-check install --no-compile --constraint requirements/lock.txt
 PROGRESS = 2>&1 | tee -a $(VENV)/setup.log | awk -v tty="$$([ -t 1 ] && echo 1)" \
 	'/^(Collecting|Installing collected)/ && tty { printf "\r\033[K  %s", substr($$0, 1, 70); fflush() } \
 	/^(ERROR|error)/ { print } END { if (tty) printf "\r\033[K" }'

@@ -2,6 +2,7 @@
 
 import fcntl
 import hashlib
+import os
 import shutil
 import signal
 import subprocess
@@ -24,8 +25,9 @@ hypothesis.settings.load_profile("untimed")
 # A shell that starts pytest in the background makes it ignore Ctrl-C, and so the processes that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# The tests' models are small: two threads spend twice the time on them, waiting for each other.
+# The tests' models are small, and a core has its own tests: two threads spend twice the time, waiting for each other.
 torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
 
 EXPORT_S = 600
 """Timeout of the tests that may have to wait for an export."""
