@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -17,6 +17,8 @@ import torch
 
 from models.package import Package, sha256
 from tests.checkpoints import ROOT, ZOO, write_checkpoint
+from tests.clients import Call, call_async, call_sync
+from tests.fake_server import FakeServer, serving
 
 # How long an example takes says more about what else the machine is doing.
 hypothesis.settings.register_profile("untimed", deadline=None)
@@ -44,6 +46,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and EXPORTED & set(item.fixturenames):
             item.add_marker(pytest.mark.timeout(EXPORT_S))
+
+
+@pytest.fixture
+def server() -> Iterator[FakeServer]:
+    """What the client and the command line talk to; modules that test the real one have a `server` of their own."""
+    with serving(FakeServer()) as server:
+        yield server
+
+
+@pytest.fixture(params=[call_sync, call_async], ids=["sync", "async"])
+def call(request: pytest.FixtureRequest) -> Call:
+    """Of each of the clients."""
+    function: Call = request.param
+    return function
 
 
 @pytest.fixture(scope="session")

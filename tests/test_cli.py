@@ -68,12 +68,6 @@ class Dragoman:
 
 
 @pytest.fixture
-def server() -> Iterator[FakeServer]:
-    with serving(FakeServer()) as server:
-        yield server
-
-
-@pytest.fixture
 def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, server: FakeServer) -> Dragoman:
     return Dragoman(capsys, monkeypatch, server)
 

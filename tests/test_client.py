@@ -1,39 +1,20 @@
 """The Python clients against a real gRPC server. What holds for one holds for both."""
 
 import asyncio
-import inspect
 import pickle
-import re
-import socket
 from collections import deque
-from collections.abc import Callable, Iterator
 from contextlib import aclosing, closing
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-import trustme
-from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import DebugInfo
 from hypothesis import given
 from hypothesis import strategies as st
 
 import dragoman
-from dragoman import (
-    AsyncClient,
-    Client,
-    FinishReason,
-    Health,
-    Hypothesis,
-    TextDelta,
-    Timings,
-    TlsOptions,
-    Translation,
-    errors,
-    wire,
-)
+from dragoman import AsyncClient, Client, FinishReason, Health, Hypothesis, TextDelta, Timings, Translation, wire
 from dragoman.errors import (
     Aborted,
     Cancelled,
@@ -44,17 +25,15 @@ from dragoman.errors import (
     InvalidArgument,
     NotFound,
     ResourceExhausted,
-    Unavailable,
     Unimplemented,
-    Unreachable,
 )
 from dragoman.v1 import translation_pb2
 from dragoman.v1.decoding_pb2 import DecodingOptions, EarlyStopping
 from dragoman.v1.translation_pb2 import TranslateRequest
 from dragoman.wire import CONCURRENT_REQUESTS, MAX_CONTENT_BYTES, MAX_CONTENTS, batches
-from tests.fake_server import WAIT_S, Failure, FakeServer, overloaded, serving, too_long
+from tests.clients import Call, call_sync
+from tests.fake_server import WAIT_S, Failure, FakeServer, serving, too_long
 
-Call = Callable[..., Any]
 TIMINGS = Timings(
     queue_s=0.001,
     encode_s=0.002,
@@ -66,34 +45,6 @@ TIMINGS = Timings(
     mean_batch_rows=2.5,
 )
 HYPOTHESIS = Hypothesis("HELLO WORLD", -0.5, 3, FinishReason.END_TOKEN)
-
-
-@pytest.fixture
-def server() -> Iterator[FakeServer]:
-    with serving(FakeServer()) as server:
-        yield server
-
-
-def call_sync(target: str, method: str, *args: Any, tls: TlsOptions | None = None, **options: Any) -> Any:
-    with Client(target, tls=tls) as client:
-        result = getattr(client, method)(*args, **options)
-        return list(result) if method == "stream_translate" else result
-
-
-def call_async(target: str, method: str, *args: Any, tls: TlsOptions | None = None, **options: Any) -> Any:
-    async def run() -> Any:
-        async with AsyncClient(target, tls=tls) as client:
-            result = getattr(client, method)(*args, **options)
-            return [event async for event in result] if method == "stream_translate" else await result
-
-    return asyncio.run(run())
-
-
-@pytest.fixture(params=[call_sync, call_async], ids=["sync", "async"])
-def call(request: pytest.FixtureRequest) -> Call:
-    """Calls one method of one of the clients: (target, method, *its arguments)."""
-    function: Call = request.param
-    return function
 
 
 def only_request(server: FakeServer) -> Any:
@@ -393,186 +344,3 @@ def test_errors_survive_pickling(server: FakeServer) -> None:
     copy = pickle.loads(pickle.dumps(caught.value))
     assert type(copy) is InvalidArgument
     assert vars(copy) == vars(caught.value)
-
-
-def test_a_server_that_is_not_there_is_unreachable(call: Call) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        target = f"127.0.0.1:{probe.getsockname()[1]}"
-    with pytest.raises(Unreachable, match="Connection refused"):
-        call(target, "health")
-
-
-# Deadlines, cancellation, retries
-
-
-@pytest.mark.parametrize("method", ["translate", "stream_translate", "encode"])
-def test_a_passed_deadline_raises_and_reaches_the_server(server: FakeServer, call: Call, method: str) -> None:
-    with pytest.raises(DeadlineExceeded):
-        call(server.target, method, "hold", timeout_s=0.3)
-    assert server.left.wait(WAIT_S)
-
-
-def test_every_method_takes_a_deadline_of_30_seconds_unless_told() -> None:
-    for kind in (Client, AsyncClient):
-        for method in public_methods(kind).values():
-            assert inspect.signature(method).parameters["timeout_s"].default == 30.0
-
-
-@pytest.mark.parametrize("timeout_s", [0, -1, float("nan"), float("inf")])
-@pytest.mark.parametrize("method", ["translate", "stream_translate", "encode", "model", "health"])
-def test_a_deadline_that_is_none_is_refused(server: FakeServer, method: str, timeout_s: float) -> None:
-    with pytest.raises(ValueError, match=r"timeout_s is .*; it must be a positive, finite number"):
-        call_sync(server.target, method, "x", timeout_s=timeout_s)
-
-
-async def test_cancelling_a_call_cancels_it_on_the_server(server: FakeServer) -> None:
-    async with AsyncClient(server.target) as client:
-        task = asyncio.create_task(client.translate(["a"] * MAX_CONTENTS + ["hold"]))
-        assert await asyncio.to_thread(server.held.wait, WAIT_S)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert await asyncio.to_thread(server.left.wait, WAIT_S)
-
-
-@pytest.mark.parametrize("method", ["translate", "stream_translate", "encode"])
-def test_an_overloaded_server_is_tried_again_when_it_says(server: FakeServer, call: Call, method: str) -> None:
-    """Without pushback the first wait would be at most 120 ms: gRPC's backoff of 100 ms and its jitter."""
-    server.failures = deque([overloaded(pushback_ms=300), overloaded(pushback_ms=10)])
-    call(server.target, method, "hello")
-    first, second, third = server.call_times
-    assert second - first >= 0.3
-    assert third > second
-
-
-def test_a_negative_pushback_stops_retries(server: FakeServer, call: Call) -> None:
-    server.failures = deque([overloaded(pushback_ms=-1)])
-    with pytest.raises(Unavailable, match="the queue is full") as caught:
-        call(server.target, "translate", "hello")
-    assert type(caught.value) is Unavailable
-    assert caught.value.retry_delay_s == 0.01
-    assert len(server.call_times) == 1
-
-
-def test_retries_end_after_five_attempts(server: FakeServer, call: Call) -> None:
-    server.failures = deque([overloaded(pushback_ms=1)] * 10)
-    with pytest.raises(Unavailable) as caught:
-        call(server.target, "translate", "hello")
-    assert caught.value.reason == "OVERLOADED"
-    assert len(server.call_times) == 5
-
-
-def test_a_refusal_is_not_tried_again(server: FakeServer, call: Call) -> None:
-    with pytest.raises(InvalidArgument):
-        call(server.target, "translate", "too long")
-    assert len(server.call_times) == 1
-
-
-def test_the_largest_request_can_still_be_retried(server: FakeServer, call: Call) -> None:
-    """gRPC does not retry what it did not keep: it keeps 256 KiB of a request."""
-    server.failures = deque([overloaded(pushback_ms=1)])
-    texts = ["x" * (MAX_CONTENT_BYTES // MAX_CONTENTS)] * MAX_CONTENTS
-    assert len(call(server.target, "translate", texts)) == MAX_CONTENTS
-    assert len(server.call_times) == 2
-
-
-# TLS
-
-
-@pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    return trustme.CA()
-
-
-def server_credentials(authority: trustme.CA, mutual: bool = False) -> grpc.ServerCredentials:
-    certificate = authority.issue_cert("127.0.0.1")
-    chain = b"".join(pem.bytes() for pem in certificate.cert_chain_pems)
-    pairs = [(certificate.private_key_pem.bytes(), chain)]
-    return grpc.ssl_server_credentials(pairs, authority.cert_pem.bytes() if mutual else None, mutual)
-
-
-def test_tls_with_an_authority_of_ones_own(authority: trustme.CA, call: Call) -> None:
-    tls = TlsOptions(root_certificates=authority.cert_pem.bytes())
-    with serving(FakeServer(), server_credentials(authority)) as server:
-        assert call(server.target, "translate", "hello", tls=tls).text == "HELLO"
-
-
-def test_tls_with_a_client_certificate(authority: trustme.CA, call: Call) -> None:
-    own = authority.issue_cert("client.example")
-    chain = b"".join(pem.bytes() for pem in own.cert_chain_pems)
-    trusting = TlsOptions(root_certificates=authority.cert_pem.bytes())
-    known = TlsOptions(authority.cert_pem.bytes(), chain, own.private_key_pem.bytes())
-    with serving(FakeServer(), server_credentials(authority, mutual=True)) as server:
-        assert call(server.target, "health", tls=known) is Health.SERVING
-        with pytest.raises(Unreachable):
-            call(server.target, "health", tls=trusting)
-
-
-def test_neither_an_unknown_authority_nor_plaintext_reaches_a_tls_server(authority: trustme.CA) -> None:
-    stranger = TlsOptions(root_certificates=trustme.CA().cert_pem.bytes())
-    with serving(FakeServer(), server_credentials(authority)) as server:
-        for tls in (stranger, TlsOptions(), None):
-            with pytest.raises(Unreachable):
-                call_sync(server.target, "health", tls=tls)
-
-
-def test_tls_options_are_checked() -> None:
-    with pytest.raises(ValueError, match="set both certificate and key"):
-        TlsOptions(certificate=b"-----BEGIN CERTIFICATE-----")
-    with pytest.raises(ValueError, match="PEM"):
-        TlsOptions(root_certificates=b"not a certificate")
-
-
-# The package
-
-
-def public_methods(kind: type) -> dict[str, Any]:
-    return {
-        name: method
-        for name, method in inspect.getmembers(kind, inspect.isfunction)
-        if not name.startswith("_") and name != "close"
-    }
-
-
-def test_both_clients_have_the_same_methods() -> None:
-    ours, theirs = public_methods(Client), public_methods(AsyncClient)
-    assert ours.keys() == theirs.keys() >= {"translate", "stream_translate", "encode", "models", "model", "health"}
-    for name in ours:
-        assert inspect.signature(ours[name]).parameters == inspect.signature(theirs[name]).parameters
-
-
-def test_no_protobuf_in_what_the_clients_return(server: FakeServer, call: Call) -> None:
-    results = [
-        call(server.target, "translate", "hello"),
-        call(server.target, "encode", "hello"),
-        call(server.target, "models")[0],
-        *call(server.target, "stream_translate", "hello"),
-    ]
-    for result in results:
-        for name in result.__dataclass_fields__:
-            assert not isinstance(getattr(result, name), Message)
-        with pytest.raises(AttributeError):
-            setattr(result, next(iter(result.__dataclass_fields__)), None)
-        hash(result)
-
-
-def test_every_public_name_exists_once() -> None:
-    assert len(set(dragoman.__all__)) == len(dragoman.__all__)
-    assert all(hasattr(dragoman, name) for name in dragoman.__all__)
-
-
-def is_error(value: object) -> bool:
-    return isinstance(value, type) and issubclass(value, DragomanError)
-
-
-def test_the_error_tree_is_drawn_as_it_is() -> None:
-    drawn = re.findall(r"^[ │├└─]*([A-Z]\w+)  ", errors.__doc__ or "", re.MULTILINE)
-    kinds = [
-        kind.__name__ for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, DragomanError)
-    ]
-    assert sorted(drawn) == sorted(kinds)
-
-
-def test_the_version_is_that_of_the_distribution() -> None:
-    project = Path(__file__).parent.parent / "pyproject.toml"
-    assert f'\nversion = "{dragoman.__version__}"\n' in project.read_text(encoding="utf-8")
