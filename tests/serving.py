@@ -1,7 +1,7 @@
 """The real server in this process, on loopback, with a decoder that copies."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import grpc
+import pytest
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from prometheus_client import CollectorRegistry
@@ -211,3 +212,16 @@ def translate_request(*contents: str, decoding: DecodingOptions | None = None) -
 
 def stream_request(content: str) -> StreamTranslateRequest:
     return StreamTranslateRequest(content=content, target_language_code="pt")
+
+
+async def refused(call: Awaitable[object]) -> Refusal:
+    """What a call that must fail is told."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return refusal(caught.value)
+
+
+async def texts(server: Serving, *contents: str, decoding: DecodingOptions | None = None) -> list[str]:
+    """The best hypothesis of every content."""
+    response = await server.translations.Translate(translate_request(*contents, decoding=decoding))
+    return [translation.hypotheses[0].text for translation in response.translations]
