@@ -25,6 +25,8 @@ from dragoman.v1.translation_pb2_grpc import TranslationServiceServicer, add_Tra
 
 WAIT_S = 30.0
 """How long a test waits for what must happen."""
+TOO_LONG = "contents[0] has 1300 tokens; the model takes 512: split it into sentences (SOURCE_TOO_LONG)"
+"""What the command line says of a text that is "too long"."""
 
 TIMINGS = decoding_pb2.Timings(
     queue=Duration(nanos=1_000_000),

@@ -1,15 +1,11 @@
-"""The command line against a real gRPC server: in this process, and as a process where signals and pipes matter."""
+"""The command line in this process, against a real gRPC server."""
 
 import argparse
 import io
 import json
-import os
-import signal
 import socket
-import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +17,7 @@ import trustme
 import dragoman.progress
 from dragoman.arguments import parser
 from dragoman.cli import main
-from tests.fake_server import WAIT_S, Failure, FakeServer, overloaded, serving
+from tests.fake_server import TOO_LONG, Failure, FakeServer, overloaded, serving
 
 ROOT = Path(__file__).parent.parent
 TRANSLATION = {
@@ -34,7 +30,6 @@ TRANSLATION = {
     "timings": {"queue_s": 0.001, "encode_s": 0.002, "decode_s": 0.03, "total_s": 0.033}
     | {"steps": 3, "tokenize_s": 0.0001, "detokenize_s": 0.0002, "mean_batch_rows": 2.5},
 }
-TOO_LONG = "contents[0] has 1300 tokens; the model takes 512: split it into sentences (SOURCE_TOO_LONG)"
 
 
 @dataclass
@@ -361,94 +356,6 @@ def test_no_progress_where_the_results_are_shown(
     monkeypatch.setattr(sys, "stderr", err)
     assert main(["translate", "--target", server.target, "--file", str(file)]) == 0
     assert (out.getvalue(), err.getvalue()) == ("A\n", "")
-
-
-# As a process
-
-
-def start(server: FakeServer, *argv: str | Path, **environment: str) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "dragoman", *argv],
-        cwd=ROOT,
-        env=os.environ | {"DRAGOMAN_TARGET": server.target} | environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-
-
-@pytest.fixture
-def processes() -> Iterator[list["subprocess.Popen[bytes]"]]:
-    """Ends what a failed test left running."""
-    started: list[subprocess.Popen[bytes]] = []
-    yield started
-    for process in started:
-        with process:
-            process.kill()
-
-
-def test_standard_input_is_answered_line_by_line(
-    server: FakeServer, processes: list["subprocess.Popen[bytes]"]
-) -> None:
-    process = start(server, "translate", "--file", "-")
-    processes.append(process)
-    assert process.stdin and process.stdout
-    for text in (b"one", b"two"):
-        process.stdin.write(text + b"\n")
-        process.stdin.flush()
-        assert process.stdout.readline() == text.upper() + b"\n"
-    out, err = process.communicate(b"three", timeout=WAIT_S)
-    assert (process.returncode, out, err) == (0, b"THREE\n", b"")
-
-
-@pytest.mark.parametrize("text", [b"hold\n", b""], ids=["waits for the server", "waits for input"])
-def test_ctrl_c_ends_quietly(server: FakeServer, processes: list["subprocess.Popen[bytes]"], text: bytes) -> None:
-    process = start(server, "translate", "--file", "-")
-    processes.append(process)
-    assert process.stdin and process.stdout
-    process.stdin.write(b"one\n" + text)
-    process.stdin.flush()
-    assert process.stdout.readline() == b"ONE\n"
-    assert not text or server.held.wait(WAIT_S)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(WAIT_S) == 130
-    assert process.stderr and process.stderr.read() == b""
-    assert not text or server.left.wait(WAIT_S)
-
-
-def test_an_error_ends_the_run_though_input_is_still_open(
-    server: FakeServer, processes: list["subprocess.Popen[bytes]"]
-) -> None:
-    process = start(server, "translate", "--file", "-")
-    processes.append(process)
-    assert process.stdin and process.stderr
-    process.stdin.write(b"too long\n")
-    process.stdin.flush()
-    assert process.wait(WAIT_S) == 1
-    assert process.stderr.read().decode() == f"dragoman: line 1: {TOO_LONG}\n"
-
-
-def test_a_closed_pipe_ends_quietly(server: FakeServer, processes: list["subprocess.Popen[bytes]"], file: Path) -> None:
-    file.write_text("a line\n" * 20_000)
-    process = start(server, "translate", "--file", file)
-    processes.append(process)
-    assert process.stdout and process.stderr
-    assert process.stdout.readline() == b"A LINE\n"
-    process.stdout.close()
-    assert process.wait(WAIT_S) == 141
-    assert process.stderr.read() == b""
-
-
-@pytest.mark.parametrize("where", ["argument", "file"])
-def test_text_is_utf8_whatever_the_locale(
-    server: FakeServer, processes: list["subprocess.Popen[bytes]"], where: str
-) -> None:
-    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
-    process = start(server, "translate", *(["maçã 語"] if where == "argument" else ["--file", "-"]), **ascii_only)
-    processes.append(process)
-    out, err = process.communicate("maçã 語\n".encode(), timeout=WAIT_S)
-    assert (process.returncode, out.decode(), err) == (0, "MAÇÃ 語\n", b"")
-    assert server.contents == ["maçã 語"]
 
 
 # Documentation
