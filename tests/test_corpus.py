@@ -287,7 +287,8 @@ def test_the_text_of_the_zoo_is_prose_first_and_the_same_each_time(tmp_path: Pat
 def test_too_small_a_corpus_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert choose.main([str(corpus_to_choose_from(tmp_path, 1000)), str(tmp_path / "out")]) == 2
     error = capsys.readouterr().err
-    assert re.search(r"has \d+ sentences to choose; 144,000 are needed\. Lower --teacher or --student", error)
+    needed = f"{choose.TEACHER + choose.STUDENT:,}"
+    assert re.search(rf"has \d+ sentences to choose; {needed} are needed\. Lower --teacher or --student", error)
     assert not (tmp_path / "out").exists()
 
 
