@@ -8,7 +8,6 @@ import difflib
 import math
 import os
 import tomllib
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -166,7 +165,7 @@ class _File(InitSettingsSource):
 def load_settings(arguments: Sequence[str]) -> Settings:
     """Reads flags, environment and file. Raises ConfigError; exits the process for `--help` and unknown flags."""
     _refuse_unknown(os.environ)
-    _refuse_repeated(arguments)
+    _refuse_packages(arguments)
     try:
         return CliApp.run(Settings, cli_args=list(arguments))
     except ValidationError as error:
@@ -187,12 +186,11 @@ def _refuse_unknown(environment: Mapping[str, str]) -> None:
             raise ConfigError(f"environment variable {name} is no setting{_suggest(name.upper(), known)}")
 
 
-def _refuse_repeated(arguments: Sequence[str]) -> None:
-    """A second `--package` would silently replace the first."""
-    flags = [argument.partition("=")[0] for argument in arguments if argument.startswith("--")]
-    for flag, count in Counter(flags).items():
-        if count > 1:
-            raise ConfigError(f"{flag} is given {count} times; a server has one value of each setting")
+def _refuse_packages(arguments: Sequence[str]) -> None:
+    """Of any flag the last one counts, so that a script's can be overruled. Two packages may be meant to be served."""
+    count = sum(argument.partition("=")[0] == "--package" for argument in arguments)
+    if count > 1:
+        raise ConfigError(f"--package is given {count} times; a server has one package: start one for each")
 
 
 def _suggest(name: str, known: Iterable[str]) -> str:

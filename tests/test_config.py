@@ -77,8 +77,12 @@ def test_an_unknown_flag_ends_the_program(capsys: pytest.CaptureFixture[str]) ->
 
 @pytest.mark.parametrize("second", [["--package", "b"], ["--package=b"]])
 def test_a_second_package_does_not_replace_the_first(second: list[str]) -> None:
-    with pytest.raises(ConfigError, match="--package is given 2 times; a server has one value of each setting"):
+    with pytest.raises(ConfigError, match="--package is given 2 times; a server has one package: start one for each"):
         load_settings(["--package", "a", *second])
+
+
+def test_a_flag_may_be_overruled() -> None:
+    assert load_settings(["--port", "1", "--port", "2"]).port == 2
 
 
 def test_an_unknown_variable_is_refused_with_the_likely_one(monkeypatch: pytest.MonkeyPatch) -> None:
