@@ -206,10 +206,23 @@ def test_no_two_processes_drop_out_the_same() -> None:
 
 def test_two_processes_do_what_one_does_with_twice_the_batches(tmp_path: Path) -> None:
     one = run(tmp_path / "one", batches={"accumulate": 2}, training={"dropout": 0.0, "max_steps": STEP})
-    file = write_config(tmp_path / "two", training={"dropout": 0.0, "max_steps": STEP})
+    ours, theirs = weights(one, STEP), weights(run_two(tmp_path / "two", dropout=0.0, max_steps=STEP), STEP)
+    for name, tensor in ours.items():
+        torch.testing.assert_close(theirs[name], tensor, rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_two_processes_go_on_as_if_nothing_had_been(tmp_path: Path) -> None:
+    whole = run_two(tmp_path / "whole", dropout=0.3, max_steps=2 * STEP)
+    run_two(tmp_path / "halves", dropout=0.3, max_steps=STEP)
+    halves = run_two(tmp_path / "halves", dropout=0.3, max_steps=2 * STEP)
+    assert same(weights(whole, 2 * STEP), weights(halves, 2 * STEP))
+
+
+def run_two(folder: Path, **training: object) -> Path:
+    """Trains in two processes, and returns the folder of what that wrote."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
-        [*torchrun, "-m", "models.train", str(file)],
+        [*torchrun, "-m", "models.train", str(write_config(folder, training=training))],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -217,9 +230,7 @@ def test_two_processes_do_what_one_does_with_twice_the_batches(tmp_path: Path) -
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    ours, theirs = weights(one, STEP), weights(tmp_path / "two" / "run", STEP)
-    for name, tensor in ours.items():
-        torch.testing.assert_close(theirs[name], tensor, rtol=1e-4, atol=1e-5, msg=name)
+    return folder / "run"
 
 
 def test_a_checkpoint_to_begin_with(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ same run, not of a data sheet: FLOPs of an update's matrix products and attentio
 
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
@@ -14,16 +15,16 @@ from bench.gpu import sources
 from bench.gpu.plan import Findings, Plan
 from bench.measure import Series, seconds
 from models.config import ModelConfig
-from models.train.batches import Batch
-from models.train.config import Optimizer
+from models.train.batches import Batch, make_batch
+from models.train.config import Optimizer, Training
 from models.train.objective import Translation
 from models.train.optimizers import make_optimizers
+from models.train.processes import multiplies_bf16
 from models.train.start import load_suppressed, with_dropout
+from models.train.text import Corpus, Sentences
 
 BEST_OF = 10
 WARM_UPS = 3
-CLIP_NORM = 1.0
-DROPOUT, SMOOTHING = 0.1, 0.1
 
 
 def run(plan: Plan) -> Iterator[tuple[str, Findings]]:
@@ -60,17 +61,18 @@ def read(plan: Plan, tokens: int, fastest: float) -> Findings:
 
 def make_update(plan: Plan, tokens: int) -> Callable[[], None]:
     """One update as `models.train` makes it, on random pairs without padding, until the device is done with it."""
-    model = with_dropout(load_suppressed(plan.checkpoint("zoo")).model, DROPOUT)
-    objective = Translation(model, SMOOTHING).to(plan.torch_device).train()
-    optimizers = make_optimizers(Optimizer(), model)
+    settings, training = Optimizer(), Training(max_steps=1)
+    model = with_dropout(load_suppressed(plan.checkpoint("zoo")).model, training.dropout)
+    objective = Translation(model, training.label_smoothing).to(plan.torch_device).train()
+    optimizers = make_optimizers(settings, model)
     batch = random_batch(model.config, tokens // plan.sizes.source_tokens, plan.sizes.source_tokens)
     batch = batch.to(torch.device(plan.torch_device))
 
     def update() -> None:
-        with torch.autocast(plan.device, precision(plan), enabled=plan.device == "cuda"):
+        with torch.autocast(plan.device, precision(plan), enabled=precision(plan) is torch.bfloat16):
             loss, _ = objective(batch)
         (loss / tokens).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)
+        nn.utils.clip_grad_norm_(model.parameters(), settings.clip_norm)
         for optimizer in optimizers:
             optimizer.step()
             optimizer.zero_grad()
@@ -81,11 +83,9 @@ def make_update(plan: Plan, tokens: int) -> Callable[[], None]:
 
 def random_batch(config: ModelConfig, pairs: int, length: int) -> Batch:
     """Pairs of random sentences of one length."""
-    ids = torch.tensor(sources.of_length(config, 2 * pairs, length))
-    source, labels = ids[:pairs], ids[pairs:]
-    inputs = torch.cat([torch.full((pairs, 1), config.decoder_start_id), labels[:, :-1]], dim=1)
-    lengths, everything = torch.full((pairs,), length), torch.ones_like(labels, dtype=torch.bool)
-    return Batch(torch.arange(pairs).numpy(), source, lengths, inputs, labels, everything)
+    ids, ends = np.array(sources.of_length(config, 2 * pairs, length), np.int32), length * np.arange(1, pairs + 1)
+    source, target = (Sentences(side.ravel(), ends) for side in np.split(ids, 2))
+    return make_batch(Corpus(source, target), np.arange(pairs), config)
 
 
 def product_flops(plan: Plan, size: int) -> float:
@@ -107,8 +107,8 @@ def matrix(plan: Plan, size: int) -> Tensor:
 
 
 def precision(plan: Plan) -> torch.dtype:
-    """Of matrix products, as `training.precision = "auto"` chooses it on any GPU of today."""
-    return torch.bfloat16 if plan.device == "cuda" else torch.float32
+    """Of matrix products, as `training.precision = "auto"` chooses it."""
+    return torch.bfloat16 if multiplies_bf16(torch.device(plan.torch_device)) else torch.float32
 
 
 def wait(plan: Plan) -> None:

@@ -16,13 +16,13 @@ from models.train.config import Experiment, read_experiment
 from models.train.errors import TrainingError
 from models.train.files import new_folder
 from models.train.notes import TeacherNotes
-from models.train.objective import Translation, WordLevelDistillation, noted_states
+from models.train.objective import Objective, Translation, WordLevelDistillation, noted_states
 from models.train.processes import Processes, join_processes
 from models.train.progress import Display, TensorBoard
 from models.train.start import Beginning, begin, load_suppressed
 from models.train.text import Codec, Corpus, TextPair, encode, read_pair
 from models.train.trainer import Trainer
-from models.train.validation import Objective, Score, Scorer
+from models.train.validation import Score, Scorer
 from models.transformer import Transformer
 
 

@@ -113,6 +113,9 @@ class WordLevelDistillation(nn.Module):
         return losses.divergence(student, teacher)
 
 
+Objective = Translation | WordLevelDistillation
+
+
 def text_loss(model: Transformer, hidden: Tensor, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
     """Cross-entropy of the target, smoothed and plain.
 

@@ -75,7 +75,7 @@ class Trainer:
         self._corpus = corpus
         self._optimizers = make_optimizers(experiment.optimizer, model)
         self._resume()
-        processes.reseed(experiment.seed, self.progress.step)
+        self._reseed()
         self._order = BatchOrder(corpus, experiment.batches.tokens, experiment.seed, self.progress.position)
         self._objective = distributed(objective, processes)
         self._autocast = autocast(experiment, processes.device)
@@ -164,6 +164,11 @@ class Trainer:
         if self.processes.first:
             keep = self.experiment.checkpoints.average
             state.save_state(self.outputs.checkpoints, keep, self.progress, self.model, self._optimizers)
+        self._reseed()
+
+    def _reseed(self) -> None:
+        """At every checkpoint, so that a run that goes on from it draws what it would have drawn."""
+        self.processes.reseed(self.experiment.seed, self.progress.step)
 
     def _check_finite(self, value: float) -> None:
         if not math.isfinite(value):

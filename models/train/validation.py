@@ -10,11 +10,9 @@ from models.tokenizer import Tokenizer
 from models.train.batches import in_order, make_batch
 from models.train.config import Validation
 from models.train.decoding import Limits, TracedModel
-from models.train.objective import Translation, WordLevelDistillation
+from models.train.objective import Objective
 from models.train.text import Corpus, TextPair
 from models.transformer import Transformer
-
-Objective = Translation | WordLevelDistillation
 
 
 @dataclass(frozen=True)
