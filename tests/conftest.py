@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -70,7 +70,7 @@ def keep_package(request: pytest.FixtureRequest) -> Callable[..., Package]:
     packages = cache.mkdir("packages")
 
     def keep(name: str, checkpoint: Path, *options: str) -> Package:
-        folder = packages / _state_of_the_code() / name
+        folder = packages / _state_of_the_code() / f"{name}-{_digest(checkpoint)}"
         with (packages / "lock").open("w") as lock:  # pytest may run in several processes
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not folder.exists():
@@ -94,11 +94,9 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_package(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Package:
+def tiny_package(tiny_checkpoint: Path, keep_package: Callable[..., Package]) -> Package:
     """The package of `tiny_checkpoint`. Copy it before you change it."""
-    folder = tmp_path_factory.mktemp("packages") / "tiny"
-    _export(tiny_checkpoint, folder)
-    return Package.open(folder)
+    return keep_package("tiny", tiny_checkpoint)
 
 
 def _export(checkpoint: Path, folder: Path, *options: str) -> None:
@@ -109,14 +107,20 @@ def _export(checkpoint: Path, folder: Path, *options: str) -> None:
 
 
 def _state_of_the_code() -> str:
-    """A digest of all that decides what the packages of the zoo are."""
+    """A digest of all that decides, besides the checkpoint, what a package is."""
     code = {file for folder in ("models", "export") for file in (ROOT / folder).rglob("*.py")}
     code -= set((ROOT / "models" / "train").rglob("*.py"))
-    zoo = {file for file in ZOO.parent.rglob("*") if file.is_file()}
-    files = [*zoo, *code]
     tools = [version(tool) for tool in ("torch", "onnx-ir", "onnxscript", "onnxruntime")]
-    digests = [f"{file.relative_to(ROOT)} {sha256(file)}" for file in sorted(files)]
-    return hashlib.sha256("\n".join([*tools, *digests]).encode()).hexdigest()[:16]
+    return _short([*tools, *(f"{file.relative_to(ROOT)} {sha256(file)}" for file in sorted(code))])
+
+
+def _digest(folder: Path) -> str:
+    """Of its files' names and contents."""
+    return _short([f"{file.name} {sha256(file)}" for file in sorted(folder.iterdir())])
+
+
+def _short(lines: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 def _prune(packages: Path) -> None:
