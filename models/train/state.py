@@ -107,9 +107,9 @@ def checkpoints(folder: Path) -> list[Path]:
 
 
 def average(files: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of the weights of some checkpoints (Vaswani et al. 2017, 6.1)."""
+    """The mean of the weights of some checkpoints (Vaswani et al. 2017, 6.1). What is frozen keeps its bits."""
     total: dict[str, Tensor] = {}
     for file in files:
         for name, tensor in load(file)["model"].items():
-            total[name] = total[name] + tensor if name in total else tensor
-    return {name: tensor / len(files) for name, tensor in total.items()}
+            total[name] = total.get(name, 0) + tensor.double()
+    return {name: (tensor / len(files)).float() for name, tensor in total.items()}

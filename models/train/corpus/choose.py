@@ -42,7 +42,7 @@ WORDS = range(4, 51)
 """Of a sentence to be translated."""
 PAIR_WORDS = range(3, 61)
 """Of either side of a pair. Shorter ones are labels, of which no sentence is learnt."""
-TEACHER, STUDENT = 48_000, 112_000
+TEACHER, STUDENT = 48_000, 210_000
 """Sentences for the teacher and for the student to translate."""
 VALIDATION = 300
 """Pairs to validate with."""
