@@ -71,7 +71,9 @@ def keep_package(request: pytest.FixtureRequest) -> Callable[..., Package]:
 
     def keep(name: str, checkpoint: Path, *options: str) -> Package:
         folder = packages / _state_of_the_code() / f"{name}-{_digest(checkpoint)}"
-        with (packages / "lock").open("w") as lock:  # pytest may run in several processes
+        folder.parent.mkdir(exist_ok=True)
+        # pytest may run in several processes: those that want the same package wait for the first.
+        with folder.with_name(f"{folder.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not folder.exists():
                 _export(checkpoint, folder, *options)

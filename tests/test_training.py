@@ -1,6 +1,7 @@
 """Whole runs of a tiny model: what they write, and that nothing stops them for good."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -220,8 +221,13 @@ def test_two_processes_do_what_one_does_with_twice_the_batches(tmp_path: Path) -
 
 def test_two_processes_go_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     whole = run_two(tmp_path / "whole", dropout=0.3, max_steps=2 * STEP)
-    run_two(tmp_path / "halves", dropout=0.3, max_steps=STEP)
-    halves = run_two(tmp_path / "halves", dropout=0.3, max_steps=2 * STEP)
+    halves = tmp_path / "halves" / "run"
+    shutil.copytree(whole, halves)
+    half, end = state.checkpoints(halves / "checkpoints")
+    end.unlink()
+    written = half.stat().st_mtime_ns
+    run_two(halves.parent, dropout=0.3, max_steps=2 * STEP)
+    assert half.stat().st_mtime_ns == written  # it did not begin anew
     assert same(weights(whole, 2 * STEP), weights(halves, 2 * STEP))
 
 
