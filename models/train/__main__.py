@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with join_processes(experiment.training) as processes:
             train(experiment, processes, console if processes.first else Console(quiet=True))
 
-    return run(work, " from the last checkpoint")
+    return run(work, " from the last checkpoint, if there is one")
 
 
 def train(experiment: Experiment, processes: Processes, console: Console) -> None:
