@@ -147,6 +147,11 @@ def _weigh(query: Tensor, key: Tensor, value: Tensor, seen: Tensor) -> Tensor:
     if torch.onnx.is_in_onnx_export():  # what follows is exported as thrice the nodes, half of them on shapes
         scores = (query * query.shape[3] ** -0.5) @ key.transpose(2, 3)
         return torch.where(seen, scores, -torch.inf).softmax(3) @ value
+    if query.requires_grad and query.dtype is torch.bfloat16 and query.device.type == "cpu":
+        # Its gradient takes PyTorch's kernel for CPUs eight times as long in bf16.
+        with torch.autocast("cpu", enabled=False):
+            attended = F.scaled_dot_product_attention(query.float(), key.float(), value.float(), attn_mask=seen)
+        return attended.to(query.dtype)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=seen)
 
 

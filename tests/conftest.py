@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
@@ -73,11 +74,11 @@ def keep_package(request: pytest.FixtureRequest) -> Callable[..., Package]:
         folder = packages / _state_of_the_code() / f"{name}-{_digest(checkpoint)}"
         folder.parent.mkdir(exist_ok=True)
         # pytest may run in several processes: those that want the same package wait for the first.
-        with folder.with_name(f"{folder.name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with _alone(folder.with_name(f"{folder.name}.lock")):
             if not folder.exists():
                 _export(checkpoint, folder, *options)
-                _prune(packages)
+                with _alone(packages / "lock"):
+                    _prune(packages)
         return Package.open(folder)
 
     return keep
@@ -99,6 +100,14 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny_package(tiny_checkpoint: Path, keep_package: Callable[..., Package]) -> Package:
     """The package of `tiny_checkpoint`. Copy it before you change it."""
     return keep_package("tiny", tiny_checkpoint)
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Only one process at a time is here with the same file."""
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _export(checkpoint: Path, folder: Path, *options: str) -> None:

@@ -1,5 +1,7 @@
 """The losses against what they are defined as."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -45,6 +47,29 @@ def test_divergence(logits: torch.Tensor) -> None:
     expected = (other.softmax(1) * (other.log_softmax(1) - logits.log_softmax(1))).sum()
     torch.testing.assert_close(losses.divergence(logits, other), expected)
     assert losses.divergence(logits, logits).item() == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 256])
+def test_gradients_are_those_of_torch_however_many_rows_are_looked_at_together(
+    monkeypatch: pytest.MonkeyPatch, logits: torch.Tensor, labels: torch.Tensor, rows: int
+) -> None:
+    monkeypatch.setitem(losses.ROWS, "cpu", rows)
+    other, inner = logits.flip(0), logits[:, :PAD]
+
+    def gradient(loss: Callable[[torch.Tensor], torch.Tensor], at: torch.Tensor) -> torch.Tensor:
+        at = at.clone().requires_grad_()
+        (2 * loss(at)).backward()
+        assert at.grad is not None
+        return at.grad
+
+    torch.testing.assert_close(
+        gradient(lambda x: losses.divergence(x, other), logits),
+        gradient(lambda x: F.kl_div(x.log_softmax(1), other.log_softmax(1), reduction="sum", log_target=True), logits),
+    )
+    torch.testing.assert_close(
+        gradient(lambda x: losses.cross_entropy(x, labels, 0.1, PAD)[0], logits)[:, :PAD],
+        gradient(lambda x: F.cross_entropy(x, labels, label_smoothing=0.1, reduction="sum"), inner),
+    )
 
 
 def test_squared_logit_error_is_that_of_the_logits() -> None:

@@ -104,6 +104,24 @@ def test_padding_does_not_matter(config: ModelConfig) -> None:
     torch.testing.assert_close(together[1:], alone, atol=1e-5, rtol=0)
 
 
+def test_gradients_in_bf16_are_those_of_fp32_rounded() -> None:
+    model = random_model(CONFIG)
+    batch = random_batch(CONFIG, [9, 5], 6)
+
+    def gradients(enabled: bool) -> dict[str, Tensor]:
+        model.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled):
+            logits = model(*batch)
+        logits.float()[..., : CONFIG.pad_id].log_softmax(-1)[..., 1].sum().backward()
+        return {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
+
+    exact, rounded = gradients(enabled=False), gradients(enabled=True)
+    assert exact.keys() == rounded.keys()
+    for name, gradient in exact.items():
+        off = (rounded[name] - gradient).norm() / gradient.norm()
+        assert 0 < off < 0.05, f"{name}: {off:.3f}"
+
+
 def test_pre_norm_is_pytorchs() -> None:
     config = VARIANTS["pre-norm, learned positions, untied output"]
     model = random_model(config)

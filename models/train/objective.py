@@ -107,8 +107,7 @@ class WordLevelDistillation(nn.Module):
         """Of the next-token distributions from the teacher's, as if there were no tokens but those `among`."""
         both = ((self.model, ours), (self.teacher, theirs))
         student, teacher = (
-            model.logits(hidden, (model.output_weight[among], model.output_bias[among])).float()
-            for model, hidden in both
+            model.logits(hidden, (model.output_weight[among], model.output_bias[among])) for model, hidden in both
         )
         return losses.divergence(student, teacher)
 
