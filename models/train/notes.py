@@ -1,5 +1,6 @@
 """What a frozen teacher says of each training pair: computed in the first epoch, kept on disk for the others."""
 
+import mmap
 import os
 import tempfile
 from collections.abc import Sequence
@@ -73,7 +74,10 @@ def reserve(folder: Path, tokens: int, width: int) -> NDArray[np.float16]:
                 f"{folder} has no room for {size / 1e9:.1f} GB of the teacher's notes: {error.strerror}. Make room, "
                 "use less text, or set distillation.notes = false, which asks the teacher in every epoch"
             ) from error
-        return np.memmap(file, np.float16, "r+", shape=(tokens, width))
+        mapped = mmap.mmap(file.fileno(), size)
+    # The pairs of a batch lie anywhere: what the disk would read ahead of each is not wanted.
+    mapped.madvise(mmap.MADV_RANDOM)
+    return np.frombuffer(mapped, np.float16).reshape(tokens, width)
 
 
 def span(sentences: Sentences, row: int) -> slice:

@@ -1,6 +1,7 @@
 """Shows how far a run is: on a terminal a bar, elsewhere a line now and then. TensorBoard gets the same numbers."""
 
 import time
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +14,8 @@ from torch.utils.tensorboard import SummaryWriter
 
 LINE_S = 30.0
 """Seconds between two lines where there is no terminal."""
+RATE_S = 60.0
+"""Seconds over which a rate is taken."""
 
 
 class Display:
@@ -52,20 +55,24 @@ class Display:
 
 
 class Rate:
-    """Target tokens a second, since it was last read."""
+    """Target tokens a second over the last minute. Sentences are done in bursts: all that waited for a long one."""
 
     def __init__(self) -> None:
-        self._tokens, self._since = 0, time.monotonic()
+        self._tokens = 0
+        self._marks = deque([(time.monotonic(), 0)])
+        """When it was read, and how many tokens there had been."""
 
     def add(self, tokens: int) -> None:
         self._tokens += tokens
 
     def read(self) -> float:
-        """Tokens a second; begins to count anew."""
+        """Tokens a second."""
         now = time.monotonic()
-        rate = self._tokens / max(now - self._since, 1e-9)
-        self._tokens, self._since = 0, now
-        return rate
+        while len(self._marks) > 1 and self._marks[1][0] <= now - RATE_S:
+            self._marks.popleft()
+        since, before = self._marks[0]
+        self._marks.append((now, self._tokens))
+        return (self._tokens - before) / max(now - since, 1e-9)
 
 
 class TensorBoard:
