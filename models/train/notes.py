@@ -56,9 +56,9 @@ class TeacherNotes:
     def read(self, rows: Rows) -> tuple[Tensor, list[Tensor]]:
         """What was kept, in fp32 and as `take` was given it; the memory's padding is zero."""
         sources = [torch.from_numpy(self._memory[span(self._corpus.source, row)]) for row in rows]
-        targets = [torch.from_numpy(self._hidden[span(self._corpus.target, row)]) for row in rows]
+        targets = np.concatenate([self._hidden[span(self._corpus.target, row)] for row in rows])
         memory = torch.nn.utils.rnn.pad_sequence(sources, batch_first=True).float()
-        return memory, list(torch.cat(targets).float().unbind(1))
+        return memory, list(torch.from_numpy(targets).float().unbind(1))
 
 
 def reserve(folder: Path, tokens: int, width: int) -> NDArray[np.float16]:
