@@ -15,9 +15,8 @@ Paragraphs = Callable[[str], Iterable[str]]
 INLINE = re.compile(r":\w+:`([^`<]*)[^`]*`|\[([^\]]*)\]\([^)]*\)|[*_`]{1,2}(?=\S)|(?<=\S)[*_`]{1,2}")
 """Roles and marks of reStructuredText, links and marks of Markdown."""
 EXAMPLE = re.compile(r'"([^"]+)"')
-WORD_FIELD = 4
-SYNTACTIC_MARKER = re.compile(r"\((?:a|p|ip)\)$")
-"""Of an adjective of WordNet: where it may stand (wndb(5WN))."""
+WORDNET = re.compile(r"^(?:\S+ ){4}(\S+?)(?:\((?:a|p|ip)\))? .*? \| (.*)$", re.MULTILINE)
+"""A line of its data files: four fields, the first word, for an adjective where it may stand; the gloss (wndb(5WN))."""
 BACKQUOTED = re.compile(r"`([^`\n]+)`")
 ATTRIBUTION = re.compile(r"\n\s*-- ")
 CHARACTERS = re.compile(rb"\x00[\x00-\x05]\x00\x09(....)", re.DOTALL)
@@ -63,11 +62,9 @@ def cookies(text: str) -> Iterator[str]:
 
 def wordnet_examples(text: str) -> Iterator[str]:
     """The example sentences of WordNet's data files; most begin in lower case and have no full stop."""
-    for line in text.split("\n"):
-        _, bar, gloss = line.partition(" | ")
-        if bar and not line.startswith("  "):
-            for example in EXAMPLE.findall(gloss):
-                yield example[0].upper() + example[1:] + ("" if example[-1] in ".!?" else ".")
+    for _, gloss in _wordnet(text):
+        for example in EXAMPLE.findall(gloss):
+            yield _capitalized(example) + ("" if example[-1] in ".!?" else ".")
 
 
 def wordnet_definitions(text: str) -> Iterator[str]:
@@ -75,13 +72,10 @@ def wordnet_definitions(text: str) -> Iterator[str]:
 
     They are here for rare words, which a vocabulary has in several pieces: a model has to learn to spell them.
     """
-    for line in text.split("\n"):
-        fields, bar, gloss = line.partition(" | ")
-        if bar and not line.startswith("  "):
-            definitions = [part.strip() for part in EXAMPLE.sub("", gloss).split(";") if part.strip()]
-            yield from (f"{definition[0].upper()}{definition[1:]}." for definition in definitions)
-            word = SYNTACTIC_MARKER.sub("", fields.split(" ")[WORD_FIELD]).replace("_", " ")
-            yield from (f"{word[0].upper()}{word[1:]}: {definition}." for definition in definitions[:1])
+    for word, gloss in _wordnet(text):
+        definitions = [part.strip() for part in EXAMPLE.sub("", gloss).split(";") if part.strip()]
+        yield from (f"{_capitalized(definition)}." for definition in definitions)
+        yield from (f"{_capitalized(word)}: {definition}." for definition in definitions[:1])
 
 
 def bilingual_dictionary(text: str) -> Iterator[str]:
@@ -109,6 +103,16 @@ def r_strings(folder: str) -> Reader:
                     yield Passage(file.name, paragraph, None)
 
     return read
+
+
+def _wordnet(text: str) -> Iterator[tuple[str, str]]:
+    """First word and gloss of each set of synonyms."""
+    for line in WORDNET.finditer(text):
+        yield line[1].replace("_", " "), line[2]
+
+
+def _capitalized(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
 def _read(file: Path) -> str:
