@@ -8,7 +8,7 @@ from bench import engine, service
 from bench.ctranslate2 import Ctranslate2
 from bench.process import serving
 from bench.report import Report
-from models.package import Package
+from models.package.folder import Package
 
 PARTS = ("engine", "concurrency", "latency", "start")
 ROOT = Path(__file__).parent.parent

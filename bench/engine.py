@@ -10,13 +10,13 @@ from prometheus_client import CollectorRegistry
 from bench.ctranslate2 import Ctranslate2
 from bench.measure import Series, alternate
 from bench.sentences import english
-from models.package import Package
-from models.tokenizer import Tokenizer
-from server.metrics import Metrics
-from server.onnx_decoder import OnnxDecoder, OnnxMemory
-from server.request import Decoding, Event, Failed, Finished, Translate
-from server.scheduler import Scheduler
-from server.search import EndRules
+from engine.cpu.decoder import OnnxDecoder, OnnxMemory
+from engine.request import Decoding, Event, Failed, Finished, Translate
+from engine.runner import Scheduler
+from engine.search import EndRules
+from models.package.folder import Package
+from models.tokenizers.sentencepiece_pair import Tokenizer
+from server.telemetry.metrics import Metrics
 
 WORKERS = 2
 

@@ -26,13 +26,13 @@ from prometheus_client.registry import Collector
 from bench.engine import OurEngine, translate_all
 from bench.measure import Series, alternate
 from bench.sentences import english
-from models.package import Package
+from engine.request import FinishReason, Timings
+from models.package.folder import Package
 from server.config import Settings
-from server.exposition import OPENMETRICS, Page
-from server.listeners import metrics_endpoint
-from server.metrics import Metrics
-from server.process_metrics import ProcessMetrics
-from server.request import FinishReason, Timings
+from server.grpc.listeners import metrics_endpoint
+from server.telemetry.exposition import OPENMETRICS, Page
+from server.telemetry.metrics import Metrics
+from server.telemetry.process_metrics import ProcessMetrics
 
 ROOT = Path(__file__).parent.parent
 MODELS = 5

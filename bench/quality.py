@@ -16,7 +16,7 @@ from bench.process import serving
 from bench.sentences import flores, heldout
 from dragoman import Client
 from dragoman.results import FinishReason
-from models.package import Package
+from models.package.folder import Package
 
 TIMEOUT_S = 600.0
 SETS = {"FLORES-200 dev": flores, "held-out documents": heldout}

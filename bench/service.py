@@ -13,8 +13,8 @@ from bench.load import closed_loop, poisson
 from bench.measure import Series, alternate, percentile
 from bench.process import Server, serving
 from bench.sentences import english
-from models.package import Package
-from server.request import Event, Failed, Translate
+from engine.request import Event, Failed, Translate
+from models.package.folder import Package
 
 CONCURRENCY = 32
 CLOSED_LOOP_TEXTS = 640

@@ -79,7 +79,7 @@ without_an_engine() {
     sed "s#/etc/envoy/#$PWD/deploy/envoy/#" deploy/envoy/envoy.yaml > "$work/envoy.yaml"
     check 'Envoy: configuration' envoy --mode validate --config-path "$work/envoy.yaml"
   fi
-  check 'chart, compose file and image: tests/test_helm.py, tests/test_deploy.py' "$PYTHON" -m pytest -q -rs tests/test_helm.py tests/test_deploy.py
+  check 'chart, compose file and image: tests/deploy/test_helm.py, tests/deploy/test_deploy.py' "$PYTHON" -m pytest -q -rs tests/deploy/test_helm.py tests/deploy/test_deploy.py
   while read -r line; do not_tried "$line"; done < <(grep --only-matching 'SKIPPED.*' "$work/output")
 }
 

@@ -14,6 +14,10 @@ from typing import get_args
 import torch
 from rich.console import Console
 
+from engine.devices.choice import Model, Wanted, choose_device
+from engine.devices.machine import Machine
+from engine.devices.session import Device, DeviceError
+from engine.devices.sizing import Load
 from export.compare_tokens import ENGINE_ROWS
 from export.progress import Progress, summary
 from export.save import save
@@ -21,25 +25,11 @@ from export.trace import Graphs, trace
 from export.variant import VariantError, variant
 from export.verify import VerificationError, most_tokens, verify
 from models.checkpoint import Checkpoint, CheckpointError, load_checkpoint
-from models.package import (
-    NAME_PATTERN,
-    OUTPUT,
-    SHORTLIST,
-    Certificate,
-    Manifest,
-    PackageError,
-    Source,
-    draft,
-    file_entries,
-    publish,
-)
-from models.precision import AttentionKind, Precision
-from models.shortlist import Shortlist, ShortlistError, verify_checksum
-from server.device.choice import Model, Wanted, choose_device
-from server.device.machine import Machine
-from server.device.session import Device, DeviceError
-from server.device.sizing import Load
-from server.languages import WELL_FORMED
+from models.languages import WELL_FORMED
+from models.package.folder import PackageError, draft, file_entries, publish
+from models.package.manifest import NAME_PATTERN, OUTPUT, SHORTLIST, Certificate, Manifest, Source
+from models.package.precision import AttentionKind, Precision
+from models.package.shortlist import Shortlist, ShortlistError, verify_checksum
 
 SAMPLES = Path(__file__).with_name("samples.en.txt")
 TOOLS = ("torch", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "transformers", "sentencepiece")

@@ -9,17 +9,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from engine.cuda.runtime import PRECISIONS
+from engine.decoder import Candidates, Decoder, M
+from engine.devices.session import Device, open_session
 from export.reference import log_probs
 from export.variant import DTYPES
-from models import signature
 from models.config import ModelConfig
-from models.package import StepError
-from models.precision import Precision
-from models.shortlist import Shortlist
+from models.package import signature
+from models.package.manifest import StepError
+from models.package.precision import Precision
+from models.package.shortlist import Shortlist
 from models.transformer import Transformer
-from server.decoder import Candidates, Decoder, M
-from server.device.runtime import PRECISIONS
-from server.device.session import Device, open_session
 
 SEED = 7
 SOURCE_LENGTHS = (9, 1, 23, 4, 14, 2, 30, 6)

@@ -9,17 +9,17 @@ from typing import Literal
 
 from prometheus_client import CollectorRegistry
 
+from engine.decoder import Decoder, M
+from engine.request import Decoding, Event, Finished, Translate
+from engine.running_batch import Engine
+from engine.search import EndRules
 from export.reference import TransformersModel, greedy_tokens
 from models.checkpoint import Checkpoint
 from models.config import ModelConfig
-from models.package import Agreement, GenerationDefaults
-from models.shortlist import Shortlist
-from models.tokenizer import Tokenizer
-from server.decoder import Decoder, M
-from server.engine import Engine
-from server.metrics import Metrics
-from server.request import Decoding, Event, Finished, Translate
-from server.search import EndRules
+from models.package.manifest import Agreement, GenerationDefaults
+from models.package.shortlist import Shortlist
+from models.tokenizers.sentencepiece_pair import Tokenizer
+from server.telemetry.metrics import Metrics
 
 BEAMS = (1, 4)
 ENGINE_ROWS = 16

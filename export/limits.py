@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from models.precision import Precision
+from models.package.precision import Precision
 
 
 @dataclass(frozen=True)

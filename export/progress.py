@@ -9,7 +9,7 @@ from rich.table import Table
 
 from export.compare_tokens import search_name
 from export.trace import Graphs, histogram
-from models.package import Manifest
+from models.package.manifest import Manifest
 
 
 class Progress:

@@ -8,8 +8,8 @@ import torch
 import transformers
 from torch import Tensor
 
-from models.package import GenerationDefaults
-from models.shortlist import Shortlist
+from models.package.manifest import GenerationDefaults
+from models.package.shortlist import Shortlist
 from models.transformer import Transformer
 
 BATCH = 16

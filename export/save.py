@@ -7,7 +7,7 @@ from typing import BinaryIO
 import onnx_ir as ir
 
 from export.trace import Graphs
-from models.package import DECODER, ENCODER, OUTPUT, WEIGHTS
+from models.package.manifest import DECODER, ENCODER, OUTPUT, WEIGHTS
 
 INLINE_BYTES = 1024
 """Smaller tensors (shapes, scalars, short biases) stay in the graph."""

@@ -1,4 +1,4 @@
-"""Transformer -> the ONNX graphs of `models.signature`, with torch.onnx.export."""
+"""Transformer -> the ONNX graphs of `models.package.signature`, with torch.onnx.export."""
 
 import logging
 import warnings
@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from torch.export import Dim
 from torch.nn import functional
 
-from models import signature
 from models.attention import plain
 from models.best_tokens import best_allowed_tokens, best_tokens, block_size
-from models.precision import AttentionKind
-from models.signature import CacheTensor, Kind
+from models.package import signature
+from models.package.precision import AttentionKind
+from models.package.signature import CacheTensor, Kind
 from models.transformer import Transformer
 
 OPSET = 21
@@ -47,7 +47,7 @@ class EncoderGraph(nn.Module):
         self.model = model
 
     def forward(self, ids: Tensor, lengths: Tensor) -> list[Tensor]:
-        """See models.signature."""
+        """See models.package.signature."""
         memory = self.model.encode(ids, lengths)
         return [memory, *self.model.cross_keys_values(memory)]
 
@@ -73,7 +73,7 @@ class DecoderGraph(nn.Module):
         cross_last: list[Tensor],
         choice: tuple[Tensor, Tensor, Tensor] | None = None,
     ) -> list[Tensor]:
-        """See models.signature. `choice`: with a shortlist, weights, biases and what is allowed."""
+        """See models.package.signature. `choice`: with a shortlist, weights, biases and what is allowed."""
         hidden, present = self.model.decode_step(
             ids, positions, total, source_last, source_total, target_past, cross_past, cross_last
         )
@@ -95,7 +95,7 @@ class OutputGraph(nn.Module):
         self.model = model
 
     def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """See models.signature."""
+        """See models.package.signature."""
         return self.model.output_weight.index_select(0, ids), self.model.output_bias.index_select(0, ids)
 
 

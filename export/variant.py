@@ -6,7 +6,7 @@ import torch
 
 from models.attention import HEAD_DIM_MULTIPLE
 from models.config import ModelConfig
-from models.precision import AttentionKind, Precision
+from models.package.precision import AttentionKind, Precision
 from models.transformer import Transformer
 
 DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}

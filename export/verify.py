@@ -1,6 +1,6 @@
 """Holds the exported graphs to the model they were made of, and writes down how near they are.
 
-The graphs run as they are served, with the decoder of their device and `server.engine`: step by step, the cache in
+The graphs run as they are served, with the decoder of their device and `engine`: step by step, the cache in
 place. What they are compared with, see `export.reference`, has no such cache.
 """
 
@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from engine.cpu.decoder import OnnxDecoder
+from engine.cuda.decoder import DeviceDecoder
+from engine.decoder import Decoder
+from engine.devices.session import Device
 from export.compare_numbers import encoder_error, step_errors
 from export.compare_tokens import SampleComparison
 from export.limits import LIMITS
 from models.checkpoint import Checkpoint
 from models.config import ModelConfig
-from models.package import DECODER, ENCODER, OUTPUT, SHORTLIST, Certificate
-from models.precision import Precision
-from models.shortlist import Shortlist, ShortlistedOutput
-from server.cuda_decoder import DeviceDecoder
-from server.decoder import Decoder
-from server.device.session import Device
-from server.onnx_decoder import OnnxDecoder
+from models.package.manifest import DECODER, ENCODER, OUTPUT, SHORTLIST, Certificate
+from models.package.precision import Precision
+from models.package.shortlist import Shortlist, ShortlistedOutput
 
 BATCHES = ((1, False), (3, False), (3, True), (8, False), (8, True))
 """Rows, and whether they are ragged."""

@@ -7,7 +7,7 @@ cut into them, and the k best tokens lie in the k blocks with the best maxima.
 import torch
 from torch import Tensor
 
-from models.signature import MAX_CANDIDATES, NO_TOKEN
+from models.package.signature import MAX_CANDIDATES, NO_TOKEN
 
 BLOCK = 128
 """Largest vocabulary block."""
@@ -39,7 +39,7 @@ def best_tokens(logits: Tensor, k: int, block: int) -> tuple[Tensor, Tensor]:
     logits: [rows, vocabulary]. Returns ids int64 [rows, k] and log-probabilities float32 [rows, k].
     """
     if logits.dtype == torch.bfloat16:
-        logits = logits.float()  # see models.precision
+        logits = logits.float()  # see models.package.precision
     blocks = logits.unflatten(1, (-1, block))
     # .max(2).values rather than amax, which exports with two Casts in fp16.
     best = blocks.max(2).values.topk(k).indices.unsqueeze(2)
@@ -52,7 +52,7 @@ def best_tokens(logits: Tensor, k: int, block: int) -> tuple[Tensor, Tensor]:
 def best_allowed_tokens(logits: Tensor, allowed: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The same of a choice: log-probabilities are over the allowed tokens alone.
 
-    logits: [rows or more, tokens]; allowed: int64 [rows, places], see `models.signature`
+    logits: [rows or more, tokens]; allowed: int64 [rows, places], see `models.package.signature`
     """
     if logits.dtype == torch.bfloat16:
         logits = logits.float()

@@ -120,7 +120,7 @@ class Transformer(nn.Module):
         cross_past: Sequence[Tensor],
         cross_last: Sequence[Tensor],
     ) -> tuple[Tensor, list[Tensor]]:
-        """One token of each row against the cache. `models.signature` describes every tensor.
+        """One token of each row against the cache. `models.package.signature` describes every tensor.
 
         target_past: keys and values of self-attention, or states of recurrences
         Returns what `logits` takes, [rows, width], and what is cached afterwards: of the target, then of the source.

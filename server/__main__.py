@@ -18,31 +18,32 @@ from grpc_reflection.v1alpha import reflection
 from prometheus_client import CollectorRegistry
 
 from dragoman import __version__
-from models.package import Package, PackageError
-from models.tokenizer import TokenizerError
-from server import logs, service
-from server.admission import Admission
-from server.certificate import first_expiry
+from engine.cpu.decoder import OnnxDecoder, OnnxMemory
+from engine.cuda.decoder import DeviceDecoder
+from engine.cuda.encoder import EncodedSource
+from engine.decoder import Decoder, M
+from engine.devices.machine import Machine
+from engine.devices.session import Device, DeviceError
+from engine.request import Event, Failed, Probe, Request
+from engine.runner import Scheduler
+from engine.search import EndRules
+from models.package.folder import Package, PackageError
+from models.tokenizers.sentencepiece_pair import TokenizerError
+from server.admission.permits import Admission
+from server.catalog.served_model import ServedModel, describe
 from server.config import ConfigError, Settings, load_settings
-from server.cuda_decoder import DeviceDecoder
-from server.decoder import Decoder, M
-from server.device.encoder import EncodedSource
-from server.device.machine import Machine
-from server.device.session import Device, DeviceError
+from server.grpc import service
+from server.grpc.certificate import first_expiry
+from server.grpc.listeners import address, metrics_endpoint, open_server
+from server.grpc.rpc import RpcInterceptor
 from server.lifecycle import Health, StopSignals, close, drain, report_crash
-from server.listeners import address, metrics_endpoint, open_server
-from server.logs import CallLog
-from server.metrics import Metrics
-from server.model import ServedModel, describe
-from server.onnx_decoder import OnnxDecoder, OnnxMemory
 from server.placement import device_memory, facts, place, takes_threads, worker_count
-from server.process_metrics import ProcessMetrics, State
-from server.request import Event, Failed, Probe, Request
-from server.rpc import RpcInterceptor
-from server.scheduler import Scheduler
-from server.search import EndRules
-from server.tracing import Tracing, open_tracing
-from server.translator import Translator
+from server.telemetry import logs
+from server.telemetry.logs import CallLog
+from server.telemetry.metrics import Metrics
+from server.telemetry.process_metrics import ProcessMetrics, State
+from server.telemetry.tracing import Tracing, open_tracing
+from server.translation.translator import Translator
 
 log = logging.getLogger("server")
 

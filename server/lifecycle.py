@@ -10,9 +10,9 @@ from grpc_health.v1.health import aio as health_aio
 from grpc_health.v1.health_pb2 import HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 
-from server.admission import Admission
+from server.admission.permits import Admission
 from server.errors import Draining, EngineStopped
-from server.rpc import RpcInterceptor
+from server.grpc.rpc import RpcInterceptor
 
 log = logging.getLogger(__name__)
 

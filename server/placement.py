@@ -4,13 +4,13 @@ import logging
 import math
 from collections.abc import Callable
 
-from models.package import Package
+from engine.devices.choice import Model, Wanted, choose_device
+from engine.devices.cudart import CudaError, CudaRuntime
+from engine.devices.machine import Machine
+from engine.devices.session import Device
+from engine.devices.sizing import Load
+from models.package.folder import Package
 from server.config import ConfigError, Settings, usable_cores
-from server.device.choice import Model, Wanted, choose_device
-from server.device.cudart import CudaError, CudaRuntime
-from server.device.machine import Machine
-from server.device.session import Device
-from server.device.sizing import Load
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ def place(settings: Settings, package: Package, machine: Machine) -> Device:
 
 
 def takes_threads(device: Device, precision: str) -> bool:
-    """Whether `server.onnx_decoder` runs the model, many threads at once: fp32 on the CPU."""
+    """Whether `engine.cpu.decoder` runs the model, many threads at once: fp32 on the CPU."""
     return device.kind == "cpu" and precision == "fp32"
 
 

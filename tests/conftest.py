@@ -16,10 +16,10 @@ import hypothesis
 import pytest
 import torch
 
-from models.package import Package, sha256
+from models.package.folder import Package, sha256
 from tests.checkpoints import ROOT, ZOO, write_checkpoint
-from tests.clients import Call, call_async, call_sync
-from tests.fake_server import FakeServer, serving
+from tests.client.clients import Call, call_async, call_sync
+from tests.client.fake_server import FakeServer, serving
 
 # How long an example takes says more about what else the machine is doing.
 hypothesis.settings.register_profile("untimed", deadline=None)
@@ -119,8 +119,7 @@ def _export(checkpoint: Path, folder: Path, *options: str) -> None:
 
 def _state_of_the_code() -> str:
     """A digest of all that decides, besides the checkpoint, what a package is."""
-    code = {file for folder in ("models", "export") for file in (ROOT / folder).rglob("*.py")}
-    code -= set((ROOT / "models" / "train").rglob("*.py"))
+    code = {file for folder in ("models", "engine", "export") for file in (ROOT / folder).rglob("*.py")}
     tools = [version(tool) for tool in ("torch", "onnx-ir", "onnxscript", "onnxruntime")]
     return _short([*tools, *(f"{file.relative_to(ROOT)} {sha256(file)}" for file in sorted(code))])
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from server.decoder import Candidates
+from engine.decoder import Candidates
 
 WAIT_S = 20.0
 """Longest wait for something that must happen. Reaching it is a failure, not a pause."""

@@ -19,22 +19,22 @@ from dragoman.v1.encoding_pb2_grpc import EncodingServiceStub
 from dragoman.v1.model_pb2_grpc import ModelServiceStub
 from dragoman.v1.translation_pb2 import StreamTranslateRequest, TranslateRequest
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
-from models.tokenizer import Tokenizer, TokenizerSpec
-from server import service
+from engine.request import Decoding
+from engine.runner import Scheduler
+from engine.search import EndRules
+from models.tokenizers.sentencepiece_pair import Tokenizer, TokenizerSpec
 from server.__main__ import start
-from server.admission import Admission
+from server.admission.permits import Admission
+from server.catalog.served_model import ServedModel
 from server.config import Settings
+from server.grpc import service
+from server.grpc.listeners import open_server
+from server.grpc.rpc import RpcInterceptor
 from server.lifecycle import Health, report_crash
-from server.listeners import open_server
-from server.logs import CallLog
-from server.metrics import Metrics
-from server.model import ServedModel
-from server.request import Decoding
-from server.rpc import RpcInterceptor
-from server.scheduler import Scheduler
-from server.search import EndRules
-from server.tracing import CallersTraces, Tracing
-from server.translator import Translator
+from server.telemetry.logs import CallLog
+from server.telemetry.metrics import Metrics
+from server.telemetry.tracing import CallersTraces, Tracing
+from server.translation.translator import Translator
 from tests.fakes import WAIT_S, CopyDecoder, CopyMemory
 
 if TYPE_CHECKING:

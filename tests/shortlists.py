@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from models.shortlist import MAGIC
+from models.package.shortlist import MAGIC
 
 FIRST, BEST = 10, 7
 

@@ -10,9 +10,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 from pydantic import BaseModel
 
-from models.train.config import Experiment, ParallelText
 from server.config import Settings
-from tests.families import everything
+from tests.watch.families import everything
+from training.config import Experiment, ParallelText
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

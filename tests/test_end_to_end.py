@@ -31,10 +31,10 @@ from dragoman.errors import from_rpc
 from dragoman.v1.decoding_pb2 import EARLY_STOPPING_NEVER, DecodingOptions
 from dragoman.v1.translation_pb2 import StreamTranslateRequest, TranslateRequest, TranslateResponse
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
-from models.package import Package
-from models.tokenizer import Tokenizer
+from engine.request import Decoding
+from models.package.folder import Package
+from models.tokenizers.sentencepiece_pair import Tokenizer
 from server.config import PREFIX, Settings
-from server.request import Decoding
 from tests.checkpoints import ZOO, flores
 from tests.oracles import HuggingFace, Tokens
 from tests.server_process import ROOT, WAIT_S, Metrics, ServerProcess, eventually, server_command, server_process

@@ -12,7 +12,7 @@ from bench.gpu import sources
 from bench.gpu.huggingface import COMPILED, EAGER, HuggingFace, open_peer
 from bench.gpu.plan import Cell, Findings, Plan
 from bench.gpu.throughput import Tokens, read_peer
-from models.package import Package
+from models.package.folder import Package
 
 VARIANT = "static cache, compiled"
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from bench.gpu import sources
 from bench.gpu.ours import Ours
 from bench.gpu.plan import PRECISIONS, Findings, Plan, search_name
-from server.request import Hypothesis
+from engine.request import Hypothesis
 
 BEAMS = (1, 4)
 

@@ -8,17 +8,17 @@ from functools import partial
 from prometheus_client import CollectorRegistry
 
 from bench.gpu.plan import Plan, Precision
-from models.package import Package
-from server.cuda_decoder import DeviceDecoder
-from server.device.choice import Model, Wanted, choose_device
-from server.device.encoder import EncodedSource
-from server.device.machine import Machine
-from server.device.session import Device
-from server.device.sizing import Load
-from server.metrics import Metrics
-from server.request import Decoding, Event, Failed, Finished, Hypothesis, Translate
-from server.scheduler import Scheduler
-from server.search import EndRules
+from engine.cuda.decoder import DeviceDecoder
+from engine.cuda.encoder import EncodedSource
+from engine.devices.choice import Model, Wanted, choose_device
+from engine.devices.machine import Machine
+from engine.devices.session import Device
+from engine.devices.sizing import Load
+from engine.request import Decoding, Event, Failed, Finished, Hypothesis, Translate
+from engine.runner import Scheduler
+from engine.search import EndRules
+from models.package.folder import Package
+from server.telemetry.metrics import Metrics
 
 Tokens = tuple[int, ...]
 

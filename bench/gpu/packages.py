@@ -19,8 +19,9 @@ from export.save import save
 from export.trace import trace
 from export.variant import variant
 from models.checkpoint import load_checkpoint
-from models.package import Certificate, draft, publish
-from models.precision import AttentionKind
+from models.package.folder import draft, publish
+from models.package.manifest import Certificate
+from models.package.precision import AttentionKind
 
 
 def run(plan: Plan) -> Iterator[tuple[str, Findings]]:

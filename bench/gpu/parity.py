@@ -15,12 +15,12 @@ from bench.gpu import sources
 from bench.gpu.huggingface import HuggingFace
 from bench.gpu.ours import Ours
 from bench.gpu.plan import PRECISIONS, Findings, Plan, Precision, search_name
+from engine.decoder import Candidates
 from export.compare_numbers import CANDIDATES, candidate_error, decode, random_targets
 from export.limits import LIMITS
 from models.checkpoint import load_checkpoint
-from models.package import Package
+from models.package.folder import Package
 from models.transformer import Transformer
-from server.decoder import Candidates
 
 ROWS = 8
 DELAY = 2

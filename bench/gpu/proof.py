@@ -12,8 +12,8 @@ import onnxruntime as ort
 from bench.gpu import sources
 from bench.gpu.ours import Ours, choose
 from bench.gpu.plan import Findings, Plan
-from server.device.choice import Wanted
-from server.device.session import Device, DeviceError, open_session
+from engine.devices.choice import Wanted
+from engine.devices.session import Device, DeviceError, open_session
 
 NO_SUCH_DEVICE = 999
 BEAM = 4

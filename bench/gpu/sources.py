@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from bench.sentences import heldout
 from models.config import ModelConfig
-from models.package import Package
+from models.package.folder import Package
 
 SEED = 11
 

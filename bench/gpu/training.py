@@ -15,13 +15,13 @@ from bench.gpu import sources
 from bench.gpu.plan import Findings, Plan
 from bench.measure import Series, seconds
 from models.config import ModelConfig
-from models.train.batches import Batch, make_batch
-from models.train.config import Optimizer, Training
-from models.train.objective import Translation
-from models.train.optimizers import make_optimizers
-from models.train.processes import multiplies_bf16
-from models.train.start import load_suppressed, with_dropout
-from models.train.text import Corpus, Sentences
+from training.config import Optimizer, Training
+from training.data.batches import Batch, make_batch
+from training.data.text import Corpus, Sentences
+from training.loop.optimizers import make_optimizers
+from training.loop.processes import multiplies_bf16
+from training.objective.objective import Translation
+from training.start import load_suppressed, with_dropout
 
 BEST_OF = 10
 WARM_UPS = 3
@@ -60,7 +60,7 @@ def read(plan: Plan, tokens: int, fastest: float) -> Findings:
 
 
 def make_update(plan: Plan, tokens: int) -> Callable[[], None]:
-    """One update as `models.train` makes it, on random pairs without padding, until the device is done with it."""
+    """One update as `training` makes it, on random pairs without padding, until the device is done with it."""
     settings, training = Optimizer(), Training(max_steps=1)
     model = with_dropout(load_suppressed(plan.checkpoint("zoo")).model, training.dropout)
     objective = Translation(model, training.label_smoothing).to(plan.torch_device).train()

@@ -1,5 +1,5 @@
 // Validates objects, a JSON array on standard input, by the schemas of KEDA and the Prometheus operator.
-// tests/test_helm.py puts it beside the packages that have them.
+// tests/deploy/test_helm.py puts it beside the packages that have them.
 import { ScaledObject } from "@kubernetes-models/keda/keda.sh/v1alpha1/ScaledObject";
 import { ServiceMonitor } from "@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1/ServiceMonitor";
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from models.config import ModelConfig
-from models.package import GenerationDefaults
-from models.tokenizer import TokenizerSpec
+from models.package.manifest import GenerationDefaults
+from models.tokenizers.sentencepiece_pair import TokenizerSpec
 from models.transformer import Transformer
 
 
@@ -33,4 +33,4 @@ class Checkpoint:
     in_transformers: bool
     """Hugging Face transformers reads the folder too."""
     shortlist: Path | None = None
-    """A lexical shortlist, see `models.shortlist`."""
+    """A lexical shortlist, see `models.package.shortlist`."""

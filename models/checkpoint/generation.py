@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.reading import Settings, parse, read_json
-from models.package import GenerationDefaults
-from models.signature import MAX_CANDIDATES
+from models.package.manifest import GenerationDefaults
+from models.package.signature import MAX_CANDIDATES
 
 MAX_SUPPRESSED = MAX_CANDIDATES // 2
 """A search needs as many candidates more as there are suppressed tokens; the other half is for wide beams."""

@@ -13,7 +13,8 @@ from models.checkpoint.marian_tokenizer import read_tokenizer_config, tokenizer_
 from models.checkpoint.reading import Settings, find_weights, invalid, notices, parse, read_json, read_weights
 from models.checkpoint.renames import Rename, fill, linear
 from models.config import Activation, ModelConfig
-from models.package import GenerationDefaults, sha256
+from models.package.folder import sha256
+from models.package.manifest import GenerationDefaults
 from models.transformer import Transformer
 
 ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}

@@ -8,7 +8,13 @@ from pydantic import BeforeValidator, Field
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.reading import Settings, parse, read_json
 from models.config import ModelConfig
-from models.tokenizer import Tokenizer, TokenizerError, TokenizerSpec, load_vocabulary, normalization_table
+from models.tokenizers.sentencepiece_pair import (
+    Tokenizer,
+    TokenizerError,
+    TokenizerSpec,
+    load_vocabulary,
+    normalization_table,
+)
 
 
 def _content(token: Any) -> Any:

@@ -18,8 +18,15 @@ from models.checkpoint.marian_nmt.renames import renames
 from models.checkpoint.reading import TensorFile, notices, parse
 from models.checkpoint.renames import fill
 from models.config import ModelConfig
-from models.package import GenerationDefaults, sha256
-from models.tokenizer import Tokenizer, TokenizerError, TokenizerSpec, load_sentencepiece, normalization_table
+from models.package.folder import sha256
+from models.package.manifest import GenerationDefaults
+from models.tokenizers.sentencepiece_pair import (
+    Tokenizer,
+    TokenizerError,
+    TokenizerSpec,
+    load_sentencepiece,
+    normalization_table,
+)
 from models.transformer import Transformer
 
 

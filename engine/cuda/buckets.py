@@ -1,0 +1,124 @@
+"""The decoder graph, bound to a cache and a lane, for steps of several sizes."""
+
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+import onnxruntime as ort
+
+from engine.cuda.blocks import CacheBlocks
+from engine.cuda.graphs.graph_file import FLOAT, INT32, INT64
+from engine.cuda.lane import Lane
+from engine.cuda.output import DeviceOutput
+from engine.cuda.runtime import Block, DeviceRuntime, Precision, Tensor
+from engine.devices.session import NO_GRAPH, run_options
+from models.config import ModelConfig
+from models.package import signature
+from models.package.signature import Kind
+
+FEW_CANDIDATES = 8
+"""Enough for greedy search and beams of 4. A step that needs more takes the most there are."""
+
+GRAPH_IDS = count(1)
+"""Of captured CUDA graphs: a session keeps those of all its caches apart by them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A step of so many rows that finds so many candidates of each."""
+
+    rows: int
+    k: int
+    session: ort.InferenceSession
+    binding: ort.IOBinding
+    options: ort.RunOptions
+
+    def run(self) -> None:
+        """Enqueues the step."""
+        self.session.run_with_iobinding(self.binding, self.options)
+
+
+class StepGraph:
+    """The decoder graph over the first rows of a cache.
+
+    A bucket's addresses never change: with CUDA graphs, it is one graph. Some of them are of this object.
+    """
+
+    def __init__(
+        self,
+        runtime: DeviceRuntime,
+        session: ort.InferenceSession,
+        config: ModelConfig,
+        precision: Precision,
+        blocks: CacheBlocks,
+        output: DeviceOutput | None,
+    ) -> None:
+        """`output`: with a shortlist."""
+        self._runtime, self._session, self._config, self._precision = runtime, session, config, precision
+        self._blocks, self._output = blocks, output
+        self.most_candidates = min(signature.MAX_CANDIDATES, config.target_vocab_size)
+        # Scalars that ONNX Runtime reads on the host. Constant, so that a captured graph can have them: how far a row
+        # attends is decided by its position, on the device.
+        both = blocks.self_attention, blocks.cross_attention
+        self._total, self._source_total = (np.array(block.places, np.int32) for block in both)
+        self._ranks = runtime.constant(np.arange(self.most_candidates))
+
+    def bucket(self, lane: Lane, rows: int, k: int) -> Bucket:
+        """A step in this lane, of this size."""
+        runtime = self._runtime
+        binding = runtime.binding(self._session, self._inputs(lane, rows, k), self._outputs(lane, rows, k))
+        for name, scalar in (("total", self._total), ("source_total", self._source_total)):
+            binding.bind_input(name, "cpu", 0, INT32, (), scalar.ctypes.data)
+        options = run_options(next(GRAPH_IDS) if runtime.device.cuda_graphs else NO_GRAPH)
+        return Bucket(rows, k, self._session, binding, options)
+
+    def _inputs(self, lane: Lane, rows: int, k: int) -> dict[str, Tensor]:
+        """Those that lie on the device."""
+        element, width = self._precision.element, self._config.width
+        inputs: dict[str, Tensor] = {
+            "ids": (INT64, (rows,), lane.ids),
+            "positions": (INT32, (rows,), lane.positions),
+            "source_last": (INT32, (rows,), lane.source_last),
+            "ranks": (INT64, (k,), self._ranks),
+        }
+        last = {
+            tensor.last: (element, (rows, 1, width), address)
+            for tensor, address in zip(self._tensors(Kind.CROSS), self._blocks.last.tensor_addresses(), strict=True)
+        }
+        return inputs | last | {tensor.past: place for tensor, place in self._cached(rows)} | self._choice(rows)
+
+    def _choice(self, rows: int) -> dict[str, Tensor]:
+        """What a graph takes besides, with a shortlist."""
+        allowed = self._blocks.allowed
+        if self._output is None or allowed is None:
+            return {}
+        return self._output.rows | {signature.ALLOWED: (INT64, (rows, allowed.places), allowed.address)}
+
+    def _outputs(self, lane: Lane, rows: int, k: int) -> dict[str, Tensor]:
+        ids, log_probs = signature.DECODER_OUTPUTS
+        return {ids: (INT64, (rows, k), lane.candidates), log_probs: (FLOAT, (rows, k), lane.log_probs(rows, k))} | {
+            tensor.present: place for tensor, place in self._cached(rows)
+        }
+
+    def _cached(self, rows: int) -> list[tuple[signature.CacheTensor, Tensor]]:
+        """Every cache tensor with its memory, which is both its past and its present."""
+        config, blocks = self._config, self._blocks
+        own, cross = blocks.self_attention, blocks.cross_attention
+        shapes: dict[Kind, tuple[Block, tuple[int, ...]]] = {
+            Kind.SELF: (own, (rows, own.heads, own.places, config.decoder_head_dim)),
+            Kind.CROSS: (cross, (rows, cross.heads, cross.places, config.decoder_head_dim)),
+            Kind.STATE: (blocks.state, (rows, config.width)),
+        }
+        return [
+            (tensor, (self._precision.element, shape, address))
+            for kind, (block, shape) in shapes.items()
+            for tensor, address in zip(self._tensors(kind), block.tensor_addresses(), strict=True)
+        ]
+
+    def _tensors(self, kind: Kind) -> list[signature.CacheTensor]:
+        return signature.cache_tensors(self._config, kind)
+
+
+def row_buckets(rows: int) -> list[int]:
+    """1, 2, 4, 8, ... and `rows`."""
+    return [*(1 << power for power in range((rows - 1).bit_length())), rows]

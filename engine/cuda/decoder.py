@@ -1,0 +1,87 @@
+"""The decoder on a device, by default a CUDA one: nothing but token ids and log-probabilities comes back to the host.
+
+It also runs on the CPU provider, where all of it but CUDA itself is tested. To serve on a CPU, `engine.cpu.decoder` is
+faster.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import onnxruntime as ort
+
+from engine.cuda.cache import DeviceCache
+from engine.cuda.encoder import DeviceEncoder, EncodedSource
+from engine.cuda.output import DeviceOutput, most_allowed
+from engine.cuda.runtime import PRECISIONS, DeviceRuntime
+from engine.devices.session import CAPTURE_REFUSED, Device, DeviceError, is_out_of_memory
+from models.config import ModelConfig
+from models.package.shortlist import ShortlistedOutput
+
+log = logging.getLogger(__name__)
+
+
+class DeviceDecoder:
+    """A model on a device. Used by one thread at a time, with as many caches as the device has room for."""
+
+    def __init__(
+        self,
+        encoder: Path,
+        decoder: Path,
+        config: ModelConfig,
+        source_capacity: int,
+        target_capacity: int,
+        precision: str,
+        device: Device,
+        choice: ShortlistedOutput | None = None,
+    ) -> None:
+        """Loads the graphs. Rows have room for so many source tokens and so many target tokens.
+
+        precision: the package's
+        choice: of a package with a shortlist
+        Raises DeviceError where a graph does not run on the device.
+        """
+        self.config, self.device = config, device
+        self.source_capacity, self.target_capacity = source_capacity, target_capacity
+        self._precision = PRECISIONS[precision]
+        places = 0 if choice is None else most_allowed(choice, source_capacity)
+        self._runtime = runtime = DeviceRuntime(device, longest=max(source_capacity, target_capacity, places, 2))
+        self._output = None if choice is None else DeviceOutput(runtime, choice, config, self._precision, places)
+        self._encoder = DeviceEncoder(runtime, encoder, config, self._precision, source_capacity, self._output)
+        self._decoder = self._open_decoder(decoder)
+
+    @property
+    def row_tokens(self) -> int:
+        """Source and target tokens that a row has room for."""
+        return self.source_capacity + self.target_capacity
+
+    def _open_decoder(self, graph: Path) -> ort.InferenceSession:
+        """Loads the decoder graph to be captured, or if it cannot be, to be launched kernel by kernel."""
+        try:
+            return self._runtime.open_session(graph, capture=True)
+        except Exception as error:  # the errors of ONNX Runtime have nothing else in common
+            if CAPTURE_REFUSED not in str(error):
+                raise
+            log.warning("decoder steps are launched kernel by kernel: %s", error)
+            self._runtime.device = self.device = replace(self.device, cuda_graphs=False)
+            return self._runtime.open_session(graph)
+
+    def encode(self, sources: Sequence[Sequence[int]]) -> list[EncodedSource]:
+        """Runs the encoder on sources, those of like length together. Raises OutOfMemory."""
+        return self._encoder.encode(sources)
+
+    def open_cache(self, rows: int) -> DeviceCache:
+        """A running batch with room for so many rows. Raises DeviceError where the device has no memory for them."""
+        capacities = self.source_capacity, self.target_capacity
+        try:
+            return DeviceCache(
+                self._runtime, self._decoder, self.config, self._precision, rows, *capacities, self._output
+            )
+        except Exception as error:  # the errors of ONNX Runtime have nothing else in common
+            if is_out_of_memory(error):
+                raise DeviceError(
+                    f"the device has no memory for {rows} rows of {' + '.join(map(str, capacities))} tokens: lower "
+                    "--max-rows, --max-source-tokens or --max-new-tokens"
+                ) from error
+            raise

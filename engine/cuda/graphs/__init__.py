@@ -1,0 +1,1 @@
+"""Small graphs that move numbers on a device."""

@@ -1,0 +1,64 @@
+"""The output layer on a device, where a package has a shortlist.
+
+A device computes the logits of the whole vocabulary, so that the shapes of a step never change: it has all rows of the
+output layer, in their order, and the place of a token is its id. What a row may choose from is the row's own.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from engine.cuda.graphs.graph_file import INT64
+from engine.cuda.memory import Buffer
+from engine.cuda.runtime import Block, DeviceRuntime, Precision, Tensor
+from engine.devices.session import run_options
+from engine.devices.sizing import ID_BYTES
+from models.config import ModelConfig
+from models.package import signature
+from models.package.shortlist import ShortlistedOutput
+from models.package.signature import MAX_CANDIDATES, NO_TOKEN
+
+PLACES_STEP = 256
+"""Lists are padded to multiples of this: few shapes, so the arena of the copies does not grow."""
+
+
+def most_allowed(choice: ShortlistedOutput, source_tokens: int) -> int:
+    """Places that a row needs for what it is allowed, and for all candidates."""
+    return max(choice.shortlist.most_allowed(source_tokens), MAX_CANDIDATES)
+
+
+class DeviceOutput:
+    """The output layer, and lists of what rows are allowed."""
+
+    def __init__(
+        self, runtime: DeviceRuntime, choice: ShortlistedOutput, config: ModelConfig, precision: Precision, places: int
+    ) -> None:
+        """`places`: of a row, see `most_allowed`."""
+        self.places, self._runtime, self._shortlist = places, runtime, choice.shortlist
+        shapes = (config.target_vocab_size, config.width), (config.target_vocab_size,)
+        self._buffers = [runtime.allocate(int(np.prod(shape)) * precision.size_bytes) for shape in shapes]
+        self.rows: dict[str, Tensor] = {
+            name: (precision.element, shape, buffer.address)
+            for name, shape, buffer in zip(signature.OUTPUT_ROWS, shapes, self._buffers, strict=True)
+        }
+        """The tensors that the decoder graph takes."""
+        [name] = signature.OUTPUT_INPUTS
+        ids = INT64, (config.target_vocab_size,), runtime.constant(np.arange(config.target_vocab_size))
+        session = runtime.open_session(choice.graph)
+        session.run_with_iobinding(runtime.binding(session, {name: ids}, self.rows), run_options())
+        runtime.transfers.wait()
+        nothing = runtime.constant(np.full(places, NO_TOKEN))
+        self.nothing = Block(nothing, tensors=1, rows=1, heads=1, places=places, slot_bytes=ID_BYTES)
+        """A row that is allowed no token."""
+
+    def send(self, sources: Sequence[Sequence[int]]) -> tuple[Block, Buffer]:
+        """Enqueues the copy of what these sources are allowed [1, sources, 1, places, 1]."""
+        allowed = [self._shortlist.allowed(source) for source in sources]
+        longest = max(map(len, allowed))
+        places = min(-(-longest // PLACES_STEP) * PLACES_STEP, self.places)
+        array = np.full((len(sources), places), NO_TOKEN)
+        for row, ids in enumerate(allowed):
+            array[row, : len(ids)] = ids
+        buffer = self._runtime.allocate(array.nbytes)
+        self._runtime.outbox.send_to(array, buffer.address)
+        return Block(buffer.address, 1, len(sources), 1, places, ID_BYTES), buffer

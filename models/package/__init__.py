@@ -1,0 +1,1 @@
+"""The package: the folder that export writes and the engine opens."""

@@ -1,0 +1,178 @@
+"""The package: the folder that export writes and the server opens.
+
+    manifest.json   what everything is, with the size and SHA-256 of every other file. Written last
+    encoder.onnx    the graphs of `models.package.signature`
+    decoder.onnx
+    output.onnx     with a shortlist only
+    weights.bin     the weights of all graphs, each once
+    shortlist.bin   the tokens that each source token may become, see `models.package.shortlist`. Optional
+    ...             the tokenizer's files
+
+A folder that is half written, cut short or altered does not open.
+"""
+
+import hashlib
+import json
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from models.disk import sync
+from models.package.manifest import FORMAT_VERSION, FileEntry, Manifest, describe
+from models.package.shortlist import Shortlist, ShortlistedOutput, ShortlistError
+from models.tokenizers.sentencepiece_pair import Tokenizer
+
+MANIFEST = "manifest.json"
+EXPORT_AGAIN = "export the checkpoint again"
+
+
+class PackageError(Exception):
+    """A package that cannot be opened or written. The message names the file, and says what to do."""
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package that was found to be whole."""
+
+    folder: Path
+    manifest: Manifest
+    sha256: str
+    """Of manifest.json, and so of everything it lists."""
+
+    @classmethod
+    def open(cls, folder: Path) -> "Package":
+        """Reads the manifest and checks every file against it. Raises PackageError."""
+        data = _read_manifest(folder)
+        manifest = _parse_manifest(folder, data)
+        for name, entry in manifest.files.items():
+            _check_file(folder / name, entry)
+        return cls(folder, manifest, hashlib.sha256(data).hexdigest())
+
+    @property
+    def encoder_graph(self) -> Path:
+        return self.folder / self.manifest.encoder_graph
+
+    @property
+    def decoder_graph(self) -> Path:
+        return self.folder / self.manifest.decoder_graph
+
+    def tokenizer(self) -> Tokenizer:
+        """Loads the tokenizer."""
+        return Tokenizer.load(self.folder, self.manifest.tokenizer)
+
+    def choice(self) -> ShortlistedOutput | None:
+        """Loads the shortlist, if there is one. Raises PackageError."""
+        manifest = self.manifest
+        if manifest.shortlist is None or manifest.output_graph is None:
+            return None
+        try:
+            shortlist = Shortlist.load(self.folder / manifest.shortlist, manifest.model)
+        except ShortlistError as error:
+            raise PackageError(f"{error}; {EXPORT_AGAIN}") from error
+        return ShortlistedOutput(shortlist, self.folder / manifest.output_graph)
+
+
+@contextmanager
+def draft(target: Path) -> Iterator[Path]:
+    """A folder to prepare a package in, on the same file system as `target`.
+
+    It is gone afterwards, with everything in it, unless `publish` moved it to its place. Raises PackageError where
+    `target` is something that a package must not replace.
+    """
+    _check_target(target)
+    new_parents = [parent for parent in target.parents if not parent.exists()]
+    workspace = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+    try:  # before the first folder is made: Ctrl-C may come at any point
+        folder = workspace / "package"
+        folder.mkdir(parents=True)
+        yield folder
+    finally:
+        if workspace.exists():
+            shutil.rmtree(workspace)
+        for parent in new_parents:
+            with suppress(OSError):  # not empty: the package is there
+                parent.rmdir()
+
+
+def file_entries(folder: Path) -> dict[str, FileEntry]:
+    """What `Manifest.files` says of the files of a folder."""
+    files = sorted(folder.iterdir())
+    return {file.name: FileEntry(sha256=sha256(file), size_bytes=file.stat().st_size) for file in files}
+
+
+def publish(folder: Path, manifest: Manifest, target: Path) -> None:
+    """Makes a finished draft the package at `target`. A package that stood there stands until then."""
+    (folder / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    for path in [*folder.iterdir(), folder]:
+        sync(path)
+    replaced = folder.parent / "replaced"
+    try:
+        if target.exists():
+            target.rename(replaced)
+        folder.rename(target)
+    except BaseException:  # Ctrl-C too must not leave the target empty
+        if replaced.exists() and not target.exists():
+            replaced.rename(target)
+        raise
+    sync(target.parent)
+
+
+def sha256(file: Path) -> str:
+    """Of a file's content, lower-case hexadecimal."""
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _read_manifest(folder: Path) -> bytes:
+    try:
+        return (folder / MANIFEST).read_bytes()
+    except OSError as error:
+        raise PackageError(
+            f"{folder} is not a package: {MANIFEST} cannot be read ({error.strerror}). "
+            f"Make one with: python -m export CHECKPOINT --out {folder}"
+        ) from error
+
+
+def _parse_manifest(folder: Path, data: bytes) -> Manifest:
+    file = folder / MANIFEST
+    try:
+        content = json.loads(data)
+    except ValueError as error:
+        raise PackageError(f"{file} is not JSON ({error}); {EXPORT_AGAIN}") from error
+    version = content.get("format_version") if isinstance(content, dict) else None
+    if version != FORMAT_VERSION:
+        raise PackageError(
+            f"{file} has format version {version!r}; this Dragoman reads version {FORMAT_VERSION}. "
+            f"Use the Dragoman that wrote it, or {EXPORT_AGAIN} with this one"
+        )
+    try:
+        return Manifest.model_validate_json(data)
+    except ValidationError as error:
+        raise PackageError(f"{file}: {describe(error)}; {EXPORT_AGAIN}") from error
+
+
+def _check_file(file: Path, expected: FileEntry) -> None:
+    try:
+        size = file.stat().st_size
+        found = sha256(file)
+    except OSError as error:
+        raise PackageError(f"{file} cannot be read ({error.strerror}); {EXPORT_AGAIN}") from error
+    if size != expected.size_bytes:
+        raise PackageError(
+            f"{file} was changed: it has {size} bytes, {MANIFEST} says {expected.size_bytes}; {EXPORT_AGAIN}"
+        )
+    if found != expected.sha256:
+        raise PackageError(
+            f"{file} was changed: its SHA-256 is {found}, {MANIFEST} says {expected.sha256}; {EXPORT_AGAIN}"
+        )
+
+
+def _check_target(target: Path) -> None:
+    """Export replaces packages, and nothing else: `--out` with a slip in it must not cost anyone a folder."""
+    if target.exists() and not (target / MANIFEST).exists() and not (target.is_dir() and not any(target.iterdir())):
+        raise PackageError(f"{target} exists and is not a package; choose another place, or delete it first")

@@ -1,0 +1,125 @@
+"""What manifest.json says of a package."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from models.config import Frozen, ModelConfig
+from models.package.precision import AttentionKind, Precision
+from models.tokenizers.sentencepiece_pair import TokenizerSpec
+
+FORMAT_VERSION: Literal[1] = 1
+ENCODER, DECODER, OUTPUT, WEIGHTS = "encoder.onnx", "decoder.onnx", "output.onnx", "weights.bin"
+SHORTLIST = "shortlist.bin"
+
+NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
+FileName = Annotated[str, Field(pattern=NAME_PATTERN)]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class FileEntry(Frozen):
+    """A file of the package."""
+
+    sha256: Sha256
+    size_bytes: int = Field(ge=0)
+
+
+class Source(Frozen):
+    """The checkpoint that the package was made from."""
+
+    name: str
+    sha256: Sha256
+    """Of its weights file."""
+
+
+class GenerationDefaults(Frozen):
+    """How targets are chosen where a request does not say. Names and meanings of Hugging Face `generate`."""
+
+    num_beams: int = Field(default=1, gt=0)
+    max_new_tokens: int = Field(gt=0)
+    length_penalty: float = Field(default=1.0, allow_inf_nan=False)
+    early_stopping: bool | Literal["never"] = False
+    forced_end_id: int | None = None
+    """The token that every target of `max_new_tokens` ends with."""
+    suppressed_ids: tuple[int, ...] = ()
+    """Tokens that are never produced."""
+
+
+class StepError(Frozen):
+    """How far the decoder graph is from the PyTorch model, over one step of a batch."""
+
+    rows: int
+    past: int
+    """Tokens in the cache before the step; of the longest row where `ragged`."""
+    ragged: bool
+    """Every row is at a position of its own, with a source of its own length."""
+    log_prob_error: float
+    """Largest absolute difference of a candidate's log-probability."""
+
+
+class Agreement(Frozen):
+    """How many sentences the package translates to exactly the tokens of a reference."""
+
+    reference: Literal["pytorch", "transformers"]
+    num_beams: int
+    sentences: int
+    equal: int
+
+
+class Certificate(Frozen):
+    """What export measured before it wrote the package."""
+
+    device: str = "cpu"
+    """What ran the graphs."""
+    tolerance: float
+    """Largest error that would have been accepted."""
+    encoder_error: float
+    """Largest absolute difference of a hidden state from the PyTorch model's."""
+    steps: tuple[StepError, ...]
+    agreements: tuple[Agreement, ...]
+
+
+class Manifest(Frozen):
+    """What manifest.json says."""
+
+    format_version: Literal[1] = FORMAT_VERSION
+    name: FileName
+    """What requests call the model."""
+    model: ModelConfig
+    tokenizer: TokenizerSpec
+    source_languages: tuple[str, ...]
+    """BCP-47 tags."""
+    target_languages: tuple[str, ...]
+    generation: GenerationDefaults
+    precision: Precision = "fp32"
+    attention: AttentionKind = "fused"
+    encoder_graph: FileName = ENCODER
+    decoder_graph: FileName = DECODER
+    output_graph: FileName | None = None
+    """Of the output layer; there is one if there is a shortlist."""
+    shortlist: FileName | None = None
+    weights: FileName = WEIGHTS
+    files: dict[FileName, FileEntry]
+    """Every file but the manifest."""
+    checkpoint: Source
+    tools: dict[str, str]
+    """Versions of the libraries that made it."""
+    certificate: Certificate
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Manifest":
+        if (self.output_graph is None) != (self.shortlist is None):
+            raise ValueError(f"output_graph is {self.output_graph} and shortlist is {self.shortlist}; both or neither")
+        optional = [file for file in (self.output_graph, self.shortlist) if file is not None]
+        used = [self.encoder_graph, self.decoder_graph, self.weights, *optional, *self.tokenizer.files]
+        missing = sorted(set(used) - set(self.files))
+        if missing:
+            raise ValueError(f"files has no entry for {', '.join(missing)}")
+        return self
+
+
+def describe(error: ValidationError) -> str:
+    """The first thing that is wrong, and where."""
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"]))
+    return f"{where}: {first['msg']}" if where else first["msg"]

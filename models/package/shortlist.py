@@ -1,0 +1,138 @@
+"""The lexical shortlist: which target tokens a source may become. Reads Marian's binary files.
+
+    6 x uint64   magic, checksum, first, best, offsets, entries
+    uint64       [offsets]  where the list of each source token begins; one more than there are source tokens
+    uint32       [entries]  the lists of target tokens
+
+A target may have the `first` tokens of the vocabulary, which are the most frequent ones, and those that each token of
+its source lists, of which there are at most `best`. marian-dev: src/data/shortlist.h.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.config import ModelConfig
+
+MAGIC = 0xF11A48D5013417F5
+HEADER = struct.Struct("<6Q")
+HASHED_FROM = 16
+"""The checksum is of everything after itself."""
+
+
+class ShortlistError(Exception):
+    """A shortlist that cannot be used. The message names the file, what was expected and what was found."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shortlist:
+    """A shortlist for one model."""
+
+    config: ModelConfig
+    first: int
+    """So many tokens are always allowed."""
+    offsets: NDArray[np.int64]
+    """Where each source token's list begins, and at last where the last one ends [source tokens + 1]."""
+    entries: NDArray[np.int64]
+    """The lists."""
+
+    @classmethod
+    def load(cls, file: Path, config: ModelConfig) -> "Shortlist":
+        """Reads a shortlist of this model. Raises ShortlistError."""
+        data = _read(file)
+        first, offsets, entries = _parse(file, data)
+        _check(file, config, first, offsets, entries)
+        return cls(config, first, offsets, entries)
+
+    def most_allowed(self, source_tokens: int) -> int:
+        """Of a source of so many tokens."""
+        longest = int(np.diff(self.offsets).max(initial=0))
+        return min(self.config.target_vocab_size, self.first + 1 + source_tokens * (longest + 1))
+
+    def allowed(self, source_ids: Sequence[int]) -> NDArray[np.int64]:
+        """The target tokens that a source may become, sorted. The end token is always among them."""
+        allowed = np.zeros(self.config.target_vocab_size, np.bool_)
+        allowed[: self.first] = True
+        allowed[self.config.end_id] = True
+        ids = np.unique(np.array(source_ids, np.int64))
+        if self.config.share_embeddings:  # a name is often copied
+            allowed[ids] = True
+        listed = ids[ids < len(self.offsets) - 1].tolist()
+        lists = [self.entries[self.offsets[token] : self.offsets[token + 1]] for token in listed]
+        allowed[np.concatenate([self.entries[:0], *lists])] = True
+        return np.flatnonzero(allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class ShortlistedOutput:
+    """What a package with a shortlist has besides."""
+
+    shortlist: Shortlist
+    graph: Path
+    """Of the output layer, see `models.package.signature`."""
+
+
+def verify_checksum(file: Path) -> None:
+    """Raises ShortlistError where a file is not what its checksum says.
+
+    It takes a second, so export does it; the server checks a package's own checksums. marian-dev: src/common/hash.h.
+    """
+    data = _read(file)
+    _parse(file, data)
+    words = np.frombuffer(data, "<u8", (len(data) - HASHED_FROM) // 8, HASHED_FROM)
+    found = 0
+    for word in words.tolist():
+        found ^= (word + 0x9E3779B9 + (found << 6) + (found >> 2)) % (1 << 64)
+    expected = HEADER.unpack_from(data)[1]
+    if found != expected:
+        raise ShortlistError(f"{file} was changed: its checksum is {found:#x}, it says {expected:#x}; get it again")
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise ShortlistError(f"{file} cannot be read ({error.strerror})") from error
+
+
+def _parse(file: Path, data: bytes) -> tuple[int, NDArray[np.int64], NDArray[np.int64]]:
+    """The header's `first`, the offsets and the entries of a file whose sizes are right."""
+    if len(data) < HEADER.size:
+        raise ShortlistError(f"{file} is no shortlist: it has {len(data)} bytes, its header alone needs {HEADER.size}")
+    magic, _, first, _, offset_count, entry_count = HEADER.unpack_from(data)
+    if magic != MAGIC:
+        raise ShortlistError(f"{file} is no binary shortlist of Marian: it begins with {magic:#x}, not {MAGIC:#x}")
+    expected = HEADER.size + 8 * offset_count + 4 * entry_count
+    if len(data) != expected:
+        raise ShortlistError(
+            f"{file} has {len(data)} bytes; its {offset_count} offsets and {entry_count} entries need {expected}"
+        )
+    offsets = np.frombuffer(data, "<u8", offset_count, HEADER.size)
+    entries = np.frombuffer(data, "<u4", entry_count, HEADER.size + 8 * offset_count)
+    # One beyond int64 becomes negative, and is found so.
+    return first, offsets.astype(np.int64), entries.astype(np.int64)
+
+
+def _check(file: Path, config: ModelConfig, first: int, offsets: NDArray[np.int64], entries: NDArray[np.int64]) -> None:
+    """Raises ShortlistError where a file is not for the model, or contradicts itself."""
+    source, target = config.source_vocab_size, config.target_vocab_size
+    lists = len(offsets) - 1
+    # The token that targets start with may be one of our own, which no file knows.
+    if lists not in (source, source - 1):
+        raise ShortlistError(f"{file} has lists of {lists} source tokens; the model has {source}")
+    if first > target:
+        raise ShortlistError(f"{file} allows the first {first} tokens; the model has {target}")
+    if offsets[0] != 0:
+        raise ShortlistError(f"{file}: offset 0 is {offsets[0]}; expected 0")
+    falls = np.flatnonzero(offsets[1:] < offsets[:-1])
+    if len(falls):
+        before, after = offsets[falls[0] :][:2]
+        raise ShortlistError(f"{file}: offset {falls[0] + 1} is {after}; expected {before} or more")
+    if offsets[-1] != len(entries):
+        raise ShortlistError(f"{file}: the lists end at {offsets[-1]}; there are {len(entries)} entries")
+    if len(entries) and (largest := int(entries.max())) >= target:
+        raise ShortlistError(f"{file} lists token {largest}; the model has {target}")

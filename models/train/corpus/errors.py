@@ -1,7 +1,0 @@
-"""Why a corpus cannot be built."""
-
-from models.train.errors import TrainingError
-
-
-class CorpusError(TrainingError):
-    """The message names what is missing or broken, and says what to do."""

@@ -1,0 +1,76 @@
+"""What the server serves: the facts of a package, and the limits that settings put on it."""
+
+from dataclasses import dataclass
+
+from engine.request import Decoding
+from models.package.folder import Package
+from models.package.manifest import Manifest
+from server.config import ConfigError, Settings
+
+MOST_BEAMS = 16
+"""Largest `num_beams` of any model. Wider beams cost more and translate worse (Koehn and Knowles 2017, section 3.6)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A model as callers see it. See `dragoman.v1.Model`."""
+
+    name: str
+    source_languages: tuple[str, ...]
+    target_languages: tuple[str, ...]
+    max_source_tokens: int
+    max_new_tokens: int
+    max_beams: int
+    defaults: Decoding
+    width: int
+    encoder_layers: int
+    decoder_layers: int
+    vocabulary_size: int
+    precision: str
+    execution_provider: str
+    package_sha256: str
+    checkpoint_sha256: str
+
+
+def describe(package: Package, settings: Settings, execution_provider: str) -> ServedModel:
+    """The model of a package under these settings. Raises ConfigError where they ask for more than it has."""
+    manifest = package.manifest
+    config = manifest.model
+    max_new_tokens = _limit("max_new_tokens", settings.max_new_tokens, config.max_positions)
+    max_beams = min(MOST_BEAMS, settings.max_rows)
+    return ServedModel(
+        name=manifest.name,
+        source_languages=manifest.source_languages,
+        target_languages=manifest.target_languages,
+        max_source_tokens=_limit("max_source_tokens", settings.max_source_tokens, config.max_positions),
+        max_new_tokens=max_new_tokens,
+        max_beams=max_beams,
+        defaults=_defaults(manifest, max_new_tokens, max_beams),
+        width=config.width,
+        encoder_layers=config.encoder_layers,
+        decoder_layers=config.decoder_layers,
+        vocabulary_size=config.target_vocab_size,
+        precision=manifest.precision,
+        execution_provider=execution_provider,
+        package_sha256=package.sha256,
+        checkpoint_sha256=manifest.checkpoint.sha256,
+    )
+
+
+def _limit(name: str, wanted: int | None, most: int) -> int:
+    if wanted is not None and wanted > most:
+        raise ConfigError(f"{name} is {wanted}; the model takes {most}")
+    return most if wanted is None else wanted
+
+
+def _defaults(manifest: Manifest, max_new_tokens: int, max_beams: int) -> Decoding:
+    generation = manifest.generation
+    if generation.num_beams > max_beams:
+        raise ConfigError(f"max_rows is {max_beams}; the model's own num_beams needs {generation.num_beams}")
+    return Decoding(
+        num_beams=generation.num_beams,
+        num_return_sequences=1,
+        max_new_tokens=min(generation.max_new_tokens, max_new_tokens),
+        length_penalty=generation.length_penalty,
+        early_stopping=generation.early_stopping,
+    )

@@ -1,0 +1,1 @@
+"""The gRPC face: services, what every call goes through, ports."""

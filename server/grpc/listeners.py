@@ -1,0 +1,118 @@
+"""The two ports: gRPC, with or without TLS, and Prometheus over HTTP."""
+
+import socket
+import ssl
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import grpc
+from prometheus_client import CollectorRegistry
+
+from server.config import ConfigError, Settings
+from server.telemetry.exposition import MetricsServer
+
+TRANSPORT_FACTOR = 16
+"""gRPC itself takes messages so many times larger than ours may be, so that we are the ones to refuse, with details."""
+INT32_MAX = 2**31 - 1
+
+KEEPALIVE: Sequence[tuple[str, int]] = (
+    # A client whose machine or network is gone says no goodbye: ask, so that its rows do not run for nobody.
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    # Let clients ask as well, at most every ten seconds, even between calls.
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+)
+
+
+def open_server(settings: Settings, interceptors: Sequence[grpc.aio.ServerInterceptor]) -> tuple[grpc.aio.Server, int]:
+    """A gRPC server, bound but not started, and its port. Raises ConfigError."""
+    _check_free(settings.host, settings.port, "port", settings.reuse_port)
+    options = [
+        ("grpc.max_receive_message_length", min(settings.max_message_bytes * TRANSPORT_FACTOR, INT32_MAX)),
+        ("grpc.max_send_message_length", -1),  # answers are as long as the limits on requests let them be
+        ("grpc.so_reuseport", int(settings.reuse_port)),  # not unasked: a second server would take half of the calls
+        *KEEPALIVE,
+    ]
+    server = grpc.aio.server(interceptors=interceptors, options=options)
+    try:
+        return server, _bind(server, settings)
+    except RuntimeError as error:
+        raise ConfigError(f"gRPC cannot listen on {address(settings.host, settings.port)}: {error}") from error
+
+
+@contextmanager
+def metrics_endpoint(settings: Settings, registry: CollectorRegistry) -> Iterator[int]:
+    """Serves /metrics on another thread. Gives the port. Raises ConfigError."""
+    _check_free(settings.host, settings.metrics_port, "metrics_port")
+    server = MetricsServer(settings.host, settings.metrics_port, registry)
+    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def address(host: str, port: int) -> str:
+    """As gRPC and URLs write it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _bind(server: grpc.aio.Server, settings: Settings) -> int:
+    target = address(settings.host, settings.port)
+    credentials = _credentials(settings)
+    return server.add_insecure_port(target) if credentials is None else server.add_secure_port(target, credentials)
+
+
+def _check_free(host: str, port: int, setting: str, reuse: bool = False) -> None:
+    """Raises ConfigError with the reason, which gRPC does not tell; and of two addresses, it would do with one.
+
+    reuse: another server that shares the port may be there.
+    """
+    flag = f"--{setting.replace('_', '-')}"
+    try:
+        for family, kind, protocol, _, where in socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        ):
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if reuse:  # does not listen: it would be given connections that are meant for the other server
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                probe.bind(where)
+                if not reuse:
+                    probe.listen(1)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen on {address(host, port)}: {error.strerror}; "
+            f"choose another port with {flag} (0 picks a free one), or another address with --host"
+        ) from error
+
+
+def _credentials(settings: Settings) -> grpc.ServerCredentials | None:
+    if settings.tls_certificate is None or settings.tls_key is None:
+        return None
+    _check_tls(settings)
+    client_ca = settings.tls_client_ca.read_bytes() if settings.tls_client_ca else None
+    pair = (settings.tls_key.read_bytes(), settings.tls_certificate.read_bytes())
+    return grpc.ssl_server_credentials([pair], client_ca, require_client_auth=client_ca is not None)
+
+
+def _check_tls(settings: Settings) -> None:
+    """Raises ConfigError for files that gRPC would take, only to fail every handshake."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    assert settings.tls_certificate is not None
+    try:
+        context.load_cert_chain(settings.tls_certificate, settings.tls_key)
+    except OSError as error:  # ssl.SSLError is one
+        raise ConfigError(
+            f"tls_certificate {settings.tls_certificate} and tls_key {settings.tls_key} cannot be used: {error}"
+        ) from error
+    if settings.tls_client_ca is not None:
+        try:
+            context.load_verify_locations(settings.tls_client_ca)
+        except OSError as error:
+            raise ConfigError(f"tls_client_ca {settings.tls_client_ca} cannot be used: {error}") from error

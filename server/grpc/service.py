@@ -1,0 +1,206 @@
+"""The gRPC services: protobuf to plain values and back. Nothing below this file has seen a message."""
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+import grpc
+import numpy as np
+from google.protobuf.duration_pb2 import Duration
+
+from dragoman.v1 import (
+    decoding_pb2,
+    encoding_pb2,
+    encoding_pb2_grpc,
+    model_pb2,
+    model_pb2_grpc,
+    translation_pb2,
+    translation_pb2_grpc,
+)
+from engine.request import Decoding, EarlyStopping, FinishReason, Timings
+from server.catalog.served_model import ServedModel
+from server.errors import OptionOutOfRange
+from server.translation.options import Options, Route, check_model
+from server.translation.translator import Embedding, TargetText, TextDelta, Translation, Translator
+
+SERVICES = tuple(
+    service.full_name
+    for file in (translation_pb2, encoding_pb2, model_pb2)
+    for service in file.DESCRIPTOR.services_by_name.values()
+)
+"""Full names of the services of the API."""
+
+EARLY_STOPPING: dict[decoding_pb2.EarlyStopping.ValueType, EarlyStopping | None] = {
+    decoding_pb2.EARLY_STOPPING_UNSPECIFIED: None,
+    decoding_pb2.EARLY_STOPPING_HEURISTIC: False,
+    decoding_pb2.EARLY_STOPPING_FIRST_FINISHED: True,
+    decoding_pb2.EARLY_STOPPING_NEVER: "never",
+}
+FINISH_REASONS = {
+    FinishReason.END_TOKEN: decoding_pb2.FINISH_REASON_END_TOKEN,
+    FinishReason.LENGTH: decoding_pb2.FINISH_REASON_LENGTH,
+}
+
+
+def register(server: grpc.aio.Server, translator: Translator) -> None:
+    """Adds every service of the API to a server."""
+    translation_pb2_grpc.add_TranslationServiceServicer_to_server(TranslationService(translator), server)
+    encoding_pb2_grpc.add_EncodingServiceServicer_to_server(EncodingService(translator), server)
+    model_pb2_grpc.add_ModelServiceServicer_to_server(ModelService(translator.model), server)
+
+
+class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
+    """See proto/dragoman/v1/translation.proto."""
+
+    def __init__(self, translator: Translator) -> None:
+        self._translator = translator
+
+    async def Translate(
+        self, request: translation_pb2.TranslateRequest, context: object
+    ) -> translation_pb2.TranslateResponse:
+        """Translates every content of the request."""
+        translations = await self._translator.translate(request.contents, _route(request), _options(request.decoding))
+        return translation_pb2.TranslateResponse(
+            translations=map(_translation, translations), model=self._translator.model.name
+        )
+
+    async def StreamTranslate(
+        self, request: translation_pb2.StreamTranslateRequest, context: object
+    ) -> AsyncIterator[translation_pb2.StreamTranslateResponse]:
+        """Translates one content and sends the text as it is decoded."""
+        events = self._translator.stream(request.content, _route(request), _options(request.decoding))
+        async with aclosing(events):
+            async for event in events:
+                yield _stream_response(event)
+
+
+class EncodingService(encoding_pb2_grpc.EncodingServiceServicer):
+    """See proto/dragoman/v1/encoding.proto."""
+
+    def __init__(self, translator: Translator) -> None:
+        self._translator = translator
+
+    async def Encode(self, request: encoding_pb2.EncodeRequest, context: object) -> encoding_pb2.EncodeResponse:
+        """Encodes every content of the request."""
+        embeddings = await self._translator.encode(request.contents, request.model, request.normalize)
+        return encoding_pb2.EncodeResponse(embeddings=map(_embedding, embeddings), model=self._translator.model.name)
+
+
+class ModelService(model_pb2_grpc.ModelServiceServicer):
+    """See proto/dragoman/v1/model.proto."""
+
+    def __init__(self, model: ServedModel) -> None:
+        self._model = model
+
+    async def ListModels(self, request: model_pb2.ListModelsRequest, context: object) -> model_pb2.ListModelsResponse:
+        """Lists every model."""
+        return model_pb2.ListModelsResponse(models=[_model(self._model)])
+
+    async def GetModel(self, request: model_pb2.GetModelRequest, context: object) -> model_pb2.GetModelResponse:
+        """Gets one model."""
+        check_model(request.name, self._model, field="name")
+        return model_pb2.GetModelResponse(model=_model(self._model))
+
+
+def _route(request: translation_pb2.TranslateRequest | translation_pb2.StreamTranslateRequest) -> Route:
+    return Route(request.model, request.source_language_code, request.target_language_code)
+
+
+def _options(wire: decoding_pb2.DecodingOptions) -> Options:
+    return Options(
+        num_beams=wire.num_beams if wire.HasField("num_beams") else None,
+        num_return_sequences=wire.num_return_sequences if wire.HasField("num_return_sequences") else None,
+        max_new_tokens=wire.max_new_tokens if wire.HasField("max_new_tokens") else None,
+        length_penalty=_shortest_decimal(wire.length_penalty) if wire.HasField("length_penalty") else None,
+        early_stopping=_early_stopping(wire.early_stopping),
+    )
+
+
+def _shortest_decimal(value: float) -> float:
+    """What the caller wrote: 0.6 and not 0.6000000238418579, the single-precision number that came over the wire."""
+    return float(str(np.float32(value)))
+
+
+def _early_stopping(value: decoding_pb2.EarlyStopping.ValueType) -> EarlyStopping | None:
+    if value not in EARLY_STOPPING:
+        raise OptionOutOfRange("decoding.early_stopping", value, min(EARLY_STOPPING), max(EARLY_STOPPING))
+    return EARLY_STOPPING[value]
+
+
+def _stream_response(event: TextDelta | Translation) -> translation_pb2.StreamTranslateResponse:
+    if isinstance(event, TextDelta):
+        return translation_pb2.StreamTranslateResponse(text_delta=event.text)
+    return translation_pb2.StreamTranslateResponse(translation=_translation(event))
+
+
+def _translation(translation: Translation) -> translation_pb2.Translation:
+    return translation_pb2.Translation(
+        hypotheses=map(_hypothesis, translation.hypotheses),
+        source_tokens=translation.source_tokens,
+        timings=_timings(translation.timings),
+    )
+
+
+def _hypothesis(target: TargetText) -> translation_pb2.Hypothesis:
+    return translation_pb2.Hypothesis(
+        text=target.text,
+        score=target.score,
+        tokens=target.tokens,
+        finish_reason=FINISH_REASONS[target.finish_reason],
+    )
+
+
+def _embedding(embedding: Embedding) -> encoding_pb2.Embedding:
+    return encoding_pb2.Embedding(
+        values=embedding.values.tolist(),
+        source_tokens=embedding.source_tokens,
+        timings=_timings(embedding.timings),
+    )
+
+
+def _timings(timings: Timings) -> decoding_pb2.Timings:
+    return decoding_pb2.Timings(
+        queue=_duration(timings.queue),
+        encode=_duration(timings.encode),
+        decode=_duration(timings.decode),
+        total=_duration(timings.total),
+        steps=timings.steps,
+        tokenize=_duration(timings.tokenize),
+        detokenize=_duration(timings.detokenize),
+        mean_batch_rows=timings.mean_batch_rows,
+    )
+
+
+def _duration(seconds: float) -> Duration:
+    whole, nanos = divmod(round(seconds * 1e9), 10**9)
+    return Duration(seconds=whole, nanos=nanos)
+
+
+def _model(model: ServedModel) -> model_pb2.Model:
+    return model_pb2.Model(
+        name=model.name,
+        source_language_codes=model.source_languages,
+        target_language_codes=model.target_languages,
+        max_source_tokens=model.max_source_tokens,
+        max_new_tokens=model.max_new_tokens,
+        max_beams=model.max_beams,
+        default_decoding=_decoding(model.defaults),
+        width=model.width,
+        encoder_layers=model.encoder_layers,
+        decoder_layers=model.decoder_layers,
+        vocabulary_size=model.vocabulary_size,
+        precision=model.precision,
+        execution_provider=model.execution_provider,
+        package_sha256=model.package_sha256,
+        checkpoint_sha256=model.checkpoint_sha256,
+    )
+
+
+def _decoding(decoding: Decoding) -> decoding_pb2.DecodingOptions:
+    [early_stopping] = (wire for wire, plain in EARLY_STOPPING.items() if plain == decoding.early_stopping)
+    return decoding_pb2.DecodingOptions(
+        num_beams=decoding.num_beams,
+        num_return_sequences=decoding.num_return_sequences,
+        max_new_tokens=decoding.max_new_tokens,
+        length_penalty=decoding.length_penalty,
+        early_stopping=early_stopping,
+    )

@@ -1,0 +1,101 @@
+"""What is known of an RPC while it is answered: for its log line, its trailing metadata, its trace and exemplars."""
+
+import re
+import uuid
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from engine.request import PHASES, Timings
+from server.telemetry.trace_context import NO_TRACE, TraceContext
+
+REQUEST_ID_KEY = "x-request-id"
+"""Metadata, both ways: the name of a call, in its caller's logs and in ours."""
+REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
+"""What callers may name a call. Other names could break a log line, or fill it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredContent:
+    """One text of a call, and what became of it. Times are readings of time.perf_counter."""
+
+    text: str
+    answer: str | None
+    """Of a translation: the best hypothesis."""
+    timings: Timings
+    tokenized: float
+    """When tokenising began."""
+    arrived: float
+    """When it came into the queue."""
+    detokenized: float
+    """When detokenising began, or would have."""
+    source_tokens: int
+    target_tokens: int = 0
+
+
+@dataclass(slots=True)
+class Call:
+    """An RPC."""
+
+    method: str = ""
+    request_id: str = ""
+    trace: TraceContext = NO_TRACE
+    model: str = ""
+    reason: str = ""
+    """Of the error that it is answered with, if it is."""
+    contents: list[AnsweredContent] = field(default_factory=list)
+    """Those that are answered so far."""
+
+    @property
+    def exemplar(self) -> str:
+        """The trace to look at for an example of its timings. Empty: there is none."""
+        return self.trace.trace_id if self.trace.sampled else ""
+
+    @property
+    def source_tokens(self) -> int:
+        return sum(content.source_tokens for content in self.contents)
+
+    @property
+    def target_tokens(self) -> int:
+        return sum(content.target_tokens for content in self.contents)
+
+    @property
+    def steps(self) -> int:
+        """Of the content that took most."""
+        return max((content.timings.steps for content in self.contents), default=0)
+
+    @property
+    def mean_batch_rows(self) -> float:
+        """Of the content whose steps had most rows."""
+        return max((content.timings.mean_batch_rows for content in self.contents), default=0.0)
+
+    def phase_seconds(self) -> dict[str, float]:
+        """Time in each phase: of several contents the longest, as they are worked on at the same time."""
+        timings = [content.timings for content in self.contents]
+        return {phase: max((getattr(of, phase) for of in timings), default=0.0) for phase in PHASES}
+
+
+_current: ContextVar[Call | None] = ContextVar("call", default=None)
+
+
+def begin(call: Call) -> None:
+    """Makes it the call that the running task answers."""
+    _current.set(call)
+
+
+def current_call() -> Call:
+    """The call that the running task answers. Outside of any, one that nobody looks at."""
+    return _current.get() or Call()
+
+
+def request_id(asked: str | None) -> str:
+    """What the caller names the call, if that is well-formed, else a new name."""
+    return asked if asked and REQUEST_ID.fullmatch(asked) else uuid.uuid4().hex
+
+
+def server_timing(call: Call, seconds: float) -> str:
+    """Where the time of a call went, in milliseconds, as W3C Server Timing writes it. `seconds`: of the whole call."""
+    total = f"total;dur={seconds * 1000:.3f}"
+    if not call.contents:
+        return total
+    phases = [f"{phase};dur={of * 1000:.3f}" for phase, of in call.phase_seconds().items()]
+    return ", ".join([*phases, total, f'steps;desc="{call.steps}"', f'batch-rows;desc="{call.mean_batch_rows:.1f}"'])

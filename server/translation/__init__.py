@@ -1,0 +1,1 @@
+"""The use cases: texts in, results out."""

@@ -1,0 +1,66 @@
+"""From the texts of a call to source tokens, with everything that can be wrong with a text."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from models.tokenizers.sentencepiece_pair import Tokenizer
+from server.errors import BlankContent, SourceTooLong
+from server.telemetry.calls import current_call
+from server.telemetry.metrics import Metrics
+
+INLINE_CHARACTERS = 4096
+"""Calls with more characters are tokenised on another thread: the event loop would stand still for milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A text as tokens."""
+
+    text: str
+    token_ids: tuple[int, ...]
+    """The end token included."""
+    started: float
+    """When tokenising began, by time.perf_counter."""
+    seconds: float
+    """How long it took."""
+
+
+class SourceReader:
+    """Checks and tokenises texts. Each goes under the name of the request's field it came in."""
+
+    def __init__(self, tokenizer: Tokenizer, max_tokens: int, metrics: Metrics) -> None:
+        self._tokenizer = tokenizer
+        self._max_tokens = max_tokens
+        self._max_characters = max_tokens * tokenizer.longest_piece
+        """A text with more cannot fit, so it is refused without tokenising it."""
+        self._metrics = metrics
+
+    def check(self, texts: Mapping[str, str]) -> None:
+        """The checks that cost next to nothing. Raises BlankContent or SourceTooLong."""
+        for field, text in texts.items():
+            if not text or text.isspace():
+                raise BlankContent(field, len(text))
+            if len(text) > self._max_characters:
+                raise SourceTooLong(field, "characters", len(text), self._max_characters)
+
+    async def tokenize(self, texts: Mapping[str, str]) -> list[Source]:
+        """The tokens of every text, the end token included. Raises BlankContent or SourceTooLong."""
+        if sum(map(len, texts.values())) <= INLINE_CHARACTERS:
+            return self._tokenize_all(texts)
+        return await asyncio.to_thread(self._tokenize_all, texts)
+
+    def _tokenize_all(self, texts: Mapping[str, str]) -> list[Source]:
+        return [self._tokenize(field, text) for field, text in texts.items()]
+
+    def _tokenize(self, field: str, text: str) -> Source:
+        started = time.perf_counter()
+        source_ids = tuple(self._tokenizer.encode(text))
+        seconds = time.perf_counter() - started
+        self._metrics.tokenized(seconds, current_call().exemplar)
+        if len(source_ids) == 1:  # the end token: all characters were invisible ones
+            raise BlankContent(field, len(text))
+        if len(source_ids) > self._max_tokens:
+            raise SourceTooLong(field, "tokens", len(source_ids), self._max_tokens)
+        return Source(text, source_ids, started, seconds)

@@ -1,0 +1,388 @@
+"""The command line in this process, against a real gRPC server."""
+
+import argparse
+import io
+import json
+import socket
+import sys
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import trustme
+
+import dragoman.progress
+from dragoman.arguments import parser
+from dragoman.cli import main
+from tests.client.fake_server import TOO_LONG, Failure, FakeServer, overloaded, serving
+
+ROOT = Path(__file__).parents[2]
+TRANSLATION = {
+    "text": "HELLO WORLD",
+    "score": -0.5,
+    "tokens": 3,
+    "finish_reason": "end_token",
+    "hypotheses": [{"text": "HELLO WORLD", "score": -0.5, "tokens": 3, "finish_reason": "end_token"}],
+    "source_tokens": 3,
+    "timings": {"queue_s": 0.001, "encode_s": 0.002, "decode_s": 0.03, "total_s": 0.033}
+    | {"steps": 3, "tokenize_s": 0.0001, "detokenize_s": 0.0002, "mean_batch_rows": 2.5},
+}
+
+
+@dataclass
+class Result:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+class Dragoman:
+    """The command in this process."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, server: FakeServer) -> None:
+        self.server = server
+        self._capsys = capsys
+        monkeypatch.setenv("DRAGOMAN_TARGET", server.target)
+
+    def __call__(self, *argv: str | Path) -> Result:
+        try:
+            code = main([str(argument) for argument in argv])
+        except SystemExit as usage:
+            assert isinstance(usage.code, int)
+            code = usage.code
+        return Result(code, *self._capsys.readouterr())
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, server: FakeServer) -> Dragoman:
+    return Dragoman(capsys, monkeypatch, server)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "texts"
+
+
+# translate
+
+
+def test_each_text_gives_a_line_in_order(command: Dragoman) -> None:
+    assert command("translate", "hello world", "bye") == Result(0, "HELLO WORLD\nBYE\n", "")
+
+
+def test_each_line_of_a_file_gives_a_line_in_order(command: Dragoman, file: Path) -> None:
+    texts = [f"text {number}" for number in range(300)]
+    file.write_text("\n".join(texts))
+    result = command("translate", "--file", file)
+    assert result == Result(0, "".join(f"{text.upper()}\n" for text in texts), "")
+    assert sorted(command.server.contents) == sorted(texts)
+
+
+def test_blank_lines_stay_blank_and_are_not_sent(command: Dragoman, file: Path) -> None:
+    file.write_bytes(b"one\n\n \t\r\ntwo\n\n")
+    assert command("translate", "--file", file) == Result(0, "ONE\n\n\nTWO\n\n", "")
+    assert sorted(command.server.contents) == ["one", "two"]
+    assert command("translate", "--json", "", "x").json[0] == {"text": ""}
+
+
+def test_an_empty_file_gives_nothing(command: Dragoman, file: Path) -> None:
+    file.touch()
+    assert command("translate", "--file", file) == Result(0, "", "")
+
+
+def test_timings_go_to_standard_error_in_the_order_of_the_lines(command: Dragoman) -> None:
+    result = command("translate", "--timings", "hello world", "", "rain")
+    assert (result.code, result.out) == (0, "HELLO WORLD\n\nRAIN\n")
+    told = (
+        "tokenize 0.100 ms, queue 1.000 ms, encode 2.000 ms, decode 30.000 ms, detokenize 0.200 ms; "
+        "3 steps of 2.5 rows in the mean"
+    )
+    assert result.err.splitlines() == [told, told]
+
+
+def test_json_has_every_field(command: Dragoman) -> None:
+    result = command("translate", "--json", "hello world", "maçã")
+    assert result.json[0] == TRANSLATION
+    assert '"text": "MAÇÃ"' in result.out
+
+
+def test_json_shows_every_hypothesis_and_text_the_best(command: Dragoman) -> None:
+    options = ["--num-beams", "2", "--num-return-sequences", "2", "a"]
+    assert [h["text"] for h in command("translate", "--json", *options).json[0]["hypotheses"]] == ["A", "A!"]
+    assert command("translate", *options).out == "A\n"
+
+
+def test_a_line_break_in_a_translation_stays_on_its_line(command: Dragoman) -> None:
+    assert command("translate", "one\ntwo", "three").out == "ONE TWO\nTHREE\n"
+    assert command("translate", "--json", "one\ntwo").json[0]["text"] == "ONE\nTWO"
+
+
+def test_every_option_arrives(command: Dragoman) -> None:
+    flags = "--source-language en --target-language pt --model en-pt --num-beams 4 --num-return-sequences 2"
+    more = "--max-new-tokens 100 --length-penalty -0.5 --early-stopping never"
+    assert command("translate", *flags.split(), *more.split(), "a").code == 0
+    (request,) = command.server.requests
+    assert (request.source_language_code, request.target_language_code, request.model) == ("en", "pt", "en-pt")
+    assert {field.name: value for field, value in request.decoding.ListFields()} == {
+        "num_beams": 4,
+        "num_return_sequences": 2,
+        "max_new_tokens": 100,
+        "length_penalty": -0.5,
+        "early_stopping": 3,
+    }
+
+
+def test_options_left_out_are_not_sent(command: Dragoman) -> None:
+    command("translate", "a")
+    assert command.server.requests[0].decoding.ListFields() == []
+
+
+def test_no_more_requests_at_once_than_allowed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, file: Path
+) -> None:
+    file.write_text("line\n" * 50)
+    with serving(FakeServer(rendezvous=5)) as server:
+        result = Dragoman(capsys, monkeypatch, server)("translate", "--file", file, "--concurrency", "5")
+    assert result == Result(0, "LINE\n" * 50, "")
+    assert server.most_active == 5
+
+
+# Refused lines
+
+
+def test_a_refused_line_ends_the_run_after_the_lines_before_it(command: Dragoman, file: Path) -> None:
+    file.write_text("one\ntwo\ntoo long\nfour\n")
+    assert command("translate", "--file", file) == Result(1, "ONE\nTWO\n", f"dragoman: line 3: {TOO_LONG}\n")
+
+
+def test_a_refused_text_is_named(command: Dragoman) -> None:
+    assert command("translate", "one", "too long").err == f"dragoman: text 2: {TOO_LONG}\n"
+
+
+def test_keep_going_leaves_the_refused_lines_empty(command: Dragoman, file: Path) -> None:
+    file.write_bytes(b"too long\none\n\xff\xfe\n\ntwo")
+    result = command("translate", "--file", file, "--keep-going")
+    assert (result.code, result.out) == (1, "\nONE\n\n\nTWO\n")
+    assert result.err.splitlines() == [
+        f"dragoman: line 1: {TOO_LONG}",
+        "dragoman: line 3: byte 1 (0xff) is not UTF-8; convert the text to UTF-8 first",
+    ]
+
+
+def test_keep_going_puts_errors_into_json(command: Dragoman, file: Path) -> None:
+    file.write_bytes(b"too long\n\xff\nhello world\n")
+    first, second, third = command("translate", "--json", "--file", file, "--keep-going").json
+    assert first == {"error": {"code": "INVALID_ARGUMENT", "reason": "SOURCE_TOO_LONG", "message": TOO_LONG}}
+    assert (second["error"]["code"], second["error"]["reason"]) == ("INVALID_ARGUMENT", "INVALID_LINE")
+    assert third == TRANSLATION
+
+
+def test_keep_going_does_not_go_on_without_a_server(command: Dragoman, file: Path) -> None:
+    file.write_text("one\ntwo\n")
+    result = command("translate", "--file", file, "--keep-going", "--target", free_target(), "--concurrency", "1")
+    assert (result.code, result.out) == (1, "")
+    assert result.err.count("no server at") == result.err.count("\n") == 1
+
+
+# encode, models, health
+
+
+def test_encode_writes_the_values(command: Dragoman, file: Path) -> None:
+    file.write_text("abc\n\na\n")
+    assert command("encode", "--file", file) == Result(0, "3 0.5\n\n1 0.5\n", "")
+    assert command("encode", "--normalize", "abc").out == "1.5 0.25\n"
+
+
+def test_encode_json_has_every_field(command: Dragoman) -> None:
+    result = command("encode", "--json", "abc", " ")
+    assert result.json == [
+        {"values": [3.0, 0.5], "source_tokens": 2, "timings": TRANSLATION["timings"]},
+        {"values": []},
+    ]
+
+
+def test_models_shows_what_the_server_serves(command: Dragoman) -> None:
+    result = command("models")
+    assert result.out.startswith("en-pt\n")
+    for fact in ("en -> pt", "512 source tokens", "16 beams", "length_penalty 0.5", "early_stopping never", "ab" * 32):
+        assert fact in result.out
+
+
+def test_models_json_has_every_field(command: Dragoman) -> None:
+    (model,) = command("models", "--json").json
+    assert (model["name"], model["max_beams"], model["default_decoding"]["num_beams"]) == ("en-pt", 16, 4)
+    assert len(model) == 15
+
+
+def test_health_tells_by_its_exit_code(command: Dragoman) -> None:
+    assert command("health") == Result(0, "SERVING\n", "")
+    not_serving = ["--service", "dragoman.v1.EncodingService"]
+    assert command("health", *not_serving) == Result(1, "NOT_SERVING\n", "")
+    assert command("health", *not_serving, "--json").json == [
+        {"service": "dragoman.v1.EncodingService", "status": "NOT_SERVING"}
+    ]
+
+
+def test_health_of_an_unknown_service(command: Dragoman) -> None:
+    message = "the server has no service 'no.such'; leave --service out to ask about the whole server"
+    assert command("health", "--service", "no.such") == Result(1, "", f"dragoman: {message}\n")
+
+
+# Errors of every command
+
+
+def free_target() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("argv", [["translate", "a"], ["encode", "a"], ["models"], ["health"]], ids=lambda c: c[0])
+def test_without_a_server_the_error_says_how_to_get_one(command: Dragoman, argv: list[str]) -> None:
+    target = free_target()
+    result = command(*argv, "--target", target)
+    assert (result.code, result.out, result.err.count("\n")) == (1, "", 1)
+    assert f"no server at {target} (" in result.err
+    assert "Connection refused); start one with `make run`" in result.err
+
+
+def test_an_answer_too_late_names_the_flag(command: Dragoman) -> None:
+    result = command("translate", "hold", "--timeout", "0.3")
+    assert result == Result(1, "", "dragoman: text 1: no answer within 0.3 s; allow more with --timeout\n")
+
+
+def test_an_overloaded_server_is_not_a_missing_one(command: Dragoman) -> None:
+    command.server.failures = deque([overloaded(pushback_ms=-1)])
+    assert command("translate", "a").err == "dragoman: text 1: the queue is full (OVERLOADED)\n"
+
+
+def test_an_error_is_one_line(command: Dragoman) -> None:
+    command.server.failures = deque([Failure(grpc.StatusCode.INTERNAL, "first\nsecond")])
+    assert command("models") == Result(1, "", "dragoman: first second (INTERNAL)\n")
+
+
+def test_a_file_that_cannot_be_read_is_named(command: Dragoman, tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    assert command("translate", "--file", missing).err == f"dragoman: {missing}: No such file or directory\n"
+    assert command("translate", "--file", tmp_path).err == f"dragoman: {tmp_path}: Is a directory\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["translate"], "one of the arguments TEXT --file is required"),
+        (["translate", "a", "--file", "b"], "not allowed with argument"),
+        (["translate", "a", "--num-beams", "four"], "--num-beams: invalid"),
+        (["translate", "a", "--num-beams", "9999999999"], "--num-beams: 9999999999 does not fit 32 bits"),
+        (["translate", "a", "--early-stopping", "maybe"], "--early-stopping: invalid choice: 'maybe'"),
+        (["translate", "a", "--num-beam", "4"], "unrecognized arguments: --num-beam"),
+        (["translate", "a", "--concurrency", "0"], "--concurrency: 0 is not from 1 to 1000"),
+        (["health", "--timeout", "0"], "--timeout: 0 is not a positive, finite number of seconds"),
+        (["health", "--timeout", "inf"], "--timeout: inf is not a positive, finite number of seconds"),
+        (["health", "--target", " "], "--target: is empty; give HOST:PORT"),
+        (["health", "--ca", "no/such/file"], "--ca: no/such/file: No such file or directory"),
+        (["health", "--ca", str(ROOT / "LICENSE")], "no certificate in it; root certificates are PEM"),
+    ],
+)
+def test_wrong_usage_exits_2_and_says_why(command: Dragoman, argv: list[str], message: str) -> None:
+    result = command(*argv)
+    assert (result.code, result.out) == (2, "")
+    assert message in result.err
+
+
+# TLS
+
+
+def test_ca_trusts_an_authority_of_ones_own(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    own = authority.issue_cert("127.0.0.1")
+    chain = b"".join(pem.bytes() for pem in own.cert_chain_pems)
+    credentials = grpc.ssl_server_credentials([(own.private_key_pem.bytes(), chain)])
+    with serving(FakeServer(), credentials) as server:
+        command = Dragoman(capsys, monkeypatch, server)
+        assert command("translate", "--ca", tmp_path / "ca.pem", "--tls", "a") == Result(0, "A\n", "")
+        assert "no server at" in command("health", "--tls").err
+        assert "no server at" in command("health").err
+
+
+# Progress
+
+
+class Terminal(io.StringIO):
+    """A standard error that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_if_asked_for(command: Dragoman, file: Path) -> None:
+    file.write_text("a\nb\n")
+    err = command("translate", "--file", file, "--progress").err
+    assert err.startswith("2 lines, ")
+    assert err.endswith(" lines/s\n")
+
+
+def test_progress_on_a_terminal_for_files_only(command: Dragoman, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dragoman.progress, "TERMINAL_INTERVAL_S", 0.0)
+    file.write_text("a\ntoo long\nb\n")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    assert command("translate", "--file", file, "--keep-going").out == "A\n\nB\n"
+    for shown in ("\r\x1b[K1 lines, ", "\r\x1b[Kdragoman: line 2: ", "\r\x1b[K3 lines, "):
+        assert shown in terminal.getvalue()
+    terminal.truncate(0)
+    command("translate", "a")
+    assert terminal.getvalue().strip("\0") == ""
+
+
+def test_no_progress_where_the_results_are_shown(
+    server: FakeServer, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text("a\n")
+    out, err = Terminal(), Terminal()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", err)
+    assert main(["translate", "--target", server.target, "--file", str(file)]) == 0
+    assert (out.getvalue(), err.getvalue()) == ("A\n", "")
+
+
+# Documentation
+
+
+def flags() -> set[str]:
+    (commands,) = (a for a in parser()._actions if isinstance(a, argparse._SubParsersAction))
+    return {
+        flag for command in commands.choices.values() for action in command._actions for flag in action.option_strings
+    }
+
+
+def test_every_flag_is_documented() -> None:
+    page = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
+    assert "--num-beams" in flags()
+    assert [flag for flag in sorted(flags() - {"-h", "--help"}) if f"`{flag}" not in page] == []
+
+
+def python_examples() -> list[str]:
+    page = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
+    return [block.split("```")[0] for block in page.split("```python\n")[1:]]
+
+
+@pytest.mark.parametrize("number", range(len(python_examples())))
+def test_every_python_example_runs(server: FakeServer, capsys: pytest.CaptureFixture[str], number: int) -> None:
+    code = python_examples()[number]
+    assert "127.0.0.1:8500" in code
+    exec(compile(code.replace("127.0.0.1:8500", server.target), f"example {number}", "exec"), {})
+    assert capsys.readouterr().out
+    assert server.requests

@@ -1,0 +1,346 @@
+"""The Python clients against a real gRPC server. What holds for one holds for both."""
+
+import asyncio
+import pickle
+from collections import deque
+from contextlib import aclosing, closing
+from itertools import pairwise
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc.error_details_pb2 import DebugInfo
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dragoman
+from dragoman import AsyncClient, Client, FinishReason, Health, Hypothesis, TextDelta, Timings, Translation, wire
+from dragoman.errors import (
+    Aborted,
+    Cancelled,
+    DeadlineExceeded,
+    DragomanError,
+    FieldViolation,
+    Internal,
+    InvalidArgument,
+    NotFound,
+    ResourceExhausted,
+    Unimplemented,
+)
+from dragoman.v1 import translation_pb2
+from dragoman.v1.decoding_pb2 import DecodingOptions, EarlyStopping
+from dragoman.v1.translation_pb2 import TranslateRequest
+from dragoman.wire import CONCURRENT_REQUESTS, MAX_CONTENT_BYTES, MAX_CONTENTS, batches
+from tests.client.clients import Call, call_sync
+from tests.client.fake_server import WAIT_S, Failure, FakeServer, serving, too_long
+
+TIMINGS = Timings(
+    queue_s=0.001,
+    encode_s=0.002,
+    decode_s=0.03,
+    total_s=0.033,
+    steps=3,
+    tokenize_s=0.0001,
+    detokenize_s=0.0002,
+    mean_batch_rows=2.5,
+)
+HYPOTHESIS = Hypothesis("HELLO WORLD", -0.5, 3, FinishReason.END_TOKEN)
+
+
+def only_request(server: FakeServer) -> Any:
+    assert len(server.requests) == 1
+    return server.requests[0]
+
+
+# Translate
+
+
+def test_one_text_gives_one_translation(server: FakeServer, call: Call) -> None:
+    result = call(server.target, "translate", "hello world")
+    assert result == Translation((HYPOTHESIS,), 3, TIMINGS)
+    assert (result.text, result.score, result.tokens) == ("HELLO WORLD", -0.5, 3)
+    assert result.finish_reason is FinishReason.END_TOKEN
+
+
+def test_a_list_gives_a_list_in_order_from_one_request(server: FakeServer, call: Call) -> None:
+    result = call(server.target, "translate", ["b", "a", "c"])
+    assert [translation.text for translation in result] == ["B", "A", "C"]
+    assert only_request(server) == TranslateRequest(contents=["b", "a", "c"], decoding=DecodingOptions())
+
+
+def test_an_empty_list_needs_no_request(server: FakeServer, call: Call) -> None:
+    assert call(server.target, "translate", []) == []
+    assert call(server.target, "encode", []) == []
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("method", ["translate", "stream_translate"])
+def test_every_option_arrives(server: FakeServer, call: Call, method: str) -> None:
+    call(
+        server.target,
+        method,
+        "hello",
+        source_language="en",
+        target_language="pt",
+        model="en-pt",
+        num_beams=4,
+        num_return_sequences=2,
+        max_new_tokens=100,
+        length_penalty=-0.5,
+        early_stopping=False,
+    )
+    request = only_request(server)
+    assert (request.source_language_code, request.target_language_code, request.model) == ("en", "pt", "en-pt")
+    assert {field.name: value for field, value in request.decoding.ListFields()} == {
+        "num_beams": 4,
+        "num_return_sequences": 2,
+        "max_new_tokens": 100,
+        "length_penalty": -0.5,
+        "early_stopping": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("option", "name"),
+    [
+        (None, "EARLY_STOPPING_UNSPECIFIED"),
+        (False, "EARLY_STOPPING_HEURISTIC"),
+        (True, "EARLY_STOPPING_FIRST_FINISHED"),
+        ("never", "EARLY_STOPPING_NEVER"),
+    ],
+)
+def test_early_stopping_has_the_meaning_of_hugging_face(server: FakeServer, option: Any, name: str) -> None:
+    call_sync(server.target, "translate", "hello", early_stopping=option)
+    decoding = only_request(server).decoding
+    assert decoding.early_stopping == EarlyStopping.Value(name)
+
+
+def test_an_impossible_early_stopping_is_refused(server: FakeServer, call: Call) -> None:
+    with pytest.raises(ValueError, match="early_stopping is 'always'; it must be True, False or 'never'"):
+        call(server.target, "translate", "hello", early_stopping="always")
+    assert server.requests == []
+
+
+def test_options_left_out_are_not_sent(server: FakeServer, call: Call) -> None:
+    call(server.target, "translate", "hello", num_beams=None)
+    assert only_request(server) == TranslateRequest(contents=["hello"], decoding=DecodingOptions())
+
+
+@pytest.mark.parametrize("method", ["translate", "stream_translate"])
+def test_an_unknown_option_is_refused(server: FakeServer, call: Call, method: str) -> None:
+    with pytest.raises(TypeError, match=r"unknown option 'beams'; known are source_language, .*num_beams"):
+        call(server.target, method, "hello", beams=4)
+    assert server.requests == []
+
+
+def test_hypotheses_come_best_first(server: FakeServer, call: Call) -> None:
+    result = call(server.target, "translate", "hello", num_beams=2, num_return_sequences=2)
+    assert result.hypotheses == (
+        Hypothesis("HELLO", -0.5, 2, FinishReason.END_TOKEN),
+        Hypothesis("HELLO!", -1.5, 3, FinishReason.LENGTH),
+    )
+    assert result.text == "HELLO"
+
+
+def test_a_long_list_is_split_and_stays_in_order(server: FakeServer, call: Call) -> None:
+    texts = [f"text {number}" for number in range(3 * MAX_CONTENTS + 1)]
+    result = call(server.target, "translate", texts)
+    assert [translation.text for translation in result] == [text.upper() for text in texts]
+    assert sorted(len(request.contents) for request in server.requests) == [1, *[MAX_CONTENTS] * 3]
+
+
+def test_parts_of_a_list_run_at_once_but_not_too_many(call: Call) -> None:
+    texts = [f"text {number}" for number in range(MAX_CONTENTS * CONCURRENT_REQUESTS * 3)]
+    with serving(FakeServer(rendezvous=CONCURRENT_REQUESTS)) as server:
+        assert len(call(server.target, "translate", texts)) == len(texts)
+        assert server.most_active == CONCURRENT_REQUESTS
+
+
+PARTS = ["too long", *["a"] * (MAX_CONTENTS - 1), "hold"]
+"""Two requests: the first is refused while the second is under way."""
+
+
+def test_a_refused_part_fails_the_call_and_cancels_the_others() -> None:
+    with serving(FakeServer(rendezvous=2)) as server, Client(server.target) as client:
+        with pytest.raises(InvalidArgument, match="1300 tokens"):
+            client.translate(PARTS)
+        assert server.left.wait(WAIT_S)
+
+
+async def test_a_refused_part_fails_the_async_call_and_cancels_the_others() -> None:
+    with serving(FakeServer(rendezvous=2)) as server:
+        async with AsyncClient(server.target) as client:
+            with pytest.raises(InvalidArgument, match="1300 tokens"):
+                await client.translate(PARTS)
+            assert await asyncio.to_thread(server.left.wait, WAIT_S)
+
+
+@given(st.lists(st.text(max_size=3) | st.just("é" * (MAX_CONTENT_BYTES // 4)), max_size=3 * MAX_CONTENTS))
+def test_batches_are_in_order_within_the_limits_and_no_smaller_than_needed(texts: list[str]) -> None:
+    def size(batch: list[str]) -> int:
+        return sum(len(text.encode()) for text in batch)
+
+    split = list(batches(texts))
+    assert [text for batch in split for text in batch] == texts
+    assert all(len(batch) <= MAX_CONTENTS for batch in split)
+    assert all(size(batch) <= MAX_CONTENT_BYTES or len(batch) == 1 for batch in split)
+    for batch, following in pairwise(split):
+        assert len(batch) == MAX_CONTENTS or size(batch) + size(following[:1]) > MAX_CONTENT_BYTES
+
+
+@pytest.mark.parametrize("method", ["translate", "encode"])
+def test_a_reply_with_too_few_results_is_an_error_not_a_shift(call: Call, method: str) -> None:
+    with serving(FakeServer(drop_results=1)) as server, pytest.raises(Internal, match="1 results for 2 contents"):
+        call(server.target, method, ["a", "b"])
+
+
+def test_a_translation_without_hypotheses_is_an_error() -> None:
+    with pytest.raises(Internal, match="without hypotheses"):
+        wire.translation(translation_pb2.Translation())
+
+
+def test_a_finish_reason_of_a_later_server_is_unknown() -> None:
+    later = translation_pb2.Hypothesis()
+    later.MergeFromString(b"\x20\x63")  # field 4, finish_reason, is 99
+    assert wire.translation(translation_pb2.Translation(hypotheses=[later])).finish_reason is FinishReason.UNKNOWN
+
+
+# StreamTranslate
+
+
+def test_a_stream_gives_deltas_and_then_the_translation(server: FakeServer, call: Call) -> None:
+    *deltas, last = call(server.target, "stream_translate", "one two three")
+    assert deltas == [TextDelta("ONE"), TextDelta("TWO"), TextDelta("THREE")]
+    assert isinstance(last, Translation)
+    assert last.text == "".join(delta.text for delta in deltas)
+    assert last.timings == TIMINGS
+
+
+def test_a_stream_that_fails_midway_raises(server: FakeServer) -> None:
+    with Client(server.target) as client:
+        events = client.stream_translate("too long")
+        assert next(events) == TextDelta("TOO")
+        with pytest.raises(InvalidArgument, match="1300 tokens"):
+            next(events)
+
+
+def test_leaving_a_stream_cancels_it(server: FakeServer) -> None:
+    with Client(server.target) as client:
+        with closing(client.stream_translate("hold on")) as events:
+            assert next(events) == TextDelta("HOLD")
+            assert server.held.wait(WAIT_S)
+        assert server.left.wait(WAIT_S)
+
+
+async def test_leaving_an_async_stream_cancels_it(server: FakeServer) -> None:
+    async with AsyncClient(server.target) as client:
+        async with aclosing(client.stream_translate("hold on")) as events:
+            assert await anext(events) == TextDelta("HOLD")
+            assert await asyncio.to_thread(server.held.wait, WAIT_S)
+        assert await asyncio.to_thread(server.left.wait, WAIT_S)
+
+
+# Encode, models, health
+
+
+def test_encode_one_and_many(server: FakeServer, call: Call) -> None:
+    one = call(server.target, "encode", "abc")
+    assert (one.values, one.source_tokens, one.timings) == ((3.0, 0.5), 2, TIMINGS)
+    many = call(server.target, "encode", ["abc", "a"], normalize=True, model="en-pt")
+    assert [embedding.values for embedding in many] == [(1.5, 0.25), (0.5, 0.25)]
+    assert server.requests[1].model == "en-pt"
+
+
+def test_models_carry_every_field(server: FakeServer, call: Call) -> None:
+    (model,) = call(server.target, "models")
+    assert call(server.target, "model") == call(server.target, "model", "en-pt") == model
+    assert (model.name, model.source_languages, model.target_languages) == ("en-pt", ("en",), ("pt",))
+    assert (model.max_source_tokens, model.max_new_tokens, model.max_beams) == (512, 256, 16)
+    assert model.default_decoding == dragoman.Decoding(4, 1, 256, 0.5, "never")
+    assert (model.width, model.encoder_layers, model.decoder_layers, model.vocabulary_size) == (2, 6, 1, 32001)
+    assert (model.precision, model.execution_provider) == ("fp32", "CPUExecutionProvider")
+    assert (model.package_sha256, model.checkpoint_sha256) == ("ab" * 32, "cd" * 32)
+
+
+def test_an_unknown_model_is_not_found(server: FakeServer, call: Call) -> None:
+    with pytest.raises(NotFound, match="no model fr-de") as caught:
+        call(server.target, "model", "fr-de")
+    assert caught.value.reason == "MODEL_NOT_FOUND"
+
+
+def test_health_of_the_server_and_of_a_service(server: FakeServer, call: Call) -> None:
+    assert call(server.target, "health") is Health.SERVING
+    assert call(server.target, "health", "dragoman.v1.EncodingService") is Health.NOT_SERVING
+    with pytest.raises(NotFound):
+        call(server.target, "health", "no.such.Service")
+
+
+# Errors
+
+
+def test_an_error_carries_its_details(server: FakeServer, call: Call) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        call(server.target, "translate", ["fine", "too long"])
+    error = caught.value
+    message = "contents[1] has 1300 tokens; the model takes 512: split it into sentences"
+    assert (error.message, error.code, error.reason) == (message, grpc.StatusCode.INVALID_ARGUMENT, "SOURCE_TOO_LONG")
+    assert error.metadata == {"tokens": "1300", "max_tokens": "512"}
+    assert error.violations == (FieldViolation("contents[1]", message),)
+    assert error.retry_delay_s is None
+    assert str(error) == f"{message} (SOURCE_TOO_LONG)"
+
+
+@pytest.mark.parametrize("method", ["translate", "encode"])
+def test_an_error_counts_texts_through_the_whole_list(server: FakeServer, call: Call, method: str) -> None:
+    texts = ["fine"] * (MAX_CONTENTS + 5)
+    texts[MAX_CONTENTS + 2] = "too long"
+    with pytest.raises(InvalidArgument, match=rf"^contents\[{MAX_CONTENTS + 2}\] has 1300 tokens") as caught:
+        call(server.target, method, texts)
+    assert caught.value.violations[0].field == f"contents[{MAX_CONTENTS + 2}]"
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (grpc.StatusCode.INVALID_ARGUMENT, InvalidArgument),
+        (grpc.StatusCode.NOT_FOUND, NotFound),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, ResourceExhausted),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, DeadlineExceeded),
+        (grpc.StatusCode.CANCELLED, Cancelled),
+        (grpc.StatusCode.ABORTED, Aborted),
+        (grpc.StatusCode.UNIMPLEMENTED, Unimplemented),
+        (grpc.StatusCode.INTERNAL, Internal),
+        (grpc.StatusCode.PERMISSION_DENIED, DragomanError),
+    ],
+)
+def test_every_status_has_its_error(server: FakeServer, call: Call, code: grpc.StatusCode, kind: type) -> None:
+    server.failures = deque([Failure(code, "because")])
+    with pytest.raises(DragomanError) as caught:
+        call(server.target, "models")
+    assert type(caught.value) is kind
+    assert (caught.value.code, caught.value.message, caught.value.reason) == (code, "because", "")
+    assert str(caught.value) == f"because ({code.name})"
+
+
+@pytest.mark.parametrize("failure", [Failure(grpc.StatusCode.INTERNAL, "bad", raw_details=b"\xff\xff nonsense")])
+def test_details_that_are_nonsense_are_left_out(server: FakeServer, call: Call, failure: Failure) -> None:
+    server.failures = deque([failure])
+    with pytest.raises(Internal, match="bad") as caught:
+        call(server.target, "models")
+    assert (caught.value.reason, caught.value.metadata, caught.value.violations) == ("", {}, ())
+
+
+def test_details_of_other_kinds_are_passed_over(server: FakeServer) -> None:
+    details = (DebugInfo(detail="stack"), *too_long(0).details)
+    server.failures = deque([Failure(grpc.StatusCode.INVALID_ARGUMENT, "bad", details)])
+    with pytest.raises(InvalidArgument) as caught:
+        call_sync(server.target, "models")
+    assert caught.value.reason == "SOURCE_TOO_LONG"
+
+
+def test_errors_survive_pickling(server: FakeServer) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        call_sync(server.target, "translate", "too long")
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert type(copy) is InvalidArgument
+    assert vars(copy) == vars(caught.value)

@@ -1,0 +1,137 @@
+"""The Python clients and the network: deadlines, cancellation, retries and TLS."""
+
+import asyncio
+import socket
+from collections import deque
+
+import grpc
+import pytest
+import trustme
+
+from dragoman import AsyncClient, Health, TlsOptions
+from dragoman.errors import DeadlineExceeded, InvalidArgument, Unavailable, Unreachable
+from dragoman.wire import MAX_CONTENT_BYTES, MAX_CONTENTS
+from tests.client.clients import Call, call_sync
+from tests.client.fake_server import WAIT_S, FakeServer, overloaded, serving
+
+
+def test_a_server_that_is_not_there_is_unreachable(call: Call) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        target = f"127.0.0.1:{probe.getsockname()[1]}"
+    with pytest.raises(Unreachable, match="Connection refused"):
+        call(target, "health")
+
+
+# Deadlines, cancellation, retries
+
+
+@pytest.mark.parametrize("method", ["translate", "stream_translate", "encode"])
+def test_a_passed_deadline_raises_and_reaches_the_server(server: FakeServer, call: Call, method: str) -> None:
+    with pytest.raises(DeadlineExceeded):
+        call(server.target, method, "hold", timeout_s=0.3)
+    assert server.left.wait(WAIT_S)
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1, float("nan"), float("inf")])
+@pytest.mark.parametrize("method", ["translate", "stream_translate", "encode", "model", "health"])
+def test_a_deadline_that_is_none_is_refused(server: FakeServer, method: str, timeout_s: float) -> None:
+    with pytest.raises(ValueError, match=r"timeout_s is .*; it must be a positive, finite number"):
+        call_sync(server.target, method, "x", timeout_s=timeout_s)
+
+
+async def test_cancelling_a_call_cancels_it_on_the_server(server: FakeServer) -> None:
+    async with AsyncClient(server.target) as client:
+        task = asyncio.create_task(client.translate(["a"] * MAX_CONTENTS + ["hold"]))
+        assert await asyncio.to_thread(server.held.wait, WAIT_S)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await asyncio.to_thread(server.left.wait, WAIT_S)
+
+
+@pytest.mark.parametrize("method", ["translate", "stream_translate", "encode"])
+def test_an_overloaded_server_is_tried_again_when_it_says(server: FakeServer, call: Call, method: str) -> None:
+    """Without pushback the first wait would be at most 120 ms: gRPC's backoff of 100 ms and its jitter."""
+    server.failures = deque([overloaded(pushback_ms=300), overloaded(pushback_ms=10)])
+    call(server.target, method, "hello")
+    first, second, third = server.call_times
+    assert second - first >= 0.3
+    assert third > second
+
+
+def test_a_negative_pushback_stops_retries(server: FakeServer, call: Call) -> None:
+    server.failures = deque([overloaded(pushback_ms=-1)])
+    with pytest.raises(Unavailable, match="the queue is full") as caught:
+        call(server.target, "translate", "hello")
+    assert type(caught.value) is Unavailable
+    assert caught.value.retry_delay_s == 0.01
+    assert len(server.call_times) == 1
+
+
+def test_retries_end_after_five_attempts(server: FakeServer, call: Call) -> None:
+    server.failures = deque([overloaded(pushback_ms=1)] * 10)
+    with pytest.raises(Unavailable) as caught:
+        call(server.target, "translate", "hello")
+    assert caught.value.reason == "OVERLOADED"
+    assert len(server.call_times) == 5
+
+
+def test_a_refusal_is_not_tried_again(server: FakeServer, call: Call) -> None:
+    with pytest.raises(InvalidArgument):
+        call(server.target, "translate", "too long")
+    assert len(server.call_times) == 1
+
+
+def test_the_largest_request_can_still_be_retried(server: FakeServer, call: Call) -> None:
+    """gRPC does not retry what it did not keep: it keeps 256 KiB of a request."""
+    server.failures = deque([overloaded(pushback_ms=1)])
+    texts = ["x" * (MAX_CONTENT_BYTES // MAX_CONTENTS)] * MAX_CONTENTS
+    assert len(call(server.target, "translate", texts)) == MAX_CONTENTS
+    assert len(server.call_times) == 2
+
+
+# TLS
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+def server_credentials(authority: trustme.CA, mutual: bool = False) -> grpc.ServerCredentials:
+    certificate = authority.issue_cert("127.0.0.1")
+    chain = b"".join(pem.bytes() for pem in certificate.cert_chain_pems)
+    pairs = [(certificate.private_key_pem.bytes(), chain)]
+    return grpc.ssl_server_credentials(pairs, authority.cert_pem.bytes() if mutual else None, mutual)
+
+
+def test_tls_with_an_authority_of_ones_own(authority: trustme.CA, call: Call) -> None:
+    tls = TlsOptions(root_certificates=authority.cert_pem.bytes())
+    with serving(FakeServer(), server_credentials(authority)) as server:
+        assert call(server.target, "translate", "hello", tls=tls).text == "HELLO"
+
+
+def test_tls_with_a_client_certificate(authority: trustme.CA, call: Call) -> None:
+    own = authority.issue_cert("client.example")
+    chain = b"".join(pem.bytes() for pem in own.cert_chain_pems)
+    trusting = TlsOptions(root_certificates=authority.cert_pem.bytes())
+    known = TlsOptions(authority.cert_pem.bytes(), chain, own.private_key_pem.bytes())
+    with serving(FakeServer(), server_credentials(authority, mutual=True)) as server:
+        assert call(server.target, "health", tls=known) is Health.SERVING
+        with pytest.raises(Unreachable):
+            call(server.target, "health", tls=trusting)
+
+
+def test_neither_an_unknown_authority_nor_plaintext_reaches_a_tls_server(authority: trustme.CA) -> None:
+    stranger = TlsOptions(root_certificates=trustme.CA().cert_pem.bytes())
+    with serving(FakeServer(), server_credentials(authority)) as server:
+        for tls in (stranger, TlsOptions(), None):
+            with pytest.raises(Unreachable):
+                call_sync(server.target, "health", tls=tls)
+
+
+def test_tls_options_are_checked() -> None:
+    with pytest.raises(ValueError, match="set both certificate and key"):
+        TlsOptions(certificate=b"-----BEGIN CERTIFICATE-----")
+    with pytest.raises(ValueError, match="PEM"):
+        TlsOptions(root_certificates=b"not a certificate")

@@ -1,0 +1,73 @@
+"""What the package `dragoman` shows: the same methods for both clients, types of its own, one tree of errors."""
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf.message import Message
+
+import dragoman
+from dragoman import AsyncClient, Client, errors
+from dragoman.errors import DragomanError
+from tests.client.clients import Call
+from tests.client.fake_server import FakeServer
+
+
+def public_methods(kind: type) -> dict[str, Any]:
+    return {
+        name: method
+        for name, method in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_") and name != "close"
+    }
+
+
+def test_both_clients_have_the_same_methods() -> None:
+    ours, theirs = public_methods(Client), public_methods(AsyncClient)
+    assert ours.keys() == theirs.keys() >= {"translate", "stream_translate", "encode", "models", "model", "health"}
+    for name in ours:
+        assert inspect.signature(ours[name]).parameters == inspect.signature(theirs[name]).parameters
+
+
+def test_every_method_takes_a_deadline_of_30_seconds_unless_told() -> None:
+    for kind in (Client, AsyncClient):
+        for method in public_methods(kind).values():
+            assert inspect.signature(method).parameters["timeout_s"].default == 30.0
+
+
+def test_no_protobuf_in_what_the_clients_return(server: FakeServer, call: Call) -> None:
+    results = [
+        call(server.target, "translate", "hello"),
+        call(server.target, "encode", "hello"),
+        call(server.target, "models")[0],
+        *call(server.target, "stream_translate", "hello"),
+    ]
+    for result in results:
+        for name in result.__dataclass_fields__:
+            assert not isinstance(getattr(result, name), Message)
+        with pytest.raises(AttributeError):
+            setattr(result, next(iter(result.__dataclass_fields__)), None)
+        hash(result)
+
+
+def test_every_public_name_exists_once() -> None:
+    assert len(set(dragoman.__all__)) == len(dragoman.__all__)
+    assert all(hasattr(dragoman, name) for name in dragoman.__all__)
+
+
+def is_error(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, DragomanError)
+
+
+def test_the_error_tree_is_drawn_as_it_is() -> None:
+    drawn = re.findall(r"^[ │├└─]*([A-Z]\w+)  ", errors.__doc__ or "", re.MULTILINE)
+    kinds = [
+        kind.__name__ for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, DragomanError)
+    ]
+    assert sorted(drawn) == sorted(kinds)
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    project = Path(__file__).parents[2] / "pyproject.toml"
+    assert f'\nversion = "{dragoman.__version__}"\n' in project.read_text(encoding="utf-8")

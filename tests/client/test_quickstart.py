@@ -1,0 +1,113 @@
+"""`make run` with the real server: on a terminal, and what it says when it cannot start."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from bench.process import free_port
+from dragoman.quickstart import SENTENCES
+from models.package.folder import Package
+
+ROOT = Path(__file__).parents[2]
+LAST_LINE = "Ctrl-C ends it."
+CTRL_C = "\x03"
+
+ON_A_TERMINAL = "import os, pty, sys; status = pty.spawn(sys.argv[1:]); sys.exit(os.waitstatus_to_exitcode(status))"
+"""Runs a command on a new terminal that it shows on stdout, and types what comes on stdin."""
+
+
+def make_run(package: Path) -> list[str]:
+    """`make run` of a package that is up to date, in the environment the tests run in."""
+    up_to_date = [f"--old-file={file}" for file in (".venv/.set-up", package / "manifest.json")]
+    return ["make", *up_to_date, "run", f"PACKAGE={package}", f"BIN={Path(sys.executable).parent}"]
+
+
+def quickstart(package: Path, port: int) -> list[str]:
+    return [sys.executable, "-m", "dragoman.quickstart", str(package), "--port", str(port)]
+
+
+@contextmanager
+def running(*command: str, **environment: str) -> Iterator["subprocess.Popen[str]"]:
+    """A command that is ended with the block, and with it what it started."""
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=os.environ | environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+def read_until_ready(process: "subprocess.Popen[str]") -> str:
+    """What it printed up to its last line, or to its end."""
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if LAST_LINE in line:
+            break
+    return "".join(lines)
+
+
+def test_make_run_translates_and_ctrl_c_ends_it_with_0(zoo_package: Package) -> None:
+    port, metrics_port = str(free_port()), str(free_port())
+    command = [sys.executable, "-c", ON_A_TERMINAL, *make_run(zoo_package.folder)]
+    with running(*command, DRAGOMAN_PORT=port, DRAGOMAN_METRICS_PORT=metrics_port) as process:
+        shown = read_until_ready(process)
+        for sentence in SENTENCES:
+            assert sentence in shown
+        assert "As crianças estavam brincando alegremente no jardim" in shown
+        assert shown.count(" ms: queue ") == len(SENTENCES)
+        assert f"--target 127.0.0.1:{port}" in shown
+        assert f"http://127.0.0.1:{metrics_port}/metrics" in shown
+        assert process.stdin is not None
+        process.stdin.write(CTRL_C)
+        process.stdin.flush()
+        rest, _ = process.communicate()
+        assert process.returncode == 0, rest
+        assert "draining" in rest
+        assert "Error" not in rest
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_server_and_its_exit_code_is_passed_on(zoo_package: Package, number: signal.Signals) -> None:
+    port = free_port()
+    with running(*quickstart(zoo_package.folder, port), "--metrics-port", str(free_port())) as process:
+        read_until_ready(process)
+        process.send_signal(number)
+        assert process.wait() == 0
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
+
+
+def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
+    with running(*quickstart(tmp_path / "nothing", free_port())) as process:
+        shown = read_until_ready(process)
+        assert process.wait() == 2
+    assert shown.startswith("python -m server: ")
+    assert "nothing" in shown
+    assert len(shown.splitlines()) == 1
+
+
+def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with running(*quickstart(tmp_path, port)) as process:
+            shown = read_until_ready(process)
+            assert process.wait() == 1
+    assert f"127.0.0.1:{port} cannot be used: Address already in use" in shown
+    assert "DRAGOMAN_PORT" in shown

@@ -1,0 +1,150 @@
+"""Images, compose file and Envoy: that they say what the code says, and keep to what docs/deploy.md promises."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+from dragoman import __version__
+from server.config import Settings
+from server.grpc.service import SERVICES
+
+ROOT = Path(__file__).parents[2]
+DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8")
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+ENVOY = yaml.safe_load((ROOT / "deploy" / "envoy" / "envoy.yaml").read_text(encoding="utf-8"))
+SERVICE_NAMES = sorted(COMPOSE["services"])
+SERVE_LOCKS = ["serve.lock.txt", "serve-cuda.lock.txt"]
+PORT, METRICS_PORT, GRACE_PERIOD_S = (
+    Settings.model_fields[name].default for name in ("port", "metrics_port", "grace_period_s")
+)
+
+
+def stage(name: str) -> str:
+    """The lines of a stage of the Dockerfile."""
+    found = re.search(rf"^FROM \S+ AS {name}\n(.*?)(?=^FROM |\Z)", DOCKERFILE, re.MULTILINE | re.DOTALL)
+    assert found, name
+    return found[1]
+
+
+def pins(file: str) -> set[str]:
+    """name==version, with the marker if there is one."""
+    text = (ROOT / "requirements" / file).read_text(encoding="utf-8")
+    return {line.removesuffix("\\").strip() for line in text.splitlines() if "==" in line.split(";")[0]}
+
+
+# The images
+
+
+@pytest.mark.skipif(not shutil.which("hadolint"), reason="`make tools` has not been run")
+def test_hadolint_has_nothing_to_say() -> None:
+    done = subprocess.run(["hadolint", "deploy/Dockerfile"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_versions_agree() -> None:
+    chart = yaml.safe_load((ROOT / "deploy" / "helm" / "dragoman" / "Chart.yaml").read_text(encoding="utf-8"))
+    assert f"ARG VERSION={__version__}\n" in DOCKERFILE
+    assert chart["appVersion"] == __version__
+
+
+def test_what_runs_needs_neither_a_shell_nor_a_name_for_its_user() -> None:
+    runtime = stage("runtime")
+    for instruction in ("ENTRYPOINT", "CMD"):  # the health check's is a CMD
+        assert re.search(rf'{instruction} \["python", "-m"', runtime)
+    assert not re.search(r"(ENTRYPOINT|CMD) [^\[]", runtime)
+    assert re.search(r"^USER [1-9]\d*:[1-9]\d*$", runtime, re.MULTILINE)
+    assert "RUN" not in runtime + stage("cpu") + stage("cuda")
+
+
+def test_what_serves_has_nothing_of_the_stages_that_export_but_the_package() -> None:
+    for name, packages in (("cpu", "serve-cpu"), ("cuda", "serve-cuda")):
+        copied = re.findall(r"COPY --from=(\S+) (\S+) \S+", stage(name))
+        assert copied == [(packages, "/opt/venv"), (copied[1][0], "/models"), ("code", "/app")]
+        assert copied[1][0].startswith("package-")
+
+
+@pytest.mark.parametrize("lock", SERVE_LOCKS)
+def test_images_are_locked_by_hash_to_the_versions_that_are_tested(lock: str) -> None:
+    text = (ROOT / "requirements" / lock).read_text(encoding="utf-8")
+    requirements = text.replace("\\\n", "").splitlines()
+    assert all("--hash=sha256:" in line for line in requirements)
+    assert not re.search(r"https?:|^(torch|transformers|onnx)==", text, re.MULTILINE)
+    only_for_cuda = {pin for pin in pins(lock) if pin.startswith(("nvidia-", "onnxruntime-gpu"))}
+    assert bool(only_for_cuda) is ("cuda" in lock)
+    assert pins(lock) - only_for_cuda <= pins("lock.txt")
+
+
+# docker compose
+
+
+@pytest.mark.parametrize("name", SERVICE_NAMES)
+def test_a_service_is_bounded_watched_and_reached_from_this_machine_only(name: str) -> None:
+    service = COMPOSE["services"][name]
+    assert service["restart"] == "unless-stopped"
+    assert service["cap_drop"] == ["ALL"] and service["security_opt"] == ["no-new-privileges:true"]
+    assert "memory" in service["deploy"]["resources"]["limits"]
+    assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+    built = "build" in service
+    assert built or "healthcheck" in service  # the image that is built here has its own
+    assert built or re.search(r":v?\d+\.\d+\.\d+$", service["image"])
+    for volume in service.get("volumes", []):
+        source = volume.split(":")[0]
+        assert source in COMPOSE["volumes"] or (ROOT / source).is_dir(), volume
+
+
+@pytest.mark.parametrize("name", ["server", "server-gpu"])
+def test_a_server_that_is_stopped_may_drain(name: str) -> None:
+    service = COMPOSE["services"][name]
+    assert int(service["stop_grace_period"].removesuffix("s")) > GRACE_PERIOD_S
+    assert service["read_only"] is True
+    assert service["ports"] == [f"127.0.0.1:${{DRAGOMAN_PORT:-{PORT}}}:{PORT}"]
+    assert service["build"]["target"] == service["image"].split(":")[1]
+
+
+def test_prometheus_finds_servers_by_the_name_that_they_have_here() -> None:
+    jobs = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text(encoding="utf-8"))
+    found = [target for job in jobs["scrape_configs"] for target in job.get("dns_sd_configs", [])]
+    assert [(target["names"], target["port"]) for target in found] == [(["server"], METRICS_PORT)]
+    assert COMPOSE["services"]["server-gpu"]["networks"] == {"default": {"aliases": ["server"]}}
+
+
+def test_cpus_are_the_default_and_cuda_takes_their_place() -> None:
+    assert "COMPOSE_PROFILES=cpu\n" in (ROOT / ".env").read_text(encoding="utf-8")
+    profiles = {name: COMPOSE["services"][name].get("profiles") for name in SERVICE_NAMES}
+    assert profiles["server"] == ["cpu", "envoy"] and profiles["server-gpu"] == ["gpu"]
+    assert profiles["prometheus"] is profiles["alertmanager"] is profiles["grafana"] is None
+
+
+# Envoy
+
+
+def test_envoy_knows_the_messages_of_calls_and_of_errors() -> None:
+    described = FileDescriptorSet.FromString((ROOT / "deploy" / "envoy" / "dragoman.pb").read_bytes())
+    services = [f"{file.package}.{service.name}" for file in described.file for service in file.service]
+    assert sorted(services) == sorted(SERVICES)
+    # Without these JSON callers would not see why they are refused.
+    assert "google/rpc/error_details.proto" in [file.name for file in described.file]
+
+
+def test_envoy_transcodes_every_service_and_calls_the_port_of_the_server() -> None:
+    listener, cluster = ENVOY["static_resources"]["listeners"][0], ENVOY["static_resources"]["clusters"][0]
+    filters = listener["filter_chains"][0]["filters"][0]["typed_config"]["http_filters"]
+    assert sorted(filters[0]["typed_config"]["services"]) == sorted(SERVICES)
+    endpoint = cluster["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]["address"]["socket_address"]
+    assert endpoint == {"address": "server", "port_value": PORT}
+
+
+def published(service: dict[str, Any]) -> list[str]:
+    return [port.rsplit(":", 1)[1] for port in service["ports"]]
+
+
+def test_envoy_listens_where_it_is_published() -> None:
+    listener = ENVOY["static_resources"]["listeners"][0]
+    port = listener["address"]["socket_address"]["port_value"]
+    assert published(COMPOSE["services"]["envoy"]) == [str(port)]

@@ -1,0 +1,194 @@
+"""The Helm chart: rendered by Helm itself, and every object checked by the schema of its kind."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry
+
+from server.config import Settings
+from server.telemetry.metrics import Metrics
+
+helm = pytest.importorskip("helm_python", reason="`make tools` has not been run")
+kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="`make tools` has not been run")
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "deploy" / "helm" / "dragoman"
+VARIANTS = [None, *sorted((CHART / "ci").glob("*-values.yaml"))]
+KUBERNETES = ["1.30", "1.33", "1.36"]
+"""The oldest that the chart takes, and newer ones."""
+CUSTOM = {"ScaledObject", "ServiceMonitor"}
+SCHEMAS = ROOT / ".venv" / "chart"
+"""Where `make tools` puts what knows the custom kinds."""
+THE_CHARTS_OWN = {"config", "package", "host", "port", "metrics_port", "reuse_port", "grace_period_s"}
+PLAINTEXT_PROBES = {"tls_certificate", "tls_key", "tls_client_ca"}
+
+Objects = Mapping[str, dict[str, Any]]
+
+
+def render(values: Mapping[str, Any] | None = None) -> Objects:
+    """What Helm makes of the chart, by kind; a headless Service by the kind HeadlessService."""
+    with helm.Chart.load(str(CHART)) as chart:
+        files = chart.render(dict(values or {}), name="demo", namespace="prod")
+    documents = [d for name, text in files.items() if name.endswith(".yaml") for d in yaml.safe_load_all(text) if d]
+    return {"Headless" * (d.get("spec", {}).get("clusterIP") == "None") + d["kind"]: d for d in documents}
+
+
+def variants() -> Iterator[Objects]:
+    for file in VARIANTS:
+        yield render(yaml.safe_load(file.read_text(encoding="utf-8")) if file else None)
+
+
+def pod(objects: Objects) -> dict[str, Any]:
+    spec: dict[str, Any] = objects["Deployment"]["spec"]["template"]["spec"]
+    return spec
+
+
+def container(objects: Objects) -> dict[str, Any]:
+    only: list[dict[str, Any]] = pod(objects)["containers"]
+    assert len(only) == 1
+    return only[0]
+
+
+def environment(objects: Objects) -> dict[str, str]:
+    return {entry["name"]: entry["value"] for entry in container(objects)["env"]}
+
+
+def test_helm_has_nothing_to_say_about_it() -> None:
+    findings = helm.lint(str(CHART))
+    assert findings["errors"] == findings["messages"] == []
+
+
+@pytest.mark.parametrize("version", KUBERNETES)
+def test_every_object_is_what_kubernetes_takes(version: str) -> None:
+    kinds = set()
+    for objects in variants():
+        for kind, thing in objects.items():
+            if kind not in CUSTOM:
+                kubernetes_validate.validate(thing, version, strict=True)
+                kinds.add(kind)
+    assert {"Deployment", "HeadlessService", "HorizontalPodAutoscaler", "NetworkPolicy", "PodDisruptionBudget"} <= kinds
+
+
+def test_kubernetes_would_refuse_a_slip() -> None:
+    deployment = render()["Deployment"]
+    deployment["spec"]["template"]["spec"]["terminationGracePeriodSecond"] = 40
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(deployment, KUBERNETES[0], strict=True)
+
+
+@pytest.mark.skipif(not SCHEMAS.exists() or not shutil.which("node"), reason="`make tools` has not been run")
+def test_every_custom_object_is_what_its_operator_takes() -> None:
+    things = [thing for objects in variants() for kind, thing in objects.items() if kind in CUSTOM]
+    assert {thing["kind"] for thing in things} == CUSTOM
+    assert validate_custom(things) == 0
+    for thing in things:
+        thing["spec"].pop("triggers", None)
+    assert validate_custom(things) != 0
+
+
+def validate_custom(things: list[dict[str, Any]]) -> int:
+    """The exit code of the schemas' own program."""
+    shutil.copy(ROOT / "deploy" / "helm" / "crds.mjs", SCHEMAS)
+    command = ["node", str(SCHEMAS / "crds.mjs")]
+    return subprocess.run(command, input=json.dumps(things), text=True, capture_output=True, check=False).returncode
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"replicas": 3},
+        {"settings": {"max_row": 32}},
+        {"settings": {"tls_key": "/tls/key.pem"}},
+        {"autoscaling": {"type": "vpa"}},
+        {"image": {"digest": "latest"}},
+        {"shutdown": {"gracePeriodSeconds": -1}},
+    ],
+    ids=str,
+)
+def test_values_that_mean_nothing_are_refused(values: Mapping[str, Any]) -> None:
+    with pytest.raises(helm.HelmValuesError):
+        render(values)
+
+
+def test_the_schema_knows_every_setting_that_is_not_the_charts_own() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    settings = schema["properties"]["settings"]["propertyNames"]["enum"]
+    assert set(settings) == set(Settings.model_fields) - THE_CHARTS_OWN - PLAINTEXT_PROBES
+
+
+def test_settings_reach_the_server_as_they_are_written() -> None:
+    settings = {"max_message_bytes": 4194304, "log_level": "warning", "cuda_graphs": False, "trace_sample_ratio": 0.5}
+    assert environment(render({"settings": settings})) == {
+        "DRAGOMAN_GRACE_PERIOD_S": "30",
+        "DRAGOMAN_MAX_MESSAGE_BYTES": "4194304",
+        "DRAGOMAN_LOG_LEVEL": "warning",
+        "DRAGOMAN_CUDA_GRAPHS": "false",
+        "DRAGOMAN_TRACE_SAMPLE_RATIO": "0.5",
+    }
+
+
+def test_a_pod_may_drain_before_it_is_killed() -> None:
+    objects = render({"shutdown": {"sleepSeconds": 7, "gracePeriodSeconds": 60}})
+    sleep = container(objects)["lifecycle"]["preStop"]["sleep"]["seconds"]
+    grace = int(environment(objects)["DRAGOMAN_GRACE_PERIOD_S"])
+    assert (sleep, grace) == (7, 60)
+    assert pod(objects)["terminationGracePeriodSeconds"] > sleep + grace
+
+
+def test_pods_keep_to_the_restricted_standard() -> None:
+    for objects in variants():
+        spec, only = pod(objects), container(objects)
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert spec["automountServiceAccountToken"] is False
+        assert only["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert {"cpu", "memory"} <= only["resources"]["limits"].keys()
+
+
+def test_selectors_find_the_pods() -> None:
+    for objects in variants():
+        labels = objects["Deployment"]["spec"]["template"]["metadata"]["labels"]
+        for kind in ("Service", "HeadlessService"):
+            assert objects[kind]["spec"]["selector"].items() <= labels.items()
+        for kind in ("Deployment", "PodDisruptionBudget"):
+            assert objects[kind]["spec"]["selector"]["matchLabels"].items() <= labels.items()
+        assert objects["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
+        if monitor := objects.get("ServiceMonitor"):
+            service = objects["HeadlessService"]
+            assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+            assert monitor["spec"]["endpoints"][0]["port"] in [port["name"] for port in service["spec"]["ports"]]
+
+
+def test_an_autoscaler_has_the_replicas_to_itself() -> None:
+    assert render()["Deployment"]["spec"]["replicas"] == 2
+    for kind, scaler in (("hpa", "HorizontalPodAutoscaler"), ("keda", "ScaledObject")):
+        objects = render({"autoscaling": {"type": kind}})
+        assert "replicas" not in objects["Deployment"]["spec"]
+        assert objects[scaler]["spec"]["scaleTargetRef"]["name"] == objects["Deployment"]["metadata"]["name"]
+
+
+def test_keda_asks_for_series_that_the_server_has() -> None:
+    registry = CollectorRegistry()
+    Metrics(registry)
+    names = {name for family in registry.collect() for name in (f"{family.name}_sum", f"{family.name}_count")}
+    query = render({"autoscaling": {"type": "keda"}})["ScaledObject"]["spec"]["triggers"][0]["metadata"]["query"]
+    assert 'namespace="prod",service="demo-dragoman-headless"' in query
+    asked = set(re.findall(r"dragoman_\w+", query))
+    assert asked and asked <= names
+
+
+def test_nobody_is_let_in_where_nobody_is_named() -> None:
+    assert "ingress" not in render({"networkPolicy": {"callers": [], "scrapers": []}})["NetworkPolicy"]["spec"]
+    rules = render({"networkPolicy": {"scrapers": []}})["NetworkPolicy"]["spec"]["ingress"]
+    assert rules == [{"ports": [{"port": 8500}], "from": [{"podSelector": {}}]}]

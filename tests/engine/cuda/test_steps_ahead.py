@@ -1,0 +1,131 @@
+"""Steps that a device makes ahead, on the CPU provider as if it were one: what comes out is what came without them."""
+
+import random
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pytest
+
+from engine.cuda.lane import Lane
+from engine.cuda.memory import HostTransfers
+from tests.engine.cpu.test_onnx_decoder import LONGEST
+from tests.engine.cuda.test_cuda_decoder import Batches, Twins, open_twins, twins
+
+__all__ = ["twins"]
+
+pytestmark = pytest.mark.parametrize("twins", ["post-norm, relu"], indirect=True)
+
+SIZES = 8
+"""Candidates for which there are two lanes."""
+
+
+@pytest.fixture
+def ahead(twins: Twins, monkeypatch: pytest.MonkeyPatch) -> Twins:
+    """Decoders of which one makes steps ahead."""
+    monkeypatch.setattr(HostTransfers, "asynchronous", True)
+    return open_twins(twins.folder, twins.config)
+
+
+class Greedy(Batches):
+    """Two caches, and the best token of every row."""
+
+    def __init__(self, twins: Twins, rows: int) -> None:
+        super().__init__(twins, rows)
+        self.best: list[int] = []
+
+    def step(self, tokens: Sequence[int], k: int) -> None:
+        super().step(tokens, k)
+        self.best = self.found.token_ids[:, 0].tolist()
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The number of rows of every step whose input came from the host."""
+    rows: list[int] = []
+    fill = Lane.fill
+
+    def counting(self: Lane, token_ids: Sequence[int], *arguments: np.ndarray) -> None:
+        rows.append(len(token_ids))
+        fill(self, token_ids, *arguments)
+
+    monkeypatch.setattr(Lane, "fill", counting)
+    yield rows
+
+
+def test_greedy_steps_are_asked_for_until_the_device_can_foresee_them(ahead: Twins, asked: list[int]) -> None:
+    batches = Greedy(ahead, rows=5)
+    batches.join([(3, 1, 4), (1, 5, 9, 2, 6), (5,)])
+    batches.step([1, 2, 3], k=2)
+    for _ in range(20):
+        batches.step(batches.best, k=2)
+    assert asked == [3, 3]
+
+
+def test_rows_at_the_end_may_leave(ahead: Twins, asked: list[int]) -> None:
+    batches = Greedy(ahead, rows=4)
+    batches.join([(3, 1, 4), (1, 5, 9, 2, 6), (5,)])
+    batches.step([1, 2, 3], k=1)
+    for _ in range(5):
+        batches.step(batches.best, k=1)
+    batches.take([0, 1])
+    for _ in range(5):
+        batches.step(batches.best[:2], k=1)
+    assert asked == [3, 3]
+
+
+def test_moved_rows_are_asked_for(ahead: Twins, asked: list[int]) -> None:
+    """Even if their tokens and positions are those of the rows that were there."""
+    batches = Greedy(ahead, rows=2)
+    batches.join([(3, 1, 4), (1, 5, 9, 2, 6)])
+    for _ in range(4):
+        batches.step([7, 7], k=1)
+    while len(set(batches.best)) == 2 and batches.steps < 40:
+        batches.step(batches.best, k=1)
+    before = len(asked)
+    batches.take([0, 0])
+    batches.step([batches.best[0], batches.best[1]], k=1)
+    assert len(asked) == before + 1
+
+
+def test_wide_steps_are_asked_for(ahead: Twins, asked: list[int]) -> None:
+    batches = Greedy(ahead, rows=2)
+    batches.join([(3, 1, 4)])
+    batches.step([1], k=1)
+    for k in (1, 1, SIZES + 1, 1, 1, SIZES):
+        batches.step(batches.best, k)
+    # The first two; the wide one; the one after it, which nothing was begun ahead of.
+    assert len(asked) == 4
+
+
+def test_nothing_is_made_ahead_of_the_end_of_the_room(ahead: Twins, asked: list[int]) -> None:
+    batches = Greedy(ahead, rows=1)
+    batches.join([(3, 1, 4)])
+    batches.step([1], k=1)
+    for _ in range(LONGEST - 1):
+        batches.step(batches.best, k=1)
+    assert len(asked) == 2
+    with pytest.raises(ValueError, match=f"a row needs {LONGEST + 1} positions"):
+        batches.device.begin_step(batches.best, k=1)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_whatever_comes_the_steps_are_the_same(ahead: Twins, asked: list[int], seed: int) -> None:
+    batches, chance, rows = Greedy(ahead, rows=6), random.Random(seed), 6
+    for _ in range(150):
+        live = batches.device.live
+        if live and chance.random() < 0.1:
+            staying = chance.sample(range(live), k=chance.randint(0, live))
+            copies = chance.choices(staying, k=chance.randint(0, rows - len(staying))) if staying else []
+            batches.take(staying + copies)
+            batches.best = batches.best[: batches.device.live]
+        if batches.device.live == 0 or chance.random() < 0.05:
+            room = rows - batches.device.live
+            batches.join([ahead.random_tokens(chance, length) for length in chance.choices((1, 9, 40), k=min(2, room))])
+        live = batches.device.live
+        likely = (batches.best + [5] * live)[:live]
+        tokens = likely if chance.random() < 0.9 else ahead.random_tokens(chance, live)
+        if int(batches.device._positions[:live].max()) + 1 < LONGEST:
+            batches.step(tokens, k=chance.choice((1, 2, 2, 2, 100)))
+        else:
+            batches.take([])
+    assert batches.steps / 5 < len(asked) < batches.steps

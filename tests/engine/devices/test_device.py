@@ -1,0 +1,338 @@
+"""engine.cuda: what is missing for CUDA is named, with the way to get it; and what is chosen runs there."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import onnx
+import pytest
+
+from engine.devices.choice import LIBRARIES, Model, Wanted, choose_device
+from engine.devices.cudart import SIGNATURES, CudaError, CudaRuntime
+from engine.devices.machine import Machine
+from engine.devices.session import CPU, Device, DeviceError, is_out_of_memory, open_session, stray_operators
+from engine.devices.sizing import Load, most_rows, most_tokens
+from models.package.folder import Package
+from server.config import ConfigError, Settings
+from server.placement import device_memory, facts, place, worker_count
+from tests.models.test_transformer import config
+
+GIB = 1 << 30
+BASE = config(
+    width=512,
+    encoder_layers=6,
+    decoder_layers=6,
+    encoder_heads=8,
+    decoder_heads=8,
+    encoder_ffn=2048,
+    decoder_ffn=2048,
+    source_vocab_size=58101,
+    target_vocab_size=58101,
+    pad_id=58100,
+    decoder_start_id=58100,
+    max_positions=512,
+)
+"""Of the size of OPUS-MT's base models."""
+LOAD = Load(BASE, "fp16", rows=64, source_tokens=256, target_tokens=256)
+MODEL = Model("fp16", "fused", LOAD)
+CUDA = Wanted("cuda")
+ALL = frozenset({"libcuda.so.1", *LIBRARIES})
+
+
+@dataclass
+class FakeLibrary:
+    """A libcudart with devices. Functions write through their pointers, as the real ones do."""
+
+    driver: int = 13000
+    devices: int = 1
+    capability: tuple[int, int] = (9, 0)
+    free: int = 70 * GIB
+    total: int = 80 * GIB
+    error: int = 0
+    """What cudaGetDeviceCount returns."""
+    calls: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        answers: dict[str, Callable[..., int]] = {
+            "cudaDriverGetVersion": lambda version: _write(version, self.driver),
+            "cudaGetDeviceCount": lambda count: self.error or _write(count, self.devices),
+            "cudaDeviceGetAttribute": lambda value, attribute, _: _write(value, self.capability[attribute - 75]),
+            "cudaGetDeviceProperties": lambda name, _: _name(name, b"Some GPU"),
+            "cudaMemGetInfo": lambda free, total: _write(free, self.free) or _write(total, self.total),
+        }
+        for name in SIGNATURES:
+            setattr(self, name, _Function(answers.get(name, lambda *_: 0)))
+        self.cudaGetErrorString = _Function(lambda code: b"no CUDA-capable device is detected")
+
+
+class _Function:
+    def __init__(self, answer: Callable[..., Any]) -> None:
+        self._answer = answer
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._answer(*arguments)
+
+
+def _write(pointer: Any, value: int) -> int:
+    pointer._obj.value = value
+    return 0
+
+
+def _name(buffer: Any, value: bytes) -> int:
+    buffer.value = value
+    return 0
+
+
+def test_memory_is_told_as_it_is_and_nan_where_the_device_does_not_answer() -> None:
+    memory = device_memory(CudaRuntime(library := FakeLibrary()), index=0)
+    assert memory() == (70 * GIB, 80 * GIB)
+    library.free = 5 * GIB
+    assert memory() == (5 * GIB, 80 * GIB)
+    library.cudaSetDevice = _Function(lambda _: 100)  # type: ignore[attr-defined]
+    assert all(map(math.isnan, memory()))
+
+
+@dataclass
+class FakeMachine(Machine):
+    """A machine with everything for CUDA, but for what a test takes away."""
+
+    installed: tuple[str, ...] = ("onnxruntime-gpu",)
+    built_with: tuple[str, ...] = ("CUDAExecutionProvider", "CPUExecutionProvider")
+    libraries: frozenset[str] = ALL
+    library: FakeLibrary = field(default_factory=FakeLibrary)
+    hidden: str | None = None
+
+    def wheels(self) -> dict[str, str]:
+        return dict.fromkeys(self.installed, "1.31.1")
+
+    def providers(self) -> list[str]:
+        return list(self.built_with)
+
+    def preload(self) -> None:
+        """Nothing lies elsewhere."""
+
+    def load(self, library: str) -> None:
+        if library not in self.libraries:
+            # What the loader says, as seen on a machine with onnxruntime-gpu and without a driver.
+            raise OSError(f"{library}: cannot open shared object file: No such file or directory")
+
+    def runtime(self) -> CudaRuntime:
+        return CudaRuntime(self.library)
+
+    def visible_devices(self) -> str | None:
+        return self.hidden
+
+
+def refused(machine: Machine, wanted: Wanted = CUDA, model: Model = MODEL) -> str:
+    with pytest.raises(DeviceError) as caught:
+        choose_device(wanted, model, machine)
+    return str(caught.value)
+
+
+def test_a_machine_with_everything_is_described() -> None:
+    device, obstacle = choose_device(Wanted("cuda", 1), MODEL, FakeMachine(library=FakeLibrary(devices=2)))
+    assert device == Device("cuda", 1, "Some GPU", "9.0", "13.0", 70 * GIB, cuda_graphs=True)
+    assert obstacle == ""
+    assert facts(device) == {
+        "device": "cuda:1",
+        "name": "Some GPU",
+        "provider": "CUDAExecutionProvider",
+        "compute_capability": "9.0",
+        "driver": "13.0",
+        "options": f"gpu_mem_limit={70 * GIB},arena_extend_strategy=kSameAsRequested,use_tf32=0,enable_cuda_graph=1",
+    }
+
+
+def test_auto_takes_cuda_where_it_can_and_else_says_why_not() -> None:
+    assert choose_device(Wanted("auto"), MODEL, FakeMachine())[0].kind == "cuda"
+    device, obstacle = choose_device(Wanted("auto"), MODEL, FakeMachine(libraries=frozenset()))
+    assert device == CPU
+    assert obstacle.startswith("no NVIDIA driver: libcuda.so.1: cannot open shared object file")
+
+
+def test_both_wheels_are_refused_on_every_device() -> None:
+    machine = FakeMachine(installed=("onnxruntime", "onnxruntime-gpu"))
+    for choice in ("cpu", "cuda", "auto"):
+        told = refused(machine, Wanted(choice))
+        assert "onnxruntime 1.31.1 and onnxruntime-gpu 1.31.1 are both installed" in told
+        assert "pip uninstall --yes onnxruntime onnxruntime-gpu, then pip install '.[cpu]'" in told
+
+
+def test_the_wheel_without_cuda_is_named() -> None:
+    machine = FakeMachine(installed=("onnxruntime",), built_with=("CPUExecutionProvider",))
+    told = refused(machine)
+    assert (
+        "(onnxruntime 1.31.1) is built without CUDA: pip uninstall --yes onnxruntime, then pip install '.[cuda]'"
+        in told
+    )
+
+
+def test_this_machine_says_what_it_lacks(zoo_package: Package) -> None:
+    """Tests run with the wheel for CPUs."""
+    settings = Settings(device="cuda", workers=1)
+    with pytest.raises(DeviceError, match="built without CUDA"):
+        place(settings, zoo_package, Machine())
+
+
+def test_no_driver_is_named() -> None:
+    told = refused(FakeMachine(libraries=ALL - {"libcuda.so.1"}))
+    assert "no NVIDIA driver: libcuda.so.1: cannot open shared object file" in told
+    assert "Install driver 580 or newer" in told
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_missing_library_is_named_with_its_wheel(library: str) -> None:
+    told = refused(FakeMachine(libraries=ALL - {library}))
+    assert f"{library}: cannot open shared object file" in told
+    assert f"{library} is in '{LIBRARIES[library]}': pip install '.[cuda]'" in told
+
+
+def test_a_driver_of_an_older_cuda_is_named_with_both_versions() -> None:
+    told = refused(FakeMachine(library=FakeLibrary(driver=12080)))
+    assert "the NVIDIA driver supports CUDA 12.8; onnxruntime-gpu is built for CUDA 13.0: install driver 580" in told
+
+
+def test_a_library_without_a_driver_behind_it_is_told() -> None:
+    """Seen with the stub of libcuda that is there to link against."""
+    assert "libcuda.so.1 is there, but no driver behind it" in refused(FakeMachine(library=FakeLibrary(driver=0)))
+
+
+def test_a_driver_that_finds_no_device_is_quoted() -> None:
+    told = refused(FakeMachine(library=FakeLibrary(error=100)))
+    assert "cudaGetDeviceCount: no CUDA-capable device is detected (CUDA error 100)" in told
+    assert "nvidia-smi" in told
+
+
+@pytest.mark.parametrize(
+    ("devices", "hidden", "message"),
+    [
+        (1, None, "--device-id is 3; CUDA sees 1 devices: choose only device 0"),
+        (3, "0,1,2", "--device-id is 3; CUDA sees 3 devices (CUDA_VISIBLE_DEVICES is '0,1,2'): choose 0 to 2"),
+        (0, "", "--device-id is 3; CUDA sees 0 devices (CUDA_VISIBLE_DEVICES is ''): choose none"),
+    ],
+)
+def test_a_device_that_is_not_there_is_named(devices: int, hidden: str | None, message: str) -> None:
+    assert message in refused(FakeMachine(library=FakeLibrary(devices=devices), hidden=hidden), Wanted("cuda", 3))
+
+
+@pytest.mark.parametrize(("precision", "capability"), [("fp16", (7, 0)), ("bf16", (7, 5))])
+def test_a_device_that_is_too_old_for_the_precision_is_named(precision: str, capability: tuple[int, int]) -> None:
+    model = Model(precision, "fused", replace(LOAD, precision=precision))
+    told = refused(FakeMachine(library=FakeLibrary(capability=capability)), model=model)
+    assert f"device 0 (Some GPU) has compute capability {capability[0]}.{capability[1]}; a package of precision" in told
+
+
+def test_a_package_that_cuda_has_no_kernel_for_is_named() -> None:
+    load = replace(LOAD, precision="fp32")
+    told = refused(FakeMachine(), model=Model("fp32", "fused", load))
+    assert "fp32 with fused attention" in told
+    assert "export the checkpoint with --precision fp16, or with --attention plain" in told
+    assert choose_device(CUDA, Model("fp32", "plain", load), FakeMachine())[0].kind == "cuda"
+
+
+def test_bf16_needs_cuda() -> None:
+    model = Model("bf16", "fused", replace(LOAD, precision="bf16"))
+    told = refused(FakeMachine(), Wanted("cpu"), model)
+    assert "the package is bf16, which ONNX Runtime computes on CUDA only: serve it with --device cuda" in told
+
+
+# Memory
+
+
+def test_what_does_not_fit_is_told_with_what_would() -> None:
+    library = FakeLibrary(free=900 << 20, total=4 * GIB)
+    told = refused(FakeMachine(library=library))
+    assert "64 rows of 256 source and 256 target tokens take 0.9" in told
+    assert "device 0 (Some GPU) has 0.9 of 4.0 GiB free, and 0.88 may be used (--device-memory-fraction)" in told
+    rows, tokens = most_rows(LOAD, 900 << 20), most_tokens(LOAD, 900 << 20)
+    assert f"{rows} rows of these lengths fit (--max-rows), or 64 rows of {tokens} tokens" in told
+    for fitting in (replace(LOAD, rows=rows), replace(LOAD, source_tokens=tokens, target_tokens=tokens)):
+        choose_device(CUDA, replace(MODEL, load=fitting), FakeMachine(library=library))
+    refused(FakeMachine(library=library), model=replace(MODEL, load=replace(LOAD, rows=rows + 1)))
+
+
+def test_where_nothing_fits_it_says_so() -> None:
+    assert "not even one row fits" in refused(FakeMachine(library=FakeLibrary(free=100 << 20)))
+
+
+def test_the_fraction_is_of_all_memory() -> None:
+    machine = FakeMachine(library=FakeLibrary(free=8 * GIB, total=8 * GIB))
+    assert choose_device(Wanted("cuda", memory_fraction=0.5), MODEL, machine)[0].memory_limit_bytes == 4 * GIB
+    assert "and 0.80 may be used" in refused(machine, Wanted("cuda", memory_fraction=0.1))
+
+
+def test_the_size_of_the_weights_is_the_packages(zoo_package: Package) -> None:
+    """Less what lies in the file once and in memory twice: the embeddings, which both sessions have."""
+    manifest = zoo_package.manifest
+    load = Load(manifest.model, "fp32", 1, 1, 1)
+    shared = 4 * manifest.model.width * manifest.model.target_vocab_size
+    in_file = manifest.files[manifest.weights].size_bytes
+    assert load.weight_bytes - shared == pytest.approx(in_file, rel=0.05)
+
+
+# Placement
+
+
+def test_a_session_runs_where_it_is_to_run_or_not_at_all(zoo_package: Package) -> None:
+    open_session(zoo_package.decoder_graph, CPU)
+    with (
+        pytest.warns(UserWarning, match="CUDAExecutionProvider' is not in available"),
+        pytest.raises(DeviceError) as caught,
+    ):
+        open_session(zoo_package.decoder_graph, Device("cuda"))
+    assert "did not load its CUDAExecutionProvider" in str(caught.value)
+
+
+def test_only_arithmetic_on_shapes_may_stay_on_the_host() -> None:
+    parts = [("CUDA", ["Gemm", "Shape"]), ("CPU", ["Shape", "Concat", "MultiHeadAttention", "TopK", "TopK"])]
+    assert stray_operators(parts, "CUDA") == {"MultiHeadAttention": 1, "TopK": 2}
+    assert stray_operators(parts[:1], "CUDA") == {}
+
+
+def test_the_fused_decoder_asks_nothing_of_the_host(zoo_package: Package) -> None:
+    """So that it loads with the host forbidden, and is captured: what Shape gives goes to inputs read there."""
+    nodes = onnx.load(zoo_package.decoder_graph, load_external_data=False).graph.node
+    on_host = {output for node in nodes if node.op_type in ("Shape", "Size") for output in node.output}
+    taken = {(node.op_type, index) for node in nodes for index, name in enumerate(node.input) if name in on_host}
+    assert taken == {("TopK", 1)}
+
+
+@pytest.mark.parametrize(
+    ("error", "memory"),
+    [
+        (
+            RuntimeError("BFCArena::AllocateRawInternal Available memory of 9 is smaller than requested bytes of 10"),
+            True,
+        ),
+        (RuntimeError("Failed to allocate memory for requested buffer of size 10"), True),
+        (RuntimeError("CUDA failure 2: out of memory ; GPU=0"), True),
+        (MemoryError(), True),
+        (RuntimeError("CUDA failure 700: an illegal memory access was encountered"), False),
+    ],
+)
+def test_out_of_memory_is_told_from_other_errors(error: Exception, memory: bool) -> None:
+    assert is_out_of_memory(error) == memory
+
+
+def test_a_device_with_one_running_batch_has_one_worker() -> None:
+    assert worker_count(Settings(workers=2), CPU, "fp32") == 2
+    for device, precision, named in (
+        (Device("cuda"), "fp32", "a CUDA device"),
+        (CPU, "fp16", "a package of precision fp16"),
+    ):
+        assert worker_count(Settings(), device, precision) == worker_count(Settings(workers=1), device, precision) == 1
+        with pytest.raises(ConfigError, match=f"workers is 2; {named} takes 1"):
+            worker_count(Settings(workers=2), device, precision)
+
+
+def test_the_real_library_is_spoken_to_as_it_wants() -> None:
+    try:
+        runtime = CudaRuntime.load()
+    except OSError:
+        pytest.skip("no libcudart here")
+    if runtime.driver_version() == (0, 0):
+        with pytest.raises(CudaError, match=r"cudaGetDeviceCount: .*driver.* \(CUDA error \d+\)"):
+            runtime.device_count()
+    else:
+        assert runtime.device_count() >= 0

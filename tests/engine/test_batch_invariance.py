@@ -1,0 +1,163 @@
+"""An answer never depends on its batch mates: whoever comes and goes beside it, it is the same, to the last bit.
+
+The engine runs the package of models/zoo/en-pt on ONNX Runtime. hypothesis makes up who arrives when, with which
+options, and who leaves early; every request that stays must get the answer it gets alone, in an engine of its own.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+
+from engine.cpu.decoder import OnnxDecoder, OnnxMemory
+from engine.request import Decoding, Event, Finished, Hypothesis, Translate
+from engine.running_batch import Engine
+from engine.search import EndRules
+from models.package.folder import Package
+from server.telemetry.metrics import Metrics
+from tests.checkpoints import flores
+
+pytestmark = pytest.mark.timeout(600)
+
+MAX_ROWS = 24
+"""Less than most mixes would take, so that requests wait and rows are used again."""
+TEXTS = sorted((english for english, _ in flores()[:240]), key=len)[::10]
+"""From the shortest to the longest."""
+LONGEST = 128
+
+Answer = tuple[Hypothesis, ...]
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A request's way through the engine."""
+
+    pause: int
+    """Steps between the arrival before and this one."""
+    text: int
+    decoding: Decoding
+    patience: int | None
+    """Steps after which its caller leaves. None: it stays."""
+
+
+@dataclass
+class Guest:
+    """A request in the engine, or on its way there."""
+
+    visit: Visit
+    request: Translate
+    due: int
+    """The step before which it arrives."""
+    leaves: int | None = None
+    """The step before which it is cancelled."""
+
+
+class Translator:
+    """Runs visits over a package."""
+
+    def __init__(self, package: Package) -> None:
+        manifest = package.manifest
+        self._decoder = OnnxDecoder(package.encoder_graph, package.decoder_graph, manifest.model, LONGEST, LONGEST)
+        generation = manifest.generation
+        self._rules = EndRules(manifest.model.end_id, generation.forced_end_id, generation.suppressed_ids)
+        self._start_id = manifest.model.decoder_start_id
+        tokenizer = package.tokenizer()
+        self._sources = [tuple(tokenizer.encode(text)) for text in TEXTS]
+        self.alone: Callable[[int, Decoding], Answer] = cache(self._alone)
+        """The answer to a request that has the engine for itself."""
+
+    def together(self, visits: list[Visit]) -> list[Answer | None]:
+        """The answers to all visits, None where there was none."""
+        engine = self._open_engine()
+        answers: list[Answer | None] = [None] * len(visits)
+        waiting = deque(self._guests(visits, answers))
+        present: list[Guest] = []
+        step = 0
+        while waiting or not engine.idle:
+            arriving: list[Guest] = []
+            room = engine.free_rows
+            while waiting and waiting[0].due <= step and waiting[0].request.rows <= room:
+                arriving.append(waiting.popleft())
+                room -= arriving[-1].request.rows
+            _arrive(arriving, engine, step)
+            present += arriving
+            for guest in present:
+                if guest.leaves == step:
+                    guest.request.cancel()
+            engine.step()
+            step += 1
+        assert engine.free_rows == MAX_ROWS
+        return answers
+
+    def _guests(self, visits: list[Visit], answers: list[Answer | None]) -> list[Guest]:
+        guests, due = [], 0
+        for index, visit in enumerate(visits):
+            due += visit.pause
+            guests.append(Guest(visit, self._request(visit.text, visit.decoding, answers, index), due))
+        return guests
+
+    def _alone(self, text: int, decoding: Decoding) -> Answer:
+        [answer] = self.together([Visit(0, text, decoding, None)])
+        assert answer is not None
+        return answer
+
+    def _request(self, text: int, decoding: Decoding, answers: list[Answer | None], index: int) -> Translate:
+        def deliver(event: Event) -> None:
+            assert isinstance(event, Finished), event
+            answers[index] = event.hypotheses
+
+        return Translate(self._sources[text], deliver, decoding=decoding)
+
+    def _open_engine(self) -> Engine[OnnxMemory]:
+        return Engine(self._decoder, self._rules, self._start_id, MAX_ROWS, Metrics(CollectorRegistry()), worker=0)
+
+
+def _arrive(guests: list[Guest], engine: Engine[OnnxMemory], step: int) -> None:
+    engine.admit([guest.request for guest in guests])
+    for guest in guests:
+        guest.leaves = None if guest.visit.patience is None else step + guest.visit.patience
+
+
+@st.composite
+def decodings(draw: st.DrawFn) -> Decoding:
+    num_beams = draw(st.integers(1, 8))
+    return Decoding(
+        num_beams=num_beams,
+        num_return_sequences=draw(st.integers(1, num_beams)),
+        max_new_tokens=draw(st.sampled_from([1, 7, 40, LONGEST])),
+        length_penalty=draw(st.sampled_from([0.0, 0.6, 1.0, 2.0])),
+        early_stopping=draw(st.sampled_from([False, True, "never"])),
+    )
+
+
+VISITS = st.lists(
+    st.builds(
+        Visit,
+        pause=st.integers(0, 12),
+        text=st.integers(0, len(TEXTS) - 1),
+        decoding=decodings(),
+        patience=st.none() | st.integers(0, 60),
+    ),
+    min_size=2,
+    max_size=16,
+)
+
+
+@pytest.fixture(scope="module")
+def translator(zoo_package: Package) -> Translator:
+    return Translator(zoo_package)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(visits=VISITS)
+def test_every_answer_is_the_one_it_would_be_alone(translator: Translator, visits: list[Visit]) -> None:
+    for visit, answer in zip(visits, translator.together(visits), strict=True):
+        if answer is None:
+            assert visit.patience is not None, "a request that stayed has no answer"
+        else:
+            assert answer == translator.alone(visit.text, visit.decoding)

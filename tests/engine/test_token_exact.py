@@ -1,0 +1,278 @@
+"""The exported graphs, run as they are served, give the tokens and scores of Hugging Face and of PyTorch eager.
+
+Real weights: 200 sentences with the package of models/zoo/en-pt. They go through one scheduler all at once, in random
+order, so that every answer comes out of a running batch of all widths and options. Greedy search and, for every number
+of beams, the default options are compared on all 200 sentences. The five other pairs of options share the sentences of
+a width, each taking another fifth. (All 200 for each pair would take transformers seven minutes of processor time.)
+
+Random weights: small models of odd shapes, each traced here, and random sources.
+
+All hypotheses of a beam are compared, not only the best. Where two tie, rounding may put either first: other tokens are
+accepted where Hugging Face itself scores them like its own, within 1e-5, and in at most 1 % of a test's answers.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+import torch
+from prometheus_client import CollectorRegistry
+from transformers import MarianConfig
+
+from engine.cpu.decoder import OnnxDecoder
+from engine.request import Decoding, Event, Finished, FinishReason, Hypothesis, Translate
+from engine.runner import Scheduler
+from engine.search import EndRules
+from export.save import save
+from export.trace import trace
+from models.checkpoint import Checkpoint, load_checkpoint
+from models.package.folder import Package
+from models.package.manifest import DECODER, ENCODER
+from server.telemetry.metrics import Metrics
+from tests.checkpoints import END, ZOO, flores, random_model, sentencepiece_model, write_tokenizer
+from tests.oracles import Eager, HuggingFace, Scored, Tokens
+
+pytestmark = pytest.mark.timeout(600)
+
+HELDOUT = Path(__file__).parents[1] / "data" / "heldout.en-pt.tsv"
+SCORE_TOLERANCE = 1e-4
+TIE = 1e-5
+TIES = 0.01
+LONGEST = 128
+ROWS = 64
+
+
+@dataclass(frozen=True)
+class Case:
+    """Options, and the sentences that are decoded with them."""
+
+    decoding: Decoding
+    sentences: range
+
+
+def options(num_beams: int, length_penalty: float, early_stopping: bool, max_new_tokens: int = LONGEST) -> Decoding:
+    """Wants all its hypotheses."""
+    return Decoding(num_beams, num_beams, max_new_tokens, length_penalty, early_stopping)
+
+
+GREEDY = options(1, 1.0, False)
+WIDTHS = (2, 4, 8)
+DEFAULT = (1.0, False)
+OTHERS = [pair for pair in product((0.6, 1.0, 2.0), (False, True)) if pair != DEFAULT]
+ALL_OPTIONS = [GREEDY, *(options(width, *pair) for width in WIDTHS for pair in (DEFAULT, *OTHERS))]
+
+SENTENCES = 200
+ALL = range(SENTENCES)
+CASES = [
+    Case(GREEDY, ALL),
+    *(Case(options(width, *DEFAULT), ALL) for width in WIDTHS),
+    *(Case(options(width, *pair), ALL[index :: len(OTHERS)]) for width in WIDTHS for index, pair in enumerate(OTHERS)),
+    # Too short for most, so that the end is forced.
+    *(Case(options(width, *DEFAULT, max_new_tokens=16), ALL[::5]) for width in (1, 4)),
+]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """In torch: `tests.oracles` has threads of its own."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@dataclass
+class Exported:
+    """A checkpoint, exported, with its oracles."""
+
+    checkpoint: Checkpoint
+    decoder: OnnxDecoder
+    huggingface: HuggingFace
+    eager: Eager
+
+    def decode(self, requests: Sequence[tuple[Tokens, Decoding]]) -> list[tuple[Hypothesis, ...]]:
+        """The answers to all requests, which two workers run as they come."""
+        config, generation = self.checkpoint.config, self.checkpoint.generation
+        rules = EndRules(config.end_id, generation.forced_end_id, generation.suppressed_ids)
+        events = [Future[Event]() for _ in requests]
+        metrics, crashes = Metrics(CollectorRegistry()), list[Exception]()
+        scheduler = Scheduler(self.decoder, rules, config.decoder_start_id, 2, ROWS, metrics, crashes.append)
+        with scheduler:
+            for (source, decoding), event in zip(requests, events, strict=True):
+                scheduler.submit(Translate(source, event.set_result, decoding=decoding))
+            return [finished(event.result()).hypotheses for event in events]
+
+    def check(self, sources: Sequence[Tokens], decoding: Decoding, found: Sequence[Sequence[Hypothesis]]) -> int:
+        """Compares the answers to all sources. Returns how many only tie with what they should be."""
+        expected = self.huggingface.generate(sources, decoding)
+        ties = 0
+        for source, ours, theirs in zip(sources, found, expected, strict=True):
+            self._check_scores(source, decoding, ours, theirs)
+            if [hypothesis.token_ids for hypothesis in ours] != [tokens for tokens, _ in theirs]:
+                self._check_tie(source, decoding, ours, theirs)
+                ties += 1
+        return ties
+
+    def _check_scores(self, source: Tokens, decoding: Decoding, ours: Sequence[Hypothesis], theirs: Scored) -> None:
+        scores, best = [hypothesis.score for hypothesis in ours], ours[0]
+        assert scores == pytest.approx([score for _, score in theirs], abs=SCORE_TOLERANCE, rel=0)
+        eager = self.eager.score(source, best.token_ids, decoding)
+        assert best.score == pytest.approx(eager, abs=SCORE_TOLERANCE, rel=0)
+        if decoding.num_beams == 1:
+            assert best.token_ids == self.eager.greedy(source, best.token_ids, decoding)
+
+    def _check_tie(self, source: Tokens, decoding: Decoding, ours: Sequence[Hypothesis], theirs: Scored) -> None:
+        for hypothesis, (tokens, _) in zip(ours, theirs, strict=True):
+            both = [self.huggingface.score(source, target, decoding) for target in (hypothesis.token_ids, tokens)]
+            assert both[0] == pytest.approx(both[1], abs=TIE, rel=0), (decoding, hypothesis.token_ids, tokens)
+
+
+def finished(event: Event) -> Finished:
+    assert isinstance(event, Finished), event
+    return event
+
+
+# Real weights
+
+Answers = dict[tuple[Decoding, int], tuple[Hypothesis, ...]]
+"""By options and sentence."""
+
+
+@pytest.fixture(scope="module")
+def zoo(zoo_package: Package) -> Exported:
+    checkpoint = load_checkpoint(ZOO)
+    graphs = zoo_package.encoder_graph, zoo_package.decoder_graph
+    decoder = OnnxDecoder(*graphs, zoo_package.manifest.model, LONGEST, LONGEST)
+    return Exported(checkpoint, decoder, HuggingFace(ZOO), Eager(checkpoint))
+
+
+@pytest.fixture(scope="module")
+def sources(zoo_package: Package) -> list[Tokens]:
+    """Half of them news, half of them from software and games."""
+    heldout = [line.split("\t")[2] for line in HELDOUT.read_text(encoding="utf-8").splitlines()]
+    texts = [english for english, _ in flores()[:: len(flores()) // 100][:100]] + heldout[:: len(heldout) // 100][:100]
+    tokenizer = zoo_package.tokenizer()
+    return [tuple(tokenizer.encode(text)) for text in texts]
+
+
+@pytest.fixture(scope="module")
+def answers(zoo: Exported, sources: list[Tokens]) -> Answers:
+    """Of every case and sentence, decoded together."""
+    assert len(set(sources)) == SENTENCES
+    keys = [(case.decoding, index) for case in CASES for index in case.sentences]
+    random.Random(7).shuffle(keys)
+    return dict(zip(keys, zoo.decode([(sources[index], decoding) for decoding, index in keys]), strict=True))
+
+
+@pytest.mark.parametrize("decoding", [GREEDY, options(4, *DEFAULT)], ids=["greedy", "beam"])
+def test_hugging_face_does_not_mind_its_batches(decoding: Decoding, zoo: Exported, sources: list[Tokens]) -> None:
+    """Else its padding would not be masked, and it no oracle."""
+    some = sources[::25]
+    for together, source in zip(zoo.huggingface.generate(some, decoding), some, strict=True):
+        [alone] = zoo.huggingface.generate([source], decoding)
+        assert [tokens for tokens, _ in together] == [tokens for tokens, _ in alone]
+        assert [score for _, score in together] == pytest.approx([score for _, score in alone], abs=TIE, rel=0)
+
+
+@pytest.mark.parametrize("num_beams", [1, *WIDTHS])
+def test_real_sentences(num_beams: int, zoo: Exported, sources: list[Tokens], answers: Answers) -> None:
+    cases = [case for case in CASES if case.decoding.num_beams == num_beams]
+    ties = 0
+    for case in cases:
+        found = [answers[case.decoding, index] for index in case.sentences]
+        ties += zoo.check([sources[index] for index in case.sentences], case.decoding, found)
+    assert ties <= TIES * sum(len(case.sentences) for case in cases)
+
+
+# Random weights
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A small Marian model."""
+
+    width: int
+    heads: int
+    encoder_layers: int
+    decoder_layers: int
+    activation: str
+    source_vocab: int
+    target_vocab: int | None = None
+    """None: both sides share vocabulary and embeddings."""
+    tied: bool = True
+    seed: int = 0
+    """Of weights that make targets vary, and end."""
+
+
+SHAPES = {
+    "3 heads, one layer, 131 tokens": Shape(48, 3, 1, 1, "swish", 131, seed=6),
+    "5 heads, 1000 tokens": Shape(80, 5, 1, 2, "gelu", 1000, seed=6),
+    "two vocabularies, tied output": Shape(48, 3, 2, 1, "relu", 300, 131, seed=9),
+    "two vocabularies, untied output": Shape(40, 5, 1, 3, "swish", 1000, 131, tied=False, seed=2),
+}
+
+
+def write(folder: Path, shape: Shape) -> None:
+    """Writes a checkpoint with random weights."""
+    separate = shape.target_vocab is not None
+    source = sentencepiece_model(pieces=shape.source_vocab - 1)
+    target = sentencepiece_model(side=1, pieces=shape.target_vocab - 1) if shape.target_vocab is not None else source
+    source_vocab, target_vocab = write_tokenizer(folder, source, target, separate)
+    assert (source_vocab, target_vocab) == (shape.source_vocab, shape.target_vocab or shape.source_vocab)
+    config = MarianConfig(
+        vocab_size=source_vocab,
+        decoder_vocab_size=target_vocab,
+        d_model=shape.width,
+        encoder_layers=shape.encoder_layers,
+        decoder_layers=shape.decoder_layers,
+        encoder_attention_heads=shape.heads,
+        decoder_attention_heads=shape.heads,
+        encoder_ffn_dim=100,
+        decoder_ffn_dim=60,
+        max_position_embeddings=LONGEST,
+        activation_function=shape.activation,
+        scale_embedding=shape.activation == "swish",
+        share_encoder_decoder_embeddings=not separate,
+        tie_word_embeddings=shape.tied,
+        pad_token_id=target_vocab - 1,
+        decoder_start_token_id=target_vocab - 1,
+        eos_token_id=END,
+        forced_eos_token_id=END,
+    )
+    model = random_model(config, shape.seed)
+    model.generation_config.bad_words_ids = [[target_vocab - 1]]
+    model.save_pretrained(folder)
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_random_weights(shape: Shape, tmp_path: Path) -> None:
+    write(tmp_path, shape)
+    checkpoint = load_checkpoint(tmp_path)
+    save(trace(checkpoint.model), tmp_path)
+    decoder = OnnxDecoder(tmp_path / ENCODER, tmp_path / DECODER, checkpoint.config, LONGEST, LONGEST)
+    exported = Exported(checkpoint, decoder, HuggingFace(tmp_path), Eager(checkpoint))
+    sources = random_sources(shape.source_vocab)
+    chosen = [replace(decoding, max_new_tokens=40) for decoding in ALL_OPTIONS]
+    found = exported.decode([(source, decoding) for decoding in chosen for source in sources])
+    answers = [found[start : start + len(sources)] for start in range(0, len(found), len(sources))]
+    ties = sum(exported.check(sources, decoding, answer) for decoding, answer in zip(chosen, answers, strict=True))
+    assert ties <= TIES * len(found)
+    assert_varied([answer[0] for answer in found], len(sources))
+
+
+def random_sources(vocab: int) -> list[Tokens]:
+    """Of every length, the end token included."""
+    chance = random.Random(vocab)
+    return [(*chance.choices(range(1, vocab - 1), k=length), END) for length in (0, 1, 3, 8, 14, 20, 31, 44)]
+
+
+def assert_varied(best: list[Hypothesis], sources: int) -> None:
+    """Else equal tokens would say little."""
+    assert len({hypothesis.token_ids for hypothesis in best}) > sources
+    reasons = Counter(hypothesis.finish_reason for hypothesis in best)
+    assert min(reasons[reason] for reason in FinishReason) > len(best) / 20

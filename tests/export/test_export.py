@@ -1,0 +1,321 @@
+"""From checkpoint to package on the command line; what is not the checkpoint's model never becomes a package."""
+
+import io
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+import torch
+from rich.console import Console
+
+from engine.decoder import Candidates
+from engine.devices.session import CPU
+from export import __main__ as command
+from export.compare_numbers import candidate_error, encoder_error, step_errors
+from export.limits import LIMITS
+from export.progress import Progress
+from export.trace import Graphs, trace
+from export.verify import VerificationError, large_errors, most_tokens, open_decoder, verify
+from models.checkpoint import load_checkpoint
+from models.package.folder import Package
+from models.package.manifest import Certificate, StepError
+from models.package.precision import AttentionKind
+from models.transformer import Transformer
+from tests.checkpoints import ROOT, edit_json, write_checkpoint
+
+TOLERANCE = LIMITS["fp32"].error
+TEXTS = ["The children were playing in the garden.", "It started to rain."]
+
+
+@pytest.fixture
+def graphs(tiny_package: Package, tmp_path: Path) -> Path:
+    """The tiny package's graphs, to be damaged."""
+    folder = tmp_path / "graphs"
+    folder.mkdir()
+    for name in ("encoder.onnx", "decoder.onnx", "weights.bin"):
+        shutil.copyfile(tiny_package.folder / name, folder / name)
+    return folder
+
+
+def export(*arguments: object) -> int:
+    return command.main([str(argument) for argument in arguments])
+
+
+def external_weights(graphs: Path) -> Iterator[tuple[str, ir.ExternalTensor]]:
+    for name in ("encoder.onnx", "decoder.onnx"):
+        for value in ir.load(graphs / name).graph.initializers.values():
+            if isinstance(value.const_value, ir.ExternalTensor):
+                yield f"{name} {value.name}", value.const_value
+
+
+def read(graphs: Path, tensor: ir.ExternalTensor) -> "np.memmap[tuple[int, ...], np.dtype[np.float32]]":
+    """The numbers of a weight, in the file."""
+    return np.memmap(graphs / "weights.bin", np.float32, "r+", tensor.offset or 0, tuple(tensor.shape.numpy()))
+
+
+# The command line
+
+
+def test_a_package_of_a_checkpoint(tiny_checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    samples = tmp_path / "samples.txt"
+    samples.write_text("\n\n".join(TEXTS) + "\n")
+    target = tmp_path / "new" / "package"
+    arguments = [tiny_checkpoint, "--out", target, "--name", "en-pt.2", "--samples", samples, "--verify-samples", 2]
+    assert export(*arguments) == 0
+    manifest = Package.open(target).manifest
+    assert manifest.name == "en-pt.2"
+    assert manifest.checkpoint.name == "tiny"
+    assert manifest.tools["torch"] == torch.__version__
+    assert [agreement.equal for agreement in manifest.certificate.agreements] == [2, 2, 2]
+    shown = capsys.readouterr()
+    for word in ("weights.bin", "GroupQueryAttention", "2 of 2 sentences", "verify", str(target)):
+        assert word in shown.out.replace("\n", "") or word in shown.out
+    assert re.search(r"^trace +\d+\.\d s$", shown.err, re.MULTILINE)
+    assert "verify: translations by transformers, beam 4" in shown.err
+
+
+def test_an_fp16_package_says_what_it_is(
+    tiny_checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "package"
+    assert export(tiny_checkpoint, "--out", target, "--precision", "fp16", "--verify-samples", 3) == 0
+    shown = capsys.readouterr().out
+    assert "fp16, fused attention" in shown
+    manifest = Package.open(target).manifest
+    assert (manifest.precision, manifest.attention, manifest.certificate.device) == ("fp16", "fused", "cpu")
+    assert TOLERANCE < manifest.certificate.encoder_error <= manifest.certificate.tolerance == LIMITS["fp16"].error
+    assert all(agreement.equal >= 0.9 * agreement.sentences for agreement in manifest.certificate.agreements)
+
+
+def test_heads_of_any_size_with_plain_attention(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint = write_checkpoint(tmp_path / "narrow", d_model=36, encoder_layers=1, decoder_layers=1)
+    arguments = [checkpoint, "--out", tmp_path / "package", "--verify-samples", 2]
+    assert export(*arguments) == 2
+    shown = capsys.readouterr().err
+    assert "heads have 12 numbers (width 36, 3 heads); fused attention takes multiples of 8" in shown
+    assert export(*arguments, "--attention", "plain") == 0
+    assert Package.open(tmp_path / "package").manifest.attention == "plain"
+
+
+def test_two_vocabularies(tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "two", separate=True, activation_function="gelu", decoder_layers=1)
+    assert export(checkpoint, "--out", tmp_path / "package", "--verify-samples", 4) == 0
+    package = Package.open(tmp_path / "package")
+    assert package.manifest.model.source_vocab_size != package.manifest.model.target_vocab_size
+    assert package.tokenizer().decode(package.tokenizer().encode("a")) != ""
+
+
+def test_the_certificate_says_what_was_compared(tiny_package: Package) -> None:
+    certificate = tiny_package.manifest.certificate
+    assert {(step.rows, step.past) for step in certificate.steps} >= {(1, 0), (1, 60), (3, 17), (8, 1), (8, 60)}
+    assert {(step.rows, step.past) for step in certificate.steps if step.ragged} == {(3, 17), (3, 60), (8, 17), (8, 60)}
+    assert all(0 < step.log_prob_error <= TOLERANCE for step in certificate.steps)
+    assert 0 < certificate.encoder_error <= TOLERANCE
+    compared = [(agreement.reference, agreement.num_beams) for agreement in certificate.agreements]
+    assert compared == [("pytorch", 1), ("transformers", 1), ("transformers", 4)]
+
+
+def test_the_zoo_has_passed(zoo_package: Package) -> None:
+    manifest = zoo_package.manifest
+    assert manifest.name == "en-pt"
+    assert (manifest.source_languages, manifest.target_languages) == (("en",), ("pt",))
+    assert manifest.certificate.steps
+    assert all(agreement.equal == agreement.sentences > 0 for agreement in manifest.certificate.agreements)
+
+
+def test_every_weight_is_stored_once(zoo_package: Package) -> None:
+    """The embedding is in both graphs, and in the decoder twice."""
+    numbers = sum(weight.numel() for weight in Transformer(zoo_package.manifest.model).parameters())
+    assert zoo_package.manifest.files["weights.bin"].size_bytes < 4 * numbers * 1.01
+    names = [name for name, _ in external_weights(zoo_package.folder)]
+    places = [tensor.offset for _, tensor in external_weights(zoo_package.folder)]
+    assert len(set(places)) < len(names)
+    assert all(place is not None and place % 4096 == 0 for place in places)
+
+
+def test_licences_go_with_the_weights(zoo_package: Package) -> None:
+    for name in ("LICENSE", "NOTICE"):
+        assert (zoo_package.folder / name).read_bytes() == (ROOT / "models" / "zoo" / "en-pt" / name).read_bytes()
+
+
+def of_another_family(folder: Path) -> list[object]:
+    edit_json(folder / "config.json", model_type="t5")
+    return [folder]
+
+
+def with_truncated_weights(folder: Path) -> list[object]:
+    os.truncate(folder / "model.safetensors", 1000)
+    return [folder]
+
+
+BAD_INPUT: dict[str, tuple[Callable[[Path], list[object]], str]] = {
+    "no checkpoint": (lambda folder: [folder / "nothing"], "nothing is not a folder"),
+    "another family": (of_another_family, "model_type is 't5'; supported: marian"),
+    "truncated weights": (with_truncated_weights, "model.safetensors is not a whole safetensors file"),
+    "bad name": (lambda folder: [folder, "--name", "a/b"], "'a/b' cannot be the model's name"),
+    "no samples": (lambda folder: [folder, "--samples", folder / "none.txt"], "none.txt"),
+    "samples that are no text": (
+        lambda folder: [folder, "--samples", folder / "model.safetensors"],
+        "model.safetensors is not UTF-8",
+    ),
+    "too many samples": (lambda folder: [folder, "--verify-samples", 201], "has 200 sentences"),
+    "no sample": (lambda folder: [folder, "--verify-samples", 0], "--verify-samples is 0"),
+    "bf16, which nothing here can verify": (
+        lambda folder: [folder, "--precision", "bf16"],
+        "export on a CUDA machine with --device cuda, or with --precision fp16",
+    ),
+    "CUDA, which this ONNX Runtime has not": (lambda folder: [folder, "--device", "cuda"], "is built without CUDA"),
+}
+
+
+@pytest.mark.parametrize(("make", "said"), BAD_INPUT.values(), ids=BAD_INPUT.keys())
+def test_bad_input_ends_with_2_and_leaves_nothing(
+    tiny_checkpoint: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    make: Callable[[Path], list[object]],
+    said: str,
+) -> None:
+    folder = tmp_path / "checkpoint"
+    shutil.copytree(tiny_checkpoint, folder)
+    assert export(*make(folder), "--out", tmp_path / "new" / "package") == 2
+    shown = capsys.readouterr().err
+    assert said in shown
+    assert "Traceback" not in shown
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_nothing_but_a_package_is_replaced(
+    tiny_checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "thesis.txt").touch()
+    assert export(tiny_checkpoint, "--out", tmp_path) == 2
+    assert "exists and is not a package" in capsys.readouterr().err
+    assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_wrong_graph_ends_with_1_and_leaves_the_old_package(
+    tiny_checkpoint: Path,
+    tiny_package: Package,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def damaged(model: Transformer, attention: AttentionKind, shortlist: bool) -> Graphs:
+        graphs = trace(model, attention, shortlist)
+        value = next(value for name, value in graphs.decoder.graph.initializers.items() if name.endswith("down.weight"))
+        assert value.const_value is not None
+        value.const_value = ir.tensor(value.const_value.numpy() * 1.5, name=value.name)
+        return graphs
+
+    monkeypatch.setattr(command, "trace", damaged)
+    target = tmp_path / "package"
+    shutil.copytree(tiny_package.folder, target)
+    assert export(tiny_checkpoint, "--out", target, "--verify-samples", 3) == 1
+    shown = capsys.readouterr().err
+    assert "the exported graphs differ from the checkpoint" in shown
+    assert "log-probabilities (8 ragged rows, 60 tokens past) differ by" in shown
+    assert "of 3 translations differ from transformers, beam 4; at least 100% must be equal. The first: '" in shown
+    assert Package.open(target).sha256 == tiny_package.sha256
+    assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_nothing(tiny_checkpoint: Path, tmp_path: Path, stop: signal.Signals) -> None:
+    arguments = [tiny_checkpoint, "--out", tmp_path / "new" / "package"]
+    run = [sys.executable, "-m", "export", *map(str, arguments)]
+    with subprocess.Popen(run, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("load")  # it traces next, for some seconds
+        process.send_signal(stop)
+        rest = process.stderr.read()
+    assert process.returncode == 130
+    assert "interrupted" in rest
+    assert "Traceback" not in rest
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_progress_on_a_terminal() -> None:
+    shown = io.StringIO()
+    progress = Progress(Console(file=shown, force_terminal=True, width=60))
+    with progress.stage("verify") as tell:
+        tell("beam 4")
+    assert progress.seconds.keys() == {"verify"}
+    assert re.search(r"verify +0\.0 s", shown.getvalue())
+
+
+# Verification
+
+
+def test_an_error_in_any_weight_is_seen(tiny_checkpoint: Path, graphs: Path) -> None:
+    checkpoint = load_checkpoint(tiny_checkpoint)
+
+    def worst() -> float:
+        """The largest error of both graphs."""
+        decoder = open_decoder(checkpoint.config, graphs, "fp32", CPU)
+        steps = step_errors(checkpoint.model, decoder, most_tokens(checkpoint.config), rows=3, ragged=True)
+        hidden = encoder_error(checkpoint.model, graphs / "encoder.onnx", "fp32", CPU)
+        return max(hidden, *(step.log_prob_error for step in steps))
+
+    assert worst() <= TOLERANCE
+    weights = dict(external_weights(graphs))
+    assert len(weights) > 15
+    for name, tensor in weights.items():
+        numbers = read(graphs, tensor)
+        right = numbers.copy()
+        numbers *= 1.05
+        assert worst() > TOLERANCE, name
+        numbers[...] = right
+    assert worst() <= TOLERANCE
+
+
+def test_other_tokens_are_shown(tiny_checkpoint: Path, graphs: Path) -> None:
+    tables = [tensor for name, tensor in external_weights(graphs) if tensor.shape.numpy()[0] > 200]
+    read(graphs, tables[0])[30:60] = 0
+    with pytest.raises(VerificationError) as error:
+        verify(load_checkpoint(tiny_checkpoint), tiny_checkpoint, graphs, TEXTS, "fp32", CPU, lambda _: None)
+    message = str(error.value)
+    assert "translations differ from pytorch, greedy" in message
+    assert "expected" in message
+    assert "found" in message
+
+
+def test_a_graph_that_does_not_load(tiny_checkpoint: Path, graphs: Path) -> None:
+    os.truncate(graphs / "weights.bin", 100)
+    with pytest.raises(VerificationError, match="does not load"):
+        verify(load_checkpoint(tiny_checkpoint), tiny_checkpoint, graphs, TEXTS, "fp32", CPU, lambda _: None)
+
+
+def test_what_is_not_a_number_is_too_large() -> None:
+    steps = (StepError(rows=1, past=0, ragged=False, log_prob_error=float("nan")),)
+    certificate = Certificate(tolerance=TOLERANCE, encoder_error=float("nan"), steps=steps, agreements=())
+    assert len(list(large_errors(certificate))) == 2
+
+
+def test_candidate_error() -> None:
+    expected = np.log(np.array([0.1, 0.2, 0.4, 0.3], np.float32))
+
+    def error(*candidates: tuple[int, float]) -> float:
+        token_ids, probabilities = zip(*candidates, strict=True)
+        found = Candidates(np.array([token_ids]), np.log(np.array([probabilities], np.float32)))
+        return candidate_error(found, 0, expected)
+
+    assert error((2, 0.4), (3, 0.3)) < 1e-6
+    assert error((2, 0.4), (1, 0.2)) == pytest.approx(np.log(1.5))  # not the best
+    assert error((3, 0.4), (2, 0.3)) == pytest.approx(np.log(4 / 3))  # of other tokens
+    assert error((2, 0.4), (4, 0.3)) == float("inf")  # no token at all
+
+
+def test_long_sentences_are_compared_by_their_beginning(tiny_checkpoint: Path, graphs: Path) -> None:
+    text = " ".join(chain.from_iterable([TEXTS] * 20))
+    certificate = verify(load_checkpoint(tiny_checkpoint), tiny_checkpoint, graphs, [text], "fp32", CPU, lambda _: None)
+    assert [agreement.equal for agreement in certificate.agreements] == [1, 1, 1]

@@ -1,0 +1,101 @@
+"""Attention as standard operators (`--attention plain`): the same inputs, outputs and answers, in place too."""
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+import pytest
+
+from engine.cpu.decoder import OnnxDecoder
+from engine.devices.session import CPU
+from export.compare_numbers import encoder_error, step_errors
+from export.compare_tokens import translate
+from export.limits import LIMITS
+from export.save import save
+from export.trace import histogram, trace
+from models.attention import plain
+from models.checkpoint import load_checkpoint
+from models.package.folder import Package
+from models.package.manifest import DECODER, ENCODER, GenerationDefaults
+from models.transformer import Transformer
+from tests.checkpoints import END
+from tests.models.test_transformer import config, random_model
+
+LONGEST = 64
+GRAPHS = (ENCODER, DECODER)
+
+
+@dataclass(frozen=True)
+class Both:
+    """A model, exported with each kind of attention."""
+
+    model: Transformer
+    folders: dict[str, Path]
+
+    def decoder(self, attention: str) -> OnnxDecoder:
+        folder = self.folders[attention]
+        return OnnxDecoder(folder / ENCODER, folder / DECODER, self.model.config, LONGEST, LONGEST)
+
+    def graph(self, attention: str, name: str) -> onnx.GraphProto:
+        return onnx.load(self.folders[attention] / name, load_external_data=False).graph
+
+
+@pytest.fixture(scope="module")
+def both(tiny_checkpoint: Path, tiny_package: Package, tmp_path_factory: pytest.TempPathFactory) -> Both:
+    model = load_checkpoint(tiny_checkpoint).model
+    folder = tmp_path_factory.mktemp("plain")
+    save(trace(model, "plain"), folder)
+    return Both(model, {"fused": tiny_package.folder, "plain": folder})
+
+
+def test_all_operators_are_standard(both: Both) -> None:
+    for name in GRAPHS:
+        assert {node.domain for node in both.graph("plain", name).node} == {""}
+        assert {node.domain for node in both.graph("fused", name).node} == {"", "com.microsoft"}
+
+
+def test_inputs_and_outputs_are_those_of_fused_attention(both: Both) -> None:
+    for name in GRAPHS:
+        ours, theirs = (
+            [(value.name, value.type) for value in [*graph.input, *graph.output]]
+            for graph in (both.graph("plain", name), both.graph("fused", name))
+        )
+        assert ours == theirs
+
+
+@pytest.mark.parametrize("attention", ["fused", "plain"])
+def test_no_shape_is_computed_for_a_step(both: Both, attention: str) -> None:
+    """But the length of `ranks`, and of the cache where attention has to mask what lies behind a row."""
+    nodes = {node.op_type for node in both.graph(attention, DECODER).node}
+    assert "Concat" not in nodes
+    shapes = [node for node in both.graph(attention, DECODER).node if node.op_type == "Shape"]
+    kinds = {node.input[0].split("_")[0] for node in shapes}
+    assert kinds == {"fused": {"ranks"}, "plain": {"ranks", "self", "cross"}}[attention]
+
+
+def test_plain_computes_what_pytorch_does_in_place(both: Both) -> None:
+    """OnnxDecoder binds past and present to one buffer; a row that saw another's places would be far off."""
+    limit = LIMITS["fp32"].error
+    assert encoder_error(both.model, both.folders["plain"] / ENCODER, "fp32", CPU) <= limit
+    for rows, ragged in ((1, False), (8, True)):
+        errors = step_errors(both.model, both.decoder("plain"), LONGEST, rows, ragged)
+        assert max(step.log_prob_error for step in errors) <= limit
+
+
+def test_plain_and_fused_translate_token_for_token(both: Both) -> None:
+    chance = random.Random(3)
+    sources = [(*chance.choices(range(2, 200), k=chance.randint(1, 30)), END) for _ in range(24)]
+    generation = GenerationDefaults(max_new_tokens=40)
+    found, expected = (
+        translate(both.model.config, generation, both.decoder(name), sources) for name in ("plain", "fused")
+    )
+    assert found == expected
+    assert len(set(expected[1])) > 12
+
+
+def test_plain_is_over_when_left() -> None:
+    model = random_model(config(encoder_layers=1, decoder_layers=1))
+    with pytest.raises(ZeroDivisionError), plain():
+        raise ZeroDivisionError
+    assert histogram(trace(model).decoder)["com.microsoft.GroupQueryAttention"] == 2

@@ -1,0 +1,230 @@
+"""A package opens only if it is whole, and stands in its place only if it is."""
+
+import json
+import shutil
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from models.package.folder import MANIFEST, Package, PackageError, draft, file_entries, publish, sha256
+from models.package.manifest import FORMAT_VERSION, Manifest
+
+
+@pytest.fixture
+def copy(tiny_package: Package, tmp_path: Path) -> Path:
+    """A package of one's own."""
+    folder = tmp_path / "copy"
+    shutil.copytree(tiny_package.folder, folder)
+    return folder
+
+
+def edit_manifest(folder: Path, change: Callable[[dict[str, object]], object]) -> None:
+    file = folder / MANIFEST
+    content = json.loads(file.read_text())
+    change(content)
+    file.write_text(json.dumps(content))
+
+
+def refusal(folder: Path) -> str:
+    with pytest.raises(PackageError) as error:
+        Package.open(folder)
+    return str(error.value)
+
+
+def test_open_gives_what_was_written(tiny_package: Package, copy: Path) -> None:
+    package = Package.open(copy)
+    assert package.manifest == tiny_package.manifest
+    assert package.sha256 == tiny_package.sha256 == sha256(copy / MANIFEST)
+    assert package.encoder_graph == copy / "encoder.onnx"
+    assert package.decoder_graph == copy / "decoder.onnx"
+    assert package.tokenizer().encode("The cat")[-1] == package.manifest.tokenizer.end_id
+    assert set(package.manifest.files) == {file.name for file in copy.iterdir()} - {MANIFEST}
+
+
+def test_the_manifest_changes_with_any_file(tiny_package: Package, copy: Path) -> None:
+    entry = tiny_package.manifest.files["weights.bin"]
+    assert entry.sha256 == sha256(copy / "weights.bin")
+    assert entry.size_bytes == (copy / "weights.bin").stat().st_size
+
+
+def test_a_package_from_before_there_was_a_choice(copy: Path) -> None:
+    def forget(content: dict[str, object]) -> None:
+        certificate = content["certificate"]
+        assert isinstance(certificate, dict)
+        del content["precision"], content["attention"], certificate["device"]
+        del content["shortlist"], content["output_graph"], content["model"]["decoder_cell"]  # type: ignore[index]
+
+    edit_manifest(copy, forget)
+    package = Package.open(copy)
+    manifest = package.manifest
+    assert package.choice() is None
+    assert manifest.model.decoder_cell == "attention"
+    assert (manifest.precision, manifest.attention, manifest.certificate.device) == ("fp32", "fused", "cpu")
+
+
+def test_a_folder_that_is_no_package(tmp_path: Path) -> None:
+    message = refusal(tmp_path / "nothing")
+    assert str(tmp_path / "nothing") in message
+    assert "python -m export" in message
+
+
+@pytest.mark.parametrize("name", ["encoder.onnx", "decoder.onnx", "weights.bin", "vocab.json", "source.spm"])
+def test_a_missing_file_is_named(copy: Path, name: str) -> None:
+    (copy / name).unlink()
+    message = refusal(copy)
+    assert str(copy / name) in message
+    assert "export the checkpoint again" in message
+
+
+def test_a_truncated_file_is_named_with_both_sizes(copy: Path) -> None:
+    file = copy / "weights.bin"
+    size = file.stat().st_size
+    file.write_bytes(file.read_bytes()[:-1])
+    message = refusal(copy)
+    assert str(file) in message
+    assert f"it has {size - 1} bytes" in message
+    assert f"says {size}" in message
+
+
+def test_an_altered_file_is_named_with_both_hashes(tiny_package: Package, copy: Path) -> None:
+    file = copy / "weights.bin"
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    message = refusal(copy)
+    assert str(file) in message
+    assert sha256(file) in message
+    assert tiny_package.manifest.files["weights.bin"].sha256 in message
+
+
+def test_half_a_manifest(copy: Path) -> None:
+    file = copy / MANIFEST
+    file.write_text(file.read_text()[:-100])
+    assert f"{file} is not JSON" in refusal(copy)
+
+
+@pytest.mark.parametrize("version", [FORMAT_VERSION + 1, 0, None, "1"])
+def test_another_format_version(copy: Path, version: object) -> None:
+    edit_manifest(copy, lambda manifest: manifest.update(format_version=version))
+    message = refusal(copy)
+    assert f"has format version {version!r}" in message
+    assert f"reads version {FORMAT_VERSION}" in message
+
+
+def test_a_manifest_that_is_no_object(copy: Path) -> None:
+    (copy / MANIFEST).write_text("[]")
+    assert "format version None" in refusal(copy)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda manifest: manifest.update(extra=1), "extra: "),
+        (lambda manifest: manifest["model"].update(width="wide"), "model.width: "),
+        (lambda manifest: manifest["model"].update(encoder_heads=5), "48 is not a multiple of 5 heads"),
+        (lambda manifest: manifest.pop("certificate"), "certificate: Field required"),
+        (lambda manifest: manifest["files"].pop("vocab.json"), "files has no entry for vocab.json"),
+        (lambda manifest: manifest.update(shortlist="vocab.json"), "output_graph is None and shortlist is vocab.json"),
+        (lambda manifest: manifest.update(shortlist="a", output_graph="b"), "files has no entry for a, b"),
+        (lambda manifest: manifest["files"].update({"../x": manifest["files"]["vocab.json"]}), "files.../x"),
+        (lambda manifest: manifest["files"]["vocab.json"].update(sha256="0"), "files.vocab.json.sha256: "),
+    ],
+)
+def test_an_altered_manifest_says_where(copy: Path, change: Callable[[dict[str, object]], object], said: str) -> None:
+    edit_manifest(copy, change)
+    message = refusal(copy)
+    assert str(copy / MANIFEST) in message
+    assert said in message
+
+
+def test_a_shortlist_that_is_none_is_refused(copy: Path) -> None:
+    edit_manifest(copy, lambda manifest: manifest.update(shortlist="vocab.json", output_graph="decoder.onnx"))
+    with pytest.raises(PackageError, match=r"vocab\.json is no binary shortlist .*export the checkpoint again"):
+        Package.open(copy).choice()
+
+
+def test_opening_reads_fast(zoo_package: Package) -> None:
+    """Hashing its 70 MB must leave the server's start of 3 s its time."""
+    started = time.process_time()
+    Package.open(zoo_package.folder)
+    assert time.process_time() - started < 0.6
+
+
+def fill(folder: Path, source: Package) -> Manifest:
+    """Puts a package's files into a draft, and returns the manifest it needs."""
+    for name in source.manifest.files:
+        shutil.copyfile(source.folder / name, folder / name)
+    return source.manifest.model_copy(update={"name": "again", "files": file_entries(folder)})
+
+
+def test_publish_makes_a_package(tiny_package: Package, tmp_path: Path) -> None:
+    target = tmp_path / "new" / "folders" / "package"
+    with draft(target) as folder:
+        publish(folder, fill(folder, tiny_package), target)
+    assert Package.open(target).manifest.name == "again"
+    assert [path.name for path in target.parent.iterdir()] == ["package"]
+    assert stat.S_IMODE(target.stat().st_mode) == stat.S_IMODE(target.parent.stat().st_mode)
+
+
+def test_publish_replaces_a_package(tiny_package: Package, copy: Path) -> None:
+    (copy / "old").touch()
+    with draft(copy) as folder:
+        publish(folder, fill(folder, tiny_package), copy)
+    assert Package.open(copy).manifest.name == "again"
+    assert not (copy / "old").exists()
+    assert list(copy.parent.iterdir()) == [copy]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_a_draft_that_fails_leaves_nothing(tiny_package: Package, tmp_path: Path, error: type[BaseException]) -> None:
+    target = tmp_path / "new" / "package"
+    with pytest.raises(error), draft(target) as folder:
+        fill(folder, tiny_package)
+        raise error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_draft_that_fails_leaves_the_old_package(tiny_package: Package, copy: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), draft(copy) as folder:
+        fill(folder, tiny_package)
+        raise KeyboardInterrupt
+    assert Package.open(copy).sha256 == tiny_package.sha256
+    assert list(copy.parent.iterdir()) == [copy]
+
+
+def test_ctrl_c_between_two_packages_keeps_the_old_one(
+    tiny_package: Package, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = Path.rename
+
+    def interrupted(self: Path, target: Path) -> Path:
+        if self.name == "package":
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    with pytest.raises(KeyboardInterrupt), draft(copy) as folder:
+        manifest = fill(folder, tiny_package)
+        monkeypatch.setattr(Path, "rename", interrupted)
+        publish(folder, manifest, copy)
+    assert Package.open(copy).sha256 == tiny_package.sha256
+    assert list(copy.parent.iterdir()) == [copy]
+
+
+def test_only_a_package_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").touch()
+    with pytest.raises(PackageError, match="exists and is not a package"), draft(tmp_path):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+    with pytest.raises(PackageError, match="exists and is not a package"), draft(tmp_path / "thesis.txt"):
+        pass
+
+
+def test_an_empty_folder_is_replaced(tiny_package: Package, tmp_path: Path) -> None:
+    target = tmp_path / "empty"
+    target.mkdir()
+    with draft(target) as folder:
+        publish(folder, fill(folder, tiny_package), target)
+    assert Package.open(target).manifest.name == "again"

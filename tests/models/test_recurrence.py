@@ -1,0 +1,245 @@
+"""The recurrent decoder: its equations, its graph, its state in place, and searches against PyTorch without a cache."""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+import torch
+from numpy.typing import NDArray
+from prometheus_client import CollectorRegistry
+
+from engine.cpu.decoder import OnnxDecoder
+from engine.cuda.decoder import DeviceDecoder
+from engine.cuda.memory import HostTransfers
+from engine.decoder import Candidates, Decoder
+from engine.devices.session import CPU
+from engine.devices.sizing import Load
+from engine.request import Decoding, Event, Finished, Translate
+from engine.running_batch import Engine
+from engine.search import EndRules
+from export.reference import log_probs
+from export.save import save
+from export.trace import histogram, trace
+from models.layers import Recurrence
+from models.package import signature
+from models.package.manifest import DECODER, ENCODER
+from models.package.signature import Kind
+from models.transformer import Transformer
+from server.telemetry.metrics import Metrics
+from tests.engine.devices.test_device import LOAD
+from tests.export.test_trace import BEST_BLOCKS, BEST_INSIDE, EMBEDDING, HEAD, IDS, LOG_PROBS, times
+from tests.fakes import CopyMemory
+from tests.models.test_transformer import config, random_model
+
+CONFIG = config(decoder_cell="ssru")
+LONGEST = 64
+# One layer. Gemm: gate and candidate; query and output of the attention to the source; feed-forward up and down.
+LAYER = Counter(
+    {"Gemm": 6, "Sigmoid": 1, "Sub": 1, "Mul": 2, "Add": 4, "Relu": 2, "LayerNormalization": 3}
+    | {"com.microsoft.GroupQueryAttention": 1, "Unsqueeze": 1, "Squeeze": 1}
+)
+
+Tokens = tuple[int, ...]
+
+
+def test_the_equations() -> None:
+    """Number by number, as Kim et al. write them."""
+    torch.manual_seed(0)
+    cell, sentences, target = Recurrence(CONFIG), 3, 5
+    with torch.no_grad():
+        for parameter in cell.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.3)
+        x = torch.randn(sentences * target, CONFIG.width)
+        found = cell.over_target(x, sentences).view(sentences, target, -1)
+        for sentence, rows in enumerate(x.view(sentences, target, -1)):
+            state = torch.zeros(CONFIG.width)
+            for position, row in enumerate(rows):
+                forget = torch.sigmoid(cell.forget.weight @ row + cell.forget.bias)
+                state = forget * state + (1 - forget) * (cell.candidate.weight @ row)
+                expected = cell.residual.norm(row + torch.relu(state))
+                torch.testing.assert_close(found[sentence, position], expected, atol=1e-5, rtol=0)
+
+
+def test_gradients_reach_every_weight_and_every_position() -> None:
+    cell, x = Recurrence(CONFIG), torch.randn(2 * 6, CONFIG.width, requires_grad=True)
+    cell.over_target(x, 2).view(2, 6, -1)[:, -1].pow(3).sum().backward()
+    gradients = [parameter.grad for parameter in cell.parameters()]
+    assert all(gradient is not None and gradient.abs().sum() > 0 for gradient in gradients)
+    assert x.grad is not None and (x.grad.view(2, 6, -1).abs().amax(dim=2) > 0).all()
+
+
+@dataclass
+class Exported:
+    model: Transformer
+    folder: Path
+    nodes: Counter[str]
+
+    def decoder(self) -> OnnxDecoder:
+        return OnnxDecoder(self.folder / ENCODER, self.folder / DECODER, CONFIG, LONGEST, LONGEST)
+
+    def device(self) -> DeviceDecoder:
+        return DeviceDecoder(self.folder / ENCODER, self.folder / DECODER, CONFIG, LONGEST, LONGEST, "fp32", CPU)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    model, folder = random_model(CONFIG), tmp_path_factory.mktemp("graphs")
+    graphs = trace(model)
+    save(graphs, folder)
+    return Exported(model, folder, histogram(graphs.decoder))
+
+
+def test_the_decoder_has_the_nodes_it_needs_and_no_others(exported: Exported) -> None:
+    layers = times(CONFIG.decoder_layers, LAYER)
+    assert exported.nodes == layers + EMBEDDING + HEAD + BEST_BLOCKS + BEST_INSIDE + IDS + LOG_PROBS
+
+
+def test_a_state_is_read_once_and_only_to_compute_what_replaces_it(exported: Exported, tmp_path: Path) -> None:
+    """In the graph that ONNX Runtime runs. So it may write in place: the one reader is done when the writer begins."""
+    options = ort.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "graph.onnx")
+    ort.InferenceSession(exported.folder / DECODER, options, providers=[CPU.provider])
+    nodes = onnx.load(tmp_path / "graph.onnx", load_external_data=False).graph.node
+    states = signature.cache_tensors(CONFIG, Kind.STATE)
+    assert len(states) == CONFIG.decoder_layers
+    for tensor in states:
+        [reader] = [node for node in nodes if tensor.past in node.input]
+        [writer] = [node for node in nodes if tensor.present in node.output]
+        assert (reader.op_type, writer.op_type) == ("Mul", "Add")
+        assert set(reader.output) & set(writer.input)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 16])
+def test_in_place_a_step_gives_the_same_bits(exported: Exported, rows: int) -> None:
+    session = ort.InferenceSession(exported.folder / DECODER, providers=[CPU.provider])
+    chance = np.random.default_rng(rows)
+    arrays = {value.name: feed(value, rows, chance) for value in session.get_inputs()}
+    states = signature.cache_tensors(CONFIG, Kind.STATE)
+    names = [*signature.DECODER_OUTPUTS, *(tensor.present for tensor in states)]
+    expected: Sequence[NDArray[np.float32]] = session.run(names, arrays)
+    binding = session.io_binding()
+    for name, array in arrays.items():
+        binding.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+    written = {
+        tensor.present: arrays[tensor.past] for tensor in [*states, *signature.cache_tensors(CONFIG, Kind.CROSS)]
+    }
+    written |= {name: np.zeros_like(array) for name, array in zip(names[:2], expected[:2], strict=True)}
+    for name, array in written.items():
+        binding.bind_output(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+    session.run_with_iobinding(binding)
+    for name, array in zip(names, expected, strict=True):
+        assert written[name].tobytes() == array.tobytes(), name
+
+
+def feed(value: ort.NodeArg, rows: int, chance: np.random.Generator) -> NDArray[np.generic]:
+    """Any input of a decoder step."""
+    sizes = {"rows": rows, "k": 3, "source_capacity": 7}
+    shape = [sizes.get(size, size) for size in value.shape]
+    if value.type == "tensor(float)":
+        return chance.standard_normal(shape).astype(np.float32)
+    if value.name in ("total", "source_total"):
+        return np.array(7, np.int32)
+    return chance.integers(1, 7, shape).astype(np.int32 if value.type == "tensor(int32)" else np.int64)
+
+
+@dataclass
+class PrefixCache:
+    """A running batch that keeps no state: every step runs PyTorch's teacher-forced pass over whole targets."""
+
+    model: Transformer
+    rows: list[tuple[Tokens, Tokens]] = field(default_factory=list)
+    wanted: int = 0
+
+    @property
+    def live(self) -> int:
+        return len(self.rows)
+
+    def join(self, memory: CopyMemory) -> int:
+        self.rows.append((memory.source_ids, ()))
+        return self.live - 1
+
+    def begin_step(self, token_ids: Sequence[int], k: int) -> None:
+        pairs = zip(self.rows, token_ids, strict=True)
+        self.rows, self.wanted = [(source, (*target, token)) for (source, target), token in pairs], k
+
+    def end_step(self) -> Candidates:
+        scores = torch.stack([log_probs(self.model, source, target)[-1] for source, target in self.rows])
+        best = scores.topk(self.wanted)
+        return Candidates(best.indices.numpy(), best.values.numpy())
+
+    def take(self, parents: Sequence[int]) -> int:
+        self.rows = [self.rows[parent] for parent in parents]
+        return 0
+
+
+@dataclass
+class PrefixDecoder:
+    model: Transformer
+    row_tokens = 0
+
+    def encode(self, sources: Sequence[Sequence[int]]) -> list[CopyMemory]:
+        return [CopyMemory(tuple(source)) for source in sources]
+
+    def open_cache(self, rows: int) -> PrefixCache:
+        return PrefixCache(self.model)
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+def test_searches_find_what_they_find_without_a_cache(exported: Exported, on_device: bool) -> None:
+    """Greedy and with beams, whose states are reordered; requests join and leave."""
+    expected = search(PrefixDecoder(exported.model))
+    found = search(exported.device() if on_device else exported.decoder())
+    assert found.keys() == expected.keys()
+    for key, answer in expected.items():
+        pairs = zip(found[key].hypotheses, answer.hypotheses, strict=True)
+        assert all(ours.token_ids == theirs.token_ids for ours, theirs in pairs), key
+    assert len({hypothesis.token_ids for answer in found.values() for hypothesis in answer.hypotheses}) > 8
+
+
+def search(decoder: Decoder) -> dict[tuple[Tokens, int], Finished]:  # type: ignore[type-arg]
+    """Translates ten sources, greedily and with three beams, in seven rows."""
+    metrics = Metrics(CollectorRegistry())
+    engine = Engine(decoder, EndRules(CONFIG.end_id, None, ()), CONFIG.decoder_start_id, 7, metrics, worker=0)
+    chance, answers = random.Random(3), dict[tuple[Tokens, int], Finished]()
+    sources = [tuple(chance.choices(range(130), k=length)) for length in (5, 1, 30, 12, 3, 3, 20, 7, 2, 9)]
+    for source, num_beams in product(sources, (1, 3)):
+        while engine.free_rows < num_beams:
+            engine.step()
+        decoding = Decoding(num_beams, num_beams, max_new_tokens=12, length_penalty=1.0, early_stopping=False)
+        engine.admit([Translate(source, partial(keep, answers, (source, num_beams)), decoding=decoding)])
+        engine.step()
+    while not engine.idle:
+        engine.step()
+    return answers
+
+
+def keep(answers: dict[tuple[Tokens, int], Finished], key: tuple[Tokens, int], event: Event) -> None:
+    assert isinstance(event, Finished)
+    answers[key] = event
+
+
+def test_no_step_is_made_ahead(exported: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would have changed the state. As if the device were an asynchronous one."""
+    expected = search(exported.decoder())
+    monkeypatch.setattr(HostTransfers, "asynchronous", True)
+    device = exported.device()
+    assert device.open_cache(rows=4)._step._ahead is None
+    found = search(device)
+    assert {key: answer.hypotheses[0].token_ids for key, answer in found.items()} == {
+        key: answer.hypotheses[0].token_ids for key, answer in expected.items()
+    }
+
+
+def test_a_state_takes_less_memory_than_keys_and_values() -> None:
+    recurrent = Load(LOAD.config.model_copy(update={"decoder_cell": "ssru"}), "fp16", 64, 256, 256)
+    layers, width = LOAD.config.decoder_layers, LOAD.config.width
+    assert LOAD.cache_bytes - recurrent.cache_bytes == 64 * 2 * layers * width * (2 * 256 - 1)
+    assert LOAD.weight_bytes - recurrent.weight_bytes == 2 * layers * 2 * width * width

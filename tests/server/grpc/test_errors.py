@@ -1,0 +1,145 @@
+"""server.errors and server.grpc.status: every expected error, and how it looks on the wire."""
+
+import re
+from pathlib import Path
+
+import grpc
+import pytest
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
+
+from server import errors
+from server.errors import (
+    BlankContent,
+    Draining,
+    EmptyContents,
+    EngineFailed,
+    EngineStopped,
+    InternalError,
+    InvalidMessage,
+    LanguageNotSupported,
+    MessageTooLarge,
+    ModelNotFound,
+    OptionOutOfRange,
+    OutOfMemory,
+    Overloaded,
+    ServerError,
+    SourceTooLong,
+    StreamStalled,
+    TooManyContents,
+)
+from server.grpc.status import DETAILS_KEY, PUSHBACK_KEY, error_metadata
+
+EXAMPLES: list[ServerError] = [
+    EmptyContents(),
+    BlankContent("contents[3]", 2),
+    TooManyContents(300, 256),
+    SourceTooLong("contents[0]", "tokens", 1300, 512),
+    LanguageNotSupported("target_language_code", "de", ["pt"]),
+    OptionOutOfRange("decoding.num_beams", 1_000_000, 1, 16),
+    InvalidMessage("dragoman.v1.TranslationService/Translate", 4),
+    MessageTooLarge(5_000_000, 4_194_304),
+    ModelNotFound("model", "en-de", ["en-pt"]),
+    StreamStalled(30),
+    OutOfMemory(400),
+    Overloaded(1030, 1024, 0.25),
+    Draining(),
+    EngineStopped(),
+    EngineFailed(),
+    InternalError(),
+]
+
+
+def classes() -> list[type[ServerError]]:
+    """Every error class of the module."""
+    found = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, ServerError)]
+    return [cls for cls in found if cls is not ServerError]
+
+
+def details(error: ServerError) -> Status:
+    return Status.FromString(dict(error_metadata(error))[DETAILS_KEY])  # type: ignore[arg-type]
+
+
+def test_every_class_is_in_the_tree_of_the_docstring_under_its_base_with_its_status_and_reason() -> None:
+    assert errors.__doc__ is not None
+    path: dict[int, str] = {}
+    seen = set()
+    status_of: dict[str, str] = {}
+    for line in errors.__doc__.splitlines():
+        match = re.match(r"^([ │├└─]+)([A-Z]\w+) (.*)$", line)
+        if match is None or not hasattr(errors, match[2]):
+            continue
+        indent, name, rest = len(match[1]), match[2], match[3]
+        cls = getattr(errors, name)
+        path[indent] = name
+        parents = [path[level] for level in sorted(path) if level < indent]
+        if parents and name != "InternalError":
+            assert issubclass(cls, getattr(errors, parents[-1])), line
+        words = re.findall(r"\b[A-Z]+(?:_[A-Z]+)*\b", rest)
+        status_of[name] = next((word for word in words if hasattr(grpc.StatusCode, word)), "") or next(
+            (status_of[parent] for parent in reversed(parents) if status_of.get(parent)), ""
+        )
+        if hasattr(cls, "reason"):
+            assert cls.reason in words, line
+            assert cls.status == status_of[name], line
+        seen.add(name)
+    assert seen == {cls.__name__ for cls in classes()} | {"ServerError"}
+
+
+def test_examples_cover_every_reason_and_reasons_are_stable_names() -> None:
+    reasons = [cls.reason for cls in classes() if hasattr(cls, "reason")]
+    assert sorted(reasons) == sorted(error.reason for error in EXAMPLES)
+    assert len(set(reasons)) == len(reasons)
+    assert all(re.fullmatch(r"[A-Z]+(_[A-Z]+)*", reason) for reason in reasons)
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: error.reason)
+def test_every_error_has_an_error_info_and_says_in_metadata_what_the_message_says(error: ServerError) -> None:
+    status = details(error)
+    info = ErrorInfo()
+    assert status.details[0].Unpack(info)
+    assert (info.reason, info.domain) == (error.reason, "dragoman")
+    assert status.code == grpc.StatusCode[error.status].value[0]
+    assert status.message == error.message
+    numbers = [value for value in info.metadata.values() if value.replace(".", "").isdigit()]
+    assert all(re.search(rf"(?<!\d){re.escape(number)}(?!\d)", error.message) for number in numbers)
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: error.reason)
+def test_a_field_becomes_a_violation(error: ServerError) -> None:
+    violations = BadRequest()
+    unpacked = [detail.Unpack(violations) for detail in details(error).details]
+    fields = [(violation.field, violation.description) for violation in violations.field_violations]
+    assert any(unpacked) == (error.field is not None)
+    assert fields == ([] if error.field is None else [(error.field, error.message)])
+
+
+def test_a_limit_names_both_numbers() -> None:
+    assert SourceTooLong("contents[0]", "tokens", 1300, 512).metadata == {"tokens": "1300", "max_tokens": "512"}
+    assert "1300 tokens; the model takes 512" in SourceTooLong("contents[0]", "tokens", 1300, 512).message
+
+
+def test_an_overload_carries_its_delay_twice() -> None:
+    error = Overloaded(1030, 1024, 0.25)
+    retry = RetryInfo()
+    assert any(detail.Unpack(retry) for detail in details(error).details)
+    assert retry.retry_delay.ToMilliseconds() == 250
+    assert dict(error_metadata(error))[PUSHBACK_KEY] == "250"
+
+
+def test_only_an_overload_asks_to_retry() -> None:
+    assert [error.reason for error in EXAMPLES if PUSHBACK_KEY in dict(error_metadata(error))] == ["OVERLOADED"]
+
+
+def test_a_huge_value_of_the_caller_is_cut_so_that_the_status_fits_into_headers() -> None:
+    error = ModelNotFound("model", "x" * 1_000_000, ["en-pt"])
+    assert sum(len(key) + len(value) for key, value in error_metadata(error)) < 2000
+    assert error.metadata["model"] == "x" * 64 + "..."
+
+
+def test_every_reason_is_documented_with_its_status_and_metadata() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "api.md").read_text(encoding="utf-8")
+    for error in EXAMPLES:
+        [row] = [line for line in text.splitlines() if line.startswith(f"| `{error.reason}` |")]
+        assert f"| `{error.status}` |" in row
+        assert all(f"`{key}`" in row for key in error.metadata), row

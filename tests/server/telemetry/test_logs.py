@@ -1,0 +1,84 @@
+"""server.telemetry.logs: the two formats, and what they make of texts from outside."""
+
+import json
+import logging
+import sys
+from typing import Any
+
+import pytest
+
+from engine.request import Timings
+from server.config import Settings
+from server.telemetry.calls import AnsweredContent, Call
+from server.telemetry.logs import FIELDS, CallLog, JsonFormatter, TextFormatter, configure
+
+NASTY = 'a "b"\n2026-01-01 ERROR server: forged\x1b[31m\u2028'
+TIMINGS = Timings(0.001, 0.002, 0.03, 5, 2.0, 0.0001, 0.0002)
+
+
+def record(message: str, fields: dict[str, Any] | None = None, **rest: Any) -> logging.LogRecord:
+    made = logging.LogRecord("server.x", logging.WARNING, "x.py", 1, message, None, None, **rest)
+    if fields is not None:
+        setattr(made, FIELDS, fields)
+    return made
+
+
+def test_json_is_one_object_on_one_line() -> None:
+    line = JsonFormatter().format(record(NASTY, {"request_id": "r", "steps": 5}))
+    assert "\n" not in line
+    entry = json.loads(line)
+    assert (entry["level"], entry["logger"], entry["message"]) == ("warning", "server.x", NASTY)
+    assert (entry["request_id"], entry["steps"]) == ("r", 5)
+    assert entry["time"].endswith("+00:00")
+
+
+def test_json_has_the_traceback() -> None:
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        made = record("failed")
+        made.exc_info = sys.exc_info()
+    line = JsonFormatter().format(made)
+    assert "\n" not in line
+    assert json.loads(line)["exception"].endswith("ValueError: broken")
+
+
+def test_text_has_facts_at_the_end_and_none_can_break_the_line() -> None:
+    line = TextFormatter().format(record("call answered", {"code": "OK", "steps": 5, "texts": [NASTY], "name": NASTY}))
+    assert line.splitlines() == [line]
+    assert " WARNING server.x: call answered code=OK steps=5 texts=" in line
+    assert "\x1b" not in line
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_a_server_writes_what_it_was_told_to(log_format: str, capsys: pytest.CaptureFixture[str]) -> None:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    root.handlers.clear()
+    try:
+        settings = Settings(workers=1, log_format=log_format, log_requests=True, log_text=True)  # type: ignore[arg-type]
+        configure(settings)
+        call = Call("m", "r", model="en-pt")
+        call.contents.append(AnsweredContent("A cat.", "Um gato.", TIMINGS, 0.0, 0.0, 0.0, 4, 3))
+        CallLog(settings).write(call, "OK", 0.05)
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+    warning, line = capsys.readouterr().err.splitlines()
+    assert "log_text is set" in warning
+    for fact in ("Um gato.", "request_id", "decode_ms", "30.0", "mean_batch_rows"):
+        assert fact in line
+    if log_format == "json":
+        assert json.loads(line)["answers"] == ["Um gato."]
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"log_text": True}, "log_text needs log_requests"),
+        ({"log_requests": True, "log_level": "warning"}, "log_requests writes lines of level info, and log_level is"),
+    ],
+)
+def test_settings_that_would_log_nothing_are_refused(values: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        Settings(workers=1, **values)

@@ -1,0 +1,152 @@
+"""server.config: where settings come from, and what they may be."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from engine.devices.session import CPU
+from server.config import ConfigError, Settings, load_settings, usable_cores
+from server.placement import worker_count
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("DRAGOMAN_")]:
+        monkeypatch.delenv(name)
+
+
+def write(folder: Path, text: str) -> str:
+    file = folder / "server.toml"
+    file.write_text(text, encoding="utf-8")
+    return str(file)
+
+
+def test_defaults_bind_to_loopback_and_use_every_core() -> None:
+    settings = load_settings([])
+    assert (settings.host, settings.port, settings.metrics_port) == ("127.0.0.1", 8500, 9500)
+    assert worker_count(settings, CPU, "fp32") == usable_cores() >= 1
+
+
+def test_the_device_is_the_cpu_unless_one_asks() -> None:
+    assert (load_settings([]).device, load_settings([]).cuda_graphs) == ("cpu", True)
+    settings = load_settings(["--device", "auto", "--device-id", "2", "--no-cuda-graphs"])
+    assert (settings.device, settings.device_id, settings.cuda_graphs) == ("auto", 2, False)
+
+
+def test_flags_go_before_environment_before_file_before_defaults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(tmp_path, 'port = 1\nmetrics_port = 1\nworkers = 1\nlog_level = "debug"')
+    monkeypatch.setenv("DRAGOMAN_PORT", "2")
+    monkeypatch.setenv("DRAGOMAN_METRICS_PORT", "2")
+    settings = load_settings(["--config", file, "--port", "3"])
+    assert (settings.port, settings.metrics_port, settings.workers, settings.max_rows) == (3, 2, 1, 64)
+    assert settings.log_level == "debug"
+
+
+def test_the_environment_may_name_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRAGOMAN_CONFIG", write(tmp_path, "max_rows = 7"))
+    assert load_settings([]).max_rows == 7
+
+
+def test_settings_cannot_be_changed() -> None:
+    settings = load_settings([])
+    with pytest.raises(ValueError, match="frozen"):
+        settings.port = 1
+
+
+def test_help_documents_every_setting_and_its_variable(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        load_settings(["--help"])
+    assert caught.value.code == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for name, field in Settings.model_fields.items():
+        assert f"--{name.replace('_', '-')} " in text
+        assert f"[env: DRAGOMAN_{name.upper()}]" in text
+        assert field.description
+        assert field.description.split("`")[0][:40] in text
+
+
+def test_an_unknown_flag_ends_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        load_settings(["--prot", "1"])
+    assert caught.value.code == 2
+    assert "--prot" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("second", [["--package", "b"], ["--package=b"]])
+def test_a_second_package_does_not_replace_the_first(second: list[str]) -> None:
+    with pytest.raises(ConfigError, match="--package is given 2 times; a server has one package: start one for each"):
+        load_settings(["--package", "a", *second])
+
+
+def test_a_flag_may_be_overruled() -> None:
+    assert load_settings(["--port", "1", "--port", "2"]).port == 2
+
+
+def test_an_unknown_variable_is_refused_with_the_likely_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRAGOMAN_PROT", "1")
+    with pytest.raises(ConfigError, match="DRAGOMAN_PROT is no setting; did you mean DRAGOMAN_PORT"):
+        load_settings([])
+
+
+def test_the_clients_variable_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRAGOMAN_TARGET", "127.0.0.1:1")
+    assert load_settings([]).port == 8500
+
+
+def test_an_unknown_key_of_the_file_is_refused_with_the_likely_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="worker is no setting; did you mean workers"):
+        load_settings(["--config", write(tmp_path, "worker = 1")])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("port = ", "Invalid value"), ("config = 'other.toml'", "cannot name another one")]
+)
+def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=rf"server\.toml: .*{message}"):
+        load_settings(["--config", write(tmp_path, text)])
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.toml: .*No such file"):
+        load_settings(["--config", str(tmp_path / "none.toml")])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--port", "65536"], "port is '65536': .*65535"),
+        (["--port", "http"], "port is 'http': .*integer"),
+        (["--workers", "0"], "workers is '0': .*1"),
+        (["--device", "gpu"], "device is 'gpu': .*'cpu', 'cuda' or 'auto'"),
+        (["--device-id", "-1"], "device_id is '-1': .*0"),
+        (["--device-memory-fraction", "1.5"], r"device_memory_fraction is '1\.5': .*1"),
+        (["--max-rows", "-1"], "max_rows is '-1': .*1"),
+        (["--grace-period-s", "nan"], "grace_period_s is 'nan': .*finite"),
+        (["--stream-stall-timeout-s", "0"], "stream_stall_timeout_s is '0': .*greater than 0"),
+        (["--max-message-bytes", "10"], "max_message_bytes is '10': .*1024"),
+        (["--host", ""], "host is '': .*1 character"),
+        (["--max-contents", "2000"], "max_contents is 2000 and max_waiting 1024"),
+        (["--tls-certificate", "a.pem"], "tls_certificate and tls_key need each other"),
+        (["--tls-client-ca", "a.pem"], "tls_client_ca needs tls_certificate"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_with_the_limit(arguments: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_settings(arguments)
+
+
+def test_all_wrong_values_are_told_at_once() -> None:
+    with pytest.raises(ConfigError, match=r"port is '-1'.*; max_rows is '0'"):
+        load_settings(["--port", "-1", "--max-rows", "0"])
+
+
+@pytest.mark.parametrize(
+    ("quota", "cores"), [("50000 100000\n", 1), ("100000 100000\n", 1), ("100001 100000\n", 2), ("max 100000\n", 10**6)]
+)
+def test_cores_are_limited_by_the_containers_quota(tmp_path: Path, quota: str, cores: int) -> None:
+    file = tmp_path / "cpu.max"
+    file.write_text(quota)
+    assert usable_cores(file) == min(cores, usable_cores(tmp_path / "none"))

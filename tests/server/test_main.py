@@ -1,0 +1,253 @@
+"""`python -m server` as a process, with a package that was exported for it."""
+
+import asyncio
+import logging
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
+from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
+from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
+
+from dragoman import AsyncClient, Client, Internal
+from dragoman import Health as State
+from dragoman.v1.translation_pb2 import StreamTranslateRequest
+from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
+from engine.devices.session import DeviceError
+from models.package.folder import Package
+from server.__main__ import serve
+from server.config import Settings
+from server.grpc.service import SERVICES
+from tests.fakes import CopyDecoder
+from tests.serving import eventually
+
+ROOT = Path(__file__).parents[2]
+WAIT_S = 60.0
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "server", *map(str, arguments)]
+
+
+@dataclass
+class Server:
+    """A server process."""
+
+    process: subprocess.Popen[str]
+    announced: str
+    """What it logged when it was ready."""
+    port: int
+    metrics_port: int
+
+    @property
+    def target(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def end(self, *signals: signal.Signals) -> int:
+        """Sends signals; returns the exit code."""
+        for number in signals:
+            self.process.send_signal(number)
+        return self.process.wait(WAIT_S)
+
+
+StartServer = Callable[..., Server]
+
+
+@pytest.fixture
+def start(tiny_package: Package) -> Iterator[StartServer]:
+    """Starts servers on free ports; kills those that a test leaves."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def start_server(*arguments: object) -> Server:
+        ports = ("--port", 0, "--metrics-port", 0)
+        process = subprocess.Popen(
+            command("--package", tiny_package.folder, *ports, *arguments), cwd=ROOT, stderr=subprocess.PIPE, text=True
+        )
+        processes.append(process)
+        assert process.stderr is not None
+        told = ""
+        while len(ports_told := re.findall(r"127\.0\.0\.1:(\d+)", told)) < 2:
+            line = process.stderr.readline()
+            assert line, told
+            told += line
+        return Server(process, told, *map(int, ports_told))
+
+    yield start_server
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Runs a server that is not to come up."""
+    return subprocess.run(command(*arguments), cwd=ROOT, capture_output=True, text=True, timeout=WAIT_S, check=False)
+
+
+def refused(*arguments: object) -> str:
+    """The one line that a server says before it exits with code 2."""
+    done = run("--port", 0, "--metrics-port", 0, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+def test_it_comes_up_translates_is_watched_and_ends_cleanly(start: StartServer) -> None:
+    server = start("--workers", 2, "--max-rows", 8)
+    assert f"serving tiny on {server.target} with 2 workers of 8 rows (CPUExecutionProvider)" in server.announced
+    with Client(server.target) as client:
+        [model] = client.models()
+        assert model.name == "tiny"
+        assert client.translate("a", num_beams=2, max_new_tokens=4).hypotheses[0].tokens <= 4
+        assert len(client.encode("a").values) == model.width
+    with grpc.insecure_channel(server.target) as channel:
+        health: Any = HealthStub(channel)  # whose types do not know that it has methods
+        for name in ("", *SERVICES):
+            assert health.Check(HealthCheckRequest(service=name)).status == HealthCheckResponse.SERVING
+        assert {*SERVICES, "grpc.health.v1.Health"} <= set(reflected(channel))
+    metrics = urllib.request.urlopen(f"http://127.0.0.1:{server.metrics_port}/metrics").read().decode()
+    assert 'dragoman_finished_total{model="tiny",reason=' in metrics
+    assert 'dragoman_rows_capacity{model="tiny"} 16.0' in metrics
+    assert 'provider="CPUExecutionProvider"' in metrics
+    assert server.end(signal.SIGTERM) == 0
+
+
+def reflected(channel: grpc.Channel) -> Sequence[str]:
+    requests = iter([ServerReflectionRequest(list_services="")])
+    stub: Any = ServerReflectionStub(channel)
+    [response] = stub.ServerReflectionInfo(requests)
+    return [service.name for service in response.list_services_response.service]
+
+
+def test_ctrl_c_ends_it_cleanly(start: StartServer) -> None:
+    assert start().end(signal.SIGINT) == 0
+
+
+@pytest.mark.parametrize(
+    ("grace_period_s", "signals"), [(0.1, [signal.SIGTERM]), (1000, [signal.SIGTERM, signal.SIGINT])]
+)
+def test_a_call_that_does_not_end_is_given_its_time_unless_a_second_signal_comes(
+    start: StartServer, grace_period_s: float, signals: list[signal.Signals]
+) -> None:
+    server = start("--grace-period-s", grace_period_s)
+    window = (("grpc.http2.lookahead_bytes", 1), ("grpc.http2.bdp_probe", 0))
+    with grpc.insecure_channel(server.target, window) as channel:
+        request = StreamTranslateRequest(content="a")
+        call = TranslationServiceStub(channel).StreamTranslate(request)
+        assert call.initial_metadata() is not None  # the first message is under way, and will not be read
+        assert server.end(*signals) == 0
+        call.cancel()
+    assert server.process.stderr is not None
+    assert "1 calls are still running and are answered with DRAINING" in server.process.stderr.read()
+
+
+@pytest.mark.parametrize("flag", ["--port", "--metrics-port"])
+def test_a_port_in_use_is_named_with_the_way_out(flag: str, tiny_package: Package) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        told = refused("--package", tiny_package.folder, flag, port)
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in told
+    assert f"choose another port with {flag} " in told
+
+
+def test_a_folder_that_is_no_package_is_named(tmp_path: Path) -> None:
+    told = refused("--package", tmp_path)
+    assert str(tmp_path) in told
+    assert "manifest.json" in told
+    assert "python -m export" in told
+
+
+@pytest.mark.parametrize("how", ["missing", "truncated", "altered"])
+def test_a_damaged_file_of_the_package_is_named(how: str, tiny_package: Package, tmp_path: Path) -> None:
+    folder = tmp_path / "package"
+    shutil.copytree(tiny_package.folder, folder)
+    file = folder / tiny_package.manifest.decoder_graph
+    data = file.read_bytes()
+    if how == "missing":
+        file.unlink()
+    else:
+        file.write_bytes(data[:-1] if how == "truncated" else bytes([data[0] ^ 1]) + data[1:])
+    assert str(file) in refused("--package", folder)
+
+
+async def test_after_a_crash_it_stays_up_to_say_so_and_ends_with_code_1(
+    tiny_package: Package, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    decoder = CopyDecoder()
+    monkeypatch.setattr("server.__main__.OnnxDecoder", lambda *arguments: decoder)
+    settings = Settings(package=tiny_package.folder, workers=1, port=0, metrics_port=0)
+    serving = asyncio.create_task(serve(settings))
+    await eventually(lambda: "serving tiny" in caplog.text)
+    decoder.step_error = RuntimeError("bad kernel")
+    port = re.findall(r"serving tiny on 127\.0\.0\.1:(\d+)", caplog.text)[0]
+    async with AsyncClient(f"127.0.0.1:{port}") as client:
+        with pytest.raises(Internal, match="engine failed"):
+            await client.translate("a")
+        async with asyncio.timeout(WAIT_S):
+            while await client.health() is not State.NOT_SERVING:
+                await asyncio.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await serving == 1
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().remove_signal_handler(number)
+
+
+async def test_what_does_not_decode_is_never_served(
+    tiny_package: Package, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    decoder = CopyDecoder(step_error=RuntimeError("bad kernel"))
+    monkeypatch.setattr("server.__main__.OnnxDecoder", lambda *arguments: decoder)
+    with pytest.raises(DeviceError, match="the model does not decode: bad kernel"):
+        await serve(Settings(package=tiny_package.folder, workers=1, port=0, metrics_port=0))
+    assert "serving tiny" not in caplog.text
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().remove_signal_handler(number)
+
+
+def test_a_device_that_is_not_there_is_told(tiny_package: Package) -> None:
+    """The tests' machine has the onnxruntime for CPUs."""
+    told = refused("--package", tiny_package.folder, "--device", "cuda")
+    assert "is built without CUDA" in told
+    assert "pip install '.[cuda]'" in told
+
+
+def test_the_device_that_was_chosen_is_told(start: StartServer) -> None:
+    server = start("--device", "auto")
+    assert "--device auto chooses cpu: the installed ONNX Runtime" in server.announced
+    metrics = urllib.request.urlopen(f"http://127.0.0.1:{server.metrics_port}/metrics").read().decode()
+    assert 'dragoman_device_info{asked="auto",compute_capability="",device="cpu",driver="",' in metrics
+    assert 'dragoman_cuda_graphs{model="tiny"} 0.0' in metrics
+    [probe_s] = re.findall(r'dragoman_probe_seconds{model="tiny"} (\S+)', metrics)
+    assert float(probe_s) > 0
+
+
+def test_settings_that_cannot_be_are_told(tiny_package: Package) -> None:
+    assert "max_rows is '0'" in refused("--max-rows", 0)
+    assert "max_new_tokens is 100000; the model takes" in refused(
+        "--package", tiny_package.folder, "--max-new-tokens", 100000
+    )
+
+
+def test_onnx_runtime_reports_to_nobody(tiny_package: Package, tmp_path: Path) -> None:
+    """It would keep a database in the home folder."""
+    code = (
+        "import sys; from pathlib import Path; from engine.devices.session import CPU, open_session; "
+        "open_session(Path(sys.argv[1]), CPU)"
+    )
+    environment = {"HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", code, str(tiny_package.encoder_graph)], env=environment, check=True)
+    assert list(tmp_path.rglob("*")) == []

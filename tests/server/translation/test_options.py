@@ -1,0 +1,91 @@
+"""server.translation.options: what callers leave open, and what they may not ask for."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from engine.request import Decoding
+from server.errors import LanguageNotSupported, ModelNotFound, OptionOutOfRange
+from server.translation.options import Options, Route, check_route, resolve
+from tests.serving import MODEL
+
+BEAMS = replace(MODEL, defaults=Decoding(4, 1, 100, 0.6, "never"), max_beams=16)
+
+
+def test_what_is_left_open_is_the_models_default() -> None:
+    assert resolve(Options(), BEAMS) == BEAMS.defaults
+
+
+def test_what_is_set_stays() -> None:
+    options = Options(
+        num_beams=16, num_return_sequences=16, max_new_tokens=128, length_penalty=-10, early_stopping=False
+    )
+    assert resolve(options, BEAMS) == Decoding(16, 16, 128, -10, False)
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "numbers"),
+    [
+        (Options(num_beams=0), "num_beams", {"value": "0", "min": "1", "max": "16"}),
+        (Options(num_beams=-1), "num_beams", {"value": "-1", "min": "1", "max": "16"}),
+        (Options(num_beams=10**6), "num_beams", {"value": "1000000", "min": "1", "max": "16"}),
+        (Options(num_return_sequences=0), "num_return_sequences", {"value": "0", "min": "1", "max": "4"}),
+        (Options(num_return_sequences=5), "num_return_sequences", {"value": "5", "min": "1", "max": "4"}),
+        (Options(num_beams=2, num_return_sequences=3), "num_return_sequences", {"value": "3", "min": "1", "max": "2"}),
+        (Options(max_new_tokens=0), "max_new_tokens", {"value": "0", "min": "1", "max": "128"}),
+        (Options(max_new_tokens=129), "max_new_tokens", {"value": "129", "min": "1", "max": "128"}),
+        (Options(length_penalty=10.5), "length_penalty", {"value": "10.5", "min": "-10.0", "max": "10.0"}),
+        (Options(length_penalty=math.nan), "length_penalty", {"value": "nan", "min": "-10.0", "max": "10.0"}),
+        (Options(length_penalty=math.inf), "length_penalty", {"value": "inf", "min": "-10.0", "max": "10.0"}),
+        (Options(length_penalty=-math.inf), "length_penalty", {"value": "-inf", "min": "-10.0", "max": "10.0"}),
+    ],
+)
+def test_out_of_range_is_refused_with_all_numbers(options: Options, field: str, numbers: dict[str, str]) -> None:
+    with pytest.raises(OptionOutOfRange) as caught:
+        resolve(options, BEAMS)
+    assert caught.value.field == f"decoding.{field}"
+    assert caught.value.metadata == numbers
+    assert all(number in caught.value.message for number in numbers.values())
+
+
+def test_nan_is_told_to_be_finite() -> None:
+    with pytest.raises(OptionOutOfRange, match="finite"):
+        resolve(Options(length_penalty=math.nan), BEAMS)
+
+
+@pytest.mark.parametrize(
+    "route",
+    [
+        Route(target_language="pt"),
+        Route("copy", "en", "pt-BR"),
+        Route("copy", "en-GB", "PT-PT"),
+    ],
+)
+def test_routes_the_model_has(route: Route) -> None:
+    check_route(route, MODEL)
+
+
+def test_an_unknown_model_is_told_what_there_is() -> None:
+    with pytest.raises(ModelNotFound) as caught:
+        check_route(Route("Copy", "en", "pt"), MODEL)
+    assert caught.value.metadata == {"model": "Copy", "available": "copy"}
+    assert caught.value.field == "model"
+
+
+@pytest.mark.parametrize(
+    ("route", "field", "tag", "supported"),
+    [
+        (Route(source_language="pt", target_language="pt"), "source_language_code", "pt", "en"),
+        (Route(source_language="en", target_language="de"), "target_language_code", "de", "pt, pt-BR"),
+        (Route(source_language="en"), "target_language_code", "", "pt, pt-BR"),
+        (Route(source_language="\x00", target_language="pt"), "source_language_code", "\x00", "en"),
+    ],
+)
+def test_a_language_the_model_lacks_or_needs_is_told_what_there_is(
+    route: Route, field: str, tag: str, supported: str
+) -> None:
+    with pytest.raises(LanguageNotSupported) as caught:
+        check_route(route, MODEL)
+    assert caught.value.field == field
+    assert caught.value.metadata == {"language_code": tag, "supported": supported}

@@ -1,0 +1,86 @@
+"""server.translation.sources: every text is checked, and tokenised off the event loop where that takes long."""
+
+import threading
+import time
+from collections.abc import Sequence
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from server.errors import BlankContent, SourceTooLong
+from server.telemetry.metrics import Metrics
+from server.translation.sources import INLINE_CHARACTERS, SourceReader
+from tests.serving import END, tokenizer
+
+
+def reader(max_tokens: int = 128) -> SourceReader:
+    return SourceReader(tokenizer(), max_tokens, Metrics(CollectorRegistry()))
+
+
+def named(texts: Sequence[str]) -> dict[str, str]:
+    return {f"contents[{index}]": text for index, text in enumerate(texts)}
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\n\t \u2003", "\u00a0" * 5000])
+def test_a_blank_text_is_named(blank: str) -> None:
+    with pytest.raises(BlankContent) as caught:
+        reader().check(named(["A cat.", blank, "A dog."]))
+    assert caught.value.field == "contents[1]"
+    assert caught.value.metadata == {"characters": str(len(blank))}
+
+
+async def test_a_text_of_invisible_characters_is_blank_too() -> None:
+    texts = named(["\u200b\u200b"])
+    reader().check(texts)
+    with pytest.raises(BlankContent, match=r"contents\[0\] is blank: none of its 2 characters"):
+        await reader().tokenize(texts)
+
+
+async def test_tokens_end_with_the_end_token() -> None:
+    [source] = await reader().tokenize(named(["A cat."]))
+    assert source.text == "A cat."
+    assert source.token_ids[-1] == END
+    assert tokenizer().decode(source.token_ids) == "A cat."
+    assert 0 < source.seconds <= time.perf_counter() - source.started
+
+
+async def test_as_many_tokens_as_the_model_takes_pass_and_one_more_does_not() -> None:
+    text = "cat " * 50
+    [source] = await reader().tokenize(named([text]))
+    ids = source.token_ids
+    [again] = await reader(len(ids)).tokenize(named([text]))
+    assert again.token_ids == ids
+    with pytest.raises(SourceTooLong) as caught:
+        await reader(len(ids) - 1).tokenize(named(["cat", text]))
+    assert caught.value.field == "contents[1]"
+    assert caught.value.metadata == {"tokens": str(len(ids)), "max_tokens": str(len(ids) - 1)}
+
+
+def test_a_megabyte_is_refused_without_tokenising_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokenizer(), "encode", lambda text: pytest.fail("tokenised"))
+    with pytest.raises(SourceTooLong) as caught:
+        reader().check(named(["cat " * 250_000]))
+    most = 128 * tokenizer().longest_piece
+    assert caught.value.metadata == {"characters": "1000000", "max_characters": str(most)}
+
+
+def test_what_the_characters_do_not_rule_out_is_left_to_the_tokens() -> None:
+    reader().check(named(["x" * (128 * tokenizer().longest_piece)]))
+
+
+@pytest.mark.parametrize(("characters", "inline"), [(INLINE_CHARACTERS, True), (INLINE_CHARACTERS + 1, False)])
+async def test_long_texts_are_tokenised_on_another_thread(
+    characters: int, inline: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[threading.Thread] = []
+    encode = tokenizer().encode
+
+    def spy(text: str) -> list[int]:
+        threads.append(threading.current_thread())
+        return encode(text)
+
+    monkeypatch.setattr(tokenizer(), "encode", spy)
+    halves = ["x" * (characters // 2), "x" * (characters - characters // 2)]
+    await reader(10_000).tokenize(named(halves))
+    assert len(threads) == 2
+    assert [thread is threading.main_thread() for thread in threads] == [inline, inline]

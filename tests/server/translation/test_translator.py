@@ -1,0 +1,358 @@
+"""server.translation.translator: against a list of requests instead of an engine."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry
+
+from engine.request import (
+    Encode,
+    Encoded,
+    Event,
+    Failed,
+    Finished,
+    FinishReason,
+    Hypothesis,
+    Request,
+    Timings,
+    Tokens,
+    Translate,
+)
+from server.admission.permits import Admission
+from server.errors import (
+    BlankContent,
+    Draining,
+    EmptyContents,
+    EngineFailed,
+    InvalidRequest,
+    LanguageNotSupported,
+    ModelNotFound,
+    OptionOutOfRange,
+    Overloaded,
+    SourceTooLong,
+    TooManyContents,
+)
+from server.telemetry.metrics import Metrics
+from server.translation.options import Options, Route
+from server.translation.translator import TextDelta, Translation, Translator
+from tests.serving import MODEL, eventually, tokenizer
+
+ROUTE = Route(target_language="pt")
+OPTIONS = Options()
+TIMINGS = Timings(0.001, 0.002, 0.003, 4)
+
+
+@dataclass
+class Engine:
+    """Takes requests, and answers when a test says so, on a thread of its own as an engine does."""
+
+    requests: list[Request] = field(default_factory=list)
+    waiting: int = 0
+
+    async def submitted(self, count: int) -> list[Request]:
+        await eventually(lambda: len(self.requests) == count)
+        return self.requests
+
+
+def deliver(request: Request, *events: Event) -> None:
+    """Delivers from another thread."""
+
+    def work() -> None:
+        for event in events:
+            request.deliver(event)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+def copy(request: Request) -> Finished:
+    """The source as its translation."""
+    return Finished((Hypothesis(request.source_ids, -0.5, FinishReason.END_TOKEN),), TIMINGS)
+
+
+@pytest.fixture
+def engine() -> Engine:
+    return Engine()
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def admission(engine: Engine) -> Admission:
+    return Admission(8, lambda: engine.waiting)
+
+
+@pytest.fixture
+def translator(engine: Engine, admission: Admission, registry: CollectorRegistry) -> Translator:
+    return Translator(MODEL, tokenizer(), admission, engine.requests.append, Metrics(registry, "copy"), max_contents=4)
+
+
+async def test_translations_come_in_the_order_of_the_contents(translator: Translator, engine: Engine) -> None:
+    call = asyncio.create_task(translator.translate(["A cat.", "Two dogs.", "Rain."], ROUTE, OPTIONS))
+    for request in reversed(await engine.submitted(3)):
+        deliver(request, copy(request))
+    translations = await call
+    assert [translation.hypotheses[0].text for translation in translations] == ["A cat.", "Two dogs.", "Rain."]
+    assert [translation.source_tokens for translation in translations] == [
+        len(request.source_ids) for request in engine.requests
+    ]
+    for translation in translations:
+        told = translation.timings
+        assert min(told.tokenize, told.detokenize) > 0
+        assert replace(told, tokenize=0.0, detokenize=0.0) == TIMINGS
+
+
+async def test_every_hypothesis_is_told_with_its_score_tokens_and_end(translator: Translator, engine: Engine) -> None:
+    call = asyncio.create_task(translator.translate(["A cat."], ROUTE, OPTIONS))
+    [request] = await engine.submitted(1)
+    ids = request.source_ids
+    hypotheses = (
+        Hypothesis(ids, -0.5, FinishReason.END_TOKEN),
+        Hypothesis(ids[:1], -1.5, FinishReason.LENGTH),
+    )
+    deliver(request, Finished(hypotheses, TIMINGS))
+    [translation] = await call
+    best, second = translation.hypotheses
+    assert (best.text, best.score, best.tokens, best.finish_reason) == (
+        "A cat.",
+        -0.5,
+        len(ids),
+        FinishReason.END_TOKEN,
+    )
+    assert (second.text, second.score, second.tokens, second.finish_reason) == ("A", -1.5, 1, FinishReason.LENGTH)
+
+
+async def test_the_engine_gets_the_resolved_options(translator: Translator, engine: Engine) -> None:
+    options = Options(num_beams=3, num_return_sequences=2)
+    call = asyncio.create_task(translator.translate(["A cat."], ROUTE, options))
+    [request] = await engine.submitted(1)
+    assert isinstance(request, Translate)
+    assert (request.decoding.num_beams, request.decoding.num_return_sequences) == (3, 2)
+    assert request.decoding.max_new_tokens == MODEL.defaults.max_new_tokens
+    assert not request.stream
+    deliver(request, copy(request))
+    await call
+
+
+@pytest.mark.parametrize(
+    ("contents", "route", "options", "error", "where"),
+    [
+        ([], ROUTE, OPTIONS, EmptyContents, "contents"),
+        (["a"] * 5, ROUTE, OPTIONS, TooManyContents, "contents"),
+        (["a", "b", "c", " "], ROUTE, OPTIONS, BlankContent, "contents[3]"),
+        (["a", "b", "c", ""], ROUTE, OPTIONS, BlankContent, "contents[3]"),
+        (["a", "b", "c", "cat " * 200], ROUTE, OPTIONS, SourceTooLong, "contents[3]"),
+        (["a", "b", "c", "cat " * 250_000], ROUTE, OPTIONS, SourceTooLong, "contents[3]"),
+        (["a"], Route(target_language="de"), OPTIONS, LanguageNotSupported, "target_language_code"),
+        (["a"], ROUTE, Options(num_beams=0), OptionOutOfRange, "decoding.num_beams"),
+    ],
+)
+async def test_nothing_is_submitted_unless_everything_is_right(
+    translator: Translator,
+    engine: Engine,
+    contents: list[str],
+    route: Route,
+    options: Options,
+    error: type[InvalidRequest],
+    where: str,
+) -> None:
+    with pytest.raises(error) as caught:
+        await translator.translate(contents, route, options)
+    assert caught.value.field == where
+    assert engine.requests == []
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [
+        lambda translator: translator.translate(["A cat.", "Two dogs."], ROUTE, OPTIONS),
+        lambda translator: translator.encode(["A cat.", "Two dogs."], "", False),
+    ],
+    ids=["translate", "encode"],
+)
+async def test_leaving_a_call_cancels_all_its_requests(
+    translator: Translator, engine: Engine, leave: Callable[[Translator], Coroutine[object, object, object]]
+) -> None:
+    call = asyncio.create_task(leave(translator))
+    requests = await engine.submitted(2)
+    assert not any(request.cancelled for request in requests)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert all(request.cancelled for request in requests)
+
+
+async def test_events_that_come_after_leaving_do_no_harm(translator: Translator, engine: Engine) -> None:
+    call = asyncio.create_task(translator.translate(["A cat."], ROUTE, OPTIONS))
+    [request] = await engine.submitted(1)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    deliver(request, copy(request))
+    await asyncio.sleep(0)
+
+
+async def test_a_failure_of_the_engine_is_the_calls_and_cancels_the_rest(
+    translator: Translator, engine: Engine
+) -> None:
+    call = asyncio.create_task(translator.translate(["A cat.", "Two dogs."], ROUTE, OPTIONS))
+    requests = await engine.submitted(2)
+    deliver(requests[0], Failed(ValueError("out of memory")))
+    with pytest.raises(EngineFailed) as caught:
+        await call
+    assert "out of memory" not in caught.value.message
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert requests[1].cancelled
+
+
+async def test_an_expected_error_of_the_engine_is_passed_on(translator: Translator, engine: Engine) -> None:
+    call = asyncio.create_task(translator.translate(["A cat."], ROUTE, OPTIONS))
+    [request] = await engine.submitted(1)
+    deliver(request, Failed(Draining()))
+    with pytest.raises(Draining):
+        await call
+
+
+async def test_calls_beyond_the_queue_are_refused(translator: Translator, engine: Engine) -> None:
+    engine.waiting = 7
+    with pytest.raises(Overloaded) as caught:
+        await translator.translate(["A cat.", "Two dogs."], ROUTE, OPTIONS)
+    assert caught.value.metadata == {"waiting": "9", "max_waiting": "8"}
+    assert engine.requests == []
+
+
+async def test_a_bad_request_is_told_so_even_when_the_queue_is_full(translator: Translator, engine: Engine) -> None:
+    engine.waiting = 8
+    with pytest.raises(BlankContent):
+        await translator.translate([" "], ROUTE, OPTIONS)
+
+
+async def test_what_is_submitted_no_longer_counts_as_made_ready(
+    translator: Translator, engine: Engine, admission: Admission
+) -> None:
+    call = asyncio.create_task(translator.translate(["A cat."] * 4, ROUTE, OPTIONS))
+    requests = await engine.submitted(4)
+    with admission.permit(8):
+        pass
+    for request in requests:
+        deliver(request, copy(request))
+    await call
+
+
+async def events_of(translator: Translator, content: str) -> list[TextDelta | Translation]:
+    return [event async for event in translator.stream(content, ROUTE, OPTIONS)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+async def test_deltas_together_are_the_text_of_the_translation_that_ends_the_stream(
+    translator: Translator, engine: Engine, size: int
+) -> None:
+    text = "A small café, naïve: “quoted” words — and rain."
+    call = asyncio.create_task(events_of(translator, text))
+    [request] = await engine.submitted(1)
+    ids = request.source_ids
+    parts = [Tokens(ids[start : start + size]) for start in range(0, len(ids), size)]
+    deliver(request, *parts, copy(request))
+    *deltas, last = await call
+    assert isinstance(last, Translation)
+    assert all(isinstance(delta, TextDelta) and delta.text for delta in deltas)
+    assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == last.hypotheses[0].text
+    assert last.source_tokens == len(ids)
+    assert request.cancelled  # the stream was left; it costs nothing
+
+
+async def test_a_stream_tells_tokens_as_they_come(translator: Translator, engine: Engine) -> None:
+    async with aclosing(translator.stream("Two dogs bark.", ROUTE, OPTIONS)) as stream:
+        first = asyncio.ensure_future(anext(stream))
+        [request] = await engine.submitted(1)
+        assert isinstance(request, Translate)
+        assert request.stream
+        deliver(request, Tokens(request.source_ids[:1]))
+        assert await first == TextDelta("Two")
+    assert request.cancelled
+
+
+async def test_a_stream_without_settled_tokens_is_one_delta(translator: Translator, engine: Engine) -> None:
+    call = asyncio.create_task(events_of(translator, "Two dogs bark."))
+    [request] = await engine.submitted(1)
+    deliver(request, copy(request))
+    delta, _ = await call
+    assert delta == TextDelta("Two dogs bark.")
+
+
+async def test_a_stream_that_fails_raises(translator: Translator, engine: Engine) -> None:
+    call = asyncio.create_task(events_of(translator, "Two dogs bark."))
+    [request] = await engine.submitted(1)
+    deliver(request, Tokens(request.source_ids[:1]), Failed(ValueError()))
+    with pytest.raises(EngineFailed):
+        await call
+    assert request.cancelled
+
+
+@pytest.mark.parametrize(("content", "error"), [("", BlankContent), ("cat " * 200, SourceTooLong)])
+async def test_the_content_of_a_stream_is_checked_under_its_own_name(
+    translator: Translator, engine: Engine, content: str, error: type[InvalidRequest]
+) -> None:
+    with pytest.raises(error) as caught:
+        await events_of(translator, content)
+    assert caught.value.field == "content"
+    assert engine.requests == []
+
+
+@pytest.mark.parametrize(
+    ("normalize", "vector", "expected"),
+    [(False, [3.0, 4.0], [3.0, 4.0]), (True, [3.0, 4.0], [0.6, 0.8]), (True, [0.0, 0.0], [0.0, 0.0])],
+)
+async def test_vectors_are_normalised_if_wanted(
+    translator: Translator, engine: Engine, normalize: bool, vector: list[float], expected: list[float]
+) -> None:
+    call = asyncio.create_task(translator.encode(["A cat."], "copy", normalize))
+    [request] = await engine.submitted(1)
+    assert isinstance(request, Encode)
+    deliver(request, Encoded(np.array(vector, np.float32), TIMINGS))
+    [embedding] = await call
+    assert embedding.values.tolist() == pytest.approx(expected)
+    assert embedding.source_tokens == len(request.source_ids)
+    assert embedding.timings.tokenize > 0
+    assert replace(embedding.timings, tokenize=0.0) == TIMINGS
+
+
+async def test_encode_checks_model_and_contents(translator: Translator, engine: Engine) -> None:
+    with pytest.raises(ModelNotFound):
+        await translator.encode(["A cat."], "other", False)
+    with pytest.raises(EmptyContents):
+        await translator.encode([], "", False)
+    assert engine.requests == []
+
+
+async def test_phases_on_this_side_are_measured(
+    translator: Translator, engine: Engine, registry: CollectorRegistry
+) -> None:
+    call = asyncio.create_task(translator.translate(["A cat.", "Rain."], ROUTE, OPTIONS))
+    for request in await engine.submitted(2):
+        deliver(request, copy(request))
+    await call
+    for phase in ("tokenize", "detokenize"):
+        labels = {"model": "copy", "phase": phase}
+        assert registry.get_sample_value("dragoman_phase_duration_seconds_count", labels) == 2
+
+
+async def test_answers_teach_admission_the_pace(
+    translator: Translator, engine: Engine, admission: Admission, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered: list[bool] = []
+    monkeypatch.setattr(admission, "answered", lambda: answered.append(True))
+    call = asyncio.create_task(translator.translate(["A cat.", "Rain."], ROUTE, OPTIONS))
+    for request in await engine.submitted(2):
+        deliver(request, copy(request))
+    await call
+    assert len(answered) == 2

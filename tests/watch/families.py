@@ -1,0 +1,43 @@
+"""A sample of every metric that a server can have."""
+
+from collections.abc import Iterable
+from itertools import product
+
+from prometheus_client import CollectorRegistry
+
+from engine.request import FinishReason, Timings
+from server.telemetry.metrics import Metrics
+from server.telemetry.process_metrics import ProcessMetrics
+
+TIMINGS = Timings(queue=0.001, encode=0.002, decode=0.02, steps=5)
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+FACTS = ("device", "name", "provider", "compute_capability", "driver", "options")
+"""Of a device, as server.placement tells them."""
+VERSIONS = ("dragoman", "onnxruntime", "grpcio")
+
+
+def everything(
+    registry: CollectorRegistry,
+    workers: int = 1,
+    methods: Iterable[str] = ("m",),
+    codes: Iterable[str] = ("OK",),
+    reasons: Iterable[str] = ("OVERLOADED",),
+) -> None:
+    """Makes a sample of every family, of every combination of these labels, with a trace wherever there can be one."""
+    metrics, process = Metrics(registry, "en-pt"), ProcessMetrics(registry, "en-pt")
+    for method, code in product(methods, codes):
+        metrics.rpc_started(method)
+        metrics.rpc_finished(method, code, 0.1, TRACE)
+    for reason in reasons:
+        metrics.refused(reason)
+    for worker in range(workers):
+        metrics.worker(worker).step(rows=8, seconds=0.005, model_seconds=0.004)
+    metrics.tokenized(0.00003, TRACE)
+    metrics.first_token(0.004, TRACE)
+    metrics.finished(FinishReason.LENGTH, TIMINGS, source_tokens=7, target_tokens=9, trace_id=TRACE)
+    metrics.detokenized(0.00004, TRACE)
+    process.describe_model("ab", "CPUExecutionProvider", "fp32")
+    process.describe_build(dict.fromkeys(VERSIONS, "1.0"))
+    process.describe_device(dict.fromkeys(FACTS, ""), "cuda", cuda_graphs=True)
+    process.watch_device_memory(lambda: (1, 3))
+    process.describe_certificate(1e9)

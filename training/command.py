@@ -1,0 +1,33 @@
+"""How the commands of training end: with which exit code, and what is said."""
+
+import signal
+from collections.abc import Callable
+
+from rich.console import Console
+
+from models.checkpoint import CheckpointError
+from models.package.folder import PackageError
+from models.tokenizers.sentencepiece_pair import TokenizerError
+from training.errors import TrainingError
+
+
+def run(work: Callable[[Console], None], where: str = "") -> int:
+    """Returns 0; 2 where the input is bad or the disk full; 130 after an interruption, of which all can go on.
+
+    where: where they go on, such as " from the last checkpoint"
+    """
+    console = Console(stderr=True)
+    try:
+        work(console)
+    except (TrainingError, CheckpointError, PackageError, TokenizerError, OSError) as error:
+        console.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        return 2
+    except KeyboardInterrupt:
+        console.print(f"interrupted. Run the same command again to go on{where}", soft_wrap=True)
+        return 130
+    return 0
+
+
+def end_like_ctrl_c() -> None:
+    """Makes SIGTERM an interruption too, which leaves nothing half done."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)

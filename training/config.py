@@ -1,0 +1,180 @@
+"""The file that describes an experiment. Every key is checked, and an unknown one is refused."""
+
+import tomllib
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from models.config import Activation, Frozen
+from models.package.manifest import describe
+from training.errors import TrainingError
+
+
+class ParallelText(Frozen):
+    """Two text files: line n of one is the translation of line n of the other."""
+
+    source: Path
+    target: Path
+
+
+class Data(Frozen):
+    """What is learnt from, and what is never learnt from."""
+
+    train: tuple[ParallelText, ...] = Field(min_length=1)
+    validation: ParallelText
+    max_tokens: int = Field(default=256, gt=1)
+    """Longest source and longest target, the end token included."""
+    too_long: Literal["refuse", "drop"] = "refuse"
+    """What becomes of a training pair with a longer side. A validation pair is always refused."""
+    max_unknown: float = Field(default=0.005, ge=0, le=1)
+    """Largest share of a file's tokens that the vocabulary may not know."""
+
+
+class Vocabulary(Frozen):
+    """One SentencePiece vocabulary for both languages, trained on the training text."""
+
+    source_language: str = Field(min_length=2)
+    """BCP-47 tag."""
+    target_language: str = Field(min_length=2)
+    size: int = Field(default=8000, gt=2)
+    """Pieces, the end and the unknown token included."""
+    character_coverage: float = Field(default=1.0, gt=0, le=1)
+    """Share of the text's characters that get a piece."""
+
+
+class Architecture(Frozen):
+    """A Transformer with the norm after each sub-layer, sinusoidal positions and one table: what Marian has."""
+
+    width: int = Field(default=256, gt=0)
+    encoder_layers: int = Field(default=6, gt=0)
+    decoder_layers: int = Field(default=2, gt=0)
+    heads: int = Field(default=8, gt=0)
+    ffn: int = Field(default=1536, gt=0)
+    activation: Activation = "relu"
+    max_positions: int = Field(default=512, gt=1)
+
+
+class Start(Frozen):
+    """A checkpoint to begin with, instead of random weights. Patterns are of parameter names, as in `encoder.*`."""
+
+    checkpoint: Path
+    reset: tuple[str, ...] = ()
+    """Parameters that get random weights instead."""
+    freeze: tuple[str, ...] = ()
+    """Parameters that keep their values."""
+
+
+class Batches(Frozen):
+    """How much text an update of the weights sees."""
+
+    tokens: int = Field(default=4096, gt=0)
+    """Most tokens of either side of a batch, padding included."""
+    accumulate: int = Field(default=1, gt=0)
+    """Batches of each process whose gradients make one update."""
+
+
+class Optimizer(Frozen):
+    """The learning rate rises linearly, then falls with the inverse square root of the step."""
+
+    kind: Literal["adamw", "muon"] = "adamw"
+    """"muon": orthogonalised momentum for the layers' matrices, AdamW for all else."""
+    peak_learning_rate: float = Field(default=1e-3, gt=0)
+    warmup_steps: int = Field(default=4000, gt=0)
+    cooldown_steps: int = Field(default=0, ge=0)
+    """Last steps, over which the learning rate falls linearly to nothing."""
+    betas: tuple[float, float] = (0.9, 0.98)
+    epsilon: float = Field(default=1e-9, gt=0)
+    weight_decay: float = Field(default=0.0, ge=0)
+    clip_norm: float = Field(default=1.0, gt=0)
+    """Largest norm of the gradient."""
+
+
+class Training(Frozen):
+    """What is minimised, for how long, and on what."""
+
+    max_steps: int = Field(gt=0)
+    """Updates of the weights."""
+    label_smoothing: float = Field(default=0.1, ge=0, lt=1)
+    dropout: float = Field(default=0.1, ge=0, lt=1)
+    precision: Literal["auto", "bf16", "fp32"] = "auto"
+    """Of matrix products. "auto": bf16 where the device multiplies it natively."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: int | None = Field(default=None, gt=0)
+    """CPU threads. A run is repeatable to the bit with the same number."""
+
+
+class Validation(Frozen):
+    """When the validation text is translated, and when training stops because it does not get better."""
+
+    every_steps: int = Field(default=1000, gt=0)
+    sentences: int = Field(default=500, ge=0)
+    """The first of the validation text are translated for BLEU; 0: only the loss counts."""
+    num_beams: int = Field(default=1, gt=0)
+    patience: int | None = Field(default=None, gt=0)
+    """Validations without a new best after which training stops."""
+
+
+class Checkpoints(Frozen):
+    """What a run that was killed goes on from."""
+
+    every_steps: int = Field(default=500, gt=0)
+    average: int = Field(default=5, gt=0)
+    """The last ones, which are kept, and whose mean is a candidate for the final model."""
+
+
+class Distillation(Frozen):
+    """A teacher whose logits are matched. The loss is the weighted sum of its parts, each a mean over target tokens."""
+
+    teacher: Path
+    """A checkpoint with the same vocabulary."""
+    match: Literal["gram", "kl"] = "gram"
+    """"gram": squared error of all logits, without computing them; needs the teacher's output table, frozen.
+    "kl": Kullback-Leibler divergence of the next-token distributions."""
+    logits: float = Field(default=1.0, ge=0)
+    """Weight of the matched logits."""
+    in_batch: float = Field(default=0.0, ge=0)
+    """Weight of the divergence of the next-token distributions among the tokens that the batch's targets have."""
+    hidden: float = Field(default=0.0, ge=0)
+    """Weight of the squared error of the hidden states after each self-attention."""
+    cross_entropy: float = Field(default=0.0, ge=0)
+    """Weight of the target text itself."""
+    notes: bool = False
+    """Keep on disk what the teacher says in the first epoch, for the others. The encoder has to be frozen."""
+
+
+class Experiment(Frozen):
+    """All of it."""
+
+    output: Path
+    """Folder of everything that the run writes."""
+    seed: int = Field(default=1, ge=0)
+    data: Data
+    vocabulary: Vocabulary | None = None
+    model: Architecture | None = None
+    start: Start | None = None
+    batches: Batches = Batches()
+    optimizer: Optimizer = Optimizer()
+    training: Training
+    validation: Validation = Validation()
+    checkpoints: Checkpoints = Checkpoints()
+    distillation: Distillation | None = None
+
+    @model_validator(mode="after")
+    def _one_beginning(self) -> "Experiment":
+        scratch, start = (self.vocabulary is not None, self.model is not None), self.start is not None
+        if scratch != (not start, not start):
+            raise ValueError("give either both [vocabulary] and [model], or [start]")
+        return self
+
+
+def read_experiment(file: Path) -> Experiment:
+    """Reads a TOML file. Raises TrainingError."""
+    try:
+        return Experiment.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise TrainingError(f"{file} cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        raise TrainingError(f"{file}: {describe(error)}. docs/training.md has every key") from error
+    except ValueError as error:
+        raise TrainingError(f"{file} is not TOML: {error}") from error

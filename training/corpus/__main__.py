@@ -1,0 +1,111 @@
+"""Builds the training text English - Portuguese from Debian's packages. Run it again to go on after an interruption."""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import track
+
+from training.command import end_like_ctrl_c, run
+from training.corpus.card import card
+from training.corpus.collection import collect, write
+from training.corpus.held_out import DOCUMENT_WORDS, listed
+from training.corpus.sources.all_sources import SOURCES, Source
+from training.corpus.sources.descriptions import descriptions
+from training.corpus.sources.packages import (
+    Apt,
+    descriptions_version,
+    refuse_missing,
+    unpack_deb,
+    unpack_wheel,
+    unpacked_version,
+    write_descriptions,
+)
+from training.corpus.sources.passages import Passage
+from training.data.files import new_file
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns 0, 2 where the corpus cannot be built, or 130 after Ctrl-C."""
+    parser = argparse.ArgumentParser("python -m training.corpus", description=__doc__)
+    parser.add_argument("out", type=Path, help="folder of the texts and their card, README.md")
+    parser.add_argument("--work", type=Path, help="folder of the unpacked packages, 2.5 GB; default: OUT/work")
+    parser.add_argument(
+        "--held-out", type=Path, default=Path("tests/data"), help="folder of the sentences to leave out"
+    )
+    parser.add_argument("--skip-missing", action="store_true", help="build without packages that apt does not know")
+    options = parser.parse_args(arguments)
+
+    def work(console: Console) -> None:
+        excluded = list(listed(options.held_out))
+        folder = options.work or options.out / "work"
+        versions = get_packages(SOURCES, folder, options.skip_missing, console)
+        build(SOURCES, folder / "packages", options.out, excluded, versions, console)
+
+    return run(work)
+
+
+def get_packages(sources: Sequence[Source], work: Path, skip_missing: bool, console: Console) -> dict[str, str]:
+    """Puts the files of all packages under WORK/packages. Returns their versions. Raises CorpusError."""
+    root = work / "packages"
+    apt = Apt(work / "apt")
+    apt.update()
+    names = sorted({name for source in sources for name in source.packages})
+    versions = apt.versions(names)
+    if not skip_missing:
+        refuse_missing(names, versions)
+    missing = {name: version for name, version in versions.items() if unpacked_version(root, name) != version}
+    if missing:
+        with console.status(f"downloading {len(missing)} packages"):
+            apt.download(missing, work / "downloads")
+        for file in track(sorted((work / "downloads").glob("*.deb")), "unpacking", console=console):
+            unpack_deb(file, versions[file.name.partition("_")[0]], root)
+            file.unlink()
+    for wheel in sorted({wheel for source in sources for wheel in source.wheels}):
+        name, _, version = wheel.partition("==")
+        if unpacked_version(root, name) != version:
+            unpack_wheel(wheel, work / "wheels", root)
+        versions[name] = version
+    write_descriptions(apt, root)
+    return versions
+
+
+def build(
+    sources: Sequence[Source],
+    root: Path,
+    out: Path,
+    excluded: Sequence[str],
+    versions: dict[str, str],
+    console: Console,
+) -> None:
+    """Reads what is unpacked under root, and writes the texts and the card.
+
+    excluded: sentences to leave out, beside those of the held-out documents.
+    versions: of each package.
+    """
+    passages = list(_passages(sources, root, console))
+    with console.status("cleaning"):
+        collection, held_out = collect(passages, excluded)
+    write(collection, held_out, out)
+    versions = versions | {source.name: descriptions_version(root) for source in sources if source.read is descriptions}
+    with new_file(out / "README.md") as draft:
+        draft.write_text(card(collection, sources, versions, len(excluded), DOCUMENT_WORDS), encoding="utf-8")
+    console.print(
+        f"{out} is ready: {len(collection.pairs):,} pairs, {len(collection.english):,} English and "
+        f"{len(collection.portuguese):,} Portuguese sentences",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _passages(sources: Sequence[Source], root: Path, console: Console) -> Iterator[tuple[str, Passage]]:
+    for source in track(sources, "texts", console=console):
+        for passage in source.read(root):
+            yield source.name, passage
+
+
+if __name__ == "__main__":
+    end_like_ctrl_c()
+    sys.exit(main())

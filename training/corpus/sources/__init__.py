@@ -1,0 +1,1 @@
+"""Where the sentences of a corpus come from."""

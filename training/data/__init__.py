@@ -1,0 +1,1 @@
+"""Text, and batches of it."""

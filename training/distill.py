@@ -1,0 +1,121 @@
+"""Sequence-level distillation (Kim and Rush 2016, 3.2): a teacher writes the target side of a corpus.
+
+python -m training.distill PACKAGE --source mono.en --out artifacts/mono writes mono.en and mono.pt.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from models.package.folder import Package, sha256
+from training.command import end_like_ctrl_c, run
+from training.data.files import write_lines
+from training.data.text import read_lines
+from training.decoding import Engine, Limits, open_package
+from training.errors import TrainingError
+from training.loop.progress import Display, Rate
+
+SHOWN_EVERY = 50
+"""Sentences between two looks at the clock."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns 0, 2 where the input is bad or the disk full, or 130 after Ctrl-C."""
+    options = parse(arguments)
+
+    def work(console: Console) -> None:
+        teacher = Package.open(options.teacher)
+        with open_package(teacher, Limits(options.num_beams)) as engine:
+            distill(engine, teacher, options.source, options.out, options.num_beams, console)
+
+    return run(work)
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser("python -m training.distill", description=__doc__)
+    parser.add_argument("teacher", type=Path, help="package of the teacher, made by python -m export")
+    parser.add_argument("--source", type=Path, required=True, help="text to translate, one sentence a line")
+    parser.add_argument("--out", type=Path, required=True, help="name of the two files, without the languages")
+    parser.add_argument("--num-beams", type=int, default=1, metavar="N", help="1 (default) is greedy search")
+    options = parser.parse_args(arguments)
+    if options.num_beams < 1:
+        parser.error(f"--num-beams is {options.num_beams}; at least 1 is needed")
+    return options
+
+
+def distill(engine: Engine, teacher: Package, source: Path, out: Path, num_beams: int, console: Console) -> None:
+    """Writes both sides of the corpus, without the sentences whose translation did not end by itself.
+
+    What is done is kept in a file beside them until then, so that an interrupted run goes on. Raises TrainingError.
+    """
+    lines = read_lines(source)
+    sources = [engine.tokenizer.encode(line) for line in lines]
+    check_lengths(source, lines, sources, engine.config.max_positions)
+    files = [out.with_name(f"{out.name}.{tags[0]}") for tags in languages(teacher)]
+    begun = files[1].with_name(f"{files[1].name}.begun")
+    begun.parent.mkdir(parents=True, exist_ok=True)
+    heading = json.dumps({"source": sha256(source), "teacher": teacher.sha256, "num_beams": num_beams})
+    done = translations_in(begun, heading)
+    with begun.open("a", encoding="utf-8") as stream, Display(console, done, len(lines), "sentences") as display:
+        if done == 0 and stream.tell() == 0:
+            print(heading, file=stream)
+        rate = Rate()
+        for number, target in enumerate(engine.translate(sources[done:]), done + 1):
+            print(" ".join(target.text.split()) if target.complete else "", file=stream)
+            rate.add(target.tokens)
+            if number % SHOWN_EVERY == 0 or number == len(lines):
+                stream.flush()
+                display.update(number, f"{rate.read():,.0f} tokens/s")
+    kept = write_pairs(lines, begun.read_text(encoding="utf-8").split("\n")[1:-1], files)
+    begun.unlink()
+    console.print(
+        f"{files[0]} and {files[1]}: {kept:,} pairs; {len(lines) - kept:,} did not end and were left out",
+        soft_wrap=True,
+    )
+
+
+def check_lengths(source: Path, lines: Sequence[str], sources: Sequence[Sequence[int]], limit: int) -> None:
+    """Every line is a sentence that the teacher takes."""
+    for number, (line, ids) in enumerate(zip(lines, sources, strict=True), 1):
+        if not line.strip():
+            raise TrainingError(f"{source}, line {number} is empty; remove it")
+        if len(ids) > limit:
+            raise TrainingError(f"{source}, line {number} has {len(ids)} tokens; the teacher takes {limit}. Shorten it")
+
+
+def languages(teacher: Package) -> tuple[Sequence[str], Sequence[str]]:
+    """Source and target languages of a package."""
+    return teacher.manifest.source_languages, teacher.manifest.target_languages
+
+
+def translations_in(begun: Path, heading: str) -> int:
+    """How many lines a run that was interrupted has finished. What comes after the last whole line is cut off."""
+    if not begun.exists():
+        return 0
+    content = begun.read_bytes()
+    whole = content[: content.rfind(b"\n") + 1]
+    if whole and whole.partition(b"\n")[0] != heading.encode():
+        raise TrainingError(
+            f"{begun} was begun with another source, teacher or search; delete it, or choose another --out"
+        )
+    os.truncate(begun, len(whole))
+    return max(0, whole.count(b"\n") - 1)
+
+
+def write_pairs(lines: Sequence[str], translations: Sequence[str], files: Sequence[Path]) -> int:
+    """Writes the pairs that have a translation. Returns their number."""
+    pairs = [pair for pair in zip(lines, translations, strict=True) if pair[1]]
+    for file, side in zip(files, zip(*pairs, strict=True), strict=True):
+        write_lines(file, side)
+    return len(pairs)
+
+
+if __name__ == "__main__":
+    end_like_ctrl_c()
+    sys.exit(main())

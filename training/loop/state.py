@@ -1,0 +1,115 @@
+"""All that a run needs to go on exactly where it was, and the files it is kept in."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from models.transformer import Transformer
+from training.data.batches import Position
+from training.data.files import new_file
+from training.errors import TrainingError
+
+PREFIX, SUFFIX = "step-", ".pt"
+SPARE = 1
+"""Checkpoints that are kept besides those to be averaged."""
+
+
+@dataclass
+class Progress:
+    """How far a run has come, and what it has achieved."""
+
+    step: int = 0
+    position: Position = field(default_factory=Position)
+    best_score: float | None = None
+    """Higher is better: BLEU, or the loss with its sign turned."""
+    worse: int = 0
+    """Validations since the best one."""
+
+
+def save_state(
+    folder: Path, keep: int, progress: Progress, model: Transformer, optimizers: Sequence[torch.optim.Optimizer]
+) -> None:
+    """Writes a checkpoint, then deletes all but the last `keep` and a spare one."""
+    device = next(model.parameters()).device
+    content = {
+        "progress": asdict(progress),
+        "model": model.state_dict(),
+        "optimizers": [optimizer.state_dict() for optimizer in optimizers],
+        "random": torch.get_rng_state(),
+        "random_cuda": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
+    }
+    save(folder / f"{PREFIX}{progress.step:08}{SUFFIX}", content)
+    for old in checkpoints(folder)[: -keep - SPARE]:
+        old.unlink()
+
+
+def save(file: Path, content: Mapping[str, object]) -> None:
+    """Writes a file whole or not at all. Raises TrainingError where the disk is full."""
+    try:
+        with new_file(file) as draft, draft.open("wb") as stream:
+            torch.save(content, stream)
+    except (OSError, RuntimeError) as error:  # torch turns the first into the second now and then
+        reason = str(error).partition("\n")[0]
+        advice = "The last checkpoint is intact: make room, then run the same command again"
+        raise TrainingError(f"{file} cannot be written: {reason}. {advice}") from error
+
+
+def load_state(
+    file: Path, model: Transformer, optimizers: Sequence[torch.optim.Optimizer], device: torch.device
+) -> Progress:
+    """Puts a checkpoint back. Raises TrainingError where it is of another model or optimizer."""
+    content = load(file)
+    fill_model(model, content["model"], file)
+    try:
+        for optimizer, kept in zip(optimizers, content["optimizers"], strict=True):
+            optimizer.load_state_dict(kept)
+    except ValueError as error:  # another number of them, or of what they update
+        raise TrainingError(
+            f"{file} is of another optimizer or of other frozen parameters. Choose another output folder, or put "
+            "optimizer.kind and start.freeze back as they were"
+        ) from error
+    torch.set_rng_state(content["random"])
+    if device.type == "cuda" and content["random_cuda"] is not None:
+        torch.cuda.set_rng_state(content["random_cuda"], device)
+    return Progress(**content["progress"] | {"position": Position(**content["progress"]["position"])})
+
+
+def load(file: Path) -> dict[str, Any]:
+    """Reads what `save` wrote, on the CPU. Raises TrainingError."""
+    try:
+        content: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # whatever a damaged file leads to
+        reason = str(error).partition("\n")[0]
+        raise TrainingError(f"{file} cannot be read: {reason}. Delete it to go on from an earlier one") from error
+    return content
+
+
+def fill_model(model: Transformer, weights: Mapping[str, Tensor], file: Path) -> None:
+    """Copies weights into a model. Raises TrainingError for the first that does not fit."""
+    expected = model.state_dict()
+    for name in sorted(expected.keys() | weights.keys()):
+        ours, theirs = (list(side[name].shape) if name in side else None for side in (expected, weights))
+        if ours != theirs:
+            raise TrainingError(
+                f"{file}: {name} has shape {theirs}; the model of this experiment has {ours}. Choose another output "
+                "folder for another model, or put the experiment back as it was"
+            )
+    model.load_state_dict(weights)
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """Oldest first."""
+    return sorted(folder.glob(f"{PREFIX}*{SUFFIX}"))
+
+
+def average(files: Sequence[Path]) -> dict[str, Tensor]:
+    """The mean of the weights of some checkpoints (Vaswani et al. 2017, 6.1). What is frozen keeps its bits."""
+    total: dict[str, Tensor] = {}
+    for file in files:
+        for name, tensor in load(file)["model"].items():
+            total[name] = total.get(name, 0) + tensor.double()
+    return {name: (tensor / len(files)).float() for name, tensor in total.items()}

@@ -1,0 +1,86 @@
+"""How good a model is on text it has not learnt from."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import sacrebleu
+import torch
+
+from models.tokenizers.sentencepiece_pair import Tokenizer
+from models.transformer import Transformer
+from training.config import Validation
+from training.data.batches import in_order, make_batch
+from training.data.text import Corpus, TextPair
+from training.decoding import Limits, TracedModel
+from training.objective.objective import Objective
+
+
+@dataclass(frozen=True)
+class Score:
+    """Of one validation."""
+
+    loss: float
+    """What the objective shows, a mean over target tokens: cross-entropy in nats, or the error of matched logits."""
+    bleu: float | None
+    """sacrebleu with its default tokeniser (13a)."""
+
+    @property
+    def value(self) -> float:
+        """Higher is better."""
+        return -self.loss if self.bleu is None else self.bleu
+
+    @property
+    def values(self) -> dict[str, float]:
+        """By name."""
+        return {"loss": self.loss} | ({} if self.bleu is None else {"bleu": self.bleu})
+
+    def __str__(self) -> str:
+        return f"loss {self.loss:.3f}" + ("" if self.bleu is None else f", BLEU {self.bleu:.1f}")
+
+
+class Scorer:
+    """Scores the model of an experiment."""
+
+    def __init__(
+        self,
+        objective: Objective,
+        text: TextPair,
+        corpus: Corpus,
+        tokenizer: Tokenizer,
+        settings: Validation,
+        batch_tokens: int,
+    ) -> None:
+        """corpus: the text, tokenised. batch_tokens: most tokens of a batch on either side."""
+        self._objective, self._text, self._corpus, self._tokenizer = objective, text, corpus, tokenizer
+        self._settings, self._batch_tokens = settings, batch_tokens
+        self._traced: TracedModel | None = None
+
+    def score(self) -> Score:
+        """Scores the objective's model as it is now."""
+        return Score(self._loss(), self._bleu(self._objective.model) if self._settings.sentences else None)
+
+    @torch.no_grad()
+    def _loss(self) -> float:
+        objective, model = self._objective, self._objective.model
+        device = model.source_embedding.device
+        objective.eval()
+        total = torch.zeros((), dtype=torch.float64)
+        for rows in in_order(self._corpus, self._batch_tokens):
+            _, shown = objective(make_batch(self._corpus, rows, model.config).to(device))
+            total += shown.cpu()
+        objective.train()
+        return float(total) / int(self._corpus.target.lengths.sum())
+
+    def _bleu(self, model: Transformer) -> float:
+        count = self._settings.sentences
+        self._traced = self._traced or TracedModel(model, self._tokenizer)
+        sources = map(self._tokenizer.encode, self._text.source[:count])
+        with self._traced.open(model, Limits(self._settings.num_beams)) as engine:
+            found = [translated.text for translated in engine.translate(sources)]
+        return bleu(found, self._text.target[:count])
+
+
+def bleu(translations: Iterable[str], references: Iterable[str]) -> float:
+    """Of a corpus, 0 to 100."""
+    score: float = sacrebleu.corpus_bleu(list(translations), [list(references)]).score
+    return score

@@ -1,0 +1,166 @@
+"""What a run begins with: the vocabulary, the model, and which of its parameters are trained."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import torch
+from pydantic import ValidationError
+from torch import nn
+
+from models.checkpoint import Checkpoint, load_checkpoint
+from models.checkpoint.marian import suppress
+from models.checkpoint.marian_tokenizer import read_tokenizer_config, tokenizer_spec
+from models.checkpoint.marian_writer import NORM_EPSILON, POSITIONS
+from models.checkpoint.reading import notices
+from models.config import ModelConfig
+from models.package.manifest import describe
+from models.tokenizers.sentencepiece_pair import TokenizerSpec, load_vocabulary
+from models.transformer import Transformer
+from training import config
+from training.data.files import new_folder
+from training.data.text import TextPair, all_lines
+from training.data.vocabulary import END_ID, PADDING, train_vocabulary, write_vocabulary
+from training.errors import TrainingError
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """A model before its first update."""
+
+    model: Transformer
+    tokenizer: TokenizerSpec
+    folder: Path
+    """Where the tokenizer's files are."""
+
+
+def begin(experiment: config.Experiment, text: Sequence[TextPair]) -> Beginning:
+    """Makes a new model, or loads one to go on with. Raises TrainingError and CheckpointError."""
+    if experiment.start is not None:
+        return from_checkpoint(experiment.start, experiment.training.dropout, experiment.output)
+    assert experiment.vocabulary is not None and experiment.model is not None
+    folder = experiment.output / "vocabulary"
+    if not folder.exists():
+        train_vocabulary(folder, experiment.vocabulary, all_lines(text), experiment.seed)
+    vocabulary = load_vocabulary(folder / "vocab.json")
+    if len(vocabulary) != experiment.vocabulary.size + 1:  # and the padding
+        raise TrainingError(
+            f"{folder} has {len(vocabulary) - 1} pieces; vocabulary.size is {experiment.vocabulary.size}. "
+            "Choose another output folder for another vocabulary, or put the experiment back as it was"
+        )
+    shape = new_config(experiment.model, vocabulary)
+    spec = tokenizer_spec(folder, read_tokenizer_config(folder), shape)
+    return Beginning(with_dropout(Transformer(shape), experiment.training.dropout), spec, folder)
+
+
+def new_config(model: config.Architecture, vocabulary: dict[str, int]) -> ModelConfig:
+    """The shape of a new model. Raises TrainingError where it is impossible."""
+    try:
+        return _new_config(model, vocabulary)
+    except ValidationError as error:
+        raise TrainingError(f"[model]: {describe(error)}") from error
+
+
+def _new_config(model: config.Architecture, vocabulary: dict[str, int]) -> ModelConfig:
+    return ModelConfig(
+        source_vocab_size=len(vocabulary),
+        target_vocab_size=len(vocabulary),
+        width=model.width,
+        encoder_layers=model.encoder_layers,
+        decoder_layers=model.decoder_layers,
+        encoder_heads=model.heads,
+        decoder_heads=model.heads,
+        encoder_ffn=model.ffn,
+        decoder_ffn=model.ffn,
+        activation=model.activation,
+        max_positions=model.max_positions,
+        scale_embedding=True,
+        pad_id=vocabulary[PADDING],
+        end_id=END_ID,
+        decoder_start_id=vocabulary[PADDING],
+    )
+
+
+def with_dropout(model: Transformer, probability: float) -> Transformer:
+    """Drops embeddings and the outputs of sub-layers while training (Vaswani et al. 2017, 5.4)."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = probability
+    return model
+
+
+def from_checkpoint(start: config.Start, dropout: float, output: Path) -> Beginning:
+    """Loads a checkpoint, resets and freezes what is to be. Raises TrainingError and CheckpointError.
+
+    output: gets a folder with the tokenizer, where the checkpoint has none that a Marian folder can hold
+    """
+    checkpoint = load_suppressed(start.checkpoint)
+    model = as_marian(checkpoint.model)
+    fresh = dict(Transformer(model.config).named_parameters())
+    with torch.no_grad():
+        for name in matching(model, start.reset, "start.reset"):
+            model.get_parameter(name).copy_(fresh[name])
+    for name in matching(model, start.freeze, "start.freeze"):
+        model.get_parameter(name).requires_grad_(False)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise TrainingError("start.freeze leaves nothing to train")
+    with_dropout(model, dropout)
+    if checkpoint.tokenizer.vocabulary is not None:
+        return Beginning(model, checkpoint.tokenizer, start.checkpoint)
+    folder = output / "vocabulary"
+    copy_tokenizer(checkpoint, start.checkpoint, folder)
+    return Beginning(model, tokenizer_spec(folder, read_tokenizer_config(folder), model.config), folder)
+
+
+def copy_tokenizer(checkpoint: Checkpoint, source: Path, folder: Path) -> None:
+    """Writes a tokenizer whose ids are SentencePiece's as Marian's files, with the notices of the weights.
+
+    Raises TrainingError where a Marian folder cannot be that.
+    """
+    spec = checkpoint.tokenizer
+    if spec.source_model != spec.target_model:
+        raise TrainingError(f"{source} has a vocabulary for each side; training supports one for both")
+    if not checkpoint.source_languages or not checkpoint.target_languages:
+        raise TrainingError(
+            f"{source} does not say which languages it is for; name its model as Firefox does, model.enpt.intgemm.bin"
+        )
+    with new_folder(folder) as draft:
+        model = (source / spec.source_model).read_bytes()
+        write_vocabulary(draft, model, checkpoint.source_languages[0], checkpoint.target_languages[0])
+        for name, file in notices(source).items():
+            shutil.copyfile(file, draft / name)
+
+
+@torch.no_grad()
+def as_marian(model: Transformer) -> Transformer:
+    """What a Hugging Face Marian folder, which is what training writes, can hold of a model.
+
+    A recurrence becomes self-attention with random weights, behind the norm it had; positions become Hugging Face's.
+    """
+    config = model.config.model_copy(update={"decoder_cell": "attention", "norm_epsilon": NORM_EPSILON})
+    if config == model.config:
+        return model
+    converted = Transformer(config)
+    known = {name.replace(".recurrence.", ".attention."): value for name, value in model.named_parameters()}
+    for name, parameter in converted.named_parameters():
+        if name in known and name not in POSITIONS:
+            parameter.copy_(known[name])
+    return converted
+
+
+def load_suppressed(folder: Path) -> Checkpoint:
+    """Loads a checkpoint; tokens that it must not produce get no probability, in training as in the finished model."""
+    checkpoint = load_checkpoint(folder)
+    suppress(checkpoint.model, checkpoint.generation.suppressed_ids)
+    return checkpoint
+
+
+def matching(model: Transformer, patterns: Sequence[str], key: str) -> list[str]:
+    """The parameters that patterns name. Raises TrainingError for a pattern that names none."""
+    names = [name for name, _ in model.named_parameters()]
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise TrainingError(f"{key}: no parameter matches {pattern!r}; there are {', '.join(names)}")
+    return [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
