@@ -10,9 +10,9 @@ from prometheus_client import CollectorRegistry
 from bench.ctranslate2 import Ctranslate2
 from bench.measure import Series, alternate
 from bench.sentences import english
-from engine.cpu.decoder import OnnxDecoder, OnnxMemory
+from engine.cpu.decoder import CpuDecoder, CpuSource
 from engine.request import Decoding, Event, Failed, Finished, Translate
-from engine.runner import Scheduler
+from engine.runner import Runner
 from engine.search import EndRules
 from models.package.folder import Package
 from models.tokenizers.sentencepiece_pair import Tokenizer
@@ -64,7 +64,7 @@ class OurEngine:
         manifest, model = package.manifest, package.manifest.model
         self._generation, self._model = manifest.generation, model
         self.tokenizer = Tokenizer.load(package.folder, manifest.tokenizer)
-        self.decoder = OnnxDecoder(
+        self.decoder = CpuDecoder(
             package.folder / manifest.encoder_graph,
             package.folder / manifest.decoder_graph,
             model,
@@ -73,11 +73,11 @@ class OurEngine:
             package.choice(),
         )
 
-    def scheduler(self, max_rows: int, metrics: Metrics | None = None) -> Scheduler[OnnxMemory]:
+    def scheduler(self, max_rows: int, metrics: Metrics | None = None) -> Runner[CpuSource]:
         """Two workers of one thread, with so many rows each. Their metrics, unless given, nobody sees."""
         rules = EndRules(self._model.end_id, self._generation.forced_end_id, self._generation.suppressed_ids)
         metrics = metrics or Metrics(CollectorRegistry())
-        return Scheduler(
+        return Runner(
             self.decoder, rules, self._model.decoder_start_id, WORKERS, max_rows, metrics, on_crash=lambda error: None
         )
 
@@ -86,7 +86,7 @@ class OurEngine:
         return Decoding(num_beams, 1, max_new_tokens=256, length_penalty=1.0, early_stopping=True)
 
 
-def translate_all(scheduler: Scheduler[OnnxMemory], sources: Sequence[Sequence[int]], decoding: Decoding) -> int:
+def translate_all(scheduler: Runner[CpuSource], sources: Sequence[Sequence[int]], decoding: Decoding) -> int:
     """Translates every source. Returns the number of target tokens."""
     events: SimpleQueue[Event] = SimpleQueue()
     for source in sources:

@@ -1,6 +1,10 @@
-"""The seam between decoding and whatever runs the model. Tests put a decoder here that copies its source."""
+"""The seam between decoding and whatever runs the model. Tests put a decoder here that copies its source.
 
-from collections.abc import Sequence
+A search says what it must see of the rows of a step, in an `Ask`. A decoder gives that, in a `Found`, and computes
+nothing that nobody asked for.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -8,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Memory(Protocol):
+class EncodedSource(Protocol):
     """An encoded source, kept where the decoder wants it."""
 
     @property
@@ -21,21 +25,61 @@ class Memory(Protocol):
         ...
 
 
-M_contra = TypeVar("M_contra", bound=Memory, contravariant=True)
-M = TypeVar("M", bound=Memory)
+S_contra = TypeVar("S_contra", bound=EncodedSource, contravariant=True)
+S = TypeVar("S", bound=EncodedSource)
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
-    """The k most probable next tokens of every live row, best first."""
+class Ask:
+    """What must be seen of every row of a step."""
+
+    best: int = 1
+    """So many most probable next tokens."""
+    tokens: tuple[int, ...] = ()
+    """The log-probabilities of these tokens."""
+    normaliser: bool = False
+    """The logarithm of the sum of all exp(logit)."""
+    logits: bool = False
+    """The logits of the whole vocabulary."""
+    attention: bool = False
+    """Where the row looks in its source."""
+
+    @classmethod
+    def of_all(cls, asks: Iterable["Ask"]) -> "Ask":
+        """What satisfies each of them. There must be one."""
+        first, *others = {ask: None for ask in asks}  # most often they are equal
+        return first._and(others) if others else first
+
+    def _and(self, others: Sequence["Ask"]) -> "Ask":
+        asks = [self, *others]
+        return Ask(
+            max(ask.best for ask in asks),
+            tuple({token: None for ask in asks for token in ask.tokens}),
+            any(ask.normaliser for ask in asks),
+            any(ask.logits for ask in asks),
+            any(ask.attention for ask in asks),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a step found of every live row. What was not asked for is None."""
 
     token_ids: NDArray[np.int64]
-    """[rows, k]"""
+    """The most probable next tokens, best first [rows, best]."""
     log_probs: NDArray[np.float32]
-    """[rows, k]"""
+    """[rows, best]"""
+    token_log_probs: NDArray[np.float32] | None = None
+    """Of the tokens of the Ask [rows, tokens]. -inf: a shortlist does not allow the token."""
+    normaliser: NDArray[np.float32] | None = None
+    """[rows]"""
+    logits: NDArray[np.float32] | None = None
+    """[rows, vocabulary]. -inf: a shortlist does not allow the token."""
+    attention: NDArray[np.float32] | None = None
+    """Cross-attention of the last decoder layer, the mean of its heads [rows, longest source]; 0 behind others."""
 
 
-class Cache(Protocol[M_contra]):
+class Cache(Protocol[S_contra]):
     """The running batch: rows 0..live-1, each a hypothesis at its own position.
 
     A row holds the keys and values of its source and of the target tokens before its position.
@@ -46,21 +90,22 @@ class Cache(Protocol[M_contra]):
         """How many rows are in use."""
         ...
 
-    def join(self, memory: M_contra) -> int:
+    def join(self, source: S_contra) -> int:
         """Starts a row for a source, at position 0. Returns its index, which is the old `live`."""
         ...
 
-    def begin_step(self, token_ids: Sequence[int], k: int) -> None:
-        """Starts a step that feeds one token to each live row and finds the `k` best next tokens of each.
+    def begin_step(self, token_ids: Sequence[int], ask: Ask) -> None:
+        """Starts a step that feeds one token to each live row and finds what is asked of each.
 
-        A device may compute it while the caller does something else. Nothing but `end_step` may follow.
+        A device may compute it while the caller does something else. Nothing but `end_step` may follow. Raises
+        NotOffered where the package's graphs do not give what is asked.
         """
         ...
 
-    def end_step(self) -> Candidates:
+    def end_step(self) -> Found:
         """Waits for the step that was begun. Every row has advanced by one position.
 
-        The arrays of the answer are overwritten by the next step.
+        The arrays of the answer are overwritten by the next step. They may have more than `best` columns.
         """
         ...
 
@@ -73,7 +118,7 @@ class Cache(Protocol[M_contra]):
         ...
 
 
-class Decoder(Protocol[M]):
+class Decoder(Protocol[S]):
     """A loaded model."""
 
     @property
@@ -81,13 +126,17 @@ class Decoder(Protocol[M]):
         """Source and target tokens that a row has room for."""
         ...
 
-    def encode(self, sources: Sequence[Sequence[int]]) -> list[M]:
+    def encode(self, sources: Sequence[Sequence[int]]) -> list[S]:
         """Runs the encoder on sources, the end tokens included.
 
-        Raises errors.OutOfMemory if there is no memory for so many tokens at once; nothing else is harmed by that.
+        Raises OutOfMemory if there is no memory for so many tokens at once; nothing else is harmed by that.
         """
         ...
 
-    def open_cache(self, rows: int) -> Cache[M]:
+    def open_cache(self, rows: int) -> Cache[S]:
         """A running batch with room for so many rows."""
+        ...
+
+    def close(self) -> None:
+        """Gives back what the device would keep. No cache of it may be used afterwards."""
         ...

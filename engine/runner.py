@@ -8,9 +8,9 @@ from itertools import islice
 from types import TracebackType
 from typing import Generic, Self
 
-from engine.decoder import Decoder, M
+from engine.decoder import Decoder, S
 from engine.request import Failed, Request
-from engine.running_batch import Engine
+from engine.running_batch import RunningBatch
 from engine.search import EndRules
 from server.errors import Draining, EngineStopped
 from server.telemetry.metrics import Metrics
@@ -21,7 +21,7 @@ MAX_JOINING = 32
 """Most requests that an engine admits between two steps: the rows that run wait while their sources are encoded."""
 
 
-class Scheduler(Generic[M]):
+class Runner(Generic[S]):
     """Runs requests on worker threads, first come first served. Use it as a context manager.
 
     At every step finished rows leave and waiting requests join. A request that needs more rows than are free waits, and
@@ -30,7 +30,7 @@ class Scheduler(Generic[M]):
 
     def __init__(
         self,
-        decoder: Decoder[M],
+        decoder: Decoder[S],
         rules: EndRules,
         start_id: int,
         workers: int,
@@ -38,7 +38,7 @@ class Scheduler(Generic[M]):
         metrics: Metrics,
         on_crash: Callable[[Exception], None],
     ) -> None:
-        self._engines = [Engine(decoder, rules, start_id, max_rows, metrics, worker) for worker in range(workers)]
+        self._engines = [RunningBatch(decoder, rules, start_id, max_rows, metrics, worker) for worker in range(workers)]
         self._threads = [
             threading.Thread(target=self._run, args=(engine,), name=f"engine-{worker}", daemon=True)
             for worker, engine in enumerate(self._engines)
@@ -97,7 +97,7 @@ class Scheduler(Generic[M]):
             return EngineStopped()
         return Draining() if self._stopping else None
 
-    def _run(self, engine: Engine[M]) -> None:
+    def _run(self, engine: RunningBatch[S]) -> None:
         """One worker's life."""
         try:
             while self._receive(engine):
@@ -107,14 +107,14 @@ class Scheduler(Generic[M]):
             log.exception("engine failed")
             self._crash(engine, error)
 
-    def _receive(self, engine: Engine[M]) -> bool:
+    def _receive(self, engine: RunningBatch[S]) -> bool:
         """Admits this engine's share of what waits. Blocks only if there is nothing else to do. False: stop."""
         requests = self._next(engine)
         if requests:
             engine.admit(requests)
         return not self._stopping
 
-    def _next(self, engine: Engine[M]) -> list[Request]:
+    def _next(self, engine: RunningBatch[S]) -> list[Request]:
         """The next requests that are for this engine. Waits for one if the engine is idle."""
         with self._work:
             while not self._stopping:
@@ -124,7 +124,7 @@ class Scheduler(Generic[M]):
                 self._work.wait()
         return []
 
-    def _take_share(self, engine: Engine[M]) -> list[Request]:
+    def _take_share(self, engine: RunningBatch[S]) -> list[Request]:
         """Takes requests from the head of the queue, as many as leave each engine equally many free rows.
 
         An engine that took all that fits would leave the others idle. But the one with the most free rows takes what
@@ -148,7 +148,7 @@ class Scheduler(Generic[M]):
             self._metrics.waiting(len(self._waiting))
         return taken
 
-    def _crash(self, engine: Engine[M], error: Exception) -> None:
+    def _crash(self, engine: RunningBatch[S], error: Exception) -> None:
         """Answers what the engine ran, and what waits. The other workers finish what they run."""
         with self._work:
             first, self._crashed = not self._crashed, True

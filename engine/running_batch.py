@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Generic
 
-from engine.decoder import Candidates, Decoder, M
+from engine.decoder import Ask, Decoder, Found, S
+from engine.errors import OutOfMemory
 from engine.request import (
     Encode,
     Encoded,
@@ -25,7 +26,6 @@ from engine.request import (
     Translate,
 )
 from engine.search import FINISHED, Advance, EndRules, Search, open_search
-from server.errors import OutOfMemory
 from server.telemetry.metrics import Metrics
 
 
@@ -61,11 +61,11 @@ class _Running:
         return Timings(self.queued, self.encoded, now - self.joined, self.steps, mean_rows)
 
 
-class Engine(Generic[M]):
+class RunningBatch(Generic[S]):
     """Decodes a changing batch of requests. Used by one thread."""
 
     def __init__(
-        self, decoder: Decoder[M], rules: EndRules, start_id: int, max_rows: int, metrics: Metrics, worker: int
+        self, decoder: Decoder[S], rules: EndRules, start_id: int, max_rows: int, metrics: Metrics, worker: int
     ) -> None:
         self._decoder = decoder
         self._cache = decoder.open_cache(max_rows)
@@ -117,7 +117,7 @@ class Engine(Generic[M]):
             return
         started = time.perf_counter()
         rows = len(self._tokens)
-        self._cache.begin_step(self._tokens, max(running.search.candidates for running in self._running))
+        self._cache.begin_step(self._tokens, Ask.of_all(running.search.ask for running in self._running))
         self.deliver()
         candidates = self._cache.end_step()
         ended = time.perf_counter()
@@ -140,7 +140,7 @@ class Engine(Generic[M]):
         self._running.clear()
         self._worker.holds(0, 0)
 
-    def _encode(self, requests: Sequence[Request]) -> list[tuple[Request, M]]:
+    def _encode(self, requests: Sequence[Request]) -> list[tuple[Request, S]]:
         """Encodes the requests together or, where memory is short, in parts. Answers those that do not fit alone."""
         try:
             memories = self._decoder.encode([request.source_ids for request in requests])
@@ -154,27 +154,27 @@ class Engine(Generic[M]):
         half = len(requests) // 2
         return [*self._encode(requests[:half]), *self._encode(requests[half:])]
 
-    def _join(self, request: Request, memory: M, started: float, ended: float) -> None:
+    def _join(self, request: Request, source: S, started: float, ended: float) -> None:
         """Answers an encoded request, or gives it a row. The encoder ran from `started` to `ended`."""
         queued, encoded = started - request.arrived, ended - started
         if isinstance(request, Translate):
-            row = self._cache.join(memory)
+            row = self._cache.join(source)
             search = open_search(request.decoding, self._rules)
             self._running.append(_Running(request, search, [row], queued, encoded, ended, self._computed))
             self._tokens.append(self._start_id)
         elif isinstance(request, Encode):
             timings = Timings(queued, encoded, 0.0, 0)
             self._metrics.encoded(timings, len(request.source_ids), request.trace_id)
-            request.deliver(Encoded(memory.mean(), timings))
+            request.deliver(Encoded(source.mean(), timings))
         elif isinstance(request, Probe):
-            self._probe(memory)
+            self._probe(source)
             request.deliver(Probed())
 
-    def _probe(self, memory: M) -> None:
+    def _probe(self, source: S) -> None:
         """Decodes one token in a batch of its own."""
         assert self._cache.live == 0, "a probe is for an engine that has nothing else to do"
-        self._cache.join(memory)
-        self._cache.begin_step([self._start_id], 1)
+        self._cache.join(source)
+        self._cache.begin_step([self._start_id], Ask())
         self._cache.end_step()
         self._cache.take([])
 
@@ -196,7 +196,7 @@ class Engine(Generic[M]):
                 self._metrics.cancelled()
                 self._worker.dropped(running.computed)
 
-    def _advance(self, candidates: Candidates) -> list[Advance]:
+    def _advance(self, candidates: Found) -> list[Advance]:
         """What each running request wants of the next step."""
         token_ids, log_probs = candidates.token_ids.tolist(), candidates.log_probs.tolist()
         advances = []

@@ -20,6 +20,7 @@ from heapq import heapify, heappop, heapreplace
 from itertools import islice, takewhile
 from typing import Protocol
 
+from engine.decoder import Ask
 from engine.request import Decoding, FinishReason, Hypothesis
 
 
@@ -51,14 +52,14 @@ class Search(Protocol):
     """One sentence's search. It holds one row at first, and as many rows after each step as `advance` returned."""
 
     @property
-    def candidates(self) -> int:
-        """How many of the best tokens of each of its rows it must see."""
+    def ask(self) -> Ask:
+        """What it must see of each of its rows."""
         ...
 
     def advance(self, token_ids: Sequence[Sequence[int]], log_probs: Sequence[Sequence[float]]) -> Advance:
-        """Takes the candidates of its rows [rows, candidates], best first.
+        """Takes the candidates of its rows [rows, ask.best], best first.
 
-        Rows may be longer than `candidates`, and shorter if they hold the whole vocabulary.
+        Rows may be longer than `ask.best`, and shorter if they hold the whole vocabulary.
         """
         ...
 
@@ -86,7 +87,7 @@ class GreedySearch:
         self._free_tokens = _free_tokens(decoding, rules)
         self._tokens: list[int] = []
         self._log_prob = 0.0
-        self.candidates = 1 + len(self._suppressed)
+        self.ask = Ask(1 + len(self._suppressed))
 
     def advance(self, token_ids: Sequence[Sequence[int]], log_probs: Sequence[Sequence[float]]) -> Advance:
         if self._free_tokens:
@@ -136,7 +137,7 @@ class BeamSearch:
         """Best first, at most `num_beams`."""
         # All children may come from one row, and it has one end token. (The 2 * num_beams of transformers are for all
         # rows together.)
-        self.candidates = self._num_beams + 1 + len(self._suppressed)
+        self.ask = Ask(self._num_beams + 1 + len(self._suppressed))
 
     def advance(self, token_ids: Sequence[Sequence[int]], log_probs: Sequence[Sequence[float]]) -> Advance:
         if self._free_tokens:

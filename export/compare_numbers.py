@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from engine.cuda.runtime import PRECISIONS
-from engine.decoder import Candidates, Decoder, M
+from engine.decoder import Ask, Decoder, Found, S
 from engine.devices.session import Device, open_session
 from export.reference import log_probs
 from export.variant import DTYPES
@@ -65,7 +65,7 @@ def run_encoder(
 
 def step_errors(
     model: Transformer,
-    decoder: Decoder[M],
+    decoder: Decoder[S],
     capacity: int,
     rows: int,
     ragged: bool,
@@ -93,18 +93,18 @@ def step_errors(
 
 
 def decode(
-    decoder: Decoder[M], sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], starts: Sequence[int]
-) -> Iterator[Candidates]:
+    decoder: Decoder[S], sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], starts: Sequence[int]
+) -> Iterator[Found]:
     """Feeds the targets to the decoder, each from its start on, until the first is at its end."""
     cache = decoder.open_cache(len(sources))
     for step in range(len(targets[0])):
         while cache.live < len(sources) and starts[cache.live] <= step:
             cache.join(decoder.encode([sources[cache.live]])[0])
-        cache.begin_step([targets[row][step - starts[row]] for row in range(cache.live)], CANDIDATES)
+        cache.begin_step([targets[row][step - starts[row]] for row in range(cache.live)], Ask(CANDIDATES))
         yield cache.end_step()
 
 
-def candidate_error(candidates: Candidates, row: int, expected: NDArray[np.float32]) -> float:
+def candidate_error(candidates: Found, row: int, expected: NDArray[np.float32]) -> float:
     """The larger of two differences: from each candidate's log-probability, and from the best that there are.
 
     expected: log-probabilities [vocabulary]

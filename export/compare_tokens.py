@@ -9,9 +9,9 @@ from typing import Literal
 
 from prometheus_client import CollectorRegistry
 
-from engine.decoder import Decoder, M
+from engine.decoder import Decoder, S
 from engine.request import Decoding, Event, Finished, Translate
-from engine.running_batch import Engine
+from engine.running_batch import RunningBatch
 from engine.search import EndRules
 from export.reference import TransformersModel, greedy_tokens
 from models.checkpoint import Checkpoint
@@ -66,7 +66,7 @@ class SampleComparison:
         self.differences: list[str] = []
         """For each reference that disagrees too often: how often, and the first sentence."""
 
-    def run(self, decoder: Decoder[M], progress: Callable[[str], None]) -> None:
+    def run(self, decoder: Decoder[S], progress: Callable[[str], None]) -> None:
         """Fills `agreements` and `differences`."""
         progress(f"translations of {len(self._texts)} sentences, greedy and beam {max(BEAMS)}")
         found = translate(self._model.config, self._generation, decoder, self._sources)
@@ -114,11 +114,11 @@ class SampleComparison:
 
 
 def translate(
-    config: ModelConfig, generation: GenerationDefaults, decoder: Decoder[M], sources: Sequence[TokenIds]
+    config: ModelConfig, generation: GenerationDefaults, decoder: Decoder[S], sources: Sequence[TokenIds]
 ) -> dict[int, list[TokenIds]]:
     """Runs every source with each of BEAMS, all in one batch. Returns the best targets by number of beams."""
     rules = EndRules(config.end_id, generation.forced_end_id, generation.suppressed_ids)
-    engine = Engine(decoder, rules, config.decoder_start_id, ENGINE_ROWS, Metrics(CollectorRegistry()), worker=0)
+    engine = RunningBatch(decoder, rules, config.decoder_start_id, ENGINE_ROWS, Metrics(CollectorRegistry()), worker=0)
     answers: dict[tuple[int, int], TokenIds] = {}
     keys = [(num_beams, index) for index in range(len(sources)) for num_beams in BEAMS]
     waiting = deque(

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.cpu.decoder import OnnxDecoder
-from engine.cuda.decoder import DeviceDecoder
+from engine.cpu.decoder import CpuDecoder
+from engine.cuda.decoder import CudaDecoder
 from engine.decoder import Decoder
 from engine.devices.session import Device
 from export.compare_numbers import encoder_error, step_errors
@@ -85,8 +85,8 @@ def open_decoder(
     files = graphs / ENCODER, graphs / DECODER
     try:
         if device.kind == "cpu":
-            return OnnxDecoder(*files, config, capacity, capacity, choice)
-        return DeviceDecoder(*files, config, capacity, capacity, precision, device, choice)
+            return CpuDecoder(*files, config, capacity, capacity, choice)
+        return CudaDecoder(*files, config, capacity, capacity, precision, device, choice)
     except Exception as error:  # the errors of ONNX Runtime have nothing else in common
         raise VerificationError(f"ONNX Runtime does not load the exported graphs: {error}") from error
 

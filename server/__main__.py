@@ -18,14 +18,14 @@ from grpc_reflection.v1alpha import reflection
 from prometheus_client import CollectorRegistry
 
 from dragoman import __version__
-from engine.cpu.decoder import OnnxDecoder, OnnxMemory
-from engine.cuda.decoder import DeviceDecoder
-from engine.cuda.encoder import EncodedSource
-from engine.decoder import Decoder, M
+from engine.cpu.decoder import CpuDecoder, CpuSource
+from engine.cuda.decoder import CudaDecoder
+from engine.cuda.encoder import CudaSource
+from engine.decoder import Decoder, S
 from engine.devices.machine import Machine
 from engine.devices.session import Device, DeviceError
 from engine.request import Event, Failed, Probe, Request
-from engine.runner import Scheduler
+from engine.runner import Runner
 from engine.search import EndRules
 from models.package.folder import Package, PackageError
 from models.tokenizers.sentencepiece_pair import TokenizerError
@@ -125,7 +125,7 @@ def open_scheduler(
     metrics: Metrics,
     process: ProcessMetrics,
     crashed: asyncio.Event,
-) -> Scheduler[OnnxMemory] | Scheduler[EncodedSource]:
+) -> Runner[CpuSource] | Runner[CudaSource]:
     """Loads the model. `crashed` is set on this event loop when an engine fails. Raises DeviceError or ConfigError."""
     manifest = package.manifest
     config, generation = manifest.model, manifest.generation
@@ -136,15 +136,15 @@ def open_scheduler(
     def on_crash(error: Exception) -> None:
         loop.call_soon_threadsafe(crashed.set)
 
-    def schedule(decoder: Decoder[M]) -> Scheduler[M]:
+    def schedule(decoder: Decoder[S]) -> Runner[S]:
         rules = EndRules(config.end_id, generation.forced_end_id, generation.suppressed_ids)
         workers = worker_count(settings, device, manifest.precision)
-        return Scheduler(decoder, rules, config.decoder_start_id, workers, settings.max_rows, metrics, on_crash)
+        return Runner(decoder, rules, config.decoder_start_id, workers, settings.max_rows, metrics, on_crash)
 
     if takes_threads(device, manifest.precision):
         process.describe_device(facts(device), settings.device, device.cuda_graphs)
-        return schedule(OnnxDecoder(*graphs, choice))
-    decoder = DeviceDecoder(*graphs, manifest.precision, device, choice)
+        return schedule(CpuDecoder(*graphs, choice))
+    decoder = CudaDecoder(*graphs, manifest.precision, device, choice)
     process.describe_device(facts(decoder.device), settings.device, decoder.device.cuda_graphs)
     return schedule(decoder)
 

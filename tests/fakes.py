@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.decoder import Candidates
+from engine.decoder import Ask, Found
 
 WAIT_S = 20.0
 """Longest wait for something that must happen. Reaching it is a failure, not a pause."""
@@ -63,7 +63,7 @@ class Gate:
 
 
 @dataclass(frozen=True)
-class CopyMemory:
+class CopySource:
     """A source, kept as it is."""
 
     source_ids: tuple[int, ...]
@@ -91,10 +91,13 @@ class CopyDecoder:
 
     row_tokens = 256
 
-    def encode(self, sources: Sequence[Sequence[int]]) -> list[CopyMemory]:
+    def encode(self, sources: Sequence[Sequence[int]]) -> list[CopySource]:
         if self.encode_error is not None:
             raise self.encode_error
-        return [CopyMemory(tuple(source_ids)) for source_ids in sources]
+        return [CopySource(tuple(source_ids)) for source_ids in sources]
+
+    def close(self) -> None:
+        """Nothing outlives it."""
 
     def open_cache(self, rows: int) -> "CopyCache":
         return CopyCache(self, rows)
@@ -106,24 +109,24 @@ class CopyCache:
     def __init__(self, decoder: CopyDecoder, capacity: int) -> None:
         self._decoder = decoder
         self._capacity = capacity
-        self.rows: list[tuple[CopyMemory, int]] = []
+        self.rows: list[tuple[CopySource, int]] = []
         self._begun = 0
-        """Candidates wanted of the step that runs. 0: none runs."""
+        """Found wanted of the step that runs. 0: none runs."""
 
     @property
     def live(self) -> int:
         return len(self.rows)
 
-    def join(self, memory: CopyMemory) -> int:
+    def join(self, source: CopySource) -> int:
         assert self.live < self._capacity, f"{self._capacity} rows are all there are"
-        self.rows.append((memory, 0))
+        self.rows.append((source, 0))
         return self.live - 1
 
-    def begin_step(self, token_ids: Sequence[int], k: int) -> None:
+    def begin_step(self, token_ids: Sequence[int], ask: Ask) -> None:
         assert len(token_ids) == self.live > 0
-        self._begun = k
+        self._begun = ask.best
 
-    def end_step(self) -> Candidates:
+    def end_step(self) -> Found:
         k, self._begun = self._begun, 0
         assert k, "no step was begun"
         self._decoder.gate.pass_through()
@@ -132,7 +135,7 @@ class CopyCache:
         best = np.array([memory.source_ids[: position + 1][-1] for memory, position in self.rows])
         ranks = np.arange(k)
         self.rows = [(memory, position + 1) for memory, position in self.rows]
-        return Candidates(
+        return Found(
             token_ids=(best[:, None] + ranks) % self._decoder.vocabulary_size,
             log_probs=np.broadcast_to(np.where(ranks == 0, BEST, SECOND - ranks), (self.live, k)).astype(np.float32),
         )

@@ -20,7 +20,7 @@ from dragoman.v1.model_pb2_grpc import ModelServiceStub
 from dragoman.v1.translation_pb2 import StreamTranslateRequest, TranslateRequest
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
 from engine.request import Decoding
-from engine.runner import Scheduler
+from engine.runner import Runner
 from engine.search import EndRules
 from models.tokenizers.sentencepiece_pair import Tokenizer, TokenizerSpec
 from server.__main__ import start
@@ -35,7 +35,7 @@ from server.telemetry.logs import CallLog
 from server.telemetry.metrics import Metrics
 from server.telemetry.tracing import CallersTraces, Tracing
 from server.translation.translator import Translator
-from tests.fakes import WAIT_S, CopyDecoder, CopyMemory
+from tests.fakes import WAIT_S, CopyDecoder, CopySource
 
 if TYPE_CHECKING:
     from dragoman.v1.encoding_pb2_grpc import EncodingServiceAsyncStub
@@ -85,7 +85,7 @@ class Serving:
     channel: grpc.aio.Channel
     decoder: CopyDecoder
     admission: Admission
-    scheduler: Scheduler[CopyMemory]
+    scheduler: Runner[CopySource]
     calls: RpcInterceptor
     health: Health
     translator: Translator
@@ -146,7 +146,7 @@ async def serving(
         loop.call_soon_threadsafe(crashed.set)
 
     rules = EndRules(end_id=END, forced_end_id=END, suppressed_ids=(PAD,))
-    with Scheduler(decoder, rules, PAD, workers, max_rows, metrics, on_crash) as scheduler:
+    with Runner(decoder, rules, PAD, workers, max_rows, metrics, on_crash) as scheduler:
         admission = Admission(max_waiting, lambda: scheduler.waiting)
         translator = Translator(MODEL, tokenizer(), admission, scheduler.submit, metrics, max_contents)
         health = await start(server, translator)

@@ -13,9 +13,9 @@ from pathlib import Path
 import onnx_ir as ir
 from prometheus_client import CollectorRegistry
 
-from engine.cpu.decoder import OnnxDecoder, OnnxMemory
+from engine.cpu.decoder import CpuDecoder, CpuSource
 from engine.request import Decoding, Event, Failed, Finished, FinishReason, Translate
-from engine.runner import Scheduler
+from engine.runner import Runner
 from engine.search import EndRules
 from export.save import save
 from export.trace import trace
@@ -57,9 +57,7 @@ class Translated:
 class Engine:
     """A loaded model and its worker threads. Use `open_engine`."""
 
-    def __init__(
-        self, scheduler: Scheduler[OnnxMemory], tokenizer: Tokenizer, config: ModelConfig, limits: Limits
-    ) -> None:
+    def __init__(self, scheduler: Runner[CpuSource], tokenizer: Tokenizer, config: ModelConfig, limits: Limits) -> None:
         self.tokenizer = tokenizer
         self.config = config
         self._scheduler, self._limits = scheduler, limits
@@ -107,11 +105,11 @@ def open_engine(
 ) -> Iterator[Engine]:
     """Starts a worker on every core."""
     most = config.max_positions
-    decoder = OnnxDecoder(graphs / ENCODER, graphs / DECODER, config, most, most, choice)
+    decoder = CpuDecoder(graphs / ENCODER, graphs / DECODER, config, most, most, choice)
     rules = EndRules(config.end_id, None, generation.suppressed_ids)
     workers, metrics = os.cpu_count() or 1, Metrics(CollectorRegistry())
     rows = max(ROWS, limits.num_beams)
-    with Scheduler(
+    with Runner(
         decoder, rules, config.decoder_start_id, workers, rows, metrics, on_crash=lambda error: None
     ) as scheduler:
         yield Engine(scheduler, tokenizer, config, limits)

@@ -8,14 +8,14 @@ from functools import partial
 from prometheus_client import CollectorRegistry
 
 from bench.gpu.plan import Plan, Precision
-from engine.cuda.decoder import DeviceDecoder
-from engine.cuda.encoder import EncodedSource
+from engine.cuda.decoder import CudaDecoder
+from engine.cuda.encoder import CudaSource
 from engine.devices.choice import Model, Wanted, choose_device
 from engine.devices.machine import Machine
 from engine.devices.session import Device
 from engine.devices.sizing import Load
 from engine.request import Decoding, Event, Failed, Finished, Hypothesis, Translate
-from engine.runner import Scheduler
+from engine.runner import Runner
 from engine.search import EndRules
 from models.package.folder import Package
 from server.telemetry.metrics import Metrics
@@ -31,7 +31,7 @@ class Ours:
         manifest = self.package.manifest
         wanted = Wanted(plan.device, plan.device_id, cuda_graphs=plan.cuda_graphs and precision != "fp32")
         self.config, self.generation = manifest.model, manifest.generation
-        self.decoder = DeviceDecoder(
+        self.decoder = CudaDecoder(
             self.package.encoder_graph,
             self.package.decoder_graph,
             self.config,
@@ -47,7 +47,7 @@ class Ours:
         """One worker with a running batch of so many rows."""
         rules = EndRules(self.config.end_id, self.generation.forced_end_id, self.generation.suppressed_ids)
         start_id, metrics = self.config.decoder_start_id, Metrics(CollectorRegistry())
-        with Scheduler(self.decoder, rules, start_id, 1, max_rows, metrics, lambda error: None) as scheduler:
+        with Runner(self.decoder, rules, start_id, 1, max_rows, metrics, lambda error: None) as scheduler:
             yield RunningEngine(scheduler)
 
 
@@ -62,7 +62,7 @@ def choose(wanted: Wanted, package: Package) -> Device:
 class RunningEngine:
     """Takes sources, gives targets."""
 
-    def __init__(self, scheduler: Scheduler[EncodedSource]) -> None:
+    def __init__(self, scheduler: Runner[CudaSource]) -> None:
         self._scheduler = scheduler
 
     def translate(self, sources: Sequence[Tokens], num_beams: int, max_new_tokens: int) -> list[Hypothesis]:

@@ -15,7 +15,7 @@ from bench.gpu import sources
 from bench.gpu.huggingface import HuggingFace
 from bench.gpu.ours import Ours
 from bench.gpu.plan import PRECISIONS, Findings, Plan, Precision, search_name
-from engine.decoder import Candidates
+from engine.decoder import Found
 from export.compare_numbers import CANDIDATES, candidate_error, decode, random_targets
 from export.limits import LIMITS
 from models.checkpoint import load_checkpoint
@@ -113,13 +113,13 @@ def compare_numbers(plan: Plan, model: str, precision: Precision, reference: Ref
     }
 
 
-def best_candidates(log_probs: NDArray[np.float32]) -> Candidates:
+def best_candidates(log_probs: NDArray[np.float32]) -> Found:
     """The best tokens of every row, best first.
 
     log_probs: [rows, vocabulary]
     """
     ids = np.argsort(-log_probs, axis=1)[:, :CANDIDATES].astype(np.int64)
-    return Candidates(ids, np.take_along_axis(log_probs, ids, axis=1))
+    return Found(ids, np.take_along_axis(log_probs, ids, axis=1))
 
 
 def real_sources(plan: Plan, model: str) -> tuple[list[Tokens], int]:

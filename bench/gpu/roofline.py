@@ -13,6 +13,7 @@ from bench.gpu.kernels import record
 from bench.gpu.ours import Ours
 from bench.gpu.plan import Findings, Plan
 from bench.measure import Series, seconds
+from engine.decoder import Ask
 from models.best_tokens import padded_size
 from models.config import ModelConfig
 
@@ -82,7 +83,7 @@ class Step:
             self.take_one()
 
     def take_one(self) -> None:
-        self._cache.begin_step(self._tokens, 1)
+        self._cache.begin_step(self._tokens, Ask())
         self._cache.end_step()
 
     def seconds(self) -> float:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from engine.cpu.allowed import AllowedTokens, OutputLayer
 from engine.cpu.kv_buffer import KVBuffer
-from engine.decoder import Candidates
+from engine.decoder import Ask, Found
 from engine.devices.session import CPU, open_session
 from models.config import ModelConfig
 from models.package import signature
@@ -21,7 +21,7 @@ DTYPES: dict[str, type[np.floating]] = {"tensor(float)": np.float32, "tensor(flo
 """Of keys and values, by what ONNX Runtime calls them."""
 
 
-class OnnxMemory:
+class CpuSource:
     """An encoded source: its hidden states and its cross-attention keys and values, as the encoder graph gave them."""
 
     def __init__(
@@ -52,7 +52,7 @@ class OnnxMemory:
         return mean
 
 
-class OnnxDecoder:
+class CpuDecoder:
     """A model on the CPU provider.
 
     One thread runs a step from beginning to end: engines, not kernels, share out the cores. The sessions are shared
@@ -86,26 +86,29 @@ class OnnxDecoder:
         """Source and target tokens that a row has room for."""
         return self.source_capacity + self.target_capacity
 
-    def encode(self, sources: Sequence[Sequence[int]]) -> list[OnnxMemory]:
+    def encode(self, sources: Sequence[Sequence[int]]) -> list[CpuSource]:
         """Runs the encoder on sources, those of equal length together.
 
         Not all together, because padding a source to the length of others would change the order in which its attention
         sums, and so its last bits.
         """
-        memories: dict[int, OnnxMemory] = {}
+        found: dict[int, CpuSource] = {}
         of_length: dict[int, list[int]] = {}
         for index, source in enumerate(sources):
             of_length.setdefault(len(source), []).append(index)
         for indices in of_length.values():
-            memories |= zip(indices, self._encode_equal([sources[index] for index in indices]), strict=True)
-        return [memories[index] for index in range(len(sources))]
+            found |= zip(indices, self._encode_equal([sources[index] for index in indices]), strict=True)
+        return [found[index] for index in range(len(sources))]
 
-    def open_cache(self, rows: int) -> "OnnxCache":
+    def open_cache(self, rows: int) -> "CpuCache":
         """A running batch with room for so many rows."""
         allowed = None if self._output is None else AllowedTokens(self._output, rows)
-        return OnnxCache(self._decoder, self.config, rows, self.source_capacity, self.target_capacity, allowed)
+        return CpuCache(self._decoder, self.config, rows, self.source_capacity, self.target_capacity, allowed)
 
-    def _encode_equal(self, sources: Sequence[Sequence[int]]) -> Iterator[OnnxMemory]:
+    def close(self) -> None:
+        """Nothing outlives it."""
+
+    def _encode_equal(self, sources: Sequence[Sequence[int]]) -> Iterator[CpuSource]:
         """Runs the encoder on sources of one length."""
         ids = np.array(sources, np.int64)
         lengths = np.full(len(sources), ids.shape[1], np.int32)
@@ -113,10 +116,10 @@ class OnnxDecoder:
         for index, source in enumerate(sources):
             one = slice(index, index + 1)
             allowed = None if self._shortlist is None else self._shortlist.allowed(source)
-            yield OnnxMemory(hidden[one], [tensor[one] for tensor in cross], allowed)
+            yield CpuSource(hidden[one], [tensor[one] for tensor in cross], allowed)
 
 
-class OnnxCache:
+class CpuCache:
     """The running batch, in buffers that the decoder graph reads and writes in place."""
 
     def __init__(
@@ -146,49 +149,49 @@ class OnnxCache:
         """Which sentence's source a row holds, live or not, counted from 1. 0: none."""
         self._joined = 0
         self._live = 0
-        self._bindings: dict[tuple[int, int], tuple[ort.IOBinding, Candidates]] = {}
-        self._begun: tuple[ort.IOBinding, Candidates]
+        self._bindings: dict[tuple[int, int], tuple[ort.IOBinding, Found]] = {}
+        self._begun: tuple[ort.IOBinding, Found]
 
     @property
     def live(self) -> int:
         """How many rows are in use."""
         return self._live
 
-    def join(self, memory: OnnxMemory) -> int:
+    def join(self, source: CpuSource) -> int:
         """Starts a row for a source, at position 0."""
-        row, source = self._live, memory.length
-        self._fit(self._cross, max(source, self._longest_source()))
-        for tensor, last, encoded in zip(self._cross.array, self._last, memory.cross, strict=True):
-            tensor[row, :, :source] = encoded[0]
+        row, length = self._live, source.length
+        self._fit(self._cross, max(length, self._longest_source()))
+        for tensor, last, encoded in zip(self._cross.array, self._last, source.cross, strict=True):
+            tensor[row, :, :length] = encoded[0]
             last[row, 0] = encoded[0, :, -1].reshape(-1)
-        if self._allowed is not None and memory.allowed is not None and self._allowed.put(row, memory.allowed):
+        if self._allowed is not None and source.allowed is not None and self._allowed.put(row, source.allowed):
             self._forget_memory()
         self._states[:, row] = 0
-        self._source_last[row] = source - 1
+        self._source_last[row] = length - 1
         self._positions[row] = 0
         self._joined += 1
         self._sentences[row] = self._joined
         self._live += 1
         return row
 
-    def begin_step(self, token_ids: Sequence[int], k: int) -> None:
-        """Starts a step that feeds one token to each live row and finds the `k` best next tokens of each."""
+    def begin_step(self, token_ids: Sequence[int], ask: Ask) -> None:
+        """Starts a step that feeds one token to each live row and finds what is asked of each."""
         live = self._live
         total = int(self._positions[:live].max()) + 1
         self._fit(self._self, total)
         self._ids[:live] = token_ids
         self._total[...] = total
         self._source_total[...] = self._longest_source()
-        self._begun = self._bind(live, min(k, len(self._ranks)))
+        self._begun = self._bind(live, min(ask.best, len(self._ranks)))
 
-    def end_step(self) -> Candidates:
+    def end_step(self) -> Found:
         """Computes the step that was begun: the processor that would compute it meanwhile is the caller's own."""
         binding, candidates = self._begun
         self._session.run_with_iobinding(binding)
         self._positions[: self._live] += 1
         if self._allowed is None:
             return candidates
-        return Candidates(self._allowed.token_ids(candidates.token_ids), candidates.log_probs)
+        return Found(self._allowed.token_ids(candidates.token_ids), candidates.log_probs)
 
     def take(self, parents: Sequence[int]) -> int:
         """Makes row i continue old row parents[i]; len(parents) rows are live afterwards. Returns the bytes copied."""
@@ -223,14 +226,14 @@ class OnnxCache:
             self._sentences[row] = self._sentences[parent]
         return copied
 
-    def _bind(self, rows: int, k: int) -> tuple[ort.IOBinding, Candidates]:
+    def _bind(self, rows: int, k: int) -> tuple[ort.IOBinding, Found]:
         """The binding of the first `rows` rows of every buffer. Made once: binding takes 86 us, running it 4."""
         if (rows, k) not in self._bindings:
             self._bindings[rows, k] = self._make_binding(rows, k)
         return self._bindings[rows, k]
 
-    def _make_binding(self, rows: int, k: int) -> tuple[ort.IOBinding, Candidates]:
-        candidates = Candidates(np.zeros((rows, k), np.int64), np.zeros((rows, k), np.float32))
+    def _make_binding(self, rows: int, k: int) -> tuple[ort.IOBinding, Found]:
+        candidates = Found(np.zeros((rows, k), np.int64), np.zeros((rows, k), np.float32))
         binding = self._session.io_binding()
         for name, array in self._inputs(rows, k).items():
             binding.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
@@ -249,7 +252,7 @@ class OnnxCache:
             | ({} if self._allowed is None else self._allowed.inputs(rows))
         )
 
-    def _outputs(self, rows: int, candidates: Candidates) -> dict[str, NDArray[Any]]:
+    def _outputs(self, rows: int, candidates: Found) -> dict[str, NDArray[Any]]:
         step: Sequence[NDArray[Any]] = (candidates.token_ids, candidates.log_probs)
         return dict(zip(signature.DECODER_OUTPUTS, step, strict=True)) | {
             tensor.present: buffer[:rows] for tensor, buffer in self._buffers()

@@ -9,7 +9,7 @@ import onnxruntime as ort
 from engine.cuda.blocks import CacheBlocks
 from engine.cuda.graphs.graph_file import FLOAT, INT32, INT64
 from engine.cuda.lane import Lane
-from engine.cuda.output import DeviceOutput
+from engine.cuda.output import CudaOutput
 from engine.cuda.runtime import Block, DeviceRuntime, Precision, Tensor
 from engine.devices.session import NO_GRAPH, run_options
 from models.config import ModelConfig
@@ -51,7 +51,7 @@ class StepGraph:
         config: ModelConfig,
         precision: Precision,
         blocks: CacheBlocks,
-        output: DeviceOutput | None,
+        output: CudaOutput | None,
     ) -> None:
         """`output`: with a shortlist."""
         self._runtime, self._session, self._config, self._precision = runtime, session, config, precision

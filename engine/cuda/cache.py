@@ -16,18 +16,18 @@ import numpy as np
 import onnxruntime as ort
 
 from engine.cuda.blocks import allocate_blocks
-from engine.cuda.encoder import EncodedSource
-from engine.cuda.output import DeviceOutput
+from engine.cuda.encoder import CudaSource
+from engine.cuda.output import CudaOutput
 from engine.cuda.runtime import Block, DeviceRuntime, Precision
-from engine.cuda.step import DeviceStep
-from engine.decoder import Candidates
+from engine.cuda.step import CudaStep
+from engine.decoder import Ask, Found
 from models.config import ModelConfig
 
 LENGTH_STEP = 32
 """Copied lengths are multiples of this: few shapes, so the arena of the copies does not grow."""
 
 
-class DeviceCache:
+class CudaCache:
     """Rows 0..live-1 of a running batch. Used by one thread, which captured CUDA graphs belong to."""
 
     def __init__(
@@ -39,20 +39,20 @@ class DeviceCache:
         rows: int,
         source_capacity: int,
         target_capacity: int,
-        output: DeviceOutput | None,
+        output: CudaOutput | None,
     ) -> None:
         """`output`: with a shortlist."""
         self._runtime, self._target_capacity, self._output = runtime, target_capacity, output
         self._blocks = allocate_blocks(
             runtime, config, precision, rows, source_capacity, target_capacity, 0 if output is None else output.places
         )
-        self._step = DeviceStep(runtime, session, config, precision, self._blocks, output)
+        self._step = CudaStep(runtime, session, config, precision, self._blocks, output)
         self._positions, self._source_last = np.zeros(rows, np.int32), np.zeros(rows, np.int32)
         self._sentences = np.zeros(rows, np.int64)
         """Which sentence's source a row holds, live or not, counted from 1. 0: none."""
         self._joined = 0
         self._live = 0
-        self._joining: list[tuple[int, EncodedSource]] = []
+        self._joining: list[tuple[int, CudaSource]] = []
         """Rows whose sources are not in the cache yet: those that were encoded together are copied together."""
         self._warm = False
 
@@ -61,29 +61,29 @@ class DeviceCache:
         """How many rows are in use."""
         return self._live
 
-    def join(self, memory: EncodedSource) -> int:
+    def join(self, source: CudaSource) -> int:
         """Starts a row for a source, at position 0."""
         if not self._warm:
             self._step.warm_up()
             self._warm = True
         row = self._live
-        self._joining.append((row, memory))
+        self._joining.append((row, source))
         self._positions[row] = 0
-        self._source_last[row] = memory.length - 1
+        self._source_last[row] = source.length - 1
         self._joined += 1
         self._sentences[row] = self._joined
         self._live += 1
         return row
 
-    def begin_step(self, token_ids: Sequence[int], k: int) -> None:
-        """Starts a step that feeds one token to each live row and finds the `k` best next tokens of each."""
+    def begin_step(self, token_ids: Sequence[int], ask: Ask) -> None:
+        """Starts a step that feeds one token to each live row and finds what is asked of each."""
         positions = self._positions[: self._live]
         if (needed := int(positions.max()) + 1) > self._target_capacity:
             raise ValueError(f"a row needs {needed} positions; the cache was opened for {self._target_capacity}")
         self._copy_joining()
-        self._step.begin(token_ids, positions, self._source_last, k)
+        self._step.begin(token_ids, positions, self._source_last, ask.best)
 
-    def end_step(self) -> Candidates:
+    def end_step(self) -> Found:
         """Waits for the step that was begun. Every row has advanced by one position."""
         candidates = self._step.end()
         self._runtime.outbox.empty()

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import onnxruntime as ort
 
-from engine.cuda.cache import DeviceCache
-from engine.cuda.encoder import DeviceEncoder, EncodedSource
-from engine.cuda.output import DeviceOutput, most_allowed
+from engine.cuda.cache import CudaCache
+from engine.cuda.encoder import CudaEncoder, CudaSource
+from engine.cuda.output import CudaOutput, most_allowed
 from engine.cuda.runtime import PRECISIONS, DeviceRuntime
 from engine.devices.session import CAPTURE_REFUSED, Device, DeviceError, is_out_of_memory
 from models.config import ModelConfig
@@ -22,7 +22,7 @@ from models.package.shortlist import ShortlistedOutput
 log = logging.getLogger(__name__)
 
 
-class DeviceDecoder:
+class CudaDecoder:
     """A model on a device. Used by one thread at a time, with as many caches as the device has room for."""
 
     def __init__(
@@ -47,8 +47,8 @@ class DeviceDecoder:
         self._precision = PRECISIONS[precision]
         places = 0 if choice is None else most_allowed(choice, source_capacity)
         self._runtime = runtime = DeviceRuntime(device, longest=max(source_capacity, target_capacity, places, 2))
-        self._output = None if choice is None else DeviceOutput(runtime, choice, config, self._precision, places)
-        self._encoder = DeviceEncoder(runtime, encoder, config, self._precision, source_capacity, self._output)
+        self._output = None if choice is None else CudaOutput(runtime, choice, config, self._precision, places)
+        self._encoder = CudaEncoder(runtime, encoder, config, self._precision, source_capacity, self._output)
         self._decoder = self._open_decoder(decoder)
 
     @property
@@ -67,15 +67,18 @@ class DeviceDecoder:
             self._runtime.device = self.device = replace(self.device, cuda_graphs=False)
             return self._runtime.open_session(graph)
 
-    def encode(self, sources: Sequence[Sequence[int]]) -> list[EncodedSource]:
+    def encode(self, sources: Sequence[Sequence[int]]) -> list[CudaSource]:
         """Runs the encoder on sources, those of like length together. Raises OutOfMemory."""
         return self._encoder.encode(sources)
 
-    def open_cache(self, rows: int) -> DeviceCache:
+    def close(self) -> None:
+        """Gives back what the device would keep."""
+
+    def open_cache(self, rows: int) -> CudaCache:
         """A running batch with room for so many rows. Raises DeviceError where the device has no memory for them."""
         capacities = self.source_capacity, self.target_capacity
         try:
-            return DeviceCache(
+            return CudaCache(
                 self._runtime, self._decoder, self.config, self._precision, rows, *capacities, self._output
             )
         except Exception as error:  # the errors of ONNX Runtime have nothing else in common

@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 from engine.cuda.graphs.graph_file import INT32, INT64
 from engine.cuda.memory import Buffer
-from engine.cuda.output import DeviceOutput
+from engine.cuda.output import CudaOutput
 from engine.cuda.runtime import Block, DeviceRuntime, Precision, Tensor
 from engine.devices.session import is_out_of_memory, run_options
 from engine.devices.sizing import BATCH_TOKENS
+from engine.errors import OutOfMemory
 from models.config import ModelConfig
 from models.package import signature
 from models.package.signature import Kind
-from server.errors import OutOfMemory
 
 LENGTH_STEP = 16
 """Sources are padded to multiples of this, and run together only with those of the same: so a source's padding, and
@@ -42,7 +42,7 @@ class EncodedBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class EncodedSource:
+class CudaSource:
     """One source of a batch."""
 
     batch: EncodedBatch
@@ -68,7 +68,7 @@ class EncodedSource:
         return mean
 
 
-class DeviceEncoder:
+class CudaEncoder:
     """The encoder graph."""
 
     def __init__(
@@ -78,7 +78,7 @@ class DeviceEncoder:
         config: ModelConfig,
         precision: Precision,
         capacity: int,
-        output: DeviceOutput | None,
+        output: CudaOutput | None,
     ) -> None:
         """`capacity`: most tokens of a source. `output`: with a shortlist."""
         self._output = output
@@ -86,13 +86,13 @@ class DeviceEncoder:
         self._session = runtime.open_session(graph)
         self._cross = signature.cache_tensors(config, Kind.CROSS)
 
-    def encode(self, sources: Sequence[Sequence[int]]) -> list[EncodedSource]:
+    def encode(self, sources: Sequence[Sequence[int]]) -> list[CudaSource]:
         """Encodes sources, those of like length together.
 
         Raises ValueError for a source that is too long, OutOfMemory where the device has no room: what was encoded
         until then is given back.
         """
-        found: dict[int, EncodedSource] = {}
+        found: dict[int, CudaSource] = {}
         for length, indices in self._alike(sources).items():
             most = max(1, BATCH_TOKENS // length)
             for first in range(0, len(indices), most):
@@ -110,7 +110,7 @@ class DeviceEncoder:
             alike.setdefault(padded, []).append(index)
         return alike
 
-    def _encode(self, sources: Sequence[Sequence[int]], length: int) -> list[EncodedSource]:
+    def _encode(self, sources: Sequence[Sequence[int]], length: int) -> list[CudaSource]:
         """Encodes sources together."""
         try:
             batch = self._run(sources, length)
@@ -118,7 +118,7 @@ class DeviceEncoder:
             if is_out_of_memory(error):
                 raise OutOfMemory(sum(map(len, sources))) from error
             raise
-        return [EncodedSource(batch, sentence, len(source)) for sentence, source in enumerate(sources)]
+        return [CudaSource(batch, sentence, len(source)) for sentence, source in enumerate(sources)]
 
     def _run(self, sources: Sequence[Sequence[int]], length: int) -> EncodedBatch:
         # Sentences of one token fill up to a power of two: few shapes again.

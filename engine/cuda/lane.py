@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cuda.runtime import DeviceRuntime
-from engine.decoder import Candidates
+from engine.decoder import Found
 
 
 class Lane:
@@ -62,10 +62,10 @@ class Lane:
         self._transfers.download(self._answer.address, self._staged_answer[: rows * k * 12])
         self._transfers.record(self._fetched)
 
-    def read(self, rows: int, k: int) -> Candidates:
+    def read(self, rows: int, k: int) -> Found:
         """What was fetched last, once it is there. The arrays are overwritten by the next step in this lane."""
         self._transfers.wait_for(self._fetched)
         numbers = rows * k
         ids = self._staged_answer[: 8 * numbers].view(np.int64).reshape(rows, k)
         log_probs = self._staged_answer[8 * numbers : 12 * numbers].view(np.float32).reshape(rows, k)
-        return Candidates(ids, log_probs)
+        return Found(ids, log_probs)

@@ -27,7 +27,7 @@ def most_allowed(choice: ShortlistedOutput, source_tokens: int) -> int:
     return max(choice.shortlist.most_allowed(source_tokens), MAX_CANDIDATES)
 
 
-class DeviceOutput:
+class CudaOutput:
     """The output layer, and lists of what rows are allowed."""
 
     def __init__(

@@ -18,9 +18,9 @@ from engine.cuda.ahead import Ahead, Step
 from engine.cuda.blocks import CacheBlocks
 from engine.cuda.buckets import FEW_CANDIDATES, StepGraph, row_buckets
 from engine.cuda.lane import Lane
-from engine.cuda.output import DeviceOutput
+from engine.cuda.output import CudaOutput
 from engine.cuda.runtime import DeviceRuntime, Precision
-from engine.decoder import Candidates
+from engine.decoder import Found
 from engine.devices.session import DeviceError
 from models.config import ModelConfig
 
@@ -43,7 +43,7 @@ class Following:
         )
 
 
-class DeviceStep:
+class CudaStep:
     """Steps over the first rows of a cache."""
 
     def __init__(
@@ -53,7 +53,7 @@ class DeviceStep:
         config: ModelConfig,
         precision: Precision,
         blocks: CacheBlocks,
-        output: DeviceOutput | None,
+        output: CudaOutput | None,
     ) -> None:
         """`output`: with a shortlist."""
         self._transfers, self._cuda_graphs = runtime.transfers, runtime.device.cuda_graphs
@@ -108,12 +108,12 @@ class DeviceStep:
         self._begun = step, positions.copy(), k
         self._next = self._begin_next(step, positions) if foreseen else None
 
-    def end(self) -> Candidates:
+    def end(self) -> Found:
         """Waits for the step. The arrays are overwritten by the next."""
         step, positions, k = self._begun
         found, live = step.lane.read(step.bucket.rows, step.bucket.k), len(positions)
         self._following = Following(found.token_ids[:live, 0].copy(), positions + 1, self._next)
-        return Candidates(found.token_ids[:live, :k], found.log_probs[:live, :k])
+        return Found(found.token_ids[:live, :k], found.log_probs[:live, :k])
 
     def forget(self) -> None:
         """Rows have been moved: what was made ahead is not theirs."""

@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from engine import errors as engine_errors
 from engine.request import (
     Encode,
     Encoded,
@@ -31,7 +32,7 @@ from engine.request import (
 from models.tokenizers.sentencepiece_pair import TextStream, Tokenizer
 from server.admission.permits import Admission
 from server.catalog.served_model import ServedModel
-from server.errors import EmptyContents, EngineFailed, ServerError, TooManyContents
+from server.errors import EmptyContents, EngineFailed, OutOfMemory, ServerError, TooManyContents
 from server.telemetry.calls import AnsweredContent, current_call
 from server.telemetry.guards import guard_flags
 from server.telemetry.metrics import Metrics
@@ -183,6 +184,15 @@ class Translator:
         return Embedding(event.vector / (norm or 1.0), len(call.source.token_ids), timings)
 
 
+def refusal(error: Exception) -> ServerError:
+    """What a caller is told of an engine's error."""
+    if isinstance(error, ServerError):
+        return error
+    if isinstance(error, engine_errors.OutOfMemory):
+        return OutOfMemory(error.source_tokens)
+    return EngineFailed()
+
+
 class _Call:
     """A request, seen from the event loop."""
 
@@ -220,6 +230,4 @@ class _Call:
         event = await self._events.get()
         if not isinstance(event, Failed):
             return event
-        if isinstance(event.error, ServerError):
-            raise event.error
-        raise EngineFailed from event.error
+        raise refusal(event.error) from event.error

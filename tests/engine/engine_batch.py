@@ -10,12 +10,12 @@ import numpy as np
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from engine.decoder import Candidates
+from engine.decoder import Ask, Found
 from engine.request import Decoding, Event, Finished, Hypothesis, Tokens, Translate
-from engine.running_batch import Engine
+from engine.running_batch import RunningBatch
 from engine.search import EndRules, open_search
 from server.telemetry.metrics import Metrics
-from tests.fakes import CopyCache, CopyDecoder, CopyMemory
+from tests.fakes import CopyCache, CopyDecoder, CopySource
 
 END, START, VOCABULARY = 0, 99, 11
 WORKER = 3
@@ -46,7 +46,7 @@ def decode_alone(request: Translate, rules: EndRules) -> tuple[tuple[Hypothesis,
     search, steps = open_search(request.decoding, rules), 0
     targets: list[tuple[int, ...]] = [()]
     while targets:
-        ids, log_probs = zip(*(candidates(request.source_ids, t, search.candidates) for t in targets), strict=True)
+        ids, log_probs = zip(*(candidates(request.source_ids, t, search.ask.best) for t in targets), strict=True)
         advance = search.advance(ids, log_probs)
         targets = [(*targets[p], token) for p, token in zip(advance.parents, advance.tokens, strict=True)]
         steps += 1
@@ -62,15 +62,15 @@ class RecordingCache(CopyCache):
         self.step_rows: list[int] = []
         self.moved = 0
 
-    def join(self, memory: CopyMemory) -> int:
+    def join(self, source: CopySource) -> int:
         self.fed.append(())
-        return super().join(memory)
+        return super().join(source)
 
-    def begin_step(self, token_ids: Sequence[int], k: int) -> None:
+    def begin_step(self, token_ids: Sequence[int], ask: Ask) -> None:
         self.step_rows.append(len(token_ids))
         self.fed = [(*before, token) for before, token in zip(self.fed, token_ids, strict=True)]
         assert all(fed[0] == START for fed in self.fed)
-        super().begin_step(token_ids, k)
+        super().begin_step(token_ids, ask)
 
     def take(self, parents: Sequence[int]) -> int:
         self.fed = [self.fed[parent] for parent in parents]
@@ -81,11 +81,11 @@ class RecordingCache(CopyCache):
 class PrefixCache(RecordingCache):
     """Proposes what `candidates` says of each row."""
 
-    def end_step(self) -> Candidates:
+    def end_step(self) -> Found:
         k = super().end_step().token_ids.shape[1]
         rows = [candidates(memory.source_ids, fed[1:], k) for (memory, _), fed in zip(self.rows, self.fed, strict=True)]
         ids, log_probs = zip(*rows, strict=True)
-        return Candidates(np.array(ids), np.array(log_probs, np.float32))
+        return Found(np.array(ids), np.array(log_probs, np.float32))
 
 
 @dataclass
@@ -157,7 +157,7 @@ class Batch:
     def __init__(self, rules: EndRules = RULES, kind: type[RecordingCache] = RecordingCache) -> None:
         self.registry = CollectorRegistry()
         self.decoder = RecordingDecoder(kind=kind)
-        self.engine = Engine(self.decoder, rules, START, MAX_ROWS, Metrics(self.registry, "copy"), WORKER)
+        self.engine = RunningBatch(self.decoder, rules, START, MAX_ROWS, Metrics(self.registry, "copy"), WORKER)
         [self.cache] = self.decoder.caches
 
     def serve(self, schedule: Sequence[Visit]) -> None:

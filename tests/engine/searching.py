@@ -35,7 +35,7 @@ def run(decoding: Decoding, rules: EndRules, model: LanguageModel, surplus: int 
     prefixes: list[Prefix] = [()]
     while prefixes:
         rows = model(prefixes)
-        token_ids = [top(row, search.candidates + surplus) for row in rows]
+        token_ids = [top(row, search.ask.best + surplus) for row in rows]
         log_probs = [[row[token] for token in ids] for row, ids in zip(rows, token_ids, strict=True)]
         advance = search.advance(token_ids, log_probs)
         assert all(0 <= parent < len(prefixes) for parent in advance.parents)

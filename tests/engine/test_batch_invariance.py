@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from engine.cpu.decoder import OnnxDecoder, OnnxMemory
+from engine.cpu.decoder import CpuDecoder, CpuSource
 from engine.request import Decoding, Event, Finished, Hypothesis, Translate
-from engine.running_batch import Engine
+from engine.running_batch import RunningBatch
 from engine.search import EndRules
 from models.package.folder import Package
 from server.telemetry.metrics import Metrics
@@ -62,7 +62,7 @@ class Translator:
 
     def __init__(self, package: Package) -> None:
         manifest = package.manifest
-        self._decoder = OnnxDecoder(package.encoder_graph, package.decoder_graph, manifest.model, LONGEST, LONGEST)
+        self._decoder = CpuDecoder(package.encoder_graph, package.decoder_graph, manifest.model, LONGEST, LONGEST)
         generation = manifest.generation
         self._rules = EndRules(manifest.model.end_id, generation.forced_end_id, generation.suppressed_ids)
         self._start_id = manifest.model.decoder_start_id
@@ -113,11 +113,13 @@ class Translator:
 
         return Translate(self._sources[text], deliver, decoding=decoding)
 
-    def _open_engine(self) -> Engine[OnnxMemory]:
-        return Engine(self._decoder, self._rules, self._start_id, MAX_ROWS, Metrics(CollectorRegistry()), worker=0)
+    def _open_engine(self) -> RunningBatch[CpuSource]:
+        return RunningBatch(
+            self._decoder, self._rules, self._start_id, MAX_ROWS, Metrics(CollectorRegistry()), worker=0
+        )
 
 
-def _arrive(guests: list[Guest], engine: Engine[OnnxMemory], step: int) -> None:
+def _arrive(guests: list[Guest], engine: RunningBatch[CpuSource], step: int) -> None:
     engine.admit([guest.request for guest in guests])
     for guest in guests:
         guest.leaves = None if guest.visit.patience is None else step + guest.visit.patience

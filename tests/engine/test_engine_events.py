@@ -6,12 +6,12 @@ from typing import TypeVar
 
 import pytest
 
-from engine.decoder import M
+from engine.decoder import S
+from engine.errors import OutOfMemory
 from engine.request import Encode, Encoded, Event, Failed, Request
-from engine.running_batch import Engine
-from server.errors import OutOfMemory
+from engine.running_batch import RunningBatch
 from tests.engine.engine_batch import END, MAX_ROWS, Batch, make_visit
-from tests.fakes import CopyMemory
+from tests.fakes import CopySource
 
 T = TypeVar("T")
 
@@ -61,13 +61,13 @@ def test_encode_needs_no_row() -> None:
     batch.engine.admit([make_visit([4, END], num_beams=MAX_ROWS).request])
     assert batch.engine.free_rows == 0
     answer = encode(batch.engine, (3, 5, END))
-    assert answer.vector.tolist() == CopyMemory((3, 5, END)).mean().tolist()
+    assert answer.vector.tolist() == CopySource((3, 5, END)).mean().tolist()
     assert (answer.timings.decode, answer.timings.steps) == (0.0, 0)
     assert batch.cache.live == 1
     assert batch.sample("dragoman_source_tokens_total") == 3
 
 
-def encode(engine: Engine[M], source_ids: tuple[int, ...]) -> Encoded:
+def encode(engine: RunningBatch[S], source_ids: tuple[int, ...]) -> Encoded:
     events: list[Event] = []
     engine.admit([Encode(source_ids, events.append)])
     [answer] = events
@@ -107,7 +107,7 @@ def test_requests_without_memory_are_refused_and_the_others_are_not(monkeypatch:
     batch = Batch()
     encode_all = batch.decoder.encode
 
-    def encode_short(sources: Sequence[Sequence[int]]) -> list[CopyMemory]:
+    def encode_short(sources: Sequence[Sequence[int]]) -> list[CopySource]:
         longest = max(map(len, sources))
         if longest > 3:
             raise OutOfMemory(longest)
@@ -125,7 +125,7 @@ def test_requests_without_memory_are_refused_and_the_others_are_not(monkeypatch:
     [refusal] = long.events
     assert isinstance(refusal, Failed)
     assert isinstance(refusal.error, OutOfMemory)
-    assert refusal.error.metadata == {"source_tokens": "5"}
+    assert refusal.error.source_tokens == 5
     assert batch.engine.free_rows == MAX_ROWS - len(guests)
     for _ in range(3):
         batch.step()
@@ -176,6 +176,6 @@ def after(first: Callable[[], None], call: Callable[..., T]) -> Callable[..., T]
     return both
 
 
-def admit(engine: Engine[M], request: Request, arrived: float) -> None:
+def admit(engine: RunningBatch[S], request: Request, arrived: float) -> None:
     request.arrived = arrived
     engine.admit([request])

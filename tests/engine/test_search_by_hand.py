@@ -22,7 +22,7 @@ def logs(*probabilities: float) -> list[float]:
 def test_greedy_takes_the_best_token() -> None:
     search = open_search(plain(length_penalty=1.0), EndRules(END, None, suppressed_ids=(9,)))
     assert isinstance(search, GreedySearch)
-    assert search.candidates == 2
+    assert search.ask.best == 2
     assert search.advance([[9, 4]], [logs(0.5, 0.3)]) == Advance((0,), (4,))
     assert search.advance([[7, 9]], [logs(0.5, 0.4)]) == Advance((0,), (7,))
     assert search.settled() == (4, 7)
@@ -36,7 +36,7 @@ def test_beam_finds_what_greedy_misses() -> None:
     """Token 1 looks best at first (0.5 x 0.3), token 2 is best in the end (0.4 x 0.9)."""
     search = open_search(plain(num_beams=2), RULES)
     assert isinstance(search, BeamSearch)
-    assert search.candidates == 3
+    assert search.ask.best == 3
     assert search.advance([[1, 2, 3]], [logs(0.5, 0.4, 0.1)]) == Advance([0, 0], [1, 2])
     assert search.settled() == ()
     second = search.advance([[3, 1, 2], [5, 1, 2]], [logs(0.3, 0.2, 0.1), logs(0.9, 0.06, 0.04)])

@@ -24,9 +24,9 @@ import torch
 from prometheus_client import CollectorRegistry
 from transformers import MarianConfig
 
-from engine.cpu.decoder import OnnxDecoder
+from engine.cpu.decoder import CpuDecoder
 from engine.request import Decoding, Event, Finished, FinishReason, Hypothesis, Translate
-from engine.runner import Scheduler
+from engine.runner import Runner
 from engine.search import EndRules
 from export.save import save
 from export.trace import trace
@@ -91,7 +91,7 @@ class Exported:
     """A checkpoint, exported, with its oracles."""
 
     checkpoint: Checkpoint
-    decoder: OnnxDecoder
+    decoder: CpuDecoder
     huggingface: HuggingFace
     eager: Eager
 
@@ -101,7 +101,7 @@ class Exported:
         rules = EndRules(config.end_id, generation.forced_end_id, generation.suppressed_ids)
         events = [Future[Event]() for _ in requests]
         metrics, crashes = Metrics(CollectorRegistry()), list[Exception]()
-        scheduler = Scheduler(self.decoder, rules, config.decoder_start_id, 2, ROWS, metrics, crashes.append)
+        scheduler = Runner(self.decoder, rules, config.decoder_start_id, 2, ROWS, metrics, crashes.append)
         with scheduler:
             for (source, decoding), event in zip(requests, events, strict=True):
                 scheduler.submit(Translate(source, event.set_result, decoding=decoding))
@@ -147,7 +147,7 @@ Answers = dict[tuple[Decoding, int], tuple[Hypothesis, ...]]
 def zoo(zoo_package: Package) -> Exported:
     checkpoint = load_checkpoint(ZOO)
     graphs = zoo_package.encoder_graph, zoo_package.decoder_graph
-    decoder = OnnxDecoder(*graphs, zoo_package.manifest.model, LONGEST, LONGEST)
+    decoder = CpuDecoder(*graphs, zoo_package.manifest.model, LONGEST, LONGEST)
     return Exported(checkpoint, decoder, HuggingFace(ZOO), Eager(checkpoint))
 
 
@@ -254,7 +254,7 @@ def test_random_weights(shape: Shape, tmp_path: Path) -> None:
     write(tmp_path, shape)
     checkpoint = load_checkpoint(tmp_path)
     save(trace(checkpoint.model), tmp_path)
-    decoder = OnnxDecoder(tmp_path / ENCODER, tmp_path / DECODER, checkpoint.config, LONGEST, LONGEST)
+    decoder = CpuDecoder(tmp_path / ENCODER, tmp_path / DECODER, checkpoint.config, LONGEST, LONGEST)
     exported = Exported(checkpoint, decoder, HuggingFace(tmp_path), Eager(checkpoint))
     sources = random_sources(shape.source_vocab)
     chosen = [replace(decoding, max_new_tokens=40) for decoding in ALL_OPTIONS]

@@ -17,7 +17,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from engine.decoder import Candidates
+from engine.decoder import Found
 from engine.devices.session import CPU
 from export import __main__ as command
 from export.compare_numbers import candidate_error, encoder_error, step_errors
@@ -306,7 +306,7 @@ def test_candidate_error() -> None:
 
     def error(*candidates: tuple[int, float]) -> float:
         token_ids, probabilities = zip(*candidates, strict=True)
-        found = Candidates(np.array([token_ids]), np.log(np.array([probabilities], np.float32)))
+        found = Found(np.array([token_ids]), np.log(np.array([probabilities], np.float32)))
         return candidate_error(found, 0, expected)
 
     assert error((2, 0.4), (3, 0.3)) < 1e-6

@@ -7,7 +7,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from engine.cpu.decoder import OnnxDecoder
+from engine.cpu.decoder import CpuDecoder
 from engine.devices.session import CPU
 from export.compare_numbers import encoder_error, step_errors
 from export.compare_tokens import translate
@@ -33,9 +33,9 @@ class Both:
     model: Transformer
     folders: dict[str, Path]
 
-    def decoder(self, attention: str) -> OnnxDecoder:
+    def decoder(self, attention: str) -> CpuDecoder:
         folder = self.folders[attention]
-        return OnnxDecoder(folder / ENCODER, folder / DECODER, self.model.config, LONGEST, LONGEST)
+        return CpuDecoder(folder / ENCODER, folder / DECODER, self.model.config, LONGEST, LONGEST)
 
     def graph(self, attention: str, name: str) -> onnx.GraphProto:
         return onnx.load(self.folders[attention] / name, load_external_data=False).graph
@@ -75,7 +75,7 @@ def test_no_shape_is_computed_for_a_step(both: Both, attention: str) -> None:
 
 
 def test_plain_computes_what_pytorch_does_in_place(both: Both) -> None:
-    """OnnxDecoder binds past and present to one buffer; a row that saw another's places would be far off."""
+    """CpuDecoder binds past and present to one buffer; a row that saw another's places would be far off."""
     limit = LIMITS["fp32"].error
     assert encoder_error(both.model, both.folders["plain"] / ENCODER, "fp32", CPU) <= limit
     for rows, ragged in ((1, False), (8, True)):

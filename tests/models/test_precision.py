@@ -10,7 +10,7 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto
 
-from engine.cpu.decoder import OnnxDecoder
+from engine.cpu.decoder import CpuDecoder
 from engine.devices.session import CPU
 from export.compare_numbers import encoder_error, step_errors
 from export.limits import LIMITS
@@ -103,7 +103,7 @@ def test_fp16_runs_on_the_cpu_as_near_as_it_should(half: Half) -> None:
         with pytest.raises(Exception, match=r"NOT_IMPLEMENTED.*Could not find an implementation"):
             ort.InferenceSession(half.folder / ENCODER, providers=[CPU.provider])
         return
-    decoder = OnnxDecoder(half.folder / ENCODER, half.folder / DECODER, half.model.config, LONGEST, LONGEST)
+    decoder = CpuDecoder(half.folder / ENCODER, half.folder / DECODER, half.model.config, LONGEST, LONGEST)
     limit = LIMITS["fp16"].error
     assert LIMITS["fp32"].error < encoder_error(half.model, half.folder / ENCODER, "fp16", CPU) <= limit
     errors = [step.log_prob_error for step in step_errors(half.model, decoder, LONGEST, rows=3, ragged=True)]

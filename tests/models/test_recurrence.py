@@ -16,14 +16,14 @@ import torch
 from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry
 
-from engine.cpu.decoder import OnnxDecoder
-from engine.cuda.decoder import DeviceDecoder
+from engine.cpu.decoder import CpuDecoder
+from engine.cuda.decoder import CudaDecoder
 from engine.cuda.memory import HostTransfers
-from engine.decoder import Candidates, Decoder
+from engine.decoder import Ask, Decoder, Found
 from engine.devices.session import CPU
 from engine.devices.sizing import Load
 from engine.request import Decoding, Event, Finished, Translate
-from engine.running_batch import Engine
+from engine.running_batch import RunningBatch
 from engine.search import EndRules
 from export.reference import log_probs
 from export.save import save
@@ -36,7 +36,7 @@ from models.transformer import Transformer
 from server.telemetry.metrics import Metrics
 from tests.engine.devices.test_device import LOAD
 from tests.export.test_trace import BEST_BLOCKS, BEST_INSIDE, EMBEDDING, HEAD, IDS, LOG_PROBS, times
-from tests.fakes import CopyMemory
+from tests.fakes import CopySource
 from tests.models.test_transformer import config, random_model
 
 CONFIG = config(decoder_cell="ssru")
@@ -82,11 +82,11 @@ class Exported:
     folder: Path
     nodes: Counter[str]
 
-    def decoder(self) -> OnnxDecoder:
-        return OnnxDecoder(self.folder / ENCODER, self.folder / DECODER, CONFIG, LONGEST, LONGEST)
+    def decoder(self) -> CpuDecoder:
+        return CpuDecoder(self.folder / ENCODER, self.folder / DECODER, CONFIG, LONGEST, LONGEST)
 
-    def device(self) -> DeviceDecoder:
-        return DeviceDecoder(self.folder / ENCODER, self.folder / DECODER, CONFIG, LONGEST, LONGEST, "fp32", CPU)
+    def device(self) -> CudaDecoder:
+        return CudaDecoder(self.folder / ENCODER, self.folder / DECODER, CONFIG, LONGEST, LONGEST, "fp32", CPU)
 
 
 @pytest.fixture(scope="module")
@@ -162,18 +162,18 @@ class PrefixCache:
     def live(self) -> int:
         return len(self.rows)
 
-    def join(self, memory: CopyMemory) -> int:
-        self.rows.append((memory.source_ids, ()))
+    def join(self, source: CopySource) -> int:
+        self.rows.append((source.source_ids, ()))
         return self.live - 1
 
-    def begin_step(self, token_ids: Sequence[int], k: int) -> None:
+    def begin_step(self, token_ids: Sequence[int], ask: Ask) -> None:
         pairs = zip(self.rows, token_ids, strict=True)
-        self.rows, self.wanted = [(source, (*target, token)) for (source, target), token in pairs], k
+        self.rows, self.wanted = [(source, (*target, token)) for (source, target), token in pairs], ask.best
 
-    def end_step(self) -> Candidates:
+    def end_step(self) -> Found:
         scores = torch.stack([log_probs(self.model, source, target)[-1] for source, target in self.rows])
         best = scores.topk(self.wanted)
-        return Candidates(best.indices.numpy(), best.values.numpy())
+        return Found(best.indices.numpy(), best.values.numpy())
 
     def take(self, parents: Sequence[int]) -> int:
         self.rows = [self.rows[parent] for parent in parents]
@@ -185,8 +185,11 @@ class PrefixDecoder:
     model: Transformer
     row_tokens = 0
 
-    def encode(self, sources: Sequence[Sequence[int]]) -> list[CopyMemory]:
-        return [CopyMemory(tuple(source)) for source in sources]
+    def close(self) -> None:
+        """Nothing outlives it."""
+
+    def encode(self, sources: Sequence[Sequence[int]]) -> list[CopySource]:
+        return [CopySource(tuple(source)) for source in sources]
 
     def open_cache(self, rows: int) -> PrefixCache:
         return PrefixCache(self.model)
@@ -207,7 +210,7 @@ def test_searches_find_what_they_find_without_a_cache(exported: Exported, on_dev
 def search(decoder: Decoder) -> dict[tuple[Tokens, int], Finished]:  # type: ignore[type-arg]
     """Translates ten sources, greedily and with three beams, in seven rows."""
     metrics = Metrics(CollectorRegistry())
-    engine = Engine(decoder, EndRules(CONFIG.end_id, None, ()), CONFIG.decoder_start_id, 7, metrics, worker=0)
+    engine = RunningBatch(decoder, EndRules(CONFIG.end_id, None, ()), CONFIG.decoder_start_id, 7, metrics, worker=0)
     chance, answers = random.Random(3), dict[tuple[Tokens, int], Finished]()
     sources = [tuple(chance.choices(range(130), k=length)) for length in (5, 1, 30, 12, 3, 3, 20, 7, 2, 9)]
     for source, num_beams in product(sources, (1, 3)):

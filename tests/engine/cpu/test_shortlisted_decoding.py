@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry
 
 from engine.cpu.allowed import STEP, AllowedTokens, OutputLayer
-from engine.cpu.decoder import OnnxDecoder
-from engine.cuda.decoder import DeviceDecoder
+from engine.cpu.decoder import CpuDecoder
+from engine.cuda.decoder import CudaDecoder
 from engine.decoder import Decoder
 from engine.devices.session import CPU
 from engine.request import Decoding, Event, Finished, Translate
-from engine.running_batch import Engine
+from engine.running_batch import RunningBatch
 from engine.search import EndRules
 from export.reference import log_probs
 from export.save import save
@@ -26,8 +26,8 @@ from export.trace import trace
 from models.package.manifest import DECODER, ENCODER, OUTPUT
 from models.package.shortlist import Shortlist, ShortlistedOutput
 from server.telemetry.metrics import Metrics
-from tests.engine.cpu import test_onnx_decoder
-from tests.engine.cpu.test_onnx_decoder import ATOL, LONGEST, Served, Tokens
+from tests.engine.cpu import test_cpu_decoder
+from tests.engine.cpu.test_cpu_decoder import ATOL, LONGEST, Served, Tokens
 from tests.engine.cuda import test_cuda_decoder
 from tests.engine.cuda.test_cuda_decoder import Twins
 from tests.models.test_transformer import config, random_model
@@ -65,18 +65,18 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     save(trace(model, shortlist=True), folder)
     file = write(folder / "lex.bin", random_lists(TOKENS, TOKENS))
     choice = ShortlistedOutput(Shortlist.load(file, model.config), folder / OUTPUT)
-    decoder = OnnxDecoder(folder / ENCODER, folder / DECODER, model.config, LONGEST, LONGEST, choice)
+    decoder = CpuDecoder(folder / ENCODER, folder / DECODER, model.config, LONGEST, LONGEST, choice)
     return Shortlisted(model, decoder, choice, folder)
 
 
 @pytest.fixture(scope="module", params=["long", 1])
-def batch(served: Shortlisted, request: pytest.FixtureRequest) -> test_onnx_decoder.Batch:
+def batch(served: Shortlisted, request: pytest.FixtureRequest) -> test_cpu_decoder.Batch:
     if request.param == "long":
-        return test_onnx_decoder.play_long(served)
-    return test_onnx_decoder.play(served, request.param)
+        return test_cpu_decoder.play_long(served)
+    return test_cpu_decoder.play(served, request.param)
 
 
-def test_rows_get_what_pytorch_gives(served: Shortlisted, batch: test_onnx_decoder.Batch) -> None:
+def test_rows_get_what_pytorch_gives(served: Shortlisted, batch: test_cpu_decoder.Batch) -> None:
     sizes = set()
     for row in batch.histories:
         allowed = served.choice.shortlist.allowed(row.source)
@@ -89,13 +89,13 @@ def test_rows_get_what_pytorch_gives(served: Shortlisted, batch: test_onnx_decod
     assert min(sizes) < 5 * FIRST < STEP < max(sizes), "too much alike to show something"
 
 
-def test_rows_get_what_they_get_alone_to_the_last_bit(served: Shortlisted, batch: test_onnx_decoder.Batch) -> None:
+def test_rows_get_what_they_get_alone_to_the_last_bit(served: Shortlisted, batch: test_cpu_decoder.Batch) -> None:
     """Whatever tokens other rows are allowed."""
-    test_onnx_decoder.test_rows_get_what_they_get_alone_to_the_last_bit(served, batch)
+    test_cpu_decoder.test_rows_get_what_they_get_alone_to_the_last_bit(served, batch)
 
 
 def test_beams_find_their_source_after_the_memory_changed(served: Shortlisted) -> None:
-    test_onnx_decoder.test_beams_find_their_source_after_the_memory_changed(served)
+    test_cpu_decoder.test_beams_find_their_source_after_the_memory_changed(served)
 
 
 def test_candidates_that_are_not_allowed_are_improbable(served: Shortlisted) -> None:
@@ -108,9 +108,9 @@ def test_candidates_that_are_not_allowed_are_improbable(served: Shortlisted) -> 
     assert (found.token_ids >= 0).all() and (found.token_ids < TOKENS).all()
 
 
-def open_device(served: Shortlisted) -> DeviceDecoder:
+def open_device(served: Shortlisted) -> CudaDecoder:
     graphs = served.folder / ENCODER, served.folder / DECODER, served.model.config, LONGEST, LONGEST
-    return DeviceDecoder(*graphs, "fp32", CPU, served.choice)
+    return CudaDecoder(*graphs, "fp32", CPU, served.choice)
 
 
 @pytest.mark.parametrize(("seed", "rows"), [(2, 5)])
@@ -137,7 +137,7 @@ def test_the_engine_never_leaves_the_shortlist(served: Shortlisted, on_device: b
     decoder: Decoder[Any] = open_device(served) if on_device else served.decoder
     end_id = served.model.config.end_id
     rules, metrics = EndRules(end_id, None, ()), Metrics(CollectorRegistry())
-    engine = Engine(decoder, rules, served.model.config.decoder_start_id, 9, metrics, worker=0)
+    engine = RunningBatch(decoder, rules, served.model.config.decoder_start_id, 9, metrics, worker=0)
     chance, answers = random.Random(7), dict[Tokens, Finished]()
     for source, num_beams in requests(served, chance):
         while engine.free_rows < num_beams:

@@ -15,15 +15,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from prometheus_client import CollectorRegistry
 
-from engine.cpu.decoder import OnnxCache, OnnxDecoder
+from engine.cpu.decoder import CpuCache, CpuDecoder
 from engine.cuda import runtime
 from engine.cuda.buckets import row_buckets
-from engine.cuda.cache import DeviceCache
-from engine.cuda.decoder import DeviceDecoder
+from engine.cuda.cache import CudaCache
+from engine.cuda.decoder import CudaDecoder
 from engine.cuda.memory import HostTransfers
+from engine.decoder import Ask
 from engine.devices.session import CPU, DeviceError
+from engine.errors import OutOfMemory
 from engine.request import Decoding, Event, Failed, Finished, Probe, Probed, Translate
-from engine.running_batch import Engine, place
+from engine.running_batch import RunningBatch, place
 from engine.search import EndRules
 from export.save import save
 from export.trace import trace
@@ -31,9 +33,8 @@ from export.variant import variant
 from models.config import ModelConfig
 from models.package.folder import Package
 from models.package.manifest import DECODER, ENCODER
-from server.errors import OutOfMemory
 from server.telemetry.metrics import Metrics
-from tests.engine.cpu.test_onnx_decoder import CONFIGS, LONGEST, decoded_bytes, position_bytes
+from tests.engine.cpu.test_cpu_decoder import CONFIGS, LONGEST, decoded_bytes, position_bytes
 from tests.engine.test_batch_invariance import LONGEST as LONGEST_TEXT
 from tests.engine.test_batch_invariance import VISITS, Translator, Visit
 from tests.models.test_transformer import random_model
@@ -52,8 +53,8 @@ class Twins:
     folder: Path
     """With the graphs."""
     config: ModelConfig
-    expected: OnnxDecoder
-    device: DeviceDecoder
+    expected: CpuDecoder
+    device: CudaDecoder
 
     def random_tokens(self, chance: random.Random, length: int) -> Tokens:
         return tuple(chance.choices(range(self.config.target_vocab_size), k=length))
@@ -68,7 +69,7 @@ def twins(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def open_twins(folder: Path, config: ModelConfig) -> Twins:
     graphs = folder / ENCODER, folder / DECODER, config, LONGEST, LONGEST
-    return Twins(folder, config, OnnxDecoder(*graphs), DeviceDecoder(*graphs, "fp32", CPU))
+    return Twins(folder, config, CpuDecoder(*graphs), CudaDecoder(*graphs, "fp32", CPU))
 
 
 class Batches:
@@ -77,8 +78,8 @@ class Batches:
     def __init__(self, twins: Twins, rows: int, atol: float = ATOL) -> None:
         """`atol`: of log-probabilities."""
         self._twins, self._atol = twins, atol
-        self.expected: OnnxCache = twins.expected.open_cache(rows)
-        self.device: DeviceCache = twins.device.open_cache(rows)
+        self.expected: CpuCache = twins.expected.open_cache(rows)
+        self.device: CudaCache = twins.device.open_cache(rows)
         self.steps = 0
 
     def join(self, sources: Sequence[Tokens]) -> None:
@@ -88,7 +89,7 @@ class Batches:
 
     def step(self, tokens: Sequence[int], k: int) -> None:
         for cache in (self.expected, self.device):
-            cache.begin_step(tokens, k)
+            cache.begin_step(tokens, Ask(k))
         expected, found = self.expected.end_step(), self.device.end_step()
         self.found = found
         """What the last step found."""
@@ -159,10 +160,10 @@ def test_targets_end_where_the_room_does(twins: Twins) -> None:
     cache = twins.device.open_cache(rows=1)
     cache.join(*twins.device.encode([(3, 1, 4)]))
     for _ in range(LONGEST):
-        cache.begin_step([1], k=1)
+        cache.begin_step([1], Ask())
         cache.end_step()
     with pytest.raises(ValueError, match=f"a row needs {LONGEST + 1} positions; the cache was opened for {LONGEST}"):
-        cache.begin_step([1], k=1)
+        cache.begin_step([1], Ask())
 
 
 def test_sources_end_where_the_room_does(twins: Twins) -> None:
@@ -186,7 +187,7 @@ def test_what_was_there_before_does_not_matter(twins: Twins) -> None:
 @pytest.mark.parametrize("twins", ["post-norm, relu"], indirect=True)
 def test_fp16_is_near_fp32(twins: Twins, tmp_path: Path) -> None:
     save(trace(variant(random_model(twins.config), "fp16", "fused")), tmp_path)
-    device = DeviceDecoder(tmp_path / ENCODER, tmp_path / DECODER, twins.config, LONGEST, LONGEST, "fp16", CPU)
+    device = CudaDecoder(tmp_path / ENCODER, tmp_path / DECODER, twins.config, LONGEST, LONGEST, "fp16", CPU)
     batches = Batches(Twins(tmp_path, twins.config, twins.expected, device), rows=5, atol=0.05)
     chance = random.Random(8)
     batches.join([twins.random_tokens(chance, length) for length in (3, 40, 17)])
@@ -257,7 +258,7 @@ def test_a_text_without_memory_is_refused_and_the_batch_goes_on(twins: Twins) ->
         return Translate((3, 1, 4), events[name].append, decoding=decoding)
 
     rules = EndRules(twins.config.end_id, None, ())
-    engine = Engine(decoder, rules, twins.config.decoder_start_id, 6, Metrics(CollectorRegistry()), worker=0)
+    engine = RunningBatch(decoder, rules, twins.config.decoder_start_id, 6, Metrics(CollectorRegistry()), worker=0)
     engine.admit([request("running")])
     engine.step()
     decoder._encoder._session = full = Full(decoder._encoder._session, runs=1)
@@ -300,7 +301,7 @@ def test_a_graph_that_cannot_be_captured_is_launched_kernel_by_kernel(
 
     monkeypatch.setattr(runtime.DeviceRuntime, "open_session", refuse)
     graphs = twins.folder / ENCODER, twins.folder / DECODER, twins.config, LONGEST, LONGEST
-    decoder = DeviceDecoder(*graphs, "fp32", replace(CPU, cuda_graphs=True))
+    decoder = CudaDecoder(*graphs, "fp32", replace(CPU, cuda_graphs=True))
     assert not decoder.device.cuda_graphs
     assert "decoder steps are launched kernel by kernel" in caplog.text
     play(Twins(twins.folder, twins.config, twins.expected, decoder), seed=10, rows=3, steps=5)
@@ -308,7 +309,7 @@ def test_a_graph_that_cannot_be_captured_is_launched_kernel_by_kernel(
 
 def test_a_probe_leaves_the_engine_as_it_was(twins: Twins) -> None:
     events: list[Event] = []
-    engine = Engine(twins.device, EndRules(0, None, ()), 1, 4, Metrics(CollectorRegistry()), worker=0)
+    engine = RunningBatch(twins.device, EndRules(0, None, ()), 1, 4, Metrics(CollectorRegistry()), worker=0)
     engine.admit([Probe((3, 1), events.append)])
     assert events == [Probed()]
     assert (engine.idle, engine.free_rows) == (True, 4)
@@ -323,7 +324,7 @@ class OnDevice(Translator):
     def __init__(self, package: Package, precision: str = "fp32") -> None:
         super().__init__(package)
         files = package.encoder_graph, package.decoder_graph
-        self._decoder = DeviceDecoder(  # type: ignore[assignment]  # of another memory
+        self._decoder = CudaDecoder(  # type: ignore[assignment]  # of another memory
             *files, package.manifest.model, LONGEST_TEXT, LONGEST_TEXT, precision, CPU
         )
 

@@ -8,7 +8,8 @@ import pytest
 
 from engine.cuda.lane import Lane
 from engine.cuda.memory import HostTransfers
-from tests.engine.cpu.test_onnx_decoder import LONGEST
+from engine.decoder import Ask
+from tests.engine.cpu.test_cpu_decoder import LONGEST
 from tests.engine.cuda.test_cuda_decoder import Batches, Twins, open_twins, twins
 
 __all__ = ["twins"]
@@ -16,7 +17,7 @@ __all__ = ["twins"]
 pytestmark = pytest.mark.parametrize("twins", ["post-norm, relu"], indirect=True)
 
 SIZES = 8
-"""Candidates for which there are two lanes."""
+"""Found for which there are two lanes."""
 
 
 @pytest.fixture
@@ -105,7 +106,7 @@ def test_nothing_is_made_ahead_of_the_end_of_the_room(ahead: Twins, asked: list[
         batches.step(batches.best, k=1)
     assert len(asked) == 2
     with pytest.raises(ValueError, match=f"a row needs {LONGEST + 1} positions"):
-        batches.device.begin_step(batches.best, k=1)
+        batches.device.begin_step(batches.best, Ask())
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

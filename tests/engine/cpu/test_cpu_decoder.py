@@ -10,8 +10,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from engine.cpu.decoder import OnnxCache, OnnxDecoder
-from engine.decoder import Candidates
+from engine.cpu.decoder import CpuCache, CpuDecoder
+from engine.decoder import Ask, Found
 from engine.running_batch import place
 from export.save import save
 from export.trace import trace
@@ -51,12 +51,12 @@ class Served:
     """A model, and the same exported and loaded."""
 
     model: Transformer
-    decoder: OnnxDecoder
+    decoder: CpuDecoder
 
     def random_tokens(self, chance: random.Random, length: int) -> Tokens:
         return tuple(chance.choices(range(self.model.config.target_vocab_size), k=length))
 
-    def step_alone(self, source: Tokens, target: Tokens, k: int) -> list[Candidates]:
+    def step_alone(self, source: Tokens, target: Tokens, k: int) -> list[Found]:
         """The candidates after each target token, in a batch of one."""
         batch = Batch(self, rows=1)
         batch.join(source)
@@ -75,7 +75,7 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     model = random_model(CONFIGS[request.param])
     folder: Path = tmp_path_factory.mktemp("graphs")
     save(trace(model), folder)
-    return Served(model, OnnxDecoder(folder / ENCODER, folder / DECODER, model.config, LONGEST, LONGEST))
+    return Served(model, CpuDecoder(folder / ENCODER, folder / DECODER, model.config, LONGEST, LONGEST))
 
 
 @dataclass
@@ -84,7 +84,7 @@ class Row:
 
     source: Tokens
     fed: Tokens = ()
-    found: list[Candidates] = field(default_factory=list)
+    found: list[Found] = field(default_factory=list)
 
     def fork(self) -> "Row":
         return Row(self.source, self.fed, list(self.found))
@@ -95,7 +95,7 @@ class Batch:
 
     def __init__(self, served: Served, rows: int) -> None:
         self._decoder = served.decoder
-        self.cache: OnnxCache = served.decoder.open_cache(rows)
+        self.cache: CpuCache = served.decoder.open_cache(rows)
         self.rows: list[Row] = []
         self.left: list[Row] = []
         self.sizes: list[int] = []
@@ -105,14 +105,14 @@ class Batch:
         assert self.cache.join(*self._decoder.encode([source])) == len(self.rows)
         self.rows.append(Row(source))
 
-    def step(self, tokens: Sequence[int], k: int) -> Candidates:
+    def step(self, tokens: Sequence[int], k: int) -> Found:
         """Returns a copy of the answer."""
-        self.cache.begin_step(tokens, k)
+        self.cache.begin_step(tokens, Ask(k))
         answer = self.cache.end_step()
-        answer = Candidates(answer.token_ids.copy(), answer.log_probs.copy())
+        answer = Found(answer.token_ids.copy(), answer.log_probs.copy())
         for index, row in enumerate(self.rows):
             row.fed = (*row.fed, tokens[index])
-            row.found.append(Candidates(answer.token_ids[index], answer.log_probs[index]))
+            row.found.append(Found(answer.token_ids[index], answer.log_probs[index]))
         self.sizes.append(len(self.rows))
         self.ragged_steps += len({len(row.fed) for row in self.rows}) > 1
         return answer
@@ -317,6 +317,6 @@ def test_targets_end_where_the_room_does(served: Served) -> None:
 def test_sources_end_where_the_room_does(served: Served) -> None:
     decoder = served.decoder
     [memory] = decoder.encode([(1,) * 9])
-    cache = OnnxCache(decoder._decoder, decoder.config, 1, source_capacity=8, target_capacity=8)
+    cache = CpuCache(decoder._decoder, decoder.config, 1, source_capacity=8, target_capacity=8)
     with pytest.raises(ValueError, match="a row needs 9 positions; the cache was opened for 8"):
         cache.join(memory)

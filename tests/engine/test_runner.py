@@ -12,11 +12,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from engine.request import Decoding, Encode, Encoded, Event, Failed, Finished, Request, Tokens, Translate
-from engine.runner import Scheduler
+from engine.runner import Runner
 from engine.search import EndRules
 from server.errors import Draining, EngineStopped
 from server.telemetry.metrics import Metrics
-from tests.fakes import WAIT_S, CopyDecoder, CopyMemory
+from tests.fakes import WAIT_S, CopyDecoder, CopySource
 from tests.server_process import eventually
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class RecordingDecoder(CopyDecoder):
     encoded: list[tuple[int, ...]] = field(default_factory=list)
     """Every source, in the order in which they were encoded."""
 
-    def encode(self, sources: Sequence[Sequence[int]]) -> list[CopyMemory]:
+    def encode(self, sources: Sequence[Sequence[int]]) -> list[CopySource]:
         memories = super().encode(sources)
         self.encoded += map(tuple, sources)
         return memories
@@ -88,7 +88,7 @@ class Service:
         self.gate.close()
         self.crashes: Queue[Exception] = Queue()
         metrics, rules = Metrics(self.registry, "copy"), EndRules(END, None, ())
-        self.scheduler = Scheduler(self.decoder, rules, 99, workers, max_rows, metrics, self.crashes.put)
+        self.scheduler = Runner(self.decoder, rules, 99, workers, max_rows, metrics, self.crashes.put)
 
     def submit(self, *calls: Call) -> None:
         for call in calls:
@@ -225,7 +225,7 @@ def test_vectors_need_no_row() -> None:
         service.gate.let(1)
         answer = vector.answer()
         assert isinstance(answer, Encoded)
-        assert answer.vector.tolist() == CopyMemory(SOURCE).mean().tolist()
+        assert answer.vector.tolist() == CopySource(SOURCE).mean().tolist()
 
 
 def test_cancelled_requests_in_the_queue_are_dropped() -> None:

@@ -1,0 +1,35 @@
+"""What an engine cannot do. Whoever faces callers says it in words and codes of his own."""
+
+
+class EngineError(Exception):
+    """Expected: the engine is well, and says why a request is not answered."""
+
+
+class OutOfMemory(EngineError):
+    """There was no memory for a source of so many tokens, even alone."""
+
+    def __init__(self, source_tokens: int) -> None:
+        super().__init__(f"there is no memory for a source of {source_tokens} tokens")
+        self.source_tokens = source_tokens
+
+
+class Closing(EngineError):
+    """The engine is being closed."""
+
+    def __init__(self) -> None:
+        super().__init__("the engine is being closed")
+
+
+class Stopped(EngineError):
+    """The engine failed earlier, and takes nothing any more."""
+
+    def __init__(self) -> None:
+        super().__init__("the engine has failed, and takes no more requests")
+
+
+class NotOffered(EngineError):
+    """A search asks for what the package's graphs do not give."""
+
+    def __init__(self, wish: str) -> None:
+        super().__init__(f"the package's graphs do not give {wish}; export the checkpoint again")
+        self.wish = wish
