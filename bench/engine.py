@@ -11,9 +11,10 @@ from bench.ctranslate2 import Ctranslate2
 from bench.measure import Series, alternate
 from bench.sentences import english
 from engine.cpu.decoder import CpuDecoder, CpuSource
-from engine.request import Decoding, Event, Failed, Finished, Translate
+from engine.request import Event, Failed, Finished, Translate
 from engine.runner import Runner
 from engine.search import EndRules
+from models.decoding import Decoding
 from models.package.folder import Package
 from models.tokenizers.sentencepiece_pair import Tokenizer
 from server.telemetry.metrics import Metrics

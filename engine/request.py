@@ -4,23 +4,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-EarlyStopping = bool | Literal["never"]
-
-
-@dataclass(frozen=True, slots=True)
-class Decoding:
-    """How target tokens are chosen, every field set and checked. Names and meanings of Hugging Face `generate`."""
-
-    num_beams: int
-    num_return_sequences: int
-    max_new_tokens: int
-    length_penalty: float
-    early_stopping: EarlyStopping
+from models.decoding import Decoding
 
 
 class FinishReason(Enum):

@@ -21,7 +21,8 @@ from itertools import islice, takewhile
 from typing import Protocol
 
 from engine.decoder import Ask
-from engine.request import Decoding, FinishReason, Hypothesis
+from engine.request import FinishReason, Hypothesis
+from models.decoding import Decoding
 
 
 @dataclass(frozen=True, slots=True)

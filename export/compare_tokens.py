@@ -10,12 +10,13 @@ from typing import Literal
 from prometheus_client import CollectorRegistry
 
 from engine.decoder import Decoder, S
-from engine.request import Decoding, Event, Finished, Translate
+from engine.request import Event, Finished, Translate
 from engine.running_batch import RunningBatch
 from engine.search import EndRules
 from export.reference import TransformersModel, greedy_tokens
 from models.checkpoint import Checkpoint
 from models.config import ModelConfig
+from models.decoding import Decoding
 from models.package.manifest import Agreement, GenerationDefaults
 from models.package.shortlist import Shortlist
 from models.tokenizers.sentencepiece_pair import Tokenizer

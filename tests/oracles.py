@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import MarianMTModel
 
-from engine.request import Decoding
 from models.checkpoint import Checkpoint
+from models.decoding import Decoding
 
 THREADS = 2
 BATCH_ROWS = 64

@@ -19,9 +19,9 @@ from dragoman.v1.encoding_pb2_grpc import EncodingServiceStub
 from dragoman.v1.model_pb2_grpc import ModelServiceStub
 from dragoman.v1.translation_pb2 import StreamTranslateRequest, TranslateRequest
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
-from engine.request import Decoding
 from engine.runner import Runner
 from engine.search import EndRules
+from models.decoding import Decoding
 from models.tokenizers.sentencepiece_pair import Tokenizer, TokenizerSpec
 from server.__main__ import start
 from server.admission.permits import Admission

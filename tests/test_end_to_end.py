@@ -31,7 +31,7 @@ from dragoman.errors import from_rpc
 from dragoman.v1.decoding_pb2 import EARLY_STOPPING_NEVER, DecodingOptions
 from dragoman.v1.translation_pb2 import StreamTranslateRequest, TranslateRequest, TranslateResponse
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
-from engine.request import Decoding
+from models.decoding import Decoding
 from models.package.folder import Package
 from models.tokenizers.sentencepiece_pair import Tokenizer
 from server.config import PREFIX, Settings

@@ -14,12 +14,13 @@ import onnx_ir as ir
 from prometheus_client import CollectorRegistry
 
 from engine.cpu.decoder import CpuDecoder, CpuSource
-from engine.request import Decoding, Event, Failed, Finished, FinishReason, Translate
+from engine.request import Event, Failed, Finished, FinishReason, Translate
 from engine.runner import Runner
 from engine.search import EndRules
 from export.save import save
 from export.trace import trace
 from models.config import ModelConfig
+from models.decoding import Decoding
 from models.package.folder import Package
 from models.package.manifest import DECODER, ENCODER, GenerationDefaults
 from models.package.shortlist import ShortlistedOutput

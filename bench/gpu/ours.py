@@ -14,9 +14,10 @@ from engine.devices.choice import Model, Wanted, choose_device
 from engine.devices.machine import Machine
 from engine.devices.session import Device
 from engine.devices.sizing import Load
-from engine.request import Decoding, Event, Failed, Finished, Hypothesis, Translate
+from engine.request import Event, Failed, Finished, Hypothesis, Translate
 from engine.runner import Runner
 from engine.search import EndRules
+from models.decoding import Decoding
 from models.package.folder import Package
 from server.telemetry.metrics import Metrics
 

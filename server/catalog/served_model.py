@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from engine.request import Decoding
+from models.decoding import Decoding
 from models.package.folder import Package
 from models.package.manifest import Manifest
 from server.config import ConfigError, Settings

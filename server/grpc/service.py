@@ -16,7 +16,8 @@ from dragoman.v1 import (
     translation_pb2,
     translation_pb2_grpc,
 )
-from engine.request import Decoding, EarlyStopping, FinishReason, Timings
+from engine.request import FinishReason, Timings
+from models.decoding import Decoding, EarlyStopping
 from server.catalog.served_model import ServedModel
 from server.errors import OptionOutOfRange
 from server.translation.options import Options, Route, check_model

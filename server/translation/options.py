@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.request import Decoding, EarlyStopping
+from models.decoding import Decoding, EarlyStopping
 from models.languages import lookup
 from server.catalog.served_model import ServedModel
 from server.errors import LanguageNotSupported, ModelNotFound, OptionOutOfRange

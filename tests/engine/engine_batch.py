@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from engine.decoder import Ask, Found
-from engine.request import Decoding, Event, Finished, Hypothesis, Tokens, Translate
+from engine.request import Event, Finished, Hypothesis, Tokens, Translate
 from engine.running_batch import RunningBatch
 from engine.search import EndRules, open_search
+from models.decoding import Decoding
 from server.telemetry.metrics import Metrics
 from tests.fakes import CopyCache, CopyDecoder, CopySource
 

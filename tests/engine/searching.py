@@ -5,8 +5,9 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from engine.request import Decoding, EarlyStopping, Hypothesis
+from engine.request import Hypothesis
 from engine.search import EndRules, open_search
+from models.decoding import Decoding, EarlyStopping
 
 Prefix = tuple[int, ...]
 LanguageModel = Callable[[Sequence[Prefix]], list[list[float]]]

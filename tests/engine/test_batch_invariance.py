@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from engine.cpu.decoder import CpuDecoder, CpuSource
-from engine.request import Decoding, Event, Finished, Hypothesis, Translate
+from engine.request import Event, Finished, Hypothesis, Translate
 from engine.running_batch import RunningBatch
 from engine.search import EndRules
+from models.decoding import Decoding
 from models.package.folder import Package
 from server.telemetry.metrics import Metrics
 from tests.checkpoints import flores

@@ -11,9 +11,10 @@ from typing import TypeVar
 import pytest
 from prometheus_client import CollectorRegistry
 
-from engine.request import Decoding, Encode, Encoded, Event, Failed, Finished, Request, Tokens, Translate
+from engine.request import Encode, Encoded, Event, Failed, Finished, Request, Tokens, Translate
 from engine.runner import Runner
 from engine.search import EndRules
+from models.decoding import Decoding
 from server.errors import Draining, EngineStopped
 from server.telemetry.metrics import Metrics
 from tests.fakes import WAIT_S, CopyDecoder, CopySource

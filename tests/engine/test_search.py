@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import MarianConfig, MarianMTModel
 
-from engine.request import Decoding, FinishReason, Hypothesis
+from engine.request import FinishReason, Hypothesis
 from engine.search import EndRules
+from models.decoding import Decoding
 from tests.engine.searching import EARLY_STOPPING, END, LanguageModel, Prefix, Run, random_model, run
 
 # Against transformers

@@ -4,8 +4,9 @@ import math
 
 import pytest
 
-from engine.request import Decoding, EarlyStopping, FinishReason, Hypothesis
+from engine.request import FinishReason, Hypothesis
 from engine.search import Advance, BeamSearch, EndRules, GreedySearch, open_search
+from models.decoding import Decoding, EarlyStopping
 from tests.engine.searching import EARLY_STOPPING, END, random_model, run
 
 RULES = EndRules(END, None, ())

@@ -25,12 +25,13 @@ from prometheus_client import CollectorRegistry
 from transformers import MarianConfig
 
 from engine.cpu.decoder import CpuDecoder
-from engine.request import Decoding, Event, Finished, FinishReason, Hypothesis, Translate
+from engine.request import Event, Finished, FinishReason, Hypothesis, Translate
 from engine.runner import Runner
 from engine.search import EndRules
 from export.save import save
 from export.trace import trace
 from models.checkpoint import Checkpoint, load_checkpoint
+from models.decoding import Decoding
 from models.package.folder import Package
 from models.package.manifest import DECODER, ENCODER
 from server.telemetry.metrics import Metrics

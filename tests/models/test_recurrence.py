@@ -22,12 +22,13 @@ from engine.cuda.memory import HostTransfers
 from engine.decoder import Ask, Decoder, Found
 from engine.devices.session import CPU
 from engine.devices.sizing import Load
-from engine.request import Decoding, Event, Finished, Translate
+from engine.request import Event, Finished, Translate
 from engine.running_batch import RunningBatch
 from engine.search import EndRules
 from export.reference import log_probs
 from export.save import save
 from export.trace import histogram, trace
+from models.decoding import Decoding
 from models.layers import Recurrence
 from models.package import signature
 from models.package.manifest import DECODER, ENCODER

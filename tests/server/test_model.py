@@ -2,8 +2,8 @@
 
 import pytest
 
-from engine.request import Decoding
 from models.config import ModelConfig
+from models.decoding import Decoding
 from models.package.folder import Package
 from models.package.manifest import Certificate, FileEntry, GenerationDefaults, Manifest, Source
 from models.tokenizers.sentencepiece_pair import TokenizerSpec

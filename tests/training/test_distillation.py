@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from engine.request import Decoding
+from models.decoding import Decoding
 from models.package.folder import Package, sha256
 from tests.checkpoints import END, edit_json, flores, write_checkpoint
 from tests.oracles import HuggingFace

@@ -17,12 +17,13 @@ from engine.cpu.decoder import CpuDecoder
 from engine.cuda.decoder import CudaDecoder
 from engine.decoder import Decoder
 from engine.devices.session import CPU
-from engine.request import Decoding, Event, Finished, Translate
+from engine.request import Event, Finished, Translate
 from engine.running_batch import RunningBatch
 from engine.search import EndRules
 from export.reference import log_probs
 from export.save import save
 from export.trace import trace
+from models.decoding import Decoding
 from models.package.manifest import DECODER, ENCODER, OUTPUT
 from models.package.shortlist import Shortlist, ShortlistedOutput
 from server.telemetry.metrics import Metrics

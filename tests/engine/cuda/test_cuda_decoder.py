@@ -24,13 +24,14 @@ from engine.cuda.memory import HostTransfers
 from engine.decoder import Ask
 from engine.devices.session import CPU, DeviceError
 from engine.errors import OutOfMemory
-from engine.request import Decoding, Event, Failed, Finished, Probe, Probed, Translate
+from engine.request import Event, Failed, Finished, Probe, Probed, Translate
 from engine.running_batch import RunningBatch, place
 from engine.search import EndRules
 from export.save import save
 from export.trace import trace
 from export.variant import variant
 from models.config import ModelConfig
+from models.decoding import Decoding
 from models.package.folder import Package
 from models.package.manifest import DECODER, ENCODER
 from server.telemetry.metrics import Metrics

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.request import Decoding
+from models.decoding import Decoding
 from server.errors import LanguageNotSupported, ModelNotFound, OptionOutOfRange
 from server.translation.options import Options, Route, check_route, resolve
 from tests.serving import MODEL

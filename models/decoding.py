@@ -1,0 +1,100 @@
+"""The options of decoding, declared once: whoever reads, checks, stores or shows them loops over this declaration.
+
+A caller's choice comes over the wire under the same name (`dragoman.v1.DecodingOptions`), a model's own stands in its
+manifest and, before export, in its generation_config.json. docs/decisions/0012-options-are-declared-once.md says how
+to add one.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from math import isfinite
+from typing import Annotated, Any, Literal, get_type_hints
+
+from annotated_types import Ge, GroupedMetadata, Le
+from pydantic import AllowInfNan
+
+EarlyStopping = bool | Literal["never"]
+
+Options = dict[str, Any]
+"""The options that somebody has chosen: name -> value of the declared type. The others are left to the defaults."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range(GroupedMetadata):
+    """The values that a number may have. Pydantic checks what of it are numbers, `check` all of it."""
+
+    least: float
+    most: float | str
+    """A number, or the name of what limits it: a limit of the server, or another option."""
+
+    def __iter__(self) -> Iterator[object]:
+        yield Ge(self.least)
+        if not isinstance(self.most, str):
+            yield Le(self.most)
+        if isinstance(self.least, float):
+            yield AllowInfNan(False)
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How target tokens are chosen. Names and meanings of Hugging Face `generate`.
+
+    The defaults hold where neither the request nor the model says anything.
+    """
+
+    num_beams: Annotated[int, Range(1, "max_beams")] = 1
+    """Hypotheses kept at every step. 1 is greedy search."""
+    num_return_sequences: Annotated[int, Range(1, "num_beams")] = 1
+    """Hypotheses returned, best first."""
+    max_new_tokens: Annotated[int, Range(1, "max_new_tokens")] = 2**31 - 1
+    """Most target tokens, the end token included. The default is as many as the model takes."""
+    length_penalty: Annotated[float, Range(-10.0, 10.0)] = 1.0
+    """A beam hypothesis scores sum(log p) / length^length_penalty. Beyond the range, scores overflow or are equal."""
+    early_stopping: EarlyStopping = False
+    """When beam search ends."""
+
+
+OPTIONS = tuple(option.name for option in fields(Decoding))
+"""The names of all options."""
+RANGES: dict[str, Range] = {
+    name: part
+    for name, hint in get_type_hints(Decoding, include_extras=True).items()
+    for part in getattr(hint, "__metadata__", ())
+    if isinstance(part, Range)
+}
+"""Those that are numbers."""
+
+
+class OutOfRange(ValueError):
+    """An option with a value that it cannot have."""
+
+    def __init__(self, name: str, value: float, least: float, most: float, note: str) -> None:
+        super().__init__(f"{name} is {value}; it must be from {least} to {most}{note}")
+        self.name, self.value, self.least, self.most, self.note = name, value, least, most, note
+
+
+def resolve(chosen: Options, defaults: Decoding, limits: Mapping[str, float]) -> Decoding:
+    """Fills in what is left open. Raises OutOfRange.
+
+    limits: what the ranges name that is no option
+    """
+    decoding = replace(defaults, **chosen)
+    check(decoding, limits)
+    return decoding
+
+
+def check(decoding: Decoding, limits: Mapping[str, float]) -> None:
+    """Raises OutOfRange for the first option that is."""
+    known = asdict(decoding) | dict(limits)
+    for name, range_ in RANGES.items():
+        value = getattr(decoding, name)
+        most = known[range_.most] if isinstance(range_.most, str) else range_.most
+        if not range_.least <= value <= most:
+            raise OutOfRange(name, value, range_.least, most, _note(value, range_, limits))
+
+
+def _note(value: float, range_: Range, limits: Mapping[str, float]) -> str:
+    """What the two ends of the range do not say."""
+    if not isfinite(value):
+        return " and finite"
+    return f", which is {range_.most}" if range_.most in OPTIONS and range_.most not in limits else ""
