@@ -14,8 +14,8 @@ from typing import get_args
 import torch
 from rich.console import Console
 
-from engine.devices.choice import Model, Wanted, choose_device
 from engine.devices.machine import Machine
+from engine.devices.selection import Needs, Wanted, select_device
 from engine.devices.session import Device, DeviceError
 from engine.devices.sizing import Load
 from export.compare_tokens import ENGINE_ROWS
@@ -169,8 +169,8 @@ def open_device(options: argparse.Namespace, checkpoint: Checkpoint) -> Device:
     tokens = most_tokens(checkpoint.config)
     shortlist = checkpoint.shortlist is not None
     load = Load(checkpoint.config, options.precision, ENGINE_ROWS, tokens, tokens, shortlist)
-    model = Model(options.precision, options.attention, load)
-    device, _ = choose_device(Wanted(options.device), model, Machine())
+    needs = Needs(options.precision, options.attention, load)
+    device, _ = select_device(Wanted(options.device), needs, Machine())
     return device
 
 

@@ -4,9 +4,9 @@ import logging
 import math
 from collections.abc import Callable
 
-from engine.devices.choice import Model, Wanted, choose_device
 from engine.devices.cudart import CudaError, CudaRuntime
 from engine.devices.machine import Machine
+from engine.devices.selection import Needs, Wanted, select_device
 from engine.devices.session import Device
 from engine.devices.sizing import Load
 from models.package.folder import Package
@@ -28,7 +28,7 @@ def place(settings: Settings, package: Package, machine: Machine) -> Device:
         manifest.shortlist is not None,
     )
     wanted = Wanted(settings.device, settings.device_id, settings.device_memory_fraction, settings.cuda_graphs)
-    device, obstacle = choose_device(wanted, Model(manifest.precision, manifest.attention, load), machine)
+    device, obstacle = select_device(wanted, Needs(manifest.precision, manifest.attention, load), machine)
     if settings.device == "auto":
         log.info("--device auto chooses %s%s", device.kind, f": {obstacle}" if obstacle else "")
     return device

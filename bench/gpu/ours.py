@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry
 from bench.gpu.plan import Plan, Precision
 from engine.cuda.decoder import CudaDecoder
 from engine.cuda.encoder import CudaSource
-from engine.devices.choice import Model, Wanted, choose_device
 from engine.devices.machine import Machine
+from engine.devices.selection import Needs, Wanted, select_device
 from engine.devices.session import Device
 from engine.devices.sizing import Load
 from engine.request import Event, Failed, Finished, Hypothesis, Translate
@@ -56,7 +56,7 @@ def choose(wanted: Wanted, package: Package) -> Device:
     """The device, as the server chooses it. Raises DeviceError."""
     manifest = package.manifest
     load = Load(manifest.model, manifest.precision, rows=1, source_tokens=1, target_tokens=1)
-    device, _ = choose_device(wanted, Model(manifest.precision, manifest.attention, load), Machine())
+    device, _ = select_device(wanted, Needs(manifest.precision, manifest.attention, load), Machine())
     return device
 
 

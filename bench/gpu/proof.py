@@ -12,7 +12,7 @@ import onnxruntime as ort
 from bench.gpu import sources
 from bench.gpu.ours import Ours, choose
 from bench.gpu.plan import Findings, Plan
-from engine.devices.choice import Wanted
+from engine.devices.selection import Wanted
 from engine.devices.session import Device, DeviceError, open_session
 
 NO_SUCH_DEVICE = 999

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from engine.cuda.memory import Buffer
 from engine.cuda.runtime import Block, DeviceRuntime, Precision
+from engine.devices.buffers import Buffer
 from engine.devices.sizing import ID_BYTES
 from models.config import ModelConfig
 from models.package import signature

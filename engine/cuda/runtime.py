@@ -10,10 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from engine.cuda.graphs.graph_file import BFLOAT16, FLOAT, FLOAT16, INT64
 from engine.cuda.graphs.move_graph import INPUTS, OUTPUT, move_graph
-from engine.cuda.memory import Buffer, CudaTransfers, HostTransfers, Outbox, Transfers, allocate
+from engine.devices.buffers import Buffer, Outbox, allocate
 from engine.devices.cudart import CudaRuntime
 from engine.devices.session import Device, open_session, run_options
 from engine.devices.sizing import MOVED_BYTES
+from engine.devices.transfers import CudaTransfers, HostTransfers, Transfers
 
 LANE_BYTES = 8
 """The graph that moves rows sees everything as int64: see engine.cuda.graphs.move_graph."""

@@ -18,10 +18,10 @@ from prometheus_client import CollectorRegistry
 
 from engine.cpu.decoder import CpuDecoder
 from engine.cuda.decoder import CudaDecoder
-from engine.cuda.memory import HostTransfers
 from engine.decoder import Ask, Decoder, Found
 from engine.devices.session import CPU
 from engine.devices.sizing import Load
+from engine.devices.transfers import HostTransfers
 from engine.request import Event, Finished, Translate
 from engine.running_batch import RunningBatch
 from engine.search import EndRules

@@ -20,9 +20,9 @@ from engine.cuda import runtime
 from engine.cuda.buckets import row_buckets
 from engine.cuda.cache import CudaCache
 from engine.cuda.decoder import CudaDecoder
-from engine.cuda.memory import HostTransfers
 from engine.decoder import Ask
 from engine.devices.session import CPU, DeviceError
+from engine.devices.transfers import HostTransfers
 from engine.errors import OutOfMemory
 from engine.request import Event, Failed, Finished, Probe, Probed, Translate
 from engine.running_batch import RunningBatch, place

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from engine.cuda import runtime
 from engine.cuda.graphs.move_graph import INPUTS, OUTPUT, move_graph
-from engine.cuda.memory import CudaTransfers, HostTransfers, Outbox, allocate
 from engine.cuda.runtime import PRECISIONS, Block, DeviceRuntime
+from engine.devices.buffers import Outbox, allocate
 from engine.devices.cudart import CudaRuntime
 from engine.devices.session import CPU, open_session
+from engine.devices.transfers import CudaTransfers, HostTransfers
 
 TENSORS, HEADS, LANES = 3, 2, 2
 

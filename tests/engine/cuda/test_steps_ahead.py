@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from engine.cuda.lane import Lane
-from engine.cuda.memory import HostTransfers
 from engine.decoder import Ask
+from engine.devices.transfers import HostTransfers
 from tests.engine.cpu.test_cpu_decoder import LONGEST
 from tests.engine.cuda.test_cuda_decoder import Batches, Twins, open_twins, twins
 

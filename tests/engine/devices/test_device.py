@@ -8,9 +8,9 @@ from typing import Any
 import onnx
 import pytest
 
-from engine.devices.choice import LIBRARIES, Model, Wanted, choose_device
 from engine.devices.cudart import SIGNATURES, CudaError, CudaRuntime
 from engine.devices.machine import Machine
+from engine.devices.selection import LIBRARIES, Needs, Wanted, select_device
 from engine.devices.session import CPU, Device, DeviceError, is_out_of_memory, open_session, stray_operators
 from engine.devices.sizing import Load, most_rows, most_tokens
 from models.package.folder import Package
@@ -35,7 +35,7 @@ BASE = config(
 )
 """Of the size of OPUS-MT's base models."""
 LOAD = Load(BASE, "fp16", rows=64, source_tokens=256, target_tokens=256)
-MODEL = Model("fp16", "fused", LOAD)
+NEEDS = Needs("fp16", "fused", LOAD)
 CUDA = Wanted("cuda")
 ALL = frozenset({"libcuda.so.1", *LIBRARIES})
 
@@ -124,14 +124,14 @@ class FakeMachine(Machine):
         return self.hidden
 
 
-def refused(machine: Machine, wanted: Wanted = CUDA, model: Model = MODEL) -> str:
+def refused(machine: Machine, wanted: Wanted = CUDA, needs: Needs = NEEDS) -> str:
     with pytest.raises(DeviceError) as caught:
-        choose_device(wanted, model, machine)
+        select_device(wanted, needs, machine)
     return str(caught.value)
 
 
 def test_a_machine_with_everything_is_described() -> None:
-    device, obstacle = choose_device(Wanted("cuda", 1), MODEL, FakeMachine(library=FakeLibrary(devices=2)))
+    device, obstacle = select_device(Wanted("cuda", 1), NEEDS, FakeMachine(library=FakeLibrary(devices=2)))
     assert device == Device("cuda", 1, "Some GPU", "9.0", "13.0", 70 * GIB, cuda_graphs=True)
     assert obstacle == ""
     assert facts(device) == {
@@ -145,16 +145,16 @@ def test_a_machine_with_everything_is_described() -> None:
 
 
 def test_auto_takes_cuda_where_it_can_and_else_says_why_not() -> None:
-    assert choose_device(Wanted("auto"), MODEL, FakeMachine())[0].kind == "cuda"
-    device, obstacle = choose_device(Wanted("auto"), MODEL, FakeMachine(libraries=frozenset()))
+    assert select_device(Wanted("auto"), NEEDS, FakeMachine())[0].kind == "cuda"
+    device, obstacle = select_device(Wanted("auto"), NEEDS, FakeMachine(libraries=frozenset()))
     assert device == CPU
     assert obstacle.startswith("no NVIDIA driver: libcuda.so.1: cannot open shared object file")
 
 
 def test_both_wheels_are_refused_on_every_device() -> None:
     machine = FakeMachine(installed=("onnxruntime", "onnxruntime-gpu"))
-    for choice in ("cpu", "cuda", "auto"):
-        told = refused(machine, Wanted(choice))
+    for kind in ("cpu", "cuda", "auto"):
+        told = refused(machine, Wanted(kind))
         assert "onnxruntime 1.31.1 and onnxruntime-gpu 1.31.1 are both installed" in told
         assert "pip uninstall --yes onnxruntime onnxruntime-gpu, then pip install '.[cpu]'" in told
 
@@ -218,22 +218,22 @@ def test_a_device_that_is_not_there_is_named(devices: int, hidden: str | None, m
 
 @pytest.mark.parametrize(("precision", "capability"), [("fp16", (7, 0)), ("bf16", (7, 5))])
 def test_a_device_that_is_too_old_for_the_precision_is_named(precision: str, capability: tuple[int, int]) -> None:
-    model = Model(precision, "fused", replace(LOAD, precision=precision))
-    told = refused(FakeMachine(library=FakeLibrary(capability=capability)), model=model)
+    needs = Needs(precision, "fused", replace(LOAD, precision=precision))
+    told = refused(FakeMachine(library=FakeLibrary(capability=capability)), needs=needs)
     assert f"device 0 (Some GPU) has compute capability {capability[0]}.{capability[1]}; a package of precision" in told
 
 
 def test_a_package_that_cuda_has_no_kernel_for_is_named() -> None:
     load = replace(LOAD, precision="fp32")
-    told = refused(FakeMachine(), model=Model("fp32", "fused", load))
+    told = refused(FakeMachine(), needs=Needs("fp32", "fused", load))
     assert "fp32 with fused attention" in told
     assert "export the checkpoint with --precision fp16, or with --attention plain" in told
-    assert choose_device(CUDA, Model("fp32", "plain", load), FakeMachine())[0].kind == "cuda"
+    assert select_device(CUDA, Needs("fp32", "plain", load), FakeMachine())[0].kind == "cuda"
 
 
 def test_bf16_needs_cuda() -> None:
-    model = Model("bf16", "fused", replace(LOAD, precision="bf16"))
-    told = refused(FakeMachine(), Wanted("cpu"), model)
+    needs = Needs("bf16", "fused", replace(LOAD, precision="bf16"))
+    told = refused(FakeMachine(), Wanted("cpu"), needs)
     assert "the package is bf16, which ONNX Runtime computes on CUDA only: serve it with --device cuda" in told
 
 
@@ -248,8 +248,8 @@ def test_what_does_not_fit_is_told_with_what_would() -> None:
     rows, tokens = most_rows(LOAD, 900 << 20), most_tokens(LOAD, 900 << 20)
     assert f"{rows} rows of these lengths fit (--max-rows), or 64 rows of {tokens} tokens" in told
     for fitting in (replace(LOAD, rows=rows), replace(LOAD, source_tokens=tokens, target_tokens=tokens)):
-        choose_device(CUDA, replace(MODEL, load=fitting), FakeMachine(library=library))
-    refused(FakeMachine(library=library), model=replace(MODEL, load=replace(LOAD, rows=rows + 1)))
+        select_device(CUDA, replace(NEEDS, load=fitting), FakeMachine(library=library))
+    refused(FakeMachine(library=library), needs=replace(NEEDS, load=replace(LOAD, rows=rows + 1)))
 
 
 def test_where_nothing_fits_it_says_so() -> None:
@@ -258,7 +258,7 @@ def test_where_nothing_fits_it_says_so() -> None:
 
 def test_the_fraction_is_of_all_memory() -> None:
     machine = FakeMachine(library=FakeLibrary(free=8 * GIB, total=8 * GIB))
-    assert choose_device(Wanted("cuda", memory_fraction=0.5), MODEL, machine)[0].memory_limit_bytes == 4 * GIB
+    assert select_device(Wanted("cuda", memory_fraction=0.5), NEEDS, machine)[0].memory_limit_bytes == 4 * GIB
     assert "and 0.80 may be used" in refused(machine, Wanted("cuda", memory_fraction=0.1))
 
 

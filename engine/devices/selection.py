@@ -12,8 +12,6 @@ from engine.devices.machine import Machine
 from engine.devices.session import CPU, PROVIDERS, Device, DeviceError
 from engine.devices.sizing import Load, most_rows, most_tokens
 
-Choice = Literal["cpu", "cuda", "auto"]
-
 INSTALL = "pip install '.[cuda]'"
 LIBRARIES = {
     "libcudart.so.13": "nvidia-cuda-runtime==13.*",
@@ -38,14 +36,14 @@ GIB = 1 << 30
 class Wanted:
     """What the settings ask for."""
 
-    choice: Choice = "cpu"
+    kind: Literal["cpu", "cuda", "auto"] = "cpu"
     index: int = 0
     memory_fraction: float = 0.9
     cuda_graphs: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class Needs:
     """What a package asks for."""
 
     precision: str
@@ -53,22 +51,22 @@ class Model:
     load: Load
 
 
-def choose_device(wanted: Wanted, model: Model, machine: Machine) -> tuple[Device, str]:
+def select_device(wanted: Wanted, needs: Needs, machine: Machine) -> tuple[Device, str]:
     """The device, and for "auto" why it is not CUDA, if it is not. Raises DeviceError."""
-    if wanted.choice == "cuda":
-        return open_cuda(wanted, model, machine), ""
-    if wanted.choice == "auto":
+    if wanted.kind == "cuda":
+        return open_cuda(wanted, needs, machine), ""
+    if wanted.kind == "auto":
         try:
-            return open_cuda(wanted, model, machine), ""
+            return open_cuda(wanted, needs, machine), ""
         except DeviceError as error:
-            return open_cpu(model, machine), str(error)
-    return open_cpu(model, machine), ""
+            return open_cpu(needs, machine), str(error)
+    return open_cpu(needs, machine), ""
 
 
-def open_cpu(model: Model, machine: Machine) -> Device:
+def open_cpu(needs: Needs, machine: Machine) -> Device:
     """Raises DeviceError where the model does not run on the CPU."""
     check_wheels(machine)
-    if model.precision == "bf16":
+    if needs.precision == "bf16":
         raise DeviceError(
             "the package is bf16, which ONNX Runtime computes on CUDA only: serve it with --device cuda, or export the "
             "checkpoint with --precision fp32"
@@ -76,15 +74,15 @@ def open_cpu(model: Model, machine: Machine) -> Device:
     return CPU
 
 
-def open_cuda(wanted: Wanted, model: Model, machine: Machine) -> Device:
+def open_cuda(wanted: Wanted, needs: Needs, machine: Machine) -> Device:
     """Raises DeviceError for the first thing that is missing."""
     check_wheels(machine)
     check_build(machine)
     check_driver(machine)
     runtime = check_libraries(machine)
-    check_package(model)
+    check_package(needs)
     try:
-        return describe(wanted, model, machine, runtime)
+        return inspect_device(wanted, needs, machine, runtime)
     except CudaError as error:
         raise DeviceError(f"CUDA does not start: {error}. See what `nvidia-smi` says of driver and devices") from error
 
@@ -100,9 +98,9 @@ def check_wheels(machine: Machine) -> None:
         )
 
 
-def check_package(model: Model) -> None:
+def check_package(needs: Needs) -> None:
     """GroupQueryAttention on CUDA: contrib_ops/cuda/bert/group_query_attention.cc registers fp16 and bf16."""
-    if model.precision == "fp32" and model.attention == "fused":
+    if needs.precision == "fp32" and needs.attention == "fused":
         raise DeviceError(
             "the package is fp32 with fused attention, whose CUDA kernel takes fp16 and bf16 only: export the "
             "checkpoint with --precision fp16, or with --attention plain"
@@ -144,7 +142,7 @@ def check_libraries(machine: Machine) -> CudaRuntime:
     return machine.runtime()
 
 
-def describe(wanted: Wanted, model: Model, machine: Machine, runtime: CudaRuntime) -> Device:
+def inspect_device(wanted: Wanted, needs: Needs, machine: Machine, runtime: CudaRuntime) -> Device:
     """The device, if driver, capability and memory do. Raises CudaError too."""
     driver = runtime.driver_version()
     if driver == (0, 0):
@@ -157,16 +155,16 @@ def describe(wanted: Wanted, model: Model, machine: Machine, runtime: CudaRuntim
     check_index(wanted.index, runtime.device_count(), machine)
     runtime.set_device(wanted.index)
     name, capability = runtime.device_name(wanted.index), runtime.compute_capability(wanted.index)
-    least = CAPABILITY[model.precision]
+    least = CAPABILITY[needs.precision]
     if capability < least:
         raise DeviceError(
             f"device {wanted.index} ({name}) has compute capability {_dotted(capability)}; a package of precision "
-            f"{model.precision} needs {_dotted(least)}: use another device or precision"
+            f"{needs.precision} needs {_dotted(least)}: use another device or precision"
         )
     free, total = runtime.memory()
     limit = min(int(total * wanted.memory_fraction), free)
     check_memory(
-        model.load, limit, f"device {wanted.index} ({name}) has {free / GIB:.1f} of {total / GIB:.1f} GiB free"
+        needs.load, limit, f"device {wanted.index} ({name}) has {free / GIB:.1f} of {total / GIB:.1f} GiB free"
     )
     return Device("cuda", wanted.index, name, _dotted(capability), _dotted(driver), limit, wanted.cuda_graphs)
 
