@@ -18,12 +18,12 @@ from engine.devices.machine import Machine
 from engine.devices.selection import Needs, Wanted, select_device
 from engine.devices.session import Device, DeviceError
 from engine.devices.sizing import Load
-from export.compare_tokens import ENGINE_ROWS
 from export.progress import Progress, summary
 from export.save import save
 from export.trace import Graphs, trace
 from export.variant import VariantError, variant
-from export.verify import VerificationError, most_tokens, verify
+from export.verification.compare_tokens import ENGINE_ROWS
+from export.verification.verify import VerificationError, most_tokens, verify
 from models.checkpoint import Checkpoint, CheckpointError, load_checkpoint
 from models.languages import WELL_FORMED
 from models.package.folder import PackageError, draft, file_entries, publish
@@ -31,7 +31,7 @@ from models.package.manifest import NAME_PATTERN, OUTPUT, SHORTLIST, Certificate
 from models.package.precision import AttentionKind, Precision
 from models.package.shortlist import Shortlist, ShortlistError, verify_checksum
 
-SAMPLES = Path(__file__).with_name("samples.en.txt")
+SAMPLES = Path(__file__).parent / "verification" / "samples.en.txt"
 TOOLS = ("torch", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "transformers", "sentencepiece")
 
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.table import Table
 
-from export.compare_tokens import search_name
 from export.trace import Graphs, histogram
+from export.verification.compare_tokens import search_name
 from models.package.manifest import Manifest
 
 

@@ -16,8 +16,8 @@ from bench.gpu.huggingface import HuggingFace
 from bench.gpu.ours import Ours
 from bench.gpu.plan import PRECISIONS, Findings, Plan, Precision, search_name
 from engine.decoder import Found
-from export.compare_numbers import CANDIDATES, candidate_error, decode, random_targets
-from export.limits import LIMITS
+from export.verification.compare_numbers import CANDIDATES, candidate_error, decode, random_targets
+from export.verification.limits import LIMITS
 from models.checkpoint import load_checkpoint
 from models.package.folder import Package
 from models.transformer import Transformer

@@ -20,11 +20,11 @@ from rich.console import Console
 from engine.decoder import Found
 from engine.devices.session import CPU
 from export import __main__ as command
-from export.compare_numbers import candidate_error, encoder_error, step_errors
-from export.limits import LIMITS
 from export.progress import Progress
 from export.trace import Graphs, trace
-from export.verify import VerificationError, large_errors, most_tokens, open_decoder, verify
+from export.verification.compare_numbers import candidate_error, encoder_error, step_errors
+from export.verification.limits import LIMITS
+from export.verification.verify import VerificationError, large_errors, most_tokens, open_decoder, verify
 from models.checkpoint import load_checkpoint
 from models.package.folder import Package
 from models.package.manifest import Certificate, StepError

@@ -9,11 +9,11 @@ import pytest
 
 from engine.cpu.decoder import CpuDecoder
 from engine.devices.session import CPU
-from export.compare_numbers import encoder_error, step_errors
-from export.compare_tokens import translate
-from export.limits import LIMITS
 from export.save import save
 from export.trace import histogram, trace
+from export.verification.compare_numbers import encoder_error, step_errors
+from export.verification.compare_tokens import translate
+from export.verification.limits import LIMITS
 from models.attention import plain
 from models.checkpoint import load_checkpoint
 from models.package.folder import Package

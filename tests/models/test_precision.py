@@ -12,11 +12,11 @@ from onnx import TensorProto
 
 from engine.cpu.decoder import CpuDecoder
 from engine.devices.session import CPU
-from export.compare_numbers import encoder_error, step_errors
-from export.limits import LIMITS
 from export.save import save
 from export.trace import Graphs, histogram, trace
 from export.variant import variant
+from export.verification.compare_numbers import encoder_error, step_errors
+from export.verification.limits import LIMITS
 from models.package.manifest import DECODER, ENCODER
 from models.package.precision import Precision
 from models.transformer import Transformer

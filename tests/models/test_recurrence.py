@@ -25,9 +25,9 @@ from engine.devices.transfers import HostTransfers
 from engine.request import Event, Finished, Translate
 from engine.running_batch import RunningBatch
 from engine.search import EndRules
-from export.reference import log_probs
 from export.save import save
 from export.trace import histogram, trace
+from export.verification.reference import log_probs
 from models.decoding import Decoding
 from models.layers import Recurrence
 from models.package import signature

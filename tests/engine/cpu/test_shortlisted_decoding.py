@@ -20,9 +20,9 @@ from engine.devices.session import CPU
 from engine.request import Event, Finished, Translate
 from engine.running_batch import RunningBatch
 from engine.search import EndRules
-from export.reference import log_probs
 from export.save import save
 from export.trace import trace
+from export.verification.reference import log_probs
 from models.decoding import Decoding
 from models.package.manifest import DECODER, ENCODER, OUTPUT
 from models.package.shortlist import Shortlist, ShortlistedOutput

@@ -12,8 +12,8 @@ from torch import Tensor
 from engine.cuda.runtime import PRECISIONS
 from engine.decoder import Ask, Decoder, Found, S
 from engine.devices.session import Device, open_session
-from export.reference import log_probs
 from export.variant import DTYPES
+from export.verification.reference import log_probs
 from models.config import ModelConfig
 from models.package import signature
 from models.package.manifest import StepError

@@ -1,7 +1,7 @@
 """Holds the exported graphs to the model they were made of, and writes down how near they are.
 
 The graphs run as they are served, with the decoder of their device and `engine`: step by step, the cache in
-place. What they are compared with, see `export.reference`, has no such cache.
+place. What they are compared with, see `export.verification.reference`, has no such cache.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,9 +12,9 @@ from engine.cpu.decoder import CpuDecoder
 from engine.cuda.decoder import CudaDecoder
 from engine.decoder import Decoder
 from engine.devices.session import Device
-from export.compare_numbers import encoder_error, step_errors
-from export.compare_tokens import SampleComparison
-from export.limits import LIMITS
+from export.verification.compare_numbers import encoder_error, step_errors
+from export.verification.compare_tokens import SampleComparison
+from export.verification.limits import LIMITS
 from models.checkpoint import Checkpoint
 from models.config import ModelConfig
 from models.package.manifest import DECODER, ENCODER, OUTPUT, SHORTLIST, Certificate

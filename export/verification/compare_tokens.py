@@ -13,7 +13,7 @@ from engine.decoder import Decoder, S
 from engine.request import Event, Finished, Translate
 from engine.running_batch import RunningBatch
 from engine.search import EndRules
-from export.reference import TransformersModel, greedy_tokens
+from export.verification.reference import TransformersModel, greedy_tokens
 from models.checkpoint import Checkpoint
 from models.config import ModelConfig
 from models.decoding import Decoding
