@@ -85,7 +85,7 @@ async def serve_traced(settings: Settings, tracing: Tracing) -> int:
     calls = RpcInterceptor(service.SERVICES, *limits, metrics, tracing, CallLog(settings))
     server, port = open_server(settings, [calls])
     if settings.tls_certificate is not None:
-        process.describe_certificate(first_expiry(settings.tls_certificate.read_text()))
+        process.describe_certificate(first_expiry(settings.tls_certificate))
     with metrics_endpoint(settings, registry) as metrics_port:
         with open_scheduler(settings, package, model, device, metrics, process, crashed) as scheduler:
             probe_s = await probe(scheduler.submit, package.manifest.model.end_id)

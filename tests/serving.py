@@ -33,7 +33,7 @@ from server.grpc.rpc import RpcInterceptor
 from server.lifecycle import Health, report_crash
 from server.telemetry.logs import CallLog
 from server.telemetry.metrics import Metrics
-from server.telemetry.tracing import CallersTraces, Tracing
+from server.telemetry.tracing import Tracing, open_tracing
 from server.translation.translator import Translator
 from tests.fakes import WAIT_S, CopyDecoder, CopySource
 
@@ -139,7 +139,9 @@ async def serving(
     crashed = asyncio.Event()
     loop = asyncio.get_running_loop()
     limits = max_message_bytes, stream_stall_timeout_s
-    calls = RpcInterceptor(service.SERVICES, *limits, metrics, tracing or CallersTraces(), CallLog(settings))
+    calls = RpcInterceptor(
+        service.SERVICES, *limits, metrics, tracing or open_tracing(settings, "1"), CallLog(settings)
+    )
     server, port = open_server(settings, [calls])
 
     def on_crash(error: Exception) -> None:

@@ -5,8 +5,9 @@ import uuid
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
+from opentelemetry.trace import INVALID_SPAN_CONTEXT, SpanContext, format_trace_id
+
 from engine.request import PHASES, Timings
-from server.telemetry.trace_context import NO_TRACE, TraceContext
 
 REQUEST_ID_KEY = "x-request-id"
 """Metadata, both ways: the name of a call, in its caller's logs and in ours."""
@@ -38,7 +39,7 @@ class Call:
 
     method: str = ""
     request_id: str = ""
-    trace: TraceContext = NO_TRACE
+    trace: SpanContext = INVALID_SPAN_CONTEXT
     model: str = ""
     reason: str = ""
     """Of the error that it is answered with, if it is."""
@@ -46,9 +47,14 @@ class Call:
     """Those that are answered so far."""
 
     @property
+    def trace_id(self) -> str:
+        """32 hexadecimal digits. Empty: the call is part of no trace."""
+        return format_trace_id(self.trace.trace_id) if self.trace.is_valid else ""
+
+    @property
     def exemplar(self) -> str:
-        """The trace to look at for an example of its timings. Empty: there is none."""
-        return self.trace.trace_id if self.trace.sampled else ""
+        """The trace to look at for an example of its timings. Empty: none is recorded, by the caller or by us."""
+        return self.trace_id if self.trace.trace_flags.sampled else ""
 
     @property
     def source_tokens(self) -> int:

@@ -72,7 +72,7 @@ def call_facts(call: Call, code: str, seconds: float) -> dict[str, Any]:
     """What is told of a call. Nothing of what it said."""
     facts: dict[str, Any] = {
         "request_id": call.request_id,
-        "trace_id": call.trace.trace_id,
+        "trace_id": call.trace_id,
         "method": call.method,
         "code": code,
         "reason": call.reason,

@@ -1,70 +1,115 @@
-"""The seam between calls and traces. Without a collector to send spans to, a call still knows its caller's trace."""
+"""Calls as traces: a span for each call, and below it one for each phase of its contents.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol
+The phases are known once a content is answered, so their spans are made then, from the timings that its reply has too:
+nothing is added to what an engine does. Without a collector to send spans to, the tracer is OpenTelemetry's no-op, and
+a call still knows its caller's trace.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+from google.rpc.code_pb2 import Code
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import NoOpTracer, SpanKind, Status, StatusCode, Tracer
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from server.config import ConfigError, Settings
-from server.telemetry.calls import Call
-from server.telemetry.trace_context import TraceContext, parse_traceparent
+from server.telemetry.calls import AnsweredContent, Call
 
 INSTALL = "pip install '.[tracing]'"
+MOST_CONTENTS = 16
+"""Contents of a call whose phases are sent. A call may bring hundreds, and they look alike."""
+SERVER_FAULTS = {"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"}
+"""Codes that make a server's span an error, by OpenTelemetry's conventions for gRPC. Others are the caller's doing."""
+
+PROPAGATOR = TraceContextTextMapPropagator()
+"""Reads `traceparent`: https://www.w3.org/TR/trace-context/."""
 
 
-class Span(Protocol):
-    """The time that a call takes, as part of a trace."""
+class Tracing:
+    """Where spans go."""
 
-    @property
-    def context(self) -> TraceContext:
-        """The trace."""
-        ...
+    def __init__(self, tracer: Tracer, close: Callable[[], None] = lambda: None) -> None:
+        self._tracer = tracer
+        self.close = close
+        """Sends what is not sent yet. May take a second."""
+
+    def start(self, method: str, metadata: Mapping[str, str]) -> "CallSpan":
+        """A call has come. metadata: what it brought, which may say what trace it belongs to."""
+        return CallSpan(self._tracer, method, PROPAGATOR.extract(metadata, Context()))
+
+
+class CallSpan:
+    """A call as a span."""
+
+    def __init__(self, tracer: Tracer, method: str, parent: Context) -> None:
+        service, _, name = method.partition("/")
+        self._tracer = tracer
+        self._epoch_ns = time.time_ns() - time.perf_counter_ns()
+        """When time.perf_counter was zero."""
+        self._span = tracer.start_span(
+            method,
+            parent,
+            SpanKind.SERVER,
+            {"rpc.system": "grpc", "rpc.service": service, "rpc.method": name},
+            start_time=self._ns(time.perf_counter()),
+        )
+        self.context = self._span.get_span_context()
+        """Where in a trace the call belongs. Not valid: it is part of none."""
 
     def end(self, call: Call, code: str) -> None:
         """The call is answered, with the name of a gRPC status code."""
-        ...
+        if self._span.is_recording():
+            self._describe(call, code)
+            parent = trace.set_span_in_context(self._span)
+            for index, content in enumerate(call.contents[:MOST_CONTENTS]):
+                for name, began, ended in phases(content):
+                    attributes = {"dragoman.content": index}
+                    span = self._tracer.start_span(name, parent, attributes=attributes, start_time=self._ns(began))
+                    span.end(self._ns(ended))
+        self._span.end(self._ns(time.perf_counter()))
+
+    def _describe(self, call: Call, code: str) -> None:
+        self._span.set_attributes(
+            {
+                "rpc.grpc.status_code": Code.Value(code),
+                "dragoman.request_id": call.request_id,
+                "dragoman.model": call.model,
+                "dragoman.contents": len(call.contents),
+                "dragoman.source_tokens": call.source_tokens,
+                "dragoman.target_tokens": call.target_tokens,
+            }
+        )
+        if code in SERVER_FAULTS:
+            self._span.set_status(Status(StatusCode.ERROR, call.reason or code))
+
+    def _ns(self, seconds: float) -> int:
+        """A reading of time.perf_counter, since the epoch."""
+        return self._epoch_ns + round(seconds * 1e9)
 
 
-class Tracing(Protocol):
-    """Where spans go."""
-
-    def start(self, method: str, metadata: Mapping[str, str]) -> Span:
-        """A call has come. metadata: what it brought, which may say what trace it belongs to."""
-        ...
-
-    def close(self) -> None:
-        """Sends what is not sent yet. May take some seconds."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class CallersSpan:
-    """A span of a trace that this server adds nothing to."""
-
-    context: TraceContext
-
-    def end(self, call: Call, code: str) -> None:
-        """Nothing to tell anybody."""
-
-
-class CallersTraces:
-    """Sends no spans."""
-
-    def start(self, method: str, metadata: Mapping[str, str]) -> CallersSpan:
-        """A call has come."""
-        return CallersSpan(parse_traceparent(metadata.get("traceparent")))
-
-    def close(self) -> None:
-        """Nothing is left to send."""
+def phases(content: AnsweredContent) -> Iterator[tuple[str, float, float]]:
+    """Name, beginning and end of each phase, in readings of time.perf_counter."""
+    timings = content.timings
+    encoding = content.arrived + timings.queue
+    decoding = encoding + timings.encode
+    yield "tokenize", content.tokenized, content.tokenized + timings.tokenize
+    yield "queue", content.arrived, encoding
+    yield "encode", encoding, decoding
+    if content.answer is not None:
+        yield "decode", decoding, decoding + timings.decode
+        yield "detokenize", content.detokenized, content.detokenized + timings.detokenize
 
 
 def open_tracing(settings: Settings, version: str) -> Tracing:
     """What the settings ask for; `version` is the server's. Raises ConfigError where packages for it are missing."""
     if settings.otlp_endpoint is None:
-        return CallersTraces()
+        return Tracing(NoOpTracer())
     try:
-        from server.telemetry.otlp import OtlpTracing  # its packages are an extra
+        from server.telemetry.otlp import open_otlp  # its packages are an extra
     except ImportError as error:
         raise ConfigError(
             f"otlp_endpoint is {settings.otlp_endpoint}, and the packages that send traces are not installed: {INSTALL}"
         ) from error
-    return OtlpTracing(settings.otlp_endpoint, settings.trace_sample_ratio, version)
+    return Tracing(*open_otlp(settings.otlp_endpoint, settings.trace_sample_ratio, version))

@@ -3,12 +3,12 @@
 import re
 
 import pytest
+from opentelemetry.trace import SpanContext, TraceFlags
 
 from engine.request import Timings
 from server.telemetry.calls import AnsweredContent, Call, begin, current_call, request_id, server_timing
-from server.telemetry.trace_context import TraceContext
 
-TRACE = "0af7651916cd43dd8448eb211c80319c"
+TRACE = 0x0AF7651916CD43DD8448EB211C80319C
 
 
 def content(timings: Timings) -> AnsweredContent:
@@ -46,8 +46,9 @@ def test_of_several_contents_the_longest_of_each_phase_is_told() -> None:
 
 def test_only_a_trace_that_is_recorded_is_an_exemplar() -> None:
     assert Call().exemplar == ""
-    assert Call(trace=TraceContext(TRACE, sampled=False)).exemplar == ""
-    assert Call(trace=TraceContext(TRACE, sampled=True)).exemplar == TRACE
+    for flags, exemplar in ((0, ""), (TraceFlags.SAMPLED, "0af7651916cd43dd8448eb211c80319c")):
+        call = Call(trace=SpanContext(TRACE, 1, is_remote=True, trace_flags=TraceFlags(flags)))
+        assert (call.exemplar, call.trace_id) == (exemplar, "0af7651916cd43dd8448eb211c80319c")
 
 
 async def test_a_task_knows_its_call() -> None:

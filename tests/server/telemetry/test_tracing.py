@@ -19,12 +19,13 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
     add_TraceServiceServicer_to_server,
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+from opentelemetry.trace import INVALID_SPAN_CONTEXT
 
 from engine.request import PHASES
 from server.config import ConfigError, Settings
 from server.telemetry.calls import Call
-from server.telemetry.otlp import MOST_CONTENTS, OtlpTracing
-from server.telemetry.tracing import CallersTraces, open_tracing
+from server.telemetry.otlp import open_otlp
+from server.telemetry.tracing import MOST_CONTENTS, Tracing, open_tracing
 from tests.serving import STREAM, TRANSLATE, eventually, refusal, serving, stream_request, translate_request
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -70,7 +71,7 @@ async def spans_of(*requests: Any, flags: str | None = "01", sample_ratio: float
     """What a collector gets of some calls, one after the other, and the times around them in ns."""
     metadata = () if flags is None else (("traceparent", f"00-{TRACE}-{PARENT}-{flags}"), ("x-request-id", "order-17"))
     with collecting() as (collector, endpoint):
-        tracing = OtlpTracing(endpoint, sample_ratio, "1.2.3")
+        tracing = Tracing(*open_otlp(endpoint, sample_ratio, "1.2.3"))
         began = time.time_ns()
         async with serving(tracing=tracing, max_contents=32, max_waiting=32) as server:
             for request in requests:
@@ -149,7 +150,7 @@ async def test_a_full_queue_is_one() -> None:
     collector, _, _ = await spans_of(translate_request(*["A cat."] * 32), translate_request("A cat."))
     assert [span.status.code for span in collector.named(TRANSLATE)] == [Status.STATUS_CODE_UNSET] * 2
     with collecting() as (collector, endpoint):
-        tracing = OtlpTracing(endpoint, 1.0, "1.2.3")
+        tracing = Tracing(*open_otlp(endpoint, 1.0, "1.2.3"))
         async with serving(tracing=tracing, max_waiting=1) as server:
             with pytest.raises(grpc.aio.AioRpcError):
                 await server.translations.Translate(translate_request("A cat.", "A dog."))
@@ -176,7 +177,7 @@ async def test_callers_decide_of_their_traces_and_the_ratio_of_the_others(
 
 async def test_a_trace_of_the_servers_own_is_its_exemplar() -> None:
     with collecting() as (collector, endpoint):
-        tracing = OtlpTracing(endpoint, 1.0, "1.2.3")
+        tracing = Tracing(*open_otlp(endpoint, 1.0, "1.2.3"))
         async with serving(tracing=tracing) as server:
             await server.translations.Translate(translate_request("A cat."))
             await eventually(lambda: server.calls.running == 0)
@@ -191,7 +192,7 @@ async def test_a_trace_of_the_servers_own_is_its_exemplar() -> None:
 
 
 async def test_a_collector_that_is_away_costs_no_call() -> None:
-    tracing = OtlpTracing("http://127.0.0.1:1", 1.0, "1.2.3")
+    tracing = Tracing(*open_otlp("http://127.0.0.1:1", 1.0, "1.2.3"))
     async with serving(tracing=tracing) as server:
         response = await server.translations.Translate(translate_request("A cat."))
         assert response.translations[0].hypotheses[0].text == "A cat."
@@ -205,12 +206,47 @@ async def test_a_collector_that_is_away_costs_no_call() -> None:
 
 
 def test_it_is_off_unless_asked_for() -> None:
-    assert isinstance(open_tracing(Settings(workers=1), "1"), CallersTraces)
+    span = open_tracing(Settings(workers=1), "1").start("s/m", {})
+    assert span.context == INVALID_SPAN_CONTEXT
+
+
+@pytest.mark.parametrize(("flags", "sampled"), [("00", False), ("01", True), ("02", False), ("03", True), ("ff", True)])
+def test_without_a_collector_a_call_is_part_of_its_callers_trace(flags: str, sampled: bool) -> None:
+    call = traced(f"00-{TRACE}-{PARENT}-{flags}")
+    assert (call.trace_id, call.exemplar) == (TRACE, TRACE if sampled else "")
+
+
+def test_a_later_version_of_the_standard_may_have_more() -> None:
+    assert traced(f"01-{TRACE}-{PARENT}-01-what-comes").exemplar == TRACE
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        TRACE,
+        f"00-{TRACE}-{PARENT}",
+        f"00-{TRACE}-{PARENT}-01-more",
+        f"ff-{TRACE}-{PARENT}-01",
+        f"00-{TRACE.upper()}-{PARENT}-01",
+        f"00-{'0' * 32}-{PARENT}-01",
+        f"00-{TRACE}-{'0' * 16}-01",
+        f"00-{TRACE[1:]}-{PARENT}-01",
+    ],
+)
+def test_what_the_standard_says_to_ignore_is_ignored(value: str) -> None:
+    assert traced(value).trace_id == ""
+
+
+def traced(traceparent: str) -> Call:
+    """A call that says that it belongs to a trace, of a server without a collector."""
+    span = open_tracing(Settings(workers=1), "1").start("s/m", {"traceparent": traceparent})
+    return Call("s/m", trace=span.context)
 
 
 def test_without_its_packages_the_way_to_get_them_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "server.telemetry.otlp")
-    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     settings = Settings(workers=1, otlp_endpoint="http://127.0.0.1:4317")
     with pytest.raises(ConfigError, match=r"http://127.0.0.1:4317.*not installed: pip install '\.\[tracing\]'"):
         open_tracing(settings, "1")
@@ -225,7 +261,7 @@ def test_an_endpoint_has_a_scheme_and_a_host_and_no_path(endpoint: str) -> None:
 def test_the_name_of_the_service_is_opentelemetrys_to_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_SERVICE_NAME", "mine")
     with collecting() as (collector, endpoint):
-        tracing = OtlpTracing(endpoint, 1.0, "1.2.3")
+        tracing = Tracing(*open_otlp(endpoint, 1.0, "1.2.3"))
         tracing.start("s/m", {}).end(Call("s/m"), "OK")
         tracing.close()
     assert collector.resources[0]["service.name"] == "mine"
