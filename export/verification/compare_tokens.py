@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -16,7 +16,6 @@ from engine.search import EndRules
 from export.verification.reference import TransformersModel, greedy_tokens
 from models.checkpoint import Checkpoint
 from models.config import ModelConfig
-from models.decoding import Decoding
 from models.package.manifest import Agreement, GenerationDefaults
 from models.package.shortlist import Shortlist
 from models.tokenizers.sentencepiece_pair import Tokenizer
@@ -59,7 +58,7 @@ class SampleComparison:
         self._model, self._share = checkpoint.model, share
         self._transformers_folder = folder if checkpoint.in_transformers else None
         limit = min(checkpoint.generation.max_new_tokens, capacity)
-        self._generation = checkpoint.generation.model_copy(update={"max_new_tokens": limit})
+        self._generation = replace(checkpoint.generation, max_new_tokens=limit)
         self._tokenizer = Tokenizer.load(folder, checkpoint.tokenizer)
         self._texts = texts
         self._sources = [shorten(self._tokenizer.encode(text), capacity) for text in texts]
@@ -122,10 +121,9 @@ def translate(
     engine = RunningBatch(decoder, rules, config.decoder_start_id, ENGINE_ROWS, Metrics(CollectorRegistry()), worker=0)
     answers: dict[tuple[int, int], TokenIds] = {}
     keys = [(num_beams, index) for index in range(len(sources)) for num_beams in BEAMS]
+    decodings = {n: replace(generation.decoding(), num_beams=n, num_return_sequences=1) for n in BEAMS}
     waiting = deque(
-        Translate(
-            sources[index], partial(_keep, answers, (num_beams, index)), decoding=_decoding(num_beams, generation)
-        )
+        Translate(sources[index], partial(_keep, answers, (num_beams, index)), decoding=decodings[num_beams])
         for num_beams, index in keys
     )
     while waiting or not engine.idle:
@@ -143,16 +141,6 @@ def shorten(source_ids: Sequence[int], limit: int) -> TokenIds:
 def search_name(num_beams: int) -> str:
     """As people say it."""
     return "greedy" if num_beams == 1 else f"beam {num_beams}"
-
-
-def _decoding(num_beams: int, generation: GenerationDefaults) -> Decoding:
-    return Decoding(
-        num_beams=num_beams,
-        num_return_sequences=1,
-        max_new_tokens=generation.max_new_tokens,
-        length_penalty=generation.length_penalty,
-        early_stopping=generation.early_stopping,
-    )
 
 
 def _keep(answers: dict[tuple[int, int], TokenIds], key: tuple[int, int], event: Event) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -84,11 +85,7 @@ class TransformersModel:
                 input_ids=ids,
                 attention_mask=mask,
                 do_sample=False,
-                num_beams=num_beams,
-                num_return_sequences=1,
-                max_new_tokens=generation.max_new_tokens,
-                length_penalty=generation.length_penalty,
-                early_stopping=generation.early_stopping,
+                **asdict(replace(generation.decoding(), num_beams=num_beams, num_return_sequences=1)),
             )
         end_id = self._model.config.eos_token_id
         return [_until_end(row, end_id) for row in output[:, 1:].tolist()]

@@ -1,10 +1,14 @@
 """How Hugging Face's `generate` would choose targets, as a checkpoint sets it."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
+
+from pydantic import Field
 
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.reading import Settings, parse, read_json
+from models.decoding import OPTIONS, Options
 from models.package.manifest import GenerationDefaults
 from models.package.signature import MAX_CANDIDATES
 
@@ -39,12 +43,10 @@ NEUTRAL: dict[str, object] = {
 class GenerationSettings(Settings):
     """The supported settings; None is Hugging Face's default."""
 
-    num_beams: int | None = None
+    options: Options = Field(default_factory=dict)
+    """Those of `models.decoding` that are set."""
     max_length: int | None = None
     """Counts the decoder's start token."""
-    max_new_tokens: int | None = None
-    length_penalty: float | None = None
-    early_stopping: bool | Literal["never"] | None = None
     forced_eos_token_id: int | None = None
     bad_words_ids: list[list[int]] | None = None
     renormalize_logits: bool | None = None
@@ -68,12 +70,11 @@ class GenerationSettings(Settings):
         Without any maximum a target may be as long as the model allows, not 20 tokens as in `generate`.
         """
         longest = max_positions if self.max_length is None else self.max_length - 1
-        limit = longest if self.max_new_tokens is None else self.max_new_tokens
-        return GenerationDefaults(
-            num_beams=1 if self.num_beams is None else self.num_beams,
-            max_new_tokens=min(limit, max_positions),
-            length_penalty=1.0 if self.length_penalty is None else self.length_penalty,
-            early_stopping=False if self.early_stopping is None else self.early_stopping,
+        options: Options = {"max_new_tokens": longest} | self.options
+        defaults = GenerationDefaults(**options)
+        return replace(
+            defaults,
+            max_new_tokens=min(defaults.max_new_tokens, max_positions),
             forced_end_id=self.forced_eos_token_id,
             suppressed_ids=suppressed_ids,
         )
@@ -91,7 +92,8 @@ def read_generation(folder: Path) -> GenerationSettings:
     content = read_json(file)
     for key, off in NEUTRAL.items():
         _check_neutral(file, key, content.get(key), off)
-    return parse(GenerationSettings, content, file)
+    options = {name: content[name] for name in OPTIONS if content.get(name) is not None}
+    return parse(GenerationSettings, content | {"options": options}, file)
 
 
 def _check_neutral(file: Path, key: str, found: Any, off: object) -> None:

@@ -2,9 +2,11 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError, model_validator
+import pydantic.dataclasses
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from models.config import Frozen, ModelConfig
+from models.decoding import OPTIONS, Decoding
 from models.package.precision import AttentionKind, Precision
 from models.tokenizers.sentencepiece_pair import TokenizerSpec
 
@@ -32,17 +34,18 @@ class Source(Frozen):
     """Of its weights file."""
 
 
-class GenerationDefaults(Frozen):
-    """How targets are chosen where a request does not say. Names and meanings of Hugging Face `generate`."""
+@pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid", strict=True))
+class GenerationDefaults(Decoding):
+    """How targets are chosen where a request does not say: the model's own value of every option, and what is fixed."""
 
-    num_beams: int = Field(default=1, gt=0)
-    max_new_tokens: int = Field(gt=0)
-    length_penalty: float = Field(default=1.0, allow_inf_nan=False)
-    early_stopping: bool | Literal["never"] = False
     forced_end_id: int | None = None
     """The token that every target of `max_new_tokens` ends with."""
     suppressed_ids: tuple[int, ...] = ()
     """Tokens that are never produced."""
+
+    def decoding(self) -> Decoding:
+        """The options alone."""
+        return Decoding(**{name: getattr(self, name) for name in OPTIONS})
 
 
 class StepError(Frozen):

@@ -1,8 +1,8 @@
 """What the server serves: the facts of a package, and the limits that settings put on it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from models.decoding import Decoding
+from models.decoding import Decoding, OutOfRange, check
 from models.package.folder import Package
 from models.package.manifest import Manifest
 from server.config import ConfigError, Settings
@@ -31,21 +31,25 @@ class ServedModel:
     package_sha256: str
     checkpoint_sha256: str
 
+    @property
+    def limits(self) -> dict[str, float]:
+        """What the ranges of `models.decoding` name."""
+        return {"max_beams": self.max_beams, "max_new_tokens": self.max_new_tokens}
+
 
 def describe(package: Package, settings: Settings, execution_provider: str) -> ServedModel:
     """The model of a package under these settings. Raises ConfigError where they ask for more than it has."""
     manifest = package.manifest
     config = manifest.model
     max_new_tokens = _limit("max_new_tokens", settings.max_new_tokens, config.max_positions)
-    max_beams = min(MOST_BEAMS, settings.max_rows)
     return ServedModel(
         name=manifest.name,
         source_languages=manifest.source_languages,
         target_languages=manifest.target_languages,
         max_source_tokens=_limit("max_source_tokens", settings.max_source_tokens, config.max_positions),
         max_new_tokens=max_new_tokens,
-        max_beams=max_beams,
-        defaults=_defaults(manifest, max_new_tokens, max_beams),
+        max_beams=min(MOST_BEAMS, settings.max_rows),
+        defaults=_defaults(manifest, max_new_tokens, settings.max_rows),
         width=config.width,
         encoder_layers=config.encoder_layers,
         decoder_layers=config.decoder_layers,
@@ -63,14 +67,18 @@ def _limit(name: str, wanted: int | None, most: int) -> int:
     return most if wanted is None else wanted
 
 
-def _defaults(manifest: Manifest, max_new_tokens: int, max_beams: int) -> Decoding:
-    generation = manifest.generation
-    if generation.num_beams > max_beams:
-        raise ConfigError(f"max_rows is {max_beams}; the model's own num_beams needs {generation.num_beams}")
-    return Decoding(
-        num_beams=generation.num_beams,
-        num_return_sequences=1,
-        max_new_tokens=min(generation.max_new_tokens, max_new_tokens),
-        length_penalty=generation.length_penalty,
-        early_stopping=generation.early_stopping,
-    )
+def _defaults(manifest: Manifest, max_new_tokens: int, max_rows: int) -> Decoding:
+    own = manifest.generation.decoding()
+    if own.num_beams > MOST_BEAMS:
+        raise ConfigError(
+            f"the model's own num_beams is {own.num_beams}; the server takes {MOST_BEAMS}: "
+            "export the checkpoint again with fewer in its generation_config.json"
+        )
+    if own.num_beams > max_rows:
+        raise ConfigError(f"max_rows is {max_rows}; the model's own num_beams needs {own.num_beams}")
+    defaults = replace(own, max_new_tokens=min(own.max_new_tokens, max_new_tokens))
+    try:
+        check(defaults, {"max_beams": MOST_BEAMS, "max_new_tokens": max_new_tokens})
+    except OutOfRange as error:
+        raise ConfigError(f"the model's own {error}") from error
+    return defaults

@@ -2,9 +2,11 @@
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from typing import Any
 
 import grpc
 import numpy as np
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.duration_pb2 import Duration
 
 from dragoman.v1 import (
@@ -17,10 +19,10 @@ from dragoman.v1 import (
     translation_pb2_grpc,
 )
 from engine.request import FinishReason, Timings
-from models.decoding import Decoding, EarlyStopping
+from models.decoding import Decoding, Options
 from server.catalog.served_model import ServedModel
 from server.errors import OptionOutOfRange
-from server.translation.options import Options, Route, check_model
+from server.translation.options import Route, check_model
 from server.translation.translator import Embedding, TargetText, TextDelta, Translation, Translator
 
 SERVICES = tuple(
@@ -30,12 +32,15 @@ SERVICES = tuple(
 )
 """Full names of the services of the API."""
 
-EARLY_STOPPING: dict[decoding_pb2.EarlyStopping.ValueType, EarlyStopping | None] = {
-    decoding_pb2.EARLY_STOPPING_UNSPECIFIED: None,
-    decoding_pb2.EARLY_STOPPING_HEURISTIC: False,
-    decoding_pb2.EARLY_STOPPING_FIRST_FINISHED: True,
-    decoding_pb2.EARLY_STOPPING_NEVER: "never",
+ENUMS: dict[str, dict[int, object]] = {
+    "EarlyStopping": {
+        decoding_pb2.EARLY_STOPPING_UNSPECIFIED: None,
+        decoding_pb2.EARLY_STOPPING_HEURISTIC: False,
+        decoding_pb2.EARLY_STOPPING_FIRST_FINISHED: True,
+        decoding_pb2.EARLY_STOPPING_NEVER: "never",
+    }
 }
+"""The values of the enums that options have. None: the model's default."""
 FINISH_REASONS = {
     FinishReason.END_TOKEN: decoding_pb2.FINISH_REASON_END_TOKEN,
     FinishReason.LENGTH: decoding_pb2.FINISH_REASON_LENGTH,
@@ -107,24 +112,23 @@ def _route(request: translation_pb2.TranslateRequest | translation_pb2.StreamTra
 
 
 def _options(wire: decoding_pb2.DecodingOptions) -> Options:
-    return Options(
-        num_beams=wire.num_beams if wire.HasField("num_beams") else None,
-        num_return_sequences=wire.num_return_sequences if wire.HasField("num_return_sequences") else None,
-        max_new_tokens=wire.max_new_tokens if wire.HasField("max_new_tokens") else None,
-        length_penalty=_shortest_decimal(wire.length_penalty) if wire.HasField("length_penalty") else None,
-        early_stopping=_early_stopping(wire.early_stopping),
-    )
+    """What is set, in the types of `models.decoding`: the names are the same."""
+    options = {field.name: _option(field, value) for field, value in wire.ListFields()}
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _option(field: FieldDescriptor, value: Any) -> Any:
+    if field.enum_type is None:
+        return _shortest_decimal(value) if field.type == FieldDescriptor.TYPE_FLOAT else value
+    values = ENUMS[field.enum_type.name]
+    if value not in values:
+        raise OptionOutOfRange(f"decoding.{field.name}", value, min(values), max(values))
+    return values[value]
 
 
 def _shortest_decimal(value: float) -> float:
     """What the caller wrote: 0.6 and not 0.6000000238418579, the single-precision number that came over the wire."""
     return float(str(np.float32(value)))
-
-
-def _early_stopping(value: decoding_pb2.EarlyStopping.ValueType) -> EarlyStopping | None:
-    if value not in EARLY_STOPPING:
-        raise OptionOutOfRange("decoding.early_stopping", value, min(EARLY_STOPPING), max(EARLY_STOPPING))
-    return EARLY_STOPPING[value]
 
 
 def _stream_response(event: TextDelta | Translation) -> translation_pb2.StreamTranslateResponse:
@@ -197,11 +201,10 @@ def _model(model: ServedModel) -> model_pb2.Model:
 
 
 def _decoding(decoding: Decoding) -> decoding_pb2.DecodingOptions:
-    [early_stopping] = (wire for wire, plain in EARLY_STOPPING.items() if plain == decoding.early_stopping)
-    return decoding_pb2.DecodingOptions(
-        num_beams=decoding.num_beams,
-        num_return_sequences=decoding.num_return_sequences,
-        max_new_tokens=decoding.max_new_tokens,
-        length_penalty=decoding.length_penalty,
-        early_stopping=early_stopping,
-    )
+    wire = decoding_pb2.DecodingOptions()
+    for field in wire.DESCRIPTOR.fields:
+        value = getattr(decoding, field.name)
+        if field.enum_type is not None:
+            [value] = (number for number, plain in ENUMS[field.enum_type.name].items() if plain == value)
+        setattr(wire, field.name, value)
+    return wire

@@ -29,6 +29,7 @@ from engine.request import (
     Tokens,
     Translate,
 )
+from models.decoding import Options
 from models.tokenizers.sentencepiece_pair import TextStream, Tokenizer
 from server.admission.permits import Admission
 from server.catalog.served_model import ServedModel
@@ -36,7 +37,7 @@ from server.errors import EmptyContents, EngineFailed, OutOfMemory, ServerError,
 from server.telemetry.calls import AnsweredContent, current_call
 from server.telemetry.guards import guard_flags
 from server.telemetry.metrics import Metrics
-from server.translation.options import Options, Route, check_model, check_route, resolve
+from server.translation.options import Route, check_model, check_route, resolve
 from server.translation.sources import Source, SourceReader
 
 MakeRequest = Callable[[tuple[int, ...], Callable[[Event], None]], Request]

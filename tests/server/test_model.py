@@ -81,3 +81,19 @@ def test_more_than_the_model_takes_is_refused_with_both_numbers(name: str) -> No
 def test_rows_must_do_for_the_models_own_beams() -> None:
     with pytest.raises(ConfigError, match="max_rows is 2; the model's own num_beams needs 4"):
         describe(package(GenerationDefaults(num_beams=4, max_new_tokens=64)), settings(max_rows=2), "cpu")
+
+
+def test_more_beams_than_any_server_takes_are_not_blamed_on_the_rows() -> None:
+    with pytest.raises(ConfigError, match="the model's own num_beams is 20; the server takes 16"):
+        describe(package(GenerationDefaults(num_beams=20, max_new_tokens=64)), settings(max_rows=64), "cpu")
+
+
+def test_the_models_own_options_must_go_together() -> None:
+    generation = GenerationDefaults(num_beams=2, num_return_sequences=3, max_new_tokens=64)
+    with pytest.raises(ConfigError, match="the model's own num_return_sequences is 3; it must be from 1 to 2"):
+        describe(package(generation), settings(), "cpu")
+
+
+def test_what_a_model_does_not_say_is_what_the_options_default_to() -> None:
+    model = describe(package(GenerationDefaults()), settings(), "cpu")
+    assert model.defaults == Decoding(1, 1, 64, 1.0, False)

@@ -1,6 +1,7 @@
 """A Marian checkpoint loads as transformers loads it."""
 
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,7 @@ def test_a_configuration_of_opus_mt(folder: Path) -> None:
         ({"max_length": 41, "max_new_tokens": 30}, {"max_new_tokens": 30}),
         ({"max_length": 512}, {"max_new_tokens": 80}),
         ({"num_beams": 4, "length_penalty": 0.6, "early_stopping": True}, {"num_beams": 4, "length_penalty": 0.6}),
+        ({"num_beams": 3, "num_return_sequences": 2}, {"num_beams": 3, "num_return_sequences": 2}),
         ({"early_stopping": "never", "length_penalty": 2}, {"early_stopping": "never", "length_penalty": 2.0}),
         ({"bad_words_ids": [[211], [5], [0]]}, {"suppressed_ids": (5, 211)}),
         ({"forced_eos_token_id": 7}, {"forced_end_id": 7}),
@@ -179,7 +181,7 @@ def test_a_configuration_of_opus_mt(folder: Path) -> None:
 )
 def test_generation_defaults(folder: Path, settings: dict[str, object], expected: dict[str, object]) -> None:
     write_json(folder / "generation_config.json", settings)
-    defaults = load_checkpoint(folder).generation.model_dump()
+    defaults = asdict(load_checkpoint(folder).generation)
     assert {key: defaults[key] for key in expected} == expected
 
 

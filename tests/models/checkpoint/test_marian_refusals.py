@@ -216,15 +216,23 @@ BROKEN: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     ),
     "no beam": (
         lambda folder: edit_json(folder / "generation_config.json", num_beams=0),
-        ("generation_config.json: num_beams is 0", "greater than 0"),
+        ("generation_config.json: num_beams is 0", "greater than or equal to 1"),
     ),
     "no room": (
         lambda folder: edit_json(folder / "generation_config.json", max_length=1),
-        ("generation_config.json: max_new_tokens is 0", "greater than 0"),
+        ("generation_config.json: max_new_tokens is 0", "greater than or equal to 1"),
     ),
     "a penalty that is no number": (
         lambda folder: edit_json(folder / "generation_config.json", length_penalty=float("nan")),
         ("generation_config.json: length_penalty is nan", "finite"),
+    ),
+    "length penalty no request may ask for": (
+        lambda folder: edit_json(folder / "generation_config.json", length_penalty=11.0),
+        ("generation_config.json: length_penalty is 11.0", "less than or equal to 10"),
+    ),
+    "beams are no number": (
+        lambda folder: edit_json(folder / "generation_config.json", num_beams="4"),
+        ("generation_config.json: num_beams is '4'", "valid integer"),
     ),
 }
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from models.decoding import Decoding
+from models.decoding import Decoding, Options
 from server.errors import LanguageNotSupported, ModelNotFound, OptionOutOfRange
-from server.translation.options import Options, Route, check_route, resolve
+from server.translation.options import Route, check_route, resolve
 from tests.serving import MODEL
 
 BEAMS = replace(MODEL, defaults=Decoding(4, 1, 100, 0.6, "never"), max_beams=16)

@@ -23,6 +23,7 @@ from engine.request import (
     Tokens,
     Translate,
 )
+from models.decoding import Options
 from server.admission.permits import Admission
 from server.errors import (
     BlankContent,
@@ -38,7 +39,7 @@ from server.errors import (
     TooManyContents,
 )
 from server.telemetry.metrics import Metrics
-from server.translation.options import Options, Route
+from server.translation.options import Route
 from server.translation.translator import TextDelta, Translation, Translator
 from tests.serving import MODEL, eventually, tokenizer
 
