@@ -91,7 +91,8 @@ def read_generation(folder: Path) -> GenerationSettings:
     file = generation_file(folder)
     content = read_json(file)
     for key, off in NEUTRAL.items():
-        _check_neutral(file, key, content.get(key), off)
+        if key not in OPTIONS:
+            _check_neutral(file, key, content.get(key), off)
     options = {name: content[name] for name in OPTIONS if content.get(name) is not None}
     return parse(GenerationSettings, content | {"options": options}, file)
 
