@@ -2,7 +2,7 @@
 SHELL := bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup tools run test check buf proto dashboards pictures bench lock clean
+.PHONY: help setup tools run test check buf proto dashboards graphs pictures bench lock clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -105,6 +105,9 @@ proto: setup  ## generate the stubs in dragoman/v1, and the descriptors for Envo
 
 dashboards: setup  ## generate the dashboards of deploy/grafana
 	@$(BIN)/python -m deploy.grafana
+
+graphs: setup  ## make the small graphs of engine/cuda/graphs from their text
+	@$(BIN)/python -m export.device_graphs
 
 # No lock file: it would name a registry. package.json has the versions.
 PROMETHEUS ?= http://127.0.0.1:9090

@@ -1,12 +1,6 @@
 """The step after a step, made before the host has seen what it is to be fed.
 
-A graph of three nodes makes a step's best tokens the next step's input, in the other lane:
-
-    candidates     int64 [candidates]   those of all rows, row after row
-    best           int64 [rows]         where each row's best one stands
-    positions      int32 [rows]         one int32 [1], the number 1
-    source_last    int32 [rows]
-    next_ids, next_positions, next_source_last       the input of the step after
+The graph engine/cuda/graphs/ahead.onnx makes a step's best tokens the next step's input, in the other lane.
 """
 
 from dataclasses import dataclass
@@ -15,33 +9,11 @@ import numpy as np
 import onnxruntime as ort
 
 from engine.cuda.buckets import Bucket, StepGraph, row_buckets
-from engine.cuda.graphs.graph_file import INT32, INT64, Value, graph_file
+from engine.cuda.graphs import AHEAD
 from engine.cuda.lane import Lane
 from engine.cuda.runtime import DeviceRuntime
+from engine.devices.elements import INT32, INT64
 from engine.devices.session import run_options
-
-INPUTS: dict[str, Value] = {
-    "candidates": (INT64, ("candidates",)),
-    "best": (INT64, ("rows",)),
-    "positions": (INT32, ("rows",)),
-    "one": (INT32, (1,)),
-    "source_last": (INT32, ("rows",)),
-}
-OUTPUTS: dict[str, Value] = {
-    "next_ids": (INT64, ("rows",)),
-    "next_positions": (INT32, ("rows",)),
-    "next_source_last": (INT32, ("rows",)),
-}
-NODES = (
-    ("Gather", ("candidates", "best"), "next_ids"),
-    ("Add", ("positions", "one"), "next_positions"),
-    ("Identity", ("source_last",), "next_source_last"),
-)
-
-
-def ahead_graph() -> bytes:
-    """The graph as an ONNX file."""
-    return graph_file("ahead", NODES, INPUTS, OUTPUTS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +30,7 @@ class Ahead:
     def __init__(self, runtime: DeviceRuntime, graph: StepGraph, main: dict[int, Step], rows: int, k: int) -> None:
         """`main`: by their rows, the steps of the first lane that find `k` candidates of each row."""
         self._runtime, self._k = runtime, k
-        self._session, self._options = runtime.open_session(ahead_graph()), run_options()
+        self._session, self._options = runtime.open_session(AHEAD), run_options()
         self._one = runtime.constant([1])
         lane = Lane(runtime, rows, k)
         spare = {n: Step(lane, graph.bucket(lane, n, k)) for n in row_buckets(rows)}

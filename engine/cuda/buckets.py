@@ -7,10 +7,10 @@ import numpy as np
 import onnxruntime as ort
 
 from engine.cuda.blocks import CacheBlocks
-from engine.cuda.graphs.graph_file import FLOAT, INT32, INT64
 from engine.cuda.lane import Lane
 from engine.cuda.output import CudaOutput
 from engine.cuda.runtime import Block, DeviceRuntime, Precision, Tensor
+from engine.devices.elements import FLOAT, INT32, INT64
 from engine.devices.session import NO_GRAPH, run_options
 from models.config import ModelConfig
 from models.package import signature

@@ -2,7 +2,7 @@
 
     begin_step   one small copy to the device (tokens, positions, source lengths), then the decoder graph is started
     end_step     one small copy back: the candidates
-    join, take   a run of engine.cuda.graphs.move_graph for each block of the cache that must be copied
+    join, take   a run of engine/cuda/graphs/move.onnx for each block of the cache that must be copied
 
 A step takes the first n rows of every block, n being the number of live rows rounded up to a bucket. The rows that fill
 up a bucket put token 0 at position 0, where the next sentence in that row begins anyway, and their last source token

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cuda.graphs.graph_file import INT32, INT64
 from engine.cuda.output import CudaOutput
 from engine.cuda.runtime import Block, DeviceRuntime, Precision, Tensor
 from engine.devices.buffers import Buffer
+from engine.devices.elements import INT32, INT64
 from engine.devices.session import is_out_of_memory, run_options
 from engine.devices.sizing import BATCH_TOKENS
 from engine.errors import OutOfMemory

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engine.cuda.graphs.graph_file import INT64
 from engine.cuda.runtime import Block, DeviceRuntime, Precision, Tensor
 from engine.devices.buffers import Buffer
+from engine.devices.elements import INT64
 from engine.devices.session import run_options
 from engine.devices.sizing import ID_BYTES
 from models.config import ModelConfig

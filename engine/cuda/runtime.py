@@ -8,16 +8,16 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import ArrayLike, NDArray
 
-from engine.cuda.graphs.graph_file import BFLOAT16, FLOAT, FLOAT16, INT64
-from engine.cuda.graphs.move_graph import INPUTS, OUTPUT, move_graph
+from engine.cuda.graphs import MOVE
 from engine.devices.buffers import Buffer, Outbox, allocate
 from engine.devices.cudart import CudaRuntime
+from engine.devices.elements import BFLOAT16, FLOAT, FLOAT16, INT64
 from engine.devices.session import Device, open_session, run_options
 from engine.devices.sizing import MOVED_BYTES
 from engine.devices.transfers import CudaTransfers, HostTransfers, Transfers
 
-LANE_BYTES = 8
-"""The graph that moves rows sees everything as int64: see engine.cuda.graphs.move_graph."""
+WORD_BYTES = 8
+"""The graph that moves rows sees everything as int64: see engine/cuda/graphs/move.onnxtxt."""
 OUTBOX_BYTES = 1 << 18
 """Room for what is sent between two steps. If it does not do, the host waits for the device."""
 DESK_BYTES = 1 << 18
@@ -87,7 +87,8 @@ class DeviceRuntime:
         self.transfers: Transfers = (
             CudaTransfers(CudaRuntime.load(), device.index) if device.kind == "cuda" else HostTransfers()
         )
-        self._mover = open_session(move_graph(), device, self.transfers.stream)
+        self._mover = open_session(MOVE, device, self.transfers.stream)
+        self._move_inputs = {value.name: value.shape for value in self._mover.get_inputs()}
         self.outbox = Outbox(self.transfers, self.allocate(OUTBOX_BYTES))
         self._desk = self.transfers.staging(DESK_BYTES)
         self._constants: list[Buffer] = []
@@ -137,7 +138,7 @@ class DeviceRuntime:
         sent = self.outbox.send(np.array(starts, np.int64))
         binding = self._move_binding(source, target, rows, length)
         for name, address in (("source_starts", sent), ("target_starts", sent + 8 * rows)):
-            _, shape, _ = _tensor(INPUTS[name], {"rows": rows}, address)
+            _, shape, _ = _tensor(self._move_inputs[name], {"rows": rows}, address)
             binding.bind_input(name, self.device.kind, self.device.index, INT64, shape, address)
         self._mover.run_with_iobinding(binding, self._options)
 
@@ -150,7 +151,7 @@ class DeviceRuntime:
         if source == target and key in self._moves:
             return self._moves[key]
         sizes = {"tensors": source.tensors, "heads": source.heads, "length": length}
-        sizes |= {"lanes": source.slot_bytes // LANE_BYTES}
+        sizes |= {"words": source.slot_bytes // WORD_BYTES}
         sizes |= {"source_slots": source.tensors * source.rows * source.row_slots}
         sizes |= {"target_slots": target.tensors * target.rows * target.row_slots}
         addresses = {
@@ -161,8 +162,8 @@ class DeviceRuntime:
             "source_places": self._places,
             "target_places": self._places,
         }
-        inputs = {name: _tensor(INPUTS[name], sizes, address) for name, address in addresses.items()}
-        binding = self.binding(self._mover, inputs, {OUTPUT: inputs["target"]})
+        inputs = {name: _tensor(self._move_inputs[name], sizes, address) for name, address in addresses.items()}
+        binding = self.binding(self._mover, inputs, {"moved": inputs["target"]})
         if source == target:
             self._moves[key] = binding
         return binding

@@ -1,1 +1,6 @@
-"""Small graphs that move numbers on a device."""
+"""Small graphs that move numbers on a device: each `.onnx` is made from the `.onnxtxt` beside it (make graphs)."""
+
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+MOVE, AHEAD = FOLDER / "move.onnx", FOLDER / "ahead.onnx"
