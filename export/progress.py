@@ -42,7 +42,7 @@ def summary(manifest: Manifest, graphs: Graphs, seconds: dict[str, float]) -> Ta
     """What the package holds, how near it is to its checkpoint, and how long that took."""
     table = Table(show_header=False, title=f"package {manifest.name}", title_justify="left")
     for name, entry in sorted(manifest.files.items()):
-        table.add_row(name, f"{entry.size_bytes / 1e6:.2f} MB")
+        table.add_row(name, size(entry.size_bytes))
     table.add_section()
     for name, model in (("encoder", graphs.encoder), ("decoder", graphs.decoder)):
         counts = histogram(model)
@@ -62,3 +62,8 @@ def summary(manifest: Manifest, graphs: Graphs, seconds: dict[str, float]) -> Ta
     table.add_section()
     table.add_row("seconds", ", ".join(f"{stage} {spent:.1f}" for stage, spent in seconds.items()))
     return table
+
+
+def size(size_bytes: int) -> str:
+    """As people say it."""
+    return f"{size_bytes / 1e6:.2f} MB" if size_bytes >= 1e5 else f"{size_bytes / 1e3:.1f} kB"

@@ -14,7 +14,7 @@ import torch
 
 from bench.gpu.checkpoint import write_checkpoint
 from bench.gpu.plan import PRECISIONS, Findings, Plan, Precision
-from export.__main__ import describe
+from export.manifest import make_manifest
 from export.save import save
 from export.trace import trace
 from export.variant import variant
@@ -56,5 +56,5 @@ def write_package(plan: Plan, model: str, precision: Precision) -> float:
         save(trace(variant(checkpoint.model, precision, attention), attention), folder)
         for name, file in checkpoint.files.items():
             shutil.copyfile(file, folder / name)
-        publish(folder, describe(checkpoint, model, folder, precision, attention, unverified), target)
+        publish(folder, make_manifest(checkpoint, model, folder, precision, attention, unverified), target)
     return time.perf_counter() - started

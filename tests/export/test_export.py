@@ -20,7 +20,8 @@ from rich.console import Console
 from engine.decoder import Found
 from engine.devices.session import CPU
 from export import __main__ as command
-from export.progress import Progress
+from export import steps
+from export.progress import Progress, size
 from export.trace import Graphs, trace
 from export.verification.compare_numbers import candidate_error, encoder_error, step_errors
 from export.verification.limits import LIMITS
@@ -79,6 +80,7 @@ def test_a_package_of_a_checkpoint(tiny_checkpoint: Path, tmp_path: Path, capsys
     shown = capsys.readouterr()
     for word in ("weights.bin", "GroupQueryAttention", "2 of 2 sentences", "verify", str(target)):
         assert word in shown.out.replace("\n", "") or word in shown.out
+    assert re.search(r"vocab.json +│ \d+\.\d kB", shown.out)
     assert re.search(r"^trace +\d+\.\d s$", shown.err, re.MULTILINE)
     assert "verify: translations by transformers, beam 4" in shown.err
 
@@ -94,6 +96,21 @@ def test_an_fp16_package_says_what_it_is(
     assert (manifest.precision, manifest.attention, manifest.certificate.device) == ("fp16", "fused", "cpu")
     assert TOLERANCE < manifest.certificate.encoder_error <= manifest.certificate.tolerance == LIMITS["fp16"].error
     assert all(agreement.equal >= 0.9 * agreement.sentences for agreement in manifest.certificate.agreements)
+
+
+def test_a_quiet_export_says_where_the_package_is(
+    tiny_checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "package"
+    assert export(tiny_checkpoint, "--out", target, "--verify-samples", 1, "--quiet") == 0
+    assert capsys.readouterr().out == f"{target} is ready. Serve it: python -m server --package {target}\n"
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "shown"), [(42, "0.0 kB"), (812, "0.8 kB"), (99_949, "99.9 kB"), (100_000, "0.10 MB")]
+)
+def test_a_size_that_is_not_nothing_does_not_look_so(size_bytes: int, shown: str) -> None:
+    assert size(size_bytes) == shown
 
 
 def test_heads_of_any_size_with_plain_attention(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -217,7 +234,7 @@ def test_a_wrong_graph_ends_with_1_and_leaves_the_old_package(
         value.const_value = ir.tensor(value.const_value.numpy() * 1.5, name=value.name)
         return graphs
 
-    monkeypatch.setattr(command, "trace", damaged)
+    monkeypatch.setattr(steps, "trace", damaged)
     target = tmp_path / "package"
     shutil.copytree(tiny_package.folder, target)
     assert export(tiny_checkpoint, "--out", target, "--verify-samples", 3) == 1

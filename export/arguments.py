@@ -1,0 +1,104 @@
+"""The command line of export. It imports nothing that takes long."""
+
+import argparse
+import difflib
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal, NoReturn, get_args
+
+from models.package.precision import AttentionKind, Precision
+
+PROGRAM = "python -m export"
+SAMPLES = Path(__file__).parent / "verification" / "samples.en.txt"
+
+
+class Options(argparse.Namespace):
+    """What the command line says, checked as far as argparse does."""
+
+    checkpoint: Path
+    out: Path
+    name: str | None
+    source_language: list[str] | None
+    target_language: list[str] | None
+    keep_typography: bool
+    no_shortlist: bool
+    precision: Precision
+    attention: AttentionKind
+    device: Literal["cpu", "cuda"]
+    verify_samples: int
+    samples: Path
+    quiet: bool
+
+
+class Parser(argparse.ArgumentParser):
+    """Refuses a slip in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exits the process with 2."""
+        self.exit(2, f"error: {message} (options: {self.prog} --help)\n")
+
+    def refuse_unknown(self, arguments: Sequence[str]) -> None:
+        """Says which option may have been meant, where argparse only says which was not."""
+        known = list(self._option_string_actions)
+        for argument in arguments:
+            flag = argument.partition("=")[0]
+            if flag == "--":
+                return
+            if flag.startswith("--") and flag not in known:
+                close = difflib.get_close_matches(flag, known, n=1)
+                self.error(f"there is no option {flag}" + (f"; did you mean {close[0]}?" if close else ""))
+
+
+def parse(arguments: Sequence[str] | None, program: str = PROGRAM) -> Options:
+    """Reads the command line. Exits the process for `--help`, `--version` and what it does not understand."""
+    given = sys.argv[1:] if arguments is None else arguments
+    parser = build(program)
+    parser.refuse_unknown(given)
+    return parser.parse_args(given, Options())
+
+
+def build(program: str) -> Parser:
+    """The options, with their help."""
+    # A shortened flag would change its meaning when a longer one is added.
+    parser = Parser(program, description="Make a verified ONNX package of a checkpoint.", allow_abbrev=False)
+    parser.add_argument("checkpoint", type=Path, help="folder of the checkpoint (see docs/checkpoints.md)")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the package; a package there is replaced")
+    parser.add_argument("--name", help="what requests call the model (default: the name of the checkpoint folder)")
+    for side in ("source", "target"):
+        parser.add_argument(
+            f"--{side}-language",
+            action="append",
+            metavar="TAG",
+            help=f"language of the {side}, as BCP 47 writes it; may be repeated (default: what the checkpoint says)",
+        )
+    parser.add_argument(
+        "--keep-typography",
+        action="store_true",
+        help="leave quotes and dashes that the vocabulary lacks as they are (default: replace them by ASCII)",
+    )
+    parser.add_argument(
+        "--no-shortlist", action="store_true", help="choose from the whole vocabulary, not from the lexical shortlist"
+    )
+    parser.add_argument(
+        "--precision", choices=get_args(Precision), default="fp32", help="of weights and activations (default: fp32)"
+    )
+    parser.add_argument(
+        "--attention",
+        choices=get_args(AttentionKind),
+        default="fused",
+        help="fused: ONNX Runtime's kernels; plain: standard operators, for fp32 on CUDA (default: fused)",
+    )
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cpu", help="what runs the graphs to verify them (default: cpu)"
+    )
+    parser.add_argument(
+        "--verify-samples", type=int, default=32, metavar="N", help="sentences to compare token by token (default: 32)"
+    )
+    parser.add_argument(
+        "--samples", type=Path, default=SAMPLES, metavar="FILE", help="sentences, one per line (default: English ones)"
+    )
+    parser.add_argument("--quiet", action="store_true", help="do not list what the package holds")
+    parser.add_argument("--version", action="version", version=f"Dragoman {version('dragoman')}")
+    return parser

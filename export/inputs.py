@@ -1,0 +1,86 @@
+"""Checks what export was given, before anything takes long."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from engine.devices.machine import Machine
+from engine.devices.selection import Needs, Wanted, select_device
+from engine.devices.session import Device
+from engine.devices.sizing import Load
+from export.arguments import Options
+from export.verification.compare_tokens import ENGINE_ROWS
+from export.verification.verify import most_tokens
+from models.checkpoint import Checkpoint
+from models.languages import WELL_FORMED
+from models.package.manifest import NAME_PATTERN
+from models.package.shortlist import Shortlist, verify_checksum
+
+
+class InputError(Exception):
+    """An option that cannot be used."""
+
+
+def read_samples(file: Path, count: int) -> list[str]:
+    """The first `count` sentences of a file."""
+    try:
+        texts = [line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file} is not UTF-8: {error}") from error
+    if not 0 < count <= len(texts):
+        raise InputError(f"--verify-samples is {count}; {file} has {len(texts)} sentences, and at least 1 is needed")
+    return texts[:count]
+
+
+def adapt(checkpoint: Checkpoint, options: Options) -> Checkpoint:
+    """The checkpoint, as the options want it. Raises InputError."""
+    tokenizer = checkpoint.tokenizer
+    return replace(
+        checkpoint,
+        source_languages=check_languages("source", options.source_language or checkpoint.source_languages),
+        target_languages=check_languages("target", options.target_language or checkpoint.target_languages),
+        tokenizer=tokenizer.model_copy(update={"normalization": {}}) if options.keep_typography else tokenizer,
+        shortlist=None if options.no_shortlist else checkpoint.shortlist,
+    )
+
+
+def check_languages(side: str, tags: Sequence[str]) -> tuple[str, ...]:
+    """At least one, each a well-formed tag."""
+    if not tags:
+        raise InputError(
+            f"the checkpoint does not say its {side} language: name it with --{side}-language, like en or pt-BR"
+        )
+    for tag in tags:
+        if not WELL_FORMED.fullmatch(tag):
+            raise InputError(f"--{side}-language is {tag!r}, which is no language tag; expected one like en or pt-BR")
+    return tuple(tags)
+
+
+def check_shortlist(checkpoint: Checkpoint) -> None:
+    """Raises ShortlistError where the shortlist is damaged, or another model's."""
+    if checkpoint.shortlist is not None:
+        verify_checksum(checkpoint.shortlist)
+        Shortlist.load(checkpoint.shortlist, checkpoint.config)
+
+
+def check_name(name: str) -> str:
+    """A name that fits into requests and file names."""
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise InputError(f"{name!r} cannot be the model's name; give one of letters, digits, '.', '_', '-' with --name")
+    return name
+
+
+def open_device(options: Options, checkpoint: Checkpoint) -> Device:
+    """What runs the graphs to verify them. Raises InputError or DeviceError."""
+    if options.precision == "bf16" and options.device == "cpu":
+        raise InputError(
+            "ONNX Runtime's CPU provider does not run bf16, so nothing could verify the graphs here: export on a CUDA "
+            "machine with --device cuda, or with --precision fp16"
+        )
+    tokens = most_tokens(checkpoint.config)
+    shortlist = checkpoint.shortlist is not None
+    load = Load(checkpoint.config, options.precision, ENGINE_ROWS, tokens, tokens, shortlist)
+    needs = Needs(options.precision, options.attention, load)
+    device, _ = select_device(Wanted(options.device), needs, Machine())
+    return device

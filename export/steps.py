@@ -1,0 +1,39 @@
+"""The five steps of an export: load, trace, save, verify, publish."""
+
+import shutil
+
+from export.arguments import Options
+from export.inputs import adapt, check_name, check_shortlist, open_device, read_samples
+from export.manifest import make_manifest, package_files
+from export.progress import Progress
+from export.save import save
+from export.trace import Graphs, trace
+from export.variant import variant
+from export.verification.verify import verify
+from models.checkpoint import load_checkpoint
+from models.package.folder import draft, publish
+from models.package.manifest import Manifest
+
+
+def export(options: Options, progress: Progress) -> tuple[Manifest, Graphs]:
+    """Loads, traces, saves, verifies and publishes. Until then nothing is where the package belongs."""
+    texts = read_samples(options.samples, options.verify_samples)
+    with progress.stage("load"):
+        checkpoint = adapt(load_checkpoint(options.checkpoint), options)
+        check_shortlist(checkpoint)
+        name = check_name(options.name or checkpoint.name)
+        model = variant(checkpoint.model, options.precision, options.attention)
+        device = open_device(options, checkpoint)
+    with draft(options.out) as folder:
+        with progress.stage("trace"):
+            graphs = trace(model, options.attention, checkpoint.shortlist is not None)
+        with progress.stage("save"):
+            save(graphs, folder)
+            for file_name, file in package_files(checkpoint).items():
+                shutil.copyfile(file, folder / file_name)
+        with progress.stage("verify") as tell:
+            certificate = verify(checkpoint, options.checkpoint, folder, texts, options.precision, device, tell)
+        with progress.stage("publish"):
+            manifest = make_manifest(checkpoint, name, folder, options.precision, options.attention, certificate)
+            publish(folder, manifest, options.out)
+    return manifest, graphs
