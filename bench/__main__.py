@@ -4,10 +4,10 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from bench import engine, service
-from bench.ctranslate2 import Ctranslate2
+from bench.cpu import engine, service
+from bench.cpu.ctranslate2 import Ctranslate2
+from bench.cpu.report import Report
 from bench.process import serving
-from bench.report import Report
 from models.package.folder import Package
 
 PARTS = ("engine", "concurrency", "latency", "start")

@@ -1,1 +1,1 @@
-"""The parts of `python -m bench.gpu_check`. Each module with a `run` is a part, and runs in a process of its own."""
+"""`python -m bench.gpu_check`. Its parts are the modules of `checks` and `measures` that have a `run`."""

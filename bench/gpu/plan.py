@@ -16,8 +16,9 @@ Findings = dict[str, Any]
 
 @dataclass(frozen=True)
 class Part:
-    """A module `bench.gpu.<name>` with a function `run(plan)` that yields names and values as it finds them."""
+    """A module `bench.gpu.<room>.<name>` with a function `run(plan)` that yields names and values as it finds them."""
 
+    room: Literal["checks", "measures"]
     name: str
     title: str
     budget_s: float
@@ -27,18 +28,18 @@ class Part:
 
 
 PARTS = (
-    Part("packages", "Checkpoints and packages", 150),
-    Part("proof", "Provider proof", 25),
-    Part("parity", "Parity with PyTorch", 75),
-    Part("throughput", "Throughput", 140),
-    Part("latency", "Latency of one sentence", 30),
-    Part("roofline", "A decode step and its floor", 30),
-    Part("memory", "Memory", 25),
-    Part("invariance", "Batch invariance", 30),
-    Part("profile", "Profile", 25),
-    Part("training", "Training", 40),
-    Part("compiled", "Throughput of transformers, compiled", 150, spare=True),
-    Part("soak", "Soak with random lengths", 0),
+    Part("checks", "packages", "Checkpoints and packages", 150),
+    Part("checks", "proof", "Provider proof", 25),
+    Part("checks", "parity", "Parity with PyTorch", 75),
+    Part("measures", "throughput", "Throughput", 140),
+    Part("measures", "latency", "Latency of one sentence", 30),
+    Part("measures", "roofline", "A decode step and its floor", 30),
+    Part("measures", "memory", "Memory", 25),
+    Part("checks", "invariance", "Batch invariance", 30),
+    Part("measures", "profile", "Profile", 25),
+    Part("measures", "training", "Training", 40),
+    Part("measures", "compiled", "Throughput of transformers, compiled", 150, spare=True),
+    Part("checks", "soak", "Soak with random lengths", 0),
 )
 """Most important first. `packages` makes what the others measure. How long the soak may take, the command line says."""
 SOAK_STARTS_S = 15.0

@@ -61,7 +61,7 @@ class Runner:
             return
         plan = replace(self.plan, part_s=deadline - started)
         receiver, sender = self._context.Pipe(duplex=False)
-        process = self._context.Process(target=_work, args=(part.name, plan, sender))
+        process = self._context.Process(target=_work, args=(part, plan, sender))
         process.start()
         sender.close()
         outcome.status, outcome.error = "cut", "interrupted"
@@ -110,12 +110,12 @@ def interruptible() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _work(name: str, plan: Plan, sender: Connection) -> None:
+def _work(part: Part, plan: Plan, sender: Connection) -> None:
     """The life of a part's process."""
     os.setpgid(0, 0)  # so that it is killed with the processes it starts, and gets no Ctrl-C
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
-        for finding, value in importlib.import_module(f"bench.gpu.{name}").run(plan):
+        for finding, value in importlib.import_module(f"bench.gpu.{part.room}.{part.name}").run(plan):
             sender.send(("finding", finding, value))
         sender.send(("done",))
     except BaseException as error:

@@ -17,8 +17,8 @@ import pytest
 
 from bench import gpu_check
 from bench.gpu import figures, machine, wheels
+from bench.gpu.checks.soak import slope
 from bench.gpu.plan import PARTS, TOY, Plan
-from bench.gpu.soak import slope
 from engine.devices.machine import Machine
 from tests.checkpoints import ROOT
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from bench.gpu import sources
 from bench.gpu.machine import memory_mb, resident_mb
-from bench.gpu.ours import Ours
 from bench.gpu.plan import SOAK_STARTS_S, Findings, Plan
+from bench.gpu.sides.ours import Ours
 
 SEED = 3
 SAMPLES = 60

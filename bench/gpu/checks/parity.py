@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 
 from bench.gpu import sources
-from bench.gpu.huggingface import HuggingFace
-from bench.gpu.ours import Ours
 from bench.gpu.plan import PRECISIONS, Findings, Plan, Precision, search_name
+from bench.gpu.sides.huggingface import HuggingFace
+from bench.gpu.sides.ours import Ours
 from engine.decoder import Found
 from export.verification.compare_numbers import CANDIDATES, candidate_error, decode, random_targets
 from export.verification.limits import LIMITS

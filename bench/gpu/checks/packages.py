@@ -12,7 +12,7 @@ from multiprocessing import get_context
 
 import torch
 
-from bench.gpu.checkpoint import write_checkpoint
+from bench.gpu.checks.checkpoint import write_checkpoint
 from bench.gpu.plan import PRECISIONS, Findings, Plan, Precision
 from export.manifest import make_manifest
 from export.save import save

@@ -10,10 +10,10 @@ from functools import partial
 from typing import Any
 
 from bench.gpu import sources
-from bench.gpu.ctranslate2 import Ctranslate2
-from bench.gpu.huggingface import EAGER, HuggingFace, open_peer
-from bench.gpu.ours import Ours
 from bench.gpu.plan import Cell, Findings, Plan
+from bench.gpu.sides.ctranslate2 import Ctranslate2
+from bench.gpu.sides.huggingface import EAGER, HuggingFace, open_peer
+from bench.gpu.sides.ours import Ours
 from bench.measure import Series
 
 MEASURED_S = 0.5

@@ -6,11 +6,11 @@ from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 
-from bench.engine import Result
+from bench.cpu.engine import Result
+from bench.cpu.service import Concurrency, Footprint, Latency
 from bench.markdown import file_name, join, machine, processors, table, verdict
-from bench.service import Concurrency, Footprint, Latency
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parents[1] / "results"
 LIBRARIES = ("onnxruntime", "ctranslate2", "grpcio", "numpy")
 
 

@@ -1,4 +1,4 @@
-"""`python -m bench.peer`: CTranslate2 behind our own API and a dynamic batcher, for a like-for-like comparison.
+"""`python -m bench.cpu.peer`: CTranslate2 behind our own API and a dynamic batcher, for a like-for-like comparison.
 
 The batcher is what CTranslate2's users write for themselves: wait until 32 texts are there, or for 5 ms, then translate
 them as one batch. Each of the two workers takes one batch at a time.
@@ -17,7 +17,7 @@ import uvloop
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health
 
-from bench.ctranslate2 import WORKERS, Ctranslate2
+from bench.cpu.ctranslate2 import WORKERS, Ctranslate2
 from dragoman.v1 import translation_pb2, translation_pb2_grpc
 
 MAX_BATCH = 32

@@ -10,8 +10,8 @@ from pathlib import Path
 import onnxruntime as ort
 
 from bench.gpu import sources
-from bench.gpu.ours import Ours, choose
 from bench.gpu.plan import Findings, Plan
+from bench.gpu.sides.ours import Ours, choose
 from engine.devices.selection import Wanted
 from engine.devices.session import Device, DeviceError, open_session
 

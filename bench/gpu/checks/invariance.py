@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from bench.gpu import sources
-from bench.gpu.ours import Ours
 from bench.gpu.plan import PRECISIONS, Findings, Plan, search_name
+from bench.gpu.sides.ours import Ours
 from engine.request import Hypothesis
 
 BEAMS = (1, 4)

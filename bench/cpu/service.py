@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
-from bench.ctranslate2 import Ctranslate2
-from bench.engine import WORKERS, OurEngine
-from bench.load import closed_loop, poisson
+from bench.cpu.ctranslate2 import Ctranslate2
+from bench.cpu.engine import WORKERS, OurEngine
+from bench.cpu.load import closed_loop, poisson
 from bench.measure import Series, alternate, percentile
 from bench.process import Server, serving
 from bench.sentences import english
@@ -68,7 +68,7 @@ def our_server(package: Path) -> tuple[str, list[str]]:
 
 
 def peer_server(checkpoint: Path, folder: Path) -> tuple[str, list[str]]:
-    return "bench.peer", ["--checkpoint", str(checkpoint), "--folder", str(folder)]
+    return "bench.cpu.peer", ["--checkpoint", str(checkpoint), "--folder", str(folder)]
 
 
 def measure_concurrency(package: Package, server: Server, theirs: Ctranslate2, repeats: int) -> Concurrency:

@@ -9,9 +9,9 @@ import time
 from collections.abc import Iterator, Sequence
 
 from bench.gpu import sources
-from bench.gpu.huggingface import COMPILED, EAGER, HuggingFace, open_peer
+from bench.gpu.measures.throughput import Tokens, read_peer
 from bench.gpu.plan import Cell, Findings, Plan
-from bench.gpu.throughput import Tokens, read_peer
+from bench.gpu.sides.huggingface import COMPILED, EAGER, HuggingFace, open_peer
 from models.package.folder import Package
 
 VARIANT = "static cache, compiled"

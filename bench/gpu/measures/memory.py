@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from bench.gpu import sources
 from bench.gpu.machine import memory_mb
-from bench.gpu.ours import Ours
 from bench.gpu.plan import Findings, Plan
+from bench.gpu.sides.ours import Ours
 
 
 def run(plan: Plan) -> Iterator[tuple[str, Findings]]:

@@ -7,7 +7,7 @@ from queue import SimpleQueue
 
 from prometheus_client import CollectorRegistry
 
-from bench.ctranslate2 import Ctranslate2
+from bench.cpu.ctranslate2 import Ctranslate2
 from bench.measure import Series, alternate
 from bench.sentences import english
 from engine.cpu.decoder import CpuDecoder, CpuSource

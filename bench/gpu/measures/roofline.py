@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import torch
 
 from bench.gpu import sources
-from bench.gpu.kernels import record
-from bench.gpu.ours import Ours
+from bench.gpu.measures.kernels import record
 from bench.gpu.plan import Findings, Plan
+from bench.gpu.sides.ours import Ours
 from bench.measure import Series, seconds
 from engine.decoder import Ask
 from models.best_tokens import padded_size

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from bench.gpu import sources
-from bench.gpu.huggingface import EAGER, open_peer
-from bench.gpu.ours import Ours
 from bench.gpu.plan import Findings, Plan, search_name
+from bench.gpu.sides.huggingface import EAGER, open_peer
+from bench.gpu.sides.ours import Ours
 from bench.measure import percentile
 
 WARM_UPS = 2

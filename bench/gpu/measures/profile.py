@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from bench.gpu.kernels import operators, record, summary
-from bench.gpu.ours import Ours
+from bench.gpu.measures.kernels import operators, record, summary
+from bench.gpu.measures.roofline import Step
 from bench.gpu.plan import Findings, Plan
-from bench.gpu.roofline import Step
+from bench.gpu.sides.ours import Ours
 
 RUNS = 10
 K = 8

@@ -1,0 +1,1 @@
+"""The parts that prove: packages, providers, log-probabilities, tokens, and that nothing grows."""

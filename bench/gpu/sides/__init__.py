@@ -1,0 +1,1 @@
+"""Who decodes: our engine, transformers, CTranslate2."""
