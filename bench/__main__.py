@@ -39,7 +39,7 @@ def main() -> None:
 
 def measure(parts: list[str] | tuple[str, ...], path: Path, checkpoint: Path, converted: Path, repeats: int) -> None:
     """Measures the parts, printing the report after each."""
-    report = Report(repeats)
+    report = Report(repeats=repeats)
     package, theirs = Package.open(path), Ctranslate2(checkpoint, converted)
     if "engine" in parts:
         report.engine = engine.run(package, theirs, repeats)

@@ -8,7 +8,7 @@ from queue import SimpleQueue
 from prometheus_client import CollectorRegistry
 
 from bench.cpu.ctranslate2 import Ctranslate2
-from bench.measure import Series, alternate
+from bench.measure import alternate
 from bench.sentences import english
 from engine.cpu.decoder import CpuDecoder, CpuSource
 from engine.request import Event, Failed, Finished, Translate
@@ -47,15 +47,15 @@ CELLS = (
 
 @dataclass(frozen=True)
 class Result:
-    """Tokens a second of both sides, the end tokens counted."""
+    """Tokens a second of both sides, the end tokens counted: medians."""
 
     cell: Cell
-    ours: Series
-    theirs: Series
+    ours: float
+    theirs: float
 
     @property
     def ratio(self) -> float:
-        return self.ours.median / self.theirs.median
+        return self.ours / self.theirs
 
 
 class OurEngine:
@@ -120,7 +120,7 @@ def _measure(cell: Cell, ours: OurEngine, theirs: Ctranslate2, repeats: int) -> 
             },
             repeats,
         )
-    return Result(cell, readings["ours"], readings["theirs"])
+    return Result(cell, readings["ours"].median, readings["theirs"].median)
 
 
 def _rate(translate: Callable[[], int]) -> float:

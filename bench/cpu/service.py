@@ -1,16 +1,18 @@
 """The whole server: concurrent calls, latency under Poisson load, memory, start-up."""
 
 import asyncio
+import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Self
 
 from bench.cpu.ctranslate2 import Ctranslate2
 from bench.cpu.engine import WORKERS, OurEngine
 from bench.cpu.load import closed_loop, poisson
-from bench.measure import Series, alternate, percentile
+from bench.measure import alternate, percentile
 from bench.process import Server, serving
 from bench.sentences import english
 from engine.request import Event, Failed, Translate
@@ -25,39 +27,45 @@ LOAD = 0.7
 
 @dataclass(frozen=True)
 class Concurrency:
-    """Sentences a second."""
+    """Sentences a second: medians."""
 
-    calls: Series
+    calls: float
     """32 concurrent single-text Translate calls."""
-    engine: Series
+    engine: float
     """The engine alone, as many sentences outstanding."""
-    offline: Series
+    offline: float
     """CTranslate2's translate_batch of all sentences, in batches of 32."""
 
 
 @dataclass(frozen=True)
+class Percentiles:
+    """Seconds of the calls of one side, all rounds together."""
+
+    calls: int
+    p50_s: float
+    p99_s: float
+
+    @classmethod
+    def of(cls, seconds: list[float]) -> Self:
+        return cls(len(seconds), percentile(seconds, 50), percentile(seconds, 99))
+
+
+@dataclass(frozen=True)
 class Latency:
-    """Seconds of every call, each round a list."""
+    """Of the same arrivals at both servers."""
 
     rate: float
     """Calls a second."""
-    ours: list[list[float]]
-    theirs: list[list[float]]
-
-    def ratio(self, percent: int) -> float:
-        """Our percentile over theirs, all rounds together."""
-        return self.of(self.ours, percent) / self.of(self.theirs, percent)
-
-    @staticmethod
-    def of(rounds: list[list[float]], percent: int) -> float:
-        return percentile([seconds for calls in rounds for seconds in calls], percent)
+    ours: Percentiles
+    theirs: Percentiles
 
 
 @dataclass(frozen=True)
 class Footprint:
     """What the server takes."""
 
-    start_s: list[float]
+    start_s: float
+    """Median."""
     rss_mb: float
     """After the load."""
     peak_rss_mb: float
@@ -89,7 +97,7 @@ def measure_concurrency(package: Package, server: Server, theirs: Ctranslate2, r
         return asyncio.run(closed_loop(server.target, texts, CONCURRENCY))
 
     readings = alternate({"calls": calls, "engine": engine, "offline": offline}, repeats)
-    return Concurrency(**readings)
+    return Concurrency(**{side: series.median for side, series in readings.items()})
 
 
 def measure_latency(ours: Server, theirs: Server, rounds: int) -> Latency:
@@ -100,21 +108,20 @@ def measure_latency(ours: Server, theirs: Server, rounds: int) -> Latency:
     ]
     rate = LOAD * min(capacities)
     texts = english(round(rate * POISSON_SECONDS))
-    latency = Latency(rate, [], [])
+    sides = [(ours, list[float]()), (theirs, list[float]())]
     for seed in range(rounds):
-        sides = [(ours, latency.ours), (theirs, latency.theirs)]
         for server, calls in sides if seed % 2 == 0 else reversed(sides):
-            calls.append(asyncio.run(poisson(server.target, texts, rate, seed)))
-    return latency
+            calls += asyncio.run(poisson(server.target, texts, rate, seed))
+    return Latency(rate, *(Percentiles.of(calls) for _, calls in sides))
 
 
-def measure_start(package: Path, times: int) -> list[float]:
-    """Seconds from the start of the process to SERVING."""
+def measure_start(package: Path, times: int) -> float:
+    """Seconds from the start of the process to SERVING: the median."""
     seconds = []
     for _ in range(times):
         with serving(*our_server(package)) as server:
             seconds.append(server.start_s)
-    return seconds
+    return statistics.median(seconds)
 
 
 def _closed_loop_of_engine(ours: OurEngine, sources: Sequence[Sequence[int]]) -> float:
