@@ -123,7 +123,8 @@ COMPILE = $(BIN)/uv pip compile --quiet --config-file requirements/uv.toml --uni
 	--no-annotate --no-header --upgrade pyproject.toml
 lock: setup  ## bring the pinned versions up to date
 	@$(BIN)/python -m pip install --quiet uv
-	@$(COMPILE) --extra dev --extra deploy requirements/train.txt requirements/oracles.txt -o requirements/lock.txt
+	@$(COMPILE) --extra dev --extra deploy requirements/train.txt requirements/oracles.txt -o requirements/lock.txt \
+		--no-emit-package cuda-bindings --no-emit-package cuda-pathfinder
 	@$(COMPILE) --extra cpu --extra tracing --generate-hashes -c requirements/lock.txt -o requirements/serve.lock.txt
 	@$(COMPILE) --extra cuda --extra tracing --generate-hashes -c requirements/lock.txt -o requirements/serve-cuda.lock.txt
 

@@ -1,44 +1,13 @@
-"""The few functions of the CUDA runtime that ONNX Runtime's Python package does not offer, called by ctypes.
+"""The few functions of the CUDA runtime that ONNX Runtime's Python package does not offer, called by cuda-bindings.
 
 A stream that all sessions share, copies that are enqueued on it, page-locked memory, and facts about the device.
 """
 
-import ctypes
-from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_uint8, c_void_p, create_string_buffer
-from typing import Any, cast
+from ctypes import c_uint8
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-LIBRARY = "libcudart.so.13"
-"""Of the CUDA major version that onnxruntime-gpu 1.31 is built for."""
-
-# Values of cudaMemcpyKind, cudaDeviceAttr and of flags of streams and events: driver_types.h.
-HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
-CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76
-NON_BLOCKING = 1
-WITHOUT_TIMING = 2
-PROPERTIES_BYTES = 1 << 14
-"""More than any version's cudaDeviceProp, which is about 1 kB."""
-
-SIGNATURES: dict[str, list[Any]] = {
-    "cudaDriverGetVersion": [c_void_p],
-    "cudaGetDeviceCount": [c_void_p],
-    "cudaSetDevice": [c_int],
-    "cudaDeviceGetAttribute": [c_void_p, c_int, c_int],
-    "cudaGetDeviceProperties": [c_void_p, c_int],
-    "cudaMemGetInfo": [c_void_p, c_void_p],
-    "cudaStreamCreateWithFlags": [c_void_p, c_uint],
-    "cudaStreamSynchronize": [c_void_p],
-    "cudaEventCreateWithFlags": [c_void_p, c_uint],
-    "cudaEventRecord": [c_void_p, c_void_p],
-    "cudaEventSynchronize": [c_void_p],
-    "cudaMemcpyAsync": [c_void_p, c_void_p, c_size_t, c_int, c_void_p],
-    "cudaMemsetAsync": [c_void_p, c_int, c_size_t, c_void_p],
-    "cudaHostAlloc": [c_void_p, c_size_t, c_uint],
-    "cudaFreeHost": [c_void_p],
-}
-"""Parameters of every function used. All return a cudaError_t."""
 
 
 class CudaError(Exception):
@@ -52,37 +21,38 @@ class CudaError(Exception):
 class CudaRuntime:
     """The loaded library. Every method raises CudaError."""
 
-    def __init__(self, library: Any) -> None:
-        """`library`: what `ctypes.CDLL(LIBRARY)` gives."""
-        self._library = library
-        for name, parameters in SIGNATURES.items():
-            getattr(library, name).argtypes = parameters
-        library.cudaGetErrorString.restype = c_char_p
+    def __init__(self, bindings: Any) -> None:
+        """`bindings`: the module `cuda.bindings.runtime`, which has a CUDA runtime in it."""
+        self._bindings = bindings
+        kind = bindings.cudaMemcpyKind
+        self._to_device, self._to_host = kind.cudaMemcpyHostToDevice, kind.cudaMemcpyDeviceToHost
 
     @classmethod
     def load(cls) -> "CudaRuntime":
-        """Raises OSError where the library is not found."""
-        return cls(ctypes.CDLL(LIBRARY))
+        """Raises ImportError where cuda-bindings is not installed or does not load."""
+        from cuda.bindings import runtime  # to serve on a CPU does without it
+
+        return cls(runtime)
 
     def driver_version(self) -> tuple[int, int]:
         """The newest CUDA version that the driver supports, (0, 0) without a driver."""
-        version = self._number("cudaDriverGetVersion")
+        [version] = self._call("cudaDriverGetVersion")
         return version // 1000, version % 1000 // 10
 
     def device_count(self) -> int:
-        return self._number("cudaGetDeviceCount")
+        [count] = self._call("cudaGetDeviceCount")
+        return int(count)
 
     def compute_capability(self, device: int) -> tuple[int, int]:
-        major, minor = (
-            self._number("cudaDeviceGetAttribute", attribute, device)
-            for attribute in (CAPABILITY_MAJOR, CAPABILITY_MINOR)
-        )
+        attributes = self._bindings.cudaDeviceAttr
+        [major] = self._call("cudaDeviceGetAttribute", attributes.cudaDevAttrComputeCapabilityMajor, device)
+        [minor] = self._call("cudaDeviceGetAttribute", attributes.cudaDevAttrComputeCapabilityMinor, device)
         return major, minor
 
     def device_name(self, device: int) -> str:
-        properties = create_string_buffer(PROPERTIES_BYTES)
-        self._call("cudaGetDeviceProperties", properties, device)
-        return properties.value.decode(errors="replace")  # cudaDeviceProp begins with `char name[256]`
+        [properties] = self._call("cudaGetDeviceProperties", device)
+        name: bytes = properties.name
+        return name.decode(errors="replace")
 
     def set_device(self, device: int) -> None:
         """Makes it the calling thread's device."""
@@ -90,24 +60,27 @@ class CudaRuntime:
 
     def memory(self) -> tuple[int, int]:
         """Free and total bytes of the thread's device."""
-        free, total = c_size_t(), c_size_t()
-        self._call("cudaMemGetInfo", byref(free), byref(total))
-        return free.value, total.value
+        free, total = self._call("cudaMemGetInfo")
+        return free, total
 
     def create_stream(self) -> int:
         """A stream that the default stream does not wait for."""
-        stream = c_void_p()
-        self._call("cudaStreamCreateWithFlags", byref(stream), NON_BLOCKING)
-        return cast(int, stream.value)
+        [stream] = self._call("cudaStreamCreateWithFlags", self._bindings.cudaStreamNonBlocking)
+        return int(stream)
+
+    def destroy_stream(self, stream: int) -> None:
+        self._call("cudaStreamDestroy", stream)
 
     def wait(self, stream: int) -> None:
         """Returns when everything on the stream is done. Other Python threads run meanwhile."""
         self._call("cudaStreamSynchronize", stream)
 
     def create_event(self) -> int:
-        event = c_void_p()
-        self._call("cudaEventCreateWithFlags", byref(event), WITHOUT_TIMING)
-        return cast(int, event.value)
+        [event] = self._call("cudaEventCreateWithFlags", self._bindings.cudaEventDisableTiming)
+        return int(event)
+
+    def destroy_event(self, event: int) -> None:
+        self._call("cudaEventDestroy", event)
 
     def record(self, event: int, stream: int) -> None:
         """Makes the event stand for everything on the stream so far."""
@@ -119,28 +92,29 @@ class CudaRuntime:
 
     def upload(self, source: NDArray[Any], target: int, stream: int) -> None:
         """Enqueues a copy to the device. `source` is page-locked, contiguous, and left alone until it is done."""
-        self._call("cudaMemcpyAsync", target, source.ctypes.data, source.nbytes, HOST_TO_DEVICE, stream)
+        self._call("cudaMemcpyAsync", target, source, source.nbytes, self._to_device, stream)
 
     def download(self, source: int, target: NDArray[Any], stream: int) -> None:
         """Enqueues a copy from the device. `target` is page-locked and contiguous."""
-        self._call("cudaMemcpyAsync", target.ctypes.data, source, target.nbytes, DEVICE_TO_HOST, stream)
+        self._call("cudaMemcpyAsync", target, source, target.nbytes, self._to_host, stream)
 
     def clear(self, target: int, size_bytes: int, stream: int) -> None:
         """Enqueues zeros."""
         self._call("cudaMemsetAsync", target, 0, size_bytes, stream)
 
     def page_locked(self, size_bytes: int) -> NDArray[np.uint8]:
-        """Host memory that the device copies from and to without another copy between. Never freed."""
-        pointer = c_void_p()
-        self._call("cudaHostAlloc", byref(pointer), size_bytes, 0)
-        return np.ctypeslib.as_array((c_uint8 * size_bytes).from_address(cast(int, pointer.value)))
+        """Host memory that the device copies from and to without another copy between."""
+        [address] = self._call("cudaHostAlloc", size_bytes, self._bindings.cudaHostAllocDefault)
+        return np.ctypeslib.as_array((c_uint8 * size_bytes).from_address(address))
 
-    def _number(self, function: str, *arguments: int) -> int:
-        number = c_int()
-        self._call(function, byref(number), *arguments)
-        return number.value
+    def free_page_locked(self, address: int) -> None:
+        """Frees memory that `page_locked` gave. No array may be used afterwards that lies there."""
+        self._call("cudaFreeHost", address)
 
-    def _call(self, function: str, *arguments: object) -> None:
-        code = getattr(self._library, function)(*arguments)
-        if code:
-            raise CudaError(function, code, self._library.cudaGetErrorString(code).decode())
+    def _call(self, function: str, *arguments: object) -> tuple[Any, ...]:
+        """What the function gives besides its error."""
+        answer: tuple[Any, ...] = getattr(self._bindings, function)(*arguments)
+        if answer[0]:
+            _, meaning = self._bindings.cudaGetErrorString(answer[0])
+            raise CudaError(function, int(answer[0]), meaning.decode())
+        return answer[1:]

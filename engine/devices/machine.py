@@ -45,7 +45,7 @@ class Machine:
         ctypes.CDLL(library)
 
     def runtime(self) -> CudaRuntime:
-        """The CUDA runtime. Raises OSError."""
+        """The CUDA runtime. Raises ImportError."""
         return CudaRuntime.load()
 
     def visible_devices(self) -> str | None:

@@ -139,7 +139,10 @@ def check_libraries(machine: Machine) -> CudaRuntime:
             raise DeviceError(
                 f"a CUDA {CUDA[0]} library is missing: {error}. {library} is in '{package}': {INSTALL}"
             ) from error
-    return machine.runtime()
+    try:
+        return machine.runtime()
+    except ImportError as error:
+        raise DeviceError(f"the package 'cuda-bindings==13.*' cannot be imported: {error}. {INSTALL}") from error
 
 
 def inspect_device(wanted: Wanted, needs: Needs, machine: Machine, runtime: CudaRuntime) -> Device:

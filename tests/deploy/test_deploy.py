@@ -75,7 +75,7 @@ def test_images_are_locked_by_hash_to_the_versions_that_are_tested(lock: str) ->
     requirements = text.replace("\\\n", "").splitlines()
     assert all("--hash=sha256:" in line for line in requirements)
     assert not re.search(r"https?:|^(torch|transformers|onnx)==", text, re.MULTILINE)
-    only_for_cuda = {pin for pin in pins(lock) if pin.startswith(("nvidia-", "onnxruntime-gpu"))}
+    only_for_cuda = {pin for pin in pins(lock) if pin.startswith(("cuda-", "nvidia-", "onnxruntime-gpu"))}
     assert bool(only_for_cuda) is ("cuda" in lock)
     assert pins(lock) - only_for_cuda <= pins("lock.txt")
 

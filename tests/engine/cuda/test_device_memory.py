@@ -1,10 +1,5 @@
 """engine.cuda: rows that are moved, against numpy; copies that are enqueued."""
 
-import ctypes
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,6 +13,7 @@ from engine.devices.buffers import Outbox, allocate
 from engine.devices.cudart import CudaRuntime
 from engine.devices.session import CPU, open_session
 from engine.devices.transfers import CudaTransfers, HostTransfers
+from tests.engine.devices.cuda_bindings import FakeBindings
 
 TENSORS, HEADS, WORDS = 3, 2, 2
 
@@ -84,74 +80,11 @@ def test_numbers_are_read_in_every_precision(name: str) -> None:
     np.testing.assert_allclose(precision.to_float(raw.view(np.uint8)), values, rtol=2**-7)
 
 
-# CUDA's copies, on a library that makes them when it is waited for, as a device may
-
-
-@dataclass
-class LateLibrary:
-    """A libcudart whose copies are made when they are waited for."""
-
-    enqueued: list[Callable[[], Any]] = field(default_factory=list)
-    kept: list[Any] = field(default_factory=list)
-    recorded: dict[int, int] = field(default_factory=dict)
-    """How many copies each event stands for."""
-
-    def __getattr__(self, name: str) -> Any:
-        made = getattr(type(self), f"_{name}", lambda *_: 0)
-
-        def function(*arguments: Any) -> int:
-            return int(made(self, *arguments))
-
-        function.argtypes = function.restype = None  # type: ignore[attr-defined]
-        return self.__dict__.setdefault(name, function)
-
-    def _cudaStreamCreateWithFlags(self, stream: Any, flags: int) -> int:
-        assert flags == 1, "it must not wait for the default stream"
-        stream._obj.value = 77
-        return 0
-
-    def _cudaHostAlloc(self, pointer: Any, size: int, flags: int) -> int:
-        self.kept.append(ctypes.create_string_buffer(size))
-        pointer._obj.value = ctypes.addressof(self.kept[-1])
-        return 0
-
-    def _cudaMemcpyAsync(self, target: int, source: int, size: int, kind: int, stream: int) -> int:
-        assert stream == 77
-        assert kind in (1, 2)
-        self.enqueued.append(lambda: ctypes.memmove(target, source, size))
-        return 0
-
-    def _cudaMemsetAsync(self, target: int, value: int, size: int, stream: int) -> int:
-        self.enqueued.append(lambda: ctypes.memset(target, value, size))
-        return 0
-
-    def _cudaStreamSynchronize(self, stream: int) -> int:
-        self._make(len(self.enqueued))
-        return 0
-
-    def _cudaEventCreateWithFlags(self, event: Any, flags: int) -> int:
-        event._obj.value = 500 + len(self.recorded)
-        self.recorded[event._obj.value] = 0
-        return 0
-
-    def _cudaEventRecord(self, event: int, stream: int) -> int:
-        assert stream == 77
-        self.recorded[event] = len(self.enqueued)
-        return 0
-
-    def _cudaEventSynchronize(self, event: int) -> int:
-        self._make(self.recorded[event])
-        return 0
-
-    def _make(self, copies: int) -> None:
-        for copy in self.enqueued[:copies]:
-            copy()
-        del self.enqueued[:copies]
-        self.recorded = {event: max(0, count - copies) for event, count in self.recorded.items()}
+# CUDA's copies, which are made when they are waited for
 
 
 def cuda_transfers() -> CudaTransfers:
-    return CudaTransfers(CudaRuntime(LateLibrary()), device=0)
+    return CudaTransfers(CudaRuntime(FakeBindings(late=True)), device=0)
 
 
 def test_copies_are_made_in_their_order() -> None:
