@@ -99,6 +99,8 @@ proto: setup  ## generate the stubs in dragoman/v1, and the descriptors for Envo
 		--python_out=$(STUBS) --mypy_out=quiet:$(STUBS) $(PROTOS)
 	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m grpc_tools.protoc -I proto \
 		--grpc_python_out=$(STUBS) --mypy_grpc_out=quiet:$(STUBS) $(SERVICES)
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m grpc_tools.protoc -I proto \
+		--plugin=protoc-gen-options=proto/client_options.py --options_out=$(STUBS) proto/dragoman/v1/decoding.proto
 	@mkdir -p $(STUBS)/$(dir $(DESCRIPTORS))
 	@$(BIN)/python -m grpc_tools.protoc -I proto -I $(wildcard $(VENV)/lib/python3*/site-packages) --include_imports \
 		--descriptor_set_out=$(STUBS)/$(DESCRIPTORS) $(PROTOS) google/rpc/error_details.proto

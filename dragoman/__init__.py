@@ -1,34 +1,38 @@
 """Client of Dragoman, a server that translates text with Transformer models over gRPC."""
 
-from dragoman.channel import TlsOptions
-from dragoman.client import AsyncClient, Client
-from dragoman.errors import (
-    Aborted,
-    Cancelled,
-    DeadlineExceeded,
-    DragomanError,
-    FieldViolation,
-    Internal,
-    InvalidArgument,
-    NotFound,
-    ResourceExhausted,
-    Unavailable,
-    Unimplemented,
-    Unreachable,
-)
-from dragoman.results import (
-    Decoding,
-    EarlyStopping,
-    Embedding,
-    FinishReason,
-    Health,
-    Hypothesis,
-    Model,
-    TextDelta,
-    Timings,
-    Translation,
-)
-from dragoman.wire import TranslationOptions
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dragoman.channel import TlsOptions
+    from dragoman.client import AsyncClient, Client
+    from dragoman.enums import EarlyStopping
+    from dragoman.errors import (
+        Aborted,
+        Cancelled,
+        DeadlineExceeded,
+        DragomanError,
+        FieldViolation,
+        Internal,
+        InvalidArgument,
+        NotFound,
+        ResourceExhausted,
+        Unavailable,
+        Unimplemented,
+        Unreachable,
+    )
+    from dragoman.results import (
+        Embedding,
+        FinishReason,
+        Health,
+        Hypothesis,
+        Model,
+        TextDelta,
+        Timings,
+        Translation,
+    )
+    from dragoman.v1.decoding_options import Decoding
+    from dragoman.wire import TranslationOptions
 
 __version__ = "0.1.0"
 
@@ -61,3 +65,20 @@ __all__ = [
     "Unreachable",
     "__version__",
 ]
+
+_HOMES = ("channel", "client", "enums", "errors", "results", "v1.decoding_options", "wire")
+
+if not TYPE_CHECKING:  # who would take any name for one of the module
+
+    def __getattr__(name: str) -> object:
+        """A public name, at its first use: the command line sets gRPC up, and tells of itself, before gRPC comes."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        for home in _HOMES:
+            found = vars(import_module(f"dragoman.{home}"))
+            globals().update({public: found[public] for public in __all__ if public in found})
+        return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -2,7 +2,7 @@
 
 import sys
 
-from dragoman.cli import main
+from dragoman.command.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

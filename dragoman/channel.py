@@ -1,6 +1,7 @@
 """How the clients connect: transport security, retries, message sizes."""
 
 import json
+import re
 from dataclasses import dataclass
 
 import grpc
@@ -10,6 +11,9 @@ DEFAULT_TARGET = "127.0.0.1:8500"
 
 MAX_RECEIVE_BYTES = 64 * 1024 * 1024
 """gRPC's own limit of 4 MiB is too small for the vectors, or all the hypotheses, of many texts."""
+
+HOST = re.compile(r"([^:/\[\]]+|\[[0-9A-Fa-f:.%]+\])(:(?P<port>\d+))?")
+"""A name or an address, and perhaps a port."""
 
 RETRY_POLICY = {
     "maxAttempts": 5,
@@ -50,15 +54,35 @@ class TlsOptions:
         return grpc.ssl_channel_credentials(self.root_certificates, self.key, self.certificate)
 
 
+def check_target(target: str, tls: TlsOptions | None) -> None:
+    """Raises ValueError for what gRPC would take for the name of a host, or for port 443."""
+    if not target.strip():
+        raise ValueError(f"is empty; give HOST:PORT, such as {DEFAULT_TARGET}")
+    scheme, found, rest = target.partition("://")
+    if found and scheme.lower() in ("http", "https", "grpc", "grpcs"):
+        address = rest.partition("/")[0] or DEFAULT_TARGET
+        security = ", and ask for TLS" if scheme.lower().endswith("s") and tls is None else ""
+        raise ValueError(f"{target} is a URL; give HOST:PORT, such as {address}{security}")
+    host = HOST.fullmatch(target)
+    if host is None:  # one of gRPC's own schemes, such as dns:///, unix: or xds:
+        return
+    if host["port"] is None and tls is None:
+        raise ValueError(f"{target} has no port; give HOST:PORT, such as {target}:{DEFAULT_TARGET.rpartition(':')[2]}")
+    if host["port"] is not None and not 1 <= int(host["port"]) <= 65535:
+        raise ValueError(f"port {host['port']} of {target} is not from 1 to 65535")
+
+
 def open_channel(target: str, tls: TlsOptions | None) -> grpc.Channel:
-    """A channel for synchronous calls. It connects at the first call."""
+    """A channel for synchronous calls. It connects at the first call. Raises ValueError for a target that cannot be."""
+    check_target(target, tls)
     if tls is None:
         return grpc.insecure_channel(target, OPTIONS)
     return grpc.secure_channel(target, tls.credentials(), OPTIONS)
 
 
 def open_aio_channel(target: str, tls: TlsOptions | None) -> aio.Channel:
-    """A channel for calls of the running event loop. It connects at the first call."""
+    """A channel for calls of the running event loop. See `open_channel`."""
+    check_target(target, tls)
     if tls is None:
         return aio.insecure_channel(target, OPTIONS)
     return aio.secure_channel(target, tls.credentials(), OPTIONS)

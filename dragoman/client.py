@@ -46,6 +46,8 @@ class Client:
         self._encoding = EncodingServiceStub(self._channel)
         self._model = ModelServiceStub(self._channel)
         self._check_health = HealthStub(self._channel).Check  # type: ignore[attr-defined]  # its types lack methods
+        self._most_contents: dict[str, int] = {}
+        """How many texts a request may have, of every model that was asked about."""
 
     def __enter__(self) -> Self:
         return self
@@ -73,7 +75,9 @@ class Client:
         A long list goes as several requests, some of them at once; each may take `timeout_s`. A text that is refused
         fails the whole call.
         """
-        requests = wire.translate_requests(_listed(texts), options)
+        given = wire.listed(texts)
+        most = self._most(given, options.get("model", ""), timeout_s)
+        requests = wire.translate_requests(given, options, most)
         results = _collect(self._translation.Translate, requests, wire.translations, timeout_s)
         return results[0] if isinstance(texts, str) else results
 
@@ -109,7 +113,8 @@ class Client:
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> Embedding | list[Embedding]:
         """The vector of one text, or of each of a list; with `normalize`, divided by its L2 norm."""
-        requests = wire.encode_requests(_listed(texts), model, normalize)
+        given = wire.listed(texts)
+        requests = wire.encode_requests(given, model, normalize, self._most(given, model, timeout_s))
         results = _collect(self._encoding.Encode, requests, wire.embeddings, timeout_s)
         return results[0] if isinstance(texts, str) else results
 
@@ -131,6 +136,12 @@ class Client:
             response = self._check_health(HealthCheckRequest(service=service), timeout=deadline(timeout_s))
         return wire.health(response)
 
+    def _most(self, texts: list[str], model: str, timeout_s: float) -> int:
+        """How many texts a request may have. Asks the server before the first that may have several."""
+        if len(texts) > 1 and model not in self._most_contents:
+            self._most_contents[model] = wire.most_contents(self.model(model, timeout_s=timeout_s))
+        return self._most_contents.get(model, 1)
+
 
 class AsyncClient:
     """A connection to a Dragoman server for asyncio. Make it inside the event loop that uses it.
@@ -144,6 +155,8 @@ class AsyncClient:
         self._encoding = EncodingServiceStub(self._channel)
         self._model = ModelServiceStub(self._channel)
         self._check_health = HealthStub(self._channel).Check  # type: ignore[attr-defined]  # its types lack methods
+        self._most_contents: dict[str, int] = {}
+        """How many texts a request may have, of every model that was asked about."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -167,7 +180,9 @@ class AsyncClient:
         self, texts: str | list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[TranslationOptions]
     ) -> Translation | list[Translation]:
         """See `Client.translate`."""
-        requests = wire.translate_requests(_listed(texts), options)
+        given = wire.listed(texts)
+        most = await self._most(given, options.get("model", ""), timeout_s)
+        requests = wire.translate_requests(given, options, most)
         results = await _collect_async(self._translation.Translate, requests, wire.translations, timeout_s)
         return results[0] if isinstance(texts, str) else results
 
@@ -200,7 +215,8 @@ class AsyncClient:
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> Embedding | list[Embedding]:
         """See `Client.encode`."""
-        requests = wire.encode_requests(_listed(texts), model, normalize)
+        given = wire.listed(texts)
+        requests = wire.encode_requests(given, model, normalize, await self._most(given, model, timeout_s))
         results = await _collect_async(self._encoding.Encode, requests, wire.embeddings, timeout_s)
         return results[0] if isinstance(texts, str) else results
 
@@ -222,9 +238,11 @@ class AsyncClient:
             response = await self._check_health(HealthCheckRequest(service=service), timeout=deadline(timeout_s))
         return wire.health(response)
 
-
-def _listed(texts: str | Iterable[str]) -> Iterable[str]:
-    return [texts] if isinstance(texts, str) else texts
+    async def _most(self, texts: list[str], model: str, timeout_s: float) -> int:
+        """How many texts a request may have. Asks the server before the first that may have several."""
+        if len(texts) > 1 and model not in self._most_contents:
+            self._most_contents[model] = wire.most_contents(await self.model(model, timeout_s=timeout_s))
+        return self._most_contents.get(model, 1)
 
 
 def _collect(

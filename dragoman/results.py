@@ -2,10 +2,8 @@
 
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Literal
 
-EarlyStopping = bool | Literal["never"]
-"""When beam search ends, as in Hugging Face `generate`."""
+from dragoman.v1.decoding_options import Decoding
 
 
 class FinishReason(StrEnum):
@@ -111,17 +109,6 @@ class Embedding:
 
 
 @dataclass(frozen=True, slots=True)
-class Decoding:
-    """How target tokens are chosen. Names and meanings of Hugging Face `generate`."""
-
-    num_beams: int
-    num_return_sequences: int
-    max_new_tokens: int
-    length_penalty: float
-    early_stopping: EarlyStopping
-
-
-@dataclass(frozen=True, slots=True)
 class Model:
     """A model of a server, and its limits."""
 
@@ -152,3 +139,5 @@ class Model:
     """SHA-256 of the package's manifest, lower-case hexadecimal."""
     checkpoint_sha256: str
     """SHA-256 of the checkpoint's weights file, lower-case hexadecimal."""
+    max_contents: int
+    """Most texts of a request. 0: the server does not say."""

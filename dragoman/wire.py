@@ -3,16 +3,16 @@
 import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from typing import Protocol, TypedDict, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import grpc
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health_pb2
 
+from dragoman.enums import ENUMS
 from dragoman.errors import Internal
 from dragoman.results import (
-    Decoding,
-    EarlyStopping,
     Embedding,
     FinishReason,
     Health,
@@ -23,16 +23,18 @@ from dragoman.results import (
     Translation,
 )
 from dragoman.v1 import decoding_pb2, encoding_pb2, model_pb2, translation_pb2
+from dragoman.v1.decoding_options import Decoding, DecodingKeywords
 
 MAX_CONTENTS = 32
-"""Texts of one request: enough to share a decoding batch, few enough that a retry repeats little."""
+"""Texts of one request, if the server takes so many: enough to share a batch, few enough that a retry repeats little.
+"""
 MAX_CONTENT_BYTES = 128 * 1024
 """UTF-8 bytes of the texts of one request, unless one text alone has more. gRPC retries only requests below 256 KiB."""
 CONCURRENT_REQUESTS = 4
 """Requests of one split call that are under way at once."""
 
 
-class TranslationOptions(TypedDict, total=False):
+class TranslationOptions(DecodingKeywords, total=False):
     """How to translate. What is left out, or None, takes the model's default."""
 
     source_language: str
@@ -41,16 +43,6 @@ class TranslationOptions(TypedDict, total=False):
     """BCP-47 code to translate into. Left out: the model's only target language."""
     model: str
     """Name of the model. Left out: the server's default model."""
-    num_beams: int | None
-    """Hypotheses kept at every step. 1 is greedy search."""
-    num_return_sequences: int | None
-    """Hypotheses returned for each text, at most `num_beams`."""
-    max_new_tokens: int | None
-    """Most target tokens of a hypothesis, the end token included."""
-    length_penalty: float | None
-    """Above 0 favours long hypotheses, below 0 short ones."""
-    early_stopping: EarlyStopping | None
-    """When beam search ends, as in Hugging Face `generate`."""
 
 
 class Cancellable(Protocol):
@@ -64,14 +56,7 @@ class Cancellable(Protocol):
 Q = TypeVar("Q")
 C = TypeVar("C", bound=Cancellable)
 
-_EARLY_STOPPING: dict[EarlyStopping, decoding_pb2.EarlyStopping.ValueType] = {
-    False: decoding_pb2.EARLY_STOPPING_HEURISTIC,
-    True: decoding_pb2.EARLY_STOPPING_FIRST_FINISHED,
-    "never": decoding_pb2.EARLY_STOPPING_NEVER,
-}
-_EARLY_STOPPING_BACK: dict[decoding_pb2.EarlyStopping.ValueType, EarlyStopping] = {
-    wire: plain for plain, wire in _EARLY_STOPPING.items()
-}
+OPTIONS = decoding_pb2.DecodingOptions.DESCRIPTOR.fields_by_name
 _FINISH_REASONS = {
     decoding_pb2.FINISH_REASON_END_TOKEN: FinishReason.END_TOKEN,
     decoding_pb2.FINISH_REASON_LENGTH: FinishReason.LENGTH,
@@ -88,13 +73,33 @@ def deadline(timeout_s: float) -> float:
     return timeout_s
 
 
-def batches(texts: Iterable[str]) -> Iterator[list[str]]:
-    """The texts in order, in lists that each fit one request."""
+def listed(texts: str | Iterable[str]) -> list[str]:
+    """One text, or many, as a list. Raises TypeError for what is no text."""
+    if not isinstance(texts, Iterable):
+        raise TypeError(f"texts is {texts!r}; it must be a str, or a list of them")
+    given = [texts] if isinstance(texts, str) else list(texts)
+    for index, text in enumerate(given):
+        if not isinstance(text, str):
+            raise TypeError(f"texts[{index}] is {text!r}; every text must be a str")
+    return given
+
+
+def most_contents(model: Model) -> int:
+    """How many texts a request to the model may have."""
+    return model.max_contents or MAX_CONTENTS
+
+
+def batches(texts: Iterable[str], most: int = MAX_CONTENTS) -> Iterator[list[str]]:
+    """The texts in order, in lists that each fit one request.
+
+    most: so many texts the server takes
+    """
+    most = min(most, MAX_CONTENTS)
     batch: list[str] = []
     size = 0
     for text in texts:
         length = len(text.encode())
-        if batch and (len(batch) == MAX_CONTENTS or size + length > MAX_CONTENT_BYTES):
+        if batch and (len(batch) == most or size + length > MAX_CONTENT_BYTES):
             yield batch
             batch, size = [], 0
         batch.append(text)
@@ -103,10 +108,15 @@ def batches(texts: Iterable[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def translate_requests(texts: Iterable[str], options: TranslationOptions) -> Iterator[translation_pb2.TranslateRequest]:
-    """The requests that together translate the texts. Raises TypeError or ValueError for an impossible option."""
+def translate_requests(
+    texts: Iterable[str], options: TranslationOptions, most: int
+) -> Iterator[translation_pb2.TranslateRequest]:
+    """The requests that together translate the texts. Raises TypeError or ValueError for an impossible option.
+
+    most: see `batches`
+    """
     decoding = _decoding_options(options)
-    for contents in batches(texts):
+    for contents in batches(texts, most):
         yield translation_pb2.TranslateRequest(
             contents=contents,
             source_language_code=options.get("source_language", ""),
@@ -118,6 +128,8 @@ def translate_requests(texts: Iterable[str], options: TranslationOptions) -> Ite
 
 def stream_request(text: str, options: TranslationOptions) -> translation_pb2.StreamTranslateRequest:
     """The request to translate one text as a stream. Raises TypeError or ValueError for an impossible option."""
+    if not isinstance(text, str):
+        raise TypeError(f"text is {text!r}; it must be a str")
     return translation_pb2.StreamTranslateRequest(
         content=text,
         source_language_code=options.get("source_language", ""),
@@ -127,9 +139,11 @@ def stream_request(text: str, options: TranslationOptions) -> translation_pb2.St
     )
 
 
-def encode_requests(texts: Iterable[str], model: str, normalize: bool) -> Iterator[encoding_pb2.EncodeRequest]:
-    """The requests that together encode the texts."""
-    for contents in batches(texts):
+def encode_requests(
+    texts: Iterable[str], model: str, normalize: bool, most: int
+) -> Iterator[encoding_pb2.EncodeRequest]:
+    """The requests that together encode the texts; see `batches` for `most`."""
+    for contents in batches(texts, most):
         yield encoding_pb2.EncodeRequest(contents=contents, model=model, normalize=normalize)
 
 
@@ -153,19 +167,18 @@ def windowed(requests: Iterable[Q], start: Callable[[Q], C]) -> Generator[tuple[
 def _decoding_options(options: TranslationOptions) -> decoding_pb2.DecodingOptions:
     if unknown := options.keys() - TranslationOptions.__annotations__.keys():
         raise TypeError(f"unknown option {min(unknown)!r}; known are {', '.join(TranslationOptions.__annotations__)}")
-    return decoding_pb2.DecodingOptions(
-        num_beams=options.get("num_beams"),
-        num_return_sequences=options.get("num_return_sequences"),
-        max_new_tokens=options.get("max_new_tokens"),
-        length_penalty=options.get("length_penalty"),
-        early_stopping=_early_stopping(options.get("early_stopping")),
-    )
+    chosen: dict[str, Any] = {name: value for name, value in options.items() if name in OPTIONS and value is not None}
+    return decoding_pb2.DecodingOptions(**{name: _sent(OPTIONS[name], value) for name, value in chosen.items()})
 
 
-def _early_stopping(option: EarlyStopping | None) -> decoding_pb2.EarlyStopping.ValueType | None:
-    if option is not None and option not in _EARLY_STOPPING:
-        raise ValueError(f"early_stopping is {option!r}; it must be True, False or 'never'")
-    return None if option is None else _EARLY_STOPPING[option]
+def _sent(field: FieldDescriptor, value: Any) -> Any:
+    if field.enum_type is None:
+        return value
+    names = ENUMS[field.enum_type.name]
+    if value not in names:
+        *others, last = map(repr, names)
+        raise ValueError(f"{field.name} is {value!r}; it must be {', '.join(others)} or {last}")
+    return field.enum_type.values_by_name[names[value]].number
 
 
 # Replies
@@ -231,6 +244,7 @@ def model(message: model_pb2.Model) -> Model:
         execution_provider=message.execution_provider,
         package_sha256=message.package_sha256,
         checkpoint_sha256=message.checkpoint_sha256,
+        max_contents=message.max_contents,
     )
 
 
@@ -245,13 +259,15 @@ def _seconds(duration: Duration) -> float:
 
 
 def _decoding(message: decoding_pb2.DecodingOptions) -> Decoding:
-    return Decoding(
-        message.num_beams,
-        message.num_return_sequences,
-        message.max_new_tokens,
-        message.length_penalty,
-        _EARLY_STOPPING_BACK.get(message.early_stopping, False),
-    )
+    return Decoding(**{name: _received(field, getattr(message, name)) for name, field in OPTIONS.items()})
+
+
+def _received(field: FieldDescriptor, value: Any) -> Any:
+    """A value that this version of the client has no name for becomes the first that it has."""
+    if field.enum_type is None:
+        return value
+    plain = {field.enum_type.values_by_name[name].number: plain for plain, name in ENUMS[field.enum_type.name].items()}
+    return plain.get(value, next(iter(plain.values())))
 
 
 def _hypothesis(message: translation_pb2.Hypothesis) -> Hypothesis:

@@ -93,9 +93,7 @@ async def serve_traced(settings: Settings, tracing: Tracing) -> int:
             if device.kind == "cuda":  # not before: the probe captures CUDA graphs, which other calls may disturb
                 process.watch_device_memory(device_memory(machine.runtime(), device.index))
             admission = Admission(settings.max_waiting, lambda: scheduler.waiting)
-            translator = Translator(
-                model, package.tokenizer(), admission, scheduler.submit, metrics, settings.max_contents
-            )
+            translator = Translator(model, package.tokenizer(), admission, scheduler.submit, metrics)
             health = await start(server, translator)
             process.enter(State.SERVING)
             announce(settings, model, device, probe_s, port, metrics_port)

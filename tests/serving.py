@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,6 +66,7 @@ MODEL = ServedModel(
     execution_provider="none",
     package_sha256="0" * 64,
     checkpoint_sha256="1" * 64,
+    max_contents=8,
 )
 """What `serving` serves. Two target languages, so that one has to be named."""
 
@@ -150,7 +151,8 @@ async def serving(
     rules = EndRules(end_id=END, forced_end_id=END, suppressed_ids=(PAD,))
     with Runner(decoder, rules, PAD, workers, max_rows, metrics, on_crash) as scheduler:
         admission = Admission(max_waiting, lambda: scheduler.waiting)
-        translator = Translator(MODEL, tokenizer(), admission, scheduler.submit, metrics, max_contents)
+        model = replace(MODEL, max_contents=max_contents)
+        translator = Translator(model, tokenizer(), admission, scheduler.submit, metrics)
         health = await start(server, translator)
         watch = asyncio.create_task(report_crash(crashed, health, admission))
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", channel_options) as channel:

@@ -127,6 +127,7 @@ class Model(_message.Message):
     EXECUTION_PROVIDER_FIELD_NUMBER: _builtins.int
     PACKAGE_SHA256_FIELD_NUMBER: _builtins.int
     CHECKPOINT_SHA256_FIELD_NUMBER: _builtins.int
+    MAX_CONTENTS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name to use in requests."""
     max_source_tokens: _builtins.int
@@ -151,6 +152,8 @@ class Model(_message.Message):
     """SHA-256 of the package's manifest, lower-case hexadecimal."""
     checkpoint_sha256: _builtins.str
     """SHA-256 of the checkpoint's weights file that was exported, lower-case hexadecimal."""
+    max_contents: _builtins.int
+    """Most contents of a request. 0 from servers that do not say it."""
     @_builtins.property
     def source_language_codes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """BCP-47 codes it translates from."""
@@ -181,10 +184,11 @@ class Model(_message.Message):
         execution_provider: _builtins.str = ...,
         package_sha256: _builtins.str = ...,
         checkpoint_sha256: _builtins.str = ...,
+        max_contents: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["default_decoding", b"default_decoding"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint_sha256", b"checkpoint_sha256", "decoder_layers", b"decoder_layers", "default_decoding", b"default_decoding", "encoder_layers", b"encoder_layers", "execution_provider", b"execution_provider", "max_beams", b"max_beams", "max_new_tokens", b"max_new_tokens", "max_source_tokens", b"max_source_tokens", "name", b"name", "package_sha256", b"package_sha256", "precision", b"precision", "source_language_codes", b"source_language_codes", "target_language_codes", b"target_language_codes", "vocabulary_size", b"vocabulary_size", "width", b"width"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint_sha256", b"checkpoint_sha256", "decoder_layers", b"decoder_layers", "default_decoding", b"default_decoding", "encoder_layers", b"encoder_layers", "execution_provider", b"execution_provider", "max_beams", b"max_beams", "max_contents", b"max_contents", "max_new_tokens", b"max_new_tokens", "max_source_tokens", b"max_source_tokens", "name", b"name", "package_sha256", b"package_sha256", "precision", b"precision", "source_language_codes", b"source_language_codes", "target_language_codes", b"target_language_codes", "vocabulary_size", b"vocabulary_size", "width", b"width"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -30,6 +30,7 @@ class ServedModel:
     execution_provider: str
     package_sha256: str
     checkpoint_sha256: str
+    max_contents: int
 
     @property
     def limits(self) -> dict[str, float]:
@@ -58,6 +59,7 @@ def describe(package: Package, settings: Settings, execution_provider: str) -> S
         execution_provider=execution_provider,
         package_sha256=package.sha256,
         checkpoint_sha256=manifest.checkpoint.sha256,
+        max_contents=settings.max_contents,
     )
 
 

@@ -197,6 +197,7 @@ def _model(model: ServedModel) -> model_pb2.Model:
         execution_provider=model.execution_provider,
         package_sha256=model.package_sha256,
         checkpoint_sha256=model.checkpoint_sha256,
+        max_contents=model.max_contents,
     )
 
 

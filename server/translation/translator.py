@@ -89,7 +89,6 @@ class Translator:
         admission: Admission,
         submit: Callable[[Request], None],
         metrics: Metrics,
-        max_contents: int,
     ) -> None:
         """`submit`: queues a request, whose events then come from another thread."""
         self.model = model
@@ -98,7 +97,6 @@ class Translator:
         self._admission = admission
         self._submit = submit
         self._metrics = metrics
-        self._max_contents = max_contents
 
     async def translate(self, contents: Sequence[str], route: Route, options: Options) -> list[Translation]:
         """Translates every content; results are in their order. Raises ServerError."""
@@ -134,8 +132,8 @@ class Translator:
         """The texts under the names of their fields."""
         if not contents:
             raise EmptyContents
-        if len(contents) > self._max_contents:
-            raise TooManyContents(len(contents), self._max_contents)
+        if len(contents) > self.model.max_contents:
+            raise TooManyContents(len(contents), self.model.max_contents)
         return {f"contents[{index}]": text for index, text in enumerate(contents)}
 
     @asynccontextmanager

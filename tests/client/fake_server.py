@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -115,8 +115,13 @@ class FakeServer(TranslationServiceServicer, EncodingServiceServicer, ModelServi
     drop_results: int = 0
     """A bug: so many results of each call are left out."""
 
+    max_contents: int = 0
+    """Most contents of a call, and what the model says of it. 0: it does not say, and takes any number."""
+
     target: str = ""
     requests: list[Any] = field(default_factory=list)
+    """All but those of GetModel, which clients make on their own."""
+    model_requests: list[model_pb2.GetModelRequest] = field(default_factory=list)
     call_times: list[float] = field(default_factory=list)
     """When each attempt of any call came, by time.monotonic."""
     most_active: int = 0
@@ -137,6 +142,7 @@ class FakeServer(TranslationServiceServicer, EncodingServiceServicer, ModelServi
         self, request: translation_pb2.TranslateRequest, context: Context
     ) -> translation_pb2.TranslateResponse:
         await self._arrive(request, context)
+        await self._check_count(request.contents, context)
         with self._counted():
             await self._meet()
             for index, text in enumerate(request.contents):
@@ -156,6 +162,7 @@ class FakeServer(TranslationServiceServicer, EncodingServiceServicer, ModelServi
 
     async def Encode(self, request: encoding_pb2.EncodeRequest, context: Context) -> encoding_pb2.EncodeResponse:
         await self._arrive(request, context)
+        await self._check_count(request.contents, context)
         for index, text in enumerate(request.contents):
             await self._refuse_or_hold(text, index, context)
         scale = 0.5 if request.normalize else 1.0
@@ -168,17 +175,25 @@ class FakeServer(TranslationServiceServicer, EncodingServiceServicer, ModelServi
         return model_pb2.ListModelsResponse(models=[MODEL])
 
     async def GetModel(self, request: model_pb2.GetModelRequest, context: Context) -> model_pb2.GetModelResponse:
-        await self._arrive(request, context)
+        self.model_requests.append(request)
         if request.name not in ("", MODEL.name):
             details = (ErrorInfo(reason="MODEL_NOT_FOUND", domain="dragoman"),)
             await Failure(grpc.StatusCode.NOT_FOUND, f"there is no model {request.name}", details).abort(context)
-        return model_pb2.GetModelResponse(model=MODEL)
+        model = model_pb2.Model()
+        model.CopyFrom(MODEL)
+        model.max_contents = self.max_contents
+        return model_pb2.GetModelResponse(model=model)
 
     async def _arrive(self, request: Message, context: Context) -> None:
         self.call_times.append(time.monotonic())
         self.requests.append(request)
         if self.failures:
             await self.failures.popleft().abort(context)
+
+    async def _check_count(self, contents: Sequence[str], context: Context) -> None:
+        if self.max_contents and len(contents) > self.max_contents:
+            details = (ErrorInfo(reason="TOO_MANY_CONTENTS", domain="dragoman"),)
+            await Failure(grpc.StatusCode.INVALID_ARGUMENT, "too many contents", details).abort(context)
 
     async def _refuse_or_hold(self, text: str, index: int, context: Context) -> None:
         if text == "too long":

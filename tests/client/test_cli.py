@@ -1,22 +1,25 @@
 """The command line in this process, against a real gRPC server."""
 
-import argparse
 import io
 import json
 import socket
 import sys
 from collections import deque
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import grpc
 import pytest
 import trustme
+from google.rpc.error_details_pb2 import BadRequest
 
-import dragoman.progress
-from dragoman.arguments import parser
-from dragoman.cli import main
+import dragoman.command.progress
+from dragoman.command.arguments import parser
+from dragoman.command.commands import OWN
+from dragoman.command.main import main
 from tests.client.fake_server import TOO_LONG, Failure, FakeServer, overloaded, serving
 
 ROOT = Path(__file__).parents[2]
@@ -115,15 +118,22 @@ def test_json_has_every_field(command: Dragoman) -> None:
     assert '"text": "MAÇÃ"' in result.out
 
 
-def test_json_shows_every_hypothesis_and_text_the_best(command: Dragoman) -> None:
-    options = ["--num-beams", "2", "--num-return-sequences", "2", "a"]
-    assert [h["text"] for h in command("translate", "--json", *options).json[0]["hypotheses"]] == ["A", "A!"]
-    assert command("translate", *options).out == "A\n"
+def test_several_hypotheses_are_shown_with_their_ranks_and_scores(command: Dragoman) -> None:
+    options = ["--num-beams", "2", "--num-return-sequences", "2"]
+    assert [h["text"] for h in command("translate", "--json", *options, "a").json[0]["hypotheses"]] == ["A", "A!"]
+    assert command("translate", *options, "a", "", "b").out == "1\t-0.5\tA\n2\t-1.5\tA!\n\n1\t-0.5\tB\n2\t-1.5\tB!\n"
+    assert command("translate", "--num-return-sequences", "1", "a").out == "A\n"
+
+
+def test_the_lines_of_an_argument_stay_lines(command: Dragoman) -> None:
+    assert command("translate", "one\n\ntwo\n", "three").out == "ONE\n\nTWO\nTHREE\n"
+    assert [line["text"] for line in command("translate", "--json", "one\ntwo").json] == ["ONE", "TWO"]
+    assert sorted(command.server.contents) == sorted(["one", "two", "three", "one", "two"])
+    assert command("translate", "one\ntoo long", "three").err == f"dragoman: line 2: {TOO_LONG}\n"
 
 
 def test_a_line_break_in_a_translation_stays_on_its_line(command: Dragoman) -> None:
-    assert command("translate", "one\ntwo", "three").out == "ONE TWO\nTHREE\n"
-    assert command("translate", "--json", "one\ntwo").json[0]["text"] == "ONE\nTWO"
+    assert command("translate", "one\rtwo", "three").out == "ONE TWO\nTHREE\n"
 
 
 def test_every_option_arrives(command: Dragoman) -> None:
@@ -220,7 +230,7 @@ def test_models_shows_what_the_server_serves(command: Dragoman) -> None:
 def test_models_json_has_every_field(command: Dragoman) -> None:
     (model,) = command("models", "--json").json
     assert (model["name"], model["max_beams"], model["default_decoding"]["num_beams"]) == ("en-pt", 16, 4)
-    assert len(model) == 15
+    assert len(model) == 16
 
 
 def test_health_tells_by_its_exit_code(command: Dragoman) -> None:
@@ -251,7 +261,29 @@ def test_without_a_server_the_error_says_how_to_get_one(command: Dragoman, argv:
     result = command(*argv, "--target", target)
     assert (result.code, result.out, result.err.count("\n")) == (1, "", 1)
     assert f"no server at {target} (" in result.err
-    assert "Connection refused); start one with `make run`" in result.err
+    assert "(Failed to connect to remote host: Connection refused); in a checkout" in result.err
+    assert "text 1" not in result.err
+
+
+def test_a_server_elsewhere_is_not_started_here(command: Dragoman) -> None:
+    err = command("health", "--target", "nosuch.invalid:8500").err
+    assert "no server at nosuch.invalid:8500 (" in err
+    assert err.endswith("; is it running, and can this machine reach it; check --target, --tls and --ca\n")
+    assert "make" not in err
+
+
+def test_an_http_port_is_called_one(command: Dragoman) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as metrics:
+        Thread(target=metrics.serve_forever).start()
+        try:
+            target = f"127.0.0.1:{metrics.server_port}"
+            message = "is no gRPC port, but perhaps an HTTP port, such as a server's metrics port; check --target"
+            for argv in (["translate", "a"], ["health"]):
+                result = command(*argv, "--target", target)
+                assert (result.code, result.out) == (1, "")
+                assert f"dragoman: {target} {message}\n" in result.err
+        finally:
+            metrics.shutdown()
 
 
 def test_an_answer_too_late_names_the_flag(command: Dragoman) -> None:
@@ -261,7 +293,15 @@ def test_an_answer_too_late_names_the_flag(command: Dragoman) -> None:
 
 def test_an_overloaded_server_is_not_a_missing_one(command: Dragoman) -> None:
     command.server.failures = deque([overloaded(pushback_ms=-1)])
-    assert command("translate", "a").err == "dragoman: text 1: the queue is full (OVERLOADED)\n"
+    assert command("translate", "a").err == "dragoman: the queue is full (OVERLOADED)\n"
+
+
+def test_an_option_that_is_refused_is_not_blamed_on_a_text(command: Dragoman, file: Path) -> None:
+    details = BadRequest(field_violations=[BadRequest.FieldViolation(field="decoding.num_beams")])
+    command.server.failures = deque([Failure(grpc.StatusCode.INVALID_ARGUMENT, "num_beams is 99", (details,))])
+    file.write_text("one\ntwo\n")
+    result = command("translate", "--file", file, "--keep-going", "--concurrency", "1")
+    assert result == Result(1, "", "dragoman: num_beams is 99 (INVALID_ARGUMENT)\n")
 
 
 def test_an_error_is_one_line(command: Dragoman) -> None:
@@ -278,17 +318,26 @@ def test_a_file_that_cannot_be_read_is_named(command: Dragoman, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ([], "the following arguments are required: COMMAND"),
-        (["translate"], "one of the arguments TEXT --file is required"),
-        (["translate", "a", "--file", "b"], "not allowed with argument"),
-        (["translate", "a", "--num-beams", "four"], "--num-beams: invalid"),
+        (["serves"], "dragoman: 'serves' is no command"),
+        (["translat"], "dragoman: 'translat' is no command; did you mean translate?"),
+        (["--beams"], "dragoman: '--beams' is no command"),
+        (["translate", "a", "--file", "b"], "dragoman translate: --file: not allowed with a TEXT"),
+        (["translate", "a", "--num-beams", "four"], "dragoman translate: --num-beams: 'four' is not a whole number"),
         (["translate", "a", "--num-beams", "9999999999"], "--num-beams: 9999999999 does not fit 32 bits"),
-        (["translate", "a", "--early-stopping", "maybe"], "--early-stopping: invalid choice: 'maybe'"),
-        (["translate", "a", "--num-beam", "4"], "unrecognized arguments: --num-beam"),
+        (["translate", "a", "--length-penalty", "long"], "--length-penalty: 'long' is not a number"),
+        (["translate", "a", "--early-stopping", "maybe"], "--early-stopping: 'maybe' is not one of false, true, never"),
+        (["translate", "a", "--num-beam", "4"], "translate: --num-beam is no flag; did you mean --num-beams?"),
+        (["translate", "a", "--beams=4"], "translate: --beams is no flag; did you mean --num-beams?"),
+        (["models", "en-pt"], "dragoman models: 'en-pt' is not understood; see dragoman models --help"),
         (["translate", "a", "--concurrency", "0"], "--concurrency: 0 is not from 1 to 1000"),
         (["health", "--timeout", "0"], "--timeout: 0 is not a positive, finite number of seconds"),
         (["health", "--timeout", "inf"], "--timeout: inf is not a positive, finite number of seconds"),
         (["health", "--target", " "], "--target: is empty; give HOST:PORT"),
+        (["health", "--target", "http://a:1/b"], "--target: http://a:1/b is a URL; give HOST:PORT, such as a:1\n"),
+        (["health", "--target", "https://a:1"], "is a URL; give HOST:PORT, such as a:1, and ask for TLS"),
+        (["health", "--target", "localhost"], "localhost has no port; give HOST:PORT, such as localhost:8500"),
+        (["health", "--target", "[::1]"], "[::1] has no port; give HOST:PORT, such as [::1]:8500"),
+        (["health", "--target", "localhost:85000"], "port 85000 of localhost:85000 is not from 1 to 65535"),
         (["health", "--ca", "no/such/file"], "--ca: no/such/file: No such file or directory"),
         (["health", "--ca", str(ROOT / "LICENSE")], "no certificate in it; root certificates are PEM"),
     ],
@@ -297,6 +346,30 @@ def test_wrong_usage_exits_2_and_says_why(command: Dragoman, argv: list[str], me
     result = command(*argv)
     assert (result.code, result.out) == (2, "")
     assert message in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_without_arguments_there_is_help(command: Dragoman) -> None:
+    result = command()
+    assert (result.code, result.out) == (2, "")
+    assert result.err == command("--help").out
+    for name in OWN:
+        assert f"\n  {name} " in result.err
+
+
+def test_at_a_terminal_there_must_be_a_text(command: Dragoman, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    message = "dragoman translate: there is no text: give TEXT, --file FILE, or standard input from a pipe or a file\n"
+    assert command("translate") == Result(2, "", message)
+
+
+@pytest.mark.parametrize("argv", [["--version"], *([name, "--version"] for name in OWN)], ids=lambda c: c[0])
+def test_every_command_tells_the_version(command: Dragoman, argv: list[str]) -> None:
+    assert command(*argv) == Result(0, f"dragoman {dragoman.__version__}\n", "")
+
+
+def test_flags_may_stand_between_texts(command: Dragoman) -> None:
+    assert command("translate", "a", "--num-beams", "2", "b", "--", "-5") == Result(0, "A\nB\n-5\n", "")
 
 
 # TLS
@@ -321,7 +394,7 @@ def test_ca_trusts_an_authority_of_ones_own(
 
 
 class Terminal(io.StringIO):
-    """A standard error that is a terminal."""
+    """A standard stream that is a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -335,7 +408,7 @@ def test_progress_if_asked_for(command: Dragoman, file: Path) -> None:
 
 
 def test_progress_on_a_terminal_for_files_only(command: Dragoman, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dragoman.progress, "TERMINAL_INTERVAL_S", 0.0)
+    monkeypatch.setattr(dragoman.command.progress, "TERMINAL_INTERVAL_S", 0.0)
     file.write_text("a\ntoo long\nb\n")
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
@@ -362,10 +435,7 @@ def test_no_progress_where_the_results_are_shown(
 
 
 def flags() -> set[str]:
-    (commands,) = (a for a in parser()._actions if isinstance(a, argparse._SubParsersAction))
-    return {
-        flag for command in commands.choices.values() for action in command._actions for flag in action.option_strings
-    }
+    return {flag for command in OWN for action in parser(command)._actions for flag in action.option_strings}
 
 
 def test_every_flag_is_documented() -> None:

@@ -49,6 +49,27 @@ def test_standard_input_is_answered_line_by_line(
     assert (process.returncode, out, err) == (0, b"THREE\n", b"")
 
 
+def test_standard_input_that_is_no_terminal_is_read_unasked(
+    server: FakeServer, processes: list["subprocess.Popen[bytes]"]
+) -> None:
+    process = start(server, "translate")
+    processes.append(process)
+    assert process.communicate(b"one\ntwo\n", timeout=WAIT_S) == (b"ONE\nTWO\n", b"")
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("verbosity", ["", "INFO"])
+def test_grpc_keeps_silent_unless_told_otherwise(
+    server: FakeServer, processes: list["subprocess.Popen[bytes]"], verbosity: str
+) -> None:
+    process = start(server, "health", "--tls", **({"GRPC_VERBOSITY": verbosity} if verbosity else {}))
+    processes.append(process)
+    _, err = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 1
+    assert err.splitlines()[-1].startswith(b"dragoman: no server at ")
+    assert (len(err.splitlines()) > 1) is bool(verbosity)
+
+
 @pytest.mark.parametrize("text", [b"hold\n", b""], ids=["waits for the server", "waits for input"])
 def test_ctrl_c_ends_quietly(server: FakeServer, processes: list["subprocess.Popen[bytes]"], text: bytes) -> None:
     process = start(server, "translate", "--file", "-")

@@ -116,7 +116,7 @@ def test_early_stopping_has_the_meaning_of_hugging_face(server: FakeServer, opti
 
 
 def test_an_impossible_early_stopping_is_refused(server: FakeServer, call: Call) -> None:
-    with pytest.raises(ValueError, match="early_stopping is 'always'; it must be True, False or 'never'"):
+    with pytest.raises(ValueError, match="early_stopping is 'always'; it must be False, True or 'never'"):
         call(server.target, "translate", "hello", early_stopping="always")
     assert server.requests == []
 
@@ -128,7 +128,7 @@ def test_options_left_out_are_not_sent(server: FakeServer, call: Call) -> None:
 
 @pytest.mark.parametrize("method", ["translate", "stream_translate"])
 def test_an_unknown_option_is_refused(server: FakeServer, call: Call, method: str) -> None:
-    with pytest.raises(TypeError, match=r"unknown option 'beams'; known are source_language, .*num_beams"):
+    with pytest.raises(TypeError, match=r"unknown option 'beams'; known are num_beams, .*source_language"):
         call(server.target, method, "hello", beams=4)
     assert server.requests == []
 
@@ -147,6 +147,57 @@ def test_a_long_list_is_split_and_stays_in_order(server: FakeServer, call: Call)
     result = call(server.target, "translate", texts)
     assert [translation.text for translation in result] == [text.upper() for text in texts]
     assert sorted(len(request.contents) for request in server.requests) == [1, *[MAX_CONTENTS] * 3]
+
+
+@pytest.mark.parametrize("method", ["translate", "encode"])
+@pytest.mark.parametrize("most", [1, 5, MAX_CONTENTS, 256])
+def test_a_list_is_split_as_the_server_takes_it(call: Call, method: str, most: int) -> None:
+    texts = [f"text {number}" for number in range(2 * MAX_CONTENTS)]
+    with serving(FakeServer(max_contents=most)) as server:
+        assert len(call(server.target, method, texts)) == len(texts)
+        assert max(len(request.contents) for request in server.requests) == min(most, MAX_CONTENTS)
+
+
+def test_the_server_is_asked_once_and_only_for_lists() -> None:
+    with serving(FakeServer(max_contents=2)) as server, Client(server.target) as client:
+        client.translate("a")
+        client.translate(["a"])
+        assert server.model_requests == []
+        for _ in range(2):
+            client.translate(["a", "b", "c"])
+            client.encode(["a", "b", "c"])
+        assert [request.name for request in server.model_requests] == [""]
+        client.translate(["a", "b"], model="en-pt")
+        assert [request.name for request in server.model_requests] == ["", "en-pt"]
+
+
+async def test_the_server_is_asked_once_by_an_async_client_too() -> None:
+    with serving(FakeServer(max_contents=2)) as server:
+        async with AsyncClient(server.target) as client:
+            for _ in range(2):
+                await client.translate(["a", "b", "c"])
+                await client.encode(["a", "b", "c"])
+        assert len(server.model_requests) == 1
+
+
+@pytest.mark.parametrize("method", ["translate", "encode"])
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["a", None], r"texts\[1\] is None; every text must be a str"),
+        ([b"a"], r"texts\[0\] is b'a'; every text must be a str"),
+        (None, "texts is None; it must be a str, or a list of them"),
+    ],
+)
+def test_what_is_no_text_is_named(server: FakeServer, call: Call, method: str, texts: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        call(server.target, method, texts)
+    assert server.requests == []
+
+
+def test_a_stream_of_no_text_is_refused(server: FakeServer, call: Call) -> None:
+    with pytest.raises(TypeError, match="text is None; it must be a str"):
+        call(server.target, "stream_translate", None)
 
 
 def test_parts_of_a_list_run_at_once_but_not_too_many(call: Call) -> None:

@@ -2,6 +2,8 @@
 
 import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -71,3 +73,15 @@ def test_the_error_tree_is_drawn_as_it_is() -> None:
 def test_the_version_is_that_of_the_distribution() -> None:
     project = Path(__file__).parents[2] / "pyproject.toml"
     assert f'\nversion = "{dragoman.__version__}"\n' in project.read_text(encoding="utf-8")
+
+
+def test_help_and_version_need_no_grpc() -> None:
+    for argv in (["--help"], ["--version"], []):
+        code = f"import sys; from dragoman.command.main import main; main({argv}); assert 'grpc' not in sys.modules"
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=Path(__file__).parents[2])
+
+
+def test_what_is_no_public_name_is_no_attribute() -> None:
+    with pytest.raises(AttributeError, match="module 'dragoman' has no attribute 'Clients'"):
+        _ = dragoman.Clients  # type: ignore[attr-defined]
+    assert set(dragoman.__all__) <= set(dir(dragoman))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dragoman.lines import BLOCK_BYTES, MAX_LINE_BYTES, Line, LineError, given_lines, in_order, read_lines
+from dragoman.command.lines import BLOCK_BYTES, MAX_LINE_BYTES, Line, LineError, given_lines, in_order, read_lines
 
 
 async def read_all(path: Path) -> list[Line]:

@@ -94,7 +94,9 @@ def admission(engine: Engine) -> Admission:
 
 @pytest.fixture
 def translator(engine: Engine, admission: Admission, registry: CollectorRegistry) -> Translator:
-    return Translator(MODEL, tokenizer(), admission, engine.requests.append, Metrics(registry, "copy"), max_contents=4)
+    return Translator(
+        replace(MODEL, max_contents=4), tokenizer(), admission, engine.requests.append, Metrics(registry, "copy")
+    )
 
 
 async def test_translations_come_in_the_order_of_the_contents(translator: Translator, engine: Engine) -> None:

@@ -59,8 +59,9 @@ async def read_lines(path: str) -> AsyncIterator[Line]:
         yield Line(number + 1, rest)
 
 
-async def given_lines(raws: Iterable[bytes]) -> AsyncIterator[Line]:
-    """Lines that are there already."""
+async def given_lines(texts: Iterable[bytes]) -> AsyncIterator[Line]:
+    """The lines of texts that are there already: at least one of each."""
+    raws = (raw for text in texts for raw in text.removesuffix(b"\n").split(b"\n"))
     for number, raw in enumerate(raws, 1):
         yield Line(number, raw)
 

@@ -1,12 +1,17 @@
 """How the command line writes results: one line each, for people or as JSON."""
 
 import json
+import re
+import sys
 from dataclasses import asdict
 from typing import Any
 
+from dragoman.command.lines import LineError
 from dragoman.errors import DeadlineExceeded, DragomanError, Unreachable
-from dragoman.lines import LineError
 from dragoman.results import Embedding, Model, Timings, Translation
+
+CORE_PREFIX = re.compile(r"^[A-Z_]+: (ipv[46]:\S+: )?")
+"""What gRPC's core puts before its words: a status, and the address, which the target has named already."""
 
 
 def to_json(value: dict[str, Any]) -> str:
@@ -16,7 +21,13 @@ def to_json(value: dict[str, Any]) -> str:
 
 def translation_line(translation: Translation) -> str:
     """The best hypothesis; a line break in it becomes a space."""
-    return translation.text.replace("\r", " ").replace("\n", " ")
+    return _on_one_line(translation.text)
+
+
+def ranked_lines(translation: Translation) -> str:
+    """All hypotheses, best first: rank, score and text, one line each."""
+    ranked = enumerate(translation.hypotheses, 1)
+    return "\n".join(f"{rank}\t{hypothesis.score:.6g}\t{_on_one_line(hypothesis.text)}" for rank, hypothesis in ranked)
 
 
 def translation_json(translation: Translation) -> str:
@@ -54,13 +65,11 @@ def model_json(model: Model) -> str:
 
 def model_block(model: Model) -> str:
     """A model for people, on several lines."""
-    default = model.default_decoding
+    default = ", ".join(f"{name} {_short(value)}" for name, value in asdict(model.default_decoding).items())
     return f"""{model.name}
   languages   {", ".join(model.source_languages)} -> {", ".join(model.target_languages)}
   limits      {model.max_source_tokens} source tokens, {model.max_new_tokens} new tokens, {model.max_beams} beams
-  default     num_beams {default.num_beams}, num_return_sequences {default.num_return_sequences}, \
-max_new_tokens {default.max_new_tokens}, length_penalty {default.length_penalty:g}, \
-early_stopping {default.early_stopping}
+  default     {default}
   size        width {model.width}, {model.encoder_layers} encoder and {model.decoder_layers} decoder layers, \
 {model.vocabulary_size} target tokens
   runs as     {model.precision} on {model.execution_provider}
@@ -78,11 +87,30 @@ def error_json(error: DragomanError | LineError, explanation: str) -> str:
 def explained(error: DragomanError | LineError, target: str, timeout_s: float) -> str:
     """The error and the way out of it, on one line."""
     if isinstance(error, Unreachable):
-        cause = " ".join(error.message.rpartition("last error: ")[2].split())
-        return (
-            f"no server at {target} ({cause}); start one with `make run` in a checkout of Dragoman, "
-            "or check --target, --tls and --ca"
-        )
+        return _unreachable(error, target)
     if isinstance(error, DeadlineExceeded):
         return f"no answer within {timeout_s:g} s; allow more with --timeout"
     return " ".join(str(error).split())
+
+
+def complain(message: str) -> None:
+    """Says on standard error why something failed."""
+    print(f"dragoman: {message}", file=sys.stderr, flush=True)
+
+
+def _unreachable(error: Unreachable, target: str) -> str:
+    cause = CORE_PREFIX.sub("", " ".join(error.message.rpartition("last error: ")[2].split()))
+    if "Failed parsing HTTP/2" in cause:  # of gRPC's core, where the first bytes are no HTTP/2
+        return f"{target} is no gRPC port, but perhaps an HTTP port, such as a server's metrics port; check --target"
+    host = target.rpartition(":")[0].strip("[]")
+    here = host == "localhost" or host == "::1" or host.startswith("127.")
+    way = "in a checkout of Dragoman `make run` starts one" if here else "is it running, and can this machine reach it"
+    return f"no server at {target} ({cause}); {way}; check --target, --tls and --ca"
+
+
+def _on_one_line(text: str) -> str:
+    return text.replace("\r", " ").replace("\n", " ")
+
+
+def _short(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

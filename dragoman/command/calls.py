@@ -1,49 +1,27 @@
-"""The command `dragoman`: translate, encode, models, health.
+"""The commands that call a server: translate, encode, models, health. Each gives its exit code."""
 
-Exit codes: 0 done, 1 failed (one line on standard error says why), 2 wrong usage, 130 interrupted by Ctrl-C,
-141 whatever read the output went away.
-"""
-
-import asyncio
-import io
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from dragoman import output
-from dragoman.arguments import Arguments, parser
 from dragoman.client import AsyncClient
-from dragoman.errors import DragomanError, NotFound, Unreachable
-from dragoman.lines import Line, LineError, given_lines, in_order, read_lines
-from dragoman.progress import Progress
+from dragoman.command import output
+from dragoman.command.arguments import Arguments
+from dragoman.command.lines import Line, LineError, given_lines, in_order, read_lines
+from dragoman.command.output import complain
+from dragoman.command.progress import Progress
+from dragoman.errors import DragomanError, InvalidArgument, NotFound, Unavailable, Unimplemented, Unreachable
 from dragoman.results import Health
 
-DONE, FAILED, INTERRUPTED, PIPE_CLOSED = 0, 1, 130, 141
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line and returns its exit code. Wrong usage raises SystemExit(2)."""
-    _speak_utf8()
-    args = parser().parse_args(argv, namespace=Arguments())
-    try:
-        return asyncio.run(COMMANDS[args.command](args))
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:
-        _drop_output()
-        return PIPE_CLOSED
-    except DragomanError as error:
-        _complain(output.explained(error, args.target, args.timeout))
-    except OSError as error:
-        _complain(f"{error.filename or 'input or output'}: {error.strerror or error}")
-    return FAILED
+DONE, FAILED = 0, 1
 
 
 async def _translate(args: Arguments) -> int:
-    show = output.translation_json if args.json else output.translation_line
     options = args.translation_options()
+    plain = output.ranked_lines if (options["num_return_sequences"] or 1) > 1 else output.translation_line
+    show = output.translation_json if args.json else plain
     async with AsyncClient(args.target, tls=args.tls_options()) as client:
 
         async def answer(text: str) -> Answer:
@@ -77,13 +55,13 @@ async def _health(args: Arguments) -> int:
         try:
             health = await client.health(args.service, timeout_s=args.timeout)
         except NotFound:
-            _complain(f"the server has no service {args.service!r}; leave --service out to ask about the whole server")
+            complain(f"the server has no service {args.service!r}; leave --service out to ask about the whole server")
             return FAILED
     print(output.to_json({"service": args.service, "status": health.value}) if args.json else health.value, flush=True)
     return DONE if health is Health.SERVING else FAILED
 
 
-COMMANDS = {"translate": _translate, "encode": _encode, "models": _models, "health": _health}
+CALLS = {"translate": _translate, "encode": _encode, "models": _models, "health": _health}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +81,17 @@ class Refused:
     error: DragomanError | LineError
 
     @property
+    def of_the_line(self) -> bool:
+        """Whether another line may fare better: it is not about the server, nor about an option."""
+        if isinstance(self.error, InvalidArgument):
+            fields = [violation.field for violation in self.error.violations]
+            return not fields or any(field.startswith("content") for field in fields)
+        return not isinstance(self.error, Unavailable | NotFound | Unimplemented)
+
+    @property
     def ends_run(self) -> bool:
-        """Whether every other line must fail in the same way."""
-        return isinstance(self.error, Unreachable | NotFound)
+        """Whether every other line must fail in the same way. A server that is overloaded now may not be later."""
+        return not self.of_the_line and (isinstance(self.error, Unreachable) or not isinstance(self.error, Unavailable))
 
 
 async def _answer_lines(args: Arguments, answer: Callable[[str], Awaitable[Answer]], blank: str) -> int:
@@ -141,7 +127,7 @@ async def _answer_lines(args: Arguments, answer: Callable[[str], Awaitable[Answe
 def _report(refused: Refused, args: Arguments) -> str | None:
     """Tells of a refused line. Gives the line to write in its place, or None if the run ends here."""
     explanation = output.explained(refused.error, args.target, args.timeout)
-    _complain(f"{'text' if args.texts else 'line'} {refused.number}: {explanation}")
+    complain(f"{args.unit} {refused.number}: {explanation}" if refused.of_the_line else explanation)
     if refused.ends_run or not args.keep_going:
         return None
     return output.error_json(refused.error, explanation) if args.json else ""
@@ -155,18 +141,3 @@ def _lines(args: Arguments) -> AsyncIterator[Line]:
 def _wants_progress(args: Arguments) -> bool:
     """Unless asked for: with a file, on a terminal, if the results are not written there too."""
     return args.progress or (args.file is not None and sys.stderr.isatty() and not sys.stdout.isatty())
-
-
-def _complain(message: str) -> None:
-    print(f"dragoman: {message}", file=sys.stderr, flush=True)
-
-
-def _speak_utf8() -> None:
-    for stream, errors in ((sys.stdout, "strict"), (sys.stderr, "backslashreplace")):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors=errors)
-
-
-def _drop_output() -> None:
-    """Lets the interpreter's last flush of standard output go nowhere instead of failing."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,223 @@
+"""The flags of the command `dragoman`."""
+
+import argparse
+import math
+import os
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.descriptor import FieldDescriptor
+
+from dragoman.channel import DEFAULT_TARGET, TlsOptions, check_target
+from dragoman.client import DEFAULT_TIMEOUT_S
+from dragoman.command.commands import OWN
+from dragoman.command.parsing import Parser
+from dragoman.enums import ENUMS
+from dragoman.v1.decoding_options import DOCS
+from dragoman.wire import OPTIONS, TranslationOptions
+
+DEFAULT_CONCURRENCY = 64
+
+
+class Arguments(argparse.Namespace):
+    """What the command line says. `models` and `health` have only the first block, `translate` decoding options too."""
+
+    command: str
+    target: str
+    timeout: float
+    tls: bool
+    ca: TlsOptions | None
+    json: bool
+
+    texts: list[str]
+    file: str | None
+    model: str
+    keep_going: bool
+    progress: bool
+    concurrency: int
+
+    source_language: str
+    target_language: str
+    timings: bool
+
+    normalize: bool
+    service: str
+
+    @property
+    def unit(self) -> str:
+        """What is counted: an argument of several lines is as many texts."""
+        return "line" if self.file is not None or any("\n" in text for text in self.texts) else "text"
+
+    def tls_options(self) -> TlsOptions | None:
+        """Transport security; None is plaintext."""
+        return self.ca or (TlsOptions() if self.tls else None)
+
+    def translation_options(self) -> TranslationOptions:
+        """The options of a translation; those left out are None."""
+        options: TranslationOptions = {
+            "source_language": self.source_language,
+            "target_language": self.target_language,
+            "model": self.model,
+        }
+        for name in OPTIONS:
+            options[name] = getattr(self, name)  # type: ignore[literal-required]  # the type has the same names
+        return options
+
+
+def parse(command: str, arguments: Sequence[str]) -> Arguments:
+    """Reads the flags and texts of one of the client's own commands.
+
+    Exits the process for wrong usage, `--help` and `--version`.
+    """
+    flags = parser(command)
+    args = flags.parse(arguments, Arguments(command=command))
+    try:
+        check_target(args.target, args.tls_options())
+    except ValueError as error:
+        flags.error(f"--target: {error}")
+    if command in ("translate", "encode"):
+        if args.texts and args.file is not None:
+            flags.error("--file: not allowed with a TEXT")
+        if not args.texts and args.file is None:
+            if sys.stdin is None or sys.stdin.isatty():
+                flags.error("there is no text: give TEXT, --file FILE, or standard input from a pipe or a file")
+            args.file = "-"
+    return args
+
+
+def parser(command: str) -> Parser:
+    """The flags of one of them."""
+    flags = Parser(f"dragoman {command}", OWN[command])
+    if command in ("translate", "encode"):
+        _add_line_flags(flags)
+    if command == "translate":
+        _add_translate_flags(flags)
+    if command == "encode":
+        flags.add_argument("--normalize", action="store_true", help="divide every vector by its L2 norm")
+    if command == "health":
+        flags.add_argument("--service", default="", help="a gRPC service (default: the whole server)")
+    _add_connection_flags(flags)
+    return flags
+
+
+def _add_connection_flags(flags: Parser) -> None:
+    flags.add_argument(
+        "--target",
+        default=os.environ.get("DRAGOMAN_TARGET") or DEFAULT_TARGET,
+        metavar="HOST:PORT",
+        help=f"the server (default: $DRAGOMAN_TARGET or {DEFAULT_TARGET})",
+    )
+    flags.add_argument(
+        "--timeout",
+        type=_seconds,
+        default=DEFAULT_TIMEOUT_S,
+        metavar="SECONDS",
+        help="most time for each request (default: %(default)g)",
+    )
+    flags.add_argument("--tls", action="store_true", help="use TLS; without it the connection is plaintext")
+    flags.add_argument(
+        "--ca", type=_authorities, metavar="FILE", help="use TLS and trust the authorities of this PEM file"
+    )
+    flags.add_argument("--json", action="store_true", help="write JSON with all fields, one object on each line")
+
+
+def _add_line_flags(flags: Parser) -> None:
+    flags.add_argument("texts", nargs="*", default=[], metavar="TEXT", help="a text; each line of it is one of its own")
+    flags.add_argument(
+        "--file",
+        help="read one text from each line of FILE; - is standard input, which is read without it if it is no terminal",
+    )
+    flags.add_argument("--model", default="", metavar="NAME", help="the model (default: the server's)")
+    flags.add_argument(
+        "--keep-going", action="store_true", help="go on after a refused line: its output is empty, the exit code 1"
+    )
+    flags.add_argument("--progress", action="store_true", help="tell progress even if standard error is no terminal")
+    flags.add_argument(
+        "--concurrency",
+        type=_request_count,
+        default=DEFAULT_CONCURRENCY,
+        metavar="N",
+        help="most requests under way at once (default: %(default)d)",
+    )
+
+
+def _add_translate_flags(flags: Parser) -> None:
+    flags.add_argument("--source-language", default="", metavar="CODE", help="BCP-47 code of the texts")
+    flags.add_argument("--target-language", default="", metavar="CODE", help="BCP-47 code to translate into")
+    for name, field in OPTIONS.items():
+        _add_option(flags, field, DOCS[name].replace("`", "").replace("%", "%%"))
+    flags.add_argument(
+        "--timings", action="store_true", help="tell where the time of each text went, on standard error"
+    )
+
+
+def _add_option(flags: Parser, field: FieldDescriptor, told: str) -> None:
+    """A decoding option of the API as a flag. The server knows the ranges."""
+    flag = f"--{field.name.replace('_', '-')}"
+    if field.enum_type is not None:
+        values = {str(value).lower(): value for value in ENUMS[field.enum_type.name]}
+        flags.add_argument(flag, type=partial(_one_of, values), metavar=f"{{{','.join(values)}}}", help=told)
+    elif field.type == FieldDescriptor.TYPE_BOOL:
+        flags.add_argument(flag, action=argparse.BooleanOptionalAction, help=told)
+    elif field.type == FieldDescriptor.TYPE_INT32:
+        flags.add_argument(flag, type=_int32, metavar="N", help=told)
+    else:
+        kind = _number if field.type == FieldDescriptor.TYPE_FLOAT else str
+        flags.add_argument(flag, type=kind, metavar="X", help=told)
+
+
+# The types of the flags; argparse shows ArgumentTypeError's message with the flag's name
+
+
+def _authorities(path: str) -> TlsOptions:
+    try:
+        return TlsOptions(root_certificates=Path(path).read_bytes())
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{path}: {error}") from error
+
+
+def _one_of(values: dict[str, Any], text: str) -> Any:
+    if text not in values:
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(values)}")
+    return values[text]
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+
+
+def _seconds(text: str) -> float:
+    value = _number(text)
+    if not (value > 0 and math.isfinite(value)):
+        raise argparse.ArgumentTypeError(f"{text} is not a positive, finite number of seconds")
+    return value
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
+def _int32(text: str) -> int:
+    """What the API's messages can hold."""
+    value = _whole(text)
+    if not -(2**31) <= value < 2**31:
+        raise argparse.ArgumentTypeError(f"{value} does not fit 32 bits")
+    return value
+
+
+def _request_count(text: str) -> int:
+    value = _whole(text)
+    if not 1 <= value <= 1000:
+        raise argparse.ArgumentTypeError(f"{value} is not from 1 to 1000")
+    return value

@@ -1,0 +1,57 @@
+"""The commands there are: the client's own, and those of other packages, entry points of the group `dragoman.commands`.
+
+The client itself imports none of those packages.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
+
+import dragoman
+
+OWN = {
+    "translate": "translate texts, one line out for every line in",
+    "encode": "turn texts into vectors, one line out for every line in",
+    "models": "list the server's models and their limits",
+    "health": "tell whether the server is serving; the exit code is 0 only then",
+}
+"""What each does."""
+GROUP = "dragoman.commands"
+CHECKOUT = {
+    "serve": "serve a package to many callers at once",
+    "export": "make a package of a checkpoint",
+    "train": "train a model",
+}
+"""Those that a checkout of Dragoman has."""
+MISSING = {
+    "serve": "the server is not installed here; in a checkout: make run",
+    "export": "export is not installed here; in a checkout: make setup",
+    "train": "training is not installed here; in a checkout: make setup",
+}
+"""What to say where they are not."""
+
+
+def summaries() -> dict[str, str]:
+    """All commands that are there, and what each does."""
+    return OWN | {name: CHECKOUT.get(name, "") for name in _points()}
+
+
+def run(name: str, arguments: Sequence[str]) -> int:
+    """Runs one of another package as if it were a program of its own. Gives its exit code."""
+    sys.argv = [f"dragoman {name}", *arguments]
+    code: int = _points()[name].load()()
+    return code
+
+
+def _points() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP) if _is_here(point)}
+
+
+def _is_here(point: EntryPoint) -> bool:
+    """Whether its package is installed. Of ours, beside this one: a stranger's `server` may be on the path."""
+    spec = find_spec(point.module.partition(".")[0])
+    if spec is None or spec.origin is None:
+        return False
+    return point.name not in CHECKOUT or Path(spec.origin).parents[1] == Path(dragoman.__file__).parents[1]

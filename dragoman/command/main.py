@@ -1,0 +1,91 @@
+"""The command `dragoman`: translate, encode, models, health, and what other packages bring (serve, export, train).
+
+Exit codes: 0 done, 1 failed (one line on standard error says why), 2 wrong usage, 130 interrupted by Ctrl-C,
+141 whatever read the output went away.
+"""
+
+import asyncio
+import io
+import os
+import sys
+from collections.abc import Sequence
+
+import dragoman
+from dragoman.command import commands
+from dragoman.command.parsing import WRONG_USAGE, suggest
+
+DONE, FAILED, INTERRUPTED, PIPE_CLOSED = 0, 1, 130, 141
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns its exit code. Wrong usage of a command raises SystemExit(2)."""
+    _speak_utf8()
+    command, *rest = (sys.argv[1:] if argv is None else list(argv)) or [""]
+    if command in commands.OWN:
+        return _call(command, rest)
+    if command in ("-h", "--help"):
+        print(_help())
+        return DONE
+    if command == "--version":
+        print(f"dragoman {dragoman.__version__}")
+        return DONE
+    if not command:
+        print(_help(), file=sys.stderr)
+        return WRONG_USAGE
+    if command in (there := commands.summaries()):
+        return commands.run(command, rest)
+    unknown = f"{command!r} is no command{suggest(command, there)}; see dragoman --help"
+    print(f"dragoman: {commands.MISSING.get(command, unknown)}", file=sys.stderr)
+    return WRONG_USAGE
+
+
+def _call(command: str, rest: Sequence[str]) -> int:
+    # gRPC reads it when it is imported. Its lines would stand among ours, and say the same in its own words.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    from dragoman.command import output
+    from dragoman.command.arguments import parse
+    from dragoman.command.calls import CALLS
+    from dragoman.errors import DragomanError
+
+    args = parse(command, rest)
+    try:
+        return asyncio.run(CALLS[command](args))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _drop_output()
+        return PIPE_CLOSED
+    except DragomanError as error:
+        output.complain(output.explained(error, args.target, args.timeout))
+    except OSError as error:
+        output.complain(f"{error.filename or 'input or output'}: {error.strerror or error}")
+    return FAILED
+
+
+def _help() -> str:
+    lines = [f"  {name:<12}{summary}" for name, summary in commands.summaries().items()]
+    return "\n".join(
+        [
+            "usage: dragoman COMMAND ...",
+            "",
+            "Client of a Dragoman translation server.",
+            "",
+            "commands; dragoman COMMAND --help tells of one:",
+            *lines,
+            "",
+            "options:",
+            "  -h, --help  show this",
+            "  --version   show the version",
+        ]
+    )
+
+
+def _speak_utf8() -> None:
+    for stream, errors in ((sys.stdout, "strict"), (sys.stderr, "backslashreplace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors=errors)
+
+
+def _drop_output() -> None:
+    """Lets the interpreter's last flush of standard output go nowhere instead of failing."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
