@@ -56,6 +56,11 @@ class CudaCache:
         """Rows whose sources are not in the cache yet: those that were encoded together are copied together."""
         self._warm = False
 
+    def close(self) -> None:
+        """Drops what is bound to the decoder's session, and memory. It may not be used afterwards."""
+        self._joining.clear()
+        del self._step, self._blocks
+
     @property
     def live(self) -> int:
         """How many rows are in use."""

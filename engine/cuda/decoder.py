@@ -6,8 +6,10 @@ faster.
 
 import logging
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
+from weakref import WeakSet
 
 import onnxruntime as ort
 
@@ -46,10 +48,16 @@ class CudaDecoder:
         self.source_capacity, self.target_capacity = source_capacity, target_capacity
         self._precision = PRECISIONS[precision]
         places = 0 if choice is None else most_allowed(choice, source_capacity)
-        self._runtime = runtime = DeviceRuntime(device, longest=max(source_capacity, target_capacity, places, 2))
-        self._output = None if choice is None else CudaOutput(runtime, choice, config, self._precision, places)
-        self._encoder = CudaEncoder(runtime, encoder, config, self._precision, source_capacity, self._output)
-        self._decoder = self._open_decoder(decoder)
+        longest = max(source_capacity, target_capacity, places, 2)
+        self._caches: WeakSet[CudaCache] = WeakSet()
+        with ExitStack() as held:
+            self._runtime = runtime = held.enter_context(closing(DeviceRuntime(device, longest)))
+            self._output = None if choice is None else CudaOutput(runtime, choice, config, self._precision, places)
+            encoding = CudaEncoder(runtime, encoder, config, self._precision, source_capacity, self._output)
+            self._encoder = held.enter_context(closing(encoding))
+            self._decoder = self._open_decoder(decoder)
+            held.callback(self._forget)
+            self._held = held.pop_all()
 
     @property
     def row_tokens(self) -> int:
@@ -72,13 +80,24 @@ class CudaDecoder:
         return self._encoder.encode(sources)
 
     def close(self) -> None:
-        """Gives back what the device would keep."""
+        """Gives back what it has on the device, when that is done with what it does: all sessions, then the stream.
+
+        No cache of it may be used afterwards.
+        """
+        self._held.close()
+
+    def _forget(self) -> None:
+        """Drops the decoder's session, and what is bound to it."""
+        self._runtime.transfers.settle()
+        while self._caches:
+            self._caches.pop().close()
+        self._decoder = self._output = None
 
     def open_cache(self, rows: int) -> CudaCache:
         """A running batch with room for so many rows. Raises DeviceError where the device has no memory for them."""
         capacities = self.source_capacity, self.target_capacity
         try:
-            return CudaCache(
+            cache = CudaCache(
                 self._runtime, self._decoder, self.config, self._precision, rows, *capacities, self._output
             )
         except Exception as error:  # the errors of ONNX Runtime have nothing else in common
@@ -88,3 +107,5 @@ class CudaDecoder:
                     "--max-rows, --max-source-tokens or --max-new-tokens"
                 ) from error
             raise
+        self._caches.add(cache)
+        return cache

@@ -86,6 +86,10 @@ class CudaEncoder:
         self._session = runtime.open_session(graph)
         self._cross = signature.cache_tensors(config, Kind.CROSS)
 
+    def close(self) -> None:
+        """Drops the session."""
+        self._session = None
+
     def encode(self, sources: Sequence[Sequence[int]]) -> list[CudaSource]:
         """Encodes sources, those of like length together.
 

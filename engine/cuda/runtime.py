@@ -1,6 +1,7 @@
 """What all graphs on a device share: one stream, one arena for what outlives a run, and the graph that moves rows."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,11 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from engine.cuda.graphs import MOVE
 from engine.devices.buffers import Buffer, Outbox, allocate
-from engine.devices.cudart import CudaRuntime
 from engine.devices.elements import BFLOAT16, FLOAT, FLOAT16, INT64
 from engine.devices.session import Device, open_session, run_options
 from engine.devices.sizing import MOVED_BYTES
-from engine.devices.transfers import CudaTransfers, HostTransfers, Transfers
+from engine.devices.transfers import open_transfers
 
 WORD_BYTES = 8
 """The graph that moves rows sees everything as int64: see engine/cuda/graphs/move.onnxtxt."""
@@ -84,18 +84,30 @@ class DeviceRuntime:
     def __init__(self, device: Device, longest: int) -> None:
         """`longest`: most places that are moved at once. Raises DeviceError."""
         self.device = device
-        self.transfers: Transfers = (
-            CudaTransfers(CudaRuntime.load(), device.index) if device.kind == "cuda" else HostTransfers()
-        )
-        self._mover = open_session(MOVE, device, self.transfers.stream)
-        self._move_inputs = {value.name: value.shape for value in self._mover.get_inputs()}
-        self.outbox = Outbox(self.transfers, self.allocate(OUTBOX_BYTES))
-        self._desk = self.transfers.staging(DESK_BYTES)
-        self._constants: list[Buffer] = []
-        self._places = self.constant(np.arange(longest))
-        self._moves: dict[tuple[Block, int, int], ort.IOBinding] = {}
         self._options = run_options()
+        self._constants: list[Buffer] = []
+        self._moves: dict[tuple[Block, int, int], ort.IOBinding] = {}
         self._tables: dict[tuple[int, int, int, int], int] = {}
+        with ExitStack() as held:
+            self.transfers = held.enter_context(closing(open_transfers(device)))
+            held.callback(self._forget)
+            self._mover = open_session(MOVE, device, self.transfers.stream)
+            self._move_inputs = {value.name: value.shape for value in self._mover.get_inputs()}
+            self.outbox = Outbox(self.transfers, self.allocate(OUTBOX_BYTES))
+            self._desk = self.transfers.staging(DESK_BYTES)
+            self._places = self.constant(np.arange(longest))
+            self._held = held.pop_all()
+
+    def close(self) -> None:
+        """Gives back what it has, its session before the stream. Those that others opened here must be gone."""
+        self._held.close()
+
+    def _forget(self) -> None:
+        """Drops what runs on the stream, and memory. There may be only some of it."""
+        self._moves.clear()
+        self._constants.clear()
+        for name in ("outbox", "_desk", "_mover"):
+            vars(self).pop(name, None)
 
     def open_session(self, graph: Path | bytes, capture: bool = False) -> ort.InferenceSession:
         """Loads a graph. Raises DeviceError."""

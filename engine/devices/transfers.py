@@ -1,12 +1,17 @@
 """Copies between a device and the host. One implementation for each kind of device."""
 
 import ctypes
+import logging
+from contextlib import ExitStack
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.devices.cudart import CudaRuntime
+from engine.devices.cudart import CudaError, CudaRuntime
+from engine.devices.session import Device
+
+log = logging.getLogger(__name__)
 
 
 class Transfers(Protocol):
@@ -18,7 +23,7 @@ class Transfers(Protocol):
     """What is enqueued is done while the host does something else."""
 
     def staging(self, size_bytes: int) -> NDArray[np.uint8]:
-        """Host memory to copy from and to."""
+        """Host memory to copy from and to, until `close`."""
         ...
 
     def upload(self, source: NDArray[Any], target: int) -> None:
@@ -38,7 +43,7 @@ class Transfers(Protocol):
         ...
 
     def new_event(self) -> int:
-        """Something to remember a point of the order by."""
+        """Something to remember a point of the order by, until `close`."""
         ...
 
     def record(self, event: int) -> None:
@@ -47,6 +52,14 @@ class Transfers(Protocol):
 
     def wait_for(self, event: int) -> None:
         """Returns when everything that the event stands for is done."""
+        ...
+
+    def settle(self) -> None:
+        """Returns when nothing is under way any more, be it because it failed. Raises nothing."""
+        ...
+
+    def close(self) -> None:
+        """Gives back staging memory, events and the stream, on which no session may run any more. Raises nothing."""
         ...
 
 
@@ -80,6 +93,12 @@ class HostTransfers:
     def wait_for(self, event: int) -> None:
         """It has happened."""
 
+    def settle(self) -> None:
+        """Nothing to wait for."""
+
+    def close(self) -> None:
+        """Nothing that is not given back with the last reference to it."""
+
 
 class CudaTransfers:
     """Of a CUDA device, on a stream of its own."""
@@ -91,10 +110,14 @@ class CudaTransfers:
         runtime.set_device(device)
         self._stream = runtime.create_stream()
         self.stream: int | None = self._stream
+        self._held = ExitStack()
+        self._held.callback(runtime.destroy_stream, self._stream)
 
     def staging(self, size_bytes: int) -> NDArray[np.uint8]:
         self._runtime.set_device(self._device)
-        return self._runtime.page_locked(size_bytes)
+        memory = self._runtime.page_locked(size_bytes)
+        self._held.callback(self._runtime.free_page_locked, memory.ctypes.data)
+        return memory
 
     def upload(self, source: NDArray[Any], target: int) -> None:
         # The first thing that a thread enqueues: else it would open a context on device 0 too.
@@ -113,10 +136,34 @@ class CudaTransfers:
 
     def new_event(self) -> int:
         self._runtime.set_device(self._device)
-        return self._runtime.create_event()
+        event = self._runtime.create_event()
+        self._held.callback(self._runtime.destroy_event, event)
+        return event
 
     def record(self, event: int) -> None:
         self._runtime.record(event, self._stream)
 
     def wait_for(self, event: int) -> None:
         self._runtime.wait_for(event)
+
+    def settle(self) -> None:
+        try:
+            self._runtime.set_device(self._device)
+            self._runtime.wait(self._stream)
+        except CudaError as error:
+            log.warning("what the device was doing has failed: %s", error)
+
+    def close(self) -> None:
+        if self.stream is None:
+            return
+        self.settle()
+        self.stream = None
+        try:
+            self._held.close()
+        except CudaError as error:  # after some errors a process can give nothing back, but by its end
+            log.warning("the device does not take everything back: %s", error)
+
+
+def open_transfers(device: Device) -> Transfers:
+    """Those of a device. Raises ImportError and CudaError."""
+    return CudaTransfers(CudaRuntime.load(), device.index) if device.kind == "cuda" else HostTransfers()
