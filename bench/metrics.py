@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import cast
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
@@ -30,8 +29,9 @@ from engine.request import FinishReason, Timings
 from models.package.folder import Package
 from server.config import Settings
 from server.grpc.listeners import metrics_endpoint
+from server.telemetry.call_metrics import CallMetrics
 from server.telemetry.exposition import OPENMETRICS, Page
-from server.telemetry.metrics import Metrics
+from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
 from server.telemetry.process_metrics import ProcessMetrics
 
 ROOT = Path(__file__).parent.parent
@@ -73,18 +73,17 @@ class Models(Collector):
 
     def __init__(self, codes: int) -> None:
         """Every method has been answered with so many codes."""
-        self._registries = [CollectorRegistry() for _ in range(MODELS)]
-        every = [Metrics(registry, f"model-{number}") for number, registry in enumerate(self._registries)]
-        for metrics, worker in product(every, range(2)):
-            metrics.worker(worker).step(ROWS, 0.001, 0.001)
+        self._registry = CollectorRegistry()
+        families, calls = ModelFamilies(self._registry), CallMetrics(self._registry)
+        for number, worker in product(range(MODELS), range(2)):
+            ModelMetrics(families, f"model-{number}").worker(worker).step(ROWS, 0.001, 0.001)
         for method, code in product(range(METHODS), range(codes)):
-            every[0].rpc_started(f"dragoman.v1.TranslationService/Translate{method}")
-            every[0].rpc_finished(f"dragoman.v1.TranslationService/Translate{method}", f"CODE_{code}", 0.01)
-        ProcessMetrics(self._registries[0])
+            calls.rpc_started(f"dragoman.v1.TranslationService/Translate{method}")
+            calls.rpc_finished(f"dragoman.v1.TranslationService/Translate{method}", f"CODE_{code}", 0.01)
+        ProcessMetrics(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        for registry in self._registries:
-            yield from registry.collect()
+        yield from self._registry.collect()
 
 
 def page() -> None:
@@ -124,31 +123,17 @@ def least(work: Callable[[], object], times: int) -> float:
 # Counting
 
 
-def nothing(*arguments: object) -> None:
-    """Counts nothing."""
-
-
-class Uncounted:
-    """In the place of Metrics and of WorkerMetrics, as cheap as can be."""
-
-    capacity = waiting = first_token = finished = cancelled = staticmethod(nothing)
-    step = inter_token = holds = moved = answered = dropped = encoded = staticmethod(nothing)
-
-    def worker(self, number: int) -> "Uncounted":
-        return self
-
-
 def counting(engine: OurEngine, sources: list[list[int]], repeats: int) -> float:
     """Tokens a second with metrics and without. Returns the seconds of a step."""
     registry = CollectorRegistry()
     decoding = engine.decoding(num_beams=1)
     with (
-        engine.scheduler(ROWS, Metrics(registry)) as counted,
-        engine.scheduler(ROWS, cast(Metrics, Uncounted())) as uncounted,
+        engine.open(ROWS, ModelMetrics(ModelFamilies(registry), "default")) as counted,
+        engine.open(ROWS) as uncounted,
     ):
         sides = {
-            "counted": lambda: rate(lambda: translate_all(counted, sources, decoding)),
-            "uncounted": lambda: rate(lambda: translate_all(uncounted, sources, decoding)),
+            "counted": lambda: rate(lambda: translate_all(counted, engine.rules, sources, decoding)),
+            "uncounted": lambda: rate(lambda: translate_all(uncounted, engine.rules, sources, decoding)),
         }
         readings = alternate(sides, repeats)
     tell("counting", readings["counted"], readings["uncounted"])
@@ -163,7 +148,7 @@ TIMINGS = Timings(0.001, 0.001, 0.01, 20, 8.0)
 
 def one_step() -> Callable[[], None]:
     """What is counted at a step in which one of 20 contents ends."""
-    metrics = Metrics(CollectorRegistry())
+    metrics = ModelMetrics(ModelFamilies(CollectorRegistry()), "default")
     worker = metrics.worker(0)
 
     def work() -> None:
@@ -195,12 +180,12 @@ def scraping(engine: OurEngine, sources: list[list[int]], repeats: int) -> None:
     decoding = engine.decoding(num_beams=1)
     with (
         metrics_endpoint(Settings(metrics_port=0), registry) as port,
-        engine.scheduler(ROWS) as scheduler,
+        engine.open(ROWS) as runner,
     ):
         url = f"http://127.0.0.1:{port}/metrics"
 
         def quiet() -> float:
-            return rate(lambda: translate_all(scheduler, sources, decoding))
+            return rate(lambda: translate_all(runner, engine.rules, sources, decoding))
 
         def scraped() -> float:
             with scraper(url):

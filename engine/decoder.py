@@ -11,6 +11,8 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.devices.session import Device
+
 
 class EncodedSource(Protocol):
     """An encoded source, kept where the decoder wants it."""
@@ -120,6 +122,11 @@ class Cache(Protocol[S_contra]):
 
 class Decoder(Protocol[S]):
     """A loaded model."""
+
+    @property
+    def device(self) -> Device:
+        """What it runs on."""
+        ...
 
     @property
     def row_tokens(self) -> int:

@@ -33,3 +33,11 @@ class NotOffered(EngineError):
     def __init__(self, wish: str) -> None:
         super().__init__(f"the package's graphs do not give {wish}; export the checkpoint again")
         self.wish = wish
+
+
+class DoesNotFit(EngineError):
+    """A request that no row of the engine has room for, however long it waits."""
+
+    def __init__(self, what: str, needed: int, most: int) -> None:
+        super().__init__(f"the request needs {needed} {what}; the engine has {most}")
+        self.what, self.needed, self.most = what, needed, most

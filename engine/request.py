@@ -8,6 +8,7 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.targets import TargetRules
 from models.decoding import Decoding
 
 
@@ -100,7 +101,9 @@ class Request:
     trace_id: str = ""
     """Of the trace that its call belongs to, if that is recorded: the exemplar of its timings."""
     cancelled: bool = False
-    """Set by the event loop when nobody waits for the answer any more; seen by the engine at its next step."""
+    """Nobody waits for the answer any more; a running batch sees it at its next step."""
+    withdraw: "Callable[[Request], None] | None" = None
+    """Takes it out of the queue that it is in. Set by the runner."""
 
     @property
     def rows(self) -> int:
@@ -108,7 +111,10 @@ class Request:
         return 0
 
     def cancel(self) -> None:
+        """Nobody waits for the answer any more. Called on the event loop."""
         self.cancelled = True
+        if self.withdraw is not None:
+            self.withdraw(self)
 
 
 @dataclass(slots=True, eq=False)
@@ -126,6 +132,7 @@ class Translate(Request):
     """Wants the source's translation."""
 
     decoding: Decoding = field(kw_only=True)
+    rules: TargetRules = field(kw_only=True)
     stream: bool = field(default=False, kw_only=True)
 
     @property

@@ -18,15 +18,11 @@ from grpc_reflection.v1alpha import reflection
 from prometheus_client import CollectorRegistry
 
 from dragoman import __version__
-from engine.cpu.decoder import CpuDecoder, CpuSource
-from engine.cuda.decoder import CudaDecoder
-from engine.cuda.encoder import CudaSource
-from engine.decoder import Decoder, S
 from engine.devices.machine import Machine
 from engine.devices.session import Device, DeviceError
+from engine.load import Limits, Loadable, load
 from engine.request import Event, Failed, Probe, Request
 from engine.runner import Runner
-from engine.search import EndRules
 from models.package.folder import Package, PackageError
 from models.tokenizers.sentencepiece_pair import TokenizerError
 from server.admission.permits import Admission
@@ -37,10 +33,11 @@ from server.grpc.certificate import first_expiry
 from server.grpc.listeners import address, metrics_endpoint, open_server
 from server.grpc.rpc import RpcInterceptor
 from server.lifecycle import Health, StopSignals, close, drain, report_crash
-from server.placement import device_memory, facts, place, takes_threads, worker_count
+from server.placement import device_memory, facts, place
 from server.telemetry import logs
+from server.telemetry.call_metrics import CallMetrics
 from server.telemetry.logs import CallLog
-from server.telemetry.metrics import Metrics
+from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
 from server.telemetry.process_metrics import ProcessMetrics, State
 from server.telemetry.tracing import Tracing, open_tracing
 from server.translation.translator import Translator
@@ -74,36 +71,38 @@ async def serve_traced(settings: Settings, tracing: Tracing) -> int:
     """See `serve`."""
     started = time.perf_counter()
     signals = StopSignals()
-    crashed = asyncio.Event()
     package = Package.open(settings.package)
     machine = Machine()
     device = place(settings, package, machine)
+    loadable = Loadable.of(package)
     model = describe(package, settings, device.provider)
     registry = CollectorRegistry()
-    metrics, process = Metrics(registry, model.name), open_process_metrics(registry, settings, model)
+    metrics = ModelMetrics(ModelFamilies(registry), model.name)
+    process = open_process_metrics(registry, settings, model)
     limits = settings.max_message_bytes, settings.stream_stall_timeout_s
-    calls = RpcInterceptor(service.SERVICES, *limits, metrics, tracing, CallLog(settings))
+    calls = RpcInterceptor(service.SERVICES, *limits, CallMetrics(registry), tracing, CallLog(settings))
     server, port = open_server(settings, [calls])
     if settings.tls_certificate is not None:
         process.describe_certificate(first_expiry(settings.tls_certificate))
     with metrics_endpoint(settings, registry) as metrics_port:
-        with open_scheduler(settings, package, model, device, metrics, process, crashed) as scheduler:
-            probe_s = await probe(scheduler.submit, package.manifest.model.end_id)
+        async with open_runner(settings, loadable, model, device, metrics) as runner:
+            process.describe_device(facts(runner.device), settings.device, runner.device.cuda_graphs)
+            probe_s = await probe(runner.submit, package.manifest.model.end_id)
             process.loaded(time.perf_counter() - started, probe_s)
             if device.kind == "cuda":  # not before: the probe captures CUDA graphs, which other calls may disturb
                 process.watch_device_memory(device_memory(machine.runtime(), device.index))
-            admission = Admission(settings.max_waiting, lambda: scheduler.waiting)
-            translator = Translator(model, package.tokenizer(), admission, scheduler.submit, metrics)
+            admission = Admission(settings.max_waiting, lambda: runner.waiting)
+            translator = Translator(model, package.tokenizer(), loadable.rules, admission, runner.submit, metrics)
             health = await start(server, translator)
             process.enter(State.SERVING)
-            announce(settings, model, device, probe_s, port, metrics_port)
-            crash_report = asyncio.create_task(watch_engines(crashed, health, admission, process))
+            announce(settings, model, runner, probe_s, port, metrics_port)
+            crash_report = asyncio.create_task(watch_engines(runner, health, admission, process))
             await signals.first.wait()
             process.enter(State.DRAINING)
             await drain(health, admission, calls, settings.grace_period_s, signals.second)
             crash_report.cancel()
         await close(server, calls)
-    return 1 if scheduler.crashed else 0
+    return 1 if runner.failure.done() else 0
 
 
 def open_process_metrics(registry: CollectorRegistry, settings: Settings, model: ServedModel) -> ProcessMetrics:
@@ -115,36 +114,12 @@ def open_process_metrics(registry: CollectorRegistry, settings: Settings, model:
     return process
 
 
-def open_scheduler(
-    settings: Settings,
-    package: Package,
-    model: ServedModel,
-    device: Device,
-    metrics: Metrics,
-    process: ProcessMetrics,
-    crashed: asyncio.Event,
-) -> Runner[CpuSource] | Runner[CudaSource]:
-    """Loads the model. `crashed` is set on this event loop when an engine fails. Raises DeviceError or ConfigError."""
-    manifest = package.manifest
-    config, generation = manifest.model, manifest.generation
-    graphs = package.encoder_graph, package.decoder_graph, config, model.max_source_tokens, model.max_new_tokens
-    choice = package.choice()
-    loop = asyncio.get_running_loop()
-
-    def on_crash(error: Exception) -> None:
-        loop.call_soon_threadsafe(crashed.set)
-
-    def schedule(decoder: Decoder[S]) -> Runner[S]:
-        rules = EndRules(config.end_id, generation.forced_end_id, generation.suppressed_ids)
-        workers = worker_count(settings, device, manifest.precision)
-        return Runner(decoder, rules, config.decoder_start_id, workers, settings.max_rows, metrics, on_crash)
-
-    if takes_threads(device, manifest.precision):
-        process.describe_device(facts(device), settings.device, device.cuda_graphs)
-        return schedule(CpuDecoder(*graphs, choice))
-    decoder = CudaDecoder(*graphs, manifest.precision, device, choice)
-    process.describe_device(facts(decoder.device), settings.device, decoder.device.cuda_graphs)
-    return schedule(decoder)
+def open_runner(
+    settings: Settings, loadable: Loadable, model: ServedModel, device: Device, metrics: ModelMetrics
+) -> Runner:
+    """Loads the model. Raises DeviceError."""
+    limits = Limits(settings.max_rows, settings.workers, model.max_source_tokens, model.max_new_tokens)
+    return load(loadable, device, limits, metrics)
 
 
 async def probe(submit: Callable[[Request], None], end_id: int) -> float:
@@ -166,9 +141,9 @@ async def probe(submit: Callable[[Request], None], end_id: int) -> float:
     return time.perf_counter() - started
 
 
-async def watch_engines(crashed: asyncio.Event, health: Health, admission: Admission, process: ProcessMetrics) -> None:
+async def watch_engines(runner: Runner, health: Health, admission: Admission, process: ProcessMetrics) -> None:
     """Waits for a crash of the engine, and tells everybody."""
-    await report_crash(crashed, health, admission)
+    await report_crash(asyncio.wrap_future(runner.failure), health, admission)
     process.enter(State.FAILED)
 
 
@@ -184,19 +159,19 @@ async def start(server: grpc.aio.Server, translator: Translator) -> Health:
 
 
 def announce(
-    settings: Settings, model: ServedModel, device: Device, probe_s: float, port: int, metrics_port: int
+    settings: Settings, model: ServedModel, runner: Runner, probe_s: float, port: int, metrics_port: int
 ) -> None:
     """Logs that the server is ready, where, and on what."""
     log.info(
         "serving %s on %s with %d workers of %d rows (%s); metrics on http://%s/metrics",
         model.name,
         address(settings.host, port),
-        worker_count(settings, device, model.precision),
+        runner.workers,
         settings.max_rows,
         model.execution_provider,
         address(settings.host, metrics_port),
     )
-    told = ", ".join(f"{name} {fact}" for name, fact in facts(device).items() if fact)
+    told = ", ".join(f"{name} {fact}" for name, fact in facts(runner.device).items() if fact)
     log.info("%s; the probe decode took %.1f ms", told, probe_s * 1000)
 
 

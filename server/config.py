@@ -5,7 +5,6 @@ Unknown keys fail. docs/configuration.md lists all settings.
 """
 
 import difflib
-import math
 import os
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,22 +24,10 @@ from pydantic_settings import (
 PREFIX = "DRAGOMAN_"
 CLIENT_VARIABLES = {"DRAGOMAN_TARGET"}
 """With our prefix, but the client's."""
-CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
-"""Microseconds of CPU time that a container may use in a period, and the period (cgroup v2)."""
 
 
 class ConfigError(Exception):
     """Settings that cannot be used. The message says which and why."""
-
-
-def usable_cores(quota_file: Path = CPU_QUOTA) -> int:
-    """Cores this process may use: by its affinity, and by the container's quota."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        quota, period = quota_file.read_text().split()
-        return min(cores, max(1, math.ceil(int(quota) / int(period))))
-    except (OSError, ValueError):  # no such file, or "max": no quota
-        return cores
 
 
 class Settings(BaseSettings):

@@ -56,9 +56,9 @@ class StopSignals:
         (self.second if self.first.is_set() else self.first).set()
 
 
-async def report_crash(crashed: asyncio.Event, health: Health, admission: Admission) -> None:
+async def report_crash(failure: asyncio.Future[Exception], health: Health, admission: Admission) -> None:
     """Waits for a crash of the engine. The server then stays up, to say that it does not serve."""
-    await crashed.wait()
+    await asyncio.shield(failure)
     admission.close(EngineStopped)
     await health.set(serving=False)
 

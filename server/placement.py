@@ -10,7 +10,7 @@ from engine.devices.selection import Needs, Wanted, select_device
 from engine.devices.session import Device
 from engine.devices.sizing import Load
 from models.package.folder import Package
-from server.config import ConfigError, Settings, usable_cores
+from server.config import Settings
 
 log = logging.getLogger(__name__)
 
@@ -32,21 +32,6 @@ def place(settings: Settings, package: Package, machine: Machine) -> Device:
     if settings.device == "auto":
         log.info("--device auto chooses %s%s", device.kind, f": {obstacle}" if obstacle else "")
     return device
-
-
-def takes_threads(device: Device, precision: str) -> bool:
-    """Whether `engine.cpu.decoder` runs the model, many threads at once: fp32 on the CPU."""
-    return device.kind == "cpu" and precision == "fp32"
-
-
-def worker_count(settings: Settings, device: Device, precision: str) -> int:
-    """How many engine threads. Raises ConfigError."""
-    if takes_threads(device, precision):
-        return settings.workers or usable_cores()
-    if settings.workers not in (None, 1):
-        what = "a CUDA device" if device.kind == "cuda" else f"a package of precision {precision}"
-        raise ConfigError(f"workers is {settings.workers}; {what} takes 1, with one running batch: raise max_rows")
-    return 1
 
 
 def device_memory(runtime: CudaRuntime, index: int) -> Callable[[], tuple[float, float]]:

@@ -1,13 +1,15 @@
 """A decoder that copies its source, so that every test knows the right answer, and a gate that stops time at a step."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.decoder import Ask, Found
+from engine.devices.session import CPU
+from engine.targets import TargetRules
 
 WAIT_S = 20.0
 """Longest wait for something that must happen. Reaching it is a failure, not a pause."""
@@ -16,6 +18,13 @@ ROW_BYTES = 8
 """What a cache says that it copies of each row that moves."""
 BEST, SECOND = -0.125, -8.0
 """Log-probability of the token that copies the source, and of the best one that does not."""
+
+
+def rules_of(
+    end_id: int, forced_end_id: int | None = None, suppressed_ids: Iterable[int] = (), start_id: int = 99
+) -> TargetRules:
+    """Of a model with one end token, and no more of a prefix than its start token."""
+    return TargetRules((start_id,), frozenset({end_id}), forced_end_id, frozenset(suppressed_ids))
 
 
 class Gate:
@@ -89,6 +98,7 @@ class CopyDecoder:
     step_error: Exception | None = None
     """Raised by the next step."""
 
+    device = CPU
     row_tokens = 256
 
     def encode(self, sources: Sequence[Sequence[int]]) -> list[CopySource]:

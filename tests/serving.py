@@ -20,7 +20,6 @@ from dragoman.v1.model_pb2_grpc import ModelServiceStub
 from dragoman.v1.translation_pb2 import StreamTranslateRequest, TranslateRequest
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
 from engine.runner import Runner
-from engine.search import EndRules
 from models.decoding import Decoding
 from models.tokenizers.sentencepiece_pair import Tokenizer, TokenizerSpec
 from server.__main__ import start
@@ -31,11 +30,12 @@ from server.grpc import service
 from server.grpc.listeners import open_server
 from server.grpc.rpc import RpcInterceptor
 from server.lifecycle import Health, report_crash
+from server.telemetry.call_metrics import CallMetrics
 from server.telemetry.logs import CallLog
-from server.telemetry.metrics import Metrics
+from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
 from server.telemetry.tracing import Tracing, open_tracing
 from server.translation.translator import Translator
-from tests.fakes import WAIT_S, CopyDecoder, CopySource
+from tests.fakes import WAIT_S, CopyDecoder, rules_of
 
 if TYPE_CHECKING:
     from dragoman.v1.encoding_pb2_grpc import EncodingServiceAsyncStub
@@ -86,7 +86,7 @@ class Serving:
     channel: grpc.aio.Channel
     decoder: CopyDecoder
     admission: Admission
-    scheduler: Runner[CopySource]
+    runner: Runner
     calls: RpcInterceptor
     health: Health
     translator: Translator
@@ -135,29 +135,23 @@ async def serving(
         log_text=log_text,
     )
     registry = CollectorRegistry()
-    metrics = Metrics(registry, MODEL.name)
+    metrics = ModelMetrics(ModelFamilies(registry), MODEL.name)
     decoder = CopyDecoder()
-    crashed = asyncio.Event()
-    loop = asyncio.get_running_loop()
     limits = max_message_bytes, stream_stall_timeout_s
     calls = RpcInterceptor(
-        service.SERVICES, *limits, metrics, tracing or open_tracing(settings, "1"), CallLog(settings)
+        service.SERVICES, *limits, CallMetrics(registry), tracing or open_tracing(settings, "1"), CallLog(settings)
     )
     server, port = open_server(settings, [calls])
-
-    def on_crash(error: Exception) -> None:
-        loop.call_soon_threadsafe(crashed.set)
-
-    rules = EndRules(end_id=END, forced_end_id=END, suppressed_ids=(PAD,))
-    with Runner(decoder, rules, PAD, workers, max_rows, metrics, on_crash) as scheduler:
-        admission = Admission(max_waiting, lambda: scheduler.waiting)
+    rules = rules_of(END, END, suppressed_ids=(PAD,), start_id=PAD)
+    async with Runner(decoder, max_rows, workers, metrics) as runner:
+        admission = Admission(max_waiting, lambda: runner.waiting)
         model = replace(MODEL, max_contents=max_contents)
-        translator = Translator(model, tokenizer(), admission, scheduler.submit, metrics)
+        translator = Translator(model, tokenizer(), rules, admission, runner.submit, metrics)
         health = await start(server, translator)
-        watch = asyncio.create_task(report_crash(crashed, health, admission))
+        watch = asyncio.create_task(report_crash(asyncio.wrap_future(runner.failure), health, admission))
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", channel_options) as channel:
             try:
-                yield Serving(port, server, channel, decoder, admission, scheduler, calls, health, translator, registry)
+                yield Serving(port, server, channel, decoder, admission, runner, calls, health, translator, registry)
             finally:
                 decoder.gate.open()
                 watch.cancel()

@@ -1,41 +1,34 @@
-"""Translates with the engine that serves: export's graphs, the scheduler, the search."""
+"""Translates with the engine that serves: export's graphs, the runner, the search."""
 
-import os
 import tempfile
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import onnx_ir as ir
-from prometheus_client import CollectorRegistry
 
-from engine.cpu.decoder import CpuDecoder, CpuSource
-from engine.request import Event, Failed, Finished, FinishReason, Translate
+from engine.devices.session import CPU
+from engine.load import Limits, Loadable, load
+from engine.offline import decode
+from engine.request import FinishReason
 from engine.runner import Runner
-from engine.search import EndRules
+from engine.targets import TargetRules
 from export.save import save
 from export.trace import trace
-from models.config import ModelConfig
 from models.decoding import Decoding
 from models.package.folder import Package
 from models.package.manifest import DECODER, ENCODER, GenerationDefaults
-from models.package.shortlist import ShortlistedOutput
 from models.tokenizers.sentencepiece_pair import Tokenizer
 from models.transformer import Transformer
-from server.telemetry.metrics import Metrics
 
 ROWS = 32
 """Hypotheses that each worker decodes at a time."""
-WINDOW = 1024
-"""Sentences that wait in the engine's queue, so that no row is ever idle."""
 
 
 @dataclass(frozen=True)
-class Limits:
+class TargetLimits:
     """How targets are searched for."""
 
     num_beams: int = 1
@@ -55,65 +48,42 @@ class Translated:
     """It ended by itself."""
 
 
-class Engine:
-    """A loaded model and its worker threads. Use `open_engine`."""
+class Translating:
+    """A loaded model that translates. Use `open_package` or `TracedModel.open`."""
 
-    def __init__(self, scheduler: Runner[CpuSource], tokenizer: Tokenizer, config: ModelConfig, limits: Limits) -> None:
+    def __init__(
+        self, runner: Runner, rules: TargetRules, tokenizer: Tokenizer, max_tokens: int, limits: TargetLimits
+    ) -> None:
         self.tokenizer = tokenizer
-        self.config = config
-        self._scheduler, self._limits = scheduler, limits
+        self.max_tokens = max_tokens
+        """Of a source, and of a target."""
+        self._runner, self._rules, self._limits = runner, rules, limits
 
     def translate(self, sources: Iterable[Sequence[int]]) -> Iterator[Translated]:
         """The translations of token ids, in their order."""
-        waiting: deque[Future[Event]] = deque()
-        for source in sources:
-            waiting.append(self._submit(tuple(source)))
-            if len(waiting) == WINDOW:
-                yield self._translated(waiting.popleft().result())
-        while waiting:
-            yield self._translated(waiting.popleft().result())
+        asked = ((tuple(source), self._decoding(len(source))) for source in sources)
+        for answer in decode(self._runner, self._rules, asked):
+            best = answer.hypotheses[0]
+            text = self.tokenizer.decode(best.token_ids)
+            yield Translated(text, len(best.token_ids), best.finish_reason is FinishReason.END_TOKEN)
 
-    def _submit(self, source: tuple[int, ...]) -> Future[Event]:
-        answer: Future[Event] = Future()
-        longest = int(self._limits.growth * len(source)) + self._limits.allowance
-        decoding = Decoding(
+    def _decoding(self, source_tokens: int) -> Decoding:
+        longest = int(self._limits.growth * source_tokens) + self._limits.allowance
+        return Decoding(
             num_beams=self._limits.num_beams,
             num_return_sequences=1,
-            max_new_tokens=min(longest, self.config.max_positions),
+            max_new_tokens=min(longest, self.max_tokens),
             length_penalty=1.0,
             early_stopping=False,
         )
-        self._scheduler.submit(Translate(source, answer.set_result, decoding=decoding))
-        return answer
-
-    def _translated(self, event: Event) -> Translated:
-        if isinstance(event, Failed):
-            raise event.error
-        assert isinstance(event, Finished)
-        best = event.hypotheses[0]
-        text = self.tokenizer.decode(best.token_ids)
-        return Translated(text, len(best.token_ids), best.finish_reason is FinishReason.END_TOKEN)
 
 
 @contextmanager
-def open_engine(
-    graphs: Path,
-    config: ModelConfig,
-    tokenizer: Tokenizer,
-    generation: GenerationDefaults,
-    limits: Limits,
-    choice: ShortlistedOutput | None = None,
-) -> Iterator[Engine]:
-    """Starts a worker on every core."""
-    most = config.max_positions
-    decoder = CpuDecoder(graphs / ENCODER, graphs / DECODER, config, most, most, choice)
-    rules = EndRules(config.end_id, None, generation.suppressed_ids)
-    workers, metrics = os.cpu_count() or 1, Metrics(CollectorRegistry())
-    rows = max(ROWS, limits.num_beams)
-    with Runner(
-        decoder, rules, config.decoder_start_id, workers, rows, metrics, on_crash=lambda error: None
-    ) as scheduler:
-        yield Engine(scheduler, tokenizer, config, limits)
+def open_translating(model: Loadable, tokenizer: Tokenizer, limits: TargetLimits) -> Iterator[Translating]:
+    """Starts a worker on every core. Targets end as the model ends them: no end is forced."""
+    rules = replace(model.rules, forced_end_id=None)
+    with load(model, CPU, Limits(rows=max(ROWS, limits.num_beams))) as runner:
+        yield Translating(runner, rules, tokenizer, model.config.max_positions, limits)
 
 
 class TracedModel:
@@ -127,14 +97,15 @@ class TracedModel:
         self._constants = [(value, value.const_value) for graph in graphs for value in graph.initializers.values()]
 
     @contextmanager
-    def open(self, model: Transformer, limits: Limits) -> Iterator[Engine]:
-        """The engine of the model as it is now."""
+    def open(self, model: Transformer, limits: TargetLimits) -> Iterator[Translating]:
+        """The model as it is now."""
         generation = GenerationDefaults(max_new_tokens=model.config.max_positions)
         with tempfile.TemporaryDirectory(prefix="dragoman-") as folder:
             self._fill(model)
             save(self._graphs, Path(folder))
-            with open_engine(Path(folder), model.config, self._tokenizer, generation, limits) as engine:
-                yield engine
+            graphs = Loadable(Path(folder) / ENCODER, Path(folder) / DECODER, model.config, generation)
+            with open_translating(graphs, self._tokenizer, limits) as translating:
+                yield translating
 
     def _fill(self, model: Transformer) -> None:
         """Puts the weights in; the exporter names them as the model does. Saving has replaced the other constants."""
@@ -147,10 +118,6 @@ class TracedModel:
             )
 
 
-@contextmanager
-def open_package(package: Package, limits: Limits) -> Iterator[Engine]:
-    """The engine of an exported model."""
-    manifest = package.manifest
-    tokenizer, choice = package.tokenizer(), package.choice()
-    with open_engine(package.folder, manifest.model, tokenizer, manifest.generation, limits, choice) as engine:
-        yield engine
+def open_package(package: Package, limits: TargetLimits) -> AbstractContextManager[Translating]:
+    """An exported model."""
+    return open_translating(Loadable.of(package), package.tokenizer(), limits)

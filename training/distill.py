@@ -16,7 +16,7 @@ from models.package.folder import Package, sha256
 from training.command import end_like_ctrl_c, run
 from training.data.files import write_lines
 from training.data.text import read_lines
-from training.decoding import Engine, Limits, open_package
+from training.decoding import TargetLimits, Translating, open_package
 from training.errors import TrainingError
 from training.loop.progress import Display, Rate
 
@@ -30,8 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def work(console: Console) -> None:
         teacher = Package.open(options.teacher)
-        with open_package(teacher, Limits(options.num_beams)) as engine:
-            distill(engine, teacher, options.source, options.out, options.num_beams, console)
+        with open_package(teacher, TargetLimits(options.num_beams)) as translating:
+            distill(translating, teacher, options.source, options.out, options.num_beams, console)
 
     return run(work)
 
@@ -49,14 +49,16 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def distill(engine: Engine, teacher: Package, source: Path, out: Path, num_beams: int, console: Console) -> None:
+def distill(
+    translating: Translating, teacher: Package, source: Path, out: Path, num_beams: int, console: Console
+) -> None:
     """Writes both sides of the corpus, without the sentences whose translation did not end by itself.
 
     What is done is kept in a file beside them until then, so that an interrupted run goes on. Raises TrainingError.
     """
     lines = read_lines(source)
-    sources = [engine.tokenizer.encode(line) for line in lines]
-    check_lengths(source, lines, sources, engine.config.max_positions)
+    sources = [translating.tokenizer.encode(line) for line in lines]
+    check_lengths(source, lines, sources, translating.max_tokens)
     files = [out.with_name(f"{out.name}.{tags[0]}") for tags in languages(teacher)]
     begun = files[1].with_name(f"{files[1].name}.begun")
     begun.parent.mkdir(parents=True, exist_ok=True)
@@ -66,7 +68,7 @@ def distill(engine: Engine, teacher: Package, source: Path, out: Path, num_beams
         if done == 0 and stream.tell() == 0:
             print(heading, file=stream)
         rate = Rate()
-        for number, target in enumerate(engine.translate(sources[done:]), done + 1):
+        for number, target in enumerate(translating.translate(sources[done:]), done + 1):
             print(" ".join(target.text.split()) if target.complete else "", file=stream)
             rate.add(target.tokens)
             if number % SHOWN_EVERY == 0 or number == len(lines):

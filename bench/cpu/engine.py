@@ -3,21 +3,18 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from queue import SimpleQueue
-
-from prometheus_client import CollectorRegistry
 
 from bench.cpu.ctranslate2 import Ctranslate2
 from bench.measure import alternate
 from bench.sentences import english
-from engine.cpu.decoder import CpuDecoder, CpuSource
-from engine.request import Event, Failed, Finished, Translate
+from engine.devices.session import CPU
+from engine.load import Limits, Loadable, load
+from engine.observer import Observer
+from engine.offline import decode
 from engine.runner import Runner
-from engine.search import EndRules
+from engine.targets import TargetRules
 from models.decoding import Decoding
 from models.package.folder import Package
-from models.tokenizers.sentencepiece_pair import Tokenizer
-from server.telemetry.metrics import Metrics
 
 WORKERS = 2
 
@@ -59,47 +56,27 @@ class Result:
 
 
 class OurEngine:
-    """The scheduler and its engines, fed directly."""
+    """Our engine, fed directly."""
 
     def __init__(self, package: Package) -> None:
-        manifest, model = package.manifest, package.manifest.model
-        self._generation, self._model = manifest.generation, model
-        self.tokenizer = Tokenizer.load(package.folder, manifest.tokenizer)
-        self.decoder = CpuDecoder(
-            package.folder / manifest.encoder_graph,
-            package.folder / manifest.decoder_graph,
-            model,
-            model.max_positions,
-            model.max_positions,
-            package.choice(),
-        )
+        self._model = Loadable.of(package)
+        self.tokenizer = package.tokenizer()
+        self.rules = self._model.rules
 
-    def scheduler(self, max_rows: int, metrics: Metrics | None = None) -> Runner[CpuSource]:
-        """Two workers of one thread, with so many rows each. Their metrics, unless given, nobody sees."""
-        rules = EndRules(self._model.end_id, self._generation.forced_end_id, self._generation.suppressed_ids)
-        metrics = metrics or Metrics(CollectorRegistry())
-        return Runner(
-            self.decoder, rules, self._model.decoder_start_id, WORKERS, max_rows, metrics, on_crash=lambda error: None
-        )
+    def open(self, rows: int, observer: Observer | None = None) -> Runner:
+        """Two workers of one thread, with so many rows each."""
+        return load(self._model, CPU, Limits(rows, WORKERS), observer)
 
     def decoding(self, num_beams: int) -> Decoding:
         """What CTranslate2's defaults are, in our terms."""
         return Decoding(num_beams, 1, max_new_tokens=256, length_penalty=1.0, early_stopping=True)
 
 
-def translate_all(scheduler: Runner[CpuSource], sources: Sequence[Sequence[int]], decoding: Decoding) -> int:
+def translate_all(runner: Runner, rules: TargetRules, sources: Sequence[Sequence[int]], decoding: Decoding) -> int:
     """Translates every source. Returns the number of target tokens."""
-    events: SimpleQueue[Event] = SimpleQueue()
-    for source in sources:
-        scheduler.submit(Translate(tuple(source), events.put, decoding=decoding))
-    return sum(_tokens(events.get()) for _ in sources)
-
-
-def _tokens(event: Event) -> int:
-    if isinstance(event, Failed):
-        raise event.error
-    assert isinstance(event, Finished)
-    return len(event.hypotheses[0].token_ids)
+    asked = [(tuple(source), decoding) for source in sources]
+    answers = decode(runner, rules, asked, window=len(asked))
+    return sum(len(answer.hypotheses[0].token_ids) for answer in answers)
 
 
 def run(package: Package, theirs: Ctranslate2, repeats: int) -> list[Result]:
@@ -112,10 +89,11 @@ def _measure(cell: Cell, ours: OurEngine, theirs: Ctranslate2, repeats: int) -> 
     texts = english(cell.sentences)
     # CTranslate2 decodes sentences of similar length together; we take them as they come.
     sources, pieces = [ours.tokenizer.encode(text) for text in texts], [theirs.tokenize(text) for text in texts]
-    with ours.scheduler(max_rows=cell.batch * cell.num_beams) as scheduler:
+    decoding = ours.decoding(cell.num_beams)
+    with ours.open(cell.batch * cell.num_beams) as runner:
         readings = alternate(
             {
-                "ours": lambda: _rate(lambda: translate_all(scheduler, sources, ours.decoding(cell.num_beams))),
+                "ours": lambda: _rate(lambda: translate_all(runner, ours.rules, sources, decoding)),
                 "theirs": lambda: _rate(lambda: theirs.translate_all(pieces, cell.num_beams, cell.batch)),
             },
             repeats,

@@ -128,12 +128,12 @@ def _closed_loop_of_engine(ours: OurEngine, sources: Sequence[Sequence[int]]) ->
     """Sentences a second with CONCURRENCY of them outstanding."""
     events: SimpleQueue[Event] = SimpleQueue()
     decoding = ours.decoding(num_beams=1)
-    with ours.scheduler(max_rows=64) as scheduler:
+    with ours.open(rows=64) as runner:
         started = time.perf_counter()
         for index, source in enumerate(sources):
             if index >= CONCURRENCY:
                 _require_answer(events.get())
-            scheduler.submit(Translate(tuple(source), events.put, decoding=decoding))
+            runner.submit(Translate(tuple(source), events.put, decoding=decoding, rules=ours.rules))
         for _ in range(CONCURRENCY):
             _require_answer(events.get())
         return len(sources) / (time.perf_counter() - started)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from engine.cpu.allowed import AllowedTokens, OutputLayer
 from engine.cpu.kv_buffer import KVBuffer
 from engine.decoder import Ask, Found
-from engine.devices.session import CPU, open_session
+from engine.devices.session import CPU, Device, open_session
 from models.config import ModelConfig
 from models.package import signature
 from models.package.shortlist import ShortlistedOutput
@@ -80,6 +80,11 @@ class CpuDecoder:
         if choice is not None:
             self._shortlist = choice.shortlist
             self._output = OutputLayer(choice.graph, config.target_vocab_size)
+
+    @property
+    def device(self) -> Device:
+        """What it runs on."""
+        return CPU
 
     @property
     def row_tokens(self) -> int:

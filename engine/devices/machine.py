@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import io
+import math
 import os
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -13,6 +14,19 @@ from engine.devices.cudart import CudaRuntime
 
 WHEELS = ("onnxruntime", "onnxruntime-gpu")
 """Packages that install into one folder, so that only one of them can be there."""
+
+CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+"""Microseconds of CPU time that a container may use in a period, and the period (cgroup v2)."""
+
+
+def usable_cores(quota_file: Path = CPU_QUOTA) -> int:
+    """Cores this process may use: by its affinity, and by the container's quota."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = quota_file.read_text().split()
+        return min(cores, max(1, math.ceil(int(quota) / int(period))))
+    except (OSError, ValueError):  # no such file, or "max": no quota
+        return cores
 
 
 class Machine:

@@ -7,19 +7,17 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from prometheus_client import CollectorRegistry
-
 from engine.decoder import Decoder, S
+from engine.observer import Unobserved
 from engine.request import Event, Finished, Translate
 from engine.running_batch import RunningBatch
-from engine.search import EndRules
+from engine.targets import target_rules
 from export.verification.reference import TransformersModel, greedy_tokens
 from models.checkpoint import Checkpoint
 from models.config import ModelConfig
 from models.package.manifest import Agreement, GenerationDefaults
 from models.package.shortlist import Shortlist
 from models.tokenizers.sentencepiece_pair import Tokenizer
-from server.telemetry.metrics import Metrics
 
 BEAMS = (1, 4)
 ENGINE_ROWS = 16
@@ -117,19 +115,21 @@ def translate(
     config: ModelConfig, generation: GenerationDefaults, decoder: Decoder[S], sources: Sequence[TokenIds]
 ) -> dict[int, list[TokenIds]]:
     """Runs every source with each of BEAMS, all in one batch. Returns the best targets by number of beams."""
-    rules = EndRules(config.end_id, generation.forced_end_id, generation.suppressed_ids)
-    engine = RunningBatch(decoder, rules, config.decoder_start_id, ENGINE_ROWS, Metrics(CollectorRegistry()), worker=0)
+    rules = target_rules(config, generation)
+    batch = RunningBatch(decoder, ENGINE_ROWS, Unobserved(), worker=0)
     answers: dict[tuple[int, int], TokenIds] = {}
     keys = [(num_beams, index) for index in range(len(sources)) for num_beams in BEAMS]
     decodings = {n: replace(generation.decoding(), num_beams=n, num_return_sequences=1) for n in BEAMS}
     waiting = deque(
-        Translate(sources[index], partial(_keep, answers, (num_beams, index)), decoding=decodings[num_beams])
+        Translate(
+            sources[index], partial(_keep, answers, (num_beams, index)), decoding=decodings[num_beams], rules=rules
+        )
         for num_beams, index in keys
     )
-    while waiting or not engine.idle:
-        while waiting and waiting[0].rows <= engine.free_rows:
-            engine.admit([waiting.popleft()])
-        engine.step()
+    while waiting or not batch.idle:
+        while waiting and waiting[0].rows <= batch.free_rows:
+            batch.admit([waiting.popleft()])
+        batch.step()
     return {num_beams: [answers[num_beams, index] for index in range(len(sources))] for num_beams in BEAMS}
 
 

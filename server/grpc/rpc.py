@@ -16,9 +16,9 @@ from google.protobuf.message import DecodeError
 from server.errors import InternalError, InvalidMessage, MessageTooLarge, ServerError, StreamStalled
 from server.grpc.status import call_metadata, error_metadata, status_code
 from server.telemetry import calls
+from server.telemetry.call_metrics import CallMetrics
 from server.telemetry.calls import Call
 from server.telemetry.logs import CallLog
-from server.telemetry.metrics import Metrics
 from server.telemetry.tracing import Tracing
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
         services: Collection[str],
         max_message_bytes: int,
         stall_timeout_s: float,
-        metrics: Metrics,
+        metrics: CallMetrics,
         tracing: Tracing,
         log: CallLog,
     ) -> None:

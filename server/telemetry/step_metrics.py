@@ -19,116 +19,100 @@ WASTE = ("hypotheses", "cancelled")
 ENCODER_TOKENS = ("source", "padding")
 
 
-class StepMetrics:
-    """The families that all workers of a model share."""
+class StepFamilies:
+    """The families that the workers of all models share."""
 
-    def __init__(self, registry: CollectorRegistry, model: str) -> None:
-        self._registry, self._model = registry, model
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Registers every metric."""
+        self._registry = registry
         self.inter_token = self._histogram(
-            "dragoman_inter_token_seconds",
-            "From one token of a row to its next, once for each step.",
-            TOKEN_SECONDS,
+            "dragoman_inter_token_seconds", "From one token of a row to its next, once for each step.", TOKEN_SECONDS
         )
         self.step_rows = self._histogram("dragoman_step_rows", "Rows of a decoder step.", STEP_ROWS)
         self.steps = self._counter("dragoman_steps", "Decoder steps.")
         self.rows = self._counter("dragoman_rows_computed", "Rows of all decoder steps.")
-        self.model_seconds, self.engine_seconds = self._counters(
+        self.step_seconds = self._counter(
             "dragoman_step_seconds",
             "Time of all decoder steps, inside (model) and outside (engine) ONNX Runtime.",
             "part",
-            STEP_PARTS,
         )
-        self._define_waste()
-        self._define_gauges()
-
-    def _define_waste(self) -> None:
-        self.other_hypotheses, self.cancelled = self._counters(
-            "dragoman_rows_wasted", "Rows of decoder steps that are in no best hypothesis.", "reason", WASTE
+        self.wasted = self._counter(
+            "dragoman_rows_wasted", "Rows of decoder steps that are in no best hypothesis.", "reason"
         )
-        self.source_tokens, self.padding_tokens = self._counters(
-            "dragoman_encoder_tokens", "Tokens that the encoder computed.", "kind", ENCODER_TOKENS
-        )
+        self.encoder_tokens = self._counter("dragoman_encoder_tokens", "Tokens that the encoder computed.", "kind")
         self.moved = self._counter("dragoman_cache_rows_moved", "Cache rows copied to reorder beams or close gaps.")
         self.moved_bytes = self._counter("dragoman_cache_moved_bytes", "Bytes of the cache rows that were copied.")
-
-    def _define_gauges(self) -> None:
         self.live = self._gauge("dragoman_rows_live", "Rows in use after the last step.", "worker")
         self.held = self._gauge("dragoman_cache_tokens", "Tokens whose keys and values the live rows hold.", "worker")
         self.last_step = self._gauge(
             "dragoman_last_step_timestamp_seconds", "When the last step ended, since the epoch.", "worker"
         )
-        self._rows_capacity = self._gauge("dragoman_rows_capacity", "Rows of all workers.").labels(self._model)
-        self._tokens_capacity = self._gauge(
+        self.rows_capacity = self._gauge("dragoman_rows_capacity", "Rows of all workers.")
+        self.tokens_capacity = self._gauge(
             "dragoman_cache_tokens_capacity", "Tokens that the rows of all workers can hold."
-        ).labels(self._model)
+        )
 
-    def worker(self, number: int) -> "WorkerMetrics":
-        """What the engine of this number counts."""
-        return WorkerMetrics(self, self._model, number)
-
-    def capacity(self, rows: int, row_tokens: int) -> None:
-        """All workers together have so many rows, each with room for so many source and target tokens."""
-        self._rows_capacity.set(rows)
-        self._tokens_capacity.set(rows * row_tokens)
-
-    def _counter(self, name: str, meaning: str) -> Counter:
-        return Counter(name, meaning, ["model"], registry=self._registry).labels(self._model)
-
-    def _counters(self, name: str, meaning: str, label: str, values: Sequence[str]) -> list[Counter]:
-        family = Counter(name, meaning, ["model", label], registry=self._registry)
-        return [family.labels(self._model, value) for value in values]
+    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
+        return Counter(name, meaning, ["model", *labels], registry=self._registry)
 
     def _gauge(self, name: str, meaning: str, *labels: str) -> Gauge:
         return Gauge(name, meaning, ["model", *labels], registry=self._registry)
 
     def _histogram(self, name: str, meaning: str, buckets: Sequence[float]) -> Histogram:
-        return Histogram(name, meaning, ["model"], registry=self._registry, buckets=buckets).labels(self._model)
+        return Histogram(name, meaning, ["model"], registry=self._registry, buckets=buckets)
 
 
 class WorkerMetrics:
-    """What one engine counts. Looking a label up takes longer than counting, so it is done once, here."""
+    """What one running batch counts. Looking a label up takes longer than counting, so it is done once, here."""
 
-    def __init__(self, families: StepMetrics, model: str, number: int) -> None:
+    def __init__(self, families: StepFamilies, model: str, number: int) -> None:
         """A worker that is ready: it holds nothing."""
-        self._families = families
-        self._live, self._tokens, self._last_step = (
+        self._inter_token, self._step_rows = (
+            family.labels(model) for family in (families.inter_token, families.step_rows)
+        )
+        self._steps, self._rows, self._moved, self._moved_bytes = (
+            family.labels(model) for family in (families.steps, families.rows, families.moved, families.moved_bytes)
+        )
+        self._model_seconds, self._engine_seconds = (families.step_seconds.labels(model, part) for part in STEP_PARTS)
+        self._hypotheses, self._cancelled = (families.wasted.labels(model, reason) for reason in WASTE)
+        self._source, self._padding = (families.encoder_tokens.labels(model, kind) for kind in ENCODER_TOKENS)
+        self._live, self._held, self._last_step = (
             gauge.labels(model, number) for gauge in (families.live, families.held, families.last_step)
         )
         self._last_step.set(time.time())
 
     def encoded(self, source_tokens: int, computed_tokens: float) -> None:
         """The encoder has computed so many tokens for sources of so many."""
-        self._families.source_tokens.inc(source_tokens)
-        self._families.padding_tokens.inc(computed_tokens - source_tokens)
+        self._source.inc(source_tokens)
+        self._padding.inc(computed_tokens - source_tokens)
 
     def step(self, rows: int, seconds: float, model_seconds: float) -> None:
         """One token of each of so many rows is decoded; `model_seconds` of the `seconds` were spent in the model."""
-        families = self._families
-        families.step_rows.observe(rows)
-        families.steps.inc()
-        families.rows.inc(rows)
-        families.model_seconds.inc(model_seconds)
-        families.engine_seconds.inc(seconds - model_seconds)
+        self._step_rows.observe(rows)
+        self._steps.inc()
+        self._rows.inc(rows)
+        self._model_seconds.inc(model_seconds)
+        self._engine_seconds.inc(seconds - model_seconds)
         self._last_step.set(time.time())
 
     def inter_token(self, seconds: float) -> None:
         """Rows that stay in a batch got their next token so long after the one before."""
-        self._families.inter_token.observe(seconds)
+        self._inter_token.observe(seconds)
 
     def holds(self, rows: int, tokens: int) -> None:
         """So many rows are in use, and hold so many source and target tokens."""
         self._live.set(rows)
-        self._tokens.set(tokens)
+        self._held.set(tokens)
 
     def moved(self, rows: int, size_bytes: int) -> None:
         """So many cache rows were copied."""
-        self._families.moved.inc(rows)
-        self._families.moved_bytes.inc(size_bytes)
+        self._moved.inc(rows)
+        self._moved_bytes.inc(size_bytes)
 
     def answered(self, computed_rows: int, best_rows: int) -> None:
         """So many rows were computed for an answer, and so many of them for its best hypothesis."""
-        self._families.other_hypotheses.inc(computed_rows - best_rows)
+        self._hypotheses.inc(computed_rows - best_rows)
 
     def dropped(self, computed_rows: int) -> None:
         """So many rows were computed for a content that nobody waited for any more."""
-        self._families.cancelled.inc(computed_rows)
+        self._cancelled.inc(computed_rows)

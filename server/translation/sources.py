@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from models.tokenizers.sentencepiece_pair import Tokenizer
 from server.errors import BlankContent, SourceTooLong
 from server.telemetry.calls import current_call
-from server.telemetry.metrics import Metrics
+from server.telemetry.model_metrics import ModelMetrics
 
 INLINE_CHARACTERS = 4096
 """Calls with more characters are tokenised on another thread: the event loop would stand still for milliseconds."""
@@ -30,7 +30,7 @@ class Source:
 class SourceReader:
     """Checks and tokenises texts. Each goes under the name of the request's field it came in."""
 
-    def __init__(self, tokenizer: Tokenizer, max_tokens: int, metrics: Metrics) -> None:
+    def __init__(self, tokenizer: Tokenizer, max_tokens: int, metrics: ModelMetrics) -> None:
         self._tokenizer = tokenizer
         self._max_tokens = max_tokens
         self._max_characters = max_tokens * tokenizer.longest_piece

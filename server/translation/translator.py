@@ -29,14 +29,23 @@ from engine.request import (
     Tokens,
     Translate,
 )
+from engine.targets import TargetRules
 from models.decoding import Options
 from models.tokenizers.sentencepiece_pair import TextStream, Tokenizer
 from server.admission.permits import Admission
 from server.catalog.served_model import ServedModel
-from server.errors import EmptyContents, EngineFailed, OutOfMemory, ServerError, TooManyContents
+from server.errors import (
+    Draining,
+    EmptyContents,
+    EngineFailed,
+    EngineStopped,
+    OutOfMemory,
+    ServerError,
+    TooManyContents,
+)
 from server.telemetry.calls import AnsweredContent, current_call
 from server.telemetry.guards import guard_flags
-from server.telemetry.metrics import Metrics
+from server.telemetry.model_metrics import ModelMetrics
 from server.translation.options import Route, check_model, check_route, resolve
 from server.translation.sources import Source, SourceReader
 
@@ -86,13 +95,17 @@ class Translator:
         self,
         model: ServedModel,
         tokenizer: Tokenizer,
+        rules: TargetRules,
         admission: Admission,
         submit: Callable[[Request], None],
-        metrics: Metrics,
+        metrics: ModelMetrics,
     ) -> None:
-        """`submit`: queues a request, whose events then come from another thread."""
+        """`rules`: what holds for every target of the model.
+
+        submit: queues a request, whose events then come from another thread
+        """
         self.model = model
-        self._tokenizer = tokenizer
+        self._tokenizer, self._rules = tokenizer, rules
         self._sources = SourceReader(tokenizer, model.max_source_tokens, metrics)
         self._admission = admission
         self._submit = submit
@@ -101,7 +114,7 @@ class Translator:
     async def translate(self, contents: Sequence[str], route: Route, options: Options) -> list[Translation]:
         """Translates every content; results are in their order. Raises ServerError."""
         check_route(route, self.model)
-        make = partial(Translate, decoding=resolve(options, self.model))
+        make = partial(Translate, decoding=resolve(options, self.model), rules=self._rules)
         async with self._open(self._named(contents), make) as calls:
             return [self._translation(call, await call.event()) for call in calls]
 
@@ -111,7 +124,7 @@ class Translator:
         Close it (`contextlib.aclosing`) to leave it early.
         """
         check_route(route, self.model)
-        make = partial(Translate, decoding=resolve(options, self.model), stream=True)
+        make = partial(Translate, decoding=resolve(options, self.model), rules=self._rules, stream=True)
         async with self._open({"content": content}, make) as [call]:
             text = TextStream(self._tokenizer)
             while isinstance(event := await call.event(), Tokens):
@@ -185,10 +198,12 @@ class Translator:
 
 def refusal(error: Exception) -> ServerError:
     """What a caller is told of an engine's error."""
-    if isinstance(error, ServerError):
-        return error
     if isinstance(error, engine_errors.OutOfMemory):
         return OutOfMemory(error.source_tokens)
+    if isinstance(error, engine_errors.Closing):
+        return Draining()
+    if isinstance(error, engine_errors.Stopped):
+        return EngineStopped()
     return EngineFailed()
 
 

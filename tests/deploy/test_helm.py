@@ -13,7 +13,7 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from server.config import Settings
-from server.telemetry.metrics import Metrics
+from server.telemetry.model_metrics import ModelFamilies
 
 helm = pytest.importorskip("helm_python", reason="`make tools` has not been run")
 kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="`make tools` has not been run")
@@ -180,7 +180,7 @@ def test_an_autoscaler_has_the_replicas_to_itself() -> None:
 
 def test_keda_asks_for_series_that_the_server_has() -> None:
     registry = CollectorRegistry()
-    Metrics(registry)
+    ModelFamilies(registry)
     names = {name for family in registry.collect() for name in (f"{family.name}_sum", f"{family.name}_count")}
     query = render({"autoscaling": {"type": "keda"}})["ScaledObject"]["spec"]["triggers"][0]["metadata"]["query"]
     assert 'namespace="prod",service="demo-dragoman-headless"' in query

@@ -13,15 +13,17 @@ from prometheus_client import CollectorRegistry
 from engine.decoder import Ask, Found
 from engine.request import Event, Finished, Hypothesis, Tokens, Translate
 from engine.running_batch import RunningBatch
-from engine.search import EndRules, open_search
+from engine.search import open_search
+from engine.targets import TargetRules
 from models.decoding import Decoding
-from server.telemetry.metrics import Metrics
-from tests.fakes import CopyCache, CopyDecoder, CopySource
+from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
+from tests.engine.searching import seen
+from tests.fakes import CopyCache, CopyDecoder, CopySource, rules_of
 
-END, START, VOCABULARY = 0, 99, 11
+END, START, LANGUAGE, VOCABULARY = 0, 99, 98, 11
 WORKER = 3
 MAX_ROWS = 8
-RULES = EndRules(END, None, ())
+RULES = rules_of(END, None, ())
 
 
 def parent_of_each_row(parents: Sequence[int], rows: Sequence[int]) -> list[int]:
@@ -42,20 +44,20 @@ def candidates(source_ids: tuple[int, ...], target: tuple[int, ...], k: int) -> 
     return ids, [float(np.float32(logits[token] - total)) for token in ids]
 
 
-def decode_alone(request: Translate, rules: EndRules) -> tuple[tuple[Hypothesis, ...], int]:
+def decode_alone(request: Translate) -> tuple[tuple[Hypothesis, ...], int]:
     """What a request's search finds, and in how many steps, where there is no batch."""
-    search, steps = open_search(request.decoding, rules), 0
+    search, steps = open_search(request.decoding, request.rules), len(request.rules.prefix_ids) - 1
     targets: list[tuple[int, ...]] = [()]
     while targets:
         ids, log_probs = zip(*(candidates(request.source_ids, t, search.ask.best) for t in targets), strict=True)
-        advance = search.advance(ids, log_probs)
+        advance = search.advance(seen(ids, log_probs))
         targets = [(*targets[p], token) for p, token in zip(advance.parents, advance.tokens, strict=True)]
         steps += 1
     return search.hypotheses(), steps
 
 
 class RecordingCache(CopyCache):
-    """Remembers the tokens each row was fed, and counts."""
+    """Remembers the tokens each row was fed, prefixes included, and counts."""
 
     def __init__(self, decoder: CopyDecoder, capacity: int) -> None:
         super().__init__(decoder, capacity)
@@ -84,7 +86,10 @@ class PrefixCache(RecordingCache):
 
     def end_step(self) -> Found:
         k = super().end_step().token_ids.shape[1]
-        rows = [candidates(memory.source_ids, fed[1:], k) for (memory, _), fed in zip(self.rows, self.fed, strict=True)]
+        rows = [
+            candidates(source.source_ids, tuple(token for token in fed if token < VOCABULARY), k)
+            for (source, _), fed in zip(self.rows, self.fed, strict=True)
+        ]
         ids, log_probs = zip(*rows, strict=True)
         return Found(np.array(ids), np.array(log_probs, np.float32))
 
@@ -131,34 +136,51 @@ def make_visit(
     stream: bool = False,
     arrival: int = 0,
     cancellation: int | None = None,
+    rules: TargetRules = RULES,
 ) -> Visit:
     events: list[Event] = []
     decoding = Decoding(num_beams, num_beams, max_new_tokens, length_penalty, False)
-    request = Translate(tuple(source_ids), events.append, decoding=decoding, stream=stream)
+    request = Translate(tuple(source_ids), events.append, decoding=decoding, rules=rules, stream=stream)
     return Visit(request, arrival, cancellation, events)
 
 
 sources = st.lists(st.integers(1, VOCABULARY - 1), max_size=9).map(lambda ids: [*ids, END])
-visits = st.builds(
-    make_visit,
-    source_ids=sources,
-    num_beams=st.integers(1, 5),
-    max_new_tokens=st.integers(1, 12),
-    length_penalty=st.sampled_from([0.0, 0.6, 1.0, 2.0]),
-    stream=st.booleans(),
-    arrival=st.integers(0, 15),
-    cancellation=st.none() | st.integers(0, 20),
+all_rules = st.builds(
+    TargetRules,
+    st.sampled_from([(START,), (START, LANGUAGE), (START, LANGUAGE, LANGUAGE)]),
+    st.sampled_from([frozenset({END}), frozenset({END, 7})]),
+    st.sampled_from([None, END]),
+    st.sampled_from([frozenset[int](), frozenset({5}), frozenset({4, 5})]),
 )
-schedules = st.lists(visits, min_size=1, max_size=9)
+
+
+def schedules_of(rules: st.SearchStrategy[TargetRules]) -> st.SearchStrategy[list[Visit]]:
+    """Visits that come and go, each with rules of its own."""
+    visits = st.builds(
+        make_visit,
+        source_ids=sources,
+        num_beams=st.integers(1, 5),
+        max_new_tokens=st.integers(1, 12),
+        length_penalty=st.sampled_from([0.0, 0.6, 1.0, 2.0]),
+        stream=st.booleans(),
+        arrival=st.integers(0, 15),
+        cancellation=st.none() | st.integers(0, 20),
+        rules=rules,
+    )
+    return st.lists(visits, min_size=1, max_size=9)
+
+
+schedules, mixed_schedules = schedules_of(st.just(RULES)), schedules_of(all_rules)
 
 
 class Batch:
-    """An engine, and all that can be seen of it."""
+    """A running batch, and all that can be seen of it."""
 
-    def __init__(self, rules: EndRules = RULES, kind: type[RecordingCache] = RecordingCache) -> None:
+    def __init__(self, kind: type[RecordingCache] = RecordingCache) -> None:
         self.registry = CollectorRegistry()
         self.decoder = RecordingDecoder(kind=kind)
-        self.engine = RunningBatch(self.decoder, rules, START, MAX_ROWS, Metrics(self.registry, "copy"), WORKER)
+        metrics = ModelMetrics(ModelFamilies(self.registry), "copy")
+        self.engine = RunningBatch(self.decoder, MAX_ROWS, metrics, WORKER)
         [self.cache] = self.decoder.caches
 
     def serve(self, schedule: Sequence[Visit]) -> None:

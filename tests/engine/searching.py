@@ -5,8 +5,13 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from engine.decoder import Found
 from engine.request import Hypothesis
-from engine.search import EndRules, open_search
+from engine.search import open_search
+from engine.search.search import Seen
+from engine.targets import TargetRules
 from models.decoding import Decoding, EarlyStopping
 
 Prefix = tuple[int, ...]
@@ -30,7 +35,7 @@ class Run:
     """Steps whose children are not one of each row, in order."""
 
 
-def run(decoding: Decoding, rules: EndRules, model: LanguageModel, surplus: int = 0) -> Run:
+def run(decoding: Decoding, rules: TargetRules, model: LanguageModel, surplus: int = 0) -> Run:
     """Drives a search as the engine does. It sees `surplus` candidates more than it asked for."""
     search, result = open_search(decoding, rules), Run()
     prefixes: list[Prefix] = [()]
@@ -38,7 +43,7 @@ def run(decoding: Decoding, rules: EndRules, model: LanguageModel, surplus: int 
         rows = model(prefixes)
         token_ids = [top(row, search.ask.best + surplus) for row in rows]
         log_probs = [[row[token] for token in ids] for row, ids in zip(rows, token_ids, strict=True)]
-        advance = search.advance(token_ids, log_probs)
+        advance = search.advance(seen(token_ids, log_probs))
         assert all(0 <= parent < len(prefixes) for parent in advance.parents)
         result.reordered += list(advance.parents) not in ([], [0] * len(advance.parents), list(range(len(prefixes))))
         prefixes = [(*prefixes[p], token) for p, token in zip(advance.parents, advance.tokens, strict=True)]
@@ -50,6 +55,12 @@ def run(decoding: Decoding, rules: EndRules, model: LanguageModel, surplus: int 
         assert result.steps <= decoding.max_new_tokens
     result.hypotheses = search.hypotheses()
     return result
+
+
+def seen(token_ids: Sequence[Sequence[int]], log_probs: Sequence[Sequence[float]]) -> Seen:
+    """What a step of a batch found that has no other rows."""
+    found = Found(np.array(token_ids), np.array(log_probs, np.float32))
+    return Seen(token_ids, log_probs, found, range(len(token_ids)))
 
 
 def top(row: Sequence[float], k: int) -> list[int]:

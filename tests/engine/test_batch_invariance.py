@@ -8,19 +8,20 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry
 
-from engine.cpu.decoder import CpuDecoder, CpuSource
+from engine.decoder import Decoder
+from engine.devices.session import CPU
+from engine.load import Loadable, open_decoder
+from engine.observer import Unobserved
 from engine.request import Event, Finished, Hypothesis, Translate
 from engine.running_batch import RunningBatch
-from engine.search import EndRules
 from models.decoding import Decoding
 from models.package.folder import Package
-from server.telemetry.metrics import Metrics
 from tests.checkpoints import flores
 
 pytestmark = pytest.mark.timeout(600)
@@ -62,11 +63,9 @@ class Translator:
     """Runs visits over a package."""
 
     def __init__(self, package: Package) -> None:
-        manifest = package.manifest
-        self._decoder = CpuDecoder(package.encoder_graph, package.decoder_graph, manifest.model, LONGEST, LONGEST)
-        generation = manifest.generation
-        self._rules = EndRules(manifest.model.end_id, generation.forced_end_id, generation.suppressed_ids)
-        self._start_id = manifest.model.decoder_start_id
+        loadable = Loadable.of(package)
+        self._decoder: Decoder[Any] = open_decoder(loadable, CPU, LONGEST, LONGEST)
+        self._rules = loadable.rules
         tokenizer = package.tokenizer()
         self._sources = [tuple(tokenizer.encode(text)) for text in TEXTS]
         self.alone: Callable[[int, Decoding], Answer] = cache(self._alone)
@@ -112,15 +111,13 @@ class Translator:
             assert isinstance(event, Finished), event
             answers[index] = event.hypotheses
 
-        return Translate(self._sources[text], deliver, decoding=decoding)
+        return Translate(self._sources[text], deliver, decoding=decoding, rules=self._rules)
 
-    def _open_engine(self) -> RunningBatch[CpuSource]:
-        return RunningBatch(
-            self._decoder, self._rules, self._start_id, MAX_ROWS, Metrics(CollectorRegistry()), worker=0
-        )
+    def _open_engine(self) -> RunningBatch[Any]:
+        return RunningBatch(self._decoder, MAX_ROWS, Unobserved(), worker=0)
 
 
-def _arrive(guests: list[Guest], engine: RunningBatch[CpuSource], step: int) -> None:
+def _arrive(guests: list[Guest], engine: RunningBatch[Any], step: int) -> None:
     engine.admit([guest.request for guest in guests])
     for guest in guests:
         guest.leaves = None if guest.visit.patience is None else step + guest.visit.patience

@@ -4,9 +4,9 @@ import time
 
 from hypothesis import given
 
-from engine.search import EndRules
 from server.telemetry.step_metrics import WASTE
 from tests.engine.engine_batch import END, WORKER, Batch, PrefixCache, Visit, make_visit, schedules, split
+from tests.fakes import rules_of
 
 
 @given(schedules)
@@ -24,8 +24,8 @@ def test_every_row_computed_is_in_an_answer_or_waste(schedule: list[Visit]) -> N
 
 
 def test_a_forced_end_token_takes_no_row() -> None:
-    batch = Batch(EndRules(END, END, ()))
-    batch.serve([make_visit((1, 2, 3, 4, END), max_new_tokens=3)])
+    batch = Batch()
+    batch.serve([make_visit((1, 2, 3, 4, END), max_new_tokens=3, rules=rules_of(END, END))])
     assert batch.sample("dragoman_target_tokens_total") == 3
     assert batch.sample("dragoman_rows_computed_total") == 2
     assert batch.sample("dragoman_rows_wasted_total", reason="hypotheses") == 0

@@ -1,28 +1,31 @@
 """engine.runner: who comes when, and that every request is answered whatever happens."""
 
+import asyncio
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from queue import Empty, Queue
+from queue import Queue
 from typing import TypeVar
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from engine.request import Encode, Encoded, Event, Failed, Finished, Request, Tokens, Translate
+from engine.errors import Closing, Stopped
+from engine.observer import Unobserved
+from engine.queue import JOINING_TOKENS
+from engine.request import Encode, Encoded, Event, Failed, Finished, FinishReason, Request, Timings, Tokens, Translate
 from engine.runner import Runner
-from engine.search import EndRules
 from models.decoding import Decoding
-from server.errors import Draining, EngineStopped
-from server.telemetry.metrics import Metrics
-from tests.fakes import WAIT_S, CopyDecoder, CopySource
+from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
+from tests.fakes import WAIT_S, CopyDecoder, CopySource, rules_of
 from tests.server_process import eventually
 
 T = TypeVar("T")
 
 END = 0
+RULES = rules_of(END)
 SOURCE = (4, 5, 6, END)
 ENDLESS = (7,)
 """A source without an end token is copied for ever."""
@@ -34,7 +37,9 @@ class Call:
     def __init__(self, source_ids: Sequence[int] = SOURCE, num_beams: int = 1, stream: bool = False) -> None:
         decoding = Decoding(num_beams, 1, 10**9, 1.0, False)
         self._events: Queue[Event] = Queue()
-        self.request: Request = Translate(tuple(source_ids), self._events.put, decoding=decoding, stream=stream)
+        self.request: Request = Translate(
+            tuple(source_ids), self._events.put, decoding=decoding, rules=RULES, stream=stream
+        )
 
     @classmethod
     def for_vector(cls) -> "Call":
@@ -68,32 +73,47 @@ class Call:
         return self._events.empty()
 
 
+class Broken(Unobserved):
+    """A listener that fails when a translation is finished."""
+
+    def finished(
+        self, reason: FinishReason, timings: Timings, source_tokens: int, target_tokens: int, trace_id: str
+    ) -> None:
+        raise RuntimeError("broken")
+
+
 @dataclass
 class RecordingDecoder(CopyDecoder):
     encoded: list[tuple[int, ...]] = field(default_factory=list)
     """Every source, in the order in which they were encoded."""
+    together: list[int] = field(default_factory=list)
+    """Tokens of each encoder run."""
+    closed: int = 0
 
     def encode(self, sources: Sequence[Sequence[int]]) -> list[CopySource]:
         memories = super().encode(sources)
         self.encoded += map(tuple, sources)
+        self.together.append(sum(map(len, sources)))
         return memories
+
+    def close(self) -> None:
+        self.closed += 1
 
 
 class Service:
-    """A scheduler over a decoder whose gate is closed."""
+    """A runner over a decoder whose gate is closed."""
 
     def __init__(self, workers: int, max_rows: int) -> None:
         self.registry = CollectorRegistry()
         self.decoder = RecordingDecoder()
         self.gate = self.decoder.gate
         self.gate.close()
-        self.crashes: Queue[Exception] = Queue()
-        metrics, rules = Metrics(self.registry, "copy"), EndRules(END, None, ())
-        self.scheduler = Runner(self.decoder, rules, 99, workers, max_rows, metrics, self.crashes.put)
+        metrics = ModelMetrics(ModelFamilies(self.registry), "copy")
+        self.runner = Runner(self.decoder, max_rows, workers, metrics)
 
     def submit(self, *calls: Call) -> None:
         for call in calls:
-            self.scheduler.submit(call.request)
+            self.runner.submit(call.request)
 
     def sample(self, name: str, **labels: str) -> float:
         value = self.registry.get_sample_value(name, {"model": "copy", **labels})
@@ -117,14 +137,14 @@ class Service:
     @property
     def waiting(self) -> int:
         """Calls in the queue. The metric tells the same."""
-        assert self.scheduler.waiting == self.sample("dragoman_requests_waiting")
-        return self.scheduler.waiting
+        assert self.runner.waiting == self.sample("dragoman_requests_waiting")
+        return self.runner.waiting
 
 
 @contextmanager
 def serving(workers: int = 1, max_rows: int = 4) -> Iterator[Service]:
     service = Service(workers, max_rows)
-    with service.scheduler:
+    with service.runner:
         try:
             yield service
         finally:
@@ -247,6 +267,60 @@ def test_cancelled_requests_in_the_queue_are_dropped() -> None:
     assert fourth.told_nothing
 
 
+def test_a_cancelled_request_waits_no_more_wherever_it_stands() -> None:
+    """Admission counts those that wait: the dead must not keep the living out."""
+    with serving(max_rows=1) as service:
+        service.submit(running := Call(ENDLESS))
+        service.gate.wait_until_held()
+        dead, alive = calls_of(7), Call()
+        service.submit(alive, *dead)
+        assert service.waiting == 8
+        for call in dead:
+            call.request.cancel()
+        assert service.waiting == 1
+        assert service.sample("dragoman_cancellations_total") == 7
+        running.request.cancel()
+        service.gate.open()
+        assert alive.target == SOURCE
+    assert service.decoder.encoded == [ENDLESS, SOURCE]
+
+
+def test_what_is_cancelled_before_it_comes_is_never_queued() -> None:
+    with serving() as service:
+        early = Call()
+        early.request.cancel()
+        service.submit(early)
+        assert service.waiting == 0
+        assert service.sample("dragoman_cancellations_total") == 1
+    assert early.told_nothing
+
+
+def test_what_fits_no_row_is_refused_with_both_numbers() -> None:
+    with serving(max_rows=4) as service:
+        service.submit(wide := Call(num_beams=5))
+        assert str(wide.error) == "the request needs 5 rows; the engine has 4"
+
+
+def test_long_sources_are_encoded_a_few_at_a_time() -> None:
+    """Their memory grows with the tokens that are encoded together."""
+    with serving(max_rows=32) as service:
+        service.submit(first := Call())
+        service.gate.wait_until_held()
+        long = [Call((*[token] * (JOINING_TOKENS // 2 - 1), END)) for token in range(1, 6)]
+        service.submit(*long)
+        service.gate.open()
+        assert first.target == SOURCE
+        assert [call.target for call in long] == [call.request.source_ids for call in long]
+    assert service.decoder.together == [4, JOINING_TOKENS, JOINING_TOKENS, JOINING_TOKENS // 2]
+
+
+def test_one_source_may_be_longer_than_what_joins_together() -> None:
+    with serving() as service:
+        service.gate.open()
+        service.submit(long := Call((*[5] * (2 * JOINING_TOKENS), END)))
+        assert len(long.target) == 2 * JOINING_TOKENS + 1
+
+
 def test_cancelled_requests_make_room_at_the_next_step() -> None:
     with serving(max_rows=2) as service:
         running, waiting = Call(ENDLESS, num_beams=2), Call()
@@ -308,9 +382,9 @@ def test_all_that_is_left_at_the_end_is_answered() -> None:
     late = Call()
     service.submit(late)
     for call in [*running, *waiting, late]:
-        assert isinstance(call.error, Draining)
+        assert isinstance(call.error, Closing)
         assert call.told_nothing
-    assert service.crashes.empty()
+    assert not service.runner.failure.done()
 
 
 # Crashes
@@ -326,19 +400,17 @@ def test_a_crash_answers_all_there_is() -> None:
         service.gate.let(1)
         service.gate.wait_until_held()
         service.submit(*waiting)
-        assert not service.scheduler.crashed
+        assert not service.runner.failure.done()
         service.decoder.step_error = error = RuntimeError("broken")
         service.gate.open()
         assert [call.error for call in running] == [error, error]
-        assert all(isinstance(call.error, EngineStopped) for call in waiting)
-        assert service.crashes.get(timeout=WAIT_S) is error
+        assert all(isinstance(call.error, Stopped) for call in waiting)
+        assert service.runner.failure.result(WAIT_S) is error
         late = Call()
         service.submit(late)
-        assert isinstance(late.error, EngineStopped)
-        assert service.scheduler.crashed
+        assert isinstance(late.error, Stopped)
         assert service.waiting == 0
     assert all(call.told_nothing for call in [*running, *waiting, late])
-    assert service.crashes.empty()
 
 
 def test_other_workers_finish_what_they_run() -> None:
@@ -349,11 +421,11 @@ def test_other_workers_finish_what_they_run() -> None:
             service.gate.wait_until_held(held + 1)
         service.decoder.step_error = error = RuntimeError("broken")
         service.gate.let(1)
-        assert service.crashes.get(timeout=WAIT_S) is error
+        assert service.runner.failure.result(WAIT_S) is error
         service.decoder.step_error = None
         late = Call()
         service.submit(late)
-        assert isinstance(late.error, EngineStopped)
+        assert isinstance(late.error, Stopped)
         service.gate.open()
         answers = {type(answer): (call, answer) for call, answer in ((call, call.answer()) for call in calls)}
         call, answer = answers[Finished]
@@ -372,9 +444,7 @@ def test_the_first_of_several_crashes_is_reported() -> None:
         service.decoder.step_error = error = RuntimeError("broken")
         service.gate.open()
         assert [call.error for call in calls] == [error, error]
-    assert service.crashes.get(timeout=WAIT_S) is error
-    with pytest.raises(Empty):
-        service.crashes.get_nowait()
+    assert service.runner.failure.result(WAIT_S) is error
 
 
 @pytest.mark.parametrize("make", [Call, Call.for_vector], ids=["translate", "encode"])
@@ -388,6 +458,62 @@ def test_a_crash_of_the_encoder_answers_the_request_that_came(make: Callable[[],
         service.gate.open()
         assert joining.error is error
         assert running.error is error
-        assert isinstance(behind.error, EngineStopped)
-        assert service.crashes.get(timeout=WAIT_S) is error
+        assert isinstance(behind.error, Stopped)
+        assert service.runner.failure.result(WAIT_S) is error
     assert all(call.told_nothing for call in (running, joining, behind))
+
+
+def test_a_failure_while_answering_leaves_nobody_without_an_answer() -> None:
+    """Those that the step has finished are in no batch any more, and not answered yet."""
+    decoder = CopyDecoder()
+    decoder.gate.close()
+    runner = Runner(decoder, 4, 1, Broken())
+    with runner:
+        finished, running = [Call((5, END)), Call((6, END), stream=True)], Call(ENDLESS)
+        for call in (*finished, running):
+            runner.submit(call.request)
+        decoder.gate.open()
+        assert [str(call.error) for call in (*finished, running)] == ["broken"] * 3
+        assert str(runner.failure.result(WAIT_S)) == "broken"
+    assert all(call.told_nothing for call in (*finished, running))
+
+
+def test_a_listener_that_is_gone_costs_the_others_nothing() -> None:
+    with serving(max_rows=4) as service:
+        gone, staying = Call(ENDLESS), Call(ENDLESS)
+
+        def deliver(event: Event) -> None:
+            raise RuntimeError("event loop is closed")
+
+        gone.request.deliver = deliver
+        service.submit(gone, staying)
+        service.gate.wait_until_held()
+        service.decoder.step_error = error = RuntimeError("broken")
+        service.gate.open()
+        assert staying.error is error
+
+
+# Closing on an event loop
+
+
+async def test_closing_does_not_block_the_event_loop_and_ends_even_if_a_kernel_hangs() -> None:
+    decoder = RecordingDecoder()
+    decoder.gate.close()
+    runner = Runner(decoder, 4, 1, Unobserved(), owns_decoder=True)
+    async with runner:
+        running, waiting = Call(ENDLESS), Call(num_beams=4)
+        runner.submit(running.request)
+        decoder.gate.wait_until_held()
+        runner.submit(waiting.request)
+        closing = asyncio.create_task(runner.aclose(timeout_s=0.5))
+        turns = 0
+        while not closing.done():
+            await asyncio.sleep(0.01)
+            turns += 1
+        assert turns > 2
+        assert isinstance(running.error, Closing)
+        assert isinstance(waiting.error, Closing)
+        assert decoder.closed == 0  # the kernel may still write into what it owns
+        decoder.gate.open()
+    assert decoder.closed == 1
+    assert running.told_nothing and waiting.told_nothing

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.placing import place
 from engine.request import FinishReason
-from engine.running_batch import place
-from engine.search import EndRules
 from tests.engine.engine_batch import (
     END,
     MAX_ROWS,
@@ -19,6 +18,7 @@ from tests.engine.engine_batch import (
     Visit,
     decode_alone,
     make_visit,
+    mixed_schedules,
     moves,
     parent_of_each_row,
     schedules,
@@ -74,16 +74,13 @@ def test_every_request_copies_its_source(schedule: list[Visit]) -> None:
             assert visit.answer.timings.steps == length
 
 
-all_rules = st.builds(EndRules, st.just(END), st.sampled_from([None, END]), st.sampled_from([(), (5,), (4, 5)]))
-
-
-@given(schedules, all_rules)
+@given(mixed_schedules)
 @settings(max_examples=200)
-def test_every_request_is_answered_as_if_it_were_alone(schedule: list[Visit], rules: EndRules) -> None:
-    batch = Batch(rules, PrefixCache)
+def test_every_request_is_answered_as_if_it_were_alone(schedule: list[Visit]) -> None:
+    batch = Batch(PrefixCache)
     batch.serve(schedule)
     for visit in split(schedule)[0]:
-        assert (visit.answer.hypotheses, visit.answer.timings.steps) == decode_alone(visit.request, rules)
+        assert (visit.answer.hypotheses, visit.answer.timings.steps) == decode_alone(visit.request)
 
 
 @given(schedules)

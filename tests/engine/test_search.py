@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from transformers import MarianConfig, MarianMTModel
 
 from engine.request import FinishReason, Hypothesis
-from engine.search import EndRules
+from engine.targets import TargetRules
 from models.decoding import Decoding
 from tests.engine.searching import EARLY_STOPPING, END, LanguageModel, Prefix, Run, random_model, run
+from tests.fakes import rules_of
 
 # Against transformers
 
@@ -85,7 +86,7 @@ class Case:
     shape: Shape
     source: Prefix
     decoding: Decoding
-    rules: EndRules
+    rules: TargetRules
 
 
 @cache
@@ -158,7 +159,7 @@ def make_cases(num_beams: int, max_new_tokens: int) -> list[Case]:
         # transformers does not let the end token be suppressed.
         suppressed = chance.choice([(shape.pad,), (shape.pad, 3, 5), (END, shape.pad)])
         decoding = Decoding(num_beams, returned, max_new_tokens, length_penalty, early_stopping)
-        cases.append(Case(shape, source, decoding, EndRules(END, forced, suppressed)))
+        cases.append(Case(shape, source, decoding, rules_of(END, forced, suppressed)))
     return cases
 
 
@@ -210,7 +211,7 @@ def found_tokens(case: Case) -> list[Prefix]:
 @pytest.mark.parametrize("spare", [0, 1, 3])
 def test_equals_generate_when_the_vocabulary_is_hardly_larger_than_the_beam(num_beams: int, spare: int) -> None:
     shape = Shape(num_beams + 1 + spare, 32, 4, 1, end_bias=-1.0)
-    rules = EndRules(END, None, (shape.pad,))
+    rules = rules_of(END, None, (shape.pad,))
     for early_stopping, max_new_tokens in product(EARLY_STOPPING, (1, 2, 7)):
         decoding = Decoding(num_beams, num_beams, max_new_tokens, 0.6, early_stopping)
         check(Case(shape, (1, END), decoding, rules))
@@ -228,7 +229,7 @@ def log_prob_of(tokens: Prefix, model: LanguageModel) -> float:
 penalties = st.floats(-3, 3) | st.sampled_from([0.0, 1.0])
 models = st.builds(random_model, st.just(6), st.integers(0, 10_000), st.floats(-3, 3))
 suppressed_ids = st.sampled_from([(), (5,), (4, 5), (END,)])
-all_rules = st.builds(EndRules, st.just(END), st.sampled_from([None, END, 4]), suppressed_ids)
+all_rules = st.builds(rules_of, st.just(END), st.sampled_from([None, END, 4]), suppressed_ids)
 
 
 @st.composite
@@ -240,7 +241,7 @@ def decodings(draw: st.DrawFn) -> Decoding:
 
 @given(decodings(), all_rules, models)
 @settings(deadline=None)
-def test_holds_of_every_search(decoding: Decoding, rules: EndRules, model: LanguageModel) -> None:
+def test_holds_of_every_search(decoding: Decoding, rules: TargetRules, model: LanguageModel) -> None:
     result = run(decoding, rules, model)
     assert result.live[-1] == 0
     assert all(0 < live <= decoding.num_beams for live in result.live[:-1])
@@ -254,7 +255,7 @@ def test_holds_of_every_search(decoding: Decoding, rules: EndRules, model: Langu
         check_hypothesis(hypothesis, decoding, rules, model)
 
 
-def check_hypothesis(hypothesis: Hypothesis, decoding: Decoding, rules: EndRules, model: LanguageModel) -> None:
+def check_hypothesis(hypothesis: Hypothesis, decoding: Decoding, rules: TargetRules, model: LanguageModel) -> None:
     """The tokens are allowed, and the score and the finish reason are what follows from them."""
     tokens, length = hypothesis.token_ids, len(hypothesis.token_ids)
     forced = rules.forced_end_id is not None and length == decoding.max_new_tokens
@@ -272,7 +273,7 @@ def check_hypothesis(hypothesis: Hypothesis, decoding: Decoding, rules: EndRules
 
 @given(decodings(), all_rules, models)
 @settings(deadline=None)
-def test_settled_tokens_are_never_taken_back(decoding: Decoding, rules: EndRules, model: LanguageModel) -> None:
+def test_settled_tokens_are_never_taken_back(decoding: Decoding, rules: TargetRules, model: LanguageModel) -> None:
     result = run(decoding, rules, model)
     for before, after in pairwise(result.settled):
         assert after[: len(before)] == before
@@ -282,7 +283,7 @@ def test_settled_tokens_are_never_taken_back(decoding: Decoding, rules: EndRules
 @given(decodings(), all_rules, models, st.integers(1, 6))
 @settings(deadline=None)
 def test_asks_for_as_many_candidates_as_it_needs(
-    decoding: Decoding, rules: EndRules, model: LanguageModel, surplus: int
+    decoding: Decoding, rules: TargetRules, model: LanguageModel, surplus: int
 ) -> None:
     wanted, more = run(decoding, rules, model), run(decoding, rules, model, surplus=surplus)
     assert wanted == more
@@ -294,7 +295,7 @@ def test_wide_beam_is_exhaustive(
     seed: int, end_bias: float, length_penalty: float, forced: int | None, max_new_tokens: int
 ) -> None:
     """Two tokens besides the end token give at most 16 sequences of 4: a beam of 31 never drops one."""
-    model, rules = random_model(3, seed, end_bias), EndRules(END, forced, ())
+    model, rules = random_model(3, seed, end_bias), rules_of(END, forced, ())
     decoding = Decoding(31, 31, max_new_tokens, length_penalty, "never")
     found = [hypothesis.token_ids for hypothesis in run(decoding, rules, model).hypotheses]
     sequences = list(every_sequence(max_new_tokens, forced))

@@ -14,27 +14,26 @@ accepted where Hugging Face itself scores them like its own, within 1e-5, and in
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
 import pytest
 import torch
-from prometheus_client import CollectorRegistry
 from transformers import MarianConfig
 
 from engine.cpu.decoder import CpuDecoder
-from engine.request import Event, Finished, FinishReason, Hypothesis, Translate
+from engine.observer import Unobserved
+from engine.offline import decode
+from engine.request import Event, Finished, FinishReason, Hypothesis
 from engine.runner import Runner
-from engine.search import EndRules
+from engine.targets import target_rules
 from export.save import save
 from export.trace import trace
 from models.checkpoint import Checkpoint, load_checkpoint
 from models.decoding import Decoding
 from models.package.folder import Package
 from models.package.manifest import DECODER, ENCODER
-from server.telemetry.metrics import Metrics
 from tests.checkpoints import END, ZOO, flores, random_model, sentencepiece_model, write_tokenizer
 from tests.oracles import Eager, HuggingFace, Scored, Tokens
 
@@ -99,14 +98,9 @@ class Exported:
     def decode(self, requests: Sequence[tuple[Tokens, Decoding]]) -> list[tuple[Hypothesis, ...]]:
         """The answers to all requests, which two workers run as they come."""
         config, generation = self.checkpoint.config, self.checkpoint.generation
-        rules = EndRules(config.end_id, generation.forced_end_id, generation.suppressed_ids)
-        events = [Future[Event]() for _ in requests]
-        metrics, crashes = Metrics(CollectorRegistry()), list[Exception]()
-        scheduler = Runner(self.decoder, rules, config.decoder_start_id, 2, ROWS, metrics, crashes.append)
-        with scheduler:
-            for (source, decoding), event in zip(requests, events, strict=True):
-                scheduler.submit(Translate(source, event.set_result, decoding=decoding))
-            return [finished(event.result()).hypotheses for event in events]
+        rules = target_rules(config, generation)
+        with Runner(self.decoder, ROWS, 2, Unobserved()) as runner:
+            return [answer.hypotheses for answer in decode(runner, rules, requests, window=len(requests))]
 
     def check(self, sources: Sequence[Tokens], decoding: Decoding, found: Sequence[Sequence[Hypothesis]]) -> int:
         """Compares the answers to all sources. Returns how many only tie with what they should be."""

@@ -14,7 +14,6 @@ import onnxruntime as ort
 import pytest
 import torch
 from numpy.typing import NDArray
-from prometheus_client import CollectorRegistry
 
 from engine.cpu.decoder import CpuDecoder
 from engine.cuda.decoder import CudaDecoder
@@ -22,9 +21,9 @@ from engine.decoder import Ask, Decoder, Found
 from engine.devices.session import CPU
 from engine.devices.sizing import Load
 from engine.devices.transfers import HostTransfers
+from engine.observer import Unobserved
 from engine.request import Event, Finished, Translate
 from engine.running_batch import RunningBatch
-from engine.search import EndRules
 from export.save import save
 from export.trace import histogram, trace
 from export.verification.reference import log_probs
@@ -34,10 +33,9 @@ from models.package import signature
 from models.package.manifest import DECODER, ENCODER
 from models.package.signature import Kind
 from models.transformer import Transformer
-from server.telemetry.metrics import Metrics
 from tests.engine.devices.test_device import LOAD
 from tests.export.test_trace import BEST_BLOCKS, BEST_INSIDE, EMBEDDING, HEAD, IDS, LOG_PROBS, times
-from tests.fakes import CopySource
+from tests.fakes import CopySource, rules_of
 from tests.models.test_transformer import config, random_model
 
 CONFIG = config(decoder_cell="ssru")
@@ -184,6 +182,7 @@ class PrefixCache:
 @dataclass
 class PrefixDecoder:
     model: Transformer
+    device = CPU
     row_tokens = 0
 
     def close(self) -> None:
@@ -210,15 +209,16 @@ def test_searches_find_what_they_find_without_a_cache(exported: Exported, on_dev
 
 def search(decoder: Decoder) -> dict[tuple[Tokens, int], Finished]:  # type: ignore[type-arg]
     """Translates ten sources, greedily and with three beams, in seven rows."""
-    metrics = Metrics(CollectorRegistry())
-    engine = RunningBatch(decoder, EndRules(CONFIG.end_id, None, ()), CONFIG.decoder_start_id, 7, metrics, worker=0)
+    rules = rules_of(CONFIG.end_id, start_id=CONFIG.decoder_start_id)
+    engine = RunningBatch(decoder, 7, Unobserved(), worker=0)
     chance, answers = random.Random(3), dict[tuple[Tokens, int], Finished]()
     sources = [tuple(chance.choices(range(130), k=length)) for length in (5, 1, 30, 12, 3, 3, 20, 7, 2, 9)]
     for source, num_beams in product(sources, (1, 3)):
         while engine.free_rows < num_beams:
             engine.step()
         decoding = Decoding(num_beams, num_beams, max_new_tokens=12, length_penalty=1.0, early_stopping=False)
-        engine.admit([Translate(source, partial(keep, answers, (source, num_beams)), decoding=decoding)])
+        deliver = partial(keep, answers, (source, num_beams))
+        engine.admit([Translate(source, deliver, decoding=decoding, rules=rules)])
         engine.step()
     while not engine.idle:
         engine.step()

@@ -11,7 +11,7 @@ from bench.sentences import heldout
 from models.checkpoint import load_checkpoint
 from models.package.folder import Package
 from tests.checkpoints import ROOT
-from training.decoding import Limits, open_package
+from training.decoding import TargetLimits, open_package
 
 MODELS = sorted((ROOT / "models" / "zoo").glob("*-*"))
 HEADINGS = ("How it was made", "How good it is", "Twenty everyday sentences", "What to know before using it")
@@ -59,6 +59,6 @@ def test_it_translates(model: Path, keep_package: Callable[..., Package]) -> Non
 
 def translations(package: Package, texts: Sequence[str]) -> list[str]:
     """Greedy ones."""
-    with open_package(package, Limits(1)) as engine:
-        sources = [engine.tokenizer.encode(text) for text in texts]
-        return [translation.text for translation in engine.translate(sources)]
+    with open_package(package, TargetLimits(1)) as translating:
+        sources = [translating.tokenizer.encode(text) for text in texts]
+        return [translation.text for translation in translating.translate(sources)]

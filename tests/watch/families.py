@@ -6,7 +6,8 @@ from itertools import product
 from prometheus_client import CollectorRegistry
 
 from engine.request import FinishReason, Timings
-from server.telemetry.metrics import Metrics
+from server.telemetry.call_metrics import CallMetrics
+from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
 from server.telemetry.process_metrics import ProcessMetrics
 
 TIMINGS = Timings(queue=0.001, encode=0.002, decode=0.02, steps=5)
@@ -24,12 +25,14 @@ def everything(
     reasons: Iterable[str] = ("OVERLOADED",),
 ) -> None:
     """Makes a sample of every family, of every combination of these labels, with a trace wherever there can be one."""
-    metrics, process = Metrics(registry, "en-pt"), ProcessMetrics(registry, "en-pt")
+    calls, metrics = CallMetrics(registry), ModelMetrics(ModelFamilies(registry), "en-pt")
+    process = ProcessMetrics(registry, "en-pt")
     for method, code in product(methods, codes):
-        metrics.rpc_started(method)
-        metrics.rpc_finished(method, code, 0.1, TRACE)
+        calls.rpc_started(method)
+        calls.rpc_finished(method, code, 0.1, TRACE)
     for reason in reasons:
-        metrics.refused(reason)
+        calls.refused(reason)
+    metrics.capacity(rows=64 * workers, row_tokens=1024)
     for worker in range(workers):
         metrics.worker(worker).step(rows=8, seconds=0.005, model_seconds=0.004)
     metrics.tokenized(0.00003, TRACE)

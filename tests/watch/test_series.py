@@ -15,7 +15,7 @@ from dragoman.v1 import encoding_pb2, model_pb2, translation_pb2
 from dragoman.v1.translation_pb2 import TranslateRequest
 from server import errors
 from server.errors import ServerError
-from server.telemetry.metrics import Metrics
+from server.telemetry.call_metrics import CallMetrics
 from tests.serving import MODEL, Serving, eventually, serving
 from tests.watch.families import everything
 
@@ -93,7 +93,7 @@ async def test_every_answer_has_a_code_and_a_reason_that_the_bound_counts() -> N
 
 
 def test_most_series_are_the_durations_of_methods_by_code() -> None:
-    metrics = Metrics(registry := CollectorRegistry())
+    metrics = CallMetrics(registry := CollectorRegistry())
     before = count(registry)
     for method, code in product(METHODS, CODES):
         metrics.rpc_finished(method, code, 0.1)

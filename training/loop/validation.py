@@ -11,7 +11,7 @@ from models.transformer import Transformer
 from training.config import Validation
 from training.data.batches import in_order, make_batch
 from training.data.text import Corpus, TextPair
-from training.decoding import Limits, TracedModel
+from training.decoding import TargetLimits, TracedModel
 from training.objective.objective import Objective
 
 
@@ -75,7 +75,7 @@ class Scorer:
         count = self._settings.sentences
         self._traced = self._traced or TracedModel(model, self._tokenizer)
         sources = map(self._tokenizer.encode, self._text.source[:count])
-        with self._traced.open(model, Limits(self._settings.num_beams)) as engine:
+        with self._traced.open(model, TargetLimits(self._settings.num_beams)) as engine:
             found = [translated.text for translated in engine.translate(sources)]
         return bleu(found, self._text.target[:count])
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from engine.cpu.decoder import CpuCache, CpuDecoder
 from engine.decoder import Ask, Found
-from engine.running_batch import place
+from engine.placing import place
 from export.save import save
 from export.trace import trace
 from models.config import ModelConfig

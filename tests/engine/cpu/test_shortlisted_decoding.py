@@ -10,27 +10,26 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from prometheus_client import CollectorRegistry
 
 from engine.cpu.allowed import STEP, AllowedTokens, OutputLayer
 from engine.cpu.decoder import CpuDecoder
 from engine.cuda.decoder import CudaDecoder
 from engine.decoder import Decoder
 from engine.devices.session import CPU
+from engine.observer import Unobserved
 from engine.request import Event, Finished, Translate
 from engine.running_batch import RunningBatch
-from engine.search import EndRules
 from export.save import save
 from export.trace import trace
 from export.verification.reference import log_probs
 from models.decoding import Decoding
 from models.package.manifest import DECODER, ENCODER, OUTPUT
 from models.package.shortlist import Shortlist, ShortlistedOutput
-from server.telemetry.metrics import Metrics
 from tests.engine.cpu import test_cpu_decoder
 from tests.engine.cpu.test_cpu_decoder import ATOL, LONGEST, Served, Tokens
 from tests.engine.cuda import test_cuda_decoder
 from tests.engine.cuda.test_cuda_decoder import Twins
+from tests.fakes import rules_of
 from tests.models.test_transformer import config, random_model
 from tests.shortlists import FIRST, random_lists, write
 
@@ -137,14 +136,14 @@ def test_the_engine_never_leaves_the_shortlist(served: Shortlisted, on_device: b
     """Greedy and with beams, requests joining and leaving."""
     decoder: Decoder[Any] = open_device(served) if on_device else served.decoder
     end_id = served.model.config.end_id
-    rules, metrics = EndRules(end_id, None, ()), Metrics(CollectorRegistry())
-    engine = RunningBatch(decoder, rules, served.model.config.decoder_start_id, 9, metrics, worker=0)
+    rules = rules_of(end_id, start_id=served.model.config.decoder_start_id)
+    engine = RunningBatch(decoder, 9, Unobserved(), worker=0)
     chance, answers = random.Random(7), dict[Tokens, Finished]()
     for source, num_beams in requests(served, chance):
         while engine.free_rows < num_beams:
             engine.step()
         decoding = Decoding(num_beams, 1, max_new_tokens=20, length_penalty=1.0, early_stopping=False)
-        engine.admit([Translate(source, partial(keep, answers, source), decoding=decoding)])
+        engine.admit([Translate(source, partial(keep, answers, source), decoding=decoding, rules=rules)])
         engine.step()
     while not engine.idle:
         engine.step()

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from prometheus_client import CollectorRegistry
 
 from engine.cpu.decoder import CpuCache, CpuDecoder
 from engine.cuda import runtime
@@ -24,9 +23,10 @@ from engine.decoder import Ask
 from engine.devices.session import CPU, DeviceError
 from engine.devices.transfers import HostTransfers
 from engine.errors import OutOfMemory
+from engine.observer import Unobserved
+from engine.placing import place
 from engine.request import Event, Failed, Finished, Probe, Probed, Translate
-from engine.running_batch import RunningBatch, place
-from engine.search import EndRules
+from engine.running_batch import RunningBatch
 from export.save import save
 from export.trace import trace
 from export.variant import variant
@@ -34,10 +34,10 @@ from models.config import ModelConfig
 from models.decoding import Decoding
 from models.package.folder import Package
 from models.package.manifest import DECODER, ENCODER
-from server.telemetry.metrics import Metrics
 from tests.engine.cpu.test_cpu_decoder import CONFIGS, LONGEST, decoded_bytes, position_bytes
 from tests.engine.test_batch_invariance import LONGEST as LONGEST_TEXT
 from tests.engine.test_batch_invariance import VISITS, Translator, Visit
+from tests.fakes import rules_of
 from tests.models.test_transformer import random_model
 
 pytestmark = pytest.mark.timeout(600)
@@ -256,10 +256,10 @@ def test_a_text_without_memory_is_refused_and_the_batch_goes_on(twins: Twins) ->
 
     def request(name: str) -> Translate:
         decoding = Decoding(2, 1, 20, 1.0, False)
-        return Translate((3, 1, 4), events[name].append, decoding=decoding)
+        rules = rules_of(twins.config.end_id, start_id=twins.config.decoder_start_id)
+        return Translate((3, 1, 4), events[name].append, decoding=decoding, rules=rules)
 
-    rules = EndRules(twins.config.end_id, None, ())
-    engine = RunningBatch(decoder, rules, twins.config.decoder_start_id, 6, Metrics(CollectorRegistry()), worker=0)
+    engine = RunningBatch(decoder, 6, Unobserved(), worker=0)
     engine.admit([request("running")])
     engine.step()
     decoder._encoder._session = full = Full(decoder._encoder._session, runs=1)
@@ -310,7 +310,7 @@ def test_a_graph_that_cannot_be_captured_is_launched_kernel_by_kernel(
 
 def test_a_probe_leaves_the_engine_as_it_was(twins: Twins) -> None:
     events: list[Event] = []
-    engine = RunningBatch(twins.device, EndRules(0, None, ()), 1, 4, Metrics(CollectorRegistry()), worker=0)
+    engine = RunningBatch(twins.device, 4, Unobserved(), worker=0)
     engine.admit([Probe((3, 1), events.append)])
     assert events == [Probed()]
     assert (engine.idle, engine.free_rows) == (True, 4)
@@ -325,9 +325,7 @@ class OnDevice(Translator):
     def __init__(self, package: Package, precision: str = "fp32") -> None:
         super().__init__(package)
         files = package.encoder_graph, package.decoder_graph
-        self._decoder = CudaDecoder(  # type: ignore[assignment]  # of another memory
-            *files, package.manifest.model, LONGEST_TEXT, LONGEST_TEXT, precision, CPU
-        )
+        self._decoder = CudaDecoder(*files, package.manifest.model, LONGEST_TEXT, LONGEST_TEXT, precision, CPU)
 
 
 @pytest.fixture(scope="module")

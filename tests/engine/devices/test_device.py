@@ -11,9 +11,10 @@ from engine.devices.machine import Machine
 from engine.devices.selection import LIBRARIES, Needs, Wanted, select_device
 from engine.devices.session import CPU, Device, DeviceError, is_out_of_memory, open_session, stray_operators
 from engine.devices.sizing import Load, most_rows, most_tokens
+from engine.load import worker_count
 from models.package.folder import Package
-from server.config import ConfigError, Settings
-from server.placement import device_memory, facts, place, worker_count
+from server.config import Settings
+from server.placement import device_memory, facts, place
 from tests.engine.devices.cuda_bindings import GIB, NO_DEVICE, FakeBindings
 from tests.models.test_transformer import config
 
@@ -281,11 +282,11 @@ def test_out_of_memory_is_told_from_other_errors(error: Exception, memory: bool)
 
 
 def test_a_device_with_one_running_batch_has_one_worker() -> None:
-    assert worker_count(Settings(workers=2), CPU, "fp32") == 2
+    assert worker_count("fp32", CPU, 2) == 2
     for device, precision, named in (
         (Device("cuda"), "fp32", "a CUDA device"),
         (CPU, "fp16", "a package of precision fp16"),
     ):
-        assert worker_count(Settings(), device, precision) == worker_count(Settings(workers=1), device, precision) == 1
-        with pytest.raises(ConfigError, match=f"workers is 2; {named} takes 1"):
-            worker_count(Settings(workers=2), device, precision)
+        assert worker_count(precision, device, None) == worker_count(precision, device, 1) == 1
+        with pytest.raises(DeviceError, match=f"workers is 2; {named} takes 1"):
+            worker_count(precision, device, 2)

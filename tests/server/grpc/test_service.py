@@ -92,7 +92,7 @@ async def test_the_length_penalty_is_the_number_the_caller_wrote(
 
         def submit(request: Request) -> None:
             seen.append(request)
-            server.scheduler.submit(request)
+            server.runner.submit(request)
 
         monkeypatch.setattr(server.translator, "_submit", submit)
         await texts(server, "A cat.", decoding=DecodingOptions(length_penalty=penalty))
@@ -245,11 +245,11 @@ async def test_a_crash_answers_every_live_request_and_flips_health(fail: Callabl
         first = asyncio.ensure_future(server.translations.Translate(translate_request("Two dogs bark.")))
         await held(server)
         crashing = asyncio.ensure_future(server.translations.Translate(translate_request("A cat.")))
-        await eventually(lambda: server.scheduler.waiting == 1)
+        await eventually(lambda: server.runner.waiting == 1)
         waiting = asyncio.ensure_future(
             server.translations.Translate(translate_request("Rain.", decoding=DecodingOptions(num_beams=2)))
         )
-        await eventually(lambda: server.scheduler.waiting == 2)
+        await eventually(lambda: server.runner.waiting == 2)
         fail(server.decoder)
         server.decoder.gate.open()
         answers = [await refused(call) for call in (first, crashing, waiting)]

@@ -201,7 +201,7 @@ async def test_overload_is_refused_with_a_delay_and_what_runs_and_waits_is_answe
         runs = asyncio.ensure_future(texts(server, "A cat."))
         await held(server)
         waits = asyncio.ensure_future(texts(server, "Two dogs bark.", "Rain."))
-        await eventually(lambda: server.scheduler.waiting == 2)
+        await eventually(lambda: server.runner.waiting == 2)
         told = await refused(server.translations.Translate(translate_request("Me too.")))
         assert (told.code, told.info.reason) == (grpc.StatusCode.UNAVAILABLE, "OVERLOADED")
         assert dict(told.info.metadata) == {"waiting": "3", "max_waiting": "2"}

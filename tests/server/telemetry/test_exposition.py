@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
+from server.telemetry.call_metrics import CallMetrics
 from server.telemetry.exposition import MetricsServer, Page
-from server.telemetry.metrics import Metrics
 from tests.watch.families import TRACE, everything
 
 values = st.floats(allow_nan=True, allow_infinity=True)
@@ -37,7 +37,7 @@ def test_a_server_to_which_everything_has_happened() -> None:
 
 
 def test_what_was_kept_does_not_grow_old() -> None:
-    metrics = Metrics(registry := CollectorRegistry(), "en-pt")
+    metrics = CallMetrics(registry := CollectorRegistry())
     page = Page(registry)
     for seconds in (0.003, 70.0):
         check(registry, page)

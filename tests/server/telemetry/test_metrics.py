@@ -1,4 +1,4 @@
-"""server.telemetry.metrics: what of calls and contents is counted, under which names."""
+"""server.telemetry: what of calls and contents is counted, under which names."""
 
 import re
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from engine.request import PHASES, FinishReason
-from server.telemetry import metrics as module
 from server.telemetry import step_metrics
+from server.telemetry.call_metrics import LATENCY_SECONDS, CallMetrics
 from server.telemetry.guards import GuardFlag
-from server.telemetry.metrics import Metrics
+from server.telemetry.model_metrics import PHASE_SECONDS, ModelFamilies, ModelMetrics
 from tests.watch.families import TIMINGS, TRACE, everything
 
 LABELS = {"model", "method", "code", "reason", "worker", "phase", "part", "flag", "kind", "state", "le"}
@@ -25,7 +25,9 @@ class Counted:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.metrics = Metrics(self.registry, "en-pt")
+        self.calls = CallMetrics(self.registry)
+        self.families = ModelFamilies(self.registry)
+        self.metrics = ModelMetrics(self.families, "en-pt")
 
     def __getitem__(self, name: str) -> float:
         return self.of(name, model="en-pt")
@@ -57,6 +59,17 @@ def test_a_translation_counts_its_phases_tokens_and_end(counted: Counted) -> Non
     assert counted.of("dragoman_finished_total", model="en-pt", reason="end_token") == 0
 
 
+def test_two_models_are_told_apart(counted: Counted) -> None:
+    other = ModelMetrics(counted.families, "pt-en")
+    counted.metrics.finished(FinishReason.LENGTH, TIMINGS, source_tokens=7, target_tokens=9)
+    other.finished(FinishReason.LENGTH, TIMINGS, source_tokens=1, target_tokens=2)
+    counted.metrics.worker(0).step(rows=8, seconds=0.005, model_seconds=0.004)
+    other.worker(0).step(rows=3, seconds=0.005, model_seconds=0.004)
+    for model, tokens, rows in (("en-pt", 9, 8), ("pt-en", 2, 3)):
+        assert counted.of("dragoman_target_tokens_total", model=model) == tokens
+        assert counted.of("dragoman_rows_computed_total", model=model) == rows
+
+
 def test_an_encoding_has_no_decode_phase(counted: Counted) -> None:
     counted.metrics.encoded(TIMINGS, source_tokens=7)
     counts = {
@@ -67,9 +80,9 @@ def test_an_encoding_has_no_decode_phase(counted: Counted) -> None:
 
 
 def test_an_rpc_is_in_flight_until_it_is_finished(counted: Counted) -> None:
-    counted.metrics.rpc_started("s/Translate")
+    counted.calls.rpc_started("s/Translate")
     assert counted.of("dragoman_rpc_in_flight", method="s/Translate") == 1
-    counted.metrics.rpc_finished("s/Translate", "UNAVAILABLE", 0.3)
+    counted.calls.rpc_finished("s/Translate", "UNAVAILABLE", 0.3)
     assert counted.of("dragoman_rpc_in_flight", method="s/Translate") == 0
     assert counted.of("dragoman_rpc_requests_total", method="s/Translate", code="UNAVAILABLE") == 1
     labels = {"method": "s/Translate", "code": "UNAVAILABLE"}
@@ -80,7 +93,7 @@ def test_gauges_and_the_other_counters(counted: Counted) -> None:
     counted.metrics.waiting(3)
     counted.metrics.cancelled()
     counted.metrics.flagged(GuardFlag.COPY)
-    counted.metrics.refused("OVERLOADED")
+    counted.calls.refused("OVERLOADED")
     assert counted["dragoman_requests_waiting"] == 3
     assert counted["dragoman_cancellations_total"] == 1
     assert counted.of("dragoman_guard_flags_total", model="en-pt", flag="copy") == 1
@@ -110,15 +123,15 @@ def test_names_follow_prometheus_and_labels_are_bounded() -> None:
 
 
 @pytest.mark.parametrize(
-    "buckets", [module.LATENCY_SECONDS, module.PHASE_SECONDS, step_metrics.TOKEN_SECONDS, step_metrics.STEP_ROWS]
+    "buckets", [LATENCY_SECONDS, PHASE_SECONDS, step_metrics.TOKEN_SECONDS, step_metrics.STEP_ROWS]
 )
 def test_buckets_rise(buckets: list[float]) -> None:
     assert list(buckets) == sorted(set(buckets))
 
 
 def test_buckets_reach_from_refusals_to_long_deadlines_and_below_a_millisecond_between_tokens() -> None:
-    assert module.LATENCY_SECONDS[0] == 0.0005
-    assert module.LATENCY_SECONDS[-1] == 60
+    assert LATENCY_SECONDS[0] == 0.0005
+    assert LATENCY_SECONDS[-1] == 60
     assert step_metrics.TOKEN_SECONDS[0] == 0.0001
 
 
@@ -143,7 +156,7 @@ def test_timings_have_the_trace_as_their_exemplar() -> None:
 
 
 def test_without_a_trace_there_is_no_exemplar(counted: Counted) -> None:
-    counted.metrics.rpc_started("m")
-    counted.metrics.rpc_finished("m", "OK", 0.1)
+    counted.calls.rpc_started("m")
+    counted.calls.rpc_finished("m", "OK", 0.1)
     counted.metrics.tokenized(0.1)
     assert list(exemplars(counted.registry)) == []

@@ -5,7 +5,8 @@ import time
 import pytest
 from prometheus_client import CollectorRegistry
 
-from server.telemetry.step_metrics import StepMetrics, WorkerMetrics
+from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
+from server.telemetry.step_metrics import WorkerMetrics
 
 
 @pytest.fixture
@@ -14,13 +15,13 @@ def registry() -> CollectorRegistry:
 
 
 @pytest.fixture
-def families(registry: CollectorRegistry) -> StepMetrics:
-    return StepMetrics(registry, "en-pt")
+def metrics(registry: CollectorRegistry) -> ModelMetrics:
+    return ModelMetrics(ModelFamilies(registry), "en-pt")
 
 
 @pytest.fixture
-def worker(families: StepMetrics) -> WorkerMetrics:
-    return families.worker(1)
+def worker(metrics: ModelMetrics) -> WorkerMetrics:
+    return metrics.worker(1)
 
 
 def sample(registry: CollectorRegistry, name: str, **labels: str) -> float:
@@ -48,7 +49,7 @@ def test_a_step_leaves_its_time(registry: CollectorRegistry, worker: WorkerMetri
 
 def test_a_worker_without_a_step_has_the_time_when_it_was_ready(registry: CollectorRegistry) -> None:
     began = time.time()
-    StepMetrics(registry, "en-pt").worker(0)
+    ModelMetrics(ModelFamilies(registry), "en-pt").worker(0)
     assert began <= sample(registry, "dragoman_last_step_timestamp_seconds", worker="0") <= time.time()
     assert sample(registry, "dragoman_rows_live", worker="0") == 0
 
@@ -73,11 +74,11 @@ def test_waste_is_counted_by_its_reason(registry: CollectorRegistry, worker: Wor
 
 
 def test_workers_have_gauges_of_their_own_and_share_the_capacity(
-    registry: CollectorRegistry, families: StepMetrics, worker: WorkerMetrics
+    registry: CollectorRegistry, metrics: ModelMetrics, worker: WorkerMetrics
 ) -> None:
-    families.worker(0).holds(rows=2, tokens=20)
+    metrics.worker(0).holds(rows=2, tokens=20)
     worker.holds(rows=5, tokens=60)
-    families.capacity(rows=128, row_tokens=1024)
+    metrics.capacity(rows=128, row_tokens=1024)
     assert [sample(registry, "dragoman_rows_live", worker=number) for number in "01"] == [2, 5]
     assert [sample(registry, "dragoman_cache_tokens", worker=number) for number in "01"] == [20, 60]
     assert sample(registry, "dragoman_rows_capacity") == 128

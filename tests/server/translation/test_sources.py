@@ -8,13 +8,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from server.errors import BlankContent, SourceTooLong
-from server.telemetry.metrics import Metrics
+from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
 from server.translation.sources import INLINE_CHARACTERS, SourceReader
 from tests.serving import END, tokenizer
 
 
 def reader(max_tokens: int = 128) -> SourceReader:
-    return SourceReader(tokenizer(), max_tokens, Metrics(CollectorRegistry()))
+    return SourceReader(tokenizer(), max_tokens, ModelMetrics(ModelFamilies(CollectorRegistry()), "copy"))
 
 
 def named(texts: Sequence[str]) -> dict[str, str]:

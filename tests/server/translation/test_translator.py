@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
+from engine.errors import Closing
 from engine.request import (
     Encode,
     Encoded,
@@ -38,9 +39,10 @@ from server.errors import (
     SourceTooLong,
     TooManyContents,
 )
-from server.telemetry.metrics import Metrics
+from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
 from server.translation.options import Route
 from server.translation.translator import TextDelta, Translation, Translator
+from tests.fakes import rules_of
 from tests.serving import MODEL, eventually, tokenizer
 
 ROUTE = Route(target_language="pt")
@@ -94,9 +96,8 @@ def admission(engine: Engine) -> Admission:
 
 @pytest.fixture
 def translator(engine: Engine, admission: Admission, registry: CollectorRegistry) -> Translator:
-    return Translator(
-        replace(MODEL, max_contents=4), tokenizer(), admission, engine.requests.append, Metrics(registry, "copy")
-    )
+    model, metrics = replace(MODEL, max_contents=4), ModelMetrics(ModelFamilies(registry), "copy")
+    return Translator(model, tokenizer(), rules_of(0), admission, engine.requests.append, metrics)
 
 
 async def test_translations_come_in_the_order_of_the_contents(translator: Translator, engine: Engine) -> None:
@@ -220,7 +221,7 @@ async def test_a_failure_of_the_engine_is_the_calls_and_cancels_the_rest(
 async def test_an_expected_error_of_the_engine_is_passed_on(translator: Translator, engine: Engine) -> None:
     call = asyncio.create_task(translator.translate(["A cat."], ROUTE, OPTIONS))
     [request] = await engine.submitted(1)
-    deliver(request, Failed(Draining()))
+    deliver(request, Failed(Closing()))
     with pytest.raises(Draining):
         await call
 

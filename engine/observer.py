@@ -1,0 +1,114 @@
+"""What an engine tells of its work. Prometheus is one listener; who needs none takes `Unobserved`.
+
+Every method may be called from any engine thread, between two steps: it takes some microseconds, and does not raise.
+A `trace_id` names the trace that a request belongs to, if there is one.
+"""
+
+from typing import Protocol
+
+from engine.request import FinishReason, Timings
+
+
+class WorkerObserver(Protocol):
+    """Is told of one running batch."""
+
+    def encoded(self, source_tokens: int, computed_tokens: float) -> None:
+        """The encoder has computed so many tokens for sources of so many."""
+        ...
+
+    def step(self, rows: int, seconds: float, model_seconds: float) -> None:
+        """One token of each of so many rows is decoded; `model_seconds` of the `seconds` were spent in the model."""
+        ...
+
+    def inter_token(self, seconds: float) -> None:
+        """Rows that stay in a batch got their next token so long after the one before."""
+        ...
+
+    def holds(self, rows: int, tokens: int) -> None:
+        """So many rows are in use, and hold so many source and target tokens."""
+        ...
+
+    def moved(self, rows: int, size_bytes: int) -> None:
+        """So many cache rows were copied."""
+        ...
+
+    def answered(self, computed_rows: int, best_rows: int) -> None:
+        """So many rows were computed for an answer, and so many of them for its best hypothesis."""
+        ...
+
+    def dropped(self, computed_rows: int) -> None:
+        """So many rows were computed for a request that nobody waited for any more."""
+        ...
+
+
+class Observer(Protocol):
+    """Is told of an engine."""
+
+    def worker(self, number: int) -> WorkerObserver:
+        """Who is told of the running batch of this number."""
+        ...
+
+    def capacity(self, rows: int, row_tokens: int) -> None:
+        """All workers together have so many rows, each with room for so many source and target tokens."""
+        ...
+
+    def waiting(self, requests: int) -> None:
+        """So many requests are in the queue."""
+        ...
+
+    def cancelled(self) -> None:
+        """A request is dropped because nobody waits for it any more."""
+        ...
+
+    def encoded(self, timings: Timings, source_tokens: int, trace_id: str) -> None:
+        """A request is encoded, be it into a vector or on its way to a translation."""
+        ...
+
+    def first_token(self, seconds: float, trace_id: str) -> None:
+        """A request has its first target token, so long after it arrived."""
+        ...
+
+    def finished(
+        self, reason: FinishReason, timings: Timings, source_tokens: int, target_tokens: int, trace_id: str
+    ) -> None:
+        """A request is translated. Reason and target tokens are the best hypothesis's."""
+        ...
+
+
+class Unobserved:
+    """Nobody listens, neither to an engine nor to a worker."""
+
+    def worker(self, number: int) -> "UnobservedWorker":
+        return UnobservedWorker()
+
+    def capacity(self, rows: int, row_tokens: int) -> None: ...
+
+    def waiting(self, requests: int) -> None: ...
+
+    def cancelled(self) -> None: ...
+
+    def encoded(self, timings: Timings, source_tokens: int, trace_id: str) -> None: ...
+
+    def first_token(self, seconds: float, trace_id: str) -> None: ...
+
+    def finished(
+        self, reason: FinishReason, timings: Timings, source_tokens: int, target_tokens: int, trace_id: str
+    ) -> None: ...
+
+
+class UnobservedWorker:
+    """Nobody listens."""
+
+    def encoded(self, source_tokens: int, computed_tokens: float) -> None: ...
+
+    def step(self, rows: int, seconds: float, model_seconds: float) -> None: ...
+
+    def inter_token(self, seconds: float) -> None: ...
+
+    def holds(self, rows: int, tokens: int) -> None: ...
+
+    def moved(self, rows: int, size_bytes: int) -> None: ...
+
+    def answered(self, computed_rows: int, best_rows: int) -> None: ...
+
+    def dropped(self, computed_rows: int) -> None: ...

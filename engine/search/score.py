@@ -1,0 +1,21 @@
+"""The score of a hypothesis, and how many of its tokens the model chooses."""
+
+import math
+
+from engine.targets import TargetRules
+from models.decoding import Decoding
+
+
+def score(log_prob: float, length: int, length_penalty: float) -> float:
+    """log_prob / length^length_penalty, or its limit where the power is too large or too small for a float."""
+    try:
+        return log_prob / math.pow(length, length_penalty)
+    except OverflowError:
+        return 0.0
+    except ZeroDivisionError:
+        return -math.inf
+
+
+def free_tokens(decoding: Decoding, rules: TargetRules) -> int:
+    """How many tokens at most the model chooses."""
+    return decoding.max_new_tokens - (rules.forced_end_id is not None)

@@ -1,0 +1,32 @@
+"""Which tokens the target of a request begins and ends with, and which it cannot have."""
+
+from dataclasses import dataclass
+
+from models.config import ModelConfig
+from models.package.manifest import GenerationDefaults
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRules:
+    """Of one request: its model's, its target language's, and its own."""
+
+    prefix_ids: tuple[int, ...]
+    """What the decoder is fed before it chooses the first token: the start token, or more. At least one."""
+    end_ids: frozenset[int]
+    """Each ends a hypothesis."""
+    forced_end_id: int | None = None
+    """The token, if the model wants one, that every hypothesis of `max_new_tokens` ends with, at log-probability 0."""
+    suppressed_ids: frozenset[int] = frozenset()
+    """Tokens that are never produced (Hugging Face `bad_words_ids` of one token, padding for one). The others keep the
+    log-probability that the model gave them. An end token cannot be suppressed."""
+
+
+def target_rules(model: ModelConfig, generation: GenerationDefaults) -> TargetRules:
+    """Those that hold for every target of a model."""
+    end_ids = frozenset({model.end_id})
+    return TargetRules(
+        (model.decoder_start_id,),
+        end_ids,
+        generation.forced_end_id,
+        frozenset(generation.suppressed_ids) - end_ids,
+    )

@@ -1,0 +1,121 @@
+"""What a model's contents count, from a text's tokens to its answer. docs/metrics.md says what each is good for.
+
+The families are registered once; each model has its own series of them.
+"""
+
+from collections.abc import Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from engine.request import PHASES, FinishReason, Timings
+from server.telemetry.call_metrics import LATENCY_SECONDS, exemplar
+from server.telemetry.guards import GuardFlag
+from server.telemetry.step_metrics import StepFamilies, WorkerMetrics
+
+PHASE_SECONDS: Sequence[float] = (0.000025, 0.00005, 0.0001, 0.00025, *LATENCY_SECONDS)
+"""As of calls, and from 25 us: a short text is tokenised in less than 50 us."""
+
+
+class ModelFamilies:
+    """The families that all models share."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Registers every metric."""
+        self._registry = registry
+        self.steps = StepFamilies(registry)
+        self.phases = self._histogram(
+            "dragoman_phase_duration_seconds", "Time of one content in each phase of its way.", PHASE_SECONDS, "phase"
+        )
+        self.first_token = self._histogram(
+            "dragoman_time_to_first_token_seconds",
+            "From the arrival of a content in the queue to its first target token.",
+            LATENCY_SECONDS,
+        )
+        self.waiting = Gauge("dragoman_requests_waiting", "Contents in the queue.", ["model"], registry=registry)
+        self.source_tokens = self._counter("dragoman_source_tokens", "Source tokens of answered contents.")
+        self.target_tokens = self._counter("dragoman_target_tokens", "Target tokens of the best hypotheses.")
+        self.finished = self._counter(
+            "dragoman_finished", "Translated contents, by the reason why the best hypothesis ended.", "reason"
+        )
+        self.flags = self._counter(
+            "dragoman_guard_flags", "Translated contents whose best hypothesis looks wrong.", "flag"
+        )
+        self.cancellations = self._counter(
+            "dragoman_cancellations", "Contents dropped because nobody waited for them any more."
+        )
+
+    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
+        return Counter(name, meaning, ["model", *labels], registry=self._registry)
+
+    def _histogram(self, name: str, meaning: str, buckets: Sequence[float], *labels: str) -> Histogram:
+        return Histogram(name, meaning, ["model", *labels], registry=self._registry, buckets=buckets)
+
+
+class ModelMetrics:
+    """What is counted of one model: an observer of its engine, and of its tokenizer.
+
+    Every method may be called from any thread and takes some microseconds. A `trace_id` becomes the exemplar of what is
+    timed; empty, there is none.
+    """
+
+    def __init__(self, families: ModelFamilies, model: str) -> None:
+        """`model`: the name in the label of every series."""
+        self._model, self._steps = model, families.steps
+        self._tokenize, self._queue, self._encode, self._decode, self._detokenize = (
+            families.phases.labels(model, phase) for phase in PHASES
+        )
+        self._first_token, self._waiting = families.first_token.labels(model), families.waiting.labels(model)
+        self._source_tokens, self._target_tokens = (
+            family.labels(model) for family in (families.source_tokens, families.target_tokens)
+        )
+        self._finished = {reason: families.finished.labels(model, reason.value) for reason in FinishReason}
+        self._flags = {flag: families.flags.labels(model, flag.value) for flag in GuardFlag}
+        self._cancellations = families.cancellations.labels(model)
+
+    def worker(self, number: int) -> WorkerMetrics:
+        """What the running batch of this number counts."""
+        return WorkerMetrics(self._steps, self._model, number)
+
+    def capacity(self, rows: int, row_tokens: int) -> None:
+        """All workers together have so many rows, each with room for so many source and target tokens."""
+        self._steps.rows_capacity.labels(self._model).set(rows)
+        self._steps.tokens_capacity.labels(self._model).set(rows * row_tokens)
+
+    def tokenized(self, seconds: float, trace_id: str = "") -> None:
+        """A content became source tokens."""
+        self._tokenize.observe(seconds, exemplar(trace_id))
+
+    def detokenized(self, seconds: float, trace_id: str = "") -> None:
+        """A content's hypotheses became text."""
+        self._detokenize.observe(seconds, exemplar(trace_id))
+
+    def flagged(self, flag: GuardFlag) -> None:
+        """A translation looks wrong."""
+        self._flags[flag].inc()
+
+    def first_token(self, seconds: float, trace_id: str = "") -> None:
+        """A content has its first target token, so long after it arrived."""
+        self._first_token.observe(seconds, exemplar(trace_id))
+
+    def finished(
+        self, reason: FinishReason, timings: Timings, source_tokens: int, target_tokens: int, trace_id: str = ""
+    ) -> None:
+        """A content is translated. Reason and target tokens are the best hypothesis's."""
+        self.encoded(timings, source_tokens, trace_id)
+        self._decode.observe(timings.decode, exemplar(trace_id))
+        self._target_tokens.inc(target_tokens)
+        self._finished[reason].inc()
+
+    def encoded(self, timings: Timings, source_tokens: int, trace_id: str = "") -> None:
+        """A content is encoded, be it into a vector or on its way to a translation."""
+        self._queue.observe(timings.queue, exemplar(trace_id))
+        self._encode.observe(timings.encode, exemplar(trace_id))
+        self._source_tokens.inc(source_tokens)
+
+    def cancelled(self) -> None:
+        """A content is dropped because nobody waits for it any more."""
+        self._cancellations.inc()
+
+    def waiting(self, requests: int) -> None:
+        """So many contents are in the queue."""
+        self._waiting.set(requests)
