@@ -1,6 +1,8 @@
 """engine.devices.cudart, and the fake of other tests, against the real cuda-bindings, which load without a driver."""
 
 import inspect
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -63,3 +65,9 @@ def test_the_fake_has_the_numbers_of_the_real_one() -> None:
     for enumeration in ("cudaMemcpyKind", "cudaDeviceAttr"):
         for name, number in vars(getattr(FakeBindings, enumeration)).items():
             assert int(getattr(getattr(bindings, enumeration), name)) == number
+
+
+def test_a_cpu_does_without_it() -> None:
+    """Even though it is installed here."""
+    code = "import sys, server.__main__, engine.cuda.decoder; sys.exit('cuda' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
