@@ -1,23 +1,18 @@
-"""Packages for all tests: exported with the code as it is, and kept until that changes."""
+"""What tests of several folders need: packages, exported with the code as it is, and clients."""
 
-import fcntl
-import hashlib
 import os
-import shutil
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from importlib.metadata import version
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import hypothesis
 import pytest
 import torch
 
-from models.package.folder import Package, sha256
-from tests.checkpoints import ROOT, ZOO, write_checkpoint
+from models.package.folder import Package
+from tests import exported
+from tests.checkpoints import ZOO, write_checkpoint
 from tests.client.clients import Call, call_async, call_sync
 from tests.client.fake_server import FakeServer, serving
 
@@ -37,8 +32,6 @@ EXPORT_S = 600
 EXPORTED = {"zoo_package", "tiny_package", "keep_package"}
 """The fixtures that export."""
 LONGEST_FILE = "test_token_exact.py"
-KEPT = 3
-"""Packages of earlier states of the code that stay in pytest's cache."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -68,20 +61,7 @@ def keep_package(request: pytest.FixtureRequest) -> Callable[..., Package]:
     """Exports a checkpoint, with some options and under a name, unless that was done before: it stays in the cache."""
     cache = request.config.cache
     assert cache is not None
-    packages = cache.mkdir("packages")
-
-    def keep(name: str, checkpoint: Path, *options: str) -> Package:
-        folder = packages / _state_of_the_code() / f"{name}-{_digest(checkpoint)}"
-        folder.parent.mkdir(exist_ok=True)
-        # pytest may run in several processes: those that want the same package wait for the first.
-        with _alone(folder.with_name(f"{folder.name}.lock")):
-            if not folder.exists():
-                _export(checkpoint, folder, *options)
-                with _alone(packages / "lock"):
-                    _prune(packages)
-        return Package.open(folder)
-
-    return keep
+    return partial(exported.kept, cache.mkdir("packages"))
 
 
 @pytest.fixture(scope="session")
@@ -100,40 +80,3 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny_package(tiny_checkpoint: Path, keep_package: Callable[..., Package]) -> Package:
     """The package of `tiny_checkpoint`. Copy it before you change it."""
     return keep_package("tiny", tiny_checkpoint)
-
-
-@contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """Only one process at a time is here with the same file."""
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def _export(checkpoint: Path, folder: Path, *options: str) -> None:
-    """In a process of its own, whose memory is gone afterwards."""
-    command = [sys.executable, "-m", "export", str(checkpoint), "--out", str(folder), "--verify-samples", "2", *options]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stdout + run.stderr
-
-
-def _state_of_the_code() -> str:
-    """A digest of all that decides, besides the checkpoint, what a package is."""
-    code = {file for folder in ("models", "engine", "export") for file in (ROOT / folder).rglob("*.py")}
-    tools = [version(tool) for tool in ("torch", "onnx-ir", "onnxscript", "onnxruntime")]
-    return _short([*tools, *(f"{file.relative_to(ROOT)} {sha256(file)}" for file in sorted(code))])
-
-
-def _digest(folder: Path) -> str:
-    """Of its files' names and contents."""
-    return _short([f"{file.name} {sha256(file)}" for file in sorted(folder.iterdir())])
-
-
-def _short(lines: Sequence[str]) -> str:
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
-
-
-def _prune(packages: Path) -> None:
-    folders = [path for path in packages.iterdir() if path.is_dir()]
-    for folder in sorted(folders, key=lambda folder: folder.stat().st_mtime)[:-KEPT]:
-        shutil.rmtree(folder)
