@@ -1,5 +1,6 @@
 """THE one way from a package to a running engine."""
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,8 +67,12 @@ def load(model: Loadable, device: Device, limits: Limits, observer: Observer | N
     Raises DeviceError where a graph does not run on the device, or the device has no room.
     """
     workers = worker_count(model.precision, device, limits.workers)
-    decoder = open_decoder(model, device, limits.source_tokens, limits.target_tokens)
-    return Runner(decoder, limits.rows, workers, observer or Unobserved(), owns_decoder=True)
+    with ExitStack() as undo:
+        decoder = open_decoder(model, device, limits.source_tokens, limits.target_tokens)
+        undo.callback(decoder.close)
+        runner = Runner(decoder, limits.rows, workers, observer or Unobserved(), owns_decoder=True)
+        undo.pop_all()
+    return runner
 
 
 def open_decoder(

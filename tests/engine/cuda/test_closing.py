@@ -3,14 +3,16 @@
 import weakref
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from engine import load
 from engine.cuda import runtime
 from engine.cuda.decoder import CudaDecoder
 from engine.decoder import Ask
 from engine.devices.cudart import CudaError, CudaRuntime
-from engine.devices.session import open_session
+from engine.devices.session import CPU, DeviceError, open_session
 from engine.devices.transfers import CudaTransfers
 from tests.engine.cuda.test_cuda_decoder import Twins, open_twins, twins
 from tests.engine.devices.cuda_bindings import NO_DEVICE, STREAM, FakeBindings
@@ -129,6 +131,13 @@ def test_a_graph_that_does_not_load_leaves_nothing(
     monkeypatch.setattr(runtime, "open_session", opening)
     with pytest.raises(RuntimeError, match="no such graph"):
         open_decoder(twins)
+    assert not cuda.held
+
+
+def test_batches_without_room_leave_nothing(twins: Twins, cuda: FakeBindings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load, "open_decoder", lambda *_: open_decoder(twins))
+    with pytest.raises(DeviceError, match="the device has no memory for 1000000000 rows"):
+        load.load(Mock(precision="fp16"), CPU, load.Limits(rows=10**9))
     assert not cuda.held
 
 
