@@ -1,15 +1,24 @@
-# `make` alone lists what there is. PYTHON=/path/to/python3 chooses the interpreter of `make setup`.
+# `make` alone lists what there is. PYTHON=/path/to/python3 chooses the interpreter of .venv.
 SHELL := bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup tools run test check buf proto dashboards graphs pictures bench lock clean
+.PHONY: help setup tools run zoo test check buf proto dashboards graphs pictures bench lock clean
 
-PYTHON ?= python3
+# onnxruntime and torch have wheels for these. The newest of them, where python3 is none.
+FITS := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
+PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 python3.11, \
+	$(shell $(python) -c '$(FITS)' 2>/dev/null && echo $(python))) python3)
 VENV := .venv
 BIN := $(VENV)/bin
+# One environment, in two steps: what serves, and everything.
+SERVING := $(VENV)/.serving
 STAMP := $(VENV)/.set-up
-PINS := pyproject.toml $(addprefix requirements/,export.txt train.txt oracles.txt lock.txt)
-PACKAGE := artifacts/en-pt
+PINS := $(addprefix requirements/,export.txt train.txt oracles.txt)
+PACKAGE := models/zoo/en-pt
+
+# Where there is no GPU, torch without CUDA: 0.2 GB of packages, not 3. `TORCH_INDEX=` takes PyPI's.
+TORCH_INDEX ?= $(if $(shell command -v nvidia-smi),,https://download.pytorch.org/whl/cpu)
+TORCH = $(shell grep '^torch==' requirements/export.txt)
 
 DRAGOMAN_PORT ?= 8500
 DRAGOMAN_METRICS_PORT ?= 9500
@@ -23,7 +32,7 @@ RELEASED := $(shell { git describe --tags --abbrev=0 --match 'v*' || git rev-par
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(STAMP)  ## install everything that run, test and check need into .venv
+setup: $(STAMP)  ## install everything that test, check, bench and export need into .venv
 
 # Modules are compiled when they are imported: of the large packages most never are.
 # pip's own words go to a file; each package it takes up shows as a sign of life.
@@ -32,16 +41,28 @@ PROGRESS = 2>&1 | tee -a $(VENV)/setup.log | awk -v tty="$$([ -t 1 ] && echo 1)"
 	'/^(Collecting|Installing collected)/ && tty { printf "\r\033[K  %s", substr($$0, 1, 70); fflush() } \
 	/^(ERROR|error)/ { print } END { if (tty) printf "\r\033[K" }'
 
-$(STAMP): $(PINS)
+$(VENV)/pyvenv.cfg:
 	@command -v "$(PYTHON)" >/dev/null || \
-		{ echo "'$(PYTHON)' was not found. Install Python 3.11 or newer, or set PYTHON=/path/to/python3." >&2; exit 1; }
-	@"$(PYTHON)" -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python %s is too old: 3.11 or newer is needed. \
-	Set PYTHON=/path/to/python3." % sys.version.split()[0])'
+		{ echo "'$(PYTHON)' was not found. Install Python 3.14 (3.11 or newer will do), or set PYTHON=/path/to/python3." >&2; exit 1; }
+	@"$(PYTHON)" -c '$(FITS)' || \
+		{ echo "$$("$(PYTHON)" --version) cannot be used: ONNX Runtime and PyTorch are made for Python 3.11 to 3.14." \
+		"Install Python 3.14, or set PYTHON=/path/to/python3." >&2; exit 1; }
 	@"$(PYTHON)" -m venv $(VENV) || \
 		{ echo "'$(PYTHON) -m venv' failed. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
-	@echo "Installing into $(VENV) (a minute or two; pip's output goes to $(VENV)/setup.log)"
+
+$(SERVING): pyproject.toml requirements/lock.txt | $(VENV)/pyvenv.cfg
+	@echo "Installing what the server needs into $(VENV) (60 MB to download; pip's output goes to $(VENV)/setup.log)"
 	@: > $(VENV)/setup.log
 	@set -o pipefail; $(PIP) hatchling $(PROGRESS)
+	@set -o pipefail; $(PIP) --no-build-isolation --editable '.[cpu]' $(PROGRESS)
+	@touch $@
+
+# torch first and alone: the second index is asked for nothing else. Where it cannot be reached, the next line takes PyPI's.
+$(STAMP): $(SERVING) $(PINS)
+	@echo "Installing everything else ($(if $(TORCH_INDEX),half a gigabyte,3 GB) to download, a minute or more)"
+ifneq ($(TORCH_INDEX),)
+	@$(PIP) --no-deps --retries 0 --timeout 15 --extra-index-url $(TORCH_INDEX) $(TORCH) $(PROGRESS)
+endif
 	@set -o pipefail; $(PIP) --no-build-isolation --editable '.[dev]' -r requirements/train.txt -r requirements/oracles.txt $(PROGRESS)
 	@touch $@
 
@@ -59,11 +80,11 @@ run bench: export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
 # On a terminal it gets a process group of its own (set -m). Else make too would get the Ctrl-C, and end with 130.
 QUICKSTART = $(BIN)/python -m dragoman.quickstart $(PACKAGE) --port $(DRAGOMAN_PORT) --metrics-port $(DRAGOMAN_METRICS_PORT)
-run: setup $(PACKAGE)/manifest.json  ## serve the embedded English-Portuguese model and translate three sentences
+run: $(SERVING)  ## serve the English-Portuguese model that comes with it and translate three sentences
 	@if [ -t 0 ]; then set -m; $(QUICKSTART); exit $$?; else exec $(QUICKSTART); fi
 
-$(PACKAGE)/manifest.json: $(wildcard models/zoo/en-pt/*) | $(STAMP)
-	@$(BIN)/python -m export models/zoo/en-pt --out $(PACKAGE)
+zoo: setup  ## make the folders of models/zoo packages again, after a change of export
+	@for folder in models/zoo/*-*; do $(BIN)/python -m export $$folder --in-place --quiet || exit; done
 
 test: setup  ## run the tests
 	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
@@ -118,7 +139,7 @@ pictures:  ## picture the dashboards for docs/images, with what a Prometheus has
 	@cd deploy/grafana/pictures && npm install --no-audit --no-fund --no-package-lock --legacy-peer-deps && \
 		node take.mjs $(PROMETHEUS) $(MINUTES) $(CURDIR)/docs/images overview latency batching
 
-bench: setup $(PACKAGE)/manifest.json  ## measure against CTranslate2
+bench: setup  ## measure against CTranslate2
 	@$(BIN)/python -m bench
 
 COMPILE = $(BIN)/uv pip compile --quiet --config-file requirements/uv.toml --universal --python-version 3.11 \

@@ -11,17 +11,15 @@ from bench.process import serving
 from models.package.folder import Package
 
 PARTS = ("engine", "concurrency", "latency", "start")
-ROOT = Path(__file__).parent.parent
+ZOO = Path(__file__).parent.parent / "models" / "zoo" / "en-pt"
 
 
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"what to measure: {', '.join(PARTS)} (default: all)")
-    parser.add_argument("--package", type=Path, default=ROOT / "artifacts" / "en-pt", help="what we serve")
-    parser.add_argument(
-        "--checkpoint", type=Path, default=ROOT / "models" / "zoo" / "en-pt", help="what CTranslate2 gets"
-    )
+    parser.add_argument("--package", type=Path, default=ZOO, help="what we serve")
+    parser.add_argument("--checkpoint", type=Path, default=ZOO, help="what CTranslate2 gets")
     parser.add_argument("--repeats", type=int, default=7, help="readings of each side")
     arguments = parser.parse_args()
     unknown = set(arguments.parts) - set(PARTS)

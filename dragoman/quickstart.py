@@ -30,7 +30,8 @@ SENTENCES = (
 def main() -> int:
     """Returns the server's exit code, or 1 if it does not translate."""
     arguments = _parse_arguments()
-    _refuse_port_in_use(arguments.port)
+    _refuse_port_in_use(arguments.port, "DRAGOMAN_PORT")
+    _refuse_port_in_use(arguments.metrics_port, "DRAGOMAN_METRICS_PORT")
     server = _start_server(arguments)
     try:
         if _wait_until_serving(server, arguments.port):
@@ -46,20 +47,19 @@ def main() -> int:
 
 def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m dragoman.quickstart", description=__doc__)
-    parser.add_argument("package", help="folder of an exported model")
+    parser.add_argument("package", help="folder of the model's package")
     parser.add_argument("--port", type=int, default=8500, help="where the server listens")
     parser.add_argument("--metrics-port", type=int, default=9500, help="where Prometheus finds the metrics")
     return parser.parse_args()
 
 
-def _refuse_port_in_use(port: int) -> None:
+def _refuse_port_in_use(port: int, variable: str) -> None:
     """Else a server that runs there already would answer for the one that cannot start."""
     try:
         socket.create_server((HOST, port)).close()
     except OSError as error:
-        sys.exit(
-            f"{HOST}:{port} cannot be used: {os.strerror(error.errno or 0)}. Choose another port with DRAGOMAN_PORT."
-        )
+        cause = os.strerror(error.errno or 0)
+        sys.exit(f"{HOST}:{port} cannot be used: {cause}. Choose another port: make run {variable}=...")
 
 
 def _start_server(arguments: argparse.Namespace) -> "subprocess.Popen[bytes]":

@@ -18,7 +18,8 @@ class Options(argparse.Namespace):
     """What the command line says, checked as far as argparse does."""
 
     checkpoint: Path
-    out: Path
+    out: Path | None
+    in_place: bool
     name: str | None
     source_language: list[str] | None
     target_language: list[str] | None
@@ -64,7 +65,13 @@ def build(program: str) -> Parser:
     # A shortened flag would change its meaning when a longer one is added.
     parser = Parser(program, description="Make a verified ONNX package of a checkpoint.", allow_abbrev=False)
     parser.add_argument("checkpoint", type=Path, help="folder of the checkpoint (see docs/checkpoints.md)")
-    parser.add_argument("--out", type=Path, required=True, help="folder of the package; a package there is replaced")
+    place = parser.add_mutually_exclusive_group(required=True)
+    place.add_argument("--out", type=Path, help="folder of the package; a package there is replaced")
+    place.add_argument(
+        "--in-place",
+        action="store_true",
+        help="make the checkpoint's folder a package, with graphs that use its model.safetensors",
+    )
     parser.add_argument("--name", help="what requests call the model (default: the name of the checkpoint folder)")
     for side in ("source", "target"):
         parser.add_argument(

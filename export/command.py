@@ -31,7 +31,8 @@ def run(options: Options) -> int:
         return fail(shown, error, 2)
     if not options.quiet:
         Console().print(summary(manifest, graphs, progress.seconds))
-    print(f"{options.out} is ready. Serve it: python -m server --package {options.out}")
+    folder = options.out or options.checkpoint
+    print(f"{folder} is ready. Serve it: python -m server --package {folder}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Writes the graphs beside one file of weights, in which every weight lies once."""
+"""Writes the graphs beside one file of weights: their own, in which every weight lies once, or the checkpoint's."""
 
 import hashlib
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import BinaryIO
 
 import onnx_ir as ir
 
+from export.stored_weights import StoredWeights, point
 from export.trace import Graphs
 from models.package.manifest import DECODER, ENCODER, OUTPUT, WEIGHTS
 
@@ -16,15 +17,28 @@ PAGE_BYTES = 4096
 
 def save(graphs: Graphs, folder: Path) -> None:
     """Writes the files of the graphs into a folder."""
-    models = {ENCODER: graphs.encoder, DECODER: graphs.decoder}
-    if graphs.output is not None:
-        models[OUTPUT] = graphs.output
+    models = _by_file(graphs)
     with (folder / WEIGHTS).open("wb") as file:
         places: dict[bytes, int] = {}
         for model in models.values():
             _move_weights(model, file, places, folder)
     for name, model in models.items():
         ir.save(model, folder / name)
+
+
+def save_beside(graphs: Graphs, folder: Path, weights: StoredWeights) -> None:
+    """Writes the graphs alone into a folder; their weights lie in the checkpoint's file, which must lie there too.
+
+    Raises CheckpointError where that file does not have a weight.
+    """
+    for name, model in _by_file(graphs).items():
+        point(model, weights)
+        ir.save(model, folder / name)
+
+
+def _by_file(graphs: Graphs) -> dict[str, ir.Model]:
+    models = {ENCODER: graphs.encoder, DECODER: graphs.decoder}
+    return models if graphs.output is None else models | {OUTPUT: graphs.output}
 
 
 def _move_weights(model: ir.Model, file: BinaryIO, places: dict[bytes, int], folder: Path) -> None:

@@ -6,13 +6,14 @@ from export.arguments import Options
 from export.inputs import adapt, check_name, check_shortlist, open_device, read_samples
 from export.manifest import make_manifest, package_files
 from export.progress import Progress
-from export.save import save
+from export.save import save, save_beside
+from export.stored_weights import STORED, StoredWeights
 from export.trace import Graphs, trace
 from export.variant import variant
 from export.verification.verify import verify
 from models.checkpoint import load_checkpoint
-from models.package.folder import draft, publish
-from models.package.manifest import Manifest
+from models.package.folder import draft, publish, publish_beside
+from models.package.manifest import WEIGHTS, Manifest
 
 
 def export(options: Options, progress: Progress) -> tuple[Manifest, Graphs]:
@@ -24,16 +25,26 @@ def export(options: Options, progress: Progress) -> tuple[Manifest, Graphs]:
         name = check_name(options.name or checkpoint.name)
         model = variant(checkpoint.model, options.precision, options.attention)
         device = open_device(options, checkpoint)
-    with draft(options.out) as folder:
+        stored = StoredWeights(options.checkpoint / STORED) if options.in_place else None
+    with draft(options.out or options.checkpoint / "package") as folder:
         with progress.stage("trace"):
             graphs = trace(model, options.attention, checkpoint.shortlist is not None)
         with progress.stage("save"):
-            save(graphs, folder)
-            for file_name, file in package_files(checkpoint).items():
+            if stored is None:
+                save(graphs, folder)
+            else:
+                save_beside(graphs, folder, stored)
+            for file_name, file in package_files(checkpoint, stored).items():
                 shutil.copyfile(file, folder / file_name)
         with progress.stage("verify") as tell:
             certificate = verify(checkpoint, options.checkpoint, folder, texts, options.precision, device, tell)
         with progress.stage("publish"):
-            manifest = make_manifest(checkpoint, name, folder, options.precision, options.attention, certificate)
-            publish(folder, manifest, options.out)
+            weights = WEIGHTS if stored is None else stored.file.name
+            manifest = make_manifest(
+                checkpoint, name, folder, options.precision, options.attention, certificate, weights
+            )
+            if options.out is None:
+                publish_beside(folder, manifest, options.checkpoint)
+            else:
+                publish(folder, manifest, options.out)
     return manifest, graphs

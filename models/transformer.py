@@ -160,7 +160,16 @@ def position_table(config: ModelConfig) -> nn.Parameter:
     """
     if config.positions == "learned":
         return nn.Parameter(torch.randn(config.max_positions, config.width) * config.width**-0.5)
-    half = config.width // 2
-    frequency = torch.pow(10000.0, -torch.arange(half, dtype=torch.float64) / half)
-    angle = torch.arange(config.max_positions, dtype=torch.float64).unsqueeze(1) * frequency
-    return nn.Parameter(torch.cat([angle.sin(), angle.cos()], dim=1).float(), requires_grad=False)
+    return nn.Parameter(sinusoids(config.max_positions, config.width), requires_grad=False)
+
+
+def sinusoids(positions: int, width: int) -> Tensor:
+    """The fixed position embeddings [positions, width]."""
+    angle = torch.arange(positions, dtype=torch.float64).unsqueeze(1) * frequencies(width)
+    return torch.cat([angle.sin(), angle.cos()], dim=1).float()
+
+
+def frequencies(width: int) -> Tensor:
+    """Of the sinusoids: fp64 [width / 2]."""
+    half = width // 2
+    return torch.pow(10000.0, -torch.arange(half, dtype=torch.float64) / half)

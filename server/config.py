@@ -47,7 +47,7 @@ class Settings(BaseSettings):
 
     config: Path | None = None
     """TOML file with any of these settings, under the names of the flags with underscores."""
-    package: Path = Path("artifacts/en-pt")
+    package: Path = Path("models/zoo/en-pt")
     """Folder that `python -m export` wrote."""
     host: str = Field(default="127.0.0.1", min_length=1)
     """Address to listen on, for gRPC and for metrics. "0.0.0.0" is every IPv4 interface."""

@@ -4,7 +4,7 @@
     encoder.onnx    the graphs of `models.package.signature`
     decoder.onnx
     output.onnx     with a shortlist only
-    weights.bin     the weights of all graphs, each once
+    weights.bin     the weights of all graphs, each once; or the checkpoint's model.safetensors
     shortlist.bin   the tokens that each source token may become, see `models.package.shortlist`. Optional
     ...             the tokenizer's files
 
@@ -28,6 +28,8 @@ from models.package.shortlist import Shortlist, ShortlistedOutput, ShortlistErro
 from models.tokenizers.sentencepiece_pair import Tokenizer
 
 MANIFEST = "manifest.json"
+CHECKPOINT = "config.json"
+"""No package that stands alone has it."""
 EXPORT_AGAIN = "export the checkpoint again"
 
 
@@ -122,6 +124,17 @@ def publish(folder: Path, manifest: Manifest, target: Path) -> None:
     sync(target.parent)
 
 
+def publish_beside(folder: Path, manifest: Manifest, checkpoint: Path) -> None:
+    """Moves what is new of a finished draft into the folder of the checkpoint it was made of, the manifest last."""
+    (folder / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    for name in [*manifest.files, MANIFEST]:
+        file, place = folder / name, checkpoint / name
+        if not place.exists() or sha256(place) != sha256(file):
+            sync(file)
+            file.replace(place)
+    sync(checkpoint)
+
+
 def sha256(file: Path) -> str:
     """Of a file's content, lower-case hexadecimal."""
     with file.open("rb") as content:
@@ -176,3 +189,7 @@ def _check_target(target: Path) -> None:
     """Export replaces packages, and nothing else: `--out` with a slip in it must not cost anyone a folder."""
     if target.exists() and not (target / MANIFEST).exists() and not (target.is_dir() and not any(target.iterdir())):
         raise PackageError(f"{target} exists and is not a package; choose another place, or delete it first")
+    if (target / CHECKPOINT).exists():
+        raise PackageError(
+            f"{target} has a checkpoint too ({CHECKPOINT}); choose another place, or export it with --in-place"
+        )

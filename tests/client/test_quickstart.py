@@ -13,9 +13,8 @@ import pytest
 
 from bench.process import free_port
 from dragoman.quickstart import SENTENCES
-from models.package.folder import Package
+from tests.checkpoints import ROOT, ZOO
 
-ROOT = Path(__file__).parents[2]
 LAST_LINE = "Ctrl-C ends it."
 CTRL_C = "\x03"
 
@@ -23,10 +22,9 @@ ON_A_TERMINAL = "import os, pty, sys; status = pty.spawn(sys.argv[1:]); sys.exit
 """Runs a command on a new terminal that it shows on stdout, and types what comes on stdin."""
 
 
-def make_run(package: Path) -> list[str]:
-    """`make run` of a package that is up to date, in the environment the tests run in."""
-    up_to_date = [f"--old-file={file}" for file in (".venv/.set-up", package / "manifest.json")]
-    return ["make", *up_to_date, "run", f"PACKAGE={package}", f"BIN={Path(sys.executable).parent}"]
+def make_run() -> list[str]:
+    """`make run` in the environment the tests run in."""
+    return ["make", "--old-file=.venv/.serving", "run", f"BIN={Path(sys.executable).parent}"]
 
 
 def quickstart(package: Path, port: int) -> list[str]:
@@ -63,9 +61,9 @@ def read_until_ready(process: "subprocess.Popen[str]") -> str:
     return "".join(lines)
 
 
-def test_make_run_translates_and_ctrl_c_ends_it_with_0(zoo_package: Package) -> None:
+def test_make_run_translates_and_ctrl_c_ends_it_with_0() -> None:
     port, metrics_port = str(free_port()), str(free_port())
-    command = [sys.executable, "-c", ON_A_TERMINAL, *make_run(zoo_package.folder)]
+    command = [sys.executable, "-c", ON_A_TERMINAL, *make_run()]
     with running(*command, DRAGOMAN_PORT=port, DRAGOMAN_METRICS_PORT=metrics_port) as process:
         shown = read_until_ready(process)
         for sentence in SENTENCES:
@@ -84,9 +82,9 @@ def test_make_run_translates_and_ctrl_c_ends_it_with_0(zoo_package: Package) -> 
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_the_server_and_its_exit_code_is_passed_on(zoo_package: Package, number: signal.Signals) -> None:
+def test_a_signal_ends_the_server_and_its_exit_code_is_passed_on(number: signal.Signals) -> None:
     port = free_port()
-    with running(*quickstart(zoo_package.folder, port), "--metrics-port", str(free_port())) as process:
+    with running(*quickstart(ZOO, port), "--metrics-port", str(free_port())) as process:
         read_until_ready(process)
         process.send_signal(number)
         assert process.wait() == 0
@@ -103,11 +101,13 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
     assert len(shown.splitlines()) == 1
 
 
-def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("variable", ["DRAGOMAN_PORT", "DRAGOMAN_METRICS_PORT"])
+def test_a_port_in_use_is_refused(variable: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with running(*quickstart(tmp_path, port)) as process:
+        ports = {"DRAGOMAN_PORT": free_port(), "DRAGOMAN_METRICS_PORT": free_port()} | {variable: port}
+        with running(*make_run(), **{name: str(number) for name, number in ports.items()}) as process:
             shown = read_until_ready(process)
-            assert process.wait() == 1
+            assert process.wait() == 2  # make's, for a command that ended with 1
     assert f"127.0.0.1:{port} cannot be used: Address already in use" in shown
-    assert "DRAGOMAN_PORT" in shown
+    assert f"make run {variable}=..." in shown

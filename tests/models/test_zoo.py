@@ -49,10 +49,12 @@ def test_its_card_and_notice_are_whole(model: Path) -> None:
 
 
 @zoo
-def test_it_translates(model: Path, keep_package: Callable[..., Package]) -> None:
+def test_it_translates_as_a_package_of_its_own_does(model: Path, keep_package: Callable[..., Package]) -> None:
     source, target = model.name.split("-")
     sources, references = heldout(source)[SENTENCES], heldout(target)[SENTENCES]
-    quality = measure(translations(keep_package(model.name, model), sources), sources, references)
+    found = translations(Package.open(model), sources)
+    assert found == translations(keep_package(model.name, model), sources)
+    quality = measure(found, sources, references)
     assert quality.bleu > LEAST
     assert quality.stutters == 0
 

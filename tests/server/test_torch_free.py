@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from dragoman import Client, Health
-from models.package.folder import Package
 from tests.server_process import ROOT, WAIT_S, server_process
 
 NOT_SERVING = (
@@ -85,8 +84,8 @@ def test_every_module_of_the_server_and_the_client_is_imported(environment: dict
     assert imported.isdisjoint(NOT_SERVING)
 
 
-def test_it_serves(environment: dict[str, str], modules: Path, zoo_package: Package) -> None:
-    with server_process(zoo_package.folder, environment=environment) as server:
+def test_it_serves(environment: dict[str, str], modules: Path) -> None:
+    with server_process(ROOT / "models" / "zoo" / "en-pt", environment=environment) as server:
         with Client(server.target) as client:
             assert client.health() is Health.SERVING
             assert client.translate("The weather is nice today.").text == "O tempo é bom hoje."
@@ -98,7 +97,8 @@ def test_it_serves(environment: dict[str, str], modules: Path, zoo_package: Pack
 
 def test_the_serving_dependencies_have_none_of_them() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    serving = requirement_names(project["dependencies"] + project["optional-dependencies"]["cpu"])
+    extras = project["optional-dependencies"]
+    serving = requirement_names(project["dependencies"] + extras["serve"] + extras["cpu"]) - {"dragoman"}
     locked = requirement_names((ROOT / "requirements" / "serve.lock.txt").read_text(encoding="utf-8").splitlines())
     export = requirement_names((ROOT / "requirements" / "export.txt").read_text(encoding="utf-8").splitlines())
     assert {"torch", "transformers", "onnx", "onnxscript"} <= export
