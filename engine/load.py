@@ -2,7 +2,6 @@
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from engine.cpu.decoder import CpuDecoder
@@ -13,41 +12,28 @@ from engine.devices.session import Device, DeviceError
 from engine.observer import Observer, Unobserved
 from engine.runner import Runner
 from engine.targets import TargetRules, target_rules
-from models.config import ModelConfig
 from models.package.folder import Package
+from models.package.graph_files import GraphFiles
 from models.package.manifest import GenerationDefaults
-from models.package.shortlist import ShortlistedOutput
+from models.package.precision import Precisions
 
 
 @dataclass(frozen=True, slots=True)
 class Loadable:
     """What an engine needs of a model: a package has it, and so has what export and training have just traced."""
 
-    encoder: Path
-    decoder: Path
-    config: ModelConfig
+    graphs: GraphFiles
     generation: GenerationDefaults
-    precision: str = "fp32"
-    choice: ShortlistedOutput | None = None
-    """With a shortlist."""
 
     @classmethod
     def of(cls, package: Package) -> "Loadable":
         """Raises PackageError."""
-        manifest = package.manifest
-        return cls(
-            package.encoder_graph,
-            package.decoder_graph,
-            manifest.model,
-            manifest.generation,
-            manifest.precision,
-            package.choice(),
-        )
+        return cls(package.graphs(), package.manifest.generation)
 
     @property
     def rules(self) -> TargetRules:
         """What holds for every target."""
-        return target_rules(self.config, self.generation)
+        return target_rules(self.graphs.spec.vocabulary, self.generation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +52,7 @@ def load(model: Loadable, device: Device, limits: Limits, observer: Observer | N
 
     Raises DeviceError where a graph does not run on the device, or the device has no room.
     """
-    workers = worker_count(model.precision, device, limits.workers)
+    workers = worker_count(model.graphs.spec.precision, device, limits.workers)
     with ExitStack() as undo:
         decoder = open_decoder(model, device, limits.source_tokens, limits.target_tokens)
         undo.callback(decoder.close)
@@ -79,19 +65,19 @@ def open_decoder(
     model: Loadable, device: Device, source_tokens: int | None = None, target_tokens: int | None = None
 ) -> Decoder[Any]:
     """The decoder that runs a model on a device, with rows of so many tokens. Raises DeviceError."""
-    most = model.config.max_positions
-    graphs = model.encoder, model.decoder, model.config, source_tokens or most, target_tokens or most
-    if takes_threads(model.precision, device):
-        return CpuDecoder(*graphs, model.choice)
-    return CudaDecoder(*graphs, model.precision, device, model.choice)
+    graphs, most = model.graphs, model.graphs.spec.max_positions
+    capacities = source_tokens or most, target_tokens or most
+    if takes_threads(graphs.spec.precision, device):
+        return CpuDecoder(graphs, *capacities)
+    return CudaDecoder(graphs, *capacities, device)
 
 
-def takes_threads(precision: str, device: Device) -> bool:
+def takes_threads(precision: Precisions, device: Device) -> bool:
     """Whether many threads at once run a model: fp32 on the CPU."""
-    return device.kind == "cpu" and precision == "fp32"
+    return device.kind == "cpu" and precision.activations == precision.cache == "fp32"
 
 
-def worker_count(precision: str, device: Device, wanted: int | None) -> int:
+def worker_count(precision: Precisions, device: Device, wanted: int | None) -> int:
     """How many workers there are to be: one for every core, or one where one thread drives the device.
 
     Raises DeviceError where more are wanted.
@@ -99,6 +85,6 @@ def worker_count(precision: str, device: Device, wanted: int | None) -> int:
     if takes_threads(precision, device):
         return wanted or usable_cores()
     if wanted not in (None, 1):
-        what = "a CUDA device" if device.kind == "cuda" else f"a package of precision {precision}"
+        what = "a CUDA device" if device.kind == "cuda" else f"a package of precision {precision.activations}"
         raise DeviceError(f"workers is {wanted}; {what} takes 1, with one running batch: raise max_rows")
     return 1

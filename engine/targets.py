@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from models.config import ModelConfig
+from models.package.graphs import Vocabulary
 from models.package.manifest import GenerationDefaults
 
 
@@ -21,11 +21,11 @@ class TargetRules:
     log-probability that the model gave them. An end token cannot be suppressed."""
 
 
-def target_rules(model: ModelConfig, generation: GenerationDefaults) -> TargetRules:
+def target_rules(vocabulary: Vocabulary, generation: GenerationDefaults) -> TargetRules:
     """Those that hold for every target of a model."""
-    end_ids = frozenset({model.end_id})
+    end_ids = frozenset({vocabulary.end_id})
     return TargetRules(
-        (model.decoder_start_id,),
+        (vocabulary.start_id,),
         end_ids,
         generation.forced_end_id,
         frozenset(generation.suppressed_ids) - end_ids,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.devices.machine import Machine
-from engine.devices.selection import Needs, Wanted, select_device
+from engine.devices.selection import Wanted, select_device
 from engine.devices.session import Device
 from engine.devices.sizing import Load
 from export.arguments import Options
@@ -14,8 +14,9 @@ from export.verification.compare_tokens import ENGINE_ROWS
 from export.verification.verify import most_tokens
 from models.checkpoint import Checkpoint
 from models.languages import WELL_FORMED
-from models.package.manifest import NAME_PATTERN
+from models.package.graphs import NAME_PATTERN
 from models.package.shortlist import Shortlist, verify_checksum
+from models.package.signature import graphs_spec, vocabulary
 
 
 class InputError(Exception):
@@ -57,11 +58,12 @@ def check_languages(side: str, tags: Sequence[str]) -> tuple[str, ...]:
     return tuple(tags)
 
 
-def check_shortlist(checkpoint: Checkpoint) -> None:
-    """Raises ShortlistError where the shortlist is damaged, or another model's."""
-    if checkpoint.shortlist is not None:
-        verify_checksum(checkpoint.shortlist)
-        Shortlist.load(checkpoint.shortlist, checkpoint.config)
+def open_shortlist(checkpoint: Checkpoint) -> Shortlist | None:
+    """Loads the shortlist, if there is one. Raises ShortlistError where it is damaged, or another model's."""
+    if checkpoint.shortlist is None:
+        return None
+    verify_checksum(checkpoint.shortlist)
+    return Shortlist.load(checkpoint.shortlist, vocabulary(checkpoint.config))
 
 
 def check_name(name: str) -> str:
@@ -78,9 +80,7 @@ def open_device(options: Options, checkpoint: Checkpoint) -> Device:
             "ONNX Runtime's CPU provider does not run bf16, so nothing could verify the graphs here: export on a CUDA "
             "machine with --device cuda, or with --precision fp16"
         )
-    tokens = most_tokens(checkpoint.config)
-    shortlist = checkpoint.shortlist is not None
-    load = Load(checkpoint.config, options.precision, ENGINE_ROWS, tokens, tokens, shortlist)
-    needs = Needs(options.precision, options.attention, load)
-    device, _ = select_device(Wanted(options.device), needs, Machine())
+    shortlist, tokens = checkpoint.shortlist is not None, most_tokens(checkpoint.config.max_positions)
+    spec = graphs_spec(checkpoint.config, options.precision, options.attention, shortlist)
+    device, _ = select_device(Wanted(options.device), Load(spec, ENGINE_ROWS, tokens, tokens), Machine())
     return device

@@ -6,22 +6,16 @@ from pathlib import Path
 from export.stored_weights import StoredWeights
 from models.checkpoint import Checkpoint
 from models.package.folder import file_entries
-from models.package.manifest import OUTPUT, SHORTLIST, WEIGHTS, Certificate, Manifest, Source
-from models.package.precision import AttentionKind, Precision
+from models.package.graph_files import GraphFiles
+from models.package.manifest import SHORTLIST, WEIGHTS, Certificate, Manifest, Origin
 
 TOOLS = ("torch", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "transformers", "sentencepiece")
 
 
 def make_manifest(
-    checkpoint: Checkpoint,
-    name: str,
-    folder: Path,
-    precision: Precision,
-    attention: AttentionKind,
-    certificate: Certificate,
-    weights: str = WEIGHTS,
+    checkpoint: Checkpoint, name: str, graphs: GraphFiles, certificate: Certificate, weights: str = WEIGHTS
 ) -> Manifest:
-    """The manifest of what lies in `folder`, where `weights` is the file that the graphs use."""
+    """The manifest of what lies in the folder of the graphs, where `weights` is the file that they use."""
     return Manifest(
         name=name,
         model=checkpoint.config,
@@ -29,13 +23,11 @@ def make_manifest(
         source_languages=checkpoint.source_languages,
         target_languages=checkpoint.target_languages,
         generation=checkpoint.generation,
-        output_graph=None if checkpoint.shortlist is None else OUTPUT,
-        shortlist=None if checkpoint.shortlist is None else SHORTLIST,
-        precision=precision,
-        attention=attention,
+        graphs=graphs.spec,
+        shortlist=None if graphs.shortlist is None else SHORTLIST,
         weights=weights,
-        files=file_entries(folder),
-        checkpoint=Source(name=checkpoint.name, sha256=checkpoint.sha256),
+        files=file_entries(graphs.folder),
+        checkpoint=Origin(name=checkpoint.name, sha256=checkpoint.sha256),
         tools={tool: version(tool) for tool in TOOLS},
         certificate=certificate,
     )

@@ -50,7 +50,7 @@ def summary(manifest: Manifest, graphs: Graphs, seconds: dict[str, float]) -> Ta
         table.add_row(f"{name} nodes", f"{counts.total()}: {listed}")
     table.add_section()
     certificate = manifest.certificate
-    table.add_row("computes in", f"{manifest.precision}, {manifest.attention} attention")
+    table.add_row("computes in", f"{manifest.graphs.precision.activations}, {manifest.graphs.attention} attention")
     table.add_row("verified on", certificate.device)
     worst = max(step.log_prob_error for step in certificate.steps)
     table.add_row("largest errors", f"hidden states {certificate.encoder_error:.1e}, log-probabilities {worst:.1e}")

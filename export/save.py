@@ -8,15 +8,17 @@ import onnx_ir as ir
 
 from export.stored_weights import StoredWeights, point
 from export.trace import Graphs
-from models.package.manifest import DECODER, ENCODER, OUTPUT, WEIGHTS
+from models.package.graph_files import GraphFiles
+from models.package.manifest import WEIGHTS
+from models.package.signature import DECODER, ENCODER, OUTPUT
 
 INLINE_BYTES = 1024
 """Smaller tensors (shapes, scalars, short biases) stay in the graph."""
 PAGE_BYTES = 4096
 
 
-def save(graphs: Graphs, folder: Path) -> None:
-    """Writes the files of the graphs into a folder."""
+def save(graphs: Graphs, folder: Path) -> GraphFiles:
+    """Writes the files of the graphs into a folder. Returns them as a decoder opens them."""
     models = _by_file(graphs)
     with (folder / WEIGHTS).open("wb") as file:
         places: dict[bytes, int] = {}
@@ -24,16 +26,18 @@ def save(graphs: Graphs, folder: Path) -> None:
             _move_weights(model, file, places, folder)
     for name, model in models.items():
         ir.save(model, folder / name)
+    return GraphFiles(folder, graphs.spec)
 
 
-def save_beside(graphs: Graphs, folder: Path, weights: StoredWeights) -> None:
+def save_beside(graphs: Graphs, folder: Path, weights: StoredWeights) -> GraphFiles:
     """Writes the graphs alone into a folder; their weights lie in the checkpoint's file, which must lie there too.
 
-    Raises CheckpointError where that file does not have a weight.
+    Returns them as a decoder opens them. Raises CheckpointError where that file does not have a weight.
     """
     for name, model in _by_file(graphs).items():
         point(model, weights)
         ir.save(model, folder / name)
+    return GraphFiles(folder, graphs.spec)
 
 
 def _by_file(graphs: Graphs) -> dict[str, ir.Model]:

@@ -1,9 +1,10 @@
 """The five steps of an export: load, trace, save, verify, publish."""
 
 import shutil
+from dataclasses import replace
 
 from export.arguments import Options
-from export.inputs import adapt, check_name, check_shortlist, open_device, read_samples
+from export.inputs import adapt, check_name, open_device, open_shortlist, read_samples
 from export.manifest import make_manifest, package_files
 from export.progress import Progress
 from export.save import save, save_beside
@@ -21,7 +22,7 @@ def export(options: Options, progress: Progress) -> tuple[Manifest, Graphs]:
     texts = read_samples(options.samples, options.verify_samples)
     with progress.stage("load"):
         checkpoint = adapt(load_checkpoint(options.checkpoint), options)
-        check_shortlist(checkpoint)
+        shortlist = open_shortlist(checkpoint)
         name = check_name(options.name or checkpoint.name)
         model = variant(checkpoint.model, options.precision, options.attention)
         device = open_device(options, checkpoint)
@@ -30,19 +31,15 @@ def export(options: Options, progress: Progress) -> tuple[Manifest, Graphs]:
         with progress.stage("trace"):
             graphs = trace(model, options.attention, checkpoint.shortlist is not None)
         with progress.stage("save"):
-            if stored is None:
-                save(graphs, folder)
-            else:
-                save_beside(graphs, folder, stored)
+            saved = save(graphs, folder) if stored is None else save_beside(graphs, folder, stored)
+            files = replace(saved, shortlist=shortlist)
             for file_name, file in package_files(checkpoint, stored).items():
                 shutil.copyfile(file, folder / file_name)
         with progress.stage("verify") as tell:
-            certificate = verify(checkpoint, options.checkpoint, folder, texts, options.precision, device, tell)
+            certificate = verify(checkpoint, options.checkpoint, files, texts, device, tell)
         with progress.stage("publish"):
             weights = WEIGHTS if stored is None else stored.file.name
-            manifest = make_manifest(
-                checkpoint, name, folder, options.precision, options.attention, certificate, weights
-            )
+            manifest = make_manifest(checkpoint, name, files, certificate, weights)
             if options.out is None:
                 publish_beside(folder, manifest, options.checkpoint)
             else:

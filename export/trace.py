@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import get_args
 
 import onnx_ir as ir
 import torch
@@ -14,11 +15,12 @@ from torch import Tensor, nn
 from torch.export import Dim
 from torch.nn import functional
 
+from export.variant import PRECISIONS
 from models.attention import plain
-from models.best_tokens import best_allowed_tokens, best_tokens, block_size
+from models.best_tokens import best_allowed_tokens, best_tokens, block_size, padded_size
 from models.package import signature
+from models.package.graphs import CacheTensor, CrossQuery, GraphsSpec, Logits, Owner
 from models.package.precision import AttentionKind
-from models.package.signature import CacheTensor, Kind
 from models.transformer import Transformer
 
 OPSET = 21
@@ -31,8 +33,9 @@ MAX_TOKENS = 1 << 20
 
 @dataclass(frozen=True)
 class Graphs:
-    """The graphs, their weights in memory."""
+    """The graphs, their weights in memory, and what an engine must know of them."""
 
+    spec: GraphsSpec
     encoder: ir.Model
     decoder: ir.Model
     output: ir.Model | None = None
@@ -48,8 +51,8 @@ class EncoderGraph(nn.Module):
 
     def forward(self, ids: Tensor, lengths: Tensor) -> list[Tensor]:
         """See models.package.signature."""
-        memory = self.model.encode(ids, lengths)
-        return [memory, *self.model.cross_keys_values(memory)]
+        hidden = self.model.encode(ids, lengths)
+        return [hidden, *self.model.cross_keys_values(hidden)]
 
 
 class DecoderGraph(nn.Module):
@@ -74,17 +77,18 @@ class DecoderGraph(nn.Module):
         choice: tuple[Tensor, Tensor, Tensor] | None = None,
     ) -> list[Tensor]:
         """See models.package.signature. `choice`: with a shortlist, weights, biases and what is allowed."""
-        hidden, present = self.model.decode_step(
+        hidden, query, present = self.model.decode_step(
             ids, positions, total, source_last, source_total, target_past, cross_past, cross_last
         )
         k = ranks.shape[0]
         if choice is None:
-            return [*best_tokens(self.model.logits(hidden), k, self.block), *present]
+            logits = self.model.logits(hidden)
+            return [*best_tokens(logits, k, self.block), *present, logits, query]
         weight, bias, allowed = choice
         # A row more, which nobody reads: where weights are not packed in advance, ONNX Runtime multiplies one row in a
         # way of its own, and a row's last bits would depend on whether there are others.
         logits = self.model.logits(functional.pad(hidden, (0, 0, 0, 1)), (weight, bias))
-        return [*best_allowed_tokens(logits, allowed, k), *present]
+        return [*best_allowed_tokens(logits, allowed, k), *present, logits, query]
 
 
 class OutputGraph(nn.Module):
@@ -105,11 +109,36 @@ def trace(model: Transformer, attention: AttentionKind = "fused", shortlist: boo
     shortlist: as a package with one needs them
     """
     model = model.eval()
+    spec = signature.graphs_spec(model.config, PRECISIONS[model.target_embedding.dtype], attention, shortlist)
     with plain() if attention == "plain" else nullcontext():
-        return Graphs(trace_encoder(model), trace_decoder(model, shortlist), trace_output(model) if shortlist else None)
+        encoder, decoder = trace_encoder(model, spec), trace_decoder(model, spec)
+        output = trace_output(model) if shortlist else None
+    return Graphs(declare(model, spec, encoder, decoder, output), encoder, decoder, output)
 
 
-def trace_encoder(model: Transformer) -> ir.Model:
+def declare(
+    model: Transformer, spec: GraphsSpec, encoder: ir.Model, decoder: ir.Model, output: ir.Model | None
+) -> GraphsSpec:
+    """Adds what only the graphs themselves say."""
+    keys = signature.source_tensors(model.config, spec.precision.cache)[-2]
+    traced = {"encoder": (spec.encoder, encoder), "decoder": (spec.decoder, decoder), "output": (spec.output, output)}
+    files = {
+        name: file.model_copy(update={"weight_bytes": weight_bytes(graph)})
+        for name, (file, graph) in traced.items()
+        if file is not None and graph is not None
+    }
+    logits = Logits(name=signature.LOGITS, size=padded_size(model.config.target_vocab_size))
+    query = CrossQuery(name=signature.CROSS_QUERY, keys=keys.past, scale=model.config.decoder_head_dim**-0.5)
+    return spec.model_copy(update={**files, "logits": logits, "cross_query": query})
+
+
+def weight_bytes(graph: ir.Model) -> int:
+    """What the weights of a graph take in memory."""
+    constants = (value.const_value for value in graph.graph.initializers.values())
+    return sum(constant.nbytes for constant in constants if constant is not None)
+
+
+def trace_encoder(model: Transformer, spec: GraphsSpec) -> ir.Model:
     """The graph of one pass over padded sources."""
     sentences, source = Dim("sentences", max=MAX_BATCH), Dim("source", max=model.config.max_positions)
     return _export(
@@ -118,33 +147,27 @@ def trace_encoder(model: Transformer) -> ir.Model:
         inputs={"ids": torch.zeros(3, 7, dtype=torch.int64), "lengths": torch.tensor([7, 5, 2], dtype=torch.int32)},
         shapes={"ids": {0: sentences, 1: source}, "lengths": {0: sentences}},
         input_names=signature.ENCODER_INPUTS,
-        output_names=signature.encoder_outputs(model.config),
+        output_names=signature.encoder_outputs(spec),
     )
 
 
-def trace_decoder(model: Transformer, shortlist: bool = False) -> ir.Model:
+def trace_decoder(model: Transformer, spec: GraphsSpec) -> ir.Model:
     """The graph of one token of each live row."""
-    config, dtype = model.config, model.target_embedding.dtype
-    rows, capacity, source, k = 4, 16, 6, 3
-    rows_axis, capacity_axis, source_axis = (
-        Dim(name, max=MAX_BATCH) for name in ("rows", "capacity", "source_capacity")
-    )
-    most = min(signature.MAX_CANDIDATES, config.target_vocab_size)
-    k_axis = Dim("k", max=most)
+    dtype = model.target_embedding.dtype
+    rows, k, most = 4, 3, spec.most_candidates
+    places = {"target": 16, "source": 6, None: 1}
+    sizes = {"rows": "rows", "target": "capacity", "source": "source_capacity"}
+    axes = {axis: Dim(name, max=MAX_BATCH) for axis, name in sizes.items()}
+    rows_axis, k_axis = axes["rows"], Dim("k", max=most)
     places_axis, tokens_axis = (Dim(name, min=most, max=MAX_TOKENS) for name in ("places", "tokens"))
-    target_cache, cross_cache = signature.target_tensors(config), signature.cache_tensors(config, Kind.CROSS)
-    past = {
-        Kind.SELF: ((rows, config.decoder_heads, capacity, config.decoder_head_dim), {0: rows_axis, 2: capacity_axis}),
-        Kind.CROSS: ((rows, config.decoder_heads, source, config.decoder_head_dim), {0: rows_axis, 2: source_axis}),
-        Kind.STATE: ((rows, config.width), {0: rows_axis}),
-    }
+    target, source = ([tensor for tensor in spec.cache if tensor.owner == owner] for owner in get_args(Owner))
 
     def zeros(tensors: list[CacheTensor]) -> list[Tensor]:
         # A tensor of its own for each input: one object given twice is wired as one input, and the graph is wrong.
-        return [torch.zeros(past[tensor.kind][0], dtype=dtype) for tensor in tensors]
+        return [torch.zeros(tensor.shape(rows, places[tensor.grows]), dtype=dtype) for tensor in tensors]
 
-    def axes(tensors: list[CacheTensor]) -> list[dict[int, Dim]]:
-        return [past[tensor.kind][1] for tensor in tensors]
+    def dynamic(tensors: list[CacheTensor]) -> list[dict[int, Dim]]:
+        return [{i: axes[axis] for i, axis in enumerate(tensor.axes) if isinstance(axis, str)} for tensor in tensors]
 
     inputs: dict[str, object] = {
         "ids": torch.zeros(rows, dtype=torch.int64),
@@ -153,9 +176,9 @@ def trace_decoder(model: Transformer, shortlist: bool = False) -> ir.Model:
         "source_last": torch.arange(1, rows + 1, dtype=torch.int32),
         "source_total": torch.tensor(rows + 1, dtype=torch.int32),
         "ranks": torch.arange(k),
-        "target_past": zeros(target_cache),
-        "cross_past": zeros(cross_cache),
-        "cross_last": [torch.zeros(rows, 1, config.width, dtype=dtype) for _ in cross_cache],
+        "target_past": zeros(target),
+        "cross_past": zeros(source),
+        "cross_last": [torch.zeros(rows, 1, tensor.heads * tensor.slot, dtype=dtype) for tensor in source],
     }
     shapes: dict[str, object] = {
         "ids": {0: rows_axis},
@@ -164,22 +187,23 @@ def trace_decoder(model: Transformer, shortlist: bool = False) -> ir.Model:
         "source_last": {0: rows_axis},
         "source_total": {},
         "ranks": {0: k_axis},
-        "target_past": axes(target_cache),
-        "cross_past": axes(cross_cache),
-        "cross_last": [{0: rows_axis} for _ in cross_cache],
+        "target_past": dynamic(target),
+        "cross_past": dynamic(source),
+        "cross_last": [{0: rows_axis} for _ in source],
     }
     names = [
         *signature.DECODER_INPUTS,
-        *(tensor.past for tensor in target_cache + cross_cache),
-        *(tensor.last for tensor in cross_cache),
+        *(tensor.past for tensor in target + source),
+        *(tensor.last for tensor in source if tensor.last is not None),
     ]
-    if shortlist:
-        tokens, places = most + 7, most + 5
-        weight, bias = torch.zeros(tokens, config.width, dtype=dtype), torch.zeros(tokens, dtype=dtype)
-        inputs["choice"] = weight, bias, torch.zeros(rows, places, dtype=torch.int64)
+    if spec.output is not None:
+        tokens, allowed = most + 7, most + 5
+        weight, bias = torch.zeros(tokens, spec.width, dtype=dtype), torch.zeros(tokens, dtype=dtype)
+        inputs["choice"] = weight, bias, torch.zeros(rows, allowed, dtype=torch.int64)
         shapes["choice"] = {0: tokens_axis}, {0: tokens_axis}, {0: rows_axis, 1: places_axis}
         names += [*signature.OUTPUT_ROWS, signature.ALLOWED]
-    outputs = [*signature.DECODER_OUTPUTS, *(tensor.present for tensor in target_cache + cross_cache)]
+    present = [tensor.present for tensor in target + source]
+    outputs = [*signature.DECODER_OUTPUTS, *present, signature.LOGITS, signature.CROSS_QUERY]
     return _export(DecoderGraph(model), inputs, shapes, names, outputs)
 
 

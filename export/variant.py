@@ -10,6 +10,7 @@ from models.package.precision import AttentionKind, Precision
 from models.transformer import Transformer
 
 DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+PRECISIONS = {dtype: precision for precision, dtype in DTYPES.items()}
 
 
 class VariantError(Exception):

@@ -130,11 +130,14 @@ class CrossAttention(nn.Module):
 
     def step(
         self, x: Tensor, last: Sequence[Tensor], past: Sequence[Tensor], positions: Tensor, total: Tensor
-    ) -> tuple[Tensor, list[Tensor]]:
-        """x: [rows, width]; last: key and value of each row's last source token [rows, 1, width], at `positions`."""
+    ) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """x: [rows, width]; last: key and value of each row's last source token [rows, 1, width], at `positions`.
+
+        Returns the queries [rows, width] second.
+        """
         query = self.query(self.residual.enter(x))
         attended, *present = attention.cached_attention(query, last, past, positions, total, self.heads)
-        return self.residual.leave(x, self.out(attended)), present
+        return self.residual.leave(x, self.out(attended)), query, present
 
 
 class EncoderLayer(nn.Module):

@@ -119,11 +119,12 @@ class Transformer(nn.Module):
         target_past: Sequence[Tensor],
         cross_past: Sequence[Tensor],
         cross_last: Sequence[Tensor],
-    ) -> tuple[Tensor, list[Tensor]]:
+    ) -> tuple[Tensor, Tensor, list[Tensor]]:
         """One token of each row against the cache. `models.package.signature` describes every tensor.
 
         target_past: keys and values of self-attention, or states of recurrences
-        Returns what `logits` takes, [rows, width], and what is cached afterwards: of the target, then of the source.
+        Returns what `logits` takes, [rows, width]; the last layer's queries to the source [rows, width]; and what is
+        cached afterwards: of the target, then of the source.
         """
         x = self._embed(ids, self.target_embedding) + F.embedding(positions, self.target_positions)
         target_present: list[Tensor] = []
@@ -134,10 +135,10 @@ class Transformer(nn.Module):
             x, present = layer.cell.step(x, target_past[index * share :][:share], positions, total)
             target_present += present
             pair = slice(2 * index, 2 * index + 2)
-            x, present = layer.cross.step(x, cross_last[pair], cross_past[pair], source_last, source_total)
+            x, query, present = layer.cross.step(x, cross_last[pair], cross_past[pair], source_last, source_total)
             cross_present += present
             x = layer.feed_forward(x)
-        return x, target_present + cross_present
+        return x, query, target_present + cross_present
 
     def logits(self, x: Tensor, output: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """[tokens, width] -> [tokens, padded vocabulary], or of some tokens only.

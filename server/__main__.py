@@ -87,7 +87,7 @@ async def serve_traced(settings: Settings, tracing: Tracing) -> int:
     with metrics_endpoint(settings, registry) as metrics_port:
         async with open_runner(settings, loadable, model, device, metrics) as runner:
             process.describe_device(facts(runner.device), settings.device, runner.device.cuda_graphs)
-            probe_s = await probe(runner.submit, package.manifest.model.end_id)
+            probe_s = await probe(runner.submit, package.manifest.graphs.vocabulary.end_id)
             process.loaded(time.perf_counter() - started, probe_s)
             if device.kind == "cuda":  # not before: the probe captures CUDA graphs, which other calls may disturb
                 process.watch_device_memory(device_memory(machine.runtime(), device.index))

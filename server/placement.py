@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from engine.devices.cudart import CudaError, CudaRuntime
 from engine.devices.machine import Machine
-from engine.devices.selection import Needs, Wanted, select_device
+from engine.devices.selection import Wanted, select_device
 from engine.devices.session import Device
 from engine.devices.sizing import Load
 from models.package.folder import Package
@@ -17,18 +17,11 @@ log = logging.getLogger(__name__)
 
 def place(settings: Settings, package: Package, machine: Machine) -> Device:
     """Chooses the device, and logs the choice where there was one. Raises DeviceError."""
-    manifest = package.manifest
-    most = manifest.model.max_positions
-    load = Load(
-        manifest.model,
-        manifest.precision,
-        settings.max_rows,
-        settings.max_source_tokens or most,
-        settings.max_new_tokens or most,
-        manifest.shortlist is not None,
-    )
+    graphs = package.manifest.graphs
+    most = graphs.max_positions
+    load = Load(graphs, settings.max_rows, settings.max_source_tokens or most, settings.max_new_tokens or most)
     wanted = Wanted(settings.device, settings.device_id, settings.device_memory_fraction, settings.cuda_graphs)
-    device, obstacle = select_device(wanted, Needs(manifest.precision, manifest.attention, load), machine)
+    device, obstacle = select_device(wanted, load, machine)
     if settings.device == "auto":
         log.info("--device auto chooses %s%s", device.kind, f": {obstacle}" if obstacle else "")
     return device

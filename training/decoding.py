@@ -19,7 +19,7 @@ from export.save import save
 from export.trace import trace
 from models.decoding import Decoding
 from models.package.folder import Package
-from models.package.manifest import DECODER, ENCODER, GenerationDefaults
+from models.package.manifest import GenerationDefaults
 from models.tokenizers.sentencepiece_pair import Tokenizer
 from models.transformer import Transformer
 
@@ -83,7 +83,7 @@ def open_translating(model: Loadable, tokenizer: Tokenizer, limits: TargetLimits
     """Starts a worker on every core. Targets end as the model ends them: no end is forced."""
     rules = replace(model.rules, forced_end_id=None)
     with load(model, CPU, Limits(rows=max(ROWS, limits.num_beams))) as runner:
-        yield Translating(runner, rules, tokenizer, model.config.max_positions, limits)
+        yield Translating(runner, rules, tokenizer, model.graphs.spec.max_positions, limits)
 
 
 class TracedModel:
@@ -102,9 +102,8 @@ class TracedModel:
         generation = GenerationDefaults(max_new_tokens=model.config.max_positions)
         with tempfile.TemporaryDirectory(prefix="dragoman-") as folder:
             self._fill(model)
-            save(self._graphs, Path(folder))
-            graphs = Loadable(Path(folder) / ENCODER, Path(folder) / DECODER, model.config, generation)
-            with open_translating(graphs, self._tokenizer, limits) as translating:
+            loadable = Loadable(save(self._graphs, Path(folder)), generation)
+            with open_translating(loadable, self._tokenizer, limits) as translating:
                 yield translating
 
     def _fill(self, model: Transformer) -> None:

@@ -1,7 +1,6 @@
-"""The decoder on ONNX Runtime: two sessions, shared by all engines, and a preallocated KV cache for each engine."""
+"""The decoder on ONNX Runtime: two sessions, shared by all engines, and a preallocated cache for each engine."""
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,30 +8,26 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from engine.cpu.allowed import AllowedTokens, OutputLayer
-from engine.cpu.kv_buffer import KVBuffer
+from engine.cpu.cache_buffer import CacheBuffer
 from engine.decoder import Ask, Found
 from engine.devices.session import CPU, Device, open_session
-from models.config import ModelConfig
 from models.package import signature
-from models.package.shortlist import ShortlistedOutput
-from models.package.signature import CacheTensor, Kind
-
-DTYPES: dict[str, type[np.floating]] = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
-"""Of keys and values, by what ONNX Runtime calls them."""
+from models.package.graph_files import GraphFiles
+from models.package.graphs import GraphsSpec, alike
 
 
 class CpuSource:
-    """An encoded source: its hidden states and its cross-attention keys and values, as the encoder graph gave them."""
+    """An encoded source, as the encoder graph gave it."""
 
     def __init__(
         self,
         hidden: NDArray[np.floating],
-        cross: Sequence[NDArray[np.floating]],
+        encoded: Mapping[str, NDArray[np.floating]],
         allowed: NDArray[np.int64] | None = None,
     ) -> None:
         self._hidden = hidden
-        self.cross = cross
-        """Key, value of layer 0, key, value of layer 1, ...: each [1, heads, source, head_dim]."""
+        self.encoded = encoded
+        """What cache tensors start with, by the name of the encoder output: each of one sentence [1, ...]."""
         self.allowed = allowed
         """The tokens that its target may have, if the package has a shortlist."""
 
@@ -59,27 +54,14 @@ class CpuDecoder:
     because weights that ONNX Runtime has repacked for its matrix products are then in memory, and in cache, once.
     """
 
-    def __init__(
-        self,
-        encoder: Path,
-        decoder: Path,
-        config: ModelConfig,
-        source_capacity: int,
-        target_capacity: int,
-        choice: ShortlistedOutput | None = None,
-    ) -> None:
-        """Loads the graphs. Rows have room for so many source tokens and so many target tokens.
-
-        choice: of a package with a shortlist
-        """
-        self.config = config
+    def __init__(self, graphs: GraphFiles, source_capacity: int, target_capacity: int) -> None:
+        """Loads the graphs. Rows have room for so many source tokens and so many target tokens."""
+        self.spec = graphs.spec
         self.source_capacity, self.target_capacity = source_capacity, target_capacity
-        self._encoder, self._decoder = (open_session(graph, CPU) for graph in (encoder, decoder))
-        self._outputs = signature.encoder_outputs(config)
-        self._shortlist, self._output = None, None
-        if choice is not None:
-            self._shortlist = choice.shortlist
-            self._output = OutputLayer(choice.graph, config.target_vocab_size)
+        self._encoder, self._decoder = (open_session(graph, CPU) for graph in (graphs.encoder, graphs.decoder))
+        self._shortlist = graphs.shortlist
+        size = graphs.spec.vocabulary.target_size
+        self._output = None if graphs.output is None else OutputLayer(graphs.output, size)
 
     @property
     def device(self) -> Device:
@@ -108,7 +90,7 @@ class CpuDecoder:
     def open_cache(self, rows: int) -> "CpuCache":
         """A running batch with room for so many rows."""
         allowed = None if self._output is None else AllowedTokens(self._output, rows)
-        return CpuCache(self._decoder, self.config, rows, self.source_capacity, self.target_capacity, allowed)
+        return CpuCache(self._decoder, self.spec, rows, self.source_capacity, self.target_capacity, allowed)
 
     def close(self) -> None:
         """Nothing outlives it."""
@@ -117,11 +99,13 @@ class CpuDecoder:
         """Runs the encoder on sources of one length."""
         ids = np.array(sources, np.int64)
         lengths = np.full(len(sources), ids.shape[1], np.int32)
-        hidden, *cross = self._encoder.run(self._outputs, {"ids": ids, "lengths": lengths})
+        names = signature.encoder_outputs(self.spec)
+        hidden, *encoded = self._encoder.run(names, {"ids": ids, "lengths": lengths})
         for index, source in enumerate(sources):
             one = slice(index, index + 1)
             allowed = None if self._shortlist is None else self._shortlist.allowed(source)
-            yield CpuSource(hidden[one], [tensor[one] for tensor in cross], allowed)
+            starts = {name: tensor[one] for name, tensor in zip(names[1:], encoded, strict=True)}
+            yield CpuSource(hidden[one], starts, allowed)
 
 
 class CpuCache:
@@ -130,26 +114,24 @@ class CpuCache:
     def __init__(
         self,
         session: ort.InferenceSession,
-        config: ModelConfig,
+        spec: GraphsSpec,
         rows: int,
         source_capacity: int,
         target_capacity: int,
         allowed: AllowedTokens | None = None,
     ) -> None:
         self._session, self._allowed = session, allowed
-        self._self_tensors, self._cross_tensors, self._state_tensors = (
-            signature.cache_tensors(config, kind) for kind in (Kind.SELF, Kind.CROSS, Kind.STATE)
+        longest = {"target": target_capacity, "source": source_capacity, None: 1}
+        self._buffers = [CacheBuffer(tensors, rows, longest[tensors[0].grows]) for tensors in alike(spec.cache)]
+        self._of_hypotheses = [buffer for buffer in self._buffers if buffer.owner == "hypothesis"]
+        self._along_target, self._along_source = (
+            [buffer for buffer in self._buffers if buffer.grows == tokens] for tokens in ("target", "source")
         )
-        dtype = _cache_dtype(session, self._cross_tensors[0])
-        shape = rows, config.decoder_heads, config.decoder_head_dim
-        self._self = KVBuffer(len(self._self_tensors), *shape, target_capacity, dtype)
-        self._cross = KVBuffer(len(self._cross_tensors), *shape, source_capacity, dtype)
-        self._last = np.zeros((len(self._cross_tensors), rows, 1, config.width), dtype)
-        self._states = np.zeros((len(self._state_tensors), rows, config.width), dtype)
+        self._target_capacity = target_capacity
         self._ids, self._positions = np.zeros(rows, np.int64), np.zeros(rows, np.int32)
         self._source_last = np.zeros(rows, np.int32)
         self._total, self._source_total = np.zeros((), np.int32), np.zeros((), np.int32)
-        self._ranks = np.arange(min(signature.MAX_CANDIDATES, config.target_vocab_size))
+        self._ranks = np.arange(spec.most_candidates)
         self._sentences = np.zeros(rows, np.int64)
         """Which sentence's source a row holds, live or not, counted from 1. 0: none."""
         self._joined = 0
@@ -165,13 +147,11 @@ class CpuCache:
     def join(self, source: CpuSource) -> int:
         """Starts a row for a source, at position 0."""
         row, length = self._live, source.length
-        self._fit(self._cross, max(length, self._longest_source()))
-        for tensor, last, encoded in zip(self._cross.array, self._last, source.cross, strict=True):
-            tensor[row, :, :length] = encoded[0]
-            last[row, 0] = encoded[0, :, -1].reshape(-1)
+        self._fit(self._along_source, max(length, self._longest_source()))
+        for buffer in self._buffers:
+            buffer.start(row, source.encoded)
         if self._allowed is not None and source.allowed is not None and self._allowed.put(row, source.allowed):
             self._forget_memory()
-        self._states[:, row] = 0
         self._source_last[row] = length - 1
         self._positions[row] = 0
         self._joined += 1
@@ -183,7 +163,9 @@ class CpuCache:
         """Starts a step that feeds one token to each live row and finds what is asked of each."""
         live = self._live
         total = int(self._positions[:live].max()) + 1
-        self._fit(self._self, total)
+        if total > self._target_capacity:  # also where nothing grows with the target
+            raise ValueError(f"a row needs {total} positions; the cache was opened for {self._target_capacity}")
+        self._fit(self._along_target, total)
         self._ids[:live] = token_ids
         self._total[...] = total
         self._source_total[...] = self._longest_source()
@@ -208,9 +190,11 @@ class CpuCache:
         """Tokens of the longest source in the batch."""
         return int(self._source_last[: self._live].max(initial=-1)) + 1
 
-    def _fit(self, buffer: KVBuffer, needed: int) -> None:
-        if buffer.fit(needed, self._live):
-            self._forget_memory()
+    def _fit(self, buffers: Sequence[CacheBuffer], needed: int) -> None:
+        """Makes room for so many positions."""
+        for buffer in buffers:
+            if buffer.fit(needed, self._live):
+                self._forget_memory()
 
     def _forget_memory(self) -> None:
         """A buffer lies elsewhere, and holds what it did of live rows only."""
@@ -218,18 +202,16 @@ class CpuCache:
         self._sentences[self._live :] = 0
 
     def _copy(self, parent: int, row: int) -> int:
-        copied = self._self.copy(parent, row, self._positions[parent])
-        self._states[:, row] = self._states[:, parent]
-        copied += self._states[:, row].nbytes
+        lengths = {"target": int(self._positions[parent]), "source": int(self._source_last[parent]) + 1, None: 1}
+        buffers = self._of_hypotheses
         self._positions[row] = self._positions[parent]
         if self._sentences[row] != self._sentences[parent]:  # the beams of a sentence have its source already
-            copied += self._cross.copy(parent, row, self._source_last[parent] + 1)
-            self._last[:, row] = self._last[:, parent]
+            buffers = self._buffers
             if self._allowed is not None:
                 self._allowed.copy(parent, row)
             self._source_last[row] = self._source_last[parent]
             self._sentences[row] = self._sentences[parent]
-        return copied
+        return sum(buffer.copy(parent, row, lengths[buffer.grows]) for buffer in buffers)
 
     def _bind(self, rows: int, k: int) -> tuple[ort.IOBinding, Found]:
         """The binding of the first `rows` rows of every buffer. Made once: binding takes 86 us, running it 4."""
@@ -249,27 +231,15 @@ class CpuCache:
     def _inputs(self, rows: int, k: int) -> dict[str, NDArray[Any]]:
         ids, positions, source_last = (array[:rows] for array in (self._ids, self._positions, self._source_last))
         step: Sequence[NDArray[Any]] = (ids, positions, self._total, source_last, self._source_total, self._ranks[:k])
-        last = zip(self._cross_tensors, self._last, strict=True)
         return (
             dict(zip(signature.DECODER_INPUTS, step, strict=True))
-            | {tensor.past: buffer[:rows] for tensor, buffer in self._buffers()}
-            | {tensor.last: array[:rows] for tensor, array in last}
+            | {tensor.past: array for buffer in self._buffers for tensor, array in buffer.bound(rows)}
+            | {name: array for buffer in self._buffers for name, array in buffer.bound_last(rows)}
             | ({} if self._allowed is None else self._allowed.inputs(rows))
         )
 
     def _outputs(self, rows: int, candidates: Found) -> dict[str, NDArray[Any]]:
         step: Sequence[NDArray[Any]] = (candidates.token_ids, candidates.log_probs)
         return dict(zip(signature.DECODER_OUTPUTS, step, strict=True)) | {
-            tensor.present: buffer[:rows] for tensor, buffer in self._buffers()
+            tensor.present: array for buffer in self._buffers for tensor, array in buffer.bound(rows)
         }
-
-    def _buffers(self) -> Iterator[tuple[CacheTensor, NDArray[np.floating]]]:
-        """Every cache tensor with its memory, which is both its past and its present."""
-        yield from zip(self._self_tensors, self._self.array, strict=True)
-        yield from zip(self._state_tensors, self._states, strict=True)
-        yield from zip(self._cross_tensors, self._cross.array, strict=True)
-
-
-def _cache_dtype(session: ort.InferenceSession, tensor: CacheTensor) -> type[np.floating]:
-    """What keys and values are in a decoder graph."""
-    return next(DTYPES[value.type] for value in session.get_inputs() if value.name == tensor.past)

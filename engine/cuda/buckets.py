@@ -9,12 +9,11 @@ import onnxruntime as ort
 from engine.cuda.blocks import CacheBlocks
 from engine.cuda.lane import Lane
 from engine.cuda.output import CudaOutput
-from engine.cuda.runtime import Block, DeviceRuntime, Precision, Tensor
+from engine.cuda.runtime import DeviceRuntime, Tensor
 from engine.devices.elements import FLOAT, INT32, INT64
 from engine.devices.session import NO_GRAPH, run_options
-from models.config import ModelConfig
 from models.package import signature
-from models.package.signature import Kind
+from models.package.graphs import CacheTensor, GraphsSpec
 
 FEW_CANDIDATES = 8
 """Enough for greedy search and beams of 4. A step that needs more takes the most there are."""
@@ -48,19 +47,17 @@ class StepGraph:
         self,
         runtime: DeviceRuntime,
         session: ort.InferenceSession,
-        config: ModelConfig,
-        precision: Precision,
+        spec: GraphsSpec,
         blocks: CacheBlocks,
         output: CudaOutput | None,
     ) -> None:
         """`output`: with a shortlist."""
-        self._runtime, self._session, self._config, self._precision = runtime, session, config, precision
-        self._blocks, self._output = blocks, output
-        self.most_candidates = min(signature.MAX_CANDIDATES, config.target_vocab_size)
+        self._runtime, self._session, self._blocks, self._output = runtime, session, blocks, output
+        self.most_candidates = spec.most_candidates
         # Scalars that ONNX Runtime reads on the host. Constant, so that a captured graph can have them: how far a row
         # attends is decided by its position, on the device.
-        both = blocks.self_attention, blocks.cross_attention
-        self._total, self._source_total = (np.array(block.places, np.int32) for block in both)
+        both = blocks.target_places, blocks.source_places
+        self._total, self._source_total = (np.array(places, np.int32) for places in both)
         self._ranks = runtime.constant(np.arange(self.most_candidates))
 
     def bucket(self, lane: Lane, rows: int, k: int) -> Bucket:
@@ -74,18 +71,15 @@ class StepGraph:
 
     def _inputs(self, lane: Lane, rows: int, k: int) -> dict[str, Tensor]:
         """Those that lie on the device."""
-        element, width = self._precision.element, self._config.width
         inputs: dict[str, Tensor] = {
             "ids": (INT64, (rows,), lane.ids),
             "positions": (INT32, (rows,), lane.positions),
             "source_last": (INT32, (rows,), lane.source_last),
             "ranks": (INT64, (k,), self._ranks),
         }
-        last = {
-            tensor.last: (element, (rows, 1, width), address)
-            for tensor, address in zip(self._tensors(Kind.CROSS), self._blocks.last.tensor_addresses(), strict=True)
-        }
-        return inputs | last | {tensor.past: place for tensor, place in self._cached(rows)} | self._choice(rows)
+        past = {tensor.past: place for tensor, place in self._cached(rows)}
+        last = dict(place for block in self._blocks.tensors for place in block.bound_last(rows))
+        return inputs | last | past | self._choice(rows)
 
     def _choice(self, rows: int) -> dict[str, Tensor]:
         """What a graph takes besides, with a shortlist."""
@@ -100,23 +94,9 @@ class StepGraph:
             tensor.present: place for tensor, place in self._cached(rows)
         }
 
-    def _cached(self, rows: int) -> list[tuple[signature.CacheTensor, Tensor]]:
-        """Every cache tensor with its memory, which is both its past and its present."""
-        config, blocks = self._config, self._blocks
-        own, cross = blocks.self_attention, blocks.cross_attention
-        shapes: dict[Kind, tuple[Block, tuple[int, ...]]] = {
-            Kind.SELF: (own, (rows, own.heads, own.places, config.decoder_head_dim)),
-            Kind.CROSS: (cross, (rows, cross.heads, cross.places, config.decoder_head_dim)),
-            Kind.STATE: (blocks.state, (rows, config.width)),
-        }
-        return [
-            (tensor, (self._precision.element, shape, address))
-            for kind, (block, shape) in shapes.items()
-            for tensor, address in zip(self._tensors(kind), block.tensor_addresses(), strict=True)
-        ]
-
-    def _tensors(self, kind: Kind) -> list[signature.CacheTensor]:
-        return signature.cache_tensors(self._config, kind)
+    def _cached(self, rows: int) -> list[tuple[CacheTensor, Tensor]]:
+        """Every cache tensor with its memory."""
+        return [place for block in self._blocks.tensors for place in block.bound(rows)]
 
 
 def row_buckets(rows: int) -> list[int]:

@@ -15,13 +15,13 @@ from itertools import groupby
 import numpy as np
 import onnxruntime as ort
 
-from engine.cuda.blocks import allocate_blocks
+from engine.cuda.blocks import TensorBlock, allocate_blocks
 from engine.cuda.encoder import CudaSource
 from engine.cuda.output import CudaOutput
-from engine.cuda.runtime import Block, DeviceRuntime, Precision
+from engine.cuda.runtime import Block, DeviceRuntime
 from engine.cuda.step import CudaStep
 from engine.decoder import Ask, Found
-from models.config import ModelConfig
+from models.package.graphs import GraphsSpec
 
 LENGTH_STEP = 32
 """Copied lengths are multiples of this: few shapes, so the arena of the copies does not grow."""
@@ -34,8 +34,7 @@ class CudaCache:
         self,
         runtime: DeviceRuntime,
         session: ort.InferenceSession,
-        config: ModelConfig,
-        precision: Precision,
+        spec: GraphsSpec,
         rows: int,
         source_capacity: int,
         target_capacity: int,
@@ -44,9 +43,9 @@ class CudaCache:
         """`output`: with a shortlist."""
         self._runtime, self._target_capacity, self._output = runtime, target_capacity, output
         self._blocks = allocate_blocks(
-            runtime, config, precision, rows, source_capacity, target_capacity, 0 if output is None else output.places
+            runtime, spec, rows, source_capacity, target_capacity, 0 if output is None else output.places
         )
-        self._step = CudaStep(runtime, session, config, precision, self._blocks, output)
+        self._step = CudaStep(runtime, session, spec, self._blocks, output)
         self._positions, self._source_last = np.zeros(rows, np.int32), np.zeros(rows, np.int32)
         self._sentences = np.zeros(rows, np.int64)
         """Which sentence's source a row holds, live or not, counted from 1. 0: none."""
@@ -101,29 +100,36 @@ class CudaCache:
         rows = [row for row, parent in enumerate(parents) if row != parent]
         if rows:
             self._step.forget()
-        sources, blocks = [parents[row] for row in rows], self._blocks
-        copied = self._copy(blocks.self_attention, sources, rows, int(self._positions[sources].max(initial=0)))
-        copied += self._copy(blocks.state, sources, rows, blocks.state.places)
-        self._positions[rows] = self._positions[sources]
+        copied = 0
         # The beams of a sentence have its source already.
         strangers = [row for row in rows if self._sentences[row] != self._sentences[parents[row]]]
-        sources = [parents[row] for row in strangers]
-        length = int(self._source_last[sources].max(initial=-1)) + 1
-        copied += self._copy(blocks.cross_attention, sources, strangers, length)
-        copied += self._copy(blocks.last, sources, strangers, blocks.last.places)
-        if blocks.allowed is not None:
-            copied += self._copy(blocks.allowed, sources, strangers, blocks.allowed.places)
-        self._source_last[strangers] = self._source_last[sources]
-        self._sentences[strangers] = self._sentences[sources]
+        for tensors in self._blocks.tensors:
+            moved = rows if tensors.first.owner == "hypothesis" else strangers
+            sources = [parents[row] for row in moved]
+            copied += self._copy(tensors.block, sources, moved, self._length(tensors, sources))
+            if tensors.last is not None:
+                copied += self._copy(tensors.last, sources, moved, 1)
+        if self._blocks.allowed is not None:
+            sources = [parents[row] for row in strangers]
+            copied += self._copy(self._blocks.allowed, sources, strangers, self._blocks.allowed.places)
+        sources = [parents[row] for row in rows]
+        for kept in (self._positions, self._source_last, self._sentences):
+            kept[rows] = kept[sources]
         self._live = len(parents)
         return copied
+
+    def _length(self, tensors: TensorBlock, rows: Sequence[int]) -> int:
+        """Most places that one of these rows has filled."""
+        if tensors.first.grows == "target":
+            return int(self._positions[rows].max(initial=0))
+        return int(self._source_last[rows].max(initial=-1)) + 1 if tensors.first.grows == "source" else 1
 
     def _copy(self, block: Block, sources: Sequence[int], rows: Sequence[int], length: int) -> int:
         """Makes rows hold the first `length` places of others. Returns the bytes of them.
 
         Nothing of it is read after it is written.
         """
-        if not (rows and length and block.tensors):
+        if not (rows and length):
             return 0
         length = min(-(-length // LENGTH_STEP) * LENGTH_STEP, block.places)
         self._runtime.move(block, block.starts(sources), block, block.starts(rows), length)
@@ -135,13 +141,16 @@ class CudaCache:
             rows, sources = zip(*group, strict=True)
             move, blocks, batch = self._runtime.move, self._blocks, sources[0].batch
             sentences = [source.sentence for source in sources]
-            starts = batch.cross.starts(sentences)
-            last = [start + source.length - 1 for start, source in zip(starts, sources, strict=True)]
-            cross = blocks.cross_attention
-            move(batch.cross, starts, cross, cross.starts(rows), batch.cross.places)
-            move(batch.cross, last, blocks.last, blocks.last.starts(rows), 1)
-            if blocks.state.tensors:
-                move(blocks.no_state, [0] * len(rows), blocks.state, blocks.state.starts(rows), 1)
+            for tensors, start in zip(blocks.tensors, batch.starts, strict=True):
+                block = tensors.block
+                if start is not None:
+                    first = start.starts(sentences)
+                    move(start, first, block, block.starts(rows), start.places)
+                    if tensors.last is not None:
+                        last = [at + source.length - 1 for at, source in zip(first, sources, strict=True)]
+                        move(start, last, tensors.last, tensors.last.starts(rows), 1)
+                elif tensors.zeros is not None:
+                    move(tensors.zeros, [0] * len(rows), block, block.starts(rows), 1)
             if self._output is not None and batch.allowed is not None and blocks.allowed is not None:
                 nothing, (allowed, _) = self._output.nothing, batch.allowed
                 targets = blocks.allowed.starts(rows)

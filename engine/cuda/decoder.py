@@ -16,10 +16,9 @@ import onnxruntime as ort
 from engine.cuda.cache import CudaCache
 from engine.cuda.encoder import CudaEncoder, CudaSource
 from engine.cuda.output import CudaOutput, most_allowed
-from engine.cuda.runtime import PRECISIONS, DeviceRuntime
+from engine.cuda.runtime import DeviceRuntime
 from engine.devices.session import CAPTURE_REFUSED, Device, DeviceError, is_out_of_memory
-from models.config import ModelConfig
-from models.package.shortlist import ShortlistedOutput
+from models.package.graph_files import GraphFiles
 
 log = logging.getLogger(__name__)
 
@@ -27,35 +26,25 @@ log = logging.getLogger(__name__)
 class CudaDecoder:
     """A model on a device. Used by one thread at a time, with as many caches as the device has room for."""
 
-    def __init__(
-        self,
-        encoder: Path,
-        decoder: Path,
-        config: ModelConfig,
-        source_capacity: int,
-        target_capacity: int,
-        precision: str,
-        device: Device,
-        choice: ShortlistedOutput | None = None,
-    ) -> None:
+    def __init__(self, graphs: GraphFiles, source_capacity: int, target_capacity: int, device: Device) -> None:
         """Loads the graphs. Rows have room for so many source tokens and so many target tokens.
 
-        precision: the package's
-        choice: of a package with a shortlist
         Raises DeviceError where a graph does not run on the device.
         """
-        self.config, self.device = config, device
+        self.spec, self.device = graphs.spec, device
         self.source_capacity, self.target_capacity = source_capacity, target_capacity
-        self._precision = PRECISIONS[precision]
-        places = 0 if choice is None else most_allowed(choice, source_capacity)
+        spec, shortlist = graphs.spec, graphs.shortlist
+        places = 0 if shortlist is None else most_allowed(shortlist, source_capacity)
         longest = max(source_capacity, target_capacity, places, 2)
         self._caches: WeakSet[CudaCache] = WeakSet()
         with ExitStack() as held:
             self._runtime = runtime = held.enter_context(closing(DeviceRuntime(device, longest)))
-            self._output = None if choice is None else CudaOutput(runtime, choice, config, self._precision, places)
-            encoding = CudaEncoder(runtime, encoder, config, self._precision, source_capacity, self._output)
-            self._encoder = held.enter_context(closing(encoding))
-            self._decoder = self._open_decoder(decoder)
+            self._output = None
+            if shortlist is not None and graphs.output is not None:
+                self._output = CudaOutput(runtime, graphs.output, shortlist, spec, places)
+            encoder = CudaEncoder(runtime, graphs.encoder, spec, source_capacity, self._output)
+            self._encoder = held.enter_context(closing(encoder))
+            self._decoder = self._open_decoder(graphs.decoder)
             held.callback(self._forget)
             self._held = held.pop_all()
 
@@ -97,9 +86,7 @@ class CudaDecoder:
         """A running batch with room for so many rows. Raises DeviceError where the device has no memory for them."""
         capacities = self.source_capacity, self.target_capacity
         try:
-            cache = CudaCache(
-                self._runtime, self._decoder, self.config, self._precision, rows, *capacities, self._output
-            )
+            cache = CudaCache(self._runtime, self._decoder, self.spec, rows, *capacities, self._output)
         except Exception as error:  # the errors of ONNX Runtime have nothing else in common
             if is_out_of_memory(error):
                 raise DeviceError(

@@ -1,22 +1,20 @@
 """The encoder on a device. What it gives stays there."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.cuda.output import CudaOutput
-from engine.cuda.runtime import Block, DeviceRuntime, Precision, Tensor
+from engine.cuda.runtime import NUMBER_TYPES, Block, DeviceRuntime, NumberType, Tensor
 from engine.devices.buffers import Buffer
 from engine.devices.elements import INT32, INT64
 from engine.devices.session import is_out_of_memory, run_options
 from engine.devices.sizing import BATCH_TOKENS
 from engine.errors import OutOfMemory
-from models.config import ModelConfig
-from models.package import signature
-from models.package.signature import Kind
+from models.package.graphs import CacheTensor, GraphsSpec, alike
 
 LENGTH_STEP = 16
 """Sources are padded to multiples of this, and run together only with those of the same: so a source's padding, and
@@ -28,13 +26,18 @@ class EncodedBatch:
     """The outputs of one encoder run, on the device."""
 
     runtime: DeviceRuntime
-    precision: Precision
+    numbers: NumberType
+    """Of hidden states."""
     width: int
     hidden: Buffer
-    """[sentences, source, width]"""
-    cross: Block
-    """Cross-attention keys and values of every decoder layer [tensors, sentences, heads, source, head_dim]."""
-    cross_buffer: Buffer
+    """[sentences, places, width]"""
+    sentences: int
+    places: int
+    """Tokens of each, padding included."""
+    starts: Sequence[Block | None]
+    """What cache tensors start with, in the order of `alike`. None: those start with zeros."""
+    buffers: Sequence[Buffer]
+    """The memory of that."""
     sources: int
     """Sentences that are not there to fill up the batch."""
     allowed: tuple[Block, Buffer] | None
@@ -54,16 +57,15 @@ class CudaSource:
     @property
     def computed_tokens(self) -> float:
         """Tokens that the encoder computed for it: its own, and its share of those that fill up the batch."""
-        cross = self.batch.cross
-        return cross.rows * cross.places / self.batch.sources
+        return self.batch.sentences * self.batch.places / self.batch.sources
 
     def mean(self) -> NDArray[np.float32]:
         """Mean of the last hidden states over the source tokens [width]. Waits for the device."""
         batch = self.batch
-        token_bytes = batch.width * batch.precision.size_bytes
-        first = batch.hidden.address + self.sentence * batch.cross.places * token_bytes
+        token_bytes = batch.width * batch.numbers.size_bytes
+        first = batch.hidden.address + self.sentence * batch.places * token_bytes
         raw = batch.runtime.read(first, self.length * token_bytes)
-        hidden = batch.precision.to_float(raw).reshape(self.length, batch.width)
+        hidden = batch.numbers.to_float(raw).reshape(self.length, batch.width)
         mean: NDArray[np.float32] = hidden.mean(axis=0)
         return mean
 
@@ -75,16 +77,16 @@ class CudaEncoder:
         self,
         runtime: DeviceRuntime,
         graph: Path,
-        config: ModelConfig,
-        precision: Precision,
+        spec: GraphsSpec,
         capacity: int,
         output: CudaOutput | None,
     ) -> None:
         """`capacity`: most tokens of a source. `output`: with a shortlist."""
         self._output = output
-        self._runtime, self._config, self._precision, self._capacity = runtime, config, precision, capacity
+        self._runtime, self._spec, self._capacity = runtime, spec, capacity
+        self._numbers = NUMBER_TYPES[spec.precision.activations]
         self._session = runtime.open_session(graph)
-        self._cross = signature.cache_tensors(config, Kind.CROSS)
+        self._tensors = alike(spec.cache)
 
     def close(self) -> None:
         """Drops the session."""
@@ -127,30 +129,46 @@ class CudaEncoder:
     def _run(self, sources: Sequence[Sequence[int]], length: int) -> EncodedBatch:
         # Sentences of one token fill up to a power of two: few shapes again.
         sentences = 1 << (len(sources) - 1).bit_length()
-        ids = np.full((sentences, length), self._config.pad_id, np.int64)
+        ids = np.full((sentences, length), self._spec.vocabulary.pad_id, np.int64)
         lengths = np.ones(sentences, np.int32)
         for row, source in enumerate(sources):
             ids[row, : len(source)] = source
             lengths[row] = len(source)
-        runtime, config, size = self._runtime, self._config, self._precision.size_bytes
-        hidden = runtime.allocate(sentences * length * config.width * size)
-        shape = len(self._cross), sentences, config.decoder_heads, length, config.decoder_head_dim * size
-        cross_buffer = runtime.allocate(int(np.prod(shape)))
-        cross = Block(cross_buffer.address, *shape)
+        runtime, spec = self._runtime, self._spec
+        hidden = runtime.allocate(sentences * length * spec.width * self._numbers.size_bytes)
+        buffers, starts, outputs = list[Buffer](), list[Block | None](), dict[str, Tensor]()
+        for tensors in self._tensors:
+            start = None
+            if tensors[0].start is not None:
+                layout = _layout(tensors[0], len(tensors), sentences, length)
+                buffers.append(runtime.allocate(layout.size_bytes))
+                start = replace(layout, address=buffers[-1].address)
+                outputs |= _outputs(tensors, start)
+            starts.append(start)
+        outputs[spec.hidden] = self._numbers.element, (sentences, length, spec.width), hidden.address
         inputs: dict[str, Tensor] = {
             "ids": (INT64, ids.shape, runtime.outbox.send(ids)),
             "lengths": (INT32, lengths.shape, runtime.outbox.send(lengths)),
         }
-        outputs = self._outputs(hidden, cross)
         self._session.run_with_iobinding(runtime.binding(self._session, inputs, outputs), run_options())
         allowed = None if self._output is None else self._output.send(sources)
-        return EncodedBatch(runtime, self._precision, config.width, hidden, cross, cross_buffer, len(sources), allowed)
+        return EncodedBatch(
+            runtime, self._numbers, spec.width, hidden, sentences, length, starts, buffers, len(sources), allowed
+        )
 
-    def _outputs(self, hidden: Buffer, cross: Block) -> dict[str, Tensor]:
-        element, config = self._precision.element, self._config
-        memory = element, (cross.rows, cross.places, config.width), hidden.address
-        shape = cross.rows, cross.heads, cross.places, config.decoder_head_dim
-        return {signature.MEMORY: memory} | {
-            tensor.past: (element, shape, cross.address + index * cross.tensor_bytes)
-            for index, tensor in enumerate(self._cross)
-        }
+
+def _layout(tensor: CacheTensor, tensors: int, sentences: int, length: int) -> Block:
+    """A block for what so many tensors like this one start with, which lies nowhere yet."""
+    places = 1 if tensor.grows is None else length
+    slot_bytes = tensor.slot * NUMBER_TYPES[tensor.precision].size_bytes
+    return Block(0, tensors, sentences, tensor.heads, places, slot_bytes)
+
+
+def _outputs(tensors: Sequence[CacheTensor], block: Block) -> dict[str, Tensor]:
+    """The encoder outputs that go into a block."""
+    element, shape = NUMBER_TYPES[tensors[0].precision].element, tensors[0].shape(block.rows, block.places)
+    return {
+        tensor.start: (element, shape, address)
+        for tensor, address in zip(tensors, block.tensor_addresses(), strict=True)
+        if tensor.start is not None
+    }

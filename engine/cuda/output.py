@@ -5,46 +5,48 @@ output layer, in their order, and the place of a token is its id. What a row may
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
-from engine.cuda.runtime import Block, DeviceRuntime, Precision, Tensor
+from engine.cuda.runtime import NUMBER_TYPES, Block, DeviceRuntime, Tensor
 from engine.devices.buffers import Buffer
 from engine.devices.elements import INT64
 from engine.devices.session import run_options
 from engine.devices.sizing import ID_BYTES
-from models.config import ModelConfig
 from models.package import signature
-from models.package.shortlist import ShortlistedOutput
+from models.package.graphs import GraphsSpec
+from models.package.shortlist import Shortlist
 from models.package.signature import MAX_CANDIDATES, NO_TOKEN
 
 PLACES_STEP = 256
 """Lists are padded to multiples of this: few shapes, so the arena of the copies does not grow."""
 
 
-def most_allowed(choice: ShortlistedOutput, source_tokens: int) -> int:
+def most_allowed(shortlist: Shortlist, source_tokens: int) -> int:
     """Places that a row needs for what it is allowed, and for all candidates."""
-    return max(choice.shortlist.most_allowed(source_tokens), MAX_CANDIDATES)
+    return max(shortlist.most_allowed(source_tokens), MAX_CANDIDATES)
 
 
 class CudaOutput:
     """The output layer, and lists of what rows are allowed."""
 
     def __init__(
-        self, runtime: DeviceRuntime, choice: ShortlistedOutput, config: ModelConfig, precision: Precision, places: int
+        self, runtime: DeviceRuntime, graph: Path, shortlist: Shortlist, spec: GraphsSpec, places: int
     ) -> None:
         """`places`: of a row, see `most_allowed`."""
-        self.places, self._runtime, self._shortlist = places, runtime, choice.shortlist
-        shapes = (config.target_vocab_size, config.width), (config.target_vocab_size,)
-        self._buffers = [runtime.allocate(int(np.prod(shape)) * precision.size_bytes) for shape in shapes]
+        self.places, self._runtime, self._shortlist = places, runtime, shortlist
+        tokens, numbers = spec.vocabulary.target_size, NUMBER_TYPES[spec.precision.weights]
+        shapes = (tokens, spec.width), (tokens,)
+        self._buffers = [runtime.allocate(int(np.prod(shape)) * numbers.size_bytes) for shape in shapes]
         self.rows: dict[str, Tensor] = {
-            name: (precision.element, shape, buffer.address)
+            name: (numbers.element, shape, buffer.address)
             for name, shape, buffer in zip(signature.OUTPUT_ROWS, shapes, self._buffers, strict=True)
         }
         """The tensors that the decoder graph takes."""
         [name] = signature.OUTPUT_INPUTS
-        ids = INT64, (config.target_vocab_size,), runtime.constant(np.arange(config.target_vocab_size))
-        session = runtime.open_session(choice.graph)
+        ids = INT64, (tokens,), runtime.constant(np.arange(tokens))
+        session = runtime.open_session(graph)
         session.run_with_iobinding(runtime.binding(session, {name: ids}, self.rows), run_options())
         runtime.transfers.wait()
         nothing = runtime.constant(np.full(places, NO_TOKEN))

@@ -15,6 +15,7 @@ from engine.devices.elements import BFLOAT16, FLOAT, FLOAT16, INT64
 from engine.devices.session import Device, open_session, run_options
 from engine.devices.sizing import MOVED_BYTES
 from engine.devices.transfers import open_transfers
+from models.package.precision import Precision
 
 WORD_BYTES = 8
 """The graph that moves rows sees everything as int64: see engine/cuda/graphs/move.onnxtxt."""
@@ -28,8 +29,8 @@ Tensor = tuple[int, tuple[int, ...], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Precision:
-    """What hidden states, keys and values are."""
+class NumberType:
+    """How numbers lie in memory."""
 
     element: int
     """onnx.TensorProto."""
@@ -42,13 +43,19 @@ class Precision:
         return raw.view(np.float16 if self.element == FLOAT16 else np.float32).astype(np.float32)
 
 
-PRECISIONS = {"fp32": Precision(FLOAT, 4), "fp16": Precision(FLOAT16, 2), "bf16": Precision(BFLOAT16, 2)}
-"""By the package's `precision`."""
+NUMBER_TYPES: dict[Precision, NumberType] = {
+    "fp32": NumberType(FLOAT, 4),
+    "fp16": NumberType(FLOAT16, 2),
+    "bf16": NumberType(BFLOAT16, 2),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Keys or values, or both, of several rows [tensors, rows, heads, places, head_dim]."""
+    """Tensors that are alike, of several rows [tensors, rows, heads, places, slot].
+
+    Keys and values have a place for each token, and slots of head_dim numbers. A state has one head and one place.
+    """
 
     address: int
     tensors: int
@@ -56,7 +63,6 @@ class Block:
     heads: int
     places: int
     slot_bytes: int
-    """Of head_dim numbers."""
 
     @property
     def row_slots(self) -> int:

@@ -19,10 +19,10 @@ from engine.cuda.blocks import CacheBlocks
 from engine.cuda.buckets import FEW_CANDIDATES, StepGraph, row_buckets
 from engine.cuda.lane import Lane
 from engine.cuda.output import CudaOutput
-from engine.cuda.runtime import DeviceRuntime, Precision
+from engine.cuda.runtime import DeviceRuntime
 from engine.decoder import Found
 from engine.devices.session import DeviceError
-from models.config import ModelConfig
+from models.package.graphs import GraphsSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +50,14 @@ class CudaStep:
         self,
         runtime: DeviceRuntime,
         session: ort.InferenceSession,
-        config: ModelConfig,
-        precision: Precision,
+        spec: GraphsSpec,
         blocks: CacheBlocks,
         output: CudaOutput | None,
     ) -> None:
         """`output`: with a shortlist."""
         self._transfers, self._cuda_graphs = runtime.transfers, runtime.device.cuda_graphs
-        rows, self._places = blocks.rows, blocks.self_attention.places
-        self._graph = graph = StepGraph(runtime, session, config, precision, blocks, output)
+        rows, self._places = blocks.rows, blocks.target_places
+        self._graph = graph = StepGraph(runtime, session, spec, blocks, output)
         self._most = graph.most_candidates
         few = min(FEW_CANDIDATES, self._most)
         self._lane = Lane(runtime, rows, self._most)
@@ -69,7 +68,7 @@ class CudaStep:
         }
         self._ahead: Ahead | None = None
         # Else nothing is gained by it, or a step that is not wanted after all has spoilt the states.
-        if runtime.transfers.asynchronous and not blocks.state.tensors:
+        if runtime.transfers.asynchronous and blocks.repeatable:
             self._ahead = Ahead(runtime, graph, {n: self._steps[n, few] for n in row_buckets(rows)}, rows, few)
         self._begun: tuple[Step, NDArray[np.int32], int]
         """A step, the positions of its rows, and how many candidates are wanted of each."""

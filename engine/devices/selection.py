@@ -42,31 +42,22 @@ class Wanted:
     cuda_graphs: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
-    """What a package asks for."""
-
-    precision: str
-    attention: str
-    load: Load
-
-
-def select_device(wanted: Wanted, needs: Needs, machine: Machine) -> tuple[Device, str]:
+def select_device(wanted: Wanted, load: Load, machine: Machine) -> tuple[Device, str]:
     """The device, and for "auto" why it is not CUDA, if it is not. Raises DeviceError."""
     if wanted.kind == "cuda":
-        return open_cuda(wanted, needs, machine), ""
+        return open_cuda(wanted, load, machine), ""
     if wanted.kind == "auto":
         try:
-            return open_cuda(wanted, needs, machine), ""
+            return open_cuda(wanted, load, machine), ""
         except DeviceError as error:
-            return open_cpu(needs, machine), str(error)
-    return open_cpu(needs, machine), ""
+            return open_cpu(load, machine), str(error)
+    return open_cpu(load, machine), ""
 
 
-def open_cpu(needs: Needs, machine: Machine) -> Device:
+def open_cpu(load: Load, machine: Machine) -> Device:
     """Raises DeviceError where the model does not run on the CPU."""
     check_wheels(machine)
-    if needs.precision == "bf16":
+    if "bf16" in load.graphs.precision.kinds:
         raise DeviceError(
             "the package is bf16, which ONNX Runtime computes on CUDA only: serve it with --device cuda, or export the "
             "checkpoint with --precision fp32"
@@ -74,15 +65,15 @@ def open_cpu(needs: Needs, machine: Machine) -> Device:
     return CPU
 
 
-def open_cuda(wanted: Wanted, needs: Needs, machine: Machine) -> Device:
+def open_cuda(wanted: Wanted, load: Load, machine: Machine) -> Device:
     """Raises DeviceError for the first thing that is missing."""
     check_wheels(machine)
     check_build(machine)
     check_driver(machine)
     runtime = check_libraries(machine)
-    check_package(needs)
+    check_package(load)
     try:
-        return inspect_device(wanted, needs, machine, runtime)
+        return inspect_device(wanted, load, machine, runtime)
     except CudaError as error:
         raise DeviceError(f"CUDA does not start: {error}. See what `nvidia-smi` says of driver and devices") from error
 
@@ -98,9 +89,9 @@ def check_wheels(machine: Machine) -> None:
         )
 
 
-def check_package(needs: Needs) -> None:
+def check_package(load: Load) -> None:
     """GroupQueryAttention on CUDA: contrib_ops/cuda/bert/group_query_attention.cc registers fp16 and bf16."""
-    if needs.precision == "fp32" and needs.attention == "fused":
+    if load.graphs.precision.activations == "fp32" and load.graphs.attention == "fused":
         raise DeviceError(
             "the package is fp32 with fused attention, whose CUDA kernel takes fp16 and bf16 only: export the "
             "checkpoint with --precision fp16, or with --attention plain"
@@ -145,7 +136,7 @@ def check_libraries(machine: Machine) -> CudaRuntime:
         raise DeviceError(f"the package 'cuda-bindings==13.*' cannot be imported: {error}. {INSTALL}") from error
 
 
-def inspect_device(wanted: Wanted, needs: Needs, machine: Machine, runtime: CudaRuntime) -> Device:
+def inspect_device(wanted: Wanted, load: Load, machine: Machine, runtime: CudaRuntime) -> Device:
     """The device, if driver, capability and memory do. Raises CudaError too."""
     driver = runtime.driver_version()
     if driver == (0, 0):
@@ -158,17 +149,15 @@ def inspect_device(wanted: Wanted, needs: Needs, machine: Machine, runtime: Cuda
     check_index(wanted.index, runtime.device_count(), machine)
     runtime.set_device(wanted.index)
     name, capability = runtime.device_name(wanted.index), runtime.compute_capability(wanted.index)
-    least = CAPABILITY[needs.precision]
+    least, precision = max((CAPABILITY[kind], kind) for kind in load.graphs.precision.kinds)
     if capability < least:
         raise DeviceError(
             f"device {wanted.index} ({name}) has compute capability {_dotted(capability)}; a package of precision "
-            f"{needs.precision} needs {_dotted(least)}: use another device or precision"
+            f"{precision} needs {_dotted(least)}: use another device or precision"
         )
     free, total = runtime.memory()
     limit = min(int(total * wanted.memory_fraction), free)
-    check_memory(
-        needs.load, limit, f"device {wanted.index} ({name}) has {free / GIB:.1f} of {total / GIB:.1f} GiB free"
-    )
+    check_memory(load, limit, f"device {wanted.index} ({name}) has {free / GIB:.1f} of {total / GIB:.1f} GiB free")
     return Device("cuda", wanted.index, name, _dotted(capability), _dotted(driver), limit, wanted.cuda_graphs)
 
 

@@ -1,24 +1,24 @@
 """How much device memory a model takes: a formula, to refuse at start what would fail later, with what would fit.
 
-weights    the parameters of both graphs; each session has its own copy of what they share
-cache      rows x (keys and values of every decoder layer) x (source + target places + the last source token); a
-           recurrence keeps one state for all target places
+weights    of every graph; each session has its own copy of what they share
+cache      rows x (what grows with the source x source places, what grows with the target x target places, states, the
+           last source token once more)
 work       what runs need for a moment, and what an encoder run leaves until it has joined the batch
 """
 
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import prod
 
-from models.config import ModelConfig
+from models.package.graphs import CacheTensor, GraphsSpec
+from models.package.precision import NUMBER_BYTES
 
 BATCH_TOKENS = 2048
 """Most tokens of one encoder run, padding included. More keep no device busier, and only take more memory."""
 MOVED_BYTES = 16 << 20
 """Most that one run of the graph that moves rows moves: it lies in memory twice meanwhile."""
 ID_BYTES = 8
-NUMBER_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
-"""Of a number, by the package's `precision`."""
 FLOAT_BYTES = 4
 RUNTIME_BYTES = 256 << 20
 """Kernels, cuBLAS and cuDNN workspaces, captured graphs. An estimate."""
@@ -26,55 +26,38 @@ RUNTIME_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A model, and the batch it is to decode."""
+    """A model's graphs, and the batch they are to decode."""
 
-    config: ModelConfig
-    precision: str
+    graphs: GraphsSpec
     rows: int
     source_tokens: int
     target_tokens: int
-    shortlist: bool = False
 
     @property
     def weight_bytes(self) -> int:
-        config, width = self.config, self.config.width
-        tables = config.source_vocab_size + config.target_vocab_size * (1 if config.tie_output else 2)
-        tables += 2 * config.max_positions
-        encoder = config.encoder_layers * (4 * width + 2 * config.encoder_ffn)
-        cell = 2 if config.decoder_cell == "ssru" else 4
-        decoder = config.decoder_layers * ((cell + 4) * width + 2 * config.decoder_ffn)
-        output = config.target_vocab_size if self.shortlist else 0
-        return self._size * width * (tables + encoder + decoder + output)
+        graphs = self.graphs.encoder, self.graphs.decoder, self.graphs.output
+        return sum(graph.weight_bytes for graph in graphs if graph is not None)
 
     @property
     def cache_bytes(self) -> int:
-        config = self.config
-        target = self.target_tokens * self._kept_bytes
-        if config.decoder_cell == "ssru":
-            target = config.decoder_layers * config.width * self._size
-        allowed = config.target_vocab_size * ID_BYTES if self.shortlist else 0
-        return self.rows * ((self.source_tokens + 1) * self._kept_bytes + target + allowed)
+        cache, vocabulary = self.graphs.cache, self.graphs.vocabulary
+        places = {"target": self.target_tokens, "source": self.source_tokens, None: 1}
+        kept = sum(_bytes(tensor, places[tensor.grows]) for tensor in cache)
+        last = sum(_bytes(tensor, 1) for tensor in cache if tensor.last is not None)
+        allowed = vocabulary.target_size * ID_BYTES if self.graphs.output is not None else 0
+        return self.rows * (kept + last + allowed)
 
     @property
     def work_bytes(self) -> int:
-        logits = self.rows * self.config.target_vocab_size * (self._size + 2 * FLOAT_BYTES)
-        hidden = 2 * self.config.encoder_ffn + 8 * self.config.width
+        graphs, size = self.graphs, NUMBER_BYTES[self.graphs.precision.activations]
+        logits = self.rows * graphs.vocabulary.target_size * (size + 2 * FLOAT_BYTES)
+        kept = sum(_bytes(tensor, 1) for tensor in graphs.cache if tensor.start is not None)
         tokens = max(BATCH_TOKENS, self.source_tokens)
-        return logits + tokens * (hidden * self._size + 2 * self._kept_bytes) + 2 * MOVED_BYTES + RUNTIME_BYTES
+        return logits + tokens * (graphs.encoder_numbers * size + 2 * kept) + 2 * MOVED_BYTES + RUNTIME_BYTES
 
     @property
     def total_bytes(self) -> int:
         return self.weight_bytes + self.cache_bytes + self.work_bytes
-
-    @property
-    def _size(self) -> int:
-        """Bytes of a number."""
-        return NUMBER_BYTES[self.precision]
-
-    @property
-    def _kept_bytes(self) -> int:
-        """Keys and values of one token in every decoder layer."""
-        return 2 * self.config.decoder_layers * self.config.width * self._size
 
 
 def most_rows(load: Load, available_bytes: int) -> int:
@@ -91,3 +74,8 @@ def most_tokens(load: Load, available_bytes: int) -> int:
 def _most(make: Callable[[int], Load], most: int, available_bytes: int) -> int:
     """The largest number up to `most` whose load fits."""
     return bisect_right(range(1, most + 1), available_bytes, key=lambda number: make(number).total_bytes)
+
+
+def _bytes(tensor: CacheTensor, places: int) -> int:
+    """Of a row with so many places."""
+    return prod(tensor.shape(1, places)) * NUMBER_BYTES[tensor.precision]

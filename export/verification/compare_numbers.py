@@ -2,22 +2,21 @@
 
 import random
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from engine.cuda.runtime import PRECISIONS
+from engine.cuda.runtime import NUMBER_TYPES
 from engine.decoder import Ask, Decoder, Found, S
 from engine.devices.session import Device, open_session
 from export.variant import DTYPES
 from export.verification.reference import log_probs
 from models.config import ModelConfig
 from models.package import signature
+from models.package.graph_files import GraphFiles
 from models.package.manifest import StepError
-from models.package.precision import Precision
 from models.package.shortlist import Shortlist
 from models.transformer import Transformer
 
@@ -32,15 +31,16 @@ CANDIDATES = 8
 
 
 @torch.no_grad()
-def encoder_error(model: Transformer, graph: Path, precision: Precision, device: Device) -> float:
+def encoder_error(model: Transformer, graphs: GraphFiles, device: Device) -> float:
     """Largest difference of a hidden state, or of a decoder layer's key or value, in one padded batch."""
     sources = random_sources(model.config, len(SOURCE_LENGTHS))
     lengths = torch.tensor([len(source) for source in sources], dtype=torch.int32)
     ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(source) for source in sources], batch_first=True)
     memory = model.encode(ids, lengths)
     expected = [memory, *model.cross_keys_values(memory)]
-    found = [torch.empty(tensor.shape, dtype=DTYPES[precision]) for tensor in expected]
-    run_encoder(graph, ids, lengths, found, model.config, device)
+    dtype = DTYPES[graphs.spec.precision.activations]
+    found = [torch.empty(tensor.shape, dtype=dtype) for tensor in expected]
+    run_encoder(graphs, ids, lengths, found, device)
     # The source axis second, as in the hidden states.
     pairs = [(ours.float(), theirs) for ours, theirs in zip(found, expected, strict=True)]
     pairs[1:] = [(ours.transpose(1, 2), theirs.transpose(1, 2)) for ours, theirs in pairs[1:]]
@@ -48,17 +48,15 @@ def encoder_error(model: Transformer, graph: Path, precision: Precision, device:
     return float(np.max([(ours - theirs)[inside].abs().max() for ours, theirs in pairs]))
 
 
-def run_encoder(
-    graph: Path, ids: Tensor, lengths: Tensor, outputs: Sequence[Tensor], config: ModelConfig, device: Device
-) -> None:
+def run_encoder(graphs: GraphFiles, ids: Tensor, lengths: Tensor, outputs: Sequence[Tensor], device: Device) -> None:
     """Fills `outputs`. They are PyTorch's, because numpy has no bf16."""
-    session = open_session(graph, device)
+    session = open_session(graphs.encoder, device)
     binding = session.io_binding()
     for name, tensor in zip(signature.ENCODER_INPUTS, (ids, lengths), strict=True):
         binding.bind_cpu_input(name, tensor.numpy())
-    element = {dtype: PRECISIONS[precision].element for precision, dtype in DTYPES.items()}
-    for name, tensor in zip(signature.encoder_outputs(config), outputs, strict=True):
-        binding.bind_output(name, "cpu", 0, element[tensor.dtype], tuple(tensor.shape), tensor.data_ptr())
+    element = NUMBER_TYPES[graphs.spec.precision.activations].element
+    for name, tensor in zip(signature.encoder_outputs(graphs.spec), outputs, strict=True):
+        binding.bind_output(name, "cpu", 0, element, tuple(tensor.shape), tensor.data_ptr())
     session.run_with_iobinding(binding)
     binding.synchronize_outputs()
 

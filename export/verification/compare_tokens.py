@@ -14,9 +14,10 @@ from engine.running_batch import RunningBatch
 from engine.targets import target_rules
 from export.verification.reference import TransformersModel, greedy_tokens
 from models.checkpoint import Checkpoint
-from models.config import ModelConfig
+from models.package.graphs import Vocabulary
 from models.package.manifest import Agreement, GenerationDefaults
 from models.package.shortlist import Shortlist
+from models.package.signature import vocabulary
 from models.tokenizers.sentencepiece_pair import Tokenizer
 
 BEAMS = (1, 4)
@@ -52,7 +53,7 @@ class SampleComparison:
         share: the least that must be equal
         shortlist: the decoder's
         """
-        self._shortlist = shortlist
+        self._shortlist, self._vocabulary = shortlist, vocabulary(checkpoint.config)
         self._model, self._share = checkpoint.model, share
         self._transformers_folder = folder if checkpoint.in_transformers else None
         limit = min(checkpoint.generation.max_new_tokens, capacity)
@@ -67,7 +68,7 @@ class SampleComparison:
     def run(self, decoder: Decoder[S], progress: Callable[[str], None]) -> None:
         """Fills `agreements` and `differences`."""
         progress(f"translations of {len(self._texts)} sentences, greedy and beam {max(BEAMS)}")
-        found = translate(self._model.config, self._generation, decoder, self._sources)
+        found = translate(self._vocabulary, self._generation, decoder, self._sources)
         for reference in self._references(found[1], progress):
             self._compare(reference, found[reference.num_beams])
 
@@ -112,10 +113,10 @@ class SampleComparison:
 
 
 def translate(
-    config: ModelConfig, generation: GenerationDefaults, decoder: Decoder[S], sources: Sequence[TokenIds]
+    vocabulary: Vocabulary, generation: GenerationDefaults, decoder: Decoder[S], sources: Sequence[TokenIds]
 ) -> dict[int, list[TokenIds]]:
     """Runs every source with each of BEAMS, all in one batch. Returns the best targets by number of beams."""
-    rules = target_rules(config, generation)
+    rules = target_rules(vocabulary, generation)
     batch = RunningBatch(decoder, ENGINE_ROWS, Unobserved(), worker=0)
     answers: dict[tuple[int, int], TokenIds] = {}
     keys = [(num_beams, index) for index in range(len(sources)) for num_beams in BEAMS]

@@ -16,10 +16,8 @@ from export.verification.compare_numbers import encoder_error, step_errors
 from export.verification.compare_tokens import SampleComparison
 from export.verification.limits import LIMITS
 from models.checkpoint import Checkpoint
-from models.config import ModelConfig
-from models.package.manifest import DECODER, ENCODER, OUTPUT, SHORTLIST, Certificate
-from models.package.precision import Precision
-from models.package.shortlist import Shortlist, ShortlistedOutput
+from models.package.graph_files import GraphFiles
+from models.package.manifest import Certificate
 
 BATCHES = ((1, False), (3, False), (3, True), (8, False), (8, True))
 """Rows, and whether they are ragged."""
@@ -37,20 +35,17 @@ class VerificationError(Exception):
 def verify(
     checkpoint: Checkpoint,
     folder: Path,
-    graphs: Path,
+    graphs: GraphFiles,
     texts: Sequence[str],
-    precision: Precision,
     device: Device,
     progress: Progress,
 ) -> Certificate:
-    """Compares the graphs in the folder `graphs` with the checkpoint in `folder`. Raises VerificationError."""
-    limits = LIMITS[precision]
-    capacity = most_tokens(checkpoint.config)
-    choice = open_choice(checkpoint, graphs)
-    shortlist = None if choice is None else choice.shortlist
-    decoder = open_decoder(checkpoint.config, graphs, precision, device, choice)
+    """Compares the graphs with the checkpoint in `folder`. Raises VerificationError."""
+    limits = LIMITS[graphs.spec.precision.activations]
+    capacity, shortlist = most_tokens(graphs.spec.max_positions), graphs.shortlist
+    decoder = open_decoder(graphs, device)
     progress("hidden states")
-    hidden = encoder_error(checkpoint.model, graphs / ENCODER, precision, device)
+    hidden = encoder_error(checkpoint.model, graphs, device)
     steps = []
     for rows, ragged in BATCHES:
         progress(f"log-probabilities, {batch_name(rows, ragged)}")
@@ -70,30 +65,20 @@ def verify(
     return certificate
 
 
-def open_choice(checkpoint: Checkpoint, graphs: Path) -> ShortlistedOutput | None:
-    """Loads the shortlist as the server does, if there is one."""
-    if checkpoint.shortlist is None:
-        return None
-    return ShortlistedOutput(Shortlist.load(graphs / SHORTLIST, checkpoint.config), graphs / OUTPUT)
-
-
-def open_decoder(
-    config: ModelConfig, graphs: Path, precision: Precision, device: Device, choice: ShortlistedOutput | None = None
-) -> Decoder[Any]:
+def open_decoder(graphs: GraphFiles, device: Device) -> Decoder[Any]:
     """Loads the graphs as the server does."""
-    capacity = most_tokens(config)
-    files = graphs / ENCODER, graphs / DECODER
+    capacity = most_tokens(graphs.spec.max_positions)
     try:
         if device.kind == "cpu":
-            return CpuDecoder(*files, config, capacity, capacity, choice)
-        return CudaDecoder(*files, config, capacity, capacity, precision, device, choice)
+            return CpuDecoder(graphs, capacity, capacity)
+        return CudaDecoder(graphs, capacity, capacity, device)
     except Exception as error:  # the errors of ONNX Runtime have nothing else in common
         raise VerificationError(f"ONNX Runtime does not load the exported graphs: {error}") from error
 
 
-def most_tokens(config: ModelConfig) -> int:
+def most_tokens(max_positions: int) -> int:
     """Of a sample's source, and of its target."""
-    return min(config.max_positions, MAX_TOKENS)
+    return min(max_positions, MAX_TOKENS)
 
 
 def large_errors(certificate: Certificate) -> Iterator[str]:

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from models.checkpoint.contents import CheckpointError
-from models.package.manifest import NAME_PATTERN
+from models.package.graphs import NAME_PATTERN
 
 
 class Settings(BaseModel):

@@ -23,8 +23,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from models.disk import sync
+from models.package import format1
+from models.package.graph_files import GraphFiles
 from models.package.manifest import FORMAT_VERSION, FileEntry, Manifest, describe
-from models.package.shortlist import Shortlist, ShortlistedOutput, ShortlistError
+from models.package.shortlist import Shortlist, ShortlistError
 from models.tokenizers.sentencepiece_pair import Tokenizer
 
 MANIFEST = "manifest.json"
@@ -55,28 +57,19 @@ class Package:
             _check_file(folder / name, entry)
         return cls(folder, manifest, hashlib.sha256(data).hexdigest())
 
-    @property
-    def encoder_graph(self) -> Path:
-        return self.folder / self.manifest.encoder_graph
-
-    @property
-    def decoder_graph(self) -> Path:
-        return self.folder / self.manifest.decoder_graph
-
     def tokenizer(self) -> Tokenizer:
         """Loads the tokenizer."""
         return Tokenizer.load(self.folder, self.manifest.tokenizer)
 
-    def choice(self) -> ShortlistedOutput | None:
-        """Loads the shortlist, if there is one. Raises PackageError."""
-        manifest = self.manifest
-        if manifest.shortlist is None or manifest.output_graph is None:
-            return None
+    def graphs(self) -> GraphFiles:
+        """The graphs, with the shortlist, if there is one. Raises PackageError."""
+        spec, shortlist = self.manifest.graphs, self.manifest.shortlist
+        if shortlist is None:
+            return GraphFiles(self.folder, spec)
         try:
-            shortlist = Shortlist.load(self.folder / manifest.shortlist, manifest.model)
+            return GraphFiles(self.folder, spec, Shortlist.load(self.folder / shortlist, spec.vocabulary))
         except ShortlistError as error:
             raise PackageError(f"{error}; {EXPORT_AGAIN}") from error
-        return ShortlistedOutput(shortlist, self.folder / manifest.output_graph)
 
 
 @contextmanager
@@ -158,13 +151,13 @@ def _parse_manifest(folder: Path, data: bytes) -> Manifest:
     except ValueError as error:
         raise PackageError(f"{file} is not JSON ({error}); {EXPORT_AGAIN}") from error
     version = content.get("format_version") if isinstance(content, dict) else None
-    if version != FORMAT_VERSION:
+    if version not in (1, FORMAT_VERSION):
         raise PackageError(
-            f"{file} has format version {version!r}; this Dragoman reads version {FORMAT_VERSION}. "
+            f"{file} has format version {version!r}; this Dragoman reads versions 1 and {FORMAT_VERSION}. "
             f"Use the Dragoman that wrote it, or {EXPORT_AGAIN} with this one"
         )
     try:
-        return Manifest.model_validate_json(data)
+        return Manifest.model_validate_json(json.dumps(format1.to_format2(content)) if version == 1 else data)
     except ValidationError as error:
         raise PackageError(f"{file}: {describe(error)}; {EXPORT_AGAIN}") from error
 

@@ -7,15 +7,12 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from models.config import Frozen, ModelConfig
 from models.decoding import OPTIONS, Decoding
-from models.package.precision import AttentionKind, Precision
+from models.package.graphs import FileName, GraphsSpec
 from models.tokenizers.sentencepiece_pair import TokenizerSpec
 
-FORMAT_VERSION: Literal[1] = 1
-ENCODER, DECODER, OUTPUT, WEIGHTS = "encoder.onnx", "decoder.onnx", "output.onnx", "weights.bin"
-SHORTLIST = "shortlist.bin"
+FORMAT_VERSION: Literal[2] = 2
+WEIGHTS, SHORTLIST = "weights.bin", "shortlist.bin"
 
-NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
-FileName = Annotated[str, Field(pattern=NAME_PATTERN)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -26,7 +23,7 @@ class FileEntry(Frozen):
     size_bytes: int = Field(ge=0)
 
 
-class Source(Frozen):
+class Origin(Frozen):
     """The checkpoint that the package was made from."""
 
     name: str
@@ -85,36 +82,34 @@ class Certificate(Frozen):
 class Manifest(Frozen):
     """What manifest.json says."""
 
-    format_version: Literal[1] = FORMAT_VERSION
+    format_version: Literal[2] = FORMAT_VERSION
     name: FileName
     """What requests call the model."""
     model: ModelConfig
+    """The architecture. Told to callers; engines read `graphs`."""
     tokenizer: TokenizerSpec
     source_languages: tuple[str, ...]
     """BCP-47 tags."""
     target_languages: tuple[str, ...]
     generation: GenerationDefaults
-    precision: Precision = "fp32"
-    attention: AttentionKind = "fused"
-    encoder_graph: FileName = ENCODER
-    decoder_graph: FileName = DECODER
-    output_graph: FileName | None = None
-    """Of the output layer; there is one if there is a shortlist."""
+    graphs: GraphsSpec
     shortlist: FileName | None = None
+    """What each source may become; there is one if there is an output graph."""
     weights: FileName = WEIGHTS
     files: dict[FileName, FileEntry]
     """Every file but the manifest."""
-    checkpoint: Source
+    checkpoint: Origin
     tools: dict[str, str]
     """Versions of the libraries that made it."""
     certificate: Certificate
 
     @model_validator(mode="after")
     def _complete(self) -> "Manifest":
-        if (self.output_graph is None) != (self.shortlist is None):
-            raise ValueError(f"output_graph is {self.output_graph} and shortlist is {self.shortlist}; both or neither")
-        optional = [file for file in (self.output_graph, self.shortlist) if file is not None]
-        used = [self.encoder_graph, self.decoder_graph, self.weights, *optional, *self.tokenizer.files]
+        graphs = [graph.file for graph in (self.graphs.encoder, self.graphs.decoder, self.graphs.output) if graph]
+        output = None if self.graphs.output is None else self.graphs.output.file
+        if (output is None) != (self.shortlist is None):
+            raise ValueError(f"graphs.output is {output} and shortlist is {self.shortlist}; both or neither")
+        used = [*graphs, self.weights, *([self.shortlist] if self.shortlist else []), *self.tokenizer.files]
         missing = sorted(set(used) - set(self.files))
         if missing:
             raise ValueError(f"files has no entry for {', '.join(missing)}")

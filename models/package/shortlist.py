@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from models.config import ModelConfig
+from models.package.graphs import Vocabulary
 
 MAGIC = 0xF11A48D5013417F5
 HEADER = struct.Struct("<6Q")
@@ -32,7 +32,7 @@ class ShortlistError(Exception):
 class Shortlist:
     """A shortlist for one model."""
 
-    config: ModelConfig
+    vocabulary: Vocabulary
     first: int
     """So many tokens are always allowed."""
     offsets: NDArray[np.int64]
@@ -41,39 +41,30 @@ class Shortlist:
     """The lists."""
 
     @classmethod
-    def load(cls, file: Path, config: ModelConfig) -> "Shortlist":
+    def load(cls, file: Path, vocabulary: Vocabulary) -> "Shortlist":
         """Reads a shortlist of this model. Raises ShortlistError."""
         data = _read(file)
         first, offsets, entries = _parse(file, data)
-        _check(file, config, first, offsets, entries)
-        return cls(config, first, offsets, entries)
+        _check(file, vocabulary, first, offsets, entries)
+        return cls(vocabulary, first, offsets, entries)
 
     def most_allowed(self, source_tokens: int) -> int:
         """Of a source of so many tokens."""
         longest = int(np.diff(self.offsets).max(initial=0))
-        return min(self.config.target_vocab_size, self.first + 1 + source_tokens * (longest + 1))
+        return min(self.vocabulary.target_size, self.first + 1 + source_tokens * (longest + 1))
 
     def allowed(self, source_ids: Sequence[int]) -> NDArray[np.int64]:
         """The target tokens that a source may become, sorted. The end token is always among them."""
-        allowed = np.zeros(self.config.target_vocab_size, np.bool_)
+        allowed = np.zeros(self.vocabulary.target_size, np.bool_)
         allowed[: self.first] = True
-        allowed[self.config.end_id] = True
+        allowed[self.vocabulary.end_id] = True
         ids = np.unique(np.array(source_ids, np.int64))
-        if self.config.share_embeddings:  # a name is often copied
+        if self.vocabulary.shared:  # a name is often copied
             allowed[ids] = True
         listed = ids[ids < len(self.offsets) - 1].tolist()
         lists = [self.entries[self.offsets[token] : self.offsets[token + 1]] for token in listed]
         allowed[np.concatenate([self.entries[:0], *lists])] = True
         return np.flatnonzero(allowed)
-
-
-@dataclass(frozen=True, slots=True)
-class ShortlistedOutput:
-    """What a package with a shortlist has besides."""
-
-    shortlist: Shortlist
-    graph: Path
-    """Of the output layer, see `models.package.signature`."""
 
 
 def verify_checksum(file: Path) -> None:
@@ -117,9 +108,11 @@ def _parse(file: Path, data: bytes) -> tuple[int, NDArray[np.int64], NDArray[np.
     return first, offsets.astype(np.int64), entries.astype(np.int64)
 
 
-def _check(file: Path, config: ModelConfig, first: int, offsets: NDArray[np.int64], entries: NDArray[np.int64]) -> None:
+def _check(
+    file: Path, vocabulary: Vocabulary, first: int, offsets: NDArray[np.int64], entries: NDArray[np.int64]
+) -> None:
     """Raises ShortlistError where a file is not for the model, or contradicts itself."""
-    source, target = config.source_vocab_size, config.target_vocab_size
+    source, target = vocabulary.source_size, vocabulary.target_size
     lists = len(offsets) - 1
     # The token that targets start with may be one of our own, which no file knows.
     if lists not in (source, source - 1):

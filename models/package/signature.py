@@ -1,11 +1,12 @@
-"""The tensors of the two graphs: names, dtypes, axes, and how each cache tensor moves.
+"""The tensors of the graphs: their names, dtypes and axes, and the cache tensors that follow from an architecture.
 
-Export writes graphs with these names and the server binds them by these names; nothing else is agreed between the two.
+Names and shapes that are the same for every model stand here alone. What depends on the model is written into the
+manifest, see `models.package.graphs`: export takes it from `graphs_spec`, and so does a manifest of format 1.
 
 Encoder graph, one pass over padded sources:
 
     ids      int64 [sentences, source]      lengths  int32 [sentences], tokens of each source before the padding
-    memory   float [sentences, source, width], the last hidden states
+    hidden   float [sentences, source, width], the last hidden states
     cross_k0, cross_v0, ...  float [sentences, heads, source, head_dim], keys and values of every decoder layer
 
 Decoder graph, one token of each live row:
@@ -18,9 +19,12 @@ Decoder graph, one token of each live row:
     ranks        int64 [k]        only its length is read: how many candidates are wanted of each row
     candidates   int64 [rows, k]  the k most probable next tokens, best first
     log_probs    fp32 [rows, k]   their log-probabilities
+    logits       float [rows, vocabulary, padded]
+    cross_query  float [rows, width]   what the last layer compares with the keys of the source
 
-and the cache tensors below. A `present` output is bound to the buffer of its `past` input: the graph writes in place.
-Tensors of "float" have the package's precision: fp32, fp16 or bf16.
+and the cache tensors. A `present` output is bound to the buffer of its `past` input: the graph writes in place.
+Tensors of "float" have the package's precision: fp32, fp16 or bf16. The last two outputs are inner values of the graph
+anyway: a step to which they are not bound pays nothing for them.
 
 A package with a shortlist (`models.package.shortlist`) has a third graph, the output layer, which gives rows of itself:
 
@@ -37,15 +41,17 @@ alone. Where they are fewer than k, place 0 fills up the candidates, so improbab
 belongs to a source: it moves when its row does.
 """
 
-from dataclasses import dataclass
-from enum import Enum
-
 from models.config import ModelConfig
+from models.package.graphs import Axis, CacheTensor, GraphFile, GraphsSpec, Vocabulary
+from models.package.precision import NUMBER_BYTES, AttentionKind, Precision, Precisions
+
+ENCODER, DECODER, OUTPUT = "encoder.onnx", "decoder.onnx", "output.onnx"
 
 ENCODER_INPUTS = ("ids", "lengths")
-MEMORY = "memory"
+HIDDEN = "hidden"
 DECODER_INPUTS = ("ids", "positions", "total", "source_last", "source_total", "ranks")
 DECODER_OUTPUTS = ("candidates", "log_probs")
+LOGITS, CROSS_QUERY = "logits", "cross_query"
 OUTPUT_INPUTS = ("ids",)
 OUTPUT_ROWS = ("output_weight", "output_bias")
 """What the graph of the output layer gives, and what the decoder graph of the same package takes."""
@@ -57,61 +63,83 @@ MAX_CANDIDATES = 64
 """Most candidates a decoder graph gives of a row (fewer where the vocabulary has fewer tokens)."""
 
 
-class Kind(Enum):
-    """How a cache tensor moves when hypotheses are reordered."""
-
-    SELF = "self"
-    """Belongs to a hypothesis: goes where the hypothesis goes, up to its position. [rows, heads, capacity, head_dim]"""
-    CROSS = "cross"
-    """Belongs to a source: moves when its row does. [rows, heads, source_capacity, head_dim]"""
-    STATE = "state"
-    """Of a recurrence. Belongs to a hypothesis: goes where the hypothesis goes, whole. 0 at first. [rows, width]
-
-    Writing in place is safe because the graph reads it only to compute, number by number, what it writes. A step that
-    is made twice, or made and not wanted, spoils it."""
-
-
-@dataclass(frozen=True)
-class CacheTensor:
-    """One key, value or state tensor of one decoder layer."""
-
-    kind: Kind
-    past: str
-    """Name of the input that holds what is cached."""
-
-    @property
-    def present(self) -> str:
-        """Name of the output with what is cached after the step."""
-        return f"present_{self.past}"
-
-    @property
-    def last(self) -> str:
-        """CROSS only: name of the input [rows, 1, width] with the key or value of each row's last source token.
-
-        GroupQueryAttention always appends one token. Given the last source token again, at the place where it already
-        stands, it attends to the source exactly, however long the other rows' sources are.
-        """
-        return f"last_{self.past}"
+def graphs_spec(
+    config: ModelConfig, precision: Precision, attention: AttentionKind = "fused", shortlist: bool = False
+) -> GraphsSpec:
+    """What can be said of a model's graphs before they are traced. The bytes of their weights are an estimate."""
+    encoder, decoder, output = (size * NUMBER_BYTES[precision] for size in weights(config))
+    return GraphsSpec(
+        encoder=GraphFile(file=ENCODER, weight_bytes=encoder),
+        decoder=GraphFile(file=DECODER, weight_bytes=decoder),
+        output=GraphFile(file=OUTPUT, weight_bytes=output) if shortlist else None,
+        precision=Precisions.of_all(precision),
+        attention=attention,
+        vocabulary=vocabulary(config),
+        max_positions=config.max_positions,
+        width=config.width,
+        hidden=HIDDEN,
+        encoder_numbers=2 * config.encoder_ffn + 8 * config.width,
+        most_candidates=min(MAX_CANDIDATES, config.target_vocab_size),
+        cache=target_tensors(config, precision) + source_tensors(config, precision),
+    )
 
 
-def cache_tensors(config: ModelConfig, kind: Kind) -> list[CacheTensor]:
-    """The cache tensors of one kind: key and value of layer 0, key and value of layer 1, ..., or a state of each.
-
-    A decoder has those of self-attention or states, never both.
-    """
-    recurrent = config.decoder_cell == "ssru"
-    parts = {Kind.SELF: () if recurrent else ("_k", "_v"), Kind.CROSS: ("_k", "_v"), Kind.STATE: ("",) * recurrent}
-    return [
-        CacheTensor(kind, f"{kind.value}{part}{layer}")
-        for layer in range(config.decoder_layers)
-        for part in parts[kind]
-    ]
+def vocabulary(config: ModelConfig) -> Vocabulary:
+    """The model's tokens."""
+    return Vocabulary(
+        source_size=config.source_vocab_size,
+        target_size=config.target_vocab_size,
+        shared=config.share_embeddings,
+        pad_id=config.pad_id,
+        end_id=config.end_id,
+        start_id=config.decoder_start_id,
+    )
 
 
-def target_tensors(config: ModelConfig) -> list[CacheTensor]:
-    """The cache tensors that belong to a hypothesis."""
-    return cache_tensors(config, Kind.SELF) + cache_tensors(config, Kind.STATE)
+def weights(config: ModelConfig) -> tuple[int, int, int]:
+    """How many weights the graphs of encoder, decoder and output layer have, but for biases and norms."""
+    width, layers = config.width, config.decoder_layers
+    encoder = config.encoder_layers * (4 * width + 2 * config.encoder_ffn) + 2 * layers * width
+    cell = 2 if config.decoder_cell == "ssru" else 4
+    decoder = layers * ((cell + 2) * width + 2 * config.decoder_ffn)
+    tables = config.target_vocab_size * (1 if config.tie_output else 2)
+    return (
+        width * (config.source_vocab_size + config.max_positions + encoder),
+        width * (tables + config.max_positions + decoder),
+        width * config.target_vocab_size,
+    )
 
 
-def encoder_outputs(config: ModelConfig) -> list[str]:
-    return [MEMORY, *(tensor.past for tensor in cache_tensors(config, Kind.CROSS))]
+def target_tensors(config: ModelConfig, precision: Precision) -> tuple[CacheTensor, ...]:
+    """The cache tensors that belong to a hypothesis: key and value of each layer's self-attention, or its state."""
+    if config.decoder_cell == "ssru":
+        axes: tuple[Axis, ...] = ("rows", config.width)
+        names = [f"state{layer}" for layer in range(config.decoder_layers)]
+    else:
+        axes = ("rows", config.decoder_heads, "target", config.decoder_head_dim)
+        names = [f"self_{part}{layer}" for layer in range(config.decoder_layers) for part in "kv"]
+    return tuple(
+        CacheTensor(past=name, present=f"present_{name}", precision=precision, axes=axes, owner="hypothesis")
+        for name in names
+    )
+
+
+def source_tensors(config: ModelConfig, precision: Precision) -> tuple[CacheTensor, ...]:
+    """The cache tensors that belong to a source: key and value of layer 0, key and value of layer 1, ..."""
+    return tuple(
+        CacheTensor(
+            past=name,
+            present=f"present_{name}",
+            precision=precision,
+            axes=("rows", config.decoder_heads, "source", config.decoder_head_dim),
+            owner="source",
+            start=name,
+            last=f"last_{name}",
+        )
+        for name in (f"cross_{part}{layer}" for layer in range(config.decoder_layers) for part in "kv")
+    )
+
+
+def encoder_outputs(spec: GraphsSpec) -> list[str]:
+    """The hidden states, and what cache tensors start with."""
+    return [spec.hidden, *(tensor.start for tensor in spec.cache if tensor.start is not None)]

@@ -55,7 +55,7 @@ def describe(package: Package, settings: Settings, execution_provider: str) -> S
         encoder_layers=config.encoder_layers,
         decoder_layers=config.decoder_layers,
         vocabulary_size=config.target_vocab_size,
-        precision=manifest.precision,
+        precision=manifest.graphs.precision.weights,
         execution_provider=execution_provider,
         package_sha256=package.sha256,
         checkpoint_sha256=manifest.checkpoint.sha256,

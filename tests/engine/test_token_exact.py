@@ -33,7 +33,6 @@ from export.trace import trace
 from models.checkpoint import Checkpoint, load_checkpoint
 from models.decoding import Decoding
 from models.package.folder import Package
-from models.package.manifest import DECODER, ENCODER
 from tests.checkpoints import END, ZOO, flores, random_model, sentencepiece_model, write_tokenizer
 from tests.oracles import Eager, HuggingFace, Scored, Tokens
 
@@ -97,8 +96,7 @@ class Exported:
 
     def decode(self, requests: Sequence[tuple[Tokens, Decoding]]) -> list[tuple[Hypothesis, ...]]:
         """The answers to all requests, which two workers run as they come."""
-        config, generation = self.checkpoint.config, self.checkpoint.generation
-        rules = target_rules(config, generation)
+        rules = target_rules(self.decoder.spec.vocabulary, self.checkpoint.generation)
         with Runner(self.decoder, ROWS, 2, Unobserved()) as runner:
             return [answer.hypotheses for answer in decode(runner, rules, requests, window=len(requests))]
 
@@ -141,8 +139,7 @@ Answers = dict[tuple[Decoding, int], tuple[Hypothesis, ...]]
 @pytest.fixture(scope="module")
 def zoo(zoo_package: Package) -> Exported:
     checkpoint = load_checkpoint(ZOO)
-    graphs = zoo_package.encoder_graph, zoo_package.decoder_graph
-    decoder = CpuDecoder(*graphs, zoo_package.manifest.model, LONGEST, LONGEST)
+    decoder = CpuDecoder(zoo_package.graphs(), LONGEST, LONGEST)
     return Exported(checkpoint, decoder, HuggingFace(ZOO), Eager(checkpoint))
 
 
@@ -248,8 +245,7 @@ def write(folder: Path, shape: Shape) -> None:
 def test_random_weights(shape: Shape, tmp_path: Path) -> None:
     write(tmp_path, shape)
     checkpoint = load_checkpoint(tmp_path)
-    save(trace(checkpoint.model), tmp_path)
-    decoder = CpuDecoder(tmp_path / ENCODER, tmp_path / DECODER, checkpoint.config, LONGEST, LONGEST)
+    decoder = CpuDecoder(save(trace(checkpoint.model), tmp_path), LONGEST, LONGEST)
     exported = Exported(checkpoint, decoder, HuggingFace(tmp_path), Eager(checkpoint))
     sources = random_sources(shape.source_vocab)
     chosen = [replace(decoding, max_new_tokens=40) for decoding in ALL_OPTIONS]

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -28,8 +29,9 @@ from export.verification.limits import LIMITS
 from export.verification.verify import VerificationError, large_errors, most_tokens, open_decoder, verify
 from models.checkpoint import load_checkpoint
 from models.package.folder import Package
+from models.package.graph_files import GraphFiles
 from models.package.manifest import Certificate, StepError
-from models.package.precision import AttentionKind
+from models.package.precision import AttentionKind, Precisions
 from models.transformer import Transformer
 from tests.checkpoints import ROOT, edit_json, write_checkpoint
 
@@ -38,13 +40,13 @@ TEXTS = ["The children were playing in the garden.", "It started to rain."]
 
 
 @pytest.fixture
-def graphs(tiny_package: Package, tmp_path: Path) -> Path:
+def graphs(tiny_package: Package, tmp_path: Path) -> GraphFiles:
     """The tiny package's graphs, to be damaged."""
     folder = tmp_path / "graphs"
     folder.mkdir()
     for name in ("encoder.onnx", "decoder.onnx", "weights.bin"):
         shutil.copyfile(tiny_package.folder / name, folder / name)
-    return folder
+    return replace(tiny_package.graphs(), folder=folder)
 
 
 def export(*arguments: object) -> int:
@@ -93,7 +95,8 @@ def test_an_fp16_package_says_what_it_is(
     shown = capsys.readouterr().out
     assert "fp16, fused attention" in shown
     manifest = Package.open(target).manifest
-    assert (manifest.precision, manifest.attention, manifest.certificate.device) == ("fp16", "fused", "cpu")
+    assert manifest.graphs.precision == Precisions.of_all("fp16")
+    assert (manifest.graphs.attention, manifest.certificate.device) == ("fused", "cpu")
     assert TOLERANCE < manifest.certificate.encoder_error <= manifest.certificate.tolerance == LIMITS["fp16"].error
     assert all(agreement.equal >= 0.9 * agreement.sentences for agreement in manifest.certificate.agreements)
 
@@ -120,7 +123,7 @@ def test_heads_of_any_size_with_plain_attention(tmp_path: Path, capsys: pytest.C
     shown = capsys.readouterr().err
     assert "heads have 12 numbers (width 36, 3 heads); fused attention takes multiples of 8" in shown
     assert export(*arguments, "--attention", "plain") == 0
-    assert Package.open(tmp_path / "package").manifest.attention == "plain"
+    assert Package.open(tmp_path / "package").manifest.graphs.attention == "plain"
 
 
 def test_two_vocabularies(tmp_path: Path) -> None:
@@ -273,21 +276,21 @@ def test_progress_on_a_terminal() -> None:
 # Verification
 
 
-def test_an_error_in_any_weight_is_seen(tiny_checkpoint: Path, graphs: Path) -> None:
+def test_an_error_in_any_weight_is_seen(tiny_checkpoint: Path, graphs: GraphFiles) -> None:
     checkpoint = load_checkpoint(tiny_checkpoint)
 
     def worst() -> float:
         """The largest error of both graphs."""
-        decoder = open_decoder(checkpoint.config, graphs, "fp32", CPU)
-        steps = step_errors(checkpoint.model, decoder, most_tokens(checkpoint.config), rows=3, ragged=True)
-        hidden = encoder_error(checkpoint.model, graphs / "encoder.onnx", "fp32", CPU)
+        decoder = open_decoder(graphs, CPU)
+        steps = step_errors(checkpoint.model, decoder, most_tokens(graphs.spec.max_positions), rows=3, ragged=True)
+        hidden = encoder_error(checkpoint.model, graphs, CPU)
         return max(hidden, *(step.log_prob_error for step in steps))
 
     assert worst() <= TOLERANCE
-    weights = dict(external_weights(graphs))
+    weights = dict(external_weights(graphs.folder))
     assert len(weights) > 15
     for name, tensor in weights.items():
-        numbers = read(graphs, tensor)
+        numbers = read(graphs.folder, tensor)
         right = numbers.copy()
         numbers *= 1.05
         assert worst() > TOLERANCE, name
@@ -295,21 +298,21 @@ def test_an_error_in_any_weight_is_seen(tiny_checkpoint: Path, graphs: Path) -> 
     assert worst() <= TOLERANCE
 
 
-def test_other_tokens_are_shown(tiny_checkpoint: Path, graphs: Path) -> None:
-    tables = [tensor for name, tensor in external_weights(graphs) if tensor.shape.numpy()[0] > 200]
-    read(graphs, tables[0])[30:60] = 0
+def test_other_tokens_are_shown(tiny_checkpoint: Path, graphs: GraphFiles) -> None:
+    tables = [tensor for name, tensor in external_weights(graphs.folder) if tensor.shape.numpy()[0] > 200]
+    read(graphs.folder, tables[0])[30:60] = 0
     with pytest.raises(VerificationError) as error:
-        verify(load_checkpoint(tiny_checkpoint), tiny_checkpoint, graphs, TEXTS, "fp32", CPU, lambda _: None)
+        verify(load_checkpoint(tiny_checkpoint), tiny_checkpoint, graphs, TEXTS, CPU, lambda _: None)
     message = str(error.value)
     assert "translations differ from pytorch, greedy" in message
     assert "expected" in message
     assert "found" in message
 
 
-def test_a_graph_that_does_not_load(tiny_checkpoint: Path, graphs: Path) -> None:
-    os.truncate(graphs / "weights.bin", 100)
+def test_a_graph_that_does_not_load(tiny_checkpoint: Path, graphs: GraphFiles) -> None:
+    os.truncate(graphs.folder / "weights.bin", 100)
     with pytest.raises(VerificationError, match="does not load"):
-        verify(load_checkpoint(tiny_checkpoint), tiny_checkpoint, graphs, TEXTS, "fp32", CPU, lambda _: None)
+        verify(load_checkpoint(tiny_checkpoint), tiny_checkpoint, graphs, TEXTS, CPU, lambda _: None)
 
 
 def test_what_is_not_a_number_is_too_large() -> None:
@@ -332,7 +335,7 @@ def test_candidate_error() -> None:
     assert error((2, 0.4), (4, 0.3)) == float("inf")  # no token at all
 
 
-def test_long_sentences_are_compared_by_their_beginning(tiny_checkpoint: Path, graphs: Path) -> None:
+def test_long_sentences_are_compared_by_their_beginning(tiny_checkpoint: Path, graphs: GraphFiles) -> None:
     text = " ".join(chain.from_iterable([TEXTS] * 20))
-    certificate = verify(load_checkpoint(tiny_checkpoint), tiny_checkpoint, graphs, [text], "fp32", CPU, lambda _: None)
+    certificate = verify(load_checkpoint(tiny_checkpoint), tiny_checkpoint, graphs, [text], CPU, lambda _: None)
     assert [agreement.equal for agreement in certificate.agreements] == [1, 1, 1]

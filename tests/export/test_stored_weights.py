@@ -164,7 +164,7 @@ def fresh(zoo_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What an export would write now: graphs and weights of a package of its own, and in `beside` the other graphs."""
     folder = tmp_path_factory.mktemp(zoo_folder.name)
     graphs = trace(load_checkpoint(zoo_folder).model)
-    save(Graphs(graphs.encoder.clone(), graphs.decoder.clone()), folder)
+    save(Graphs(graphs.spec, graphs.encoder.clone(), graphs.decoder.clone()), folder)
     (folder / "beside").mkdir()
     save_beside(graphs, folder / "beside", StoredWeights(zoo_folder / "model.safetensors"))
     return folder

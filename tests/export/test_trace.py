@@ -18,11 +18,11 @@ from torch import Tensor
 from engine.devices.session import CPU
 from export.save import INLINE_BYTES, PAGE_BYTES, save
 from export.trace import DecoderGraph, EncoderGraph, Graphs, histogram, trace
-from models.best_tokens import block_size
+from models.best_tokens import block_size, padded_size
 from models.config import ModelConfig
 from models.package import signature
-from models.package.manifest import DECODER, ENCODER, WEIGHTS
-from models.package.signature import Kind
+from models.package.manifest import WEIGHTS
+from models.package.signature import DECODER, ENCODER
 from models.transformer import Transformer
 from tests.models.test_transformer import config, random_model
 
@@ -167,10 +167,10 @@ def test_encoder_signature(traced: Traced) -> None:
     graph = onnx.load(traced.folder / ENCODER, load_external_data=False).graph
     assert described(graph.input) == {"ids": ("int64", ["sentences", "source"]), "lengths": ("int32", ["sentences"])}
     assert described(graph.output) == {
-        "memory": ("float32", ["sentences", "source", config.width]),
+        "hidden": ("float32", ["sentences", "source", config.width]),
         **{name: cached for layer in range(config.decoder_layers) for name in (f"cross_k{layer}", f"cross_v{layer}")},
     }
-    assert [output.name for output in graph.output] == signature.encoder_outputs(config)
+    assert [output.name for output in graph.output] == signature.encoder_outputs(traced.graphs.spec)
 
 
 def test_decoder_signature(traced: Traced) -> None:
@@ -195,21 +195,43 @@ def test_decoder_signature(traced: Traced) -> None:
         "candidates": ("int64", ["rows", "k"]),
         "log_probs": ("float32", ["rows", "k"]),
         **{f"present_{name}": axes for name, axes in (own | cross).items()},
+        "logits": ("float32", ["rows", padded_size(config.target_vocab_size)]),
+        "cross_query": ("float32", ["rows", config.width]),
     }
 
 
-def test_cache_tensors_are_those_of_the_graph(traced: Traced) -> None:
-    graph = onnx.load(traced.folder / DECODER, load_external_data=False).graph
-    own, cross = (signature.cache_tensors(traced.config, kind) for kind in (Kind.SELF, Kind.CROSS))
-    assert [value.name for value in graph.input] == [
-        *signature.DECODER_INPUTS,
-        *(tensor.past for tensor in own + cross),
-        *(tensor.last for tensor in cross),
-    ]
-    assert [value.name for value in graph.output] == [
-        *signature.DECODER_OUTPUTS,
-        *(tensor.present for tensor in own + cross),
-    ]
+def test_what_is_declared_is_what_the_graphs_are(traced: Traced) -> None:
+    """Names, precisions and axes of every cache tensor, and what else an engine binds."""
+    spec = traced.graphs.spec
+    encoder, decoder = (onnx.load(traced.folder / name, load_external_data=False).graph for name in (ENCODER, DECODER))
+    inputs, outputs, encoded = described(decoder.input), described(decoder.output), described(encoder.output)
+    names = {"source": "source_capacity", "target": "capacity"}
+    for tensor in spec.cache:
+        axes = "float32", [names.get(axis, axis) if isinstance(axis, str) else axis for axis in tensor.axes]
+        assert inputs.pop(tensor.past) == outputs.pop(tensor.present) == axes
+        if tensor.last is not None:
+            assert inputs.pop(tensor.last) == ("float32", ["rows", 1, tensor.heads * tensor.slot])
+        if tensor.start is not None:
+            assert encoded.pop(tensor.start) == ("float32", ["sentences", *tensor.axes[1:]])
+    assert list(inputs) == list(signature.DECODER_INPUTS)
+    assert spec.logits is not None and outputs.pop(spec.logits.name)[1] == ["rows", spec.logits.size]
+    assert spec.cross_query is not None and outputs.pop(spec.cross_query.name)[1] == ["rows", spec.width]
+    assert list(outputs) == list(signature.DECODER_OUTPUTS)
+    assert list(encoded) == [spec.hidden]
+    assert spec.encoder.weight_bytes == sum(map(size, encoder.initializer))
+    assert spec.decoder.weight_bytes == sum(map(size, decoder.initializer))
+
+
+def size(tensor: onnx.TensorProto) -> int:
+    return prod(tensor.dims) * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+
+
+def test_what_is_known_before_tracing_is_near(traced: Traced) -> None:
+    """Enough to refuse a device without room before ten seconds of tracing."""
+    expected, spec = traced.graphs.spec, signature.graphs_spec(traced.config, "fp32")
+    assert spec.cache == expected.cache
+    for ours, theirs in ((spec.encoder, expected.encoder), (spec.decoder, expected.decoder)):
+        assert ours.weight_bytes == pytest.approx(theirs.weight_bytes, rel=0.05)  # but for biases and norms
 
 
 def described(values: Any) -> dict[str, tuple[str, list[str | int]]]:
@@ -298,7 +320,7 @@ def test_encoder_of_any_size_computes_what_pytorch_does(traced: Traced, sentence
     ids = torch.randint(1, 90, (sentences, source))
     with torch.no_grad():
         expected = EncoderGraph(traced.model)(ids, lengths)
-    names = signature.encoder_outputs(traced.config)
+    names = signature.encoder_outputs(traced.graphs.spec)
     found = run(traced.folder / ENCODER, names, {"ids": ids, "lengths": lengths})
     # The source axis second, as in the hidden states. What is computed of the padding is nobody's business.
     expected, found = ([array.swapaxes(1, -2) for array in arrays] for arrays in (map(np.asarray, expected), found))
@@ -315,7 +337,7 @@ def test_decoder_of_any_size_computes_what_pytorch_does(
 ) -> None:
     torch.manual_seed(rows)
     config = traced.config
-    own, cross = (signature.cache_tensors(config, kind) for kind in (Kind.SELF, Kind.CROSS))
+    own, cross = signature.target_tensors(config, "fp32"), signature.source_tensors(config, "fp32")
     positions, source_last = (torch.arange(rows, dtype=torch.int32) % size for size in (capacity, source_capacity))
     pasts = [
         [torch.randn(rows, config.decoder_heads, length, config.decoder_head_dim) for _ in own]
@@ -331,12 +353,17 @@ def test_decoder_of_any_size_computes_what_pytorch_does(
     ]
     last = [torch.randn(rows, 1, config.width) for _ in cross]
     with torch.no_grad():
-        ids, log_probs, *present = DecoderGraph(traced.model)(*steps, *pasts, last)
+        ids, log_probs, *present, logits, query = DecoderGraph(traced.model)(*steps, *pasts, last)
     named = zip(own + cross, [*pasts[0], *pasts[1]], strict=True)
     inputs = dict(zip(signature.DECODER_INPUTS, steps, strict=True)) | {tensor.past: past for tensor, past in named}
-    inputs |= {tensor.last: value for tensor, value in zip(cross, last, strict=True)}
-    outputs = [*signature.DECODER_OUTPUTS, *(tensor.present for tensor in own + cross)]
-    found_ids, found_log_probs, *found_present = run(traced.folder / DECODER, outputs, inputs)
+    inputs |= {str(tensor.last): value for tensor, value in zip(cross, last, strict=True)}
+    kept = [tensor.present for tensor in own + cross]
+    outputs = [*signature.DECODER_OUTPUTS, *kept, signature.LOGITS, signature.CROSS_QUERY]
+    found_ids, found_log_probs, *found_present, found_logits, found_query = run(
+        traced.folder / DECODER, outputs, inputs
+    )
+    np.testing.assert_allclose(found_logits, logits, atol=5e-5, rtol=0)
+    np.testing.assert_allclose(found_query, query, atol=2e-5, rtol=0)
     np.testing.assert_array_equal(found_ids, ids)
     np.testing.assert_allclose(found_log_probs, log_probs, atol=2e-5, rtol=0)
     ends = [positions] * len(own) + [source_last] * len(cross)

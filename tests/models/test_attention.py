@@ -17,7 +17,9 @@ from export.verification.limits import LIMITS
 from models.attention import plain
 from models.checkpoint import load_checkpoint
 from models.package.folder import Package
-from models.package.manifest import DECODER, ENCODER, GenerationDefaults
+from models.package.graph_files import GraphFiles
+from models.package.manifest import GenerationDefaults
+from models.package.signature import DECODER, ENCODER, vocabulary
 from models.transformer import Transformer
 from tests.checkpoints import END
 from tests.models.test_transformer import config, random_model
@@ -31,22 +33,20 @@ class Both:
     """A model, exported with each kind of attention."""
 
     model: Transformer
-    folders: dict[str, Path]
+    graphs: dict[str, GraphFiles]
 
     def decoder(self, attention: str) -> CpuDecoder:
-        folder = self.folders[attention]
-        return CpuDecoder(folder / ENCODER, folder / DECODER, self.model.config, LONGEST, LONGEST)
+        return CpuDecoder(self.graphs[attention], LONGEST, LONGEST)
 
     def graph(self, attention: str, name: str) -> onnx.GraphProto:
-        return onnx.load(self.folders[attention] / name, load_external_data=False).graph
+        return onnx.load(self.graphs[attention].folder / name, load_external_data=False).graph
 
 
 @pytest.fixture(scope="module")
 def both(tiny_checkpoint: Path, tiny_package: Package, tmp_path_factory: pytest.TempPathFactory) -> Both:
     model = load_checkpoint(tiny_checkpoint).model
     folder = tmp_path_factory.mktemp("plain")
-    save(trace(model, "plain"), folder)
-    return Both(model, {"fused": tiny_package.folder, "plain": folder})
+    return Both(model, {"fused": tiny_package.graphs(), "plain": save(trace(model, "plain"), folder)})
 
 
 def test_all_operators_are_standard(both: Both) -> None:
@@ -77,7 +77,7 @@ def test_no_shape_is_computed_for_a_step(both: Both, attention: str) -> None:
 def test_plain_computes_what_pytorch_does_in_place(both: Both) -> None:
     """CpuDecoder binds past and present to one buffer; a row that saw another's places would be far off."""
     limit = LIMITS["fp32"].error
-    assert encoder_error(both.model, both.folders["plain"] / ENCODER, "fp32", CPU) <= limit
+    assert encoder_error(both.model, both.graphs["plain"], CPU) <= limit
     for rows, ragged in ((1, False), (8, True)):
         errors = step_errors(both.model, both.decoder("plain"), LONGEST, rows, ragged)
         assert max(step.log_prob_error for step in errors) <= limit
@@ -88,7 +88,7 @@ def test_plain_and_fused_translate_token_for_token(both: Both) -> None:
     sources = [(*chance.choices(range(2, 200), k=chance.randint(1, 30)), END) for _ in range(24)]
     generation = GenerationDefaults(max_new_tokens=40)
     found, expected = (
-        translate(both.model.config, generation, both.decoder(name), sources) for name in ("plain", "fused")
+        translate(vocabulary(both.model.config), generation, both.decoder(name), sources) for name in ("plain", "fused")
     )
     assert found == expected
     assert len(set(expected[1])) > 12

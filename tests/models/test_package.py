@@ -6,6 +6,7 @@ import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,11 +22,29 @@ def copy(tiny_package: Package, tmp_path: Path) -> Path:
     return folder
 
 
-def edit_manifest(folder: Path, change: Callable[[dict[str, object]], object]) -> None:
+def edit_manifest(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     file = folder / MANIFEST
     content = json.loads(file.read_text())
     change(content)
     file.write_text(json.dumps(content))
+
+
+def add_shortlist(shortlist: str, output: str) -> Callable[[dict[str, Any]], object]:
+    def change(manifest: dict[str, Any]) -> None:
+        manifest["shortlist"] = shortlist
+        manifest["graphs"]["output"] = {"file": output, "weight_bytes": 0}
+
+    return change
+
+
+def in_graphs(*keys: str | int, **changes: object) -> Callable[[dict[str, Any]], object]:
+    def change(manifest: dict[str, Any]) -> None:
+        section: Any = manifest["graphs"]
+        for key in keys:
+            section = section[key]
+        section.update(changes)
+
+    return change
 
 
 def refusal(folder: Path) -> str:
@@ -38,8 +57,8 @@ def test_open_gives_what_was_written(tiny_package: Package, copy: Path) -> None:
     package = Package.open(copy)
     assert package.manifest == tiny_package.manifest
     assert package.sha256 == tiny_package.sha256 == sha256(copy / MANIFEST)
-    assert package.encoder_graph == copy / "encoder.onnx"
-    assert package.decoder_graph == copy / "decoder.onnx"
+    assert package.graphs().encoder == copy / "encoder.onnx"
+    assert package.graphs().decoder == copy / "decoder.onnx"
     assert package.tokenizer().encode("The cat")[-1] == package.manifest.tokenizer.end_id
     assert set(package.manifest.files) == {file.name for file in copy.iterdir()} - {MANIFEST}
 
@@ -48,21 +67,6 @@ def test_the_manifest_changes_with_any_file(tiny_package: Package, copy: Path) -
     entry = tiny_package.manifest.files["weights.bin"]
     assert entry.sha256 == sha256(copy / "weights.bin")
     assert entry.size_bytes == (copy / "weights.bin").stat().st_size
-
-
-def test_a_package_from_before_there_was_a_choice(copy: Path) -> None:
-    def forget(content: dict[str, object]) -> None:
-        certificate = content["certificate"]
-        assert isinstance(certificate, dict)
-        del content["precision"], content["attention"], certificate["device"]
-        del content["shortlist"], content["output_graph"], content["model"]["decoder_cell"]  # type: ignore[index]
-
-    edit_manifest(copy, forget)
-    package = Package.open(copy)
-    manifest = package.manifest
-    assert package.choice() is None
-    assert manifest.model.decoder_cell == "attention"
-    assert (manifest.precision, manifest.attention, manifest.certificate.device) == ("fp32", "fused", "cpu")
 
 
 def test_a_folder_that_is_no_package(tmp_path: Path) -> None:
@@ -111,7 +115,7 @@ def test_another_format_version(copy: Path, version: object) -> None:
     edit_manifest(copy, lambda manifest: manifest.update(format_version=version))
     message = refusal(copy)
     assert f"has format version {version!r}" in message
-    assert f"reads version {FORMAT_VERSION}" in message
+    assert f"reads versions 1 and {FORMAT_VERSION}" in message
 
 
 def test_a_manifest_that_is_no_object(copy: Path) -> None:
@@ -127,13 +131,19 @@ def test_a_manifest_that_is_no_object(copy: Path) -> None:
         (lambda manifest: manifest["model"].update(encoder_heads=5), "48 is not a multiple of 5 heads"),
         (lambda manifest: manifest.pop("certificate"), "certificate: Field required"),
         (lambda manifest: manifest["files"].pop("vocab.json"), "files has no entry for vocab.json"),
-        (lambda manifest: manifest.update(shortlist="vocab.json"), "output_graph is None and shortlist is vocab.json"),
-        (lambda manifest: manifest.update(shortlist="a", output_graph="b"), "files has no entry for a, b"),
+        (lambda manifest: manifest.update(shortlist="vocab.json"), "graphs.output is None and shortlist is vocab.json"),
+        (add_shortlist("a", "b"), "files has no entry for a, b"),
+        (in_graphs("cache", 0, axes=["rows", "rows"]), "rows must come first, and once"),
+        (in_graphs("cache", 0, axes=["rows", "target", "source"]), "it can grow along one of them only"),
+        (in_graphs("cache", 0, last="x"), "self_k0 has x, and no source axis"),
+        (in_graphs("cache", 1, past="self_k0"), "a name stands twice among self_k0, self_k0"),
+        (in_graphs("cross_query", keys="none"), "cross_query.keys is none; the cache has self_k0"),
+        (in_graphs("precision", cache="int3"), "graphs.precision.cache: "),
         (lambda manifest: manifest["files"].update({"../x": manifest["files"]["vocab.json"]}), "files.../x"),
         (lambda manifest: manifest["files"]["vocab.json"].update(sha256="0"), "files.vocab.json.sha256: "),
     ],
 )
-def test_an_altered_manifest_says_where(copy: Path, change: Callable[[dict[str, object]], object], said: str) -> None:
+def test_an_altered_manifest_says_where(copy: Path, change: Callable[[dict[str, Any]], object], said: str) -> None:
     edit_manifest(copy, change)
     message = refusal(copy)
     assert str(copy / MANIFEST) in message
@@ -141,9 +151,9 @@ def test_an_altered_manifest_says_where(copy: Path, change: Callable[[dict[str, 
 
 
 def test_a_shortlist_that_is_none_is_refused(copy: Path) -> None:
-    edit_manifest(copy, lambda manifest: manifest.update(shortlist="vocab.json", output_graph="decoder.onnx"))
+    edit_manifest(copy, add_shortlist("vocab.json", "decoder.onnx"))
     with pytest.raises(PackageError, match=r"vocab\.json is no binary shortlist .*export the checkpoint again"):
-        Package.open(copy).choice()
+        Package.open(copy).graphs()
 
 
 def test_opening_reads_fast(zoo_package: Package) -> None:

@@ -17,8 +17,9 @@ from export.trace import Graphs, histogram, trace
 from export.variant import variant
 from export.verification.compare_numbers import encoder_error, step_errors
 from export.verification.limits import LIMITS
-from models.package.manifest import DECODER, ENCODER
+from models.package.graph_files import GraphFiles
 from models.package.precision import Precision
+from models.package.signature import DECODER, ENCODER
 from models.transformer import Transformer
 from tests.models.test_transformer import config, random_model
 
@@ -36,10 +37,10 @@ class Half:
     precision: Precision
     full: Graphs
     graphs: Graphs
-    folder: Path
+    files: GraphFiles
 
     def graph(self, name: str) -> onnx.GraphProto:
-        return onnx.load(self.folder / name).graph
+        return onnx.load(self.files.folder / name).graph
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +56,7 @@ def half(
     model, full = models
     graphs = trace(variant(model, request.param, "fused"))
     folder: Path = tmp_path_factory.mktemp(request.param)
-    save(graphs, folder)
-    return Half(model, request.param, full, graphs, folder)
+    return Half(model, request.param, full, graphs, save(graphs, folder))
 
 
 def test_the_graphs_have_no_other_nodes_but_the_casts_of_scores(half: Half) -> None:
@@ -101,11 +101,11 @@ def test_cache_tensors_have_the_precision(half: Half) -> None:
 def test_fp16_runs_on_the_cpu_as_near_as_it_should(half: Half) -> None:
     if half.precision == "bf16":
         with pytest.raises(Exception, match=r"NOT_IMPLEMENTED.*Could not find an implementation"):
-            ort.InferenceSession(half.folder / ENCODER, providers=[CPU.provider])
+            ort.InferenceSession(half.files.encoder, providers=[CPU.provider])
         return
-    decoder = CpuDecoder(half.folder / ENCODER, half.folder / DECODER, half.model.config, LONGEST, LONGEST)
+    decoder = CpuDecoder(half.files, LONGEST, LONGEST)
     limit = LIMITS["fp16"].error
-    assert LIMITS["fp32"].error < encoder_error(half.model, half.folder / ENCODER, "fp16", CPU) <= limit
+    assert LIMITS["fp32"].error < encoder_error(half.model, half.files, CPU) <= limit
     errors = [step.log_prob_error for step in step_errors(half.model, decoder, LONGEST, rows=3, ragged=True)]
     assert LIMITS["fp32"].error < max(errors) <= limit
     (memory,) = decoder.encode([[3, 4, 0]])

@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -19,7 +19,6 @@ from engine.cpu.decoder import CpuDecoder
 from engine.cuda.decoder import CudaDecoder
 from engine.decoder import Ask, Decoder, Found
 from engine.devices.session import CPU
-from engine.devices.sizing import Load
 from engine.devices.transfers import HostTransfers
 from engine.observer import Unobserved
 from engine.request import Event, Finished, Translate
@@ -30,10 +29,9 @@ from export.verification.reference import log_probs
 from models.decoding import Decoding
 from models.layers import Recurrence
 from models.package import signature
-from models.package.manifest import DECODER, ENCODER
-from models.package.signature import Kind
+from models.package.graph_files import GraphFiles
 from models.transformer import Transformer
-from tests.engine.devices.test_device import LOAD
+from tests.engine.devices.test_device import BASE, LOAD
 from tests.export.test_trace import BEST_BLOCKS, BEST_INSIDE, EMBEDDING, HEAD, IDS, LOG_PROBS, times
 from tests.fakes import CopySource, rules_of
 from tests.models.test_transformer import config, random_model
@@ -78,22 +76,21 @@ def test_gradients_reach_every_weight_and_every_position() -> None:
 @dataclass
 class Exported:
     model: Transformer
-    folder: Path
+    graphs: GraphFiles
     nodes: Counter[str]
 
     def decoder(self) -> CpuDecoder:
-        return CpuDecoder(self.folder / ENCODER, self.folder / DECODER, CONFIG, LONGEST, LONGEST)
+        return CpuDecoder(self.graphs, LONGEST, LONGEST)
 
     def device(self) -> CudaDecoder:
-        return CudaDecoder(self.folder / ENCODER, self.folder / DECODER, CONFIG, LONGEST, LONGEST, "fp32", CPU)
+        return CudaDecoder(self.graphs, LONGEST, LONGEST, CPU)
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     model, folder = random_model(CONFIG), tmp_path_factory.mktemp("graphs")
     graphs = trace(model)
-    save(graphs, folder)
-    return Exported(model, folder, histogram(graphs.decoder))
+    return Exported(model, save(graphs, folder), histogram(graphs.decoder))
 
 
 def test_the_decoder_has_the_nodes_it_needs_and_no_others(exported: Exported) -> None:
@@ -105,9 +102,9 @@ def test_a_state_is_read_once_and_only_to_compute_what_replaces_it(exported: Exp
     """In the graph that ONNX Runtime runs. So it may write in place: the one reader is done when the writer begins."""
     options = ort.SessionOptions()
     options.optimized_model_filepath = str(tmp_path / "graph.onnx")
-    ort.InferenceSession(exported.folder / DECODER, options, providers=[CPU.provider])
+    ort.InferenceSession(exported.graphs.decoder, options, providers=[CPU.provider])
     nodes = onnx.load(tmp_path / "graph.onnx", load_external_data=False).graph.node
-    states = signature.cache_tensors(CONFIG, Kind.STATE)
+    states = signature.target_tensors(CONFIG, "fp32")
     assert len(states) == CONFIG.decoder_layers
     for tensor in states:
         [reader] = [node for node in nodes if tensor.past in node.input]
@@ -118,18 +115,16 @@ def test_a_state_is_read_once_and_only_to_compute_what_replaces_it(exported: Exp
 
 @pytest.mark.parametrize("rows", [1, 3, 16])
 def test_in_place_a_step_gives_the_same_bits(exported: Exported, rows: int) -> None:
-    session = ort.InferenceSession(exported.folder / DECODER, providers=[CPU.provider])
+    session = ort.InferenceSession(exported.graphs.decoder, providers=[CPU.provider])
     chance = np.random.default_rng(rows)
     arrays = {value.name: feed(value, rows, chance) for value in session.get_inputs()}
-    states = signature.cache_tensors(CONFIG, Kind.STATE)
+    states = signature.target_tensors(CONFIG, "fp32")
     names = [*signature.DECODER_OUTPUTS, *(tensor.present for tensor in states)]
     expected: Sequence[NDArray[np.float32]] = session.run(names, arrays)
     binding = session.io_binding()
     for name, array in arrays.items():
         binding.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
-    written = {
-        tensor.present: arrays[tensor.past] for tensor in [*states, *signature.cache_tensors(CONFIG, Kind.CROSS)]
-    }
+    written = {tensor.present: arrays[tensor.past] for tensor in [*states, *signature.source_tensors(CONFIG, "fp32")]}
     written |= {name: np.zeros_like(array) for name, array in zip(names[:2], expected[:2], strict=True)}
     for name, array in written.items():
         binding.bind_output(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
@@ -243,7 +238,7 @@ def test_no_step_is_made_ahead(exported: Exported, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_state_takes_less_memory_than_keys_and_values() -> None:
-    recurrent = Load(LOAD.config.model_copy(update={"decoder_cell": "ssru"}), "fp16", 64, 256, 256)
-    layers, width = LOAD.config.decoder_layers, LOAD.config.width
+    recurrent = replace(LOAD, graphs=signature.graphs_spec(BASE.model_copy(update={"decoder_cell": "ssru"}), "fp16"))
+    layers, width = BASE.decoder_layers, BASE.width
     assert LOAD.cache_bytes - recurrent.cache_bytes == 64 * 2 * layers * width * (2 * 256 - 1)
     assert LOAD.weight_bytes - recurrent.weight_bytes == 2 * layers * 2 * width * width

@@ -8,11 +8,13 @@ import pytest
 
 from models.config import ModelConfig
 from models.package.shortlist import Shortlist, ShortlistError, verify_checksum
+from models.package.signature import vocabulary
 from tests.models.test_transformer import config
 from tests.shortlists import encode, random_lists, write
 
 TOKENS = 40
 CONFIG = config(source_vocab_size=TOKENS, target_vocab_size=TOKENS, pad_id=39, end_id=2, decoder_start_id=39)
+VOCABULARY = vocabulary(CONFIG)
 LISTS = [[], [30, 31], [], [33], [3, 33, 35], *([[]] * (TOKENS - 5))]
 
 
@@ -28,23 +30,23 @@ def file(tmp_path: Path) -> Path:
 def test_the_first_tokens_the_sources_own_and_their_lists(
     file: Path, source: tuple[int, ...], besides: tuple[int, ...]
 ) -> None:
-    allowed = Shortlist.load(file, CONFIG).allowed(source)
+    allowed = Shortlist.load(file, VOCABULARY).allowed(source)
     assert allowed.tolist() == sorted({0, 1, CONFIG.end_id, *besides})
 
 
 def test_tokens_of_another_vocabulary_are_not_copied(file: Path) -> None:
     two = config(**CONFIG.model_dump() | {"share_embeddings": False, "tie_output": False})
-    assert Shortlist.load(file, two).allowed((4,)).tolist() == [0, 1, 2, 3, 33, 35]
+    assert Shortlist.load(file, vocabulary(two)).allowed((4,)).tolist() == [0, 1, 2, 3, 33, 35]
 
 
 def test_a_token_of_our_own_has_no_list(tmp_path: Path) -> None:
     """Marian's vocabulary has no token that targets start with, see models.checkpoint.marian_nmt."""
     file = write(tmp_path / "lex.bin", LISTS[:-1], first=2)
-    assert Shortlist.load(file, CONFIG).allowed((TOKENS - 1,)).tolist() == [0, 1, 2, TOKENS - 1]
+    assert Shortlist.load(file, VOCABULARY).allowed((TOKENS - 1,)).tolist() == [0, 1, 2, TOKENS - 1]
 
 
 def test_most_allowed_is_never_exceeded(file: Path) -> None:
-    shortlist = Shortlist.load(file, CONFIG)
+    shortlist = Shortlist.load(file, VOCABULARY)
     assert shortlist.most_allowed(0) == 3
     assert shortlist.most_allowed(1) == 7 >= max(len(shortlist.allowed((token,))) for token in range(TOKENS))
     assert shortlist.most_allowed(1000) == TOKENS
@@ -52,7 +54,7 @@ def test_most_allowed_is_never_exceeded(file: Path) -> None:
 
 def test_all_lists_are_read(tmp_path: Path) -> None:
     lists = random_lists(131, 131)
-    shortlist = Shortlist.load(write(tmp_path / "lex.bin", lists, first=0), config())
+    shortlist = Shortlist.load(write(tmp_path / "lex.bin", lists, first=0), vocabulary(config()))
     for token, expected in enumerate(lists):
         assert shortlist.allowed((token,)).tolist() == sorted({config().end_id, token, *expected})
 
@@ -114,16 +116,16 @@ def offset(place: int, value: int) -> Callable[[bytes], bytes]:
 def test_bad_files_are_refused(file: Path, change: Callable[[bytes], bytes], said: str) -> None:
     file.write_bytes(change(file.read_bytes()))
     with pytest.raises(ShortlistError, match=r"lex\.bin") as refusal:
-        Shortlist.load(file, CONFIG)
+        Shortlist.load(file, VOCABULARY)
     assert said in str(refusal.value)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ShortlistError, match=r"none\.bin cannot be read \(No such file or directory\)"):
-        Shortlist.load(tmp_path / "none.bin", CONFIG)
+        Shortlist.load(tmp_path / "none.bin", VOCABULARY)
 
 
 def test_another_models_shortlist_is_refused(file: Path) -> None:
     larger: ModelConfig = config()
     with pytest.raises(ShortlistError, match="has lists of 40 source tokens; the model has 131"):
-        Shortlist.load(file, larger)
+        Shortlist.load(file, vocabulary(larger))

@@ -75,7 +75,7 @@ def decode_stepwise(model: Transformer, source: Tensor, lengths: Tensor, target:
     for position in range(target.shape[1]):
         positions = torch.full((len(target),), position, dtype=torch.int32)
         total, source_total = torch.tensor(position + 1), lengths.max()
-        hidden, present = model.decode_step(
+        hidden, _, present = model.decode_step(
             target[:, position], positions, total, (lengths - 1).int(), source_total, past, cross, last
         )
         past = present[: len(past)]

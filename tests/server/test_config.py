@@ -8,6 +8,7 @@ import pytest
 from engine.devices.machine import usable_cores
 from engine.devices.session import CPU
 from engine.load import worker_count
+from models.package.precision import Precisions
 from server.config import ConfigError, Settings, load_settings
 
 
@@ -26,7 +27,7 @@ def write(folder: Path, text: str) -> str:
 def test_defaults_bind_to_loopback_and_use_every_core() -> None:
     settings = load_settings([])
     assert (settings.host, settings.port, settings.metrics_port) == ("127.0.0.1", 8500, 9500)
-    assert settings.workers is None and worker_count("fp32", CPU, None) == usable_cores() >= 1
+    assert settings.workers is None and worker_count(Precisions.of_all("fp32"), CPU, None) == usable_cores() >= 1
 
 
 def test_the_device_is_the_cpu_unless_one_asks() -> None:

@@ -173,7 +173,7 @@ def test_a_folder_that_is_no_package_is_named(tmp_path: Path) -> None:
 def test_a_damaged_file_of_the_package_is_named(how: str, tiny_package: Package, tmp_path: Path) -> None:
     folder = tmp_path / "package"
     shutil.copytree(tiny_package.folder, folder)
-    file = folder / tiny_package.manifest.decoder_graph
+    file = folder / tiny_package.manifest.graphs.decoder.file
     data = file.read_bytes()
     if how == "missing":
         file.unlink()
@@ -249,5 +249,5 @@ def test_onnx_runtime_reports_to_nobody(tiny_package: Package, tmp_path: Path) -
         "open_session(Path(sys.argv[1]), CPU)"
     )
     environment = {"HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-c", code, str(tiny_package.encoder_graph)], env=environment, check=True)
+    subprocess.run([sys.executable, "-c", code, str(tiny_package.graphs().encoder)], env=environment, check=True)
     assert list(tmp_path.rglob("*")) == []

@@ -5,7 +5,8 @@ import pytest
 from models.config import ModelConfig
 from models.decoding import Decoding
 from models.package.folder import Package
-from models.package.manifest import Certificate, FileEntry, GenerationDefaults, Manifest, Source
+from models.package.manifest import Certificate, FileEntry, GenerationDefaults, Manifest, Origin
+from models.package.signature import graphs_spec
 from models.tokenizers.sentencepiece_pair import TokenizerSpec
 from server.catalog.served_model import describe
 from server.config import ConfigError, Settings
@@ -38,8 +39,9 @@ def package(generation: GenerationDefaults) -> Package:
         source_languages=("en",),
         target_languages=("pt",),
         generation=generation,
+        graphs=graphs_spec(CONFIG, "fp32"),
         files=dict.fromkeys(FILES, FileEntry(sha256="c" * 64, size_bytes=1)),
-        checkpoint=Source(name="tiny", sha256="a" * 64),
+        checkpoint=Origin(name="tiny", sha256="a" * 64),
         tools={},
         certificate=Certificate(tolerance=1e-4, encoder_error=0.0, steps=(), agreements=()),
     )

@@ -53,8 +53,8 @@ def write_package(plan: Plan, model: str, precision: Precision) -> float:
     unverified = Certificate(tolerance=0, encoder_error=0, steps=(), agreements=())
     checkpoint, target = load_checkpoint(plan.checkpoint(model)), plan.package(model, precision)
     with draft(target) as folder:
-        save(trace(variant(checkpoint.model, precision, attention), attention), folder)
+        graphs = save(trace(variant(checkpoint.model, precision, attention), attention), folder)
         for name, file in checkpoint.files.items():
             shutil.copyfile(file, folder / name)
-        publish(folder, make_manifest(checkpoint, model, folder, precision, attention, unverified), target)
+        publish(folder, make_manifest(checkpoint, model, graphs, unverified), target)
     return time.perf_counter() - started

@@ -26,7 +26,8 @@ def run(plan: Plan) -> Iterator[tuple[str, Findings]]:
     options = device.provider_options(capture=True)
     yield "device", {**dataclasses.asdict(device), "provider": device.provider, "options": options}
     yield "onnxruntime", {"version": ort.__version__, "build": ort.get_build_info()}
-    for name, graph in (("encoder", ours.package.encoder_graph), ("decoder", ours.package.decoder_graph)):
+    graphs = ours.package.graphs()
+    for name, graph in (("encoder", graphs.encoder), ("decoder", graphs.decoder)):
         yield f"{name}, nodes by provider", placement(graph, device)
     yield "refusals", {"no such device": refusal(ours, Wanted("cuda", NO_SUCH_DEVICE))}
     try:

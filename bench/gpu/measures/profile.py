@@ -36,4 +36,4 @@ def run(plan: Plan) -> Iterator[tuple[str, Findings]]:
 def _operators(ours: Ours, rows: int, plan: Plan) -> Findings:
     length = plan.sizes.source_tokens
     axes = {"rows": rows, "capacity": length, "source_capacity": length, "k": K}
-    return summary(operators(ours.package.decoder_graph, axes, RUNS, plan.work), RUNS)
+    return summary(operators(ours.package.graphs().decoder, axes, RUNS, plan.work), RUNS)

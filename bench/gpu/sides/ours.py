@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from bench.gpu.plan import Plan, Precision
 from engine.devices.machine import Machine
-from engine.devices.selection import Needs, Wanted, select_device
+from engine.devices.selection import Wanted, select_device
 from engine.devices.session import Device
 from engine.devices.sizing import Load
 from engine.load import Loadable, open_decoder
@@ -41,9 +41,8 @@ class Ours:
 
 def choose(wanted: Wanted, package: Package) -> Device:
     """The device, as the server chooses it. Raises DeviceError."""
-    manifest = package.manifest
-    load = Load(manifest.model, manifest.precision, rows=1, source_tokens=1, target_tokens=1)
-    device, _ = select_device(wanted, Needs(manifest.precision, manifest.attention, load), Machine())
+    load = Load(package.manifest.graphs, rows=1, source_tokens=1, target_tokens=1)
+    device, _ = select_device(wanted, load, Machine())
     return device
 
 

@@ -16,7 +16,6 @@ from engine.placing import place
 from export.save import save
 from export.trace import trace
 from models.config import ModelConfig
-from models.package.manifest import DECODER, ENCODER
 from models.package.signature import MAX_CANDIDATES
 from models.transformer import Transformer
 from tests.models.test_transformer import config, random_model
@@ -74,8 +73,7 @@ class Served:
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Served:
     model = random_model(CONFIGS[request.param])
     folder: Path = tmp_path_factory.mktemp("graphs")
-    save(trace(model), folder)
-    return Served(model, CpuDecoder(folder / ENCODER, folder / DECODER, model.config, LONGEST, LONGEST))
+    return Served(model, CpuDecoder(save(trace(model), folder), LONGEST, LONGEST))
 
 
 @dataclass
@@ -218,7 +216,7 @@ def decoded_bytes(config: ModelConfig, positions: int) -> int:
 
 def test_bytes_that_are_copied_are_told(served: Served) -> None:
     """Of beams of one sentence only what they have decoded, of others their source too."""
-    batch, config = Batch(served, rows=4), served.decoder.config
+    batch, config = Batch(served, rows=4), served.model.config
     decoded = decoded_bytes(config, 3)
     batch.join((3, 1, 4))
     batch.join((1, 5, 9, 2))
@@ -291,7 +289,7 @@ def test_memory_is_pytorchs(served: Served, length: int) -> None:
         cross = served.model.cross_keys_values(hidden)
     assert memory.length == length
     np.testing.assert_allclose(memory.mean(), hidden[0].mean(dim=0).numpy(), atol=ATOL, rtol=0)
-    for found, expected in zip(memory.cross, cross, strict=True):
+    for found, expected in zip(memory.encoded.values(), cross, strict=True):
         np.testing.assert_allclose(found, expected.numpy(), atol=ATOL, rtol=0)
 
 
@@ -302,7 +300,9 @@ def test_memories_do_not_depend_on_what_is_encoded_with_them(served: Served) -> 
         [alone] = served.decoder.encode([source])
         assert memory.length == len(source)
         assert memory.mean().tobytes() == alone.mean().tobytes()
-        assert [tensor.tobytes() for tensor in memory.cross] == [tensor.tobytes() for tensor in alone.cross]
+        assert {name: tensor.tobytes() for name, tensor in memory.encoded.items()} == {
+            name: tensor.tobytes() for name, tensor in alone.encoded.items()
+        }
 
 
 def test_targets_end_where_the_room_does(served: Served) -> None:
@@ -317,6 +317,6 @@ def test_targets_end_where_the_room_does(served: Served) -> None:
 def test_sources_end_where_the_room_does(served: Served) -> None:
     decoder = served.decoder
     [memory] = decoder.encode([(1,) * 9])
-    cache = CpuCache(decoder._decoder, decoder.config, 1, source_capacity=8, target_capacity=8)
+    cache = CpuCache(decoder._decoder, decoder.spec, 1, source_capacity=8, target_capacity=8)
     with pytest.raises(ValueError, match="a row needs 9 positions; the cache was opened for 8"):
         cache.join(memory)

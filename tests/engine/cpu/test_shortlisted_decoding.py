@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,9 @@ from export.save import save
 from export.trace import trace
 from export.verification.reference import log_probs
 from models.decoding import Decoding
-from models.package.manifest import DECODER, ENCODER, OUTPUT
-from models.package.shortlist import Shortlist, ShortlistedOutput
+from models.package.graph_files import GraphFiles
+from models.package.shortlist import Shortlist
+from models.package.signature import vocabulary
 from tests.engine.cpu import test_cpu_decoder
 from tests.engine.cpu.test_cpu_decoder import ATOL, LONGEST, Served, Tokens
 from tests.engine.cuda import test_cuda_decoder
@@ -48,12 +49,12 @@ IMPROBABLE = -1000.0
 class Shortlisted(Served):
     """A model with a shortlist."""
 
-    choice: ShortlistedOutput
-    folder: Path
+    graphs: GraphFiles
+    shortlist: Shortlist
 
     def log_probs(self, source: Tokens, target: Tokens) -> NDArray[np.float32]:
         """PyTorch's, after each target token [target, vocabulary]. Of what is not allowed: -inf."""
-        scores: NDArray[np.float32] = log_probs(self.model, source, target, self.choice.shortlist).numpy()
+        scores: NDArray[np.float32] = log_probs(self.model, source, target, self.shortlist).numpy()
         return scores
 
 
@@ -62,11 +63,10 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     sizes = {"source_vocab_size": TOKENS, "target_vocab_size": TOKENS, "max_positions": LONGEST}
     model = random_model(config(**CONFIGS[request.param].model_dump() | sizes))
     folder: Path = tmp_path_factory.mktemp("graphs")
-    save(trace(model, shortlist=True), folder)
     file = write(folder / "lex.bin", random_lists(TOKENS, TOKENS))
-    choice = ShortlistedOutput(Shortlist.load(file, model.config), folder / OUTPUT)
-    decoder = CpuDecoder(folder / ENCODER, folder / DECODER, model.config, LONGEST, LONGEST, choice)
-    return Shortlisted(model, decoder, choice, folder)
+    shortlist = Shortlist.load(file, vocabulary(model.config))
+    graphs = replace(save(trace(model, shortlist=True), folder), shortlist=shortlist)
+    return Shortlisted(model, CpuDecoder(graphs, LONGEST, LONGEST), graphs, shortlist)
 
 
 @pytest.fixture(scope="module", params=["long", 1])
@@ -79,7 +79,7 @@ def batch(served: Shortlisted, request: pytest.FixtureRequest) -> test_cpu_decod
 def test_rows_get_what_pytorch_gives(served: Shortlisted, batch: test_cpu_decoder.Batch) -> None:
     sizes = set()
     for row in batch.histories:
-        allowed = served.choice.shortlist.allowed(row.source)
+        allowed = served.shortlist.allowed(row.source)
         sizes.add(len(allowed))
         for expected, found in zip(served.log_probs(row.source, row.fed), row.found, strict=True):
             k = min(len(found.token_ids), len(allowed))
@@ -99,8 +99,8 @@ def test_beams_find_their_source_after_the_memory_changed(served: Shortlisted) -
 
 
 def test_candidates_that_are_not_allowed_are_improbable(served: Shortlisted) -> None:
-    source = next((token,) for token in range(TOKENS) if len(served.choice.shortlist.allowed((token,))) < 2 * FIRST)
-    allowed = served.choice.shortlist.allowed(source)
+    source = next((token,) for token in range(TOKENS) if len(served.shortlist.allowed((token,))) < 2 * FIRST)
+    allowed = served.shortlist.allowed(source)
     found = served.step_alone(source, (1,), k=50)[0]
     assert set(found.token_ids[0, : len(allowed)].tolist()) == set(allowed.tolist())
     assert np.isclose(np.exp(found.log_probs[0, : len(allowed)]).sum(), 1, atol=1e-5)
@@ -109,14 +109,13 @@ def test_candidates_that_are_not_allowed_are_improbable(served: Shortlisted) -> 
 
 
 def open_device(served: Shortlisted) -> CudaDecoder:
-    graphs = served.folder / ENCODER, served.folder / DECODER, served.model.config, LONGEST, LONGEST
-    return CudaDecoder(*graphs, "fp32", CPU, served.choice)
+    return CudaDecoder(served.graphs, LONGEST, LONGEST, CPU)
 
 
 @pytest.mark.parametrize(("seed", "rows"), [(2, 5)])
 def test_a_device_gives_what_the_cpu_gives(served: Shortlisted, seed: int, rows: int) -> None:
     batches = test_cuda_decoder.Batches(
-        Twins(served.folder, served.model.config, served.decoder, open_device(served)), rows
+        Twins(served.graphs, served.model.config, served.decoder, open_device(served)), rows
     )
     chance = random.Random(seed)
     for _ in range(40):
@@ -150,7 +149,7 @@ def test_the_engine_never_leaves_the_shortlist(served: Shortlisted, on_device: b
     assert len(answers) == 16
     for source, answer in answers.items():
         [best] = answer.hypotheses
-        assert set(best.token_ids) <= set(served.choice.shortlist.allowed(source).tolist())
+        assert set(best.token_ids) <= set(served.shortlist.allowed(source).tolist())
         scores = served.log_probs(source, (served.model.config.decoder_start_id, *best.token_ids[:-1]))
         assert np.isfinite(scores[range(len(best.token_ids)), list(best.token_ids)]).all()
 
@@ -171,7 +170,8 @@ class TestAllowedTokens:
 
     @pytest.fixture
     def tokens(self, served: Shortlisted) -> AllowedTokens:
-        return AllowedTokens(OutputLayer(served.choice.graph, TOKENS), rows=4)
+        assert served.graphs.output is not None
+        return AllowedTokens(OutputLayer(served.graphs.output, TOKENS), rows=4)
 
     def check(self, served: Shortlisted, tokens: AllowedTokens, rows: list[list[int]]) -> None:
         """Every row has its tokens, at places with their rows of the output layer."""

@@ -31,7 +31,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeBindings:
 
 
 def open_decoder(twins: Twins) -> CudaDecoder:
-    return open_twins(twins.folder, twins.config).device
+    return open_twins(twins.graphs, twins.config).device
 
 
 def decode(decoder: CudaDecoder) -> None:

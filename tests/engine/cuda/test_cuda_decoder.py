@@ -33,7 +33,7 @@ from export.variant import variant
 from models.config import ModelConfig
 from models.decoding import Decoding
 from models.package.folder import Package
-from models.package.manifest import DECODER, ENCODER
+from models.package.graph_files import GraphFiles
 from tests.engine.cpu.test_cpu_decoder import CONFIGS, LONGEST, decoded_bytes, position_bytes
 from tests.engine.test_batch_invariance import LONGEST as LONGEST_TEXT
 from tests.engine.test_batch_invariance import VISITS, Translator, Visit
@@ -51,8 +51,7 @@ ATOL = 1e-5
 class Twins:
     """One model in both decoders."""
 
-    folder: Path
-    """With the graphs."""
+    graphs: GraphFiles
     config: ModelConfig
     expected: CpuDecoder
     device: CudaDecoder
@@ -64,13 +63,12 @@ class Twins:
 @pytest.fixture(scope="session", params=CONFIGS)
 def twins(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Twins:
     model, folder = random_model(CONFIGS[request.param]), tmp_path_factory.mktemp("graphs")
-    save(trace(model), folder)
-    return open_twins(folder, model.config)
+    return open_twins(save(trace(model), folder), model.config)
 
 
-def open_twins(folder: Path, config: ModelConfig) -> Twins:
-    graphs = folder / ENCODER, folder / DECODER, config, LONGEST, LONGEST
-    return Twins(folder, config, CpuDecoder(*graphs), CudaDecoder(*graphs, "fp32", CPU))
+def open_twins(graphs: GraphFiles, config: ModelConfig) -> Twins:
+    room = LONGEST, LONGEST
+    return Twins(graphs, config, CpuDecoder(graphs, *room), CudaDecoder(graphs, *room, CPU))
 
 
 class Batches:
@@ -136,7 +134,7 @@ def test_rows_are_moved_in_several_runs_where_memory_is_short(twins: Twins, monk
 
 def test_a_full_outbox_is_emptied(twins: Twins, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime, "OUTBOX_BYTES", 16 * 144 * 8)  # one encoder run, or some moves
-    play(open_twins(twins.folder, twins.config), seed=6, rows=12, steps=40)
+    play(open_twins(twins.graphs, twins.config), seed=6, rows=12, steps=40)
 
 
 def test_two_caches_of_a_decoder_do_not_see_each_other(twins: Twins) -> None:
@@ -187,9 +185,9 @@ def test_what_was_there_before_does_not_matter(twins: Twins) -> None:
 
 @pytest.mark.parametrize("twins", ["post-norm, relu"], indirect=True)
 def test_fp16_is_near_fp32(twins: Twins, tmp_path: Path) -> None:
-    save(trace(variant(random_model(twins.config), "fp16", "fused")), tmp_path)
-    device = CudaDecoder(tmp_path / ENCODER, tmp_path / DECODER, twins.config, LONGEST, LONGEST, "fp16", CPU)
-    batches = Batches(Twins(tmp_path, twins.config, twins.expected, device), rows=5, atol=0.05)
+    graphs = save(trace(variant(random_model(twins.config), "fp16", "fused")), tmp_path)
+    device = CudaDecoder(graphs, LONGEST, LONGEST, CPU)
+    batches = Batches(Twins(graphs, twins.config, twins.expected, device), rows=5, atol=0.05)
     chance = random.Random(8)
     batches.join([twins.random_tokens(chance, length) for length in (3, 40, 17)])
     for _ in range(20):
@@ -204,8 +202,8 @@ def test_fp16_is_near_fp32(twins: Twins, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("twins", ["post-norm, relu"], indirect=True)
 def test_plain_attention_gives_the_same(twins: Twins, tmp_path: Path) -> None:
-    save(trace(random_model(twins.config), "plain"), tmp_path)
-    play(Twins(tmp_path, twins.config, twins.expected, open_twins(tmp_path, twins.config).device), seed=9, rows=6)
+    graphs = save(trace(random_model(twins.config), "plain"), tmp_path)
+    play(Twins(graphs, twins.config, twins.expected, open_twins(graphs, twins.config).device), seed=9, rows=6)
 
 
 def test_bytes_that_are_copied_are_told(twins: Twins) -> None:
@@ -251,7 +249,7 @@ class Full:
 
 
 def test_a_text_without_memory_is_refused_and_the_batch_goes_on(twins: Twins) -> None:
-    decoder = open_twins(twins.folder, twins.config).device
+    decoder = open_twins(twins.graphs, twins.config).device
     events: dict[str, list[Event]] = {"running": [], "refused": [], "later": []}
 
     def request(name: str) -> Translate:
@@ -278,7 +276,7 @@ def test_a_text_without_memory_is_refused_and_the_batch_goes_on(twins: Twins) ->
 
 
 def test_other_errors_of_the_encoder_are_not_taken_for_that(twins: Twins) -> None:
-    decoder = open_twins(twins.folder, twins.config).device
+    decoder = open_twins(twins.graphs, twins.config).device
     with pytest.raises(RuntimeError, match="indices element out of data bounds"):
         decoder.encode([(10_000,)])
 
@@ -301,11 +299,10 @@ def test_a_graph_that_cannot_be_captured_is_launched_kernel_by_kernel(
         return open_session(self, graph)
 
     monkeypatch.setattr(runtime.DeviceRuntime, "open_session", refuse)
-    graphs = twins.folder / ENCODER, twins.folder / DECODER, twins.config, LONGEST, LONGEST
-    decoder = CudaDecoder(*graphs, "fp32", replace(CPU, cuda_graphs=True))
+    decoder = CudaDecoder(twins.graphs, LONGEST, LONGEST, replace(CPU, cuda_graphs=True))
     assert not decoder.device.cuda_graphs
     assert "decoder steps are launched kernel by kernel" in caplog.text
-    play(Twins(twins.folder, twins.config, twins.expected, decoder), seed=10, rows=3, steps=5)
+    play(Twins(twins.graphs, twins.config, twins.expected, decoder), seed=10, rows=3, steps=5)
 
 
 def test_a_probe_leaves_the_engine_as_it_was(twins: Twins) -> None:
@@ -322,10 +319,9 @@ def test_a_probe_leaves_the_engine_as_it_was(twins: Twins) -> None:
 class OnDevice(Translator):
     """Runs visits on the device decoder."""
 
-    def __init__(self, package: Package, precision: str = "fp32") -> None:
+    def __init__(self, package: Package) -> None:
         super().__init__(package)
-        files = package.encoder_graph, package.decoder_graph
-        self._decoder = CudaDecoder(*files, package.manifest.model, LONGEST_TEXT, LONGEST_TEXT, precision, CPU)
+        self._decoder = CudaDecoder(package.graphs(), LONGEST_TEXT, LONGEST_TEXT, CPU)
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from engine.cuda import runtime
-from engine.cuda.runtime import PRECISIONS, Block, DeviceRuntime
+from engine.cuda.runtime import NUMBER_TYPES, Block, DeviceRuntime
 from engine.devices.session import CPU
+from models.package.precision import Precision
 
 TENSORS, HEADS, WORDS = 3, 2, 2
 
@@ -63,10 +64,10 @@ def test_a_read_is_what_was_written(device: DeviceRuntime, monkeypatch: pytest.M
     np.testing.assert_array_equal(device.read(constant, 800_000).view(np.int64), np.arange(100_000))
 
 
-@pytest.mark.parametrize("name", PRECISIONS)
-def test_numbers_are_read_in_every_precision(name: str) -> None:
+@pytest.mark.parametrize("name", NUMBER_TYPES)
+def test_numbers_are_read_in_every_precision(name: Precision) -> None:
     values = np.array([0.0, 1.0, -2.5, 0.15625, 3.0e-5, 65280.0], np.float32)
-    precision = PRECISIONS[name]
+    precision = NUMBER_TYPES[name]
     if name == "bf16":
         raw = (values.view(np.uint32) >> 16).astype(np.uint16)
     else:

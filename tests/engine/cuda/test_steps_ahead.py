@@ -24,7 +24,7 @@ SIZES = 8
 def ahead(twins: Twins, monkeypatch: pytest.MonkeyPatch) -> Twins:
     """Decoders of which one makes steps ahead."""
     monkeypatch.setattr(HostTransfers, "asynchronous", True)
-    return open_twins(twins.folder, twins.config)
+    return open_twins(twins.graphs, twins.config)
 
 
 class Greedy(Batches):

@@ -8,11 +8,13 @@ import pytest
 
 from engine.devices.cudart import CudaRuntime
 from engine.devices.machine import Machine
-from engine.devices.selection import LIBRARIES, Needs, Wanted, select_device
+from engine.devices.selection import LIBRARIES, Wanted, select_device
 from engine.devices.session import CPU, Device, DeviceError, is_out_of_memory, open_session, stray_operators
 from engine.devices.sizing import Load, most_rows, most_tokens
 from engine.load import worker_count
 from models.package.folder import Package
+from models.package.precision import Precision, Precisions
+from models.package.signature import graphs_spec
 from server.config import Settings
 from server.placement import device_memory, facts, place
 from tests.engine.devices.cuda_bindings import GIB, NO_DEVICE, FakeBindings
@@ -33,8 +35,7 @@ BASE = config(
     max_positions=512,
 )
 """Of the size of OPUS-MT's base models."""
-LOAD = Load(BASE, "fp16", rows=64, source_tokens=256, target_tokens=256)
-NEEDS = Needs("fp16", "fused", LOAD)
+LOAD = Load(graphs_spec(BASE, "fp16"), rows=64, source_tokens=256, target_tokens=256)
 CUDA = Wanted("cuda")
 ALL = frozenset({"libcuda.so.1", *LIBRARIES})
 
@@ -79,14 +80,14 @@ class FakeMachine(Machine):
         return self.hidden
 
 
-def refused(machine: Machine, wanted: Wanted = CUDA, needs: Needs = NEEDS) -> str:
+def refused(machine: Machine, wanted: Wanted = CUDA, load: Load = LOAD) -> str:
     with pytest.raises(DeviceError) as caught:
-        select_device(wanted, needs, machine)
+        select_device(wanted, load, machine)
     return str(caught.value)
 
 
 def test_a_machine_with_everything_is_described() -> None:
-    device, obstacle = select_device(Wanted("cuda", 1), NEEDS, FakeMachine(library=FakeBindings(devices=2)))
+    device, obstacle = select_device(Wanted("cuda", 1), LOAD, FakeMachine(library=FakeBindings(devices=2)))
     assert device == Device("cuda", 1, "Some GPU", "9.0", "13.0", 70 * GIB, cuda_graphs=True)
     assert obstacle == ""
     assert facts(device) == {
@@ -100,8 +101,8 @@ def test_a_machine_with_everything_is_described() -> None:
 
 
 def test_auto_takes_cuda_where_it_can_and_else_says_why_not() -> None:
-    assert select_device(Wanted("auto"), NEEDS, FakeMachine())[0].kind == "cuda"
-    device, obstacle = select_device(Wanted("auto"), NEEDS, FakeMachine(libraries=frozenset()))
+    assert select_device(Wanted("auto"), LOAD, FakeMachine())[0].kind == "cuda"
+    device, obstacle = select_device(Wanted("auto"), LOAD, FakeMachine(libraries=frozenset()))
     assert device == CPU
     assert obstacle.startswith("no NVIDIA driver: libcuda.so.1: cannot open shared object file")
 
@@ -183,23 +184,22 @@ def test_a_device_that_is_not_there_is_named(devices: int, hidden: str | None, m
 
 
 @pytest.mark.parametrize(("precision", "capability"), [("fp16", (7, 0)), ("bf16", (7, 5))])
-def test_a_device_that_is_too_old_for_the_precision_is_named(precision: str, capability: tuple[int, int]) -> None:
-    needs = Needs(precision, "fused", replace(LOAD, precision=precision))
-    told = refused(FakeMachine(library=FakeBindings(capability=capability)), needs=needs)
+def test_a_device_that_is_too_old_for_the_precision_is_named(precision: Precision, capability: tuple[int, int]) -> None:
+    load = replace(LOAD, graphs=graphs_spec(BASE, precision))
+    told = refused(FakeMachine(library=FakeBindings(capability=capability)), load=load)
     assert f"device 0 (Some GPU) has compute capability {capability[0]}.{capability[1]}; a package of precision" in told
 
 
 def test_a_package_that_cuda_has_no_kernel_for_is_named() -> None:
-    load = replace(LOAD, precision="fp32")
-    told = refused(FakeMachine(), needs=Needs("fp32", "fused", load))
+    told = refused(FakeMachine(), load=replace(LOAD, graphs=graphs_spec(BASE, "fp32")))
     assert "fp32 with fused attention" in told
     assert "export the checkpoint with --precision fp16, or with --attention plain" in told
-    assert select_device(CUDA, Needs("fp32", "plain", load), FakeMachine())[0].kind == "cuda"
+    plain = replace(LOAD, graphs=graphs_spec(BASE, "fp32", "plain"))
+    assert select_device(CUDA, plain, FakeMachine())[0].kind == "cuda"
 
 
 def test_bf16_needs_cuda() -> None:
-    needs = Needs("bf16", "fused", replace(LOAD, precision="bf16"))
-    told = refused(FakeMachine(), Wanted("cpu"), needs)
+    told = refused(FakeMachine(), Wanted("cpu"), replace(LOAD, graphs=graphs_spec(BASE, "bf16")))
     assert "the package is bf16, which ONNX Runtime computes on CUDA only: serve it with --device cuda" in told
 
 
@@ -214,8 +214,8 @@ def test_what_does_not_fit_is_told_with_what_would() -> None:
     rows, tokens = most_rows(LOAD, 900 << 20), most_tokens(LOAD, 900 << 20)
     assert f"{rows} rows of these lengths fit (--max-rows), or 64 rows of {tokens} tokens" in told
     for fitting in (replace(LOAD, rows=rows), replace(LOAD, source_tokens=tokens, target_tokens=tokens)):
-        select_device(CUDA, replace(NEEDS, load=fitting), FakeMachine(library=library))
-    refused(FakeMachine(library=library), needs=replace(NEEDS, load=replace(LOAD, rows=rows + 1)))
+        select_device(CUDA, fitting, FakeMachine(library=library))
+    refused(FakeMachine(library=library), load=replace(LOAD, rows=rows + 1))
 
 
 def test_where_nothing_fits_it_says_so() -> None:
@@ -224,14 +224,14 @@ def test_where_nothing_fits_it_says_so() -> None:
 
 def test_the_fraction_is_of_all_memory() -> None:
     machine = FakeMachine(library=FakeBindings(free=8 * GIB, total=8 * GIB))
-    assert select_device(Wanted("cuda", memory_fraction=0.5), NEEDS, machine)[0].memory_limit_bytes == 4 * GIB
+    assert select_device(Wanted("cuda", memory_fraction=0.5), LOAD, machine)[0].memory_limit_bytes == 4 * GIB
     assert "and 0.80 may be used" in refused(machine, Wanted("cuda", memory_fraction=0.1))
 
 
 def test_the_size_of_the_weights_is_the_packages(zoo_package: Package) -> None:
     """Less what lies in the file once and in memory twice: the embeddings, which both sessions have."""
     manifest = zoo_package.manifest
-    load = Load(manifest.model, "fp32", 1, 1, 1)
+    load = Load(manifest.graphs, 1, 1, 1)
     shared = 4 * manifest.model.width * manifest.model.target_vocab_size
     in_file = manifest.files[manifest.weights].size_bytes
     assert load.weight_bytes - shared == pytest.approx(in_file, rel=0.05)
@@ -241,12 +241,12 @@ def test_the_size_of_the_weights_is_the_packages(zoo_package: Package) -> None:
 
 
 def test_a_session_runs_where_it_is_to_run_or_not_at_all(zoo_package: Package) -> None:
-    open_session(zoo_package.decoder_graph, CPU)
+    open_session(zoo_package.graphs().decoder, CPU)
     with (
         pytest.warns(UserWarning, match="CUDAExecutionProvider' is not in available"),
         pytest.raises(DeviceError) as caught,
     ):
-        open_session(zoo_package.decoder_graph, Device("cuda"))
+        open_session(zoo_package.graphs().decoder, Device("cuda"))
     assert "did not load its CUDAExecutionProvider" in str(caught.value)
 
 
@@ -258,7 +258,7 @@ def test_only_arithmetic_on_shapes_may_stay_on_the_host() -> None:
 
 def test_the_fused_decoder_asks_nothing_of_the_host(zoo_package: Package) -> None:
     """So that it loads with the host forbidden, and is captured: what Shape gives goes to inputs read there."""
-    nodes = onnx.load(zoo_package.decoder_graph, load_external_data=False).graph.node
+    nodes = onnx.load(zoo_package.graphs().decoder, load_external_data=False).graph.node
     on_host = {output for node in nodes if node.op_type in ("Shape", "Size") for output in node.output}
     taken = {(node.op_type, index) for node in nodes for index, name in enumerate(node.input) if name in on_host}
     assert taken == {("TopK", 1)}
@@ -282,10 +282,10 @@ def test_out_of_memory_is_told_from_other_errors(error: Exception, memory: bool)
 
 
 def test_a_device_with_one_running_batch_has_one_worker() -> None:
-    assert worker_count("fp32", CPU, 2) == 2
+    assert worker_count(Precisions.of_all("fp32"), CPU, 2) == 2
     for device, precision, named in (
-        (Device("cuda"), "fp32", "a CUDA device"),
-        (CPU, "fp16", "a package of precision fp16"),
+        (Device("cuda"), Precisions.of_all("fp32"), "a CUDA device"),
+        (CPU, Precisions.of_all("fp16"), "a package of precision fp16"),
     ):
         assert worker_count(precision, device, None) == worker_count(precision, device, 1) == 1
         with pytest.raises(DeviceError, match=f"workers is 2; {named} takes 1"):

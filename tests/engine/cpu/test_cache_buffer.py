@@ -1,4 +1,4 @@
-"""engine.cpu.kv_buffer: room that follows the rows, and what they hold, against a plain list for each row."""
+"""engine.cpu.cache_buffer: room that follows the rows, and what they hold, against a plain list for each row."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from numpy.typing import NDArray
 
-from engine.cpu.kv_buffer import STEP, KVBuffer
+from engine.cpu.cache_buffer import STEP, CacheBuffer
+from models.package.graphs import Axis, CacheTensor
 
 TENSORS, ROWS, HEADS, HEAD_DIM = 2, 5, 3, 4
 LONGEST = 7 * STEP + 5
@@ -20,7 +21,7 @@ class Rows(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.buffer = KVBuffer(TENSORS, ROWS, HEADS, HEAD_DIM, LONGEST)
+        self.buffer = make()
         self.rows: list[list[float]] = []
         """What each live row holds, a number for each position."""
         self.written = 0.0
@@ -94,8 +95,14 @@ TestRows = Rows.TestCase
 TestRows.settings = settings(max_examples=40, stateful_step_count=25)
 
 
-def make(longest: int = LONGEST) -> KVBuffer:
-    return KVBuffer(TENSORS, ROWS, HEADS, HEAD_DIM, longest)
+def make(longest: int = LONGEST) -> CacheBuffer:
+    axes: tuple[Axis, ...] = ("rows", HEADS, "target", HEAD_DIM)
+    names = [f"past{index}" for index in range(TENSORS)]
+    tensors = [
+        CacheTensor(past=name, present=f"present_{name}", precision="fp32", axes=axes, owner="hypothesis")
+        for name in names
+    ]
+    return CacheBuffer(tensors, ROWS, longest)
 
 
 @given(lengths)

@@ -1,0 +1,169 @@
+"""What an engine must know of a package's graphs. Export declares it, and an engine reads no architecture besides."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from models.config import Frozen
+from models.package.precision import AttentionKind, Precision, Precisions
+
+NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
+FileName = Annotated[str, Field(pattern=NAME_PATTERN)]
+Owner = Literal["hypothesis", "source"]
+Axis = Annotated[int, Field(gt=0)] | Literal["rows", "target", "source"]
+
+
+class CacheTensor(Frozen):
+    """A tensor of the running batch, which the decoder graph reads and writes in place."""
+
+    past: str
+    """Name of the input that holds what is cached."""
+    present: str
+    """Name of the output with what is cached after the step."""
+    precision: Precision
+    axes: tuple[Axis, ...]
+    """"rows" first. One may be "target" or "source": the tensor grows along it with the tokens of a row. Without such
+    an axis it is a state, which goes where its hypothesis goes, whole.
+
+    Writing a state in place is safe because the graph reads it only to compute, number by number, what it writes. A
+    step that is made twice, or made and not wanted, spoils it."""
+    owner: Owner
+    """A hypothesis's tensor goes where the hypothesis goes. A source's moves when its row gets another source."""
+    start: str | None = None
+    """Name of the encoder output that it starts with, whose first axis is sentences. None: zeros."""
+    last: str | None = None
+    """Name of the input with what it holds of each row's last source token [rows, 1, heads * head_dim].
+
+    GroupQueryAttention always appends one token. Given the last source token again, at the place where it already
+    stands, it attends to the source exactly, however long the other rows' sources are.
+    """
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "CacheTensor":
+        if self.axes[:1] != ("rows",) or self.axes.count("rows") > 1:
+            raise ValueError(f"{self.past} has the axes {self.axes}; rows must come first, and once")
+        if len([axis for axis in self.axes if axis in ("target", "source")]) > 1:
+            raise ValueError(f"{self.past} has the axes {self.axes}; it can grow along one of them only")
+        if self.last is not None and self.grows != "source":
+            raise ValueError(f"{self.past} has {self.last}, and no source axis")
+        return self
+
+    @property
+    def grows(self) -> Literal["target", "source"] | None:
+        """Along what."""
+        if "target" in self.axes:
+            return "target"
+        return "source" if "source" in self.axes else None
+
+    @property
+    def heads(self) -> int:
+        """Numbers lie together in slots. A row has so many slots for each place along which it grows."""
+        return prod(self._numbers(self.axes[1 : self._place]))
+
+    @property
+    def slot(self) -> int:
+        """Numbers of a slot."""
+        return prod(self._numbers(self.axes[self._place :]))
+
+    def shape(self, rows: int, places: int) -> tuple[int, ...]:
+        """With so many places along which it grows."""
+        return tuple(axis if isinstance(axis, int) else rows if axis == "rows" else places for axis in self.axes)
+
+    @property
+    def _place(self) -> int:
+        """Index of the axis along which it grows; of a state, the one after the rows."""
+        return 1 if self.grows is None else self.axes.index(self.grows)
+
+    @staticmethod
+    def _numbers(axes: Sequence[Axis]) -> list[int]:
+        return [axis for axis in axes if isinstance(axis, int)]
+
+
+def alike(tensors: Sequence[CacheTensor]) -> list[tuple[CacheTensor, ...]]:
+    """Tensors that are laid out, start and move alike together: an engine keeps them in one block of memory."""
+    groups: dict[object, list[CacheTensor]] = {}
+    for tensor in tensors:
+        begins = tensor.start is None, tensor.last is None
+        layout = tensor.precision, tensor.heads, tensor.slot
+        groups.setdefault((tensor.owner, tensor.grows, begins, layout), []).append(tensor)
+    return [tuple(group) for group in groups.values()]
+
+
+class GraphFile(Frozen):
+    """One of the graphs."""
+
+    file: FileName
+    weight_bytes: int = Field(ge=0)
+    """Of the weights that a session of it has in memory."""
+
+
+class Vocabulary(Frozen):
+    """The tokens that go in and come out."""
+
+    source_size: int = Field(gt=0)
+    target_size: int = Field(gt=0)
+    shared: bool
+    """A token of the source means the same in the target."""
+    pad_id: int = Field(ge=0)
+    """Fills up a source."""
+    end_id: int = Field(ge=0)
+    """Of a source, and of a target."""
+    start_id: int = Field(ge=0)
+    """What a target starts with."""
+
+
+class Logits(Frozen):
+    """A decoder output with the logits of every row."""
+
+    name: str
+    size: int = Field(gt=0)
+    """Columns: the vocabulary, and what fills it up. With a shortlist there are as many as rows of the output layer are
+    given, and one row more than the batch has."""
+
+
+class CrossQuery(Frozen):
+    """A decoder output that tells where rows look in their sources: the queries of the last layer [rows, width]."""
+
+    name: str
+    keys: str
+    """The cache tensor [rows, heads, source, head_dim] that they are compared with."""
+    scale: float
+    """Of a query's product with a key, before the softmax."""
+
+
+class GraphsSpec(Frozen):
+    """What an engine must know of the graphs. Names and shapes that never change are in `models.package.signature`."""
+
+    encoder: GraphFile
+    decoder: GraphFile
+    output: GraphFile | None = None
+    """Of the output layer; there is one if there is a shortlist."""
+    precision: Precisions
+    attention: AttentionKind
+    vocabulary: Vocabulary
+    max_positions: int = Field(gt=1)
+    """Most tokens of a source, and of a target."""
+    width: int = Field(gt=0)
+    """Numbers of a hidden state, and of a row of the output layer."""
+    hidden: str
+    """The encoder output with the last hidden states [sentences, source, width]."""
+    encoder_numbers: int = Field(ge=0)
+    """How many the encoder keeps of each token while it computes, about."""
+    most_candidates: int = Field(gt=0)
+    """Of a row, that the decoder graph finds."""
+    logits: Logits | None = None
+    cross_query: CrossQuery | None = None
+    cache: tuple[CacheTensor, ...]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "GraphsSpec":
+        starts = [tensor.start for tensor in self.cache if tensor.start is not None]
+        names = [*(tensor.past for tensor in self.cache), *(tensor.last for tensor in self.cache if tensor.last)]
+        for given in (starts, names):
+            if len(set(given)) < len(given):
+                raise ValueError(f"a name stands twice among {', '.join(given)}")
+        if self.cross_query is not None and self.cross_query.keys not in names:
+            raise ValueError(f"cross_query.keys is {self.cross_query.keys}; the cache has {', '.join(names)}")
+        return self
