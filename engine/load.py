@@ -14,8 +14,8 @@ from engine.runner import Runner
 from engine.targets import TargetRules, target_rules
 from models.package.folder import Package
 from models.package.graph_files import GraphFiles
+from models.package.graphs import Precisions
 from models.package.manifest import GenerationDefaults
-from models.package.precision import Precisions
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,18 +3,17 @@
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 
-from export.arguments import PROGRAM, Options, parse
+from export.command.arguments import Options, parse
 
 
-def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Returns 0, 1 where the graphs differ from the checkpoint, 2 where the input is bad, or 130 after Ctrl-C.
 
-    program: what the command is called in messages
     Exits the process for `--help`, `--version` and an option that there is not.
     """
-    options = parse(arguments, program)
+    options = parse(arguments)
     try:
         with _termination_interrupts():
             return _run(options)
@@ -24,10 +23,23 @@ def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
 
 
 def _run(options: Options) -> int:
-    # torch takes seconds to import: neither --help nor a slip waits for it.
-    from export.command import run
+    # Imported when they are needed, torch last: neither --help nor a slip waits for what takes seconds.
+    from rich.console import Console
 
-    return run(options)
+    from export.command.progress import Progress
+    from export.sources import SourceError, fetch, source_of
+
+    progress = Progress(Console(stderr=True))
+    try:
+        named = source_of(options.checkpoint) != "folder"
+        with progress.stage("fetch") if named else nullcontext(progress.tell) as tell:
+            fetched = fetch(options.checkpoint, options.firefox_registry, tell)
+    except (SourceError, OSError) as error:
+        return progress.fail(error, 2)
+
+    from export.command.run import run
+
+    return run(options, fetched, progress)
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from engine.devices.machine import Machine
 from engine.devices.selection import Wanted, select_device
 from engine.devices.session import Device
 from engine.devices.sizing import Load
-from export.arguments import Options
+from export.command.arguments import Options
+from export.sources import Fetched
 from export.verification.compare_tokens import ENGINE_ROWS
 from export.verification.verify import most_tokens
 from models.checkpoint import Checkpoint
@@ -34,13 +35,17 @@ def read_samples(file: Path, count: int) -> list[str]:
     return texts[:count]
 
 
-def adapt(checkpoint: Checkpoint, options: Options) -> Checkpoint:
-    """The checkpoint, as the options want it. Raises InputError."""
+def adapt(checkpoint: Checkpoint, fetched: Fetched, options: Options) -> Checkpoint:
+    """The checkpoint, as its source and the options have it. Raises InputError."""
     tokenizer = checkpoint.tokenizer
+    source = options.source_language or fetched.source_languages or checkpoint.source_languages
+    target = options.target_language or fetched.target_languages or checkpoint.target_languages
     return replace(
         checkpoint,
-        source_languages=check_languages("source", options.source_language or checkpoint.source_languages),
-        target_languages=check_languages("target", options.target_language or checkpoint.target_languages),
+        name=fetched.name,
+        pinned=fetched.pinned,
+        source_languages=check_languages("source", source),
+        target_languages=check_languages("target", target),
         tokenizer=tokenizer.model_copy(update={"normalization": {}}) if options.keep_typography else tokenizer,
         shortlist=None if options.no_shortlist else checkpoint.shortlist,
     )

@@ -27,7 +27,7 @@ def make_manifest(
         shortlist=None if graphs.shortlist is None else SHORTLIST,
         weights=weights,
         files=file_entries(graphs.folder),
-        checkpoint=Origin(name=checkpoint.name, sha256=checkpoint.sha256),
+        checkpoint=Origin(name=checkpoint.name, sha256=checkpoint.sha256, pinned=checkpoint.pinned),
         tools={tool: version(tool) for tool in TOOLS},
         certificate=certificate,
     )

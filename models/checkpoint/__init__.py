@@ -7,7 +7,7 @@ from models.checkpoint import marian, marian_nmt
 from models.checkpoint.contents import Checkpoint, CheckpointError
 from models.checkpoint.reading import read_json
 
-__all__ = ["Checkpoint", "CheckpointError", "load_checkpoint"]
+__all__ = ["Checkpoint", "CheckpointError", "find_loader", "load_checkpoint"]
 
 FAMILIES: dict[str, Callable[[Path], Checkpoint]] = {"marian": marian.load}
 """By the `model_type` of a Hugging Face config.json."""
@@ -19,10 +19,13 @@ def load_checkpoint(folder: Path) -> Checkpoint:
         raise CheckpointError(
             f"{folder} is not a folder; expected a checkpoint folder, with a config.json or Marian's own"
         )
+    return find_loader(folder)(folder) if (folder / "config.json").exists() else marian_nmt.load(folder)
+
+
+def find_loader(folder: Path) -> Callable[[Path], Checkpoint]:
+    """What loads a folder with a config.json. Raises CheckpointError where nothing does."""
     file = folder / "config.json"
-    if not file.exists():
-        return marian_nmt.load(folder)
     family = read_json(file).get("model_type")
     if not isinstance(family, str) or family not in FAMILIES:
         raise CheckpointError(f"{file}: model_type is {family!r}; supported: {', '.join(sorted(FAMILIES))}")
-    return FAMILIES[family](folder)
+    return FAMILIES[family]

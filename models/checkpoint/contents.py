@@ -34,3 +34,5 @@ class Checkpoint:
     """Hugging Face transformers reads the folder too."""
     shortlist: Path | None = None
     """A lexical shortlist, see `models.package.shortlist`."""
+    pinned: str | None = None
+    """The name it was fetched by, see `models.package.manifest.Origin`."""

@@ -7,12 +7,32 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from models.config import Frozen
-from models.package.precision import AttentionKind, Precision, Precisions
+from models.package.precision import AttentionKind, Precision
 
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
 FileName = Annotated[str, Field(pattern=NAME_PATTERN)]
 Owner = Literal["hypothesis", "source"]
 Axis = Annotated[int, Field(gt=0)] | Literal["rows", "target", "source"]
+
+
+class Precisions(Frozen):
+    """What the numbers of a package are."""
+
+    weights: Precision
+    activations: Precision
+    """Hidden states and logits."""
+    cache: Precision
+    """Keys and values, or states."""
+
+    @classmethod
+    def of_all(cls, precision: Precision) -> "Precisions":
+        """The same everywhere."""
+        return cls(weights=precision, activations=precision, cache=precision)
+
+    @property
+    def kinds(self) -> tuple[Precision, ...]:
+        """Those there are."""
+        return self.weights, self.activations, self.cache
 
 
 class CacheTensor(Frozen):

@@ -29,6 +29,8 @@ class Origin(Frozen):
     name: str
     sha256: Sha256
     """Of its weights file."""
+    pinned: str | None = None
+    """The name that export fetches exactly this checkpoint by: hf:OWNER/NAME@COMMIT or firefox:PAIR@VERSION."""
 
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid", strict=True))

@@ -14,8 +14,6 @@ In an fp16 or bf16 package weights, hidden states, keys, values and logits have 
 
 from typing import Literal
 
-from models.config import Frozen
-
 Precision = Literal["fp32", "fp16", "bf16"]
 
 NUMBER_BYTES: dict[Precision, int] = {"fp32": 4, "fp16": 2, "bf16": 2}
@@ -23,23 +21,3 @@ NUMBER_BYTES: dict[Precision, int] = {"fp32": 4, "fp16": 2, "bf16": 2}
 AttentionKind = Literal["fused", "plain"]
 """fused: com.microsoft.GroupQueryAttention and MultiHeadAttention. On CUDA, the former knows fp16 and bf16 only.
 plain: standard ONNX operators, which run in any precision on any device, and slower."""
-
-
-class Precisions(Frozen):
-    """What the numbers of a package are."""
-
-    weights: Precision
-    activations: Precision
-    """Hidden states and logits."""
-    cache: Precision
-    """Keys and values, or states."""
-
-    @classmethod
-    def of_all(cls, precision: Precision) -> "Precisions":
-        """The same everywhere."""
-        return cls(weights=precision, activations=precision, cache=precision)
-
-    @property
-    def kinds(self) -> tuple[Precision, ...]:
-        """Those there are."""
-        return self.weights, self.activations, self.cache

@@ -42,8 +42,8 @@ belongs to a source: it moves when its row does.
 """
 
 from models.config import ModelConfig
-from models.package.graphs import Axis, CacheTensor, GraphFile, GraphsSpec, Vocabulary
-from models.package.precision import NUMBER_BYTES, AttentionKind, Precision, Precisions
+from models.package.graphs import Axis, CacheTensor, GraphFile, GraphsSpec, Precisions, Vocabulary
+from models.package.precision import NUMBER_BYTES, AttentionKind, Precision
 
 ENCODER, DECODER, OUTPUT = "encoder.onnx", "decoder.onnx", "output.onnx"
 

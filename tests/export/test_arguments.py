@@ -3,10 +3,12 @@
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
 from export.__main__ import main
+from export.sources import fetch
 from tests.checkpoints import ROOT
 
 SLOW = ("torch", "transformers", "onnxruntime", "onnx_ir", "rich", "pydantic", "huggingface_hub", "numpy")
@@ -23,10 +25,10 @@ finally:
 Capture = pytest.CaptureFixture[str]
 
 
-def answer(capsys: Capture, *arguments: str, program: str = "python -m export") -> tuple[object, str]:
+def answer(capsys: Capture, *arguments: str) -> tuple[object, str]:
     """Status and what is shown of arguments that are answered at once."""
     with pytest.raises(SystemExit) as end:
-        main(arguments, program)
+        main(arguments)
     shown = capsys.readouterr()
     return end.value.code, shown.out + shown.err
 
@@ -50,6 +52,7 @@ SLIPS = {
         "argument --precision: invalid choice: 'fp12' (choose from 'fp32', 'fp16', 'bf16')",
     ),
     "no number": (["x", "--verify-samples", "many"], "argument --verify-samples: invalid int value: 'many'"),
+    "in place of what is fetched": (["hf:a/b", "--in-place"], "--in-place makes a folder of yours a package"),
     "no checkpoint": ([], "the following arguments are required: checkpoint"),
 }
 
@@ -67,6 +70,28 @@ def test_the_version(capsys: Capture) -> None:
     assert answer(capsys, "--version") == (0, f"Dragoman {version('dragoman')}\n")
 
 
-def test_the_program_is_called_what_its_caller_calls_it(capsys: Capture) -> None:
-    assert answer(capsys, "--help", program="dragoman export")[1].startswith("usage: dragoman export ")
-    assert "(options: dragoman export --help)" in answer(capsys, "--precison", program="dragoman export")[1]
+def test_it_is_called_what_its_caller_calls_it(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["dragoman export"])
+    assert answer(capsys, "--help")[1].startswith("usage: dragoman export ")
+    assert "(options: dragoman export --help)" in answer(capsys, "--precison")[1]
+
+
+NO_FOLDERS = {
+    "Helsinki-NLP/opus-mt-en-de": "; a model of the Hugging Face Hub is written hf:Helsinki-NLP/opus-mt-en-de",
+    "https://huggingface.co/Helsinki-NLP/opus-mt-en-de": "; a model of the Hugging Face Hub is written hf:Helsinki-",
+    "en-de": "; a model of Firefox is written firefox:en-de",
+    "modls": "; expected a checkpoint folder, hf:OWNER/NAME or firefox:PAIR",
+    "hg:a/b": "; expected a checkpoint folder, hf:OWNER/NAME or firefox:PAIR",
+}
+
+
+@pytest.mark.parametrize(("checkpoint", "said"), NO_FOLDERS.items())
+def test_what_is_no_folder_may_be_meant_as_a_name(capsys: Capture, checkpoint: str, said: str) -> None:
+    assert main([checkpoint]) == 2
+    assert f"error: {checkpoint} is not a folder{said}" in capsys.readouterr().err
+
+
+def test_a_folder_may_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("hf:model").mkdir()
+    assert fetch("./hf:model", "", print).name == "hf:model"

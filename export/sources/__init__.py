@@ -1,0 +1,52 @@
+"""Where checkpoints come from: a folder, the Hugging Face Hub, Mozilla's model registry."""
+
+import re
+from pathlib import Path
+from typing import Literal
+
+from export.sources.fetched import Fetched, SourceError, Tell
+
+__all__ = ["Fetched", "SourceError", "fetch", "source_of"]
+
+HUB_NAME = re.compile(r"(?:(?:https?://)?huggingface\.co/)?([\w.-]+/[\w.-]+)")
+PAIR = re.compile(r"[a-z]{2,3}-[a-z]{2,3}")
+
+Source = Literal["folder", "hf", "firefox"]
+
+
+def source_of(checkpoint: str) -> Source:
+    """Where what the command line calls a checkpoint comes from. What has no prefix of ours is a folder."""
+    match checkpoint.partition(":"):
+        case ("hf" | "firefox") as source, ":", _:
+            return source
+    return "folder"
+
+
+def fetch(checkpoint: str, registry: str, tell: Tell) -> Fetched:
+    """Gets a checkpoint from its source. Raises SourceError, or OSError where it cannot be written.
+
+    registry: URL of Mozilla's list of models, or of a copy
+    """
+    name = checkpoint.partition(":")[2]
+    match source_of(checkpoint):
+        # Imported when they are needed: a folder needs neither.
+        case "hf":
+            from export.sources import hub
+
+            return hub.fetch(name, tell)
+        case "firefox":
+            from export.sources import firefox
+
+            return firefox.fetch(name, registry, tell)
+    folder = Path(checkpoint)
+    if not folder.is_dir():
+        raise SourceError(f"{checkpoint} is not a folder{_meant(checkpoint)}")
+    return Fetched(folder, folder.resolve().name)
+
+
+def _meant(checkpoint: str) -> str:
+    if name := HUB_NAME.fullmatch(checkpoint):
+        return f"; a model of the Hugging Face Hub is written hf:{name[1]}"
+    if PAIR.fullmatch(checkpoint):
+        return f"; a model of Firefox is written firefox:{checkpoint}"
+    return "; expected a checkpoint folder, hf:OWNER/NAME or firefox:PAIR"
