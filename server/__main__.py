@@ -1,179 +1,32 @@
-"""`python -m server`: builds everything, serves until a signal, and ends cleanly.
+"""`python -m server`: serves a package until a signal.
 
-Exit codes: 0 after a signal; 1 if the engine crashed; 2 for settings, a package or a device that cannot be used.
+Exit codes: 0 after a signal; 1 after one, if the engine had failed or the end took too long; 2 for settings, a package
+or a device that cannot be used.
 """
 
-import asyncio
-import logging
 import sys
-import time
-from collections.abc import Callable
-from contextlib import closing
-from importlib.metadata import version
+from collections.abc import Sequence
 
-import grpc
-import onnxruntime as ort
-import uvloop
-from grpc_reflection.v1alpha import reflection
-from prometheus_client import CollectorRegistry
-
-from dragoman import __version__
-from engine.devices.machine import Machine
-from engine.devices.session import Device, DeviceError
-from engine.load import Limits, Loadable, load
-from engine.request import Event, Failed, Probe, Request
-from engine.runner import Runner
-from models.package.folder import Package, PackageError
-from models.tokenizers.sentencepiece_pair import TokenizerError
-from server.admission.permits import Admission
-from server.catalog.served_model import ServedModel, describe
-from server.config import ConfigError, Settings, load_settings
-from server.grpc import service
-from server.grpc.certificate import first_expiry
-from server.grpc.listeners import address, metrics_endpoint, open_server
-from server.grpc.rpc import RpcInterceptor
-from server.lifecycle import Health, StopSignals, close, drain, report_crash
-from server.placement import device_memory, facts, place
-from server.telemetry import logs
-from server.telemetry.call_metrics import CallMetrics
-from server.telemetry.logs import CallLog
-from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
-from server.telemetry.process_metrics import ProcessMetrics, State
-from server.telemetry.tracing import Tracing, open_tracing
-from server.translation.translator import Translator
-
-log = logging.getLogger("server")
-
-HEALTH_SERVICE = "grpc.health.v1.Health"
+from server.config import ConfigError, load_settings
 
 
-def main() -> int:
+def main(arguments: Sequence[str] = ()) -> int:
     """Returns the exit code."""
+    # What is imported late takes a second, and `--help` and a mistyped flag need none of it.
+    if "--version" in arguments:
+        from dragoman import __version__
+
+        print(f"dragoman {__version__}")
+        return 0
     try:
-        settings = load_settings(sys.argv[1:])
-        logs.configure(settings)
-        return uvloop.run(serve(settings))
-    except (ConfigError, PackageError, TokenizerError, DeviceError) as error:
+        settings = load_settings(arguments)
+        from server.app import run
+
+        return run(settings)
+    except ConfigError as error:
         print(f"python -m server: {error}", file=sys.stderr)
         return 2
 
 
-async def serve(settings: Settings) -> int:
-    """Serves until a signal. Raises ConfigError, PackageError, TokenizerError or DeviceError before that.
-
-    Returns the exit code.
-    """
-    with closing(open_tracing(settings, __version__)) as tracing:
-        return await serve_traced(settings, tracing)
-
-
-async def serve_traced(settings: Settings, tracing: Tracing) -> int:
-    """See `serve`."""
-    started = time.perf_counter()
-    signals = StopSignals()
-    package = Package.open(settings.package)
-    machine = Machine()
-    device = place(settings, package, machine)
-    loadable = Loadable.of(package)
-    model = describe(package, settings, device.provider)
-    registry = CollectorRegistry()
-    metrics = ModelMetrics(ModelFamilies(registry), model.name)
-    process = open_process_metrics(registry, settings, model)
-    limits = settings.max_message_bytes, settings.stream_stall_timeout_s
-    calls = RpcInterceptor(service.SERVICES, *limits, CallMetrics(registry), tracing, CallLog(settings))
-    server, port = open_server(settings, [calls])
-    if settings.tls_certificate is not None:
-        process.describe_certificate(first_expiry(settings.tls_certificate))
-    with metrics_endpoint(settings, registry) as metrics_port:
-        async with open_runner(settings, loadable, model, device, metrics) as runner:
-            process.describe_device(facts(runner.device), settings.device, runner.device.cuda_graphs)
-            probe_s = await probe(runner.submit, package.manifest.graphs.vocabulary.end_id)
-            process.loaded(time.perf_counter() - started, probe_s)
-            if device.kind == "cuda":  # not before: the probe captures CUDA graphs, which other calls may disturb
-                process.watch_device_memory(device_memory(machine.runtime(), device.index))
-            admission = Admission(settings.max_waiting, lambda: runner.waiting)
-            translator = Translator(model, package.tokenizer(), loadable.rules, admission, runner.submit, metrics)
-            health = await start(server, translator)
-            process.enter(State.SERVING)
-            announce(settings, model, runner, probe_s, port, metrics_port)
-            crash_report = asyncio.create_task(watch_engines(runner, health, admission, process))
-            await signals.first.wait()
-            process.enter(State.DRAINING)
-            await drain(health, admission, calls, settings.grace_period_s, signals.second)
-            crash_report.cancel()
-        await close(server, calls)
-    return 1 if runner.failure.done() else 0
-
-
-def open_process_metrics(registry: CollectorRegistry, settings: Settings, model: ServedModel) -> ProcessMetrics:
-    """The metrics of a process with this model, which is starting."""
-    process = ProcessMetrics(registry, model.name)
-    process.describe_model(model.package_sha256, model.execution_provider, model.precision)
-    process.describe_build({"dragoman": __version__, "onnxruntime": ort.__version__, "grpcio": version("grpcio")})
-    process.describe_queue(settings.max_waiting)
-    return process
-
-
-def open_runner(
-    settings: Settings, loadable: Loadable, model: ServedModel, device: Device, metrics: ModelMetrics
-) -> Runner:
-    """Loads the model. Raises DeviceError."""
-    limits = Limits(settings.max_rows, settings.workers, model.max_source_tokens, model.max_new_tokens)
-    return load(loadable, device, limits, metrics)
-
-
-async def probe(submit: Callable[[Request], None], end_id: int) -> float:
-    """Lets an engine decode once before there are callers. Returns the seconds. Raises DeviceError if it cannot.
-
-    On CUDA the engine's thread captures its CUDA graphs thereby.
-    """
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[Event] = loop.create_future()
-
-    def deliver(event: Event) -> None:
-        loop.call_soon_threadsafe(answer.set_result, event)
-
-    started = time.perf_counter()
-    submit(Probe((end_id,), deliver))
-    event = await answer
-    if isinstance(event, Failed):
-        raise DeviceError(f"the model does not decode: {event.error}") from event.error
-    return time.perf_counter() - started
-
-
-async def watch_engines(runner: Runner, health: Health, admission: Admission, process: ProcessMetrics) -> None:
-    """Waits for a crash of the engine, and tells everybody."""
-    await report_crash(asyncio.wrap_future(runner.failure), health, admission)
-    process.enter(State.FAILED)
-
-
-async def start(server: grpc.aio.Server, translator: Translator) -> Health:
-    """Adds all services and starts: serving."""
-    health = Health(service.SERVICES)
-    await health.register(server)
-    service.register(server, translator)
-    reflection.enable_server_reflection([*service.SERVICES, HEALTH_SERVICE, reflection.SERVICE_NAME], server)
-    await server.start()
-    await health.set(serving=True)
-    return health
-
-
-def announce(
-    settings: Settings, model: ServedModel, runner: Runner, probe_s: float, port: int, metrics_port: int
-) -> None:
-    """Logs that the server is ready, where, and on what."""
-    log.info(
-        "serving %s on %s with %d workers of %d rows (%s); metrics on http://%s/metrics",
-        model.name,
-        address(settings.host, port),
-        runner.workers,
-        settings.max_rows,
-        model.execution_provider,
-        address(settings.host, metrics_port),
-    )
-    told = ", ".join(f"{name} {fact}" for name, fact in facts(runner.device).items() if fact)
-    log.info("%s; the probe decode took %.1f ms", told, probe_s * 1000)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -77,6 +77,8 @@ class Settings(BaseSettings):
     """Most target tokens a call may ask for, the end token included. Default: what the model takes, also the most."""
     max_message_bytes: int = Field(default=4 * 1024 * 1024, ge=1024, le=128 * 1024 * 1024)
     """Size of a request."""
+    max_concurrent_streams: int = Field(default=2048, ge=1, le=2**31 - 1)
+    """Calls of one connection that may be under way at a time. A client keeps those that are more to itself."""
     grace_period_s: float = Field(default=30.0, ge=0, allow_inf_nan=False)
     """How long running calls may go on after SIGTERM or SIGINT. A second signal ends them at once."""
     stream_stall_timeout_s: float = Field(default=30.0, gt=0, allow_inf_nan=False)

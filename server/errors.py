@@ -12,6 +12,7 @@
     ├── MessageTooLarge             RESOURCE_EXHAUSTED  MESSAGE_TOO_LARGE
     ├── OutOfMemory                 RESOURCE_EXHAUSTED  OUT_OF_MEMORY
     ├── ModelNotFound               NOT_FOUND           MODEL_NOT_FOUND
+    ├── ServiceNotFound             NOT_FOUND           SERVICE_NOT_FOUND
     ├── StreamStalled               ABORTED             STREAM_STALLED
     ├── Unavailable                 UNAVAILABLE         the same request may be answered later, or by another server
     │   ├── Overloaded              OVERLOADED
@@ -167,6 +168,18 @@ class ModelNotFound(ServerError):
         known = ", ".join(available)
         message = f"there is no model {quoted(name)}; the server has {known}"
         super().__init__(message, {"model": name, "available": known}, field)
+
+
+class ServiceNotFound(ServerError):
+    """Health is asked of a service that is not here. Expected."""
+
+    status = "NOT_FOUND"
+    reason = "SERVICE_NOT_FOUND"
+
+    def __init__(self, name: str, available: Sequence[str]) -> None:
+        known = ", ".join(f'"{service}"' for service in available)
+        message = f"there is no service {quoted(name)}; the server has {known}"
+        super().__init__(message, {"service": name, "available": known})
 
 
 class StreamStalled(ServerError):

@@ -1,88 +1,130 @@
-"""What the world sees of the server's state, and how it ends."""
+"""How the server ends, and that it does."""
 
 import asyncio
 import logging
+import os
+import select
 import signal
-from collections.abc import Sequence
+import sys
+import threading
+import traceback
+from contextlib import suppress
+from typing import NoReturn
 
 import grpc
-from grpc_health.v1.health import aio as health_aio
-from grpc_health.v1.health_pb2 import HealthCheckResponse
-from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 
 from server.admission.permits import Admission
 from server.errors import Draining, EngineStopped
-from server.grpc.rpc import RpcInterceptor
+from server.grpc.health import Health
+from server.telemetry.observed import ObservedCalls
 
 log = logging.getLogger(__name__)
 
+STOP = (signal.SIGTERM, signal.SIGINT)
 FLUSH_S = 1.0
 """How long the last answers may take to get out."""
-
-
-class Health:
-    """grpc.health.v1, for the whole server ("") and for each service. Not serving at first."""
-
-    def __init__(self, services: Sequence[str]) -> None:
-        self._services = ("", *services)
-        self._servicer = health_aio.HealthServicer()
-
-    async def register(self, server: grpc.aio.Server) -> None:
-        """Adds the health service to a server."""
-        add_HealthServicer_to_server(self._servicer, server)
-        await self.set(serving=False)
-
-    async def set(self, serving: bool) -> None:
-        """Changes the state of all services, unless `end` was called."""
-        state = HealthCheckResponse.SERVING if serving else HealthCheckResponse.NOT_SERVING
-        for service in self._services:
-            await self._servicer.set(service, state)
-
-    async def end(self) -> None:
-        """Not serving, for ever."""
-        await self._servicer.enter_graceful_shutdown()
+END_S = 3.0
+"""How long all may take that follows the grace period: the last answers, the engine, the last traces."""
+GAVE_UP = 1
+"""Exit code of a process that did not end in that time."""
+TELL_S = 0.5
+"""How long it may take to tell where it hangs. Standard error may be what hangs."""
 
 
 class StopSignals:
-    """SIGTERM and SIGINT: the first asks to finish, the second to stop at once."""
+    """SIGTERM and SIGINT: the first asks to finish, the second to stop at once, a third ends the process.
 
-    def __init__(self) -> None:
+    Whatever hangs, the process ends END_S after the grace period or the second signal. A thread sees to that, which the
+    signals themselves wake: Python's handlers wait until the main thread comes back from what it waits for. Make it on
+    the event loop of the main thread.
+    """
+
+    def __init__(self, grace_period_s: float) -> None:
         self.first = asyncio.Event()
         self.second = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, self._receive)
+        self._loop = asyncio.get_running_loop()
+        self._grace_period_s = grace_period_s
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
+        self._former_fd = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        self._former = {number: signal.signal(number, lambda number, frame: None) for number in STOP}
+        threading.Thread(target=self._watch, name="end", daemon=True).start()
 
-    def _receive(self) -> None:
-        (self.second if self.first.is_set() else self.first).set()
+    def close(self) -> None:
+        """Lets the process live on, whatever was received: for one that does more than serve."""
+        for number, handler in self._former.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._former_fd)
+        os.close(self._writer)
+
+    def _watch(self) -> None:
+        asked = [(self.first, self._grace_period_s + END_S), (self.second, END_S)]
+        left_s = None
+        while select.select([self._reader], [], [], left_s)[0]:
+            received = os.read(self._reader, 1)
+            if not received:
+                os.close(self._reader)
+                return
+            if received[0] in STOP:
+                if not asked:
+                    break
+                event, left_s = asked.pop(0)
+                with suppress(RuntimeError):  # the loop has ended already
+                    self._loop.call_soon_threadsafe(event.set)
+        give_up()
+
+
+def give_up() -> NoReturn:
+    """Ends the process now, and tells where it hangs."""
+    telling = threading.Thread(target=_tell_where, daemon=True)
+    telling.start()
+    telling.join(TELL_S)
+    os._exit(GAVE_UP)
+
+
+def _tell_where() -> None:
+    """Not by faulthandler, which would hold the interpreter's lock while standard error hangs."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    stacks = (
+        f"thread {names.get(ident)}:\n{''.join(traceback.format_stack(frame))}"
+        for ident, frame in sys._current_frames().items()
+    )
+    log.critical("the server did not end in time and is cut off\n%s", "".join(stacks))
 
 
 async def report_crash(failure: asyncio.Future[Exception], health: Health, admission: Admission) -> None:
     """Waits for a crash of the engine. The server then stays up, to say that it does not serve."""
     await asyncio.shield(failure)
     admission.close(EngineStopped)
-    await health.set(serving=False)
+    health.set(serving=False)
 
 
 async def drain(
-    health: Health, admission: Admission, calls: RpcInterceptor, grace_period_s: float, at_once: asyncio.Event
+    server: grpc.aio.Server,
+    health: Health,
+    admission: Admission,
+    calls: ObservedCalls,
+    grace_period_s: float,
+    at_once: asyncio.Event,
 ) -> None:
-    """Refuses new calls and lets those that run finish, within limits."""
-    await health.end()
+    """Sends clients elsewhere, lets the calls that run finish, answers those that do not, and ends the server.
+
+    Takes at most the grace period, which ends when `at_once` is set, and FLUSH_S.
+    """
     admission.close(Draining)
+    health.end()
     log.info("draining: %d calls are running, for at most %g s", calls.running, grace_period_s)
+    # From now on connections are refused, and those that are open get a GOAWAY. Waits for all that is under way.
+    stopping = asyncio.create_task(server.stop(grace_period_s + END_S))
     waits = [asyncio.create_task(wait) for wait in (calls.wait_until_idle(), at_once.wait())]
     await asyncio.wait(waits, timeout=grace_period_s, return_when=asyncio.FIRST_COMPLETED)
     for task in waits:
         task.cancel()
     if calls.running:
         log.warning("%d calls are still running and are answered with %s", calls.running, Draining.reason)
-
-
-async def close(server: grpc.aio.Server, calls: RpcInterceptor) -> None:
-    """Gets the last answers out, and ends."""
-    try:
-        async with asyncio.timeout(FLUSH_S):
-            await calls.wait_until_idle()
-    except TimeoutError:
-        log.warning("%d calls are cut off: their clients do not read", calls.running)
-    await server.stop(FLUSH_S)
+        calls.end(Draining())
+    done, _ = await asyncio.wait([stopping], timeout=FLUSH_S)
+    if not done:
+        log.warning("%d calls, and answers that are not read, are cut off", calls.running)
+        await server.stop(None)
+    await stopping

@@ -2,16 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
 from prometheus_client import CollectorRegistry
 
 from dragoman.v1.decoding_pb2 import DecodingOptions
@@ -22,17 +24,19 @@ from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
 from engine.runner import Runner
 from models.decoding import Decoding
 from models.tokenizers.sentencepiece_pair import Tokenizer, TokenizerSpec
-from server.__main__ import start
 from server.admission.permits import Admission
+from server.app import serve, start
 from server.catalog.served_model import ServedModel
 from server.config import Settings
 from server.grpc import service
+from server.grpc.health import Health
 from server.grpc.listeners import open_server
 from server.grpc.rpc import RpcInterceptor
-from server.lifecycle import Health, report_crash
+from server.lifecycle import StopSignals, report_crash
 from server.telemetry.call_metrics import CallMetrics
 from server.telemetry.logs import CallLog
 from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
+from server.telemetry.observed import ObservedCalls
 from server.telemetry.tracing import Tracing, open_tracing
 from server.translation.translator import Translator
 from tests.fakes import WAIT_S, CopyDecoder, rules_of
@@ -47,6 +51,9 @@ END, PAD = 0, 32000
 
 TRANSLATE = "dragoman.v1.TranslationService/Translate"
 STREAM = "dragoman.v1.TranslationService/StreamTranslate"
+
+SMALL_WINDOW = (("grpc.http2.lookahead_bytes", 1), ("grpc.http2.bdp_probe", 0))
+"""A client that takes little more than nothing before it reads."""
 
 MODEL = ServedModel(
     name="copy",
@@ -87,7 +94,7 @@ class Serving:
     decoder: CopyDecoder
     admission: Admission
     runner: Runner
-    calls: RpcInterceptor
+    calls: ObservedCalls
     health: Health
     translator: Translator
     registry: CollectorRegistry
@@ -125,23 +132,26 @@ async def serving(
     tracing: Tracing | None = None,
     log_requests: bool = False,
     log_text: bool = False,
+    max_concurrent_streams: int = 2048,
+    port: int = 0,
+    reuse_port: bool = False,
 ) -> AsyncIterator[Serving]:
     """Starts a server over a CopyDecoder, and stops it."""
     settings = Settings(
-        port=0,
+        port=port,
+        reuse_port=reuse_port,
         max_rows=max_rows,
         max_message_bytes=max_message_bytes,
+        max_concurrent_streams=max_concurrent_streams,
         log_requests=log_requests,
         log_text=log_text,
     )
     registry = CollectorRegistry()
     metrics = ModelMetrics(ModelFamilies(registry), MODEL.name)
     decoder = CopyDecoder()
+    calls = ObservedCalls(CallMetrics(registry), tracing or open_tracing(settings, "1"), CallLog(settings))
     limits = max_message_bytes, stream_stall_timeout_s
-    calls = RpcInterceptor(
-        service.SERVICES, *limits, CallMetrics(registry), tracing or open_tracing(settings, "1"), CallLog(settings)
-    )
-    server, port = open_server(settings, [calls])
+    server, port = open_server(settings, [RpcInterceptor(service.SERVICES, *limits, calls)])
     rules = rules_of(END, END, suppressed_ids=(PAD,), start_id=PAD)
     async with Runner(decoder, max_rows, workers, metrics) as runner:
         admission = Admission(max_waiting, lambda: runner.waiting)
@@ -156,6 +166,12 @@ async def serving(
                 decoder.gate.open()
                 watch.cancel()
                 await server.stop(None)
+
+
+async def serve_here(settings: Settings) -> int:
+    """`python -m server` in this process, until a signal. Returns the exit code."""
+    with closing(StopSignals(settings.grace_period_s)) as signals:
+        return await serve(settings, signals)
 
 
 @dataclass
@@ -197,6 +213,14 @@ async def eventually(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(WAIT_S):
         while not condition():
             await asyncio.sleep(0.001)
+
+
+async def eventually_not_serving(server: Serving, name: str) -> None:
+    """Watches the health of a service until it is so."""
+    health: Any = HealthStub(server.channel)  # whose types do not know that it has methods
+    async for state in health.Watch(HealthCheckRequest(service=name)):
+        if state.status == HealthCheckResponse.NOT_SERVING:
+            return
 
 
 async def held(server: Serving) -> None:

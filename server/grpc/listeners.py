@@ -12,11 +12,16 @@ from prometheus_client import CollectorRegistry
 from server.config import ConfigError, Settings
 from server.telemetry.exposition import MetricsServer
 
-TRANSPORT_FACTOR = 16
-"""gRPC itself takes messages so many times larger than ours may be, so that we are the ones to refuse, with details."""
-INT32_MAX = 2**31 - 1
+TRANSPORT_FACTOR = 2
+"""gRPC itself takes messages so many times larger than ours may be, so that it is we who refuse those, with details. No
+larger ones: before we see how long a message is, all of it is in memory."""
 
-KEEPALIVE: Sequence[tuple[str, int]] = (
+OPTIONS: Sequence[tuple[str, int]] = (
+    # Calls that the event loop has not taken up yet. At 1,000, its default, gRPC cancels calls without a reason: it is
+    # for admission to refuse, and for the limit on streams to bound what a connection may bring.
+    ("grpc.server.max_pending_requests", 1_000_000),
+    ("grpc.server.max_pending_requests_hard_limit", 1_000_000),
+    ("grpc.max_send_message_length", -1),  # answers are as long as the limits on requests let them be
     # A client whose machine or network is gone says no goodbye: ask, so that its rows do not run for nobody.
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
@@ -30,10 +35,10 @@ def open_server(settings: Settings, interceptors: Sequence[grpc.aio.ServerInterc
     """A gRPC server, bound but not started, and its port. Raises ConfigError."""
     _check_free(settings.host, settings.port, "port", settings.reuse_port)
     options = [
-        ("grpc.max_receive_message_length", min(settings.max_message_bytes * TRANSPORT_FACTOR, INT32_MAX)),
-        ("grpc.max_send_message_length", -1),  # answers are as long as the limits on requests let them be
+        *OPTIONS,
+        ("grpc.max_receive_message_length", settings.max_message_bytes * TRANSPORT_FACTOR),
+        ("grpc.max_concurrent_streams", settings.max_concurrent_streams),
         ("grpc.so_reuseport", int(settings.reuse_port)),  # not unasked: a second server would take half of the calls
-        *KEEPALIVE,
     ]
     server = grpc.aio.server(interceptors=interceptors, options=options)
     try:

@@ -1,27 +1,20 @@
-"""What every RPC of the API goes through: limits on messages, errors, a time limit on writes, metrics.
+"""What every RPC goes through: limits on messages, a time limit on writes, and the status of whatever fails.
 
-The handlers behind it get parsed messages and raise `server.errors`; all the rest is here.
+The handlers behind it get parsed messages and raise `server.errors`.
 """
 
 import asyncio
-import logging
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from typing import Any, cast
 
 import grpc
 from google.protobuf.message import DecodeError
 
-from server.errors import InternalError, InvalidMessage, MessageTooLarge, ServerError, StreamStalled
+from server.errors import InvalidMessage, MessageTooLarge, ServerError, StreamStalled
 from server.grpc.status import call_metadata, error_metadata, status_code
-from server.telemetry import calls
-from server.telemetry.call_metrics import CallMetrics
-from server.telemetry.calls import Call
-from server.telemetry.logs import CallLog
-from server.telemetry.tracing import Tracing
-
-log = logging.getLogger(__name__)
+from server.telemetry.calls import Call, request_id
+from server.telemetry.observed import ObservedCalls
 
 STATUS_TIMEOUT_S = 1.0
 """How long to wait until a status is sent: it queues behind what the client has not read."""
@@ -32,30 +25,27 @@ Handler = Any
 """A grpc.RpcMethodHandler, whose published types know handlers of the synchronous server only."""
 Context = grpc.aio.ServicerContext[Any, Any]
 
+MAKE_HANDLER: dict[tuple[bool, bool], Callable[..., Handler]] = {
+    (False, False): grpc.unary_unary_rpc_method_handler,
+    (False, True): grpc.unary_stream_rpc_method_handler,
+    (True, False): grpc.stream_unary_rpc_method_handler,
+    (True, True): grpc.stream_stream_rpc_method_handler,
+}
+"""By whether the client streams, and the server."""
+
 
 class RpcInterceptor(grpc.aio.ServerInterceptor):
-    """Stands before the handlers of some services; others, such as health, pass by."""
+    """Stands before all handlers. Those of some services are observed; others, such as health, are guarded only."""
 
     def __init__(
-        self,
-        services: Collection[str],
-        max_message_bytes: int,
-        stall_timeout_s: float,
-        metrics: CallMetrics,
-        tracing: Tracing,
-        log: CallLog,
+        self, services: Collection[str], max_message_bytes: int, stall_timeout_s: float, calls: ObservedCalls
     ) -> None:
-        """`services`: their full names. `stall_timeout_s`: how long one write of a stream may take."""
+        """`services`: full names of the observed. `stall_timeout_s`: how long one write of a stream may take."""
         self._services = services
         self._max_message_bytes = max_message_bytes
         self._stall_timeout_s = stall_timeout_s
-        self._metrics = metrics
-        self._tracing = tracing
-        self._log = log
+        self._calls = calls
         self._handlers: dict[str, Handler] = {}
-        self._running = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
 
     async def intercept_service(
         self,
@@ -66,37 +56,36 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
         path = handler_call_details.method
         if path not in self._handlers:
             handler = await continuation(handler_call_details)
-            service, _, _ = path.removeprefix("/").partition("/")
-            if handler is None or service not in self._services:
-                return handler
+            if handler is None:
+                return None
             self._handlers[path] = self._guard(path.removeprefix("/"), handler)
         return self._handlers[path]
 
-    @property
-    def running(self) -> int:
-        """RPCs that are being answered."""
-        return self._running
-
-    async def wait_until_idle(self) -> None:
-        """Returns once no RPC is being answered."""
-        await self._idle.wait()
-
     def _guard(self, method: str, handler: Handler) -> Handler:
         """The same handler, on bytes: what gRPC itself cannot parse it answers without a reason."""
+        behaviour = handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
+        parse = self._parse_each if handler.request_streaming else self._parse
 
-        async def answer(data: bytes, context: Context) -> Any:
-            async with self._observed(method, context):
-                return await handler.unary_unary(self._parse(method, handler, data), context)
+        async def answer(data: Any, context: Context) -> Any:
+            async with self._open(method, context):
+                return await behaviour(parse(method, handler, data), context)
 
-        async def stream(data: bytes, context: Context) -> None:
-            async with self._observed(method, context):
-                responses = handler.unary_stream(self._parse(method, handler, data), context)
-                async with aclosing(responses):
-                    await self._write_all(context, responses)
+        async def stream(data: Any, context: Context) -> None:
+            async with (
+                self._open(method, context),
+                aclosing(behaviour(parse(method, handler, data), context)) as responses,
+            ):
+                await self._write_all(context, responses)
 
-        if handler.response_streaming:
-            return grpc.unary_stream_rpc_method_handler(stream, None, handler.response_serializer)
-        return grpc.unary_unary_rpc_method_handler(answer, None, handler.response_serializer)
+        make = MAKE_HANDLER[handler.request_streaming, handler.response_streaming]
+        return make(stream if handler.response_streaming else answer, None, handler.response_serializer)
+
+    def _open(self, method: str, context: Context) -> AbstractAsyncContextManager[None]:
+        """What a handler runs in."""
+        caller = RpcCaller(context)
+        if method.partition("/")[0] in self._services:
+            return self._calls.observed(method, caller)
+        return self._calls.guarded(Call(method, request_id(caller.metadata)), caller)
 
     def _parse(self, method: str, handler: Handler, data: bytes) -> Any:
         if len(data) > self._max_message_bytes:
@@ -106,13 +95,20 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
         except DecodeError as error:
             raise InvalidMessage(method, len(data)) from error
 
+    async def _parse_each(self, method: str, handler: Handler, messages: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+        async for data in messages:
+            yield self._parse(method, handler, data)
+
     async def _write_all(self, context: Context, responses: AsyncIterator[Any]) -> None:
         first = True
         async for response in responses:
-            if first:  # apart from the message: gRPC could not end a call whose headers stand behind a stalled message
-                await context.send_initial_metadata(())
-                first = False
-            await self._write(context, response)
+            try:
+                if first:  # apart from the message: gRPC could not end a call whose headers stand behind a stalled one
+                    await context.send_initial_metadata(())
+                    first = False
+                await self._write(context, response)
+            except grpc.aio.InternalError as error:  # a write to a client that has gone
+                raise asyncio.CancelledError from error
 
     async def _write(self, context: Context, response: Any) -> None:
         """Sends a message; waits while the client's window is full. Raises StreamStalled."""
@@ -122,63 +118,29 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
         except TimeoutError as error:
             raise StreamStalled(self._stall_timeout_s) from error
 
-    @asynccontextmanager
-    async def _observed(self, method: str, context: Context) -> AsyncIterator[None]:
-        """Counts, traces and logs the RPC, and makes a status of whatever it raises."""
-        started = time.perf_counter()
-        metadata = _text_metadata(context)
-        span = self._tracing.start(method, metadata)
-        call = Call(method, calls.request_id(metadata.get(calls.REQUEST_ID_KEY)), span.context)
-        calls.begin(call)
-        self._enter(method)
-        code = grpc.StatusCode.OK
-        try:
-            yield
-            context.set_trailing_metadata(call_metadata(call, time.perf_counter() - started))
-        except ServerError as error:
-            code = status_code(error)
-            await self._refuse(context, call, error, started)
-        except (asyncio.CancelledError, grpc.aio.InternalError):  # the latter: a write to a client that has gone
-            code = _reason_of_leaving(context)
-            raise
-        except Exception:
-            log.exception("%s failed", method)
-            code = grpc.StatusCode.INTERNAL
-            await self._refuse(context, call, InternalError(), started)
-        finally:
-            seconds = time.perf_counter() - started
-            self._metrics.rpc_finished(method, code.name, seconds, call.exemplar)
-            span.end(call, code.name)
-            self._log.write(call, code.name, seconds)
-            self._leave()
 
-    async def _refuse(self, context: Context, call: Call, error: ServerError, started: float) -> None:
+class RpcCaller:
+    """Whoever made an RPC: a `Caller`."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        sent = context.invocation_metadata() or ()
+        self.metadata = {key: value for key, value in sent if isinstance(value, str)}
+        """What the caller sent along, without what is not text. Of a key that occurs twice, the last."""
+
+    def tell(self, call: Call) -> None:
+        """Says how the call went, in trailing metadata."""
+        self._context.set_trailing_metadata(call_metadata(call))
+
+    async def refuse(self, call: Call, error: ServerError) -> None:
         """Ends the call with a status. A client that does not read gets it when it does."""
-        call.reason = error.reason
-        self._metrics.refused(error.reason)
-        metadata = (*error_metadata(error), *call_metadata(call, time.perf_counter() - started))
+        metadata = (*error_metadata(error), *call_metadata(call))
         with suppress(TimeoutError):
             async with asyncio.timeout(STATUS_TIMEOUT_S):
-                await context.abort(status_code(error), error.message, metadata)
+                await self._context.abort(status_code(error), error.message, metadata)
 
-    def _enter(self, method: str) -> None:
-        self._metrics.rpc_started(method)
-        self._running += 1
-        self._idle.clear()
-
-    def _leave(self) -> None:
-        self._running -= 1
-        if not self._running:
-            self._idle.set()
-
-
-def _text_metadata(context: Context) -> dict[str, str]:
-    """What the caller sent along, without what is not text. Of a key that occurs twice, the last."""
-    return {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
-
-
-def _reason_of_leaving(context: Context) -> grpc.StatusCode:
-    """The status that the client sees of a call it left: gRPC cancels calls whose deadline has passed, too."""
-    remaining = cast("float | None", context.time_remaining())  # None: the call has no deadline
-    passed = remaining is not None and remaining <= DEADLINE_SLACK_S
-    return grpc.StatusCode.DEADLINE_EXCEEDED if passed else grpc.StatusCode.CANCELLED
+    def leaving(self) -> str:
+        """The status that the client sees of a call it left: gRPC cancels calls whose deadline has passed, too."""
+        remaining = cast("float | None", self._context.time_remaining())  # None: the call has no deadline
+        passed = remaining is not None and remaining <= DEADLINE_SLACK_S
+        return "DEADLINE_EXCEEDED" if passed else "CANCELLED"

@@ -29,9 +29,9 @@ def status_code(error: ServerError) -> grpc.StatusCode:
     return grpc.StatusCode[error.status]
 
 
-def call_metadata(call: Call, seconds: float) -> Metadata:
-    """What follows every answer. `seconds`: of the whole call."""
-    return ((REQUEST_ID_KEY, call.request_id), (TIMING_KEY, server_timing(call, seconds)))
+def call_metadata(call: Call) -> Metadata:
+    """What follows every answer."""
+    return ((REQUEST_ID_KEY, call.request_id), (TIMING_KEY, server_timing(call, call.seconds)))
 
 
 def error_metadata(error: ServerError) -> Metadata:

@@ -1,7 +1,9 @@
 """What is known of an RPC while it is answered: for its log line, its trailing metadata, its trace and exemplars."""
 
 import re
+import time
 import uuid
+from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
@@ -41,10 +43,18 @@ class Call:
     request_id: str = ""
     trace: SpanContext = INVALID_SPAN_CONTEXT
     model: str = ""
+    code: str = "OK"
+    """Name of the gRPC status code that it is answered with."""
     reason: str = ""
     """Of the error that it is answered with, if it is."""
     contents: list[AnsweredContent] = field(default_factory=list)
     """Those that are answered so far."""
+    started: float = field(default_factory=time.perf_counter)
+
+    @property
+    def seconds(self) -> float:
+        """Since the call came."""
+        return time.perf_counter() - self.started
 
     @property
     def trace_id(self) -> str:
@@ -93,9 +103,10 @@ def current_call() -> Call:
     return _current.get() or Call()
 
 
-def request_id(asked: str | None) -> str:
-    """What the caller names the call, if that is well-formed, else a new name."""
-    return asked if asked and REQUEST_ID.fullmatch(asked) else uuid.uuid4().hex
+def request_id(metadata: Mapping[str, str]) -> str:
+    """What the caller names the call in what comes with it, if that is well-formed, else a new name."""
+    asked = metadata.get(REQUEST_ID_KEY, "")
+    return asked if REQUEST_ID.fullmatch(asked) else uuid.uuid4().hex
 
 
 def server_timing(call: Call, seconds: float) -> str:

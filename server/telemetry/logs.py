@@ -61,20 +61,20 @@ class CallLog:
         self._enabled = settings.log_requests
         self._with_text = settings.log_text
 
-    def write(self, call: Call, code: str, seconds: float) -> None:
-        """A call is answered, with the name of a gRPC status code."""
+    def write(self, call: Call, seconds: float) -> None:
+        """A call is answered, after so long."""
         if self._enabled:
-            facts = call_facts(call, code, seconds) | (call_texts(call) if self._with_text else {})
+            facts = call_facts(call, seconds) | (call_texts(call) if self._with_text else {})
             calls_log.info("call answered", extra={FIELDS: facts})
 
 
-def call_facts(call: Call, code: str, seconds: float) -> dict[str, Any]:
+def call_facts(call: Call, seconds: float) -> dict[str, Any]:
     """What is told of a call. Nothing of what it said."""
     facts: dict[str, Any] = {
         "request_id": call.request_id,
         "trace_id": call.trace_id,
         "method": call.method,
-        "code": code,
+        "code": call.code,
         "reason": call.reason,
         "model": call.model,
         "duration_ms": round(seconds * 1000, 3),

@@ -58,10 +58,10 @@ class CallSpan:
         self.context = self._span.get_span_context()
         """Where in a trace the call belongs. Not valid: it is part of none."""
 
-    def end(self, call: Call, code: str) -> None:
-        """The call is answered, with the name of a gRPC status code."""
+    def end(self, call: Call) -> None:
+        """The call is answered."""
         if self._span.is_recording():
-            self._describe(call, code)
+            self._describe(call)
             parent = trace.set_span_in_context(self._span)
             for index, content in enumerate(call.contents[:MOST_CONTENTS]):
                 for name, began, ended in phases(content):
@@ -70,10 +70,10 @@ class CallSpan:
                     span.end(self._ns(ended))
         self._span.end(self._ns(time.perf_counter()))
 
-    def _describe(self, call: Call, code: str) -> None:
+    def _describe(self, call: Call) -> None:
         self._span.set_attributes(
             {
-                "rpc.grpc.status_code": Code.Value(code),
+                "rpc.grpc.status_code": Code.Value(call.code),
                 "dragoman.request_id": call.request_id,
                 "dragoman.model": call.model,
                 "dragoman.contents": len(call.contents),
@@ -81,8 +81,8 @@ class CallSpan:
                 "dragoman.target_tokens": call.target_tokens,
             }
         )
-        if code in SERVER_FAULTS:
-            self._span.set_status(Status(StatusCode.ERROR, call.reason or code))
+        if call.code in SERVER_FAULTS:
+            self._span.set_status(Status(StatusCode.ERROR, call.reason or call.code))
 
     def _ns(self, seconds: float) -> int:
         """A reading of time.perf_counter, since the epoch."""

@@ -1,8 +1,14 @@
-"""server.lifecycle: health, signals, and the end. Draining and crashes of a whole server are in test_service."""
+"""server.lifecycle: signals, draining, and that the process ends."""
 
 import asyncio
+import logging
 import os
 import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -10,74 +16,151 @@ import pytest
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
-from server.lifecycle import Health, StopSignals, close
-from tests.serving import STREAM, eventually, held, serving, stream_request
+from server.lifecycle import GAVE_UP, StopSignals, drain
+from tests.serving import (
+    SMALL_WINDOW,
+    STREAM,
+    TRANSLATE,
+    Serving,
+    eventually,
+    held,
+    refused,
+    serving,
+    stream_request,
+    texts,
+    translate_request,
+)
 
-NAMES = ("", "dragoman.v1.TranslationService", "dragoman.v1.EncodingService", "dragoman.v1.ModelService")
-
-
-async def state(channel: grpc.aio.Channel, name: str) -> int:
-    stub: Any = HealthStub(channel)  # whose types do not know that it has methods
-    answer = await stub.Check(HealthCheckRequest(service=name))
-    assert isinstance(answer, HealthCheckResponse)
-    return answer.status
-
-
-async def test_health_is_known_for_the_server_and_every_service_and_follows_its_life() -> None:
-    server = grpc.aio.server()
-    port = server.add_insecure_port("127.0.0.1:0")
-    health = Health(NAMES[1:])
-    await health.register(server)
-    await server.start()
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        assert {await state(channel, name) for name in NAMES} == {HealthCheckResponse.NOT_SERVING}
-        await health.set(serving=True)
-        assert {await state(channel, name) for name in NAMES} == {HealthCheckResponse.SERVING}
-        await health.end()
-        await health.set(serving=True)  # too late
-        assert {await state(channel, name) for name in NAMES} == {HealthCheckResponse.NOT_SERVING}
-    await server.stop(None)
-
-
-async def test_a_server_that_is_up_serves() -> None:
-    async with serving() as server:
-        assert {await state(server.channel, name) for name in NAMES} == {HealthCheckResponse.SERVING}
+WAIT_S = 60
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_the_first_signal_asks_and_the_second_insists(number: signal.Signals) -> None:
-    signals = StopSignals()
-    try:
+    with closing(StopSignals(60)) as signals:
         os.kill(os.getpid(), number)
         await asyncio.wait_for(signals.first.wait(), 20)
         assert not signals.second.is_set()
         os.kill(os.getpid(), number)
         await asyncio.wait_for(signals.second.wait(), 20)
-    finally:
-        for each in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().remove_signal_handler(each)
 
 
-async def test_closing_gives_calls_that_are_being_answered_their_answer() -> None:
-    async with serving() as server:
-        server.decoder.gate.let(2)
-        stream = server.translations.StreamTranslate(stream_request("Two dogs bark."))
-        await held(server)
-        closing = asyncio.ensure_future(close(server.server, server.calls))
-        server.decoder.gate.open()
-        events = [event async for event in stream]
-        assert events[-1].translation.hypotheses[0].text == "Two dogs bark."
-        await closing
+HANGS = """
+import asyncio, sys, threading
+from server import lifecycle
+
+lifecycle.END_S = 0.2
+
+async def main():
+    lifecycle.StopSignals(float(sys.argv[1]))
+    print("ready", flush=True)
+    if sys.argv[2] == "wait":
+        await asyncio.Event().wait()
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()
+
+asyncio.run(main())
+"""
+"""A process that never ends by itself: what it waits for never comes, or its event loop stands still."""
 
 
-async def test_closing_does_not_wait_for_ever(caplog: pytest.LogCaptureFixture) -> None:
-    async with serving() as server:
+@pytest.mark.parametrize("what", ["wait", "loop"])
+@pytest.mark.parametrize(
+    ("grace_period_s", "signals"),
+    [(0.1, [signal.SIGTERM]), (1000, [signal.SIGTERM, signal.SIGINT])],
+    ids=["one signal", "two signals"],
+)
+def test_a_process_that_hangs_ends_with_code_1_and_says_where(
+    what: str, grace_period_s: float, signals: Sequence[signal.Signals]
+) -> None:
+    command = [sys.executable, "-c", HANGS, str(grace_period_s), what]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            assert process.stdout.readline() == "ready\n"
+            for number in signals:
+                process.send_signal(number)
+            assert process.wait(WAIT_S) == GAVE_UP
+            told = process.stderr.read()
+        finally:
+            process.kill()
+    assert "the server did not end in time" in told
+    assert "thread MainThread:" in told
+
+
+# Draining
+
+
+async def drained(server: Serving, grace_period_s: float = 60, at_once: asyncio.Event | None = None) -> None:
+    never = asyncio.Event()
+    await drain(server.server, server.health, server.admission, server.calls, grace_period_s, at_once or never)
+
+
+async def test_draining_finishes_what_runs_and_sends_the_rest_elsewhere_at_once() -> None:
+    async with serving(reuse_port=True) as server:
         server.decoder.gate.close()
-        call = server.translations.StreamTranslate(stream_request("Two dogs bark."))
+        running = asyncio.ensure_future(texts(server, "Two dogs bark."))
         await held(server)
-        await close(server.server, server.calls)
-        assert "1 calls are cut off" in caplog.text
-        with pytest.raises((grpc.aio.AioRpcError, asyncio.CancelledError)):
-            await call.read()
-        await eventually(lambda: server.calls.running == 0)
-        assert server.metric("dragoman_rpc_requests_total", method=STREAM, code="CANCELLED") == 1
+        async with serving(port=server.port, reuse_port=True) as other:
+            draining = asyncio.ensure_future(drained(server))
+            async with asyncio.timeout(20):
+                while not other.model_metric("dragoman_finished_total", reason="end_token"):
+                    try:
+                        assert await texts(server, "A cat.") == ["A cat."]
+                    except grpc.aio.AioRpcError:  # its client has not seen the GOAWAY yet
+                        await asyncio.sleep(0.01)
+            assert not draining.done()
+            server.decoder.gate.open()
+            assert await running == ["Two dogs bark."]
+            await draining
+
+
+async def test_watchers_of_health_are_told_and_hold_up_nothing() -> None:
+    async with serving() as server:
+        health: Any = HealthStub(server.channel)  # whose types do not know that it has methods
+        watch = health.Watch(HealthCheckRequest(service="dragoman.v1.TranslationService"))
+        assert (await watch.read()).status == HealthCheckResponse.SERVING
+        await drained(server)
+        assert (await watch.read()).status == HealthCheckResponse.NOT_SERVING
+
+
+async def test_a_watcher_that_reads_nothing_holds_up_nothing() -> None:
+    async with serving(channel_options=SMALL_WINDOW) as server:
+        health: Any = HealthStub(server.channel)
+        watch = health.Watch(HealthCheckRequest())
+        assert await watch.initial_metadata() is not None
+        async with asyncio.timeout(20):
+            await drained(server)
+        watch.cancel()
+
+
+@pytest.mark.parametrize("how", ["grace period", "second signal"])
+async def test_what_does_not_finish_is_answered_with_the_grace_period_or_at_once(
+    how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    async with serving() as server:
+        server.decoder.gate.close()  # for ever: the engine hangs
+        running = asyncio.ensure_future(refused(server.translations.Translate(translate_request("Two dogs bark."))))
+        await held(server)
+        second = asyncio.Event()
+        if how == "second signal":
+            second.set()
+        await drained(server, 60 if how == "second signal" else 0.01, second)
+        told = await running
+        assert (told.code, told.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
+        assert "1 calls are still running and are answered with DRAINING" in caplog.text
+        assert server.metric("dragoman_rpc_requests_total", method=TRANSLATE, code="UNAVAILABLE") == 1
+
+
+async def test_a_client_that_does_not_read_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(channel_options=SMALL_WINDOW) as server:
+        call = server.translations.StreamTranslate(stream_request("Two dogs bark."))
+        await eventually(lambda: server.model_metric("dragoman_finished_total", reason="end_token") == 1)
+        await drained(server, 0.01)
+        assert "cut off" in caplog.text
+        assert server.calls.running == 0
+        assert server.metric("dragoman_rpc_requests_total", method=STREAM, code="UNAVAILABLE") == 1
+        call.cancel()

@@ -22,17 +22,16 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 
-from dragoman import AsyncClient, Client, Internal
+from dragoman import AsyncClient, Client, Internal, __version__
 from dragoman import Health as State
 from dragoman.v1.translation_pb2 import StreamTranslateRequest
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
 from engine.devices.session import DeviceError
 from models.package.folder import Package
-from server.__main__ import serve
 from server.config import Settings
 from server.grpc.service import SERVICES
 from tests.fakes import CopyDecoder
-from tests.serving import eventually
+from tests.serving import eventually, serve_here
 
 ROOT = Path(__file__).parents[2]
 WAIT_S = 60.0
@@ -189,7 +188,7 @@ async def test_after_a_crash_it_stays_up_to_say_so_and_ends_with_code_1(
     decoder = CopyDecoder()
     monkeypatch.setattr("engine.load.CpuDecoder", lambda *arguments: decoder)
     settings = Settings(package=tiny_package.folder, workers=1, port=0, metrics_port=0)
-    serving = asyncio.create_task(serve(settings))
+    serving = asyncio.create_task(serve_here(settings))
     await eventually(lambda: "serving tiny" in caplog.text)
     decoder.step_error = RuntimeError("bad kernel")
     port = re.findall(r"serving tiny on 127\.0\.0\.1:(\d+)", caplog.text)[0]
@@ -201,8 +200,6 @@ async def test_after_a_crash_it_stays_up_to_say_so_and_ends_with_code_1(
                 await asyncio.sleep(0.01)
     os.kill(os.getpid(), signal.SIGTERM)
     assert await serving == 1
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().remove_signal_handler(number)
 
 
 async def test_what_does_not_decode_is_never_served(
@@ -212,10 +209,8 @@ async def test_what_does_not_decode_is_never_served(
     decoder = CopyDecoder(step_error=RuntimeError("bad kernel"))
     monkeypatch.setattr("engine.load.CpuDecoder", lambda *arguments: decoder)
     with pytest.raises(DeviceError, match="the model does not decode: bad kernel"):
-        await serve(Settings(package=tiny_package.folder, workers=1, port=0, metrics_port=0))
+        await serve_here(Settings(package=tiny_package.folder, workers=1, port=0, metrics_port=0))
     assert "serving tiny" not in caplog.text
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().remove_signal_handler(number)
 
 
 def test_a_device_that_is_not_there_is_told(tiny_package: Package) -> None:
@@ -233,6 +228,15 @@ def test_the_device_that_was_chosen_is_told(start: StartServer) -> None:
     assert 'dragoman_cuda_graphs{model="tiny"} 0.0' in metrics
     [probe_s] = re.findall(r'dragoman_probe_seconds{model="tiny"} (\S+)', metrics)
     assert float(probe_s) > 0
+
+
+@pytest.mark.parametrize(("flag", "told"), [("--help", "--max-concurrent-streams"), ("--version", __version__)])
+def test_what_needs_no_engine_imports_none(flag: str, told: str) -> None:
+    lines = ["import sys", "from server.__main__ import main", "try:", "  main(sys.argv[1:])", "finally:"]
+    code = "\n".join([*lines, "  print('onnxruntime' in sys.modules)"])
+    done = subprocess.run([sys.executable, "-c", code, flag], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert told in done.stdout
+    assert done.stdout.splitlines()[-1] == "False"
 
 
 def test_settings_that_cannot_be_are_told(tiny_package: Package) -> None:

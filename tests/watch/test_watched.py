@@ -18,12 +18,11 @@ import trustme
 from dragoman import AsyncClient, Client, InvalidArgument, TlsOptions
 from engine.request import PHASES
 from models.package.folder import Package
-from server.__main__ import serve
 from server.config import Settings
 from tests.fakes import CopyDecoder
 from tests.server.telemetry.test_tracing import collecting
 from tests.server_process import server_process
-from tests.serving import eventually
+from tests.serving import eventually, serve_here
 
 TRANSLATE = "dragoman.v1.TranslationService/Translate"
 EXPIRY = datetime(2030, 1, 1, tzinfo=UTC)
@@ -81,7 +80,7 @@ def decoder(monkeypatch: pytest.MonkeyPatch) -> CopyDecoder:
 def launch(tiny_package: Package, caplog: pytest.LogCaptureFixture) -> Callable[[], "asyncio.Task[int]"]:
     caplog.set_level(logging.INFO)
     settings = Settings(package=tiny_package.folder, workers=1, port=0, metrics_port=0)
-    return lambda: asyncio.create_task(serve(settings))
+    return lambda: asyncio.create_task(serve_here(settings))
 
 
 async def ports(caplog: pytest.LogCaptureFixture) -> tuple[str, str]:
@@ -106,13 +105,6 @@ async def becomes(metrics_port: str, wanted: str) -> None:
             await asyncio.sleep(0.01)
 
 
-async def end(serving: "asyncio.Task[int]") -> int:
-    code = await serving
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().remove_signal_handler(number)
-    return code
-
-
 async def test_a_server_is_draining_while_a_call_goes_on_after_a_signal(
     launch: Callable[[], "asyncio.Task[int]"], decoder: CopyDecoder, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -127,7 +119,7 @@ async def test_a_server_is_draining_while_a_call_goes_on_after_a_signal(
         await becomes(metrics_port, "draining")
         decoder.gate.open()
         assert (await call).tokens > 0
-    assert await end(serving) == 0
+    assert await serving == 0
 
 
 async def test_a_server_has_failed_when_its_engine_has(
@@ -141,4 +133,4 @@ async def test_a_server_has_failed_when_its_engine_has(
             await client.translate("a")
     await becomes(metrics_port, "failed")
     os.kill(os.getpid(), signal.SIGTERM)
-    assert await end(serving) == 1
+    assert await serving == 1

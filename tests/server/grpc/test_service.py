@@ -1,15 +1,12 @@
 """server.grpc.service and server.grpc.rpc: real gRPC on loopback, over a decoder that copies its source."""
 
 import asyncio
-import logging
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import grpc
 import pytest
-from grpc_health.v1 import health_pb2
-from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from dragoman.v1 import decoding_pb2, model_pb2
 from dragoman.v1.decoding_pb2 import DecodingOptions
@@ -17,15 +14,15 @@ from dragoman.v1.encoding_pb2 import EncodeRequest
 from dragoman.v1.translation_pb2 import StreamTranslateResponse
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
 from engine.request import Request, Translate
-from server.errors import Draining
-from server.lifecycle import drain
 from tests.fakes import CopyDecoder
 from tests.serving import (
     MODEL,
+    SMALL_WINDOW,
     STREAM,
     TRANSLATE,
     Serving,
     eventually,
+    eventually_not_serving,
     held,
     refusal,
     refused,
@@ -194,10 +191,6 @@ async def test_a_client_that_vanishes_in_a_stream_frees_its_row() -> None:
         assert server.metric("dragoman_rpc_requests_total", method=STREAM, code="CANCELLED") == 1
 
 
-SMALL_WINDOW = (("grpc.http2.lookahead_bytes", 1), ("grpc.http2.bdp_probe", 0))
-"""A client that takes little more than nothing before it reads."""
-
-
 async def test_a_client_that_stops_reading_is_dropped_and_the_others_are_not() -> None:
     async with serving(stream_stall_timeout_s=0.2, channel_options=SMALL_WINDOW) as server:
         server.decoder.gate.let(5)
@@ -263,46 +256,3 @@ async def test_a_crash_answers_every_live_request_and_flips_health(fail: Callabl
         told = await refused(server.translations.Translate(translate_request("A cat.")))
         assert (told.code, told.info.reason) == (grpc.StatusCode.UNAVAILABLE, "ENGINE_STOPPED")
         assert (await server.models.GetModel(model_pb2.GetModelRequest())).model.name == "copy"
-
-
-async def eventually_not_serving(server: Serving, name: str) -> None:
-    health: Any = HealthStub(server.channel)  # whose types do not know that it has methods
-    async for state in health.Watch(health_pb2.HealthCheckRequest(service=name)):
-        if state.status == health_pb2.HealthCheckResponse.NOT_SERVING:
-            return
-
-
-# Draining
-
-
-async def test_draining_finishes_what_runs_and_refuses_the_rest() -> None:
-    async with serving() as server:
-        server.decoder.gate.close()
-        running = asyncio.ensure_future(texts(server, "Two dogs bark."))
-        await held(server)
-        never = asyncio.Event()
-        draining = asyncio.ensure_future(drain(server.health, server.admission, server.calls, 60, never))
-        await eventually_not_serving(server, "dragoman.v1.TranslationService")
-        told = await refused(server.translations.Translate(translate_request("A cat.")))
-        assert (told.code, told.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
-        assert not draining.done()
-        server.decoder.gate.open()
-        assert await running == ["Two dogs bark."]
-        await draining
-
-
-@pytest.mark.parametrize("how", ["grace period", "second signal"])
-async def test_draining_ends_with_the_grace_period_or_at_once(how: str, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING)
-    async with serving() as server:
-        server.decoder.gate.close()
-        running = asyncio.ensure_future(texts(server, "Two dogs bark."))
-        await held(server)
-        second = asyncio.Event()
-        if how == "second signal":
-            second.set()
-        grace_period_s = 60 if how == "second signal" else 0.01
-        await drain(server.health, server.admission, server.calls, grace_period_s, second)
-        assert f"1 calls are still running and are answered with {Draining.reason}" in caplog.text
-        server.decoder.gate.open()
-        await running

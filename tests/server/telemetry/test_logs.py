@@ -60,7 +60,7 @@ def test_a_server_writes_what_it_was_told_to(log_format: str, capsys: pytest.Cap
         configure(settings)
         call = Call("m", "r", model="en-pt")
         call.contents.append(AnsweredContent("A cat.", "Um gato.", TIMINGS, 0.0, 0.0, 0.0, 4, 3))
-        CallLog(settings).write(call, "OK", 0.05)
+        CallLog(settings).write(call, 0.05)
     finally:
         root.handlers[:] = handlers
         root.setLevel(level)

@@ -262,6 +262,6 @@ def test_the_name_of_the_service_is_opentelemetrys_to_change(monkeypatch: pytest
     monkeypatch.setenv("OTEL_SERVICE_NAME", "mine")
     with collecting() as (collector, endpoint):
         tracing = Tracing(*open_otlp(endpoint, 1.0, "1.2.3"))
-        tracing.start("s/m", {}).end(Call("s/m"), "OK")
+        tracing.start("s/m", {}).end(Call("s/m"))
         tracing.close()
     assert collector.resources[0]["service.name"] == "mine"

@@ -1,0 +1,172 @@
+"""What a server is built of, in order, and how long each part lives."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import closing
+from importlib.metadata import version
+
+import grpc
+import onnxruntime as ort
+import uvloop
+from grpc_reflection.v1alpha import reflection
+from prometheus_client import CollectorRegistry
+
+from dragoman import __version__
+from engine.devices.machine import Machine
+from engine.devices.session import Device, DeviceError
+from engine.load import Limits, Loadable, load
+from engine.request import Event, Failed, Probe, Request
+from engine.runner import Runner
+from models.package.folder import Package, PackageError
+from models.tokenizers.sentencepiece_pair import TokenizerError
+from server.admission.permits import Admission
+from server.catalog.served_model import ServedModel, describe
+from server.config import ConfigError, Settings
+from server.grpc import health as health_service
+from server.grpc import service
+from server.grpc.certificate import first_expiry
+from server.grpc.health import Health
+from server.grpc.listeners import address, metrics_endpoint, open_server
+from server.grpc.rpc import RpcInterceptor
+from server.lifecycle import StopSignals, drain, report_crash
+from server.placement import device_memory, facts, place
+from server.telemetry import logs
+from server.telemetry.call_metrics import CallMetrics
+from server.telemetry.logs import CallLog
+from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
+from server.telemetry.observed import ObservedCalls
+from server.telemetry.process_metrics import ProcessMetrics, State
+from server.telemetry.tracing import Tracing, open_tracing
+from server.translation.translator import Translator
+
+log = logging.getLogger("server")
+
+
+def run(settings: Settings) -> int:
+    """Serves until a signal, in a process that ends then. Returns its exit code. Raises ConfigError before that."""
+    logs.configure(settings)
+    try:
+        return uvloop.run(_run(settings))
+    except (PackageError, TokenizerError, DeviceError) as error:
+        raise ConfigError(str(error)) from error
+
+
+async def _run(settings: Settings) -> int:
+    return await serve(settings, StopSignals(settings.grace_period_s))
+
+
+async def serve(settings: Settings, signals: StopSignals) -> int:
+    """Serves until a signal. Raises ConfigError, PackageError, TokenizerError or DeviceError before that.
+
+    Returns the exit code.
+    """
+    with closing(open_tracing(settings, __version__)) as tracing:
+        return await serve_traced(settings, signals, tracing)
+
+
+async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracing) -> int:
+    """See `serve`."""
+    started = time.perf_counter()
+    package = Package.open(settings.package)
+    machine = Machine()
+    device = place(settings, package, machine)
+    loadable = Loadable.of(package)
+    model = describe(package, settings, device.provider)
+    registry = CollectorRegistry()
+    metrics = ModelMetrics(ModelFamilies(registry), model.name)
+    process = open_process_metrics(registry, settings, model)
+    calls = ObservedCalls(CallMetrics(registry), tracing, CallLog(settings))
+    limits = settings.max_message_bytes, settings.stream_stall_timeout_s
+    server, port = open_server(settings, [RpcInterceptor(service.SERVICES, *limits, calls)])
+    if settings.tls_certificate is not None:
+        process.describe_certificate(first_expiry(settings.tls_certificate))
+    with metrics_endpoint(settings, registry) as metrics_port:
+        async with open_runner(settings, loadable, model, device, metrics) as runner:
+            process.describe_device(facts(runner.device), settings.device, runner.device.cuda_graphs)
+            probe_s = await probe(runner.submit, package.manifest.graphs.vocabulary.end_id)
+            process.loaded(time.perf_counter() - started, probe_s)
+            if device.kind == "cuda":  # not before: the probe captures CUDA graphs, which other calls may disturb
+                process.watch_device_memory(device_memory(machine.runtime(), device.index))
+            admission = Admission(settings.max_waiting, lambda: runner.waiting)
+            translator = Translator(model, package.tokenizer(), loadable.rules, admission, runner.submit, metrics)
+            health = await start(server, translator)
+            process.enter(State.SERVING)
+            announce(settings, model, runner, probe_s, port, metrics_port)
+            crash_report = asyncio.create_task(watch_engines(runner, health, admission, process))
+            await signals.first.wait()
+            process.enter(State.DRAINING)
+            await drain(server, health, admission, calls, settings.grace_period_s, signals.second)
+            crash_report.cancel()
+    return 1 if runner.failure.done() else 0
+
+
+def open_process_metrics(registry: CollectorRegistry, settings: Settings, model: ServedModel) -> ProcessMetrics:
+    """The metrics of a process with this model, which is starting."""
+    process = ProcessMetrics(registry, model.name)
+    process.describe_model(model.package_sha256, model.execution_provider, model.precision)
+    process.describe_build({"dragoman": __version__, "onnxruntime": ort.__version__, "grpcio": version("grpcio")})
+    process.describe_queue(settings.max_waiting)
+    return process
+
+
+def open_runner(
+    settings: Settings, loadable: Loadable, model: ServedModel, device: Device, metrics: ModelMetrics
+) -> Runner:
+    """Loads the model. Raises DeviceError."""
+    limits = Limits(settings.max_rows, settings.workers, model.max_source_tokens, model.max_new_tokens)
+    return load(loadable, device, limits, metrics)
+
+
+async def probe(submit: Callable[[Request], None], end_id: int) -> float:
+    """Lets an engine decode once before there are callers. Returns the seconds. Raises DeviceError if it cannot.
+
+    On CUDA the engine's thread captures its CUDA graphs thereby.
+    """
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Event] = loop.create_future()
+
+    def deliver(event: Event) -> None:
+        loop.call_soon_threadsafe(answer.set_result, event)
+
+    started = time.perf_counter()
+    submit(Probe((end_id,), deliver))
+    event = await answer
+    if isinstance(event, Failed):
+        raise DeviceError(f"the model does not decode: {event.error}") from event.error
+    return time.perf_counter() - started
+
+
+async def watch_engines(runner: Runner, health: Health, admission: Admission, process: ProcessMetrics) -> None:
+    """Waits for a crash of the engine, and tells everybody."""
+    await report_crash(asyncio.wrap_future(runner.failure), health, admission)
+    process.enter(State.FAILED)
+
+
+async def start(server: grpc.aio.Server, translator: Translator) -> Health:
+    """Adds all services and starts: serving."""
+    health = Health(service.SERVICES)
+    health.register(server)
+    service.register(server, translator)
+    reflection.enable_server_reflection([*service.SERVICES, health_service.SERVICE, reflection.SERVICE_NAME], server)
+    await server.start()
+    health.set(serving=True)
+    return health
+
+
+def announce(
+    settings: Settings, model: ServedModel, runner: Runner, probe_s: float, port: int, metrics_port: int
+) -> None:
+    """Logs that the server is ready, where, and on what."""
+    log.info(
+        "serving %s on %s with %d workers of %d rows (%s); metrics on http://%s/metrics",
+        model.name,
+        address(settings.host, port),
+        runner.workers,
+        settings.max_rows,
+        model.execution_provider,
+        address(settings.host, metrics_port),
+    )
+    told = ", ".join(f"{name} {fact}" for name, fact in facts(runner.device).items() if fact)
+    log.info("%s; the probe decode took %.1f ms", told, probe_s * 1000)
