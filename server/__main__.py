@@ -10,17 +10,11 @@ from collections.abc import Sequence
 from server.config import ConfigError, load_settings
 
 
-def main(arguments: Sequence[str] = ()) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Returns the exit code."""
-    # What is imported late takes a second, and `--help` and a mistyped flag need none of it.
-    if "--version" in arguments:
-        from dragoman import __version__
-
-        print(f"dragoman {__version__}")
-        return 0
     try:
         settings = load_settings(arguments)
-        from server.app import run
+        from server.app import run  # not before: it takes a second, and `--help` and a mistyped flag need none of it
 
         return run(settings)
     except ConfigError as error:

@@ -7,6 +7,7 @@ Unknown keys fail. docs/configuration.md lists all settings.
 import difflib
 import os
 import tomllib
+from argparse import Action, ArgumentParser
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -16,6 +17,7 @@ from pydantic_settings import (
     BaseSettings,
     CliApp,
     CliImplicitFlag,
+    CliSettingsSource,
     InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
@@ -152,13 +154,28 @@ class _File(InitSettingsSource):
 
 
 def load_settings(arguments: Sequence[str]) -> Settings:
-    """Reads flags, environment and file. Raises ConfigError; exits the process for `--help` and unknown flags."""
+    """Reads flags, environment and file. Raises ConfigError.
+
+    Exits the process for `--help`, `--version` and unknown flags.
+    """
     _refuse_unknown(os.environ)
     _refuse_packages(arguments)
+    flags: CliSettingsSource[ArgumentParser] = CliSettingsSource(Settings)
+    flags.root_parser.add_argument("--version", action=_ShowVersion, nargs=0, help="show the server's version and exit")
     try:
-        return CliApp.run(Settings, cli_args=list(arguments))
+        return CliApp.run(Settings, cli_args=list(arguments), cli_settings_source=flags)
     except ValidationError as error:
         raise ConfigError("; ".join(_explain(error))) from error
+
+
+class _ShowVersion(Action):
+    """Tells the version of the checkout, which nobody may have installed, and exits."""
+
+    def __call__(self, parser: ArgumentParser, *_: object) -> None:
+        from dragoman import __version__  # not before: it takes longer than all of this file
+
+        print(f"Dragoman {__version__}")
+        parser.exit()
 
 
 def _read_toml(file: Path) -> dict[str, Any]:
