@@ -9,13 +9,13 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
+from engine.batch.running_batch import RunningBatch
 from engine.decoder import Decoder
 from engine.devices.session import Device
 from engine.errors import Closing, DoesNotFit, Stopped
 from engine.observer import Observer
 from engine.queue import ArrivalQueue, Queue
 from engine.request import Failed, Request
-from engine.running_batch import RunningBatch
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from engine.runner import Runner
 from models.package.folder import Package, PackageError
 from models.tokenizers.sentencepiece_pair import TokenizerError
 from server.admission.permits import Admission
-from server.catalog.served_model import ServedModel, describe
+from server.catalog.served_model import ServedModel, served_model
 from server.config import ConfigError, Settings
 from server.grpc import health as health_service
 from server.grpc import service
@@ -31,7 +31,7 @@ from server.grpc.health import Health
 from server.grpc.listeners import address, metrics_endpoint, open_server
 from server.grpc.rpc import RpcInterceptor
 from server.lifecycle import StopSignals, drain, report_crash
-from server.placement import device_memory, facts, place
+from server.placement import device_memory, facts, serving_device
 from server.telemetry import logs
 from server.telemetry.call_metrics import CallMetrics
 from server.telemetry.logs import CallLog
@@ -71,9 +71,9 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
     started = time.perf_counter()
     package = Package.open(settings.package)
     machine = Machine()
-    device = place(settings, package, machine)
+    device = serving_device(settings, package, machine)
     loadable = Loadable.of(package)
-    model = describe(package, settings, device.provider)
+    model = served_model(package, settings, device.provider)
     registry = CollectorRegistry()
     metrics = ModelMetrics(ModelFamilies(registry), model.name)
     process = open_process_metrics(registry, settings, model)

@@ -15,7 +15,7 @@ from server.config import Settings
 log = logging.getLogger(__name__)
 
 
-def place(settings: Settings, package: Package, machine: Machine) -> Device:
+def serving_device(settings: Settings, package: Package, machine: Machine) -> Device:
     """Chooses the device, and logs the choice where there was one. Raises DeviceError."""
     graphs = package.manifest.graphs
     most = graphs.max_positions

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, ValidationError, model_validator
 
 from models.config import Activation, Frozen
-from models.package.manifest import describe
+from models.package.manifest import first_fault
 from training.errors import TrainingError
 
 
@@ -175,6 +175,6 @@ def read_experiment(file: Path) -> Experiment:
     except OSError as error:
         raise TrainingError(f"{file} cannot be read: {error.strerror}") from error
     except ValidationError as error:
-        raise TrainingError(f"{file}: {describe(error)}. docs/training.md has every key") from error
+        raise TrainingError(f"{file}: {first_fault(error)}. docs/training.md has every key") from error
     except ValueError as error:
         raise TrainingError(f"{file} is not TOML: {error}") from error

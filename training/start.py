@@ -16,7 +16,7 @@ from models.checkpoint.marian_tokenizer import read_tokenizer_config, tokenizer_
 from models.checkpoint.marian_writer import NORM_EPSILON, POSITIONS
 from models.checkpoint.reading import notices
 from models.config import ModelConfig
-from models.package.manifest import describe
+from models.package.manifest import first_fault
 from models.tokenizers.sentencepiece_pair import TokenizerSpec, load_vocabulary
 from models.transformer import Transformer
 from training import config
@@ -60,7 +60,7 @@ def new_config(model: config.Architecture, vocabulary: dict[str, int]) -> ModelC
     try:
         return _new_config(model, vocabulary)
     except ValidationError as error:
-        raise TrainingError(f"[model]: {describe(error)}") from error
+        raise TrainingError(f"[model]: {first_fault(error)}") from error
 
 
 def _new_config(model: config.Architecture, vocabulary: dict[str, int]) -> ModelConfig:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from export.sources.download import get
 from export.sources.fetched import SourceError
-from models.package.manifest import describe
+from models.package.manifest import first_fault
 
 HASH_LENGTH = 12
 """Digits of a model's SHA-256 that name it."""
@@ -97,7 +97,7 @@ class Registry(BaseModel):
             return [Record.model_validate(record) for record in self.models[pair]]
         except ValidationError as error:
             raise SourceError(
-                f"firefox:{pair}: the registry's record is not as expected ({describe(error)})"
+                f"firefox:{pair}: the registry's record is not as expected ({first_fault(error)})"
             ) from error
 
     def _others(self, pair: str) -> str:
@@ -114,4 +114,4 @@ def read_registry(url: str) -> Registry:
     try:
         return Registry.model_validate_json(get(url))
     except ValidationError as error:
-        raise SourceError(f"{url} is no registry of models ({describe(error)}); check --firefox-registry") from error
+        raise SourceError(f"{url} is no registry of models ({first_fault(error)}); check --firefox-registry") from error

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from engine.batch.running_batch import RunningBatch
 from engine.decoder import Decoder, S
 from engine.observer import Unobserved
 from engine.request import Event, Finished, Translate
-from engine.running_batch import RunningBatch
 from engine.targets import target_rules
 from export.verification.reference import TransformersModel, greedy_tokens
 from models.checkpoint import Checkpoint

@@ -14,7 +14,7 @@ from engine.decoder import Decoder
 from engine.devices.session import Device
 from export.verification.compare_numbers import encoder_error, step_errors
 from export.verification.compare_tokens import SampleComparison
-from export.verification.limits import LIMITS
+from export.verification.tolerances import TOLERANCES
 from models.checkpoint import Checkpoint
 from models.package.graph_files import GraphFiles
 from models.package.manifest import Certificate
@@ -41,7 +41,7 @@ def verify(
     progress: Progress,
 ) -> Certificate:
     """Compares the graphs with the checkpoint in `folder`. Raises VerificationError."""
-    limits = LIMITS[graphs.spec.precision.activations]
+    limits = TOLERANCES[graphs.spec.precision.activations]
     capacity, shortlist = most_tokens(graphs.spec.max_positions), graphs.shortlist
     decoder = open_decoder(graphs, device)
     progress("hidden states")

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from models.checkpoint.contents import CheckpointError
-from models.checkpoint.reading import Settings, parse, read_json
+from models.checkpoint.reading import JsonKeys, parse, read_json
 from models.decoding import OPTIONS, Options
 from models.package.manifest import GenerationDefaults
 from models.package.signature import MAX_CANDIDATES
@@ -40,7 +40,7 @@ NEUTRAL: dict[str, object] = {
 """Settings that change what is generated and are not supported, and the value that means "off"."""
 
 
-class GenerationSettings(Settings):
+class GenerationSettings(JsonKeys):
     """The supported settings; None is Hugging Face's default."""
 
     options: Options = Field(default_factory=dict)

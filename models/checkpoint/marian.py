@@ -10,7 +10,7 @@ from models.best_tokens import NEVER
 from models.checkpoint.contents import Checkpoint, CheckpointError
 from models.checkpoint.generation import GenerationSettings, generation_file, read_generation
 from models.checkpoint.marian_tokenizer import read_tokenizer_config, tokenizer_spec
-from models.checkpoint.reading import Settings, find_weights, invalid, notices, parse, read_json, read_weights
+from models.checkpoint.reading import JsonKeys, find_weights, invalid, notices, parse, read_json, read_weights
 from models.checkpoint.renames import Rename, fill, linear
 from models.config import Activation, ModelConfig
 from models.package.folder import sha256
@@ -20,7 +20,7 @@ from models.transformer import Transformer
 ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
 
 
-class MarianConfig(Settings):
+class MarianConfig(JsonKeys):
     """What config.json says. Where a key has a default, it is Hugging Face's for configurations without the key."""
 
     vocab_size: int

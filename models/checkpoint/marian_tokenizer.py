@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from models.checkpoint.contents import CheckpointError
-from models.checkpoint.reading import Settings, parse, read_json
+from models.checkpoint.reading import JsonKeys, parse, read_json
 from models.config import ModelConfig
 from models.tokenizers.sentencepiece_pair import (
     Tokenizer,
@@ -26,7 +26,7 @@ Token = Annotated[str, BeforeValidator(_content)]
 Language = Annotated[str, Field(pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*$")]
 
 
-class MarianTokenizerConfig(Settings):
+class MarianTokenizerConfig(JsonKeys):
     """What tokenizer_config.json says."""
 
     source_lang: Language

@@ -15,13 +15,13 @@ from models.checkpoint.contents import CheckpointError
 from models.package.graphs import NAME_PATTERN
 
 
-class Settings(BaseModel):
+class JsonKeys(BaseModel):
     """The keys that matter of a JSON file. Others are there, and are left alone."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
 
 
-S = TypeVar("S", bound=Settings)
+S = TypeVar("S", bound=JsonKeys)
 
 
 def read_json(file: Path) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from pydantic import ValidationError
 from models.disk import sync
 from models.package import format1
 from models.package.graph_files import GraphFiles
-from models.package.manifest import FORMAT_VERSION, FileEntry, Manifest, describe
+from models.package.manifest import FORMAT_VERSION, FileEntry, Manifest, first_fault
 from models.package.shortlist import Shortlist, ShortlistError
 from models.tokenizers.sentencepiece_pair import Tokenizer
 
@@ -159,7 +159,7 @@ def _parse_manifest(folder: Path, data: bytes) -> Manifest:
     try:
         return Manifest.model_validate_json(json.dumps(format1.to_format2(content)) if version == 1 else data)
     except ValidationError as error:
-        raise PackageError(f"{file}: {describe(error)}; {EXPORT_AGAIN}") from error
+        raise PackageError(f"{file}: {first_fault(error)}; {EXPORT_AGAIN}") from error
 
 
 def _check_file(file: Path, expected: FileEntry) -> None:

@@ -118,7 +118,7 @@ class Manifest(Frozen):
         return self
 
 
-def describe(error: ValidationError) -> str:
+def first_fault(error: ValidationError) -> str:
     """The first thing that is wrong, and where."""
     first = error.errors()[0]
     where = ".".join(map(str, first["loc"]))

@@ -38,7 +38,7 @@ class ServedModel:
         return {"max_beams": self.max_beams, "max_new_tokens": self.max_new_tokens}
 
 
-def describe(package: Package, settings: Settings, execution_provider: str) -> ServedModel:
+def served_model(package: Package, settings: Settings, execution_provider: str) -> ServedModel:
     """The model of a package under these settings. Raises ConfigError where they ask for more than it has."""
     manifest = package.manifest
     config = manifest.model

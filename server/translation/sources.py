@@ -15,7 +15,7 @@ INLINE_CHARACTERS = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceText:
     """A text as tokens."""
 
     text: str
@@ -45,16 +45,16 @@ class SourceReader:
             if len(text) > self._max_characters:
                 raise SourceTooLong(field, "characters", len(text), self._max_characters)
 
-    async def tokenize(self, texts: Mapping[str, str]) -> list[Source]:
+    async def tokenize(self, texts: Mapping[str, str]) -> list[SourceText]:
         """The tokens of every text, the end token included. Raises BlankContent or SourceTooLong."""
         if sum(map(len, texts.values())) <= INLINE_CHARACTERS:
             return self._tokenize_all(texts)
         return await asyncio.to_thread(self._tokenize_all, texts)
 
-    def _tokenize_all(self, texts: Mapping[str, str]) -> list[Source]:
+    def _tokenize_all(self, texts: Mapping[str, str]) -> list[SourceText]:
         return [self._tokenize(field, text) for field, text in texts.items()]
 
-    def _tokenize(self, field: str, text: str) -> Source:
+    def _tokenize(self, field: str, text: str) -> SourceText:
         started = time.perf_counter()
         source_ids = tuple(self._tokenizer.encode(text))
         seconds = time.perf_counter() - started
@@ -63,4 +63,4 @@ class SourceReader:
             raise BlankContent(field, len(text))
         if len(source_ids) > self._max_tokens:
             raise SourceTooLong(field, "tokens", len(source_ids), self._max_tokens)
-        return Source(text, source_ids, started, seconds)
+        return SourceText(text, source_ids, started, seconds)

@@ -47,7 +47,7 @@ from server.telemetry.calls import AnsweredContent, current_call
 from server.telemetry.guards import guard_flags
 from server.telemetry.model_metrics import ModelMetrics
 from server.translation.options import Route, check_model, check_route, resolve
-from server.translation.sources import Source, SourceReader
+from server.translation.sources import SourceReader, SourceText
 
 MakeRequest = Callable[[tuple[int, ...], Callable[[Event], None]], Request]
 
@@ -210,7 +210,7 @@ def refusal(error: Exception) -> ServerError:
 class _Call:
     """A request, seen from the event loop."""
 
-    def __init__(self, source: Source, make: MakeRequest) -> None:
+    def __init__(self, source: SourceText, make: MakeRequest) -> None:
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self.source = source

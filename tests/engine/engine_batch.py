@@ -10,9 +10,9 @@ import numpy as np
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
+from engine.batch.running_batch import RunningBatch
 from engine.decoder import Ask, Found
 from engine.request import Event, Finished, Hypothesis, Tokens, Translate
-from engine.running_batch import RunningBatch
 from engine.search import open_search
 from engine.targets import TargetRules
 from models.decoding import Decoding

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from engine.batch.running_batch import RunningBatch
 from engine.decoder import Decoder
 from engine.devices.session import CPU
 from engine.load import Loadable, open_decoder
 from engine.observer import Unobserved
 from engine.request import Event, Finished, Hypothesis, Translate
-from engine.running_batch import RunningBatch
 from models.decoding import Decoding
 from models.package.folder import Package
 from tests.checkpoints import flores

@@ -1,4 +1,4 @@
-"""engine.running_batch, one thing at a time: leaving, failing, memory, and what the clock says."""
+"""engine.batch.running_batch, one thing at a time: leaving, failing, memory, and what the clock says."""
 
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
@@ -6,10 +6,10 @@ from typing import TypeVar
 
 import pytest
 
+from engine.batch.running_batch import RunningBatch
 from engine.decoder import S
 from engine.errors import OutOfMemory
 from engine.request import Encode, Encoded, Event, Failed, Request
-from engine.running_batch import RunningBatch
 from tests.engine.engine_batch import END, MAX_ROWS, Batch, make_visit
 from tests.fakes import CopySource
 
@@ -137,7 +137,7 @@ def test_requests_without_memory_are_refused_and_the_others_are_not(monkeypatch:
 def test_timings_are_of_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """An encoder run takes 2 s and a step 3 s of a clock that stands still in between."""
     clock = SimpleNamespace(now=100.0)
-    monkeypatch.setattr("engine.running_batch.time", SimpleNamespace(perf_counter=lambda: clock.now))
+    monkeypatch.setattr("engine.batch.running_batch.time", SimpleNamespace(perf_counter=lambda: clock.now))
     batch = Batch()
     monkeypatch.setattr(batch.decoder, "encode", taking(2.0, clock, batch.decoder.encode))
     monkeypatch.setattr(batch.cache, "end_step", taking(3.0, clock, batch.cache.end_step))

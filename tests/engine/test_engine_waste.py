@@ -1,4 +1,4 @@
-"""engine.running_batch: what it tells of its work, and of what of it was for nothing."""
+"""engine.batch.running_batch: what it tells of its work, and of what of it was for nothing."""
 
 import time
 

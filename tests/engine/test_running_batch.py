@@ -1,4 +1,4 @@
-"""engine.running_batch: what happens to requests, rows and counts in one running batch."""
+"""engine.batch.running_batch: what happens to requests, rows and counts in one running batch."""
 
 from itertools import permutations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.placing import place
+from engine.batch.placing import place
 from engine.request import FinishReason
 from tests.engine.engine_batch import (
     END,

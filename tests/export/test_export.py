@@ -26,7 +26,7 @@ from export.command.progress import Progress
 from export.command.summary import size
 from export.trace import Graphs, trace
 from export.verification.compare_numbers import candidate_error, encoder_error, step_errors
-from export.verification.limits import LIMITS
+from export.verification.tolerances import TOLERANCES
 from export.verification.verify import VerificationError, large_errors, most_tokens, open_decoder, verify
 from models.checkpoint import load_checkpoint
 from models.package.folder import Package
@@ -37,7 +37,7 @@ from models.package.precision import AttentionKind
 from models.transformer import Transformer
 from tests.checkpoints import ROOT, edit_json, write_checkpoint
 
-TOLERANCE = LIMITS["fp32"].error
+TOLERANCE = TOLERANCES["fp32"].error
 TEXTS = ["The children were playing in the garden.", "It started to rain."]
 
 
@@ -99,7 +99,7 @@ def test_an_fp16_package_says_what_it_is(
     manifest = Package.open(target).manifest
     assert manifest.graphs.precision == Precisions.of_all("fp16")
     assert (manifest.graphs.attention, manifest.certificate.device) == ("fused", "cpu")
-    assert TOLERANCE < manifest.certificate.encoder_error <= manifest.certificate.tolerance == LIMITS["fp16"].error
+    assert TOLERANCE < manifest.certificate.encoder_error <= manifest.certificate.tolerance == TOLERANCES["fp16"].error
     assert all(agreement.equal >= 0.9 * agreement.sentences for agreement in manifest.certificate.agreements)
 
 

@@ -13,7 +13,7 @@ from export.save import save
 from export.trace import histogram, trace
 from export.verification.compare_numbers import encoder_error, step_errors
 from export.verification.compare_tokens import translate
-from export.verification.limits import LIMITS
+from export.verification.tolerances import TOLERANCES
 from models.attention import plain
 from models.checkpoint import load_checkpoint
 from models.package.folder import Package
@@ -76,7 +76,7 @@ def test_no_shape_is_computed_for_a_step(both: Both, attention: str) -> None:
 
 def test_plain_computes_what_pytorch_does_in_place(both: Both) -> None:
     """CpuDecoder binds past and present to one buffer; a row that saw another's places would be far off."""
-    limit = LIMITS["fp32"].error
+    limit = TOLERANCES["fp32"].error
     assert encoder_error(both.model, both.graphs["plain"], CPU) <= limit
     for rows, ragged in ((1, False), (8, True)):
         errors = step_errors(both.model, both.decoder("plain"), LONGEST, rows, ragged)

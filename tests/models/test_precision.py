@@ -16,7 +16,7 @@ from export.save import save
 from export.trace import Graphs, histogram, trace
 from export.variant import variant
 from export.verification.compare_numbers import encoder_error, step_errors
-from export.verification.limits import LIMITS
+from export.verification.tolerances import TOLERANCES
 from models.package.graph_files import GraphFiles
 from models.package.precision import Precision
 from models.package.signature import DECODER, ENCODER
@@ -104,9 +104,9 @@ def test_fp16_runs_on_the_cpu_as_near_as_it_should(half: Half) -> None:
             ort.InferenceSession(half.files.encoder, providers=[CPU.provider])
         return
     decoder = CpuDecoder(half.files, LONGEST, LONGEST)
-    limit = LIMITS["fp16"].error
-    assert LIMITS["fp32"].error < encoder_error(half.model, half.files, CPU) <= limit
+    limit = TOLERANCES["fp16"].error
+    assert TOLERANCES["fp32"].error < encoder_error(half.model, half.files, CPU) <= limit
     errors = [step.log_prob_error for step in step_errors(half.model, decoder, LONGEST, rows=3, ragged=True)]
-    assert LIMITS["fp32"].error < max(errors) <= limit
+    assert TOLERANCES["fp32"].error < max(errors) <= limit
     (memory,) = decoder.encode([[3, 4, 0]])
     assert memory.mean().dtype == np.float32

@@ -15,6 +15,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from engine.batch.running_batch import RunningBatch
 from engine.cpu.decoder import CpuDecoder
 from engine.cuda.decoder import CudaDecoder
 from engine.decoder import Ask, Decoder, Found
@@ -22,7 +23,6 @@ from engine.devices.session import CPU
 from engine.devices.transfers import HostTransfers
 from engine.observer import Unobserved
 from engine.request import Event, Finished, Translate
-from engine.running_batch import RunningBatch
 from export.save import save
 from export.trace import histogram, trace
 from export.verification.reference import log_probs

@@ -8,7 +8,7 @@ from models.package.folder import Package
 from models.package.manifest import Certificate, FileEntry, GenerationDefaults, Manifest, Origin
 from models.package.signature import graphs_spec
 from models.tokenizers.sentencepiece_pair import TokenizerSpec
-from server.catalog.served_model import describe
+from server.catalog.served_model import served_model
 from server.config import ConfigError, Settings
 from tests.serving import ZOO
 
@@ -54,7 +54,7 @@ def settings(**limits: int) -> Settings:
 
 def test_facts_and_defaults_are_the_packages() -> None:
     generation = GenerationDefaults(num_beams=4, max_new_tokens=50, length_penalty=0.6, early_stopping="never")
-    model = describe(package(generation), settings(), "CPUExecutionProvider")
+    model = served_model(package(generation), settings(), "CPUExecutionProvider")
     assert model.defaults == Decoding(4, 1, 50, 0.6, "never")
     assert (model.name, model.source_languages, model.target_languages) == ("tiny", ("en",), ("pt",))
     assert (model.width, model.encoder_layers, model.decoder_layers, model.vocabulary_size) == (8, 3, 2, 100)
@@ -63,13 +63,13 @@ def test_facts_and_defaults_are_the_packages() -> None:
 
 
 def test_without_settings_the_limits_are_the_models() -> None:
-    model = describe(package(GenerationDefaults(max_new_tokens=64)), settings(), "cpu")
+    model = served_model(package(GenerationDefaults(max_new_tokens=64)), settings(), "cpu")
     assert (model.max_source_tokens, model.max_new_tokens, model.max_beams) == (64, 64, 16)
 
 
 def test_settings_lower_the_limits_and_the_defaults_follow() -> None:
     limits = settings(max_source_tokens=20, max_new_tokens=30, max_rows=8)
-    model = describe(package(GenerationDefaults(max_new_tokens=64)), limits, "cpu")
+    model = served_model(package(GenerationDefaults(max_new_tokens=64)), limits, "cpu")
     assert (model.max_source_tokens, model.max_new_tokens, model.max_beams) == (20, 30, 8)
     assert model.defaults.max_new_tokens == 30
 
@@ -77,25 +77,25 @@ def test_settings_lower_the_limits_and_the_defaults_follow() -> None:
 @pytest.mark.parametrize("name", ["max_source_tokens", "max_new_tokens"])
 def test_more_than_the_model_takes_is_refused_with_both_numbers(name: str) -> None:
     with pytest.raises(ConfigError, match=f"{name} is 65; the model takes 64"):
-        describe(package(GenerationDefaults(max_new_tokens=64)), settings(**{name: 65}), "cpu")
+        served_model(package(GenerationDefaults(max_new_tokens=64)), settings(**{name: 65}), "cpu")
 
 
 def test_rows_must_do_for_the_models_own_beams() -> None:
     with pytest.raises(ConfigError, match="max_rows is 2; the model's own num_beams needs 4"):
-        describe(package(GenerationDefaults(num_beams=4, max_new_tokens=64)), settings(max_rows=2), "cpu")
+        served_model(package(GenerationDefaults(num_beams=4, max_new_tokens=64)), settings(max_rows=2), "cpu")
 
 
 def test_more_beams_than_any_server_takes_are_not_blamed_on_the_rows() -> None:
     with pytest.raises(ConfigError, match="the model's own num_beams is 20; the server takes 16"):
-        describe(package(GenerationDefaults(num_beams=20, max_new_tokens=64)), settings(max_rows=64), "cpu")
+        served_model(package(GenerationDefaults(num_beams=20, max_new_tokens=64)), settings(max_rows=64), "cpu")
 
 
 def test_the_models_own_options_must_go_together() -> None:
     generation = GenerationDefaults(num_beams=2, num_return_sequences=3, max_new_tokens=64)
     with pytest.raises(ConfigError, match="the model's own num_return_sequences is 3; it must be from 1 to 2"):
-        describe(package(generation), settings(), "cpu")
+        served_model(package(generation), settings(), "cpu")
 
 
 def test_what_a_model_does_not_say_is_what_the_options_default_to() -> None:
-    model = describe(package(GenerationDefaults()), settings(), "cpu")
+    model = served_model(package(GenerationDefaults()), settings(), "cpu")
     assert model.defaults == Decoding(1, 1, 64, 1.0, False)

@@ -12,7 +12,7 @@ from training.command import end_like_ctrl_c, run
 from training.corpus.card import card
 from training.corpus.collection import collect, write
 from training.corpus.held_out import DOCUMENT_WORDS, listed
-from training.corpus.sources.all_sources import SOURCES, Source
+from training.corpus.sources.all_sources import SOURCES, TextSource
 from training.corpus.sources.descriptions import descriptions
 from training.corpus.sources.packages import (
     Apt,
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run(work)
 
 
-def get_packages(sources: Sequence[Source], work: Path, skip_missing: bool, console: Console) -> dict[str, str]:
+def get_packages(sources: Sequence[TextSource], work: Path, skip_missing: bool, console: Console) -> dict[str, str]:
     """Puts the files of all packages under WORK/packages. Returns their versions. Raises CorpusError."""
     root = work / "packages"
     apt = Apt(work / "apt")
@@ -73,7 +73,7 @@ def get_packages(sources: Sequence[Source], work: Path, skip_missing: bool, cons
 
 
 def build(
-    sources: Sequence[Source],
+    sources: Sequence[TextSource],
     root: Path,
     out: Path,
     excluded: Sequence[str],
@@ -100,7 +100,7 @@ def build(
     )
 
 
-def _passages(sources: Sequence[Source], root: Path, console: Console) -> Iterator[tuple[str, Passage]]:
+def _passages(sources: Sequence[TextSource], root: Path, console: Console) -> Iterator[tuple[str, Passage]]:
     for source in track(sources, "texts", console=console):
         for passage in source.read(root):
             yield source.name, passage

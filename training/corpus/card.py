@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from training.corpus.cleaning import PAIR_RULES, SENTENCE_RULES
 from training.corpus.collection import HELD_OUT, REPEATED, Collection, Origin
-from training.corpus.sources.all_sources import Source
+from training.corpus.sources.all_sources import TextSource
 
 Kept = Iterable[tuple[str, Origin]]
 
@@ -52,7 +52,7 @@ punctuation. `python -m training.corpus.check FOLDER` proves it.
 
 
 def card(
-    collection: Collection, sources: Sequence[Source], versions: dict[str, str], listed: int, document_words: int
+    collection: Collection, sources: Sequence[TextSource], versions: dict[str, str], listed: int, document_words: int
 ) -> str:
     """Markdown."""
     english_of_pairs = [(english, origin) for (english, _), origin in collection.pairs.values()]
@@ -78,7 +78,7 @@ def _files(collection: Collection) -> list[str]:
     return [f"| `{name}` | {len(lines):,} | {_words(lines):,} | {text} |" for name, lines, text in described]
 
 
-def _sources(sources: Sequence[Source], kinds: list[dict[str, list[str]]]) -> list[str]:
+def _sources(sources: Sequence[TextSource], kinds: list[dict[str, list[str]]]) -> list[str]:
     rows = []
     for source in sources:
         counts = [f"{len(lines[source.name]):,} | {_words(lines[source.name]):,}" for lines in kinds]
@@ -86,7 +86,7 @@ def _sources(sources: Sequence[Source], kinds: list[dict[str, list[str]]]) -> li
     return rows
 
 
-def _packages(sources: Sequence[Source], versions: dict[str, str]) -> list[str]:
+def _packages(sources: Sequence[TextSource], versions: dict[str, str]) -> list[str]:
     """Where a source lacks a package, the row says so."""
     rows = []
     for source in sources:

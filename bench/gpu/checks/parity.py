@@ -17,7 +17,7 @@ from bench.gpu.sides.huggingface import HuggingFace
 from bench.gpu.sides.ours import Ours
 from engine.decoder import Found
 from export.verification.compare_numbers import CANDIDATES, candidate_error, decode, random_targets
-from export.verification.limits import LIMITS
+from export.verification.tolerances import TOLERANCES
 from models.checkpoint import load_checkpoint
 from models.package.folder import Package
 from models.transformer import Transformer
@@ -103,7 +103,7 @@ def compare_numbers(plan: Plan, model: str, precision: Precision, reference: Ref
         expected = [reference.log_probs[row][step - starts[row]] for row in rows]
         errors.append(float(np.max([candidate_error(candidates, row, expected[row]) for row in rows])))
         equal += [bool(candidates.token_ids[row, 0] == expected[row].argmax()) for row in rows]
-    accepted = LIMITS[precision].error
+    accepted = TOLERANCES[precision].error
     return {
         "error": float(np.max(errors)),
         "accepted": accepted if precision == "fp32" else max(accepted, 2 * reference.fp16_error),

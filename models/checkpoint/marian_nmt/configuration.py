@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import ConfigDict, Field, ValidationError
 
 from models.checkpoint.contents import CheckpointError
-from models.checkpoint.reading import Settings, invalid
+from models.checkpoint.reading import JsonKeys, invalid
 from models.config import DecoderCell, ModelConfig
 
 MAX_POSITIONS = 512
@@ -13,7 +13,7 @@ MAX_POSITIONS = 512
 use, and a package has room for every position in its tables and in the server's cache."""
 
 
-class MarianNmtConfig(Settings):
+class MarianNmtConfig(JsonKeys):
     """What special:model.yml says. Where a key has a default, it is Marian's for configurations without the key.
 
     Keys with one possible value are choices of Marian's that the Transformer does not have.

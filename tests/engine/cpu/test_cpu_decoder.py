@@ -10,9 +10,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from engine.batch.placing import place
 from engine.cpu.decoder import CpuCache, CpuDecoder
 from engine.decoder import Ask, Found
-from engine.placing import place
 from export.save import save
 from export.trace import trace
 from models.config import ModelConfig

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from engine.batch.running_batch import RunningBatch
 from engine.cpu.allowed import STEP, AllowedTokens, OutputLayer
 from engine.cpu.decoder import CpuDecoder
 from engine.cuda.decoder import CudaDecoder
@@ -18,7 +19,6 @@ from engine.decoder import Decoder
 from engine.devices.session import CPU
 from engine.observer import Unobserved
 from engine.request import Event, Finished, Translate
-from engine.running_batch import RunningBatch
 from export.save import save
 from export.trace import trace
 from export.verification.reference import log_probs

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from engine.batch.placing import place
+from engine.batch.running_batch import RunningBatch
 from engine.cpu.decoder import CpuCache, CpuDecoder
 from engine.cuda import runtime
 from engine.cuda.buckets import row_buckets
@@ -24,9 +26,7 @@ from engine.devices.session import CPU, DeviceError
 from engine.devices.transfers import HostTransfers
 from engine.errors import OutOfMemory
 from engine.observer import Unobserved
-from engine.placing import place
 from engine.request import Event, Failed, Finished, Probe, Probed, Translate
-from engine.running_batch import RunningBatch
 from export.save import save
 from export.trace import trace
 from export.variant import variant

@@ -17,7 +17,7 @@ from models.package.graphs import Precisions
 from models.package.precision import Precision
 from models.package.signature import graphs_spec
 from server.config import Settings
-from server.placement import device_memory, facts, place
+from server.placement import device_memory, facts, serving_device
 from tests.engine.devices.cuda_bindings import GIB, NO_DEVICE, FakeBindings
 from tests.models.test_transformer import config
 
@@ -129,7 +129,7 @@ def test_this_machine_says_what_it_lacks(zoo_package: Package) -> None:
     """Tests run with the wheel for CPUs."""
     settings = Settings(device="cuda", workers=1)
     with pytest.raises(DeviceError, match="built without CUDA"):
-        place(settings, zoo_package, Machine())
+        serving_device(settings, zoo_package, Machine())
 
 
 def test_no_driver_is_named() -> None:

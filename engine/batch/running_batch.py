@@ -12,10 +12,11 @@ from functools import partial
 from itertools import chain
 from typing import Generic
 
+from engine.batch.placing import place
+from engine.batch.running import Running
 from engine.decoder import Ask, Decoder, Found, S
 from engine.errors import OutOfMemory
 from engine.observer import Observer
-from engine.placing import place
 from engine.request import (
     Encode,
     Encoded,
@@ -29,7 +30,6 @@ from engine.request import (
     Tokens,
     Translate,
 )
-from engine.running import Running
 from engine.search import open_search
 from engine.search.search import FINISHED, Advance, Seen
 

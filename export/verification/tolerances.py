@@ -6,7 +6,7 @@ from models.package.precision import Precision
 
 
 @dataclass(frozen=True)
-class Limits:
+class Tolerances:
     """What is accepted."""
 
     error: float
@@ -15,12 +15,12 @@ class Limits:
     """Least share of the sample sentences that are translated to exactly the tokens of a reference."""
 
 
-LIMITS: dict[Precision, Limits] = {
+TOLERANCES: dict[Precision, Tolerances] = {
     # Rounding to fp32 alone makes 5e-5 in the model of models/zoo, in PyTorch as in ONNX Runtime, and more in a deeper
     # one; a token at a wrong position makes more than a tenth.
-    "fp32": Limits(error=1e-3, share=1.0),
+    "fp32": Tolerances(error=1e-3, share=1.0),
     # Numbers keep 11 bits: a logit of 16 to 32 is a multiple of 1/64.
-    "fp16": Limits(error=0.1, share=0.9),
+    "fp16": Tolerances(error=0.1, share=0.9),
     # Numbers keep 8 bits: a logit of 16 to 32 is a multiple of 1/8.
-    "bf16": Limits(error=0.8, share=0.7),
+    "bf16": Tolerances(error=0.8, share=0.7),
 }

@@ -1,0 +1,1 @@
+"""A running batch: whose rows they are, and which row each takes."""
