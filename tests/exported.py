@@ -55,7 +55,7 @@ def _state_of_the_code(root: Path) -> str:
         if file.is_file() and file.suffix != ".pyc" and not file.is_relative_to(root / "models" / "zoo")
     )
     wanted = (root / "requirements" / "export.txt").read_text(encoding="utf-8")
-    libraries = ["onnxruntime", *re.findall(r"^[a-z-]+", wanted, re.MULTILINE)]
+    libraries = ["onnxruntime", *re.findall(r"^[a-z][a-z0-9-]*", wanted, re.MULTILINE)]
     return _short(
         [
             *(f"{library} {version(library)}" for library in libraries),
