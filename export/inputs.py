@@ -1,7 +1,7 @@
 """Checks what export was given, before anything takes long."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,13 +40,15 @@ def adapt(checkpoint: Checkpoint, fetched: Fetched, options: Options) -> Checkpo
     tokenizer = checkpoint.tokenizer
     source = options.source_language or fetched.source_languages or checkpoint.source_languages
     target = options.target_language or fetched.target_languages or checkpoint.target_languages
+    codes = choose_codes(tokenizer.target_codes, target)
+    normalization = {} if options.keep_typography else tokenizer.normalization
     return replace(
         checkpoint,
         name=fetched.name,
         pinned=fetched.pinned,
         source_languages=check_languages("source", source),
         target_languages=check_languages("target", target),
-        tokenizer=tokenizer.model_copy(update={"normalization": {}}) if options.keep_typography else tokenizer,
+        tokenizer=tokenizer.model_copy(update={"normalization": normalization, "target_codes": codes}),
         shortlist=None if options.no_shortlist else checkpoint.shortlist,
     )
 
@@ -61,6 +63,14 @@ def check_languages(side: str, tags: Sequence[str]) -> tuple[str, ...]:
         if not WELL_FORMED.fullmatch(tag):
             raise InputError(f"--{side}-language is {tag!r}, which is no language tag; expected one like en or pt-BR")
     return tuple(tags)
+
+
+def choose_codes(codes: Mapping[str, str], targets: Sequence[str]) -> dict[str, str]:
+    """The codes of the target languages, for a checkpoint that has codes."""
+    missing = [tag for tag in targets if codes and tag not in codes]
+    if missing:
+        raise InputError(f"--target-language is {missing[0]!r}; the checkpoint has {', '.join(codes)}")
+    return {tag: codes[tag] for tag in targets if tag in codes}
 
 
 def open_shortlist(checkpoint: Checkpoint) -> Shortlist | None:

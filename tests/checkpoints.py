@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -44,19 +45,21 @@ def sentencepiece_model(side: int = 0, pieces: int = 211, byte_fallback: bool = 
     return writer.getvalue()
 
 
-def vocabulary(model: bytes) -> dict[str, int]:
-    """Piece -> id, as vocab.json has it: the pieces of a SentencePiece model, and padding after them."""
+def vocabulary(model: bytes, codes: Sequence[str] = ()) -> dict[str, int]:
+    """Piece -> id, as vocab.json has it: the pieces of a SentencePiece model, codes of languages, and padding."""
     processor = SentencePieceProcessor(model_proto=model)
     pieces = [processor.id_to_piece(index) for index in range(processor.get_piece_size())]
-    return {piece: index for index, piece in enumerate([*pieces, "<pad>"])}
+    return {piece: index for index, piece in enumerate([*pieces, *codes, "<pad>"])}
 
 
-def write_tokenizer(folder: Path, source: bytes, target: bytes, separate: bool) -> tuple[int, int]:
+def write_tokenizer(
+    folder: Path, source: bytes, target: bytes, separate: bool, codes: Sequence[str] = ()
+) -> tuple[int, int]:
     """Writes the tokenizer's files. Returns the sizes of the source and the target vocabulary."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "source.spm").write_bytes(source)
     (folder / "target.spm").write_bytes(target)
-    source_ids, target_ids = vocabulary(source), vocabulary(target)
+    source_ids, target_ids = vocabulary(source, codes), vocabulary(target, () if separate else codes)
     write_json(folder / "vocab.json", source_ids)
     if separate:
         write_json(folder / "target_vocab.json", target_ids)
@@ -65,15 +68,17 @@ def write_tokenizer(folder: Path, source: bytes, target: bytes, separate: bool) 
     return len(source_ids), len(target_ids)
 
 
-def write_checkpoint(folder: Path, separate: bool = False, seed: int = 7, **config: object) -> Path:
+def write_checkpoint(
+    folder: Path, separate: bool = False, seed: int = 7, codes: Sequence[str] = (), **config: object
+) -> Path:
     """Writes a random MarianMTModel, with its tokenizer.
 
-    separate: each side has a vocabulary and an embedding of its own, and so has the output. `config` changes keys of
-    config.json.
+    separate: each side has a vocabulary and an embedding of its own, and so has the output. codes: tokens that name
+    target languages. `config` changes keys of config.json.
     """
     source = sentencepiece_model()
     target = sentencepiece_model(side=1, pieces=187) if separate else source
-    source_size, target_size = write_tokenizer(folder, source, target, separate)
+    source_size, target_size = write_tokenizer(folder, source, target, separate, codes)
     pad = target_size - 1
     settings: dict[str, object] = {
         "vocab_size": source_size,

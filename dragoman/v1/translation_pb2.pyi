@@ -54,7 +54,9 @@ class TranslateRequest(_message.Message):
     source_language_code: _builtins.str
     """Optional. BCP-47 code of the texts. Empty: the model's only source language."""
     target_language_code: _builtins.str
-    """Optional. BCP-47 code to translate into. Empty: the model's only target language."""
+    """Optional. BCP-47 code to translate into. Empty: the model's only target language, or what every content names itself by
+    the code it begins with, such as ">>fra<<". A content's own code goes before this one.
+    """
     model: _builtins.str
     """Optional. Name of the model. Empty: the server's default model."""
     @_builtins.property

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Literal
 
@@ -60,7 +61,8 @@ class SampleComparison:
         self._generation = replace(checkpoint.generation, max_new_tokens=limit)
         self._tokenizer = Tokenizer.load(folder, checkpoint.tokenizer)
         self._texts = texts
-        self._sources = [shorten(self._tokenizer.encode(text), capacity) for text in texts]
+        targets = cycle(checkpoint.target_languages)
+        self._sources = [shorten(self._tokenizer.encode(text, next(targets)), capacity) for text in texts]
         self.agreements: list[Agreement] = []
         self.differences: list[str] = []
         """For each reference that disagrees too often: how often, and the first sentence."""

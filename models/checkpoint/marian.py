@@ -85,7 +85,7 @@ def load(folder: Path) -> Checkpoint:
         tokenizer=tokenizer,
         generation=generation,
         source_languages=(tokens.source_lang.replace("_", "-"),),
-        target_languages=(tokens.target_lang.replace("_", "-"),),
+        target_languages=tuple(tokenizer.target_codes) or (tokens.target_lang.replace("_", "-"),),
         files={name: folder / name for name in tokenizer.files} | notices(folder),
         sha256=sha256(weights),
         in_transformers=True,

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from models.checkpoint.contents import CheckpointError
+from models.checkpoint.language_codes import target_codes
 from models.checkpoint.reading import JsonKeys, parse, read_json
 from models.config import ModelConfig
 from models.tokenizers.sentencepiece_pair import (
@@ -58,6 +59,7 @@ def tokenizer_spec(folder: Path, tokens: MarianTokenizerConfig, config: ModelCon
             end_id=source_ids[tokens.eos_token],
             unknown_id=source_ids[tokens.unk_token],
             hidden_ids=tuple(sorted({config.end_id, config.pad_id, config.decoder_start_id})),
+            target_codes=target_codes(source_ids),
         )
         table = normalization_table(Tokenizer.load(folder, spec))
     except TokenizerError as error:

@@ -50,6 +50,8 @@ class TokenizerSpec(Frozen):
     """The id of source pieces that the vocabulary lacks."""
     hidden_ids: tuple[int, ...]
     """Ids that stand for no text: end, padding, decoder start."""
+    target_codes: dict[str, str] = Field(default_factory=dict)
+    """Target language -> the piece before a source that names it, for a model that translates into several."""
 
     @property
     def files(self) -> list[str]:
@@ -99,9 +101,16 @@ class Tokenizer:
         target_ids = ids if spec.target_vocabulary is None else load_vocabulary(folder / spec.target_vocabulary)
         return cls(spec, source, target, ids, target_ids)
 
-    def encode(self, text: str) -> list[int]:
-        """The token ids of a source, the end token included."""
+    def encode(self, text: str, target_language: str = "") -> list[int]:
+        """The token ids of a source, the end token included.
+
+        A text that names its target language itself is left to it; else the code of `target_language` comes first, if
+        the model has codes.
+        """
         pieces = self._split(text.translate(self._replacements))
+        code = self.spec.target_codes.get(target_language)
+        if code is not None and pieces and not self.names_target(text):
+            pieces.insert(0, code)
         return [*(self._ids.get(piece, self.spec.unknown_id) for piece in pieces), self.spec.end_id]
 
     def decode(self, token_ids: Iterable[int]) -> str:
@@ -110,12 +119,20 @@ class Tokenizer:
         text: str = self._target.decode_pieces(pieces) if pieces else ""
         return text.replace(SPACE, " ").strip()
 
+    def names_target(self, text: str) -> bool:
+        """Whether the text begins with the code of a language, such as `>>fra<<`, that the vocabulary has."""
+        return self._own_code(text) is not None
+
     def _split(self, text: str) -> list[str]:
-        code = LANGUAGE_CODE.match(text) if self._has_codes else None
-        if code is None or code.group() not in self._ids:
+        code = self._own_code(text)
+        if code is None:
             pieces: list[str] = self._source.encode(text, out_type=str)
             return pieces
-        return [code.group(), *self._source.encode(text[code.end() :], out_type=str)]
+        return [code, *self._source.encode(text[len(code) :], out_type=str)]
+
+    def _own_code(self, text: str) -> str | None:
+        code = LANGUAGE_CODE.match(text) if self._has_codes else None
+        return code.group() if code is not None and code.group() in self._ids else None
 
 
 class TextStream:

@@ -23,7 +23,8 @@ from models.decoding import Decoding, Options
 from server.catalog.served_model import ServedModel
 from server.errors import OptionOutOfRange
 from server.translation.options import Route, check_model
-from server.translation.translator import Embedding, TargetText, TextDelta, Translation, Translator
+from server.translation.targets import TargetText
+from server.translation.translator import Embedding, TextDelta, Translation, Translator
 
 SERVICES = tuple(
     service.full_name

@@ -25,11 +25,16 @@ def check_model(name: str, model: ServedModel, field: str = "model") -> None:
         raise ModelNotFound(field, name, [model.name])
 
 
-def check_route(route: Route, model: ServedModel) -> None:
-    """Raises ModelNotFound or LanguageNotSupported."""
+def check_route(route: Route, model: ServedModel, texts_name_target: bool = False) -> str:
+    """The target language, as the model calls it. Raises ModelNotFound or LanguageNotSupported.
+
+    texts_name_target: every text does, so that the route need not
+    """
     check_model(route.model, model)
-    _check_language("source_language_code", route.source_language, model.source_languages)
-    _check_language("target_language_code", route.target_language, model.target_languages)
+    _language("source_language_code", route.source_language, model.source_languages)
+    if texts_name_target and not route.target_language:
+        return ""
+    return _language("target_language_code", route.target_language, model.target_languages)
 
 
 def resolve(options: Options, model: ServedModel) -> Decoding:
@@ -41,7 +46,8 @@ def resolve(options: Options, model: ServedModel) -> Decoding:
         raise OptionOutOfRange(field, error.value, error.least, error.most, error.note) from error
 
 
-def _check_language(field: str, tag: str, supported: Sequence[str]) -> None:
-    only_one = not tag and len(supported) == 1
-    if not only_one and lookup(tag, supported) is None:
+def _language(field: str, tag: str, supported: Sequence[str]) -> str:
+    found = supported[0] if not tag and len(supported) == 1 else lookup(tag, supported)
+    if found is None:
         raise LanguageNotSupported(field, tag, supported)
+    return found

@@ -45,18 +45,21 @@ class SourceReader:
             if len(text) > self._max_characters:
                 raise SourceTooLong(field, "characters", len(text), self._max_characters)
 
-    async def tokenize(self, texts: Mapping[str, str]) -> list[SourceText]:
-        """The tokens of every text, the end token included. Raises BlankContent or SourceTooLong."""
+    async def tokenize(self, texts: Mapping[str, str], target_language: str = "") -> list[SourceText]:
+        """The tokens of every text, the end token included. Raises BlankContent or SourceTooLong.
+
+        target_language: what the texts become, as the model calls it
+        """
         if sum(map(len, texts.values())) <= INLINE_CHARACTERS:
-            return self._tokenize_all(texts)
-        return await asyncio.to_thread(self._tokenize_all, texts)
+            return self._tokenize_all(texts, target_language)
+        return await asyncio.to_thread(self._tokenize_all, texts, target_language)
 
-    def _tokenize_all(self, texts: Mapping[str, str]) -> list[SourceText]:
-        return [self._tokenize(field, text) for field, text in texts.items()]
+    def _tokenize_all(self, texts: Mapping[str, str], target_language: str) -> list[SourceText]:
+        return [self._tokenize(field, text, target_language) for field, text in texts.items()]
 
-    def _tokenize(self, field: str, text: str) -> SourceText:
+    def _tokenize(self, field: str, text: str, target_language: str) -> SourceText:
         started = time.perf_counter()
-        source_ids = tuple(self._tokenizer.encode(text))
+        source_ids = tuple(self._tokenizer.encode(text, target_language))
         seconds = time.perf_counter() - started
         self._metrics.tokenized(seconds, current_call().exemplar)
         if len(source_ids) == 1:  # the end token: all characters were invisible ones

@@ -48,18 +48,9 @@ from server.telemetry.guards import guard_flags
 from server.telemetry.model_metrics import ModelMetrics
 from server.translation.options import Route, check_model, check_route, resolve
 from server.translation.sources import SourceReader, SourceText
+from server.translation.targets import TargetText, TargetWriter
 
 MakeRequest = Callable[[tuple[int, ...], Callable[[Event], None]], Request]
-
-
-@dataclass(frozen=True, slots=True)
-class TargetText:
-    """One possible translation."""
-
-    text: str
-    score: float
-    tokens: int
-    finish_reason: FinishReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,19 +104,20 @@ class Translator:
 
     async def translate(self, contents: Sequence[str], route: Route, options: Options) -> list[Translation]:
         """Translates every content; results are in their order. Raises ServerError."""
-        check_route(route, self.model)
+        target = self._target_language(route, contents)
         make = partial(Translate, decoding=resolve(options, self.model), rules=self._rules)
-        async with self._open(self._named(contents), make) as calls:
-            return [self._translation(call, await call.event()) for call in calls]
+        async with self._open(self._named(contents), make, target) as calls:
+            writer = TargetWriter(self._tokenizer)
+            return [await self._translation(call, await call.event(), writer) for call in calls]
 
     async def stream(self, content: str, route: Route, options: Options) -> AsyncGenerator[TextDelta | Translation]:
         """Translates one content: its text as it is settled, then the whole result. Raises ServerError.
 
         Close it (`contextlib.aclosing`) to leave it early.
         """
-        check_route(route, self.model)
+        target = self._target_language(route, [content])
         make = partial(Translate, decoding=resolve(options, self.model), rules=self._rules, stream=True)
-        async with self._open({"content": content}, make) as [call]:
+        async with self._open({"content": content}, make, target) as [call]:
             text = TextStream(self._tokenizer)
             while isinstance(event := await call.event(), Tokens):
                 if delta := text.push(event.token_ids):
@@ -133,13 +125,17 @@ class Translator:
             assert isinstance(event, Finished), event
             if delta := text.finish(event.hypotheses[0].token_ids):
                 yield TextDelta(delta)
-            yield self._translation(call, event)
+            yield await self._translation(call, event, TargetWriter(self._tokenizer))
 
     async def encode(self, contents: Sequence[str], model: str, normalize: bool) -> list[Embedding]:
         """Encodes every content; vectors are in their order. Raises ServerError."""
         check_model(model, self.model)
         async with self._open(self._named(contents), Encode) as calls:
             return [self._embedding(call, await call.event(), normalize) for call in calls]
+
+    def _target_language(self, route: Route, contents: Sequence[str]) -> str:
+        """The target language, as the model calls it; empty where the texts name theirs themselves."""
+        return check_route(route, self.model, all(map(self._tokenizer.names_target, contents)))
 
     def _named(self, contents: Sequence[str]) -> dict[str, str]:
         """The texts under the names of their fields."""
@@ -150,12 +146,14 @@ class Translator:
         return {f"contents[{index}]": text for index, text in enumerate(contents)}
 
     @asynccontextmanager
-    async def _open(self, texts: Mapping[str, str], make: MakeRequest) -> AsyncIterator[list["_Call"]]:
+    async def _open(
+        self, texts: Mapping[str, str], make: MakeRequest, target_language: str = ""
+    ) -> AsyncIterator[list["_Call"]]:
         """Submits a request for every text. Those that are not done when the context is left are cancelled."""
         current_call().model = self.model.name
         self._sources.check(texts)
         with self._admission.permit(len(texts)):
-            calls = [_Call(source, make) for source in await self._sources.tokenize(texts)]
+            calls = [_Call(source, make) for source in await self._sources.tokenize(texts, target_language)]
             for call in calls:
                 self._submit(call.request)
         try:
@@ -164,28 +162,22 @@ class Translator:
             for call in calls:
                 call.request.cancel()
 
-    def _translation(self, call: "_Call", event: Event) -> Translation:
+    async def _translation(self, call: "_Call", event: Event, writer: TargetWriter) -> Translation:
         assert isinstance(event, Finished), event
         self._admission.answered()
-        started = time.perf_counter()
-        hypotheses = tuple(map(self._target_text, event.hypotheses))
-        seconds = time.perf_counter() - started
-        self._metrics.detokenized(seconds, call.request.trace_id)
-        best, text = event.hypotheses[0], hypotheses[0].text
+        written = await writer.write(event.hypotheses)
+        self._metrics.detokenized(written.seconds, call.request.trace_id)
+        best, text = event.hypotheses[0], written.texts[0].text
         self._flag(call.source.text, text, best)
-        timings = replace(call.timings(event.timings), detokenize=seconds)
-        current_call().contents.append(call.answered(text, timings, started, len(best.token_ids)))
-        return Translation(hypotheses, len(call.source.token_ids), timings)
+        timings = replace(call.timings(event.timings), detokenize=written.seconds)
+        current_call().contents.append(call.answered(text, timings, written.started, len(best.token_ids)))
+        return Translation(written.texts, len(call.source.token_ids), timings)
 
     def _flag(self, source: str, text: str, best: Hypothesis) -> None:
         """Counts the signs that a translation is wrong."""
         ended = best.finish_reason is FinishReason.END_TOKEN
         for flag in guard_flags(source, text, best.token_ids[:-1] if ended else best.token_ids):
             self._metrics.flagged(flag)
-
-    def _target_text(self, hypothesis: Hypothesis) -> TargetText:
-        ids = hypothesis.token_ids
-        return TargetText(self._tokenizer.decode(ids), hypothesis.score, len(ids), hypothesis.finish_reason)
 
     def _embedding(self, call: "_Call", event: Event, normalize: bool) -> Embedding:
         assert isinstance(event, Encoded), event

@@ -75,9 +75,9 @@ async def test_long_texts_are_tokenised_on_another_thread(
     threads: list[threading.Thread] = []
     encode = tokenizer().encode
 
-    def spy(text: str) -> list[int]:
+    def spy(text: str, target_language: str) -> list[int]:
         threads.append(threading.current_thread())
-        return encode(text)
+        return encode(text, target_language)
 
     monkeypatch.setattr(tokenizer(), "encode", spy)
     halves = ["x" * (characters // 2), "x" * (characters - characters // 2)]

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
@@ -25,6 +25,7 @@ from engine.request import (
     Translate,
 )
 from models.decoding import Options
+from models.tokenizers.sentencepiece_pair import Tokenizer, TokenizerSpec
 from server.admission.permits import Admission
 from server.errors import (
     BlankContent,
@@ -41,9 +42,10 @@ from server.errors import (
 )
 from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
 from server.translation.options import Route
+from server.translation.targets import INLINE_TOKENS
 from server.translation.translator import TextDelta, Translation, Translator
 from tests.fakes import rules_of
-from tests.serving import MODEL, eventually, tokenizer
+from tests.serving import MODEL, ZOO, eventually, tokenizer
 
 ROUTE = Route(target_language="pt")
 OPTIONS = Options()
@@ -113,6 +115,52 @@ async def test_translations_come_in_the_order_of_the_contents(translator: Transl
         told = translation.timings
         assert min(told.tokenize, told.detokenize) > 0
         assert replace(told, tokenize=0.0, detokenize=0.0) == TIMINGS
+
+
+class WatchedTokenizer(Tokenizer):
+    """Tells which threads detokenise."""
+
+    threads: set[threading.Thread]
+
+    def decode(self, token_ids: Iterable[int]) -> str:
+        self.threads.add(threading.current_thread())
+        return super().decode(token_ids)
+
+
+@pytest.fixture
+def watched() -> WatchedTokenizer:
+    tokenizer = WatchedTokenizer.load(ZOO, TokenizerSpec(end_id=0, unknown_id=1, hidden_ids=(0, 32000)))
+    assert isinstance(tokenizer, WatchedTokenizer)
+    tokenizer.threads = set()
+    return tokenizer
+
+
+@pytest.mark.parametrize(
+    ("contents", "hypotheses", "inline"),
+    [(1, 1, True), (4, 1, True), (1, 16, False), (4, 5, False)],
+    ids=["one", "a few", "many of one content", "many of all contents together"],
+)
+async def test_many_tokens_are_detokenised_off_the_event_loop(
+    watched: WatchedTokenizer,
+    engine: Engine,
+    admission: Admission,
+    registry: CollectorRegistry,
+    contents: int,
+    hypotheses: int,
+    inline: bool,
+) -> None:
+    model, metrics = replace(MODEL, max_contents=4), ModelMetrics(ModelFamilies(registry), "copy")
+    translator = Translator(model, watched, rules_of(0), admission, engine.requests.append, metrics)
+    call = asyncio.create_task(translator.translate(["A cat."] * contents, ROUTE, OPTIONS))
+    ids = tuple(tokenizer().encode("cat " * 64))
+    assert (len(ids) * hypotheses * contents <= INLINE_TOKENS) is inline
+    for request in await engine.submitted(contents):
+        deliver(request, Finished((Hypothesis(ids, -0.5, FinishReason.LENGTH),) * hypotheses, TIMINGS))
+    for translation in await call:
+        assert [hypothesis.text for hypothesis in translation.hypotheses] == ["cat " * 63 + "cat"] * hypotheses
+    main = threading.main_thread()
+    assert (watched.threads == {main}) is inline
+    assert hypotheses == 1 or contents > 1 or main not in watched.threads
 
 
 async def test_every_hypothesis_is_told_with_its_score_tokens_and_end(translator: Translator, engine: Engine) -> None:
