@@ -100,6 +100,8 @@ class Settings(BaseSettings):
     """Lines for people, or JSON objects."""
     log_requests: CliImplicitFlag[bool] = False
     """Log a line for every call: its id, method, code, tokens and timings."""
+    log_labels: CliImplicitFlag[bool] = False
+    """Log and trace the labels that callers give their calls. Needs log_requests or otlp_endpoint."""
     log_text: CliImplicitFlag[bool] = False
     """Log what calls say and are answered, too. Needs log_requests."""
     otlp_endpoint: str | None = Field(default=None, pattern=r"^https?://[^/\s]+/?$")
@@ -120,6 +122,8 @@ class Settings(BaseSettings):
             raise ValueError("tls_client_ca needs tls_certificate and tls_key")
         if self.log_text and not self.log_requests:
             raise ValueError("log_text needs log_requests: the texts would go into the line of their call")
+        if self.log_labels and not self.log_requests and self.otlp_endpoint is None:
+            raise ValueError("log_labels needs log_requests or otlp_endpoint: there is nothing to add the labels to")
         if self.log_requests and self.log_level not in ("debug", "info"):
             raise ValueError(f"log_requests writes lines of level info, and log_level is {self.log_level}: lower it")
         return self

@@ -8,6 +8,8 @@
     │   ├── SourceTooLong           SOURCE_TOO_LONG
     │   ├── LanguageNotSupported    LANGUAGE_NOT_SUPPORTED
     │   ├── OptionOutOfRange        OPTION_OUT_OF_RANGE
+    │   ├── TooManyLabels           TOO_MANY_LABELS
+    │   ├── LabelTooLong            LABEL_TOO_LONG
     │   └── InvalidMessage          INVALID_MESSAGE
     ├── MessageTooLarge             RESOURCE_EXHAUSTED  MESSAGE_TOO_LARGE
     ├── OutOfMemory                 RESOURCE_EXHAUSTED  OUT_OF_MEMORY
@@ -119,6 +121,26 @@ class OptionOutOfRange(InvalidRequest):
     def __init__(self, field: str, value: float, low: float, high: float, note: str = "") -> None:
         message = f"{field} is {value}; it must be from {low} to {high}{note}"
         super().__init__(message, {"value": value, "min": low, "max": high}, field)
+
+
+class TooManyLabels(InvalidRequest):
+    """More labels than a call may have."""
+
+    reason = "TOO_MANY_LABELS"
+
+    def __init__(self, labels: int, max_labels: int) -> None:
+        message = f"the request has {labels} labels; a call takes {max_labels}: leave some out"
+        super().__init__(message, {"labels": labels, "max_labels": max_labels}, "labels")
+
+
+class LabelTooLong(InvalidRequest):
+    """A key or a value of a label that is too long for a line of the log."""
+
+    reason = "LABEL_TOO_LONG"
+
+    def __init__(self, key: str, part: Literal["key", "value"], characters: int, max_characters: int) -> None:
+        message = f"the {part} of label {quoted(key)} has {characters} characters; it may have {max_characters}: cut it"
+        super().__init__(message, {"characters": characters, "max_characters": max_characters}, "labels")
 
 
 class InvalidMessage(InvalidRequest):

@@ -132,6 +132,7 @@ async def serving(
     tracing: Tracing | None = None,
     log_requests: bool = False,
     log_text: bool = False,
+    log_labels: bool = False,
     max_concurrent_streams: int = 2048,
     port: int = 0,
     reuse_port: bool = False,
@@ -145,6 +146,7 @@ async def serving(
         max_concurrent_streams=max_concurrent_streams,
         log_requests=log_requests,
         log_text=log_text,
+        log_labels=log_labels,
     )
     registry = CollectorRegistry()
     metrics = ModelMetrics(ModelFamilies(registry), MODEL.name)

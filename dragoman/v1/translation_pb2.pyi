@@ -69,7 +69,9 @@ class TranslateRequest(_message.Message):
 
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Optional. Free-form labels of the caller. Never used as metric labels."""
+        """Optional. What the caller says of the call: at most 16 labels, keys and values of at most 128 characters. They go
+        into the server's log and traces where it is told to (`--log-labels`), and never become labels of metrics.
+        """
 
     def __init__(
         self,

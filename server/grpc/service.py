@@ -22,6 +22,7 @@ from engine.request import FinishReason, Timings
 from models.decoding import Decoding, Options
 from server.catalog.served_model import ServedModel
 from server.errors import OptionOutOfRange
+from server.telemetry.calls import checked_labels, current_call
 from server.translation.options import Route, check_model
 from server.translation.targets import TargetText
 from server.translation.translator import Embedding, TextDelta, Translation, Translator
@@ -65,6 +66,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         self, request: translation_pb2.TranslateRequest, context: object
     ) -> translation_pb2.TranslateResponse:
         """Translates every content of the request."""
+        current_call().labels = checked_labels(request.labels)
         translations = await self._translator.translate(request.contents, _route(request), _options(request.decoding))
         return translation_pb2.TranslateResponse(
             translations=map(_translation, translations), model=self._translator.model.name
@@ -74,6 +76,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         self, request: translation_pb2.StreamTranslateRequest, context: object
     ) -> AsyncIterator[translation_pb2.StreamTranslateResponse]:
         """Translates one content and sends the text as it is decoded."""
+        current_call().labels = checked_labels(request.labels)
         events = self._translator.stream(request.content, _route(request), _options(request.decoding))
         async with aclosing(events):
             async for event in events:

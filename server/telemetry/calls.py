@@ -10,11 +10,16 @@ from dataclasses import dataclass, field
 from opentelemetry.trace import INVALID_SPAN_CONTEXT, SpanContext, format_trace_id
 
 from engine.request import PHASES, Timings
+from server.errors import LabelTooLong, TooManyLabels
 
 REQUEST_ID_KEY = "x-request-id"
 """Metadata, both ways: the name of a call, in its caller's logs and in ours."""
 REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
 """What callers may name a call. Other names could break a log line, or fill it."""
+
+MOST_LABELS = 16
+LABEL_CHARACTERS = 128
+"""Of a key, and of a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,8 @@ class Call:
     """Of the error that it is answered with, if it is."""
     contents: list[AnsweredContent] = field(default_factory=list)
     """Those that are answered so far."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """What the caller says of it, as `checked_labels` takes it."""
     started: float = field(default_factory=time.perf_counter)
 
     @property
@@ -107,6 +114,18 @@ def request_id(metadata: Mapping[str, str]) -> str:
     """What the caller names the call in what comes with it, if that is well-formed, else a new name."""
     asked = metadata.get(REQUEST_ID_KEY, "")
     return asked if REQUEST_ID.fullmatch(asked) else uuid.uuid4().hex
+
+
+def checked_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Labels that fit into a line of the log. Raises TooManyLabels or LabelTooLong."""
+    if len(labels) > MOST_LABELS:
+        raise TooManyLabels(len(labels), MOST_LABELS)
+    for key, value in labels.items():
+        if len(key) > LABEL_CHARACTERS:
+            raise LabelTooLong(key, "key", len(key), LABEL_CHARACTERS)
+        if len(value) > LABEL_CHARACTERS:
+            raise LabelTooLong(key, "value", len(value), LABEL_CHARACTERS)
+    return dict(labels)
 
 
 def server_timing(call: Call, seconds: float) -> str:

@@ -59,12 +59,15 @@ class CallLog:
 
     def __init__(self, settings: Settings) -> None:
         self._enabled = settings.log_requests
+        self._with_labels = settings.log_labels
         self._with_text = settings.log_text
 
     def write(self, call: Call, seconds: float) -> None:
         """A call is answered, after so long."""
         if self._enabled:
             facts = call_facts(call, seconds) | (call_texts(call) if self._with_text else {})
+            if self._with_labels and call.labels:
+                facts["labels"] = dict(call.labels)
             calls_log.info("call answered", extra={FIELDS: facts})
 
 

@@ -30,22 +30,25 @@ PROPAGATOR = TraceContextTextMapPropagator()
 class Tracing:
     """Where spans go."""
 
-    def __init__(self, tracer: Tracer, close: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, tracer: Tracer, close: Callable[[], None] = lambda: None, labels: bool = False) -> None:
+        """`labels`: spans have those of their calls."""
         self._tracer = tracer
+        self._labels = labels
         self.close = close
         """Sends what is not sent yet. May take a second."""
 
     def start(self, method: str, metadata: Mapping[str, str]) -> "CallSpan":
         """A call has come. metadata: what it brought, which may say what trace it belongs to."""
-        return CallSpan(self._tracer, method, PROPAGATOR.extract(metadata, Context()))
+        return CallSpan(self._tracer, method, PROPAGATOR.extract(metadata, Context()), self._labels)
 
 
 class CallSpan:
     """A call as a span."""
 
-    def __init__(self, tracer: Tracer, method: str, parent: Context) -> None:
+    def __init__(self, tracer: Tracer, method: str, parent: Context, labels: bool) -> None:
         service, _, name = method.partition("/")
         self._tracer = tracer
+        self._labels = labels
         self._epoch_ns = time.time_ns() - time.perf_counter_ns()
         """When time.perf_counter was zero."""
         self._span = tracer.start_span(
@@ -81,6 +84,8 @@ class CallSpan:
                 "dragoman.target_tokens": call.target_tokens,
             }
         )
+        if self._labels:
+            self._span.set_attributes({f"dragoman.label.{key}": value for key, value in call.labels.items()})
         if call.code in SERVER_FAULTS:
             self._span.set_status(Status(StatusCode.ERROR, call.reason or call.code))
 
@@ -112,4 +117,5 @@ def open_tracing(settings: Settings, version: str) -> Tracing:
         raise ConfigError(
             f"otlp_endpoint is {settings.otlp_endpoint}, and the packages that send traces are not installed: {INSTALL}"
         ) from error
-    return Tracing(*open_otlp(settings.otlp_endpoint, settings.trace_sample_ratio, version))
+    otlp = open_otlp(settings.otlp_endpoint, settings.trace_sample_ratio, version)
+    return Tracing(*otlp, settings.log_labels)

@@ -17,6 +17,7 @@ from server.errors import (
     EngineStopped,
     InternalError,
     InvalidMessage,
+    LabelTooLong,
     LanguageNotSupported,
     MessageTooLarge,
     ModelNotFound,
@@ -28,6 +29,7 @@ from server.errors import (
     SourceTooLong,
     StreamStalled,
     TooManyContents,
+    TooManyLabels,
 )
 from server.grpc.status import DETAILS_KEY, PUSHBACK_KEY, error_metadata
 
@@ -38,6 +40,8 @@ EXAMPLES: list[ServerError] = [
     SourceTooLong("contents[0]", "tokens", 1300, 512),
     LanguageNotSupported("target_language_code", "de", ["pt"]),
     OptionOutOfRange("decoding.num_beams", 1_000_000, 1, 16),
+    TooManyLabels(20, 16),
+    LabelTooLong("tenant", "value", 300, 128),
     InvalidMessage("dragoman.v1.TranslationService/Translate", 4),
     MessageTooLarge(5_000_000, 4_194_304),
     ModelNotFound("model", "en-de", ["en-pt"]),

@@ -100,6 +100,24 @@ BAD: dict[str, tuple[TranslateRequest, str, str, dict[str, str]]] = {
         "decoding.length_penalty",
         {"value": "inf", "min": "-10.0", "max": "10.0"},
     ),
+    "too many labels": (
+        TranslateRequest(contents=["A cat."], labels={str(number): "x" for number in range(17)}),
+        "TOO_MANY_LABELS",
+        "labels",
+        {"labels": "17", "max_labels": "16"},
+    ),
+    "a label too long": (
+        TranslateRequest(contents=["A cat."], labels={"tenant": "x" * 129}),
+        "LABEL_TOO_LONG",
+        "labels",
+        {"characters": "129", "max_characters": "128"},
+    ),
+    "a key of a label too long": (
+        TranslateRequest(contents=["A cat."], labels={"x" * 129: ""}),
+        "LABEL_TOO_LONG",
+        "labels",
+        {"characters": "129", "max_characters": "128"},
+    ),
     "early_stopping of a later API": (
         options(early_stopping=99),
         "OPTION_OUT_OF_RANGE",
@@ -177,7 +195,9 @@ async def test_bytes_that_are_no_message_are_refused(method: str, data: bytes) -
 async def test_a_message_over_the_limit_is_refused_with_both_sizes() -> None:
     async with serving(max_message_bytes=1024) as server:
         request = translate_request("A cat.")
-        request.labels["padding"] = "x" * 900
+        for number in range(7):
+            request.labels[f"padding {number}"] = "x" * 120
+        request.labels["padding"] = "x"
         request.labels["padding"] += "x" * (1024 - request.ByteSize())
         assert request.ByteSize() == 1024
         await server.translations.Translate(request)

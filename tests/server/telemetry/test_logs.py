@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from dragoman.v1.encoding_pb2 import EncodeRequest
+from dragoman.v1.translation_pb2 import StreamTranslateRequest, TranslateRequest
 from engine.request import Timings
 from server.config import Settings
 from server.telemetry.calls import AnsweredContent, Call
 from server.telemetry.logs import FIELDS, CallLog, JsonFormatter, TextFormatter, configure
+from tests.serving import serving
 
 NASTY = 'a "b"\n2026-01-01 ERROR server: forged\x1b[31m\u2028'
 TIMINGS = Timings(0.001, 0.002, 0.03, 5, 2.0, 0.0001, 0.0002)
@@ -76,9 +79,27 @@ def test_a_server_writes_what_it_was_told_to(log_format: str, capsys: pytest.Cap
     ("values", "told"),
     [
         ({"log_text": True}, "log_text needs log_requests"),
+        ({"log_labels": True}, "log_labels needs log_requests or otlp_endpoint"),
         ({"log_requests": True, "log_level": "warning"}, "log_requests writes lines of level info, and log_level is"),
     ],
 )
 def test_settings_that_would_log_nothing_are_refused(values: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=told):
         Settings(workers=1, **values)
+
+
+@pytest.mark.parametrize("log_labels", [False, True])
+async def test_the_labels_of_a_call_are_logged_where_that_is_asked_for(
+    log_labels: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    labels = {"tenant": NASTY}
+    call = TranslateRequest(contents=["A cat."], target_language_code="pt", labels=labels)
+    stream = StreamTranslateRequest(content="A cat.", target_language_code="pt", labels=labels)
+    async with serving(log_requests=True, log_labels=log_labels) as server:
+        await server.translations.Translate(call)
+        async for _ in server.translations.StreamTranslate(stream):
+            pass
+        await server.encodings.Encode(EncodeRequest(contents=["A cat."]))
+    lines = [getattr(line, FIELDS) for line in caplog.records if line.message == "call answered"]
+    assert [line.get("labels") for line in lines] == ([labels, labels, None] if log_labels else [None] * 3)

@@ -126,6 +126,20 @@ async def test_a_span_tells_of_its_call_but_not_what_it_says() -> None:
     assert "dogs" not in str(collector.spans)
 
 
+@pytest.mark.parametrize("log_labels", [False, True])
+async def test_a_span_has_the_labels_of_its_call_where_that_is_asked_for(log_labels: bool) -> None:
+    with collecting() as (collector, endpoint):
+        settings = Settings(workers=1, otlp_endpoint=endpoint, log_labels=log_labels)
+        tracing = open_tracing(settings, "1")
+        async with serving(tracing=tracing) as server:
+            request = translate_request("A cat.")
+            request.labels["tenant"] = "blue"
+            await server.translations.Translate(request)
+        tracing.close()
+    [call] = collector.named(TRANSLATE)
+    assert values(call).get("dragoman.label.tenant") == ("blue" if log_labels else None)
+
+
 async def test_a_stream_has_its_phases_too() -> None:
     collector, _, _ = await spans_of(stream_request("Two dogs bark."))
     [call] = collector.named(STREAM)
