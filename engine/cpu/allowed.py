@@ -61,10 +61,10 @@ class AllowedTokens:
         if row == 0 or self._tokens + len(new) > len(self._bias) or len(ids) > self._allowed.shape[1]:
             self._rebuild(row + 1)
             return True
-        before = self._bound
+        before = self.bound
         self._add(new)
         self._write(row)
-        return self._bound != before
+        return self.bound != before
 
     def copy(self, source: int, target: int) -> None:
         """Allows row `target` what row `source` is allowed."""
@@ -74,15 +74,23 @@ class AllowedTokens:
     def inputs(self, rows: int) -> dict[str, NDArray[np.generic]]:
         """What the decoder graph takes besides, for the first `rows` rows."""
         names = *signature.OUTPUT_ROWS, signature.ALLOWED
-        arrays = self._weight[: self._bound], self._bias[: self._bound], self._allowed[:rows]
+        arrays = self._weight[: self.bound], self._bias[: self.bound], self._allowed[:rows]
         return dict(zip(names, arrays, strict=True))
 
     def token_ids(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """The tokens at these places."""
         return self._token_ids[places]
 
+    def spread(self, logits: NDArray[np.floating]) -> NDArray[np.float32]:
+        """Logits of places [rows and one more, places] as those of tokens [rows, vocabulary]; -inf: not allowed."""
+        rows = len(logits) - 1
+        found = np.full((rows, len(self._place)), -np.inf, np.float32)
+        for row, ids in enumerate(self._ids[:rows]):
+            found[row, ids] = logits[row, self._place[ids]]
+        return found
+
     @property
-    def _bound(self) -> int:
+    def bound(self) -> int:
         """Tokens whose logits are computed."""
         return _round_up(self._tokens)
 

@@ -1,6 +1,7 @@
 """The decoder on ONNX Runtime: two sessions, shared by all engines, and a preallocated cache for each engine."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -8,9 +9,10 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from engine.cpu.allowed import AllowedTokens, OutputLayer
-from engine.cpu.cache_buffer import CacheBuffer
+from engine.cpu.cache_buffer import DTYPES, CacheBuffer
 from engine.decoder import Ask, Found
 from engine.devices.session import CPU, Device, open_session
+from engine.whole_rows import answer, asks_logits, asks_more, attend, check_offered
 from models.package import signature
 from models.package.graph_files import GraphFiles
 from models.package.graphs import GraphsSpec, alike
@@ -108,6 +110,17 @@ class CpuDecoder:
             yield CpuSource(hidden[one], starts, allowed)
 
 
+@dataclass(frozen=True, slots=True)
+class BoundStep:
+    """A step of so many rows, and what it fills."""
+
+    binding: ort.IOBinding
+    best: Found
+    logits: NDArray[np.floating] | None
+    query: NDArray[np.floating] | None
+    """Of the last layer, to the source."""
+
+
 class CpuCache:
     """The running batch, in buffers that the decoder graph reads and writes in place."""
 
@@ -120,7 +133,7 @@ class CpuCache:
         target_capacity: int,
         allowed: AllowedTokens | None = None,
     ) -> None:
-        self._session, self._allowed = session, allowed
+        self._session, self._spec, self._allowed = session, spec, allowed
         longest = {"target": target_capacity, "source": source_capacity, None: 1}
         self._buffers = [CacheBuffer(tensors, rows, longest[tensors[0].grows]) for tensors in alike(spec.cache)]
         self._of_hypotheses = [buffer for buffer in self._buffers if buffer.owner == "hypothesis"]
@@ -136,8 +149,8 @@ class CpuCache:
         """Which sentence's source a row holds, live or not, counted from 1. 0: none."""
         self._joined = 0
         self._live = 0
-        self._bindings: dict[tuple[int, int], tuple[ort.IOBinding, Found]] = {}
-        self._begun: tuple[ort.IOBinding, Found]
+        self._bindings: dict[tuple[int, int, bool], BoundStep] = {}
+        self._begun: tuple[BoundStep, Ask]
 
     @property
     def live(self) -> int:
@@ -161,6 +174,7 @@ class CpuCache:
 
     def begin_step(self, token_ids: Sequence[int], ask: Ask) -> None:
         """Starts a step that feeds one token to each live row and finds what is asked of each."""
+        check_offered(ask, self._spec)
         live = self._live
         total = int(self._positions[:live].max()) + 1
         if total > self._target_capacity:  # also where nothing grows with the target
@@ -169,16 +183,17 @@ class CpuCache:
         self._ids[:live] = token_ids
         self._total[...] = total
         self._source_total[...] = self._longest_source()
-        self._begun = self._bind(live, min(ask.best, len(self._ranks)))
+        self._begun = self._bind(live, min(ask.best, len(self._ranks)), asks_more(ask)), ask
 
     def end_step(self) -> Found:
         """Computes the step that was begun: the processor that would compute it meanwhile is the caller's own."""
-        binding, candidates = self._begun
-        self._session.run_with_iobinding(binding)
+        step, ask = self._begun
+        self._session.run_with_iobinding(step.binding)
         self._positions[: self._live] += 1
-        if self._allowed is None:
-            return candidates
-        return Found(self._allowed.token_ids(candidates.token_ids), candidates.log_probs)
+        best = step.best
+        if self._allowed is not None:
+            best = Found(self._allowed.token_ids(best.token_ids), best.log_probs)
+        return self._answer(ask, best, step) if asks_more(ask) else best
 
     def take(self, parents: Sequence[int]) -> int:
         """Makes row i continue old row parents[i]; len(parents) rows are live afterwards. Returns the bytes copied."""
@@ -213,20 +228,54 @@ class CpuCache:
             self._sentences[row] = self._sentences[parent]
         return sum(buffer.copy(parent, row, lengths[buffer.grows]) for buffer in buffers)
 
-    def _bind(self, rows: int, k: int) -> tuple[ort.IOBinding, Found]:
-        """The binding of the first `rows` rows of every buffer. Made once: binding takes 86 us, running it 4."""
-        if (rows, k) not in self._bindings:
-            self._bindings[rows, k] = self._make_binding(rows, k)
-        return self._bindings[rows, k]
+    def _answer(self, ask: Ask, best: Found, step: BoundStep) -> Found:
+        logits = attention = None
+        if step.logits is not None and asks_logits(ask):
+            if self._allowed is None:
+                logits = step.logits[:, : self._spec.vocabulary.target_size].astype(np.float32, copy=False)
+            else:
+                logits = self._allowed.spread(step.logits)
+        query = self._spec.cross_query
+        if step.query is not None and query is not None and ask.attention:
+            rows = len(step.query)
+            keys = next(
+                array for buffer in self._buffers for tensor, array in buffer.bound(rows) if tensor.past == query.keys
+            )
+            queries, keys = (array.astype(np.float32, copy=False) for array in (step.query, keys))
+            attention = attend(queries, keys, self._source_last[:rows], query.scale)
+        return answer(ask, best, logits, attention)
 
-    def _make_binding(self, rows: int, k: int) -> tuple[ort.IOBinding, Found]:
-        candidates = Found(np.zeros((rows, k), np.int64), np.zeros((rows, k), np.float32))
+    def _bind(self, rows: int, k: int, more: bool) -> BoundStep:
+        """The binding of the first `rows` rows of every buffer. Made once: binding takes 86 us, running it 4."""
+        if (rows, k, more) not in self._bindings:
+            self._bindings[rows, k, more] = self._make_binding(rows, k, more)
+        return self._bindings[rows, k, more]
+
+    def _make_binding(self, rows: int, k: int, more: bool) -> BoundStep:
+        best = Found(np.zeros((rows, k), np.int64), np.zeros((rows, k), np.float32))
+        besides = self._besides(rows) if more else {}
         binding = self._session.io_binding()
         for name, array in self._inputs(rows, k).items():
             binding.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
-        for name, array in self._outputs(rows, candidates).items():
+        for name, array in (self._outputs(rows, best) | besides).items():
             binding.bind_output(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
-        return binding, candidates
+        logits, query = (
+            besides.get(output.name) if output is not None else None
+            for output in (self._spec.logits, self._spec.cross_query)
+        )
+        return BoundStep(binding, best, logits, query)
+
+    def _besides(self, rows: int) -> dict[str, NDArray[np.floating]]:
+        """Memory for what the graph gives besides the best tokens."""
+        logits, query, dtype = self._spec.logits, self._spec.cross_query, DTYPES[self._spec.precision.activations]
+        shapes: dict[str, tuple[int, int]] = {}
+        if logits is not None and self._allowed is None:
+            shapes[logits.name] = rows, logits.size
+        elif logits is not None and self._allowed is not None:
+            shapes[logits.name] = rows + 1, self._allowed.bound
+        if query is not None:
+            shapes[query.name] = rows, self._spec.width
+        return {name: np.zeros(shape, dtype) for name, shape in shapes.items()}
 
     def _inputs(self, rows: int, k: int) -> dict[str, NDArray[Any]]:
         ids, positions, source_last = (array[:rows] for array in (self._ids, self._positions, self._source_last))
@@ -238,8 +287,8 @@ class CpuCache:
             | ({} if self._allowed is None else self._allowed.inputs(rows))
         )
 
-    def _outputs(self, rows: int, candidates: Found) -> dict[str, NDArray[Any]]:
-        step: Sequence[NDArray[Any]] = (candidates.token_ids, candidates.log_probs)
+    def _outputs(self, rows: int, best: Found) -> dict[str, NDArray[Any]]:
+        step: Sequence[NDArray[Any]] = (best.token_ids, best.log_probs)
         return dict(zip(signature.DECODER_OUTPUTS, step, strict=True)) | {
             tensor.present: array for buffer in self._buffers for tensor, array in buffer.bound(rows)
         }

@@ -1,5 +1,6 @@
 """The decoder graph, bound to a cache and a lane, for steps of several sizes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
 
@@ -60,13 +61,15 @@ class StepGraph:
         self._total, self._source_total = (np.array(places, np.int32) for places in both)
         self._ranks = runtime.constant(np.arange(self.most_candidates))
 
-    def bucket(self, lane: Lane, rows: int, k: int) -> Bucket:
-        """A step in this lane, of this size."""
+    def bucket(self, lane: Lane, rows: int, k: int, besides: Mapping[str, Tensor] | None = None) -> Bucket:
+        """A step in this lane, of this size. One that gives something `besides` is rare, and is not captured."""
         runtime = self._runtime
-        binding = runtime.binding(self._session, self._inputs(lane, rows, k), self._outputs(lane, rows, k))
+        outputs = self._outputs(lane, rows, k) | dict(besides or {})
+        binding = runtime.binding(self._session, self._inputs(lane, rows, k), outputs)
         for name, scalar in (("total", self._total), ("source_total", self._source_total)):
             binding.bind_input(name, "cpu", 0, INT32, (), scalar.ctypes.data)
-        options = run_options(next(GRAPH_IDS) if runtime.device.cuda_graphs else NO_GRAPH)
+        captured = runtime.device.cuda_graphs and not besides
+        options = run_options(next(GRAPH_IDS) if captured else NO_GRAPH)
         return Bucket(rows, k, self._session, binding, options)
 
     def _inputs(self, lane: Lane, rows: int, k: int) -> dict[str, Tensor]:

@@ -21,6 +21,7 @@ from engine.cuda.output import CudaOutput
 from engine.cuda.runtime import Block, DeviceRuntime
 from engine.cuda.step import CudaStep
 from engine.decoder import Ask, Found
+from engine.whole_rows import check_offered
 from models.package.graphs import GraphsSpec
 
 LENGTH_STEP = 32
@@ -41,7 +42,7 @@ class CudaCache:
         output: CudaOutput | None,
     ) -> None:
         """`output`: with a shortlist."""
-        self._runtime, self._target_capacity, self._output = runtime, target_capacity, output
+        self._runtime, self._spec, self._target_capacity, self._output = runtime, spec, target_capacity, output
         self._blocks = allocate_blocks(
             runtime, spec, rows, source_capacity, target_capacity, 0 if output is None else output.places
         )
@@ -81,18 +82,19 @@ class CudaCache:
 
     def begin_step(self, token_ids: Sequence[int], ask: Ask) -> None:
         """Starts a step that feeds one token to each live row and finds what is asked of each."""
+        check_offered(ask, self._spec)
         positions = self._positions[: self._live]
         if (needed := int(positions.max()) + 1) > self._target_capacity:
             raise ValueError(f"a row needs {needed} positions; the cache was opened for {self._target_capacity}")
         self._copy_joining()
-        self._step.begin(token_ids, positions, self._source_last, ask.best)
+        self._step.begin(token_ids, positions, self._source_last, ask)
 
     def end_step(self) -> Found:
         """Waits for the step that was begun. Every row has advanced by one position."""
-        candidates = self._step.end()
+        found = self._step.end(self._source_last)
         self._runtime.outbox.empty()
         self._positions[: self._live] += 1
-        return candidates
+        return found
 
     def take(self, parents: Sequence[int]) -> int:
         """Makes row i continue old row parents[i]; len(parents) rows are live afterwards. Returns the bytes copied."""

@@ -20,8 +20,10 @@ from engine.cuda.buckets import FEW_CANDIDATES, StepGraph, row_buckets
 from engine.cuda.lane import Lane
 from engine.cuda.output import CudaOutput
 from engine.cuda.runtime import DeviceRuntime
-from engine.decoder import Found
+from engine.cuda.whole_rows import WholeRows
+from engine.decoder import Ask, Found
 from engine.devices.session import DeviceError
+from engine.whole_rows import asks_more
 from models.package.graphs import GraphsSpec
 
 
@@ -70,8 +72,10 @@ class CudaStep:
         # Else nothing is gained by it, or a step that is not wanted after all has spoilt the states.
         if runtime.transfers.asynchronous and blocks.repeatable:
             self._ahead = Ahead(runtime, graph, {n: self._steps[n, few] for n in row_buckets(rows)}, rows, few)
-        self._begun: tuple[Step, NDArray[np.int32], int]
-        """A step, the positions of its rows, and how many candidates are wanted of each."""
+        self._whole_rows = WholeRows(runtime, spec, blocks)
+        self._steps_with_whole_rows: dict[Step, Step] = {}
+        self._begun: tuple[Step, NDArray[np.int32], Ask]
+        """A step, the positions of its rows, and what is asked of each."""
         self._next: Step | None = None
         """The step after it, if that was begun ahead."""
         self._following: Following | None = None
@@ -93,26 +97,29 @@ class CudaStep:
             raise DeviceError(f"CUDA graphs cannot be captured ({error}); start with --no-cuda-graphs") from error
 
     def begin(
-        self, token_ids: Sequence[int], positions: NDArray[np.int32], source_last: NDArray[np.int32], k: int
+        self, token_ids: Sequence[int], positions: NDArray[np.int32], source_last: NDArray[np.int32], ask: Ask
     ) -> None:
         """Starts a step of the rows that have a token. `source_last`: of all rows of the cache, live or not."""
+        k, more = ask.best, asks_more(ask)
         following, self._following = self._following, None
         foreseen = following is not None and following.is_fed(token_ids, positions)
-        step = following.step if following is not None and foreseen else None
+        step = following.step if following is not None and foreseen and not more else None
         if step is None or k > step.bucket.k:
             step = self._fitting(len(token_ids), k)
+            step = self._with_whole_rows(step) if more else step
             step.lane.fill(token_ids, positions, source_last)
             step.bucket.run()
             step.lane.fetch(step.bucket.rows, step.bucket.k)
-        self._begun = step, positions.copy(), k
-        self._next = self._begin_next(step, positions) if foreseen else None
+        self._begun = step, positions.copy(), ask
+        self._next = self._begin_next(step, positions) if foreseen and not more else None
 
-    def end(self) -> Found:
-        """Waits for the step. The arrays are overwritten by the next."""
-        step, positions, k = self._begun
+    def end(self, source_last: NDArray[np.int32]) -> Found:
+        """Waits for the step. The arrays are overwritten by the next. `source_last`: as for `begin`."""
+        step, positions, ask = self._begun
         found, live = step.lane.read(step.bucket.rows, step.bucket.k), len(positions)
         self._following = Following(found.token_ids[:live, 0].copy(), positions + 1, self._next)
-        return Found(found.token_ids[:live, :k], found.log_probs[:live, :k])
+        best = Found(found.token_ids[:live, : ask.best], found.log_probs[:live, : ask.best])
+        return self._whole_rows.answer(ask, best, source_last[:live]) if asks_more(ask) else best
 
     def forget(self) -> None:
         """Rows have been moved: what was made ahead is not theirs."""
@@ -123,6 +130,14 @@ class CudaStep:
         if self._ahead is None or int(positions.max()) + 1 >= self._places:
             return None
         return self._ahead.begin(step)
+
+    def _with_whole_rows(self, step: Step) -> Step:
+        """The same step, which gives whole rows too."""
+        if step not in self._steps_with_whole_rows:
+            rows, k = step.bucket.rows, step.bucket.k
+            bucket = self._graph.bucket(step.lane, rows, k, self._whole_rows.outputs(rows))
+            self._steps_with_whole_rows[step] = Step(step.lane, bucket)
+        return self._steps_with_whole_rows[step]
 
     def _fitting(self, live: int, k: int) -> Step:
         """The smallest that has so many rows and candidates, or all candidates that there are."""

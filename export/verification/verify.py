@@ -5,13 +5,14 @@ place. What they are compared with, see `export.verification.reference`, has no 
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from engine.cpu.decoder import CpuDecoder
-from engine.cuda.decoder import CudaDecoder
+from engine import load
 from engine.decoder import Decoder
 from engine.devices.session import Device
+from engine.load import Loadable
 from export.verification.compare_numbers import encoder_error, step_errors
 from export.verification.compare_tokens import SampleComparison
 from export.verification.tolerances import TOLERANCES
@@ -43,15 +44,15 @@ def verify(
     """Compares the graphs with the checkpoint in `folder`. Raises VerificationError."""
     limits = TOLERANCES[graphs.spec.precision.activations]
     capacity, shortlist = most_tokens(graphs.spec.max_positions), graphs.shortlist
-    decoder = open_decoder(graphs, device)
-    progress("hidden states")
-    hidden = encoder_error(checkpoint.model, graphs, device)
-    steps = []
-    for rows, ragged in BATCHES:
-        progress(f"log-probabilities, {batch_name(rows, ragged)}")
-        steps += step_errors(checkpoint.model, decoder, capacity, rows, ragged, shortlist)
-    samples = SampleComparison(checkpoint, folder, capacity, texts, limits.share, shortlist)
-    samples.run(decoder, progress)
+    with closing(open_decoder(Loadable(graphs, checkpoint.generation), device)) as decoder:
+        progress("hidden states")
+        hidden = encoder_error(checkpoint.model, graphs, device)
+        steps = []
+        for rows, ragged in BATCHES:
+            progress(f"log-probabilities, {batch_name(rows, ragged)}")
+            steps += step_errors(checkpoint.model, decoder, capacity, rows, ragged, shortlist)
+        samples = SampleComparison(checkpoint, folder, capacity, texts, limits.share, shortlist)
+        samples.run(decoder, progress)
     certificate = Certificate(
         device=f"{device.kind} {device.name}".strip(),
         tolerance=limits.error,
@@ -65,13 +66,11 @@ def verify(
     return certificate
 
 
-def open_decoder(graphs: GraphFiles, device: Device) -> Decoder[Any]:
-    """Loads the graphs as the server does."""
-    capacity = most_tokens(graphs.spec.max_positions)
+def open_decoder(model: Loadable, device: Device) -> Decoder[Any]:
+    """The decoder that serves the graphs on this device."""
+    capacity = most_tokens(model.graphs.spec.max_positions)
     try:
-        if device.kind == "cpu":
-            return CpuDecoder(graphs, capacity, capacity)
-        return CudaDecoder(graphs, capacity, capacity, device)
+        return load.open_decoder(model, device, capacity, capacity)
     except Exception as error:  # the errors of ONNX Runtime have nothing else in common
         raise VerificationError(f"ONNX Runtime does not load the exported graphs: {error}") from error
 

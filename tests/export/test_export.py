@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -18,13 +19,19 @@ import pytest
 import torch
 from rich.console import Console
 
-from engine.decoder import Found
+from engine import load
+from engine.cpu.decoder import CpuDecoder
+from engine.cuda.decoder import CudaDecoder
+from engine.decoder import Decoder, Found
 from engine.devices.session import CPU
+from engine.load import Loadable
 from export import __main__ as command
 from export import steps
 from export.command.progress import Progress
 from export.command.summary import size
+from export.save import save
 from export.trace import Graphs, trace
+from export.variant import variant
 from export.verification.compare_numbers import candidate_error, encoder_error, step_errors
 from export.verification.tolerances import TOLERANCES
 from export.verification.verify import VerificationError, large_errors, most_tokens, open_decoder, verify
@@ -33,7 +40,7 @@ from models.package.folder import Package
 from models.package.graph_files import GraphFiles
 from models.package.graphs import Precisions
 from models.package.manifest import Certificate, StepError
-from models.package.precision import AttentionKind
+from models.package.precision import AttentionKind, Precision
 from models.transformer import Transformer
 from tests.checkpoints import ROOT, edit_json, write_checkpoint
 
@@ -283,7 +290,7 @@ def test_an_error_in_any_weight_is_seen(tiny_checkpoint: Path, graphs: GraphFile
 
     def worst() -> float:
         """The largest error of both graphs."""
-        decoder = open_decoder(graphs, CPU)
+        decoder = open_decoder(Loadable(graphs, checkpoint.generation), CPU)
         steps = step_errors(checkpoint.model, decoder, most_tokens(graphs.spec.max_positions), rows=3, ragged=True)
         hidden = encoder_error(checkpoint.model, graphs, CPU)
         return max(hidden, *(step.log_prob_error for step in steps))
@@ -298,6 +305,16 @@ def test_an_error_in_any_weight_is_seen(tiny_checkpoint: Path, graphs: GraphFile
         assert worst() > TOLERANCE, name
         numbers[...] = right
     assert worst() <= TOLERANCE
+
+
+@pytest.mark.parametrize(("precision", "kind"), [("fp32", CpuDecoder), ("fp16", CudaDecoder)])
+def test_what_serves_a_package_verifies_it(
+    tiny_checkpoint: Path, tmp_path: Path, precision: Precision, kind: type[Decoder[Any]]
+) -> None:
+    """fp16 is served by the decoder for devices on the CPU too."""
+    checkpoint = load_checkpoint(tiny_checkpoint)
+    model = Loadable(save(trace(variant(checkpoint.model, precision, "fused")), tmp_path), checkpoint.generation)
+    assert type(load.open_decoder(model, CPU)) is type(open_decoder(model, CPU)) is kind
 
 
 def test_other_tokens_are_shown(tiny_checkpoint: Path, graphs: GraphFiles) -> None:

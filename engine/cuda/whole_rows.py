@@ -1,0 +1,81 @@
+"""What a step gives besides the best tokens, on a device: logits of whole rows, and queries to the source."""
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.cuda.blocks import CacheBlocks
+from engine.cuda.runtime import NUMBER_TYPES, DeviceRuntime, Tensor
+from engine.decoder import Ask, Found
+from engine.devices.buffers import Buffer
+from engine.whole_rows import answer, asks_logits, attend
+from models.package.graphs import GraphsSpec
+from models.package.signature import NO_TOKEN
+
+
+class WholeRows:
+    """Memory for them, taken when they are first asked for, and the way back to the host."""
+
+    def __init__(self, runtime: DeviceRuntime, spec: GraphsSpec, blocks: CacheBlocks) -> None:
+        self._runtime, self._spec, self._blocks = runtime, spec, blocks
+        self._numbers = NUMBER_TYPES[spec.precision.activations]
+
+    def outputs(self, rows: int) -> dict[str, Tensor]:
+        """The outputs of a step of so many rows."""
+        return {
+            name: (self._numbers.element, self._shape(name, rows), buffer.address)
+            for name, buffer in self._buffers.items()
+        }
+
+    def answer(self, ask: Ask, best: Found, source_last: NDArray[np.int32]) -> Found:
+        """What was asked of a step that is done. `source_last`: of its rows."""
+        logits = self._logits(len(source_last)) if asks_logits(ask) else None
+        return answer(ask, best, logits, self._attention(source_last) if ask.attention else None)
+
+    def _logits(self, rows: int) -> NDArray[np.float32]:
+        """Of every token [rows, vocabulary]. -inf: not allowed."""
+        assert self._spec.logits is not None
+        logits = self._read(self._spec.logits.name, rows)[:, : self._spec.vocabulary.target_size]
+        allowed = self._blocks.allowed
+        if allowed is None:
+            return logits
+        raw = self._runtime.read(allowed.address, rows * allowed.row_slots * allowed.slot_bytes)
+        found = np.full_like(logits, -np.inf)
+        for row, places in enumerate(raw.view(np.int64).reshape(rows, -1)):
+            ids = places[places != NO_TOKEN]  # a place is a token here
+            found[row, ids] = logits[row, ids]
+        return found
+
+    def _attention(self, source_last: NDArray[np.int32]) -> NDArray[np.float32]:
+        query, rows = self._spec.cross_query, len(source_last)
+        assert query is not None
+        tensor, address, block = next(
+            (tensor, address, tensors.block)
+            for tensors in self._blocks.tensors
+            for tensor, address in zip(tensors.tensors, tensors.block.tensor_addresses(), strict=True)
+            if tensor.past == query.keys
+        )
+        raw = self._runtime.read(address, rows * block.row_slots * block.slot_bytes)
+        keys = NUMBER_TYPES[tensor.precision].to_float(raw).reshape(tensor.shape(rows, block.places))
+        return attend(self._read(query.name, rows), keys, source_last, query.scale)
+
+    def _read(self, name: str, rows: int) -> NDArray[np.float32]:
+        """The first rows of an output."""
+        columns = self._shape(name, rows)[1]
+        raw = self._runtime.read(self._buffers[name].address, rows * columns * self._numbers.size_bytes)
+        return self._numbers.to_float(raw).reshape(rows, columns)
+
+    def _shape(self, name: str, rows: int) -> tuple[int, int]:
+        logits = self._spec.logits
+        if logits is None or name != logits.name:
+            return rows, self._spec.width
+        if self._blocks.allowed is None:
+            return rows, logits.size
+        return rows + 1, self._spec.vocabulary.target_size  # all rows of the output layer are given
+
+    @cached_property
+    def _buffers(self) -> dict[str, Buffer]:
+        size, rows = self._numbers.size_bytes, self._blocks.rows
+        outputs = [output.name for output in (self._spec.logits, self._spec.cross_query) if output is not None]
+        return {name: self._runtime.allocate(int(np.prod(self._shape(name, rows))) * size) for name in outputs}
