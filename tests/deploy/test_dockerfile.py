@@ -1,6 +1,9 @@
 """The images that serve: who runs in them, and what is in them, however the Dockerfile is written."""
 
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,12 +11,17 @@ import pytest
 
 from dragoman import __version__
 from server.config import Settings
-from tests.deploy.dockerfile import faults
+from tests.deploy.dockerfile import faults, parse
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8")
 TARGETS = {"cpu": "serve.lock.txt", "cuda": "serve-cuda.lock.txt"}
 """The default one first."""
+SHOW_ORIGINS = """
+for name, module in list(sys.modules.items()):
+    if name.partition(".")[0] in ("server", "engine", "models", "dragoman", "export", "training"):
+        print(module.__file__ or module.__path__[0])
+"""
 PORTS = {str(Settings.model_fields[name].default) for name in ("port", "metrics_port")}
 
 
@@ -76,6 +84,34 @@ WRONG = {
     "the default target is last": (r"\Z", "\nFROM runtime AS last\n"),
     "no stage cuda": (r"AS cuda$", "AS gpu"),
 }
+
+
+def test_the_images_have_all_code_that_serves(tmp_path: Path) -> None:
+    """And import it from there: the tests' environment knows the repository too."""
+    code = next(stage for stage in parse(DOCKERFILE) if stage.name == "code")
+    for instruction, value in code.own:
+        if instruction == "COPY":
+            *sources, place = value.split()
+            for file in (file for source in sources for file in ROOT.glob(source)):
+                target = tmp_path / place / file.name if place.endswith("/") else tmp_path / place
+                if file.is_dir():
+                    shutil.copytree(file, target, ignore=shutil.ignore_patterns("__pycache__"))
+                else:
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(file, target)
+    modules = [
+        ".".join(file.relative_to(tmp_path).with_suffix("").parts).removesuffix(".__init__")
+        for folder in ("server", "engine", "dragoman")
+        for file in (tmp_path / folder).rglob("*.py")
+        if file.name != "__main__.py" and not file.is_relative_to(tmp_path / "engine" / "cuda")
+    ]
+    assert "server.lifecycle" in modules
+    script = "\n".join(["import sys", *(f"import {module}" for module in modules), SHOW_ORIGINS])
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    origins = [Path(line) for line in done.stdout.splitlines()]
+    assert origins and [path for path in origins if not path.is_relative_to(tmp_path)] == []
 
 
 @pytest.mark.parametrize("fault", WRONG)
