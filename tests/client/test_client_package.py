@@ -2,19 +2,38 @@
 
 import inspect
 import re
+import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
+from collections.abc import Iterable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 from google.protobuf.message import Message
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import dragoman
 from dragoman import AsyncClient, Client, errors
 from dragoman.errors import DragomanError
 from tests.client.clients import Call
 from tests.client.fake_server import FakeServer
+
+ROOT = Path(__file__).parents[2]
+USE_ALL = """
+import pkgutil, sys
+import dragoman
+for module in pkgutil.walk_packages(dragoman.__path__, "dragoman."):
+    if not module.name.endswith("__main__"):
+        __import__(module.name)
+assert dragoman.__file__.startswith(sys.prefix), dragoman.__file__
+print(dragoman.__version__)
+"""
 
 
 def public_methods(kind: type) -> dict[str, Any]:
@@ -71,7 +90,7 @@ def test_the_error_tree_is_drawn_as_it_is() -> None:
 
 
 def test_the_version_is_that_of_the_distribution() -> None:
-    project = Path(__file__).parents[2] / "pyproject.toml"
+    project = ROOT / "pyproject.toml"
     assert f'\nversion = "{dragoman.__version__}"\n' in project.read_text(encoding="utf-8")
 
 
@@ -85,3 +104,47 @@ def test_what_is_no_public_name_is_no_attribute() -> None:
     with pytest.raises(AttributeError, match="module 'dragoman' has no attribute 'Clients'"):
         _ = dragoman.Clients  # type: ignore[attr-defined]
     assert set(dragoman.__all__) <= set(dir(dragoman))
+
+
+def test_the_wheel_brings_what_the_client_needs_and_nothing_else(tmp_path: Path) -> None:
+    """Installed as pip would, from the environment of the tests: the wheel, what it requires, what that requires."""
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    venv.create(tmp_path / "venv")
+    python = tmp_path / "venv" / "bin" / "python"
+    site = Path(sysconfig.get_path("purelib", vars={"base": str(tmp_path / "venv")}))
+    with ZipFile(wheel) as archive:
+        archive.extractall(site)
+    names = required(metadata.distributions(path=[str(site)]))
+    assert names == {
+        *("grpcio", "grpcio-health-checking", "protobuf", "googleapis-common-protos"),
+        "typing-extensions",  # grpcio's
+    }
+    for name in names:
+        install(metadata.distribution(name), site)
+    done = subprocess.run([python, "-c", USE_ALL], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [dragoman.__version__]
+
+
+def required(distributions: Iterable[metadata.Distribution]) -> set[str]:
+    """What they require without an extra, and what that requires."""
+    found: set[str] = set()
+    waiting = list(distributions)
+    while waiting:
+        for line in waiting.pop().requires or ():
+            requirement = Requirement(line)
+            name = canonicalize_name(requirement.name)
+            if name not in found and (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):
+                found.add(name)
+                waiting.append(metadata.distribution(name))
+    return found
+
+
+def install(distribution: metadata.Distribution, site: Path) -> None:
+    """Copies a package that is installed here."""
+    for file in distribution.files or ():
+        if ".." not in file.parts:
+            (site / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(Path(str(file.locate())), site / file)
