@@ -3,7 +3,7 @@
 Three ways through the same weights:
 
     forward      the teacher-forced pass over whole targets: training, and the reference that the others are held to
-    encode       source -> memory -> cross-attention keys and values of every decoder layer
+    encode       source -> hidden states -> cross-attention keys and values of every decoder layer
     decode_step  one token of each row against the KV cache: what is exported and served
 
 Activations are two-dimensional, [tokens, width], so that every linear layer is one matrix product (one Gemm, exported).
@@ -76,22 +76,22 @@ class Transformer(nn.Module):
         return logits[:, :, : self.config.target_vocab_size]
 
     def encode(self, ids: Tensor, lengths: Tensor) -> Tensor:
-        """The last hidden states (memory) [sentences, source, width] of ids [sentences, source]."""
+        """The last hidden states [sentences, source, width] of ids [sentences, source]."""
         sentences, source = ids.shape
         x = self.dropout(self._embed(ids, self.source_embedding) + self.source_positions[:source]).flatten(0, 1)
         for layer in self.encoder:
             x = layer(x, lengths)
-        memory: Tensor = self.encoder_norm(x)
-        return memory.view(sentences, source, self.config.width)
+        hidden: Tensor = self.encoder_norm(x)
+        return hidden.view(sentences, source, self.config.width)
 
-    def decode(self, memory: Tensor, source_lengths: Tensor, target_ids: Tensor) -> list[Tensor]:
+    def decode(self, encoded: Tensor, source_lengths: Tensor, target_ids: Tensor) -> list[Tensor]:
         """The teacher-forced pass without the output projection. `forward` describes the arguments.
 
         Returns hidden states [sentences * target, width]: each layer's after its self-attention or recurrence, and
         the last ones.
         """
         sentences, target = target_ids.shape
-        cross = self.cross_keys_values(memory)
+        cross = self.cross_keys_values(encoded)
         x = self.dropout(self._embed(target_ids, self.target_embedding) + self.target_positions[:target]).flatten(0, 1)
         hidden = []
         for index, layer in enumerate(self.decoder):
@@ -102,11 +102,11 @@ class Transformer(nn.Module):
             x = layer.feed_forward(x)
         return [*hidden, x]
 
-    def cross_keys_values(self, memory: Tensor) -> list[Tensor]:
+    def cross_keys_values(self, encoded: Tensor) -> list[Tensor]:
         """Key, value of decoder layer 0, key, value of layer 1, ...: each [sentences, heads, source, head_dim]."""
-        sentences, source, width = memory.shape
+        sentences, source, width = encoded.shape
         heads, head_dim = self.config.decoder_heads, self.config.decoder_head_dim
-        parts = self.cross_kv(memory.flatten(0, 1)).split(width, dim=1)
+        parts = self.cross_kv(encoded.flatten(0, 1)).split(width, dim=1)
         return [part.view(sentences, source, heads, head_dim).transpose(1, 2) for part in parts]
 
     def decode_step(

@@ -1,5 +1,7 @@
 """The decoder on a device, by default a CUDA one: nothing but token ids and log-probabilities comes back to the host.
 
+A search that asks for more (`engine.cuda.whole_rows`) pays for the way.
+
 It also runs on the CPU provider, where all of it but CUDA itself is tested. To serve on a CPU, `engine.cpu.decoder` is
 faster.
 """

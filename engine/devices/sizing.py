@@ -50,7 +50,8 @@ class Load:
     @property
     def work_bytes(self) -> int:
         graphs, size = self.graphs, NUMBER_BYTES[self.graphs.precision.activations]
-        logits = self.rows * graphs.vocabulary.target_size * (size + 2 * FLOAT_BYTES)
+        copies = 1 if graphs.logits is None else 2  # one to be asked for
+        logits = self.rows * graphs.vocabulary.target_size * (copies * size + 2 * FLOAT_BYTES)
         kept = sum(_bytes(tensor, 1) for tensor in graphs.cache if tensor.start is not None)
         tokens = max(BATCH_TOKENS, self.source_tokens)
         return logits + tokens * (graphs.encoder_numbers * size + 2 * kept) + 2 * MOVED_BYTES + RUNTIME_BYTES

@@ -36,8 +36,8 @@ def encoder_error(model: Transformer, graphs: GraphFiles, device: Device) -> flo
     sources = random_sources(model.config, len(SOURCE_LENGTHS))
     lengths = torch.tensor([len(source) for source in sources], dtype=torch.int32)
     ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(source) for source in sources], batch_first=True)
-    memory = model.encode(ids, lengths)
-    expected = [memory, *model.cross_keys_values(memory)]
+    hidden = model.encode(ids, lengths)
+    expected = [hidden, *model.cross_keys_values(hidden)]
     dtype = DTYPES[graphs.spec.precision.activations]
     found = [torch.empty(tensor.shape, dtype=dtype) for tensor in expected]
     run_encoder(graphs, ids, lengths, found, device)

@@ -91,10 +91,10 @@ class RecordingDecoder(CopyDecoder):
     closed: int = 0
 
     def encode(self, sources: Sequence[Sequence[int]]) -> list[CopySource]:
-        memories = super().encode(sources)
+        encoded = super().encode(sources)
         self.encoded += map(tuple, sources)
         self.together.append(sum(map(len, sources)))
-        return memories
+        return encoded
 
     def close(self) -> None:
         self.closed += 1

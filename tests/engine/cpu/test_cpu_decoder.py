@@ -281,26 +281,26 @@ def test_no_more_candidates_than_there_are(served: Served) -> None:
 
 
 @pytest.mark.parametrize("length", [1, 2, 37, LONGEST])
-def test_memory_is_pytorchs(served: Served, length: int) -> None:
+def test_an_encoded_source_is_pytorchs(served: Served, length: int) -> None:
     source = served.random_tokens(random.Random(length), length)
-    [memory] = served.decoder.encode([source])
+    [encoded] = served.decoder.encode([source])
     with torch.no_grad():
         hidden = served.model.encode(torch.tensor([source]), torch.tensor([length]))
         cross = served.model.cross_keys_values(hidden)
-    assert memory.length == length
-    np.testing.assert_allclose(memory.mean(), hidden[0].mean(dim=0).numpy(), atol=ATOL, rtol=0)
-    for found, expected in zip(memory.encoded.values(), cross, strict=True):
+    assert encoded.length == length
+    np.testing.assert_allclose(encoded.mean(), hidden[0].mean(dim=0).numpy(), atol=ATOL, rtol=0)
+    for found, expected in zip(encoded.encoded.values(), cross, strict=True):
         np.testing.assert_allclose(found, expected.numpy(), atol=ATOL, rtol=0)
 
 
-def test_memories_do_not_depend_on_what_is_encoded_with_them(served: Served) -> None:
+def test_encoded_sources_do_not_depend_on_what_is_encoded_with_them(served: Served) -> None:
     chance = random.Random(3)
     sources = [served.random_tokens(chance, length) for length in (9, 1, 9, 37, 1, 9, 9, 9, 130)]
-    for source, memory in zip(sources, served.decoder.encode(sources), strict=True):
+    for source, encoded in zip(sources, served.decoder.encode(sources), strict=True):
         [alone] = served.decoder.encode([source])
-        assert memory.length == len(source)
-        assert memory.mean().tobytes() == alone.mean().tobytes()
-        assert {name: tensor.tobytes() for name, tensor in memory.encoded.items()} == {
+        assert encoded.length == len(source)
+        assert encoded.mean().tobytes() == alone.mean().tobytes()
+        assert {name: tensor.tobytes() for name, tensor in encoded.encoded.items()} == {
             name: tensor.tobytes() for name, tensor in alone.encoded.items()
         }
 
@@ -316,7 +316,7 @@ def test_targets_end_where_the_room_does(served: Served) -> None:
 
 def test_sources_end_where_the_room_does(served: Served) -> None:
     decoder = served.decoder
-    [memory] = decoder.encode([(1,) * 9])
+    [encoded] = decoder.encode([(1,) * 9])
     cache = CpuCache(decoder._decoder, decoder.spec, 1, source_capacity=8, target_capacity=8)
     with pytest.raises(ValueError, match="a row needs 9 positions; the cache was opened for 8"):
-        cache.join(memory)
+        cache.join(encoded)
