@@ -21,6 +21,8 @@ OPTIONS: Sequence[tuple[str, int]] = (
     # for admission to refuse, and for the limit on streams to bound what a connection may bring.
     ("grpc.server.max_pending_requests", 1_000_000),
     ("grpc.server.max_pending_requests_hard_limit", 1_000_000),
+    # Else a client that keeps to the limit on streams has some refused: those that ended count until they are freed.
+    ("grpc.http.overload_protection", 0),
     ("grpc.max_send_message_length", -1),  # answers are as long as the limits on requests let them be
     # A client whose machine or network is gone says no goodbye: ask, so that its rows do not run for nobody.
     ("grpc.keepalive_time_ms", 60_000),
