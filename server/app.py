@@ -20,8 +20,9 @@ from engine.load import Limits, Loadable, load
 from engine.request import Event, Failed, Probe, Request
 from engine.runner import Runner
 from models.package.folder import Package, PackageError
-from models.tokenizers.sentencepiece_pair import TokenizerError
+from models.tokenizers.tokenizer import TokenizerError
 from server.admission.permits import Admission
+from server.catalog.catalog import Catalog
 from server.catalog.served_model import ServedModel, served_model
 from server.config import ConfigError, Settings
 from server.grpc import health as health_service
@@ -91,7 +92,7 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
                 process.watch_device_memory(device_memory(machine.runtime(), device.index))
             admission = Admission(settings.max_waiting, lambda: runner.waiting)
             translator = Translator(model, package.tokenizer(), loadable.rules, admission, runner.submit, metrics)
-            health = await start(server, translator)
+            health = await start(server, Catalog({model.name: translator}))
             process.enter(State.SERVING)
             announce(settings, model, runner, probe_s, port, metrics_port)
             crash_report = asyncio.create_task(watch_engines(runner, health, admission, process))
@@ -144,11 +145,11 @@ async def watch_engines(runner: Runner, health: Health, admission: Admission, pr
     process.enter(State.FAILED)
 
 
-async def start(server: grpc.aio.Server, translator: Translator) -> Health:
+async def start(server: grpc.aio.Server, models: Catalog[Translator]) -> Health:
     """Adds all services and starts: serving."""
     health = Health(service.SERVICES)
     health.register(server)
-    service.register(server, translator)
+    service.register(server, models)
     reflection.enable_server_reflection([*service.SERVICES, health_service.SERVICE, reflection.SERVICE_NAME], server)
     await server.start()
     health.set(serving=True)

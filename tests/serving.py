@@ -23,9 +23,11 @@ from dragoman.v1.translation_pb2 import StreamTranslateRequest, TranslateRequest
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
 from engine.runner import Runner
 from models.decoding import Decoding
-from models.tokenizers.sentencepiece_pair import Tokenizer, TokenizerSpec
+from models.tokenizers.sentencepiece_pair import SentencePiecePair, TokenizerSpec
+from models.tokenizers.tokenizer import Tokenizer
 from server.admission.permits import Admission
 from server.app import serve, start
+from server.catalog.catalog import Catalog
 from server.catalog.served_model import ServedModel
 from server.config import Settings
 from server.grpc import service
@@ -81,7 +83,7 @@ MODEL = ServedModel(
 @cache
 def tokenizer() -> Tokenizer:
     """The zoo model's: both sides share one vocabulary, so that a copy of the source is readable."""
-    return Tokenizer.load(ZOO, TokenizerSpec(end_id=END, unknown_id=1, hidden_ids=(END, PAD)))
+    return SentencePiecePair.load(ZOO, TokenizerSpec(end_id=END, unknown_id=1, hidden_ids=(END, PAD)))
 
 
 @dataclass
@@ -159,7 +161,7 @@ async def serving(
         admission = Admission(max_waiting, lambda: runner.waiting)
         model = replace(MODEL, max_contents=max_contents)
         translator = Translator(model, tokenizer(), rules, admission, runner.submit, metrics)
-        health = await start(server, translator)
+        health = await start(server, Catalog({model.name: translator}))
         watch = asyncio.create_task(report_crash(asyncio.wrap_future(runner.failure), health, admission))
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", channel_options) as channel:
             try:

@@ -33,7 +33,7 @@ from dragoman.v1.translation_pb2 import StreamTranslateRequest, TranslateRequest
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
 from models.decoding import Decoding
 from models.package.folder import Package
-from models.tokenizers.sentencepiece_pair import Tokenizer
+from models.tokenizers.tokenizer import Tokenizer
 from server.config import PREFIX, Settings
 from tests.checkpoints import ZOO, flores
 from tests.oracles import HuggingFace, Tokens

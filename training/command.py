@@ -7,7 +7,7 @@ from rich.console import Console
 
 from models.checkpoint import CheckpointError
 from models.package.folder import PackageError
-from models.tokenizers.sentencepiece_pair import TokenizerError
+from models.tokenizers.tokenizer import TokenizerError
 from training.errors import TrainingError
 
 

@@ -20,7 +20,7 @@ from export.trace import trace
 from models.decoding import Decoding
 from models.package.folder import Package
 from models.package.manifest import GenerationDefaults
-from models.tokenizers.sentencepiece_pair import Tokenizer
+from models.tokenizers.tokenizer import Tokenizer
 from models.transformer import Transformer
 
 ROWS = 32

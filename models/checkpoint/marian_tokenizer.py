@@ -9,13 +9,9 @@ from models.checkpoint.contents import CheckpointError
 from models.checkpoint.language_codes import target_codes
 from models.checkpoint.reading import JsonKeys, parse, read_json
 from models.config import ModelConfig
-from models.tokenizers.sentencepiece_pair import (
-    Tokenizer,
-    TokenizerError,
-    TokenizerSpec,
-    load_vocabulary,
-    normalization_table,
-)
+from models.tokenizers.sentencepiece_pair import SentencePiecePair, TokenizerSpec, load_vocabulary
+from models.tokenizers.tokenizer import TokenizerError
+from models.tokenizers.typography import normalization_table
 
 
 def _content(token: Any) -> Any:
@@ -61,7 +57,7 @@ def tokenizer_spec(folder: Path, tokens: MarianTokenizerConfig, config: ModelCon
             hidden_ids=tuple(sorted({config.end_id, config.pad_id, config.decoder_start_id})),
             target_codes=target_codes(source_ids),
         )
-        table = normalization_table(Tokenizer.load(folder, spec))
+        table = normalization_table(SentencePiecePair.load(folder, spec))
     except TokenizerError as error:
         raise CheckpointError(f"{folder}: {error}") from error
     return spec.model_copy(update={"normalization": table})

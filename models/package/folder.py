@@ -27,7 +27,8 @@ from models.package import format1
 from models.package.graph_files import GraphFiles
 from models.package.manifest import FORMAT_VERSION, FileEntry, Manifest, first_fault
 from models.package.shortlist import Shortlist, ShortlistError
-from models.tokenizers.sentencepiece_pair import Tokenizer
+from models.tokenizers.sentencepiece_pair import SentencePiecePair
+from models.tokenizers.tokenizer import Tokenizer
 
 MANIFEST = "manifest.json"
 CHECKPOINT = "config.json"
@@ -59,7 +60,7 @@ class Package:
 
     def tokenizer(self) -> Tokenizer:
         """Loads the tokenizer."""
-        return Tokenizer.load(self.folder, self.manifest.tokenizer)
+        return SentencePiecePair.load(self.folder, self.manifest.tokenizer)
 
     def graphs(self) -> GraphFiles:
         """The graphs, with the shortlist, if there is one. Raises PackageError."""

@@ -1,8 +1,8 @@
-"""Text <-> token ids. A property of the package: the same text gives the same ids wherever the package is served."""
+"""Text <-> token ids by SentencePiece, with the ids that a translation model gave the pieces."""
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -10,26 +10,12 @@ from pydantic import Field
 from sentencepiece import SentencePieceProcessor
 
 from models.config import Frozen
+from models.tokenizers.tokenizer import TokenizerError
 
 SPACE = "▁"
 """How SentencePiece writes a space (U+2581)."""
-UNFINISHED = "\N{REPLACEMENT CHARACTER}"
-"""What a character decodes to while some of its bytes are still to come."""
 LANGUAGE_CODE = re.compile(r">>[^<>]+<<")
 """One token that names the target language, at the beginning of a source (multilingual Marian models)."""
-
-TYPOGRAPHY = {
-    **dict.fromkeys("\u2018\u2019\u201a\u201b\u2039\u203a\u2032\u00b4", "'"),
-    **dict.fromkeys("\u201c\u201d\u201e\u201f\u00ab\u00bb\u2033", '"'),
-    **dict.fromkeys("\u2010\u2011\u2012\u2013\u2212\u2022", "-"),
-    # Set without spaces in English, it still parts two clauses: as a hyphen it would join two words.
-    **dict.fromkeys("\u2014\u2015", " - "),
-    **dict.fromkeys("\u00a0\u2002\u2003\u2007\u2009\u200a\u202f\u3000\u2028\u2029", " "),
-    **dict.fromkeys("\u00ad\u200b\u200c\u200d\u2060\ufeff", ""),
-    "\u2026": "...",
-    "\u2044": "/",
-}
-"""Typographic characters that many vocabularies lack, and the ASCII that says the same."""
 
 
 class TokenizerSpec(Frozen):
@@ -60,12 +46,8 @@ class TokenizerSpec(Frozen):
         return sorted({name for name in names if name is not None})
 
 
-class TokenizerError(Exception):
-    """A tokenizer file that cannot be read. The message names it."""
-
-
-class Tokenizer:
-    """Encodes sources and decodes targets. May be used from several threads."""
+class SentencePiecePair:
+    """A `Tokenizer` of two SentencePiece models, or one. May be used from several threads."""
 
     def __init__(
         self,
@@ -91,7 +73,7 @@ class Tokenizer:
         """
 
     @classmethod
-    def load(cls, folder: Path, spec: TokenizerSpec) -> "Tokenizer":
+    def load(cls, folder: Path, spec: TokenizerSpec) -> "SentencePiecePair":
         """Reads the files that the spec names. Raises TokenizerError."""
         source = load_sentencepiece(folder / spec.source_model)
         target = source if spec.target_model == spec.source_model else load_sentencepiece(folder / spec.target_model)
@@ -133,46 +115,6 @@ class Tokenizer:
     def _own_code(self, text: str) -> str | None:
         code = LANGUAGE_CODE.match(text) if self._has_codes else None
         return code.group() if code is not None and code.group() in self._ids else None
-
-
-class TextStream:
-    """The text of one target while its tokens arrive. The deltas, put together, are the decoded target."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
-        self._token_ids: list[int] = []
-        self._sent = 0
-
-    def push(self, token_ids: Sequence[int]) -> str:
-        """Takes the next tokens; returns the text that is new and that no later token can change.
-
-        Held back: a character of which bytes are missing, and spaces, which the end of a text loses.
-        """
-        self._token_ids += token_ids
-        text = self._tokenizer.decode(self._token_ids)
-        return self._send(text.rstrip(UNFINISHED).rstrip())
-
-    def finish(self, token_ids: Sequence[int]) -> str:
-        """Takes all tokens of the target, those pushed before included; returns the rest of its text."""
-        return self._send(self._tokenizer.decode(token_ids))
-
-    def _send(self, text: str) -> str:
-        delta = text[self._sent :]
-        self._sent = max(self._sent, len(text))
-        return delta
-
-
-def normalization_table(tokenizer: Tokenizer) -> dict[str, str]:
-    """The part of TYPOGRAPHY that this vocabulary needs.
-
-    A character whose pieces it does not know, even after SentencePiece's own normalisation, and whose replacement it
-    does know.
-    """
-
-    def known(text: str) -> bool:
-        return tokenizer.spec.unknown_id not in tokenizer.encode(text)
-
-    return {found: ascii_ for found, ascii_ in TYPOGRAPHY.items() if not known(found) and known(ascii_)}
 
 
 def load_vocabulary(file: Path) -> dict[str, int]:

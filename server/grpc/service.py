@@ -20,10 +20,11 @@ from dragoman.v1 import (
 )
 from engine.request import FinishReason, Timings
 from models.decoding import Decoding, Options
+from server.catalog.catalog import Catalog
 from server.catalog.served_model import ServedModel
 from server.errors import OptionOutOfRange
 from server.telemetry.calls import checked_labels, current_call
-from server.translation.options import Route, check_model
+from server.translation.options import Route
 from server.translation.targets import TargetText
 from server.translation.translator import Embedding, TextDelta, Translation, Translator
 
@@ -49,27 +50,28 @@ FINISH_REASONS = {
 }
 
 
-def register(server: grpc.aio.Server, translator: Translator) -> None:
+def register(server: grpc.aio.Server, models: Catalog[Translator]) -> None:
     """Adds every service of the API to a server."""
-    translation_pb2_grpc.add_TranslationServiceServicer_to_server(TranslationService(translator), server)
-    encoding_pb2_grpc.add_EncodingServiceServicer_to_server(EncodingService(translator), server)
-    model_pb2_grpc.add_ModelServiceServicer_to_server(ModelService(translator.model), server)
+    translation_pb2_grpc.add_TranslationServiceServicer_to_server(TranslationService(models), server)
+    encoding_pb2_grpc.add_EncodingServiceServicer_to_server(EncodingService(models), server)
+    model_pb2_grpc.add_ModelServiceServicer_to_server(ModelService(models), server)
 
 
 class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
     """See proto/dragoman/v1/translation.proto."""
 
-    def __init__(self, translator: Translator) -> None:
-        self._translator = translator
+    def __init__(self, models: Catalog[Translator]) -> None:
+        self._models = models
 
     async def Translate(
         self, request: translation_pb2.TranslateRequest, context: object
     ) -> translation_pb2.TranslateResponse:
         """Translates every content of the request."""
         current_call().labels = checked_labels(request.labels)
-        translations = await self._translator.translate(request.contents, _route(request), _options(request.decoding))
+        translator = self._models.find(request.model)
+        translations = await translator.translate(request.contents, _route(request), _options(request.decoding))
         return translation_pb2.TranslateResponse(
-            translations=map(_translation, translations), model=self._translator.model.name
+            translations=map(_translation, translations), model=translator.model.name
         )
 
     async def StreamTranslate(
@@ -77,7 +79,8 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
     ) -> AsyncIterator[translation_pb2.StreamTranslateResponse]:
         """Translates one content and sends the text as it is decoded."""
         current_call().labels = checked_labels(request.labels)
-        events = self._translator.stream(request.content, _route(request), _options(request.decoding))
+        translator = self._models.find(request.model)
+        events = translator.stream(request.content, _route(request), _options(request.decoding))
         async with aclosing(events):
             async for event in events:
                 yield _stream_response(event)
@@ -86,33 +89,33 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
 class EncodingService(encoding_pb2_grpc.EncodingServiceServicer):
     """See proto/dragoman/v1/encoding.proto."""
 
-    def __init__(self, translator: Translator) -> None:
-        self._translator = translator
+    def __init__(self, models: Catalog[Translator]) -> None:
+        self._models = models
 
     async def Encode(self, request: encoding_pb2.EncodeRequest, context: object) -> encoding_pb2.EncodeResponse:
         """Encodes every content of the request."""
-        embeddings = await self._translator.encode(request.contents, request.model, request.normalize)
-        return encoding_pb2.EncodeResponse(embeddings=map(_embedding, embeddings), model=self._translator.model.name)
+        translator = self._models.find(request.model)
+        embeddings = await translator.encode(request.contents, request.normalize)
+        return encoding_pb2.EncodeResponse(embeddings=map(_embedding, embeddings), model=translator.model.name)
 
 
 class ModelService(model_pb2_grpc.ModelServiceServicer):
     """See proto/dragoman/v1/model.proto."""
 
-    def __init__(self, model: ServedModel) -> None:
-        self._model = model
+    def __init__(self, models: Catalog[Translator]) -> None:
+        self._models = models
 
     async def ListModels(self, request: model_pb2.ListModelsRequest, context: object) -> model_pb2.ListModelsResponse:
         """Lists every model."""
-        return model_pb2.ListModelsResponse(models=[_model(self._model)])
+        return model_pb2.ListModelsResponse(models=[_model(translator.model) for translator in self._models])
 
     async def GetModel(self, request: model_pb2.GetModelRequest, context: object) -> model_pb2.GetModelResponse:
         """Gets one model."""
-        check_model(request.name, self._model, field="name")
-        return model_pb2.GetModelResponse(model=_model(self._model))
+        return model_pb2.GetModelResponse(model=_model(self._models.find(request.name, field="name").model))
 
 
 def _route(request: translation_pb2.TranslateRequest | translation_pb2.StreamTranslateRequest) -> Route:
-    return Route(request.model, request.source_language_code, request.target_language_code)
+    return Route(request.source_language_code, request.target_language_code)
 
 
 def _options(wire: decoding_pb2.DecodingOptions) -> Options:

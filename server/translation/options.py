@@ -7,30 +7,22 @@ from models import decoding
 from models.decoding import Decoding, Options
 from models.languages import lookup
 from server.catalog.served_model import ServedModel
-from server.errors import LanguageNotSupported, ModelNotFound, OptionOutOfRange
+from server.errors import LanguageNotSupported, OptionOutOfRange
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Which model, from which language into which. Empty: the default, or the only one there is."""
+    """From which language into which. Empty: the only one there is."""
 
-    model: str = ""
     source_language: str = ""
     target_language: str = ""
 
 
-def check_model(name: str, model: ServedModel, field: str = "model") -> None:
-    """Raises ModelNotFound unless the name is the model's, or empty."""
-    if name not in ("", model.name):
-        raise ModelNotFound(field, name, [model.name])
-
-
 def check_route(route: Route, model: ServedModel, texts_name_target: bool = False) -> str:
-    """The target language, as the model calls it. Raises ModelNotFound or LanguageNotSupported.
+    """The target language, as the model calls it. Raises LanguageNotSupported.
 
     texts_name_target: every text does, so that the route need not
     """
-    check_model(route.model, model)
     _language("source_language_code", route.source_language, model.source_languages)
     if texts_name_target and not route.target_language:
         return ""

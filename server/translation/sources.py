@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from models.tokenizers.sentencepiece_pair import Tokenizer
+from models.tokenizers.tokenizer import Tokenizer
 from server.errors import BlankContent, SourceTooLong
 from server.telemetry.calls import current_call
 from server.telemetry.model_metrics import ModelMetrics

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.request import FinishReason, Hypothesis
-from models.tokenizers.sentencepiece_pair import Tokenizer
+from models.tokenizers.tokenizer import Tokenizer
 
 INLINE_TOKENS = 1024
 """What a call has more of is detokenised on another thread: the event loop would stand still for milliseconds."""

@@ -31,7 +31,7 @@ from engine.request import (
 )
 from engine.targets import TargetRules
 from models.decoding import Options
-from models.tokenizers.sentencepiece_pair import TextStream, Tokenizer
+from models.tokenizers.tokenizer import TextStream, Tokenizer
 from server.admission.permits import Admission
 from server.catalog.served_model import ServedModel
 from server.errors import (
@@ -46,7 +46,7 @@ from server.errors import (
 from server.telemetry.calls import AnsweredContent, current_call
 from server.telemetry.guards import guard_flags
 from server.telemetry.model_metrics import ModelMetrics
-from server.translation.options import Route, check_model, check_route, resolve
+from server.translation.options import Route, check_route, resolve
 from server.translation.sources import SourceReader, SourceText
 from server.translation.targets import TargetText, TargetWriter
 
@@ -127,9 +127,8 @@ class Translator:
                 yield TextDelta(delta)
             yield await self._translation(call, event, TargetWriter(self._tokenizer))
 
-    async def encode(self, contents: Sequence[str], model: str, normalize: bool) -> list[Embedding]:
+    async def encode(self, contents: Sequence[str], normalize: bool) -> list[Embedding]:
         """Encodes every content; vectors are in their order. Raises ServerError."""
-        check_model(model, self.model)
         async with self._open(self._named(contents), Encode) as calls:
             return [self._embedding(call, await call.event(), normalize) for call in calls]
 

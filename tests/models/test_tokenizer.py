@@ -9,14 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from transformers import MarianTokenizer
 
-from models.tokenizers.sentencepiece_pair import (
-    TYPOGRAPHY,
-    TextStream,
-    Tokenizer,
-    TokenizerError,
-    TokenizerSpec,
-    normalization_table,
-)
+from models.tokenizers.sentencepiece_pair import SentencePiecePair, TokenizerSpec
+from models.tokenizers.tokenizer import TextStream, TokenizerError
+from models.tokenizers.typography import TYPOGRAPHY, normalization_table
 from tests.checkpoints import END, UNKNOWN, ZOO, flores, sentencepiece_model, vocabulary, write_json, write_tokenizer
 
 PAD = 32000
@@ -24,10 +19,10 @@ SPEC = TokenizerSpec(target_model="source.spm", end_id=END, unknown_id=UNKNOWN, 
 
 
 @pytest.fixture(scope="module")
-def zoo() -> Tokenizer:
+def zoo() -> SentencePiecePair:
     """The zoo's tokenizer, as export sets it up."""
-    table = normalization_table(Tokenizer.load(ZOO, SPEC))
-    return Tokenizer.load(ZOO, SPEC.model_copy(update={"normalization": table}))
+    table = normalization_table(SentencePiecePair.load(ZOO, SPEC))
+    return SentencePiecePair.load(ZOO, SPEC.model_copy(update={"normalization": table}))
 
 
 @pytest.fixture(scope="module")
@@ -38,15 +33,15 @@ def marian() -> MarianTokenizer:
         return MarianTokenizer.from_pretrained(ZOO)
 
 
-def byte_tokenizer(folder: Path) -> Tokenizer:
+def byte_tokenizer(folder: Path) -> SentencePiecePair:
     """Of a vocabulary that falls back to bytes."""
     model = sentencepiece_model(side=1, byte_fallback=True)
     _, size = write_tokenizer(folder, model, model, separate=False)
-    return Tokenizer.load(folder, TokenizerSpec(end_id=END, unknown_id=UNKNOWN, hidden_ids=(END, size - 1)))
+    return SentencePiecePair.load(folder, TokenizerSpec(end_id=END, unknown_id=UNKNOWN, hidden_ids=(END, size - 1)))
 
 
 @pytest.fixture(scope="module")
-def by_bytes(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+def by_bytes(tmp_path_factory: pytest.TempPathFactory) -> SentencePiecePair:
     """A tokenizer that writes rare characters as their bytes, one token each."""
     return byte_tokenizer(tmp_path_factory.mktemp("bytes"))
 
@@ -57,13 +52,13 @@ BYTES = sorted(
 
 
 def test_ids_are_those_of_transformers(marian: MarianTokenizer) -> None:
-    plain = Tokenizer.load(ZOO, SPEC)
+    plain = SentencePiecePair.load(ZOO, SPEC)
     for english, portuguese in flores():
         for text in (english, portuguese):
             assert plain.encode(text) == marian(text).input_ids
 
 
-def test_text_is_that_of_transformers(zoo: Tokenizer, marian: MarianTokenizer) -> None:
+def test_text_is_that_of_transformers(zoo: SentencePiecePair, marian: MarianTokenizer) -> None:
     targets = [marian(text_target=portuguese).input_ids for _, portuguese in flores()]
     targets = [token_ids for token_ids in targets if UNKNOWN not in token_ids]  # which transformers leaves out
     assert len(targets) > 900
@@ -71,25 +66,25 @@ def test_text_is_that_of_transformers(zoo: Tokenizer, marian: MarianTokenizer) -
         assert zoo.decode([PAD, *token_ids]) == marian.decode(token_ids, skip_special_tokens=True)
 
 
-def test_decode_shows_unknown_tokens_and_skips_special_ones(zoo: Tokenizer) -> None:
+def test_decode_shows_unknown_tokens_and_skips_special_ones(zoo: SentencePiecePair) -> None:
     hello = zoo.encode("Hello")
     assert zoo.decode([PAD, *hello[:-1], UNKNOWN, END, PAD]) == "Hello ⁇"
     assert zoo.decode([]) == zoo.decode([PAD, END]) == ""
 
 
-def test_typography_reads_as_ascii(zoo: Tokenizer) -> None:
+def test_typography_reads_as_ascii(zoo: SentencePiecePair) -> None:
     assert zoo.encode("“Don’t”, he said – ‘no’ …") == zoo.encode("\"Don't\", he said - 'no' ...")
     assert zoo.encode("reading the news—and news reports") == zoo.encode("reading the news - and news reports")
     assert zoo.encode("10\u00a0km\u202fon\u2009foot") == zoo.encode("10 km on foot")
     assert zoo.encode("co\u00adoperate") == zoo.encode("cooperate")
 
 
-def test_no_typographic_character_is_unknown(zoo: Tokenizer) -> None:
+def test_no_typographic_character_is_unknown(zoo: SentencePiecePair) -> None:
     for character in TYPOGRAPHY:
         assert UNKNOWN not in zoo.encode(f"a {character} b"), f"U+{ord(character):04X}"
 
 
-def test_only_what_the_vocabulary_lacks_is_replaced(zoo: Tokenizer) -> None:
+def test_only_what_the_vocabulary_lacks_is_replaced(zoo: SentencePiecePair) -> None:
     assert zoo.spec.normalization["’"] == "'"
     # SentencePiece's own normaliser (NFKC) knows these.
     assert not {"…", "\u00a0", "\u3000"} & zoo.spec.normalization.keys()
@@ -105,7 +100,7 @@ def test_replacement_does_not_need_what_is_unknown_itself(tmp_path: Path) -> Non
     write_tokenizer(tmp_path, model, model, separate=False)
     without_quote = {piece: index for piece, index in ids.items() if '"' not in piece}
     write_json(tmp_path / "vocab.json", without_quote)
-    table = normalization_table(Tokenizer.load(tmp_path, SPEC))
+    table = normalization_table(SentencePiecePair.load(tmp_path, SPEC))
     assert "’" in table
     assert "“" not in table
 
@@ -115,10 +110,10 @@ def test_languages_of_a_multilingual_vocabulary_are_one_token(tmp_path: Path) ->
     write_tokenizer(tmp_path, model, model, separate=False)
     ids = vocabulary(model)
     write_json(tmp_path / "vocab.json", ids | {">>fra<<": len(ids)})
-    tokenizer = Tokenizer.load(tmp_path, SPEC)
+    tokenizer = SentencePiecePair.load(tmp_path, SPEC)
     assert tokenizer.encode(">>fra<< The cat") == [len(ids), *tokenizer.encode("The cat")]
     assert tokenizer.encode(">>deu<< The cat")[0] != UNKNOWN
-    assert tokenizer.encode("The >>fra<<") == Tokenizer.load(tmp_path, SPEC).encode("The >>fra<<")
+    assert tokenizer.encode("The >>fra<<") == SentencePiecePair.load(tmp_path, SPEC).encode("The >>fra<<")
 
 
 def test_target_vocabulary_of_its_own(tmp_path: Path) -> None:
@@ -127,7 +122,7 @@ def test_target_vocabulary_of_its_own(tmp_path: Path) -> None:
     spec = TokenizerSpec(
         target_vocabulary="target_vocab.json", end_id=END, unknown_id=UNKNOWN, hidden_ids=(END, len(vocabulary(target)))
     )
-    tokenizer = Tokenizer.load(tmp_path, spec)
+    tokenizer = SentencePiecePair.load(tmp_path, spec)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses.")
         marian = MarianTokenizer.from_pretrained(tmp_path)
@@ -137,7 +132,7 @@ def test_target_vocabulary_of_its_own(tmp_path: Path) -> None:
         assert tokenizer.decode(token_ids) == marian.decode(token_ids, skip_special_tokens=True)
 
 
-def test_longest_piece(zoo: Tokenizer) -> None:
+def test_longest_piece(zoo: SentencePiecePair) -> None:
     assert zoo.longest_piece == 16
     for english, _ in flores():
         assert len(english) < zoo.longest_piece * len(zoo.encode(english))
@@ -148,7 +143,7 @@ def test_a_broken_model_is_named(tmp_path: Path, content: bytes) -> None:
     write_tokenizer(tmp_path, sentencepiece_model(), sentencepiece_model(), separate=False)
     (tmp_path / "target.spm").write_bytes(content)
     with pytest.raises(TokenizerError, match=r"target\.spm"):
-        Tokenizer.load(tmp_path, SPEC.model_copy(update={"target_model": "target.spm"}))
+        SentencePiecePair.load(tmp_path, SPEC.model_copy(update={"target_model": "target.spm"}))
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1]", '{"a": "1"}'])
@@ -156,10 +151,10 @@ def test_a_broken_vocabulary_is_named(tmp_path: Path, content: str) -> None:
     write_tokenizer(tmp_path, sentencepiece_model(), sentencepiece_model(), separate=False)
     (tmp_path / "vocab.json").write_text(content)
     with pytest.raises(TokenizerError, match=r"vocab\.json"):
-        Tokenizer.load(tmp_path, SPEC)
+        SentencePiecePair.load(tmp_path, SPEC)
 
 
-def stream(tokenizer: Tokenizer, token_ids: list[int], cuts: list[int]) -> list[str]:
+def stream(tokenizer: SentencePiecePair, token_ids: list[int], cuts: list[int]) -> list[str]:
     """The deltas when the tokens come in pieces that end at `cuts`, and the last ones only with the end."""
     text = TextStream(tokenizer)
     bounds = sorted({0, *(cut % (len(token_ids) + 1) for cut in cuts)})
@@ -167,7 +162,7 @@ def stream(tokenizer: Tokenizer, token_ids: list[int], cuts: list[int]) -> list[
     return [*map(text.push, pushed), text.finish(token_ids)]
 
 
-def test_streamed_sentences_are_the_decoded_ones(zoo: Tokenizer) -> None:
+def test_streamed_sentences_are_the_decoded_ones(zoo: SentencePiecePair) -> None:
     for _, portuguese in flores()[:200]:
         token_ids = zoo.encode(portuguese)
         deltas = stream(zoo, token_ids, list(range(len(token_ids))))
@@ -177,13 +172,13 @@ def test_streamed_sentences_are_the_decoded_ones(zoo: Tokenizer) -> None:
 
 @given(st.lists(st.integers(0, PAD), max_size=30), st.lists(st.integers(0, 99), max_size=8))
 @example([13, 13, UNKNOWN, 13, END, 13], [1, 2, 3, 4, 5])
-def test_any_tokens_stream_to_their_text(zoo: Tokenizer, token_ids: list[int], cuts: list[int]) -> None:
+def test_any_tokens_stream_to_their_text(zoo: SentencePiecePair, token_ids: list[int], cuts: list[int]) -> None:
     assert "".join(stream(zoo, token_ids, cuts)) == zoo.decode(token_ids)
 
 
 @given(text=st.text(max_size=20), cuts=st.lists(st.integers(0, 99), max_size=8))
 @example(text="wait \U0001f600 for \u6f22\u5b57", cuts=list(range(40)))
-def test_half_a_character_is_never_sent(by_bytes: Tokenizer, text: str, cuts: list[int]) -> None:
+def test_half_a_character_is_never_sent(by_bytes: SentencePiecePair, text: str, cuts: list[int]) -> None:
     token_ids = by_bytes.encode(text)
     whole = by_bytes.decode(token_ids)
     deltas = stream(by_bytes, token_ids, cuts)
@@ -195,17 +190,17 @@ def test_half_a_character_is_never_sent(by_bytes: Tokenizer, text: str, cuts: li
     token_ids=st.lists(st.one_of(st.sampled_from(BYTES), st.integers(0, BYTES[-1] + 30)), max_size=20),
     cuts=st.lists(st.integers(0, 99), max_size=8),
 )
-def test_bytes_that_are_no_text(by_bytes: Tokenizer, token_ids: list[int], cuts: list[int]) -> None:
+def test_bytes_that_are_no_text(by_bytes: SentencePiecePair, token_ids: list[int], cuts: list[int]) -> None:
     assert "".join(stream(by_bytes, token_ids, cuts)) == by_bytes.decode(token_ids)
 
 
-def test_a_character_comes_with_its_last_byte(by_bytes: Tokenizer) -> None:
+def test_a_character_comes_with_its_last_byte(by_bytes: SentencePiecePair) -> None:
     text = TextStream(by_bytes)
     space, *emoji, _ = by_bytes.encode("\U0001f600")
     assert [text.push([token_id]) for token_id in [space, *emoji]] == ["", "", "", "", "\U0001f600"]
 
 
-def test_a_space_is_not_sent_before_what_follows_it(by_bytes: Tokenizer) -> None:
+def test_a_space_is_not_sent_before_what_follows_it(by_bytes: SentencePiecePair) -> None:
     """What follows may be another space, of three bytes, and the end."""
     ids = vocabulary(sentencepiece_model(1, byte_fallback=True))
     token_ids = [ids[piece] for piece in ("▁a", "▁", "<0xE2>", "<0x80>", "<0x83>")]

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import MarianMTModel
 
 from models.checkpoint import load_checkpoint
-from models.tokenizers.sentencepiece_pair import Tokenizer
+from models.tokenizers.sentencepiece_pair import SentencePiecePair
 from models.transformer import Transformer, position_table
 from tests.checkpoints import flores, write_checkpoint
 from tests.models.checkpoint.marian_nmt import PIECES, write_model
@@ -154,7 +154,10 @@ def test_a_model_of_firefox_is_trained_on_and_becomes_one_of_transformers(tmp_pa
     torch.testing.assert_close(
         ours.model.shared.weight[:-1].float(), theirs.model.source_embedding[:PIECES].half().float()
     )
-    tokenizers = (Tokenizer.load(folder, load_checkpoint(folder).tokenizer), Tokenizer.load(teacher, theirs.tokenizer))
+    tokenizers = (
+        SentencePiecePair.load(folder, load_checkpoint(folder).tokenizer),
+        SentencePiecePair.load(teacher, theirs.tokenizer),
+    )
     for text in flores()[0]:
         assert tokenizers[0].encode(text) == tokenizers[1].encode(text)
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from models.tokenizers.sentencepiece_pair import Tokenizer, TokenizerSpec, normalization_table
+from models.tokenizers.sentencepiece_pair import SentencePiecePair, TokenizerSpec
+from models.tokenizers.typography import normalization_table
 from training.config import Data, ParallelText
 from training.errors import TrainingError
 
@@ -78,17 +79,17 @@ class Codec:
         if spec.target_vocabulary is not None:
             raise TrainingError(f"{folder} has a vocabulary for each side; training supports one for both")
         self.unknown_id = spec.unknown_id
-        self.source = Tokenizer.load(folder, spec)
+        self.source = SentencePiecePair.load(folder, spec)
         self.target = _target_encoder(folder, spec)
 
 
-def _target_encoder(folder: Path, spec: TokenizerSpec) -> Tokenizer:
+def _target_encoder(folder: Path, spec: TokenizerSpec) -> SentencePiecePair:
     """A tokenizer that encodes targets. What the vocabulary lacks is replaced there too."""
     turned = spec.model_copy(
         update={"source_model": spec.target_model, "target_model": spec.source_model, "normalization": {}}
     )
-    table = normalization_table(Tokenizer.load(folder, turned))
-    return Tokenizer.load(folder, turned.model_copy(update={"normalization": table}))
+    table = normalization_table(SentencePiecePair.load(folder, turned))
+    return SentencePiecePair.load(folder, turned.model_copy(update={"normalization": table}))
 
 
 def read_pair(files: ParallelText) -> TextPair:
@@ -148,7 +149,9 @@ def read_lines(file: Path) -> list[str]:
     return lines
 
 
-def _encode_lines(file: Path, lines: Sequence[str], tokenizer: Tokenizer, data: Data) -> list[NDArray[np.int32]]:
+def _encode_lines(
+    file: Path, lines: Sequence[str], tokenizer: SentencePiecePair, data: Data
+) -> list[NDArray[np.int32]]:
     encoded = [np.array(tokenizer.encode(line), np.int32) for line in lines]
     unknown = [int((ids == tokenizer.spec.unknown_id).sum()) for ids in encoded]
     share = sum(unknown) / sum(map(len, encoded))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import sacrebleu
 import torch
 
-from models.tokenizers.sentencepiece_pair import Tokenizer
+from models.tokenizers.tokenizer import Tokenizer
 from models.transformer import Transformer
 from training.config import Validation
 from training.data.batches import in_order, make_batch

@@ -20,13 +20,9 @@ from models.checkpoint.renames import fill
 from models.config import ModelConfig
 from models.package.folder import sha256
 from models.package.manifest import GenerationDefaults
-from models.tokenizers.sentencepiece_pair import (
-    Tokenizer,
-    TokenizerError,
-    TokenizerSpec,
-    load_sentencepiece,
-    normalization_table,
-)
+from models.tokenizers.sentencepiece_pair import SentencePiecePair, TokenizerSpec, load_sentencepiece
+from models.tokenizers.tokenizer import TokenizerError
+from models.tokenizers.typography import normalization_table
 from models.transformer import Transformer
 
 
@@ -83,7 +79,7 @@ def tokenizer_spec(files: MarianFolder, source: SentencePieceProcessor, config: 
         unknown_id=source.unk_id(),
         hidden_ids=(config.end_id, config.decoder_start_id),
     )
-    table = normalization_table(Tokenizer.load(source_file.parent, spec))
+    table = normalization_table(SentencePiecePair.load(source_file.parent, spec))
     return spec.model_copy(update={"normalization": table})
 
 

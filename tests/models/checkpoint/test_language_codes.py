@@ -11,7 +11,8 @@ from export.inputs import InputError, choose_codes
 from models.checkpoint import load_checkpoint
 from models.checkpoint.language_codes import target_codes
 from models.package.folder import Package
-from models.tokenizers.sentencepiece_pair import Tokenizer
+from models.tokenizers.sentencepiece_pair import SentencePiecePair
+from models.tokenizers.tokenizer import Tokenizer
 from tests.checkpoints import END, flores, write_checkpoint
 
 CODES = (">>pt<<", ">>spa<<", ">>zho_Hant<<", ">>ca@valencia<<")
@@ -33,7 +34,7 @@ def marian(folder: Path) -> MarianTokenizer:
 
 @pytest.fixture(scope="module")
 def tokenizer(folder: Path) -> Tokenizer:
-    return Tokenizer.load(folder, load_checkpoint(folder).tokenizer)
+    return SentencePiecePair.load(folder, load_checkpoint(folder).tokenizer)
 
 
 def test_the_codes_are_the_target_languages(folder: Path) -> None:

@@ -18,7 +18,7 @@ from export import __main__ as export
 from models.best_tokens import NEVER
 from models.checkpoint import Checkpoint, load_checkpoint
 from models.package.folder import Package, sha256
-from models.tokenizers.sentencepiece_pair import Tokenizer
+from models.tokenizers.sentencepiece_pair import SentencePiecePair
 from tests.checkpoints import END, flores
 from tests.models.checkpoint.marian_nmt import (
     CONFIGURATION,
@@ -144,7 +144,7 @@ def test_what_the_folder_says(tmp_path: Path) -> None:
 
 def test_ids_are_those_of_sentencepiece(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "model", **TWO)
-    tokenizer = Tokenizer.load(folder, load_checkpoint(folder).tokenizer)
+    tokenizer = SentencePiecePair.load(folder, load_checkpoint(folder).tokenizer)
     source, target = (SentencePieceProcessor(str(folder / f"{side}vocab.enpt.spm")) for side in ("src", "trg"))
     replacements = str.maketrans({**tokenizer.spec.normalization})
     for english, portuguese in flores()[:50]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from models.decoding import Decoding, Options
-from server.errors import LanguageNotSupported, ModelNotFound, OptionOutOfRange
+from server.errors import LanguageNotSupported, OptionOutOfRange
 from server.translation.options import Route, check_route, resolve
 from tests.serving import MODEL
 
@@ -58,19 +58,12 @@ def test_nan_is_told_to_be_finite() -> None:
     "route",
     [
         Route(target_language="pt"),
-        Route("copy", "en", "pt-BR"),
-        Route("copy", "en-GB", "PT-PT"),
+        Route("en", "pt-BR"),
+        Route("en-GB", "PT-PT"),
     ],
 )
 def test_routes_the_model_has(route: Route) -> None:
     check_route(route, MODEL)
-
-
-def test_an_unknown_model_is_told_what_there_is() -> None:
-    with pytest.raises(ModelNotFound) as caught:
-        check_route(Route("Copy", "en", "pt"), MODEL)
-    assert caught.value.metadata == {"model": "Copy", "available": "copy"}
-    assert caught.value.field == "model"
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from engine.request import (
     Translate,
 )
 from models.decoding import Options
-from models.tokenizers.sentencepiece_pair import Tokenizer, TokenizerSpec
+from models.tokenizers.sentencepiece_pair import SentencePiecePair, TokenizerSpec
 from server.admission.permits import Admission
 from server.errors import (
     BlankContent,
@@ -34,7 +34,6 @@ from server.errors import (
     EngineFailed,
     InvalidRequest,
     LanguageNotSupported,
-    ModelNotFound,
     OptionOutOfRange,
     Overloaded,
     SourceTooLong,
@@ -117,7 +116,7 @@ async def test_translations_come_in_the_order_of_the_contents(translator: Transl
         assert replace(told, tokenize=0.0, detokenize=0.0) == TIMINGS
 
 
-class WatchedTokenizer(Tokenizer):
+class WatchedTokenizer(SentencePiecePair):
     """Tells which threads detokenise."""
 
     threads: set[threading.Thread]
@@ -227,7 +226,7 @@ async def test_nothing_is_submitted_unless_everything_is_right(
     "leave",
     [
         lambda translator: translator.translate(["A cat.", "Two dogs."], ROUTE, OPTIONS),
-        lambda translator: translator.encode(["A cat.", "Two dogs."], "", False),
+        lambda translator: translator.encode(["A cat.", "Two dogs."], False),
     ],
     ids=["translate", "encode"],
 )
@@ -367,7 +366,7 @@ async def test_the_content_of_a_stream_is_checked_under_its_own_name(
 async def test_vectors_are_normalised_if_wanted(
     translator: Translator, engine: Engine, normalize: bool, vector: list[float], expected: list[float]
 ) -> None:
-    call = asyncio.create_task(translator.encode(["A cat."], "copy", normalize))
+    call = asyncio.create_task(translator.encode(["A cat."], normalize))
     [request] = await engine.submitted(1)
     assert isinstance(request, Encode)
     deliver(request, Encoded(np.array(vector, np.float32), TIMINGS))
@@ -378,11 +377,9 @@ async def test_vectors_are_normalised_if_wanted(
     assert replace(embedding.timings, tokenize=0.0) == TIMINGS
 
 
-async def test_encode_checks_model_and_contents(translator: Translator, engine: Engine) -> None:
-    with pytest.raises(ModelNotFound):
-        await translator.encode(["A cat."], "other", False)
+async def test_encode_checks_contents(translator: Translator, engine: Engine) -> None:
     with pytest.raises(EmptyContents):
-        await translator.encode([], "", False)
+        await translator.encode([], False)
     assert engine.requests == []
 
 

@@ -1,0 +1,67 @@
+"""What every tokenizer does. It belongs to its package: a text has the same ids wherever the package is served."""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+UNFINISHED = "\N{REPLACEMENT CHARACTER}"
+"""What a character decodes to while some of its bytes are still to come."""
+
+
+class TokenizerError(Exception):
+    """A tokenizer file that cannot be read. The message names it."""
+
+
+class Tokenizer(Protocol):
+    """Encodes sources and decodes targets. May be used from several threads."""
+
+    @property
+    def longest_piece(self) -> int:
+        """Characters of the longest source piece.
+
+        Ordinary text of n characters has at least n / longest_piece tokens; runs of spaces, or of characters that the
+        vocabulary does not know, are a single token however long they are.
+        """
+        ...
+
+    def encode(self, text: str, target_language: str = "") -> list[int]:
+        """The token ids of a source, the end token included.
+
+        A text that names its target language itself is left to it; else what names `target_language` is put in, if the
+        model wants it told.
+        """
+        ...
+
+    def decode(self, token_ids: Iterable[int]) -> str:
+        """The text of target tokens. Ids that stand for no text are skipped."""
+        ...
+
+    def names_target(self, text: str) -> bool:
+        """Whether the text names its target language itself."""
+        ...
+
+
+class TextStream:
+    """The text of one target while its tokens arrive. The deltas, put together, are the decoded target."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._token_ids: list[int] = []
+        self._sent = 0
+
+    def push(self, token_ids: Sequence[int]) -> str:
+        """Takes the next tokens; returns the text that is new and that no later token can change.
+
+        Held back: a character of which bytes are missing, and spaces, which the end of a text loses.
+        """
+        self._token_ids += token_ids
+        text = self._tokenizer.decode(self._token_ids)
+        return self._send(text.rstrip(UNFINISHED).rstrip())
+
+    def finish(self, token_ids: Sequence[int]) -> str:
+        """Takes all tokens of the target, those pushed before included; returns the rest of its text."""
+        return self._send(self._tokenizer.decode(token_ids))
+
+    def _send(self, text: str) -> str:
+        delta = text[self._sent :]
+        self._sent = max(self._sent, len(text))
+        return delta
