@@ -111,3 +111,35 @@ def test_a_port_in_use_is_refused(variable: str) -> None:
             assert process.wait() == 2  # make's, for a command that ended with 1
     assert f"127.0.0.1:{port} cannot be used: Address already in use" in shown
     assert f"make run {variable}=..." in shown
+
+
+def interpreter(file: Path, version: str, fits: bool) -> None:
+    """A Python that says what it is, and makes no environment."""
+    file.write_text(
+        f'#!/bin/sh\ncase "$1" in -c) exit {int(not fits)};; --version) echo "Python {version}";; *) exit 9;; esac\n'
+    )
+    file.chmod(0o755)
+
+
+def make_environment(tmp_path: Path, *settings: str, path: str = "") -> str:
+    """What `make` says of an environment that cannot be made."""
+    command = ["make", "run", f"VENV={tmp_path / 'venv'}", *settings]
+    environment = os.environ | {"PATH": path + os.environ["PATH"]}
+    environment.pop("PYTHON", None)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    return done.stderr
+
+
+def test_make_says_which_python_is_needed(tmp_path: Path) -> None:
+    interpreter(tmp_path / "python3", "3.15.0", fits=False)
+    shown = make_environment(tmp_path, f"PYTHON={tmp_path / 'python3'}")
+    assert "Python 3.15.0 cannot be used" in shown and "Python 3.11 to 3.14" in shown
+    assert "'nosuch' was not found" in make_environment(tmp_path, "PYTHON=nosuch")
+
+
+def test_make_takes_the_newest_python_that_fits_where_python3_does_not(tmp_path: Path) -> None:
+    interpreter(tmp_path / "python3", "3.15.0", fits=False)
+    interpreter(tmp_path / "python3.14", "3.14.1", fits=True)
+    interpreter(tmp_path / "python3.13", "3.13.9", fits=True)
+    assert "'python3.14 -m venv' failed" in make_environment(tmp_path, path=f"{tmp_path}:")
