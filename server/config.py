@@ -10,7 +10,7 @@ import tomllib
 from argparse import Action, ArgumentParser
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, NoReturn, Self
 
 from pydantic import Field, ValidationError, model_validator
 from pydantic_settings import (
@@ -160,16 +160,28 @@ class _File(InitSettingsSource):
 def load_settings(arguments: Sequence[str]) -> Settings:
     """Reads flags, environment and file. Raises ConfigError.
 
-    Exits the process for `--help`, `--version` and unknown flags.
+    Exits the process for `--help` and `--version`.
     """
     _refuse_unknown(os.environ)
     _refuse_packages(arguments)
-    flags: CliSettingsSource[ArgumentParser] = CliSettingsSource(Settings)
-    flags.root_parser.add_argument("--version", action=_ShowVersion, nargs=0, help="show the server's version and exit")
+    parser = _Flags(str(Settings.model_config["cli_prog_name"]), description=Settings.__doc__, allow_abbrev=False)
+    parser.add_argument("--version", action=_ShowVersion, nargs=0, help="show the server's version and exit")
+    flags: CliSettingsSource[ArgumentParser] = CliSettingsSource(Settings, root_parser=parser)
     try:
         return CliApp.run(Settings, cli_args=list(arguments), cli_settings_source=flags)
     except ValidationError as error:
         raise ConfigError("; ".join(_explain(error))) from error
+
+
+class _Flags(ArgumentParser):
+    """Says what is wrong on one line; the usage of all flags would be twenty-five."""
+
+    def error(self, message: str) -> NoReturn:
+        known, unknown, arguments = message.partition("unrecognized arguments: ")
+        if not unknown:
+            raise ConfigError(known.removeprefix("argument "))
+        flag = arguments.split(" ")[0].partition("=")[0]
+        raise ConfigError(f"{flag} is no flag{_suggest(flag, self._option_string_actions)}")
 
 
 class _ShowVersion(Action):
@@ -214,6 +226,6 @@ def _explain(error: ValidationError) -> Iterable[str]:
         if problem["type"] == "extra_forbidden":
             yield f"{name} is no setting{_suggest(name, Settings.model_fields)}"
         elif name:
-            yield f"{name} is {problem['input']!r}: {problem['msg']}"
+            yield f"{name} is {problem['input']!r}: {problem['msg'].partition(', unable')[0]}"
         else:
             yield str(problem["ctx"]["error"])

@@ -3,7 +3,6 @@
 The client itself imports none of those packages.
 """
 
-import sys
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
@@ -39,9 +38,8 @@ def summaries() -> dict[str, str]:
 
 
 def run(name: str, arguments: Sequence[str]) -> int:
-    """Runs one of another package as if it were a program of its own. Gives its exit code."""
-    sys.argv = [f"dragoman {name}", *arguments]
-    code: int = _points()[name].load()()
+    """Calls one of another package with its arguments. Gives its exit code."""
+    code: int = _points()[name].load()(arguments)
     return code
 
 

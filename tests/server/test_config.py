@@ -70,11 +70,20 @@ def test_help_documents_every_setting_and_its_variable(capsys: pytest.CaptureFix
         assert field.description.split("`")[0][:40] in text
 
 
-def test_an_unknown_flag_ends_the_program(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        load_settings(["--prot", "1"])
-    assert caught.value.code == 2
-    assert "--prot" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--prot", "1"], r"^--prot is no flag; did you mean --port\?$"),
+        (["--packge=artifacts/en-pt"], r"^--packge is no flag; did you mean --package\?$"),
+        (["--pack", "artifacts/en-pt"], "^--pack is no flag"),
+        (["en-pt"], "^en-pt is no flag$"),
+        (["--port"], "^--port: expected one argument$"),
+        (["--port", "abc"], "^port is 'abc': Input should be a valid integer$"),
+    ],
+)
+def test_a_slip_is_told_on_one_line(arguments: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_settings(arguments)
 
 
 @pytest.mark.parametrize("second", [["--package", "b"], ["--package=b"]])
