@@ -6,7 +6,7 @@ to add one.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from math import isfinite
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -85,16 +85,11 @@ def resolve(chosen: Options, defaults: Decoding, limits: Mapping[str, float]) ->
 
 def check(decoding: Decoding, limits: Mapping[str, float]) -> None:
     """Raises OutOfRange for the first option that is."""
-    known = asdict(decoding) | dict(limits)
     for name, range_ in RANGES.items():
-        value = getattr(decoding, name)
-        most = known[range_.most] if isinstance(range_.most, str) else range_.most
+        value, most, note = getattr(decoding, name), range_.most, ""
+        if most in OPTIONS and most != name:
+            most, note = getattr(decoding, most), f", which is {most}"
+        elif isinstance(most, str):
+            most = limits[most]
         if not range_.least <= value <= most:
-            raise OutOfRange(name, value, range_.least, most, _note(value, range_, limits))
-
-
-def _note(value: float, range_: Range, limits: Mapping[str, float]) -> str:
-    """What the two ends of the range do not say."""
-    if not isfinite(value):
-        return " and finite"
-    return f", which is {range_.most}" if range_.most in OPTIONS and range_.most not in limits else ""
+            raise OutOfRange(name, value, range_.least, most, note if isfinite(value) else " and finite")

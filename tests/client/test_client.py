@@ -307,7 +307,10 @@ def test_models_carry_every_field(server: FakeServer, call: Call) -> None:
     assert call(server.target, "model") == call(server.target, "model", "en-pt") == model
     assert (model.name, model.source_languages, model.target_languages) == ("en-pt", ("en",), ("pt",))
     assert (model.max_source_tokens, model.max_new_tokens, model.max_beams) == (512, 256, 16)
-    assert model.default_decoding == dragoman.Decoding(4, 1, 256, 0.5, "never")
+    default = model.default_decoding
+    assert isinstance(default, dragoman.Decoding)
+    assert (default.num_beams, default.num_return_sequences, default.max_new_tokens) == (4, 1, 256)
+    assert (default.length_penalty, default.early_stopping) == (0.5, "never")
     assert (model.width, model.encoder_layers, model.decoder_layers, model.vocabulary_size) == (2, 6, 1, 32001)
     assert (model.precision, model.execution_provider) == ("fp32", "CPUExecutionProvider")
     assert (model.package_sha256, model.checkpoint_sha256) == ("ab" * 32, "cd" * 32)
