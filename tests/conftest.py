@@ -1,18 +1,18 @@
 """What tests of several folders need: packages, exported with the code as it is, and clients."""
 
 import os
+import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import hypothesis
 import pytest
-import torch
 
 from models.package.folder import Package
 from tests import exported
-from tests.checkpoints import ZOO, write_checkpoint
 from tests.client.clients import Call, call_async, call_sync
 from tests.client.fake_server import FakeServer, serving
 
@@ -24,14 +24,33 @@ hypothesis.settings.load_profile("untimed")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The tests' models are small, and a core has its own tests: two threads spend twice the time, waiting for each other.
-torch.set_num_threads(1)
+if TORCH := find_spec("torch") is not None:
+    import torch
+
+    torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
+
+Collecting = Generator[None, pytest.CollectReport, pytest.CollectReport]
 
 EXPORT_S = 600
 """Timeout of the tests that may have to wait for an export."""
 EXPORTED = {"zoo_package", "tiny_package", "keep_package"}
 """The fixtures that export."""
+NOT_TO_SERVE = "torch|transformers|onnx|onnx_ir|onnxscript|rich|safetensors|sacrebleu|ctranslate2"
+"""What export, training and oracles take, and neither the server nor the client."""
 LONGEST_FILE = "test_token_exact.py"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Where torch is not installed (`make oldest`), modules that want it or its kin are skipped."""
+    report = yield
+    missing = re.search(rf"No module named '({NOT_TO_SERVE})", str(report.longrepr))
+    if not TORCH and report.failed and missing:
+        report.outcome, report.longrepr = "skipped", (str(collector.path), 0, f"{missing[1]} is not installed")
+    return report
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -67,12 +86,16 @@ def keep_package(request: pytest.FixtureRequest) -> Callable[..., Package]:
 @pytest.fixture(scope="session")
 def zoo_package(keep_package: Callable[..., Package]) -> Package:
     """The package of models/zoo/en-pt."""
-    return keep_package("en-pt", ZOO)
+    return keep_package("en-pt", exported.ZOO) if TORCH else Package.open(exported.ZOO)
 
 
 @pytest.fixture(scope="session")
 def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Marian checkpoint with random weights, 212 tokens and two layers. Copy it before you change it."""
+    if not TORCH:
+        pytest.skip("torch is not installed")
+    from tests.checkpoints import write_checkpoint
+
     return write_checkpoint(tmp_path_factory.mktemp("checkpoints") / "tiny")
 
 

@@ -12,8 +12,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from models.package.folder import Package, sha256
-from tests.checkpoints import ROOT
 
+ROOT = Path(__file__).parent.parent
+ZOO = ROOT / "models" / "zoo" / "en-pt"
 CODE = ("export", "engine", "models")
 """What `python -m export` may import: pyproject.toml's first contract lets it reach nothing else."""
 KEPT = 3

@@ -29,7 +29,7 @@ PROGRAMS = {
 """What people run, and the page that has its options."""
 FOR_MAKE = {"bench.cpu.peer", "deploy.grafana", "dragoman.quickstart", "export.device_graphs", "proto.client_options"}
 """What `make` or another program runs."""
-FOREIGN_PROGRAMS = {"pip", "venv"}
+FOREIGN_PROGRAMS = {"pip", "pytest", "venv"}
 FOREIGN_OPTIONS = {"--build-arg", "--constraint", "--enable-feature", "--health-cmd", "--profile"}
 """Of docker, pip and prometheus."""
 EVERYWHERE = {"--help", "--version"}
