@@ -99,7 +99,7 @@ oldest: pyproject.toml  ## run the tests that need no torch with the oldest vers
 	@$(UV) compile --quiet --resolution lowest-direct --python $(OLDEST)/bin/python --no-header --no-annotate \
 		--extra cpu --extra tracing pyproject.toml -o $(OLDEST)/versions.txt
 	@$(UV) install --quiet --python $(OLDEST)/bin/python -r $(OLDEST)/versions.txt \
-		hypothesis pytest pytest-asyncio pytest-timeout pytest-xdist pyyaml trustme
+		build hatchling hypothesis pytest pytest-asyncio pytest-timeout pytest-xdist pyyaml trustme
 	@grep -E '^(onnxruntime|grpcio|numpy|pydantic|protobuf)==' $(OLDEST)/versions.txt
 	@$(OLDEST)/bin/python -m pytest -p no:cacheprovider --numprocesses auto --dist loadfile tests/server tests/client tests/engine
 

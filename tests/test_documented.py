@@ -17,6 +17,8 @@ from training.config import Experiment, ParallelText
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("models/zoo/*/*.md"))]
+WRAPPED = [ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("[!s]*.md"))]
+MOST_COLUMNS = 120
 TYPES = ("counter", "gauge", "histogram")
 PROGRAMS = {
     "server": "configuration.md",
@@ -189,3 +191,11 @@ def test_every_make_target_is_documented(text: str) -> None:
 def test_links_resolve(page: Path) -> None:
     links = LINK.findall(page.read_text(encoding="utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", WRAPPED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_prose_wraps(page: Path) -> None:
+    """Tables and blocks are as wide as they are."""
+    text = re.sub(r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    prose = [line for line in text.splitlines() if not line.lstrip().startswith("|") and not line.startswith("    ")]
+    assert [line for line in prose if len(line) > MOST_COLUMNS] == []
