@@ -19,7 +19,7 @@ from engine.request import Failed, Request
 
 log = logging.getLogger(__name__)
 
-CLOSE_S = 10.0
+CLOSE_S = 2.0
 """How long workers may take to end the step that they are in. One whose kernel hangs is left behind then."""
 
 
