@@ -4,10 +4,10 @@ import argparse
 import difflib
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Literal, NoReturn, get_args
 
+from dragoman import __version__
 from export.sources import source_of
 from models.package.precision import AttentionKind, Precision
 
@@ -129,5 +129,5 @@ def build(program: str) -> Parser:
         "--firefox-registry", default=MOZILLA, metavar="URL", help="list of Firefox's models (default: Mozilla's)"
     )
     parser.add_argument("--quiet", action="store_true", help="do not list what the package holds")
-    parser.add_argument("--version", action="version", version=f"Dragoman {version('dragoman')}")
+    parser.add_argument("--version", action="version", version=f"Dragoman {__version__}")
     return parser
