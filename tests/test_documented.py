@@ -17,7 +17,7 @@ from training.config import Experiment, ParallelText
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("models/zoo/*/*.md"))]
-WRAPPED = [ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("[!s]*.md"))]
+WRAPPED = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 MOST_COLUMNS = 120
 TYPES = ("counter", "gauge", "histogram")
 PROGRAMS = {

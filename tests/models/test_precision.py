@@ -94,7 +94,7 @@ def test_log_probabilities_are_fp32(half: Half) -> None:
 def test_cache_tensors_have_the_precision(half: Half) -> None:
     graph = half.graph(DECODER)
     cached = [value for value in [*graph.input, *graph.output] if "cross_" in value.name or "self_" in value.name]
-    assert len(cached) == 2 * 8 + 4
+    assert len(cached) == 2 * 8 + 4 + 1  # pasts and presents, last source tokens, the last query
     assert {value.type.tensor_type.elem_type for value in cached} == {ELEMENT[half.precision]}
 
 

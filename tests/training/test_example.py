@@ -12,7 +12,7 @@ from training.__main__ import main
 from training.config import read_experiment
 from training.examples.number_words import english, make_pairs, portuguese, write
 
-EXAMPLE = ROOT / "models" / "train" / "examples" / "number_words.toml"
+EXAMPLE = ROOT / "training" / "examples" / "number_words.toml"
 PAIRS, HELD_OUT = 8000, 60
 
 
