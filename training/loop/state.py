@@ -1,5 +1,6 @@
 """All that a run needs to go on exactly where it was, and the files it is kept in."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -103,7 +104,9 @@ def fill_model(model: Transformer, weights: Mapping[str, Tensor], file: Path) ->
 
 def checkpoints(folder: Path) -> list[Path]:
     """Oldest first."""
-    return sorted(folder.glob(f"{PREFIX}*{SUFFIX}"))
+    # Not `glob`, whose open folder an interruption would leave behind.
+    names = os.listdir(folder) if folder.exists() else []
+    return sorted(folder / name for name in names if name.startswith(PREFIX) and name.endswith(SUFFIX))
 
 
 def average(files: Sequence[Path]) -> dict[str, Tensor]:
