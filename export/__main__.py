@@ -17,6 +17,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with _termination_interrupts():
             return _run(options)
+    except ModuleNotFoundError as error:  # `make run` installs what serves, and no more
+        print(f"error: {error.name} is not installed; export needs torch and more: make setup", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("error: interrupted", file=sys.stderr)
         return 130
