@@ -20,5 +20,5 @@ def test_what_is_missing_is_named(program: str) -> None:
     command = [sys.executable, "-c", WITHOUT, program, "somewhere"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: rich is not installed; ")
+    assert done.stderr.startswith("error: rich.console is not installed; ")
     assert done.stderr.endswith("make setup\n")
