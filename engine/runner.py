@@ -196,4 +196,7 @@ class Runner:
             requests: list[Request] = self._queue.clear()
             self._observer.waiting(0)
         for request in requests:
-            request.deliver(Failed(error))
+            try:
+                request.deliver(Failed(error))
+            except Exception:  # whoever listens is gone; the others are answered all the same
+                log.exception("a request that waited could not be told what became of it")
