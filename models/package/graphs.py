@@ -138,6 +138,9 @@ class Logits(Frozen):
     """A decoder output with the logits of every row."""
 
     name: str
+    graph: GraphFile | None = None
+    """A graph of its own that gives them, `hidden` [rows, width] -> logits, where the decoder's output layer looks at
+    few tokens exactly. The decoder gives `hidden` as an inner value."""
     size: int = Field(gt=0)
     """Columns: the vocabulary, and what fills it up. With a shortlist there are as many as rows of the output layer are
     given, and one row more than the batch has."""
@@ -151,6 +154,35 @@ class CrossQuery(Frozen):
     """The cache tensor [rows, heads, source, head_dim] that they are compared with."""
     scale: float
     """Of a query's product with a key, before the softmax."""
+
+
+class NativeGraphs(Frozen):
+    """Graphs of our own operators (kernels/README.md) that compute the same. Rows have slots, and no row ever moves.
+
+    Encoder: ids int64 [tokens], positions int32 [tokens], lengths int32 [sentences], sentences one after another
+    -> hidden fp32 [tokens, width], cross fp32 [tokens, layers * 2 * width]: keys, values of layer 0, of layer 1, ...
+
+    Decoder: ids int64 [rows], positions int32 [rows], slots int32 [rows], source_slots int32 [rows],
+    source_lengths int32 [rows], ranks int64 [k], with a shortlist allowed int32 [rows, places] (token ids, then -1s),
+    and the cache tensors -> candidates, log_probs, the present ones of hypotheses, hidden fp32 [rows, width] (what the
+    output layer takes), cross_query fp32 [rows, width]. The last two are inner values: unbound, they cost nothing.
+    """
+
+    encoder: GraphFile
+    decoder: GraphFile
+    operators: int = Field(ge=1)
+    """Version of the operators."""
+    cache: tuple[CacheTensor, ...]
+    """The first axis is slots. Those of sources are inputs only."""
+
+
+class Probe(Frozen):
+    """A known answer: what native graphs must say of a source before they serve."""
+
+    source_ids: tuple[int, ...]
+    token_ids: tuple[int, ...]
+    score: float
+    """Of greedy search, the sum of log-probabilities."""
 
 
 class GraphsSpec(Frozen):
@@ -176,6 +208,9 @@ class GraphsSpec(Frozen):
     logits: Logits | None = None
     cross_query: CrossQuery | None = None
     cache: tuple[CacheTensor, ...]
+    native: NativeGraphs | None = None
+    probes: tuple[Probe, ...] = ()
+    """Of the native graphs."""
 
     @model_validator(mode="after")
     def _consistent(self) -> "GraphsSpec":

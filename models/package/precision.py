@@ -14,9 +14,9 @@ In an fp16 or bf16 package weights, hidden states, keys, values and logits have 
 
 from typing import Literal
 
-Precision = Literal["fp32", "fp16", "bf16"]
+Precision = Literal["fp32", "fp16", "bf16", "int8"]
 
-NUMBER_BYTES: dict[Precision, int] = {"fp32": 4, "fp16": 2, "bf16": 2}
+NUMBER_BYTES: dict[Precision, int] = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1}
 
 AttentionKind = Literal["fused", "plain"]
 """fused: com.microsoft.GroupQueryAttention and MultiHeadAttention. On CUDA, the former knows fp16 and bf16 only.

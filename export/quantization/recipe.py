@@ -1,0 +1,43 @@
+"""What becomes of a model's linear layers in 8 bits: numbers that the standard and the native graphs share."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Activations:
+    """How a layer's input is quantized: q = round(x / scale) + zero_point, in 0..255."""
+
+    scale: float
+    """Calibrated; what standard graphs use."""
+    zero_point: Literal[0, 128]
+    """0: no value is negative."""
+    per_row: bool = True
+    """Native graphs find a scale for each row instead. Either way an answer does not depend on its batch mates."""
+    bits: Literal[8, 16] = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QuantizedLinear:
+    """A linear layer."""
+
+    weight: NDArray[np.int8]
+    """[outputs, inputs], within -127..127"""
+    scales: NDArray[np.float32]
+    """[outputs]"""
+    activations: Activations
+
+
+Recipe = Mapping[str, QuantizedLinear]
+"""By the layer's name in the model: `encoder.0.attention.qkv`, `decoder.0.feed_forward.up`, `cross_kv`, and `output`
+for the output layer. A layer that is not in it stays as it is."""
+
+
+def quantize_weight(weight: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """Each output's weights by their largest absolute value: [outputs, inputs] -> the same in s8, scales [outputs]."""
+    scales = np.maximum(np.abs(weight).max(axis=1), np.finfo(np.float32).tiny) / 127
+    return np.rint(weight / scales[:, None]).clip(-127, 127).astype(np.int8), scales.astype(np.float32)
