@@ -1,0 +1,141 @@
+// 16 numbers at once, whatever the width of a register. Vectors of GCC and Clang that are wider than a register live in
+// memory, so 16 lanes are halves of halves down to `NativeFloats`, which fill one.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#define INLINE static inline __attribute__((always_inline))
+
+namespace dragoman::ISA {
+
+constexpr int native = VECTOR_BYTES / 4;  // lanes of a register
+typedef float NativeFloats __attribute__((vector_size(VECTOR_BYTES)));
+typedef int32_t NativeInts __attribute__((vector_size(VECTOR_BYTES)));
+
+template <class T> struct Register;
+template <> struct Register<float> { typedef NativeFloats type; };
+template <> struct Register<int32_t> { typedef NativeInts type; };
+
+template <class T, int N> struct Lanes { Lanes<T, N / 2> low, high; };
+template <class T> struct Lanes<T, native> { typename Register<T>::type v; };
+
+typedef Lanes<float, 16> Floats;
+typedef Lanes<int32_t, 16> Ints;
+
+#define LANES_BINARY(op)                                                                                            \
+  template <class T> INLINE Lanes<T, native> operator op(Lanes<T, native> a, Lanes<T, native> b) {                  \
+    return {a.v op b.v};                                                                                            \
+  }                                                                                                                 \
+  template <class T, int N> INLINE Lanes<T, N> operator op(Lanes<T, N> a, Lanes<T, N> b) {                          \
+    return {a.low op b.low, a.high op b.high};                                                                      \
+  }
+LANES_BINARY(+)
+LANES_BINARY(-)
+LANES_BINARY(*)
+LANES_BINARY(/)
+LANES_BINARY(&)
+#undef LANES_BINARY
+
+// Comparisons give all bits of a lane, or none.
+#define LANES_COMPARE(op)                                                                                           \
+  INLINE Lanes<int32_t, native> operator op(Lanes<float, native> a, Lanes<float, native> b) {                       \
+    return {(NativeInts)(a.v op b.v)};                                                                              \
+  }                                                                                                                 \
+  template <int N> INLINE Lanes<int32_t, N> operator op(Lanes<float, N> a, Lanes<float, N> b) {                     \
+    return {a.low op b.low, a.high op b.high};                                                                      \
+  }
+LANES_COMPARE(>)
+LANES_COMPARE(>=)
+LANES_COMPARE(<)
+#undef LANES_COMPARE
+
+// The larger, and `b` where either is not a number: the rule of x86's maxps, which so becomes one instruction.
+INLINE Lanes<float, native> larger(Lanes<float, native> a, Lanes<float, native> b) { return {a.v > b.v ? a.v : b.v}; }
+INLINE Lanes<float, native> smaller(Lanes<float, native> a, Lanes<float, native> b) { return {a.v < b.v ? a.v : b.v}; }
+INLINE Lanes<float, native> where(Lanes<int32_t, native> mask, Lanes<float, native> a, Lanes<float, native> b) {
+  return {mask.v ? a.v : b.v};
+}
+INLINE Lanes<float, native> as_floats(Lanes<int32_t, native> a) { return {(NativeFloats)a.v}; }
+INLINE Lanes<int32_t, native> as_ints(Lanes<float, native> a) { return {(NativeInts)a.v}; }
+INLINE Lanes<float, native> converted(Lanes<int32_t, native> a) { return {__builtin_convertvector(a.v, NativeFloats)}; }
+template <int BITS> INLINE Lanes<int32_t, native> shifted_left(Lanes<int32_t, native> a) { return {a.v << BITS}; }
+INLINE void spread(float x, Lanes<float, native>& out) { out.v = x - NativeFloats{}; }
+INLINE void spread(int32_t x, Lanes<int32_t, native>& out) { out.v = x - NativeInts{}; }
+template <class T> INLINE void read(const T* p, Lanes<T, native>& out) { memcpy(&out.v, p, VECTOR_BYTES); }
+template <class T> INLINE void write(Lanes<T, native> a, T* p) { memcpy(p, &a.v, VECTOR_BYTES); }
+
+template <int N> INLINE Lanes<float, N> larger(Lanes<float, N> a, Lanes<float, N> b) {
+  return {larger(a.low, b.low), larger(a.high, b.high)};
+}
+template <int N> INLINE Lanes<float, N> smaller(Lanes<float, N> a, Lanes<float, N> b) {
+  return {smaller(a.low, b.low), smaller(a.high, b.high)};
+}
+template <int N> INLINE Lanes<float, N> where(Lanes<int32_t, N> mask, Lanes<float, N> a, Lanes<float, N> b) {
+  return {where(mask.low, a.low, b.low), where(mask.high, a.high, b.high)};
+}
+template <int N> INLINE Lanes<float, N> as_floats(Lanes<int32_t, N> a) { return {as_floats(a.low), as_floats(a.high)}; }
+template <int N> INLINE Lanes<int32_t, N> as_ints(Lanes<float, N> a) { return {as_ints(a.low), as_ints(a.high)}; }
+template <int N> INLINE Lanes<float, N> converted(Lanes<int32_t, N> a) { return {converted(a.low), converted(a.high)}; }
+template <int BITS, int N> INLINE Lanes<int32_t, N> shifted_left(Lanes<int32_t, N> a) {
+  return {shifted_left<BITS>(a.low), shifted_left<BITS>(a.high)};
+}
+template <class T, int N> INLINE void spread(T x, Lanes<T, N>& out) {
+  spread(x, out.low);
+  spread(x, out.high);
+}
+template <class T, int N> INLINE void read(const T* p, Lanes<T, N>& out) {
+  read(p, out.low);
+  read(p + N / 2, out.high);
+}
+template <class T, int N> INLINE void write(Lanes<T, N> a, T* p) {
+  write(a.low, p);
+  write(a.high, p + N / 2);
+}
+
+INLINE Floats load(const float* p) {
+  Floats out;
+  read(p, out);
+  return out;
+}
+INLINE Ints load(const int32_t* p) {
+  Ints out;
+  read(p, out);
+  return out;
+}
+INLINE void store(float* p, Floats a) { write(a, p); }
+INLINE void store(int32_t* p, Ints a) { write(a, p); }
+INLINE Floats all(float x) {
+  Floats out;
+  spread(x, out);
+  return out;
+}
+INLINE Ints all(int32_t x) {
+  Ints out;
+  spread(x, out);
+  return out;
+}
+
+// Joins the lanes: neighbours at a distance of 8, then 4, 2, 1. The order is the same on every processor.
+INLINE float sum(Floats a) {
+  float x[16];
+  store(x, a);
+  for (int step = 8; step > 0; step /= 2)
+    for (int i = 0; i < step; i++) x[i] += x[i + step];
+  return x[0];
+}
+INLINE float largest(Floats a) {
+  float x[16];
+  store(x, a);
+  for (int step = 8; step > 0; step /= 2)
+    for (int i = 0; i < step; i++) x[i] = x[i] > x[i + step] ? x[i] : x[i + step];
+  return x[0];
+}
+INLINE bool any(Ints mask) {
+  int32_t x[16], found = 0;
+  store(x, mask);
+  for (int32_t lane : x) found |= lane;
+  return found != 0;
+}
+
+}  // namespace dragoman::ISA

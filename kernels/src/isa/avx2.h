@@ -1,0 +1,74 @@
+// AVX2, FMA and F16C. vpmaddubsw adds two products of a u8 and an s8 in 16 bits and saturates: 2 * 255 * 127 do not
+// fit. With y = x - 128 in -128..127 it is fed |y| and, where y is negative, the complement of the weight, ~w = -w - 1:
+//   |y| * ~w = y * w - |y|
+// so that the sum lacks |y| of every negative y, which no column changes and prepare() adds up once. The largest sums
+// of two, 2 * 127 * 127 and 2 * 128 * -128 = -32768, fit exactly.
+#pragma once
+#define VECTOR_BYTES 32
+#include <immintrin.h>
+
+#include "compute/lanes.h"
+
+namespace dragoman::ISA {
+
+constexpr int columns = 32, group = 4, most_rows = 2, shift = 128;
+constexpr bool prepares = true;
+
+// A prepared row: for each 4 numbers 4 bytes |y| and 4 bytes of y's sign (0 or 255), then the sum of |y| of negative y.
+constexpr int prepared_bytes(int depth) { return (2 * depth + 4 + 63) / 64 * 64; }
+
+static void prepare(const uint8_t* x, int depth, uint8_t* out) {
+  int32_t lacking = 0;
+  for (int k = 0; k < depth; k += group, out += 2 * group)
+    for (int i = 0; i < group; i++) {
+      int y = x[k + i] - 128;
+      out[i] = (uint8_t)(y < 0 ? -y : y);
+      out[group + i] = y < 0 ? 255 : 0;
+      lacking += y < 0 ? -y : 0;
+    }
+  memcpy(out, &lacking, 4);
+}
+
+template <int ROWS>
+static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int8_t* ahead, const int32_t* start,
+                 int depth, int32_t* sums) {
+  constexpr int vectors = columns / 8;
+  __m256i total[ROWS][vectors];
+  const __m256i ones = _mm256_set1_epi16(1);
+  for (int r = 0; r < ROWS; r++) {
+    int32_t lacking;
+    memcpy(&lacking, x + r * stride + 2 * depth, 4);
+    for (int v = 0; v < vectors; v++)
+      total[r][v] = _mm256_add_epi32(_mm256_loadu_si256((const __m256i*)(start + 8 * v)), _mm256_set1_epi32(lacking));
+  }
+  for (int k = 0; k < depth; k += group, panel += columns * group, x += 2 * group) {
+    __m256i weight[vectors];
+    for (int v = 0; v < vectors; v++) weight[v] = _mm256_load_si256((const __m256i*)(panel + 32 * v));
+    if (ahead) {
+      _mm_prefetch((const char*)ahead, _MM_HINT_T0);
+      _mm_prefetch((const char*)ahead + 64, _MM_HINT_T0);
+      ahead += columns * group;
+    }
+    for (int r = 0; r < ROWS; r++) {
+      int32_t magnitudes, signs;
+      memcpy(&magnitudes, x + r * stride, 4);
+      memcpy(&signs, x + r * stride + group, 4);
+      const __m256i magnitude = _mm256_set1_epi32(magnitudes), sign = _mm256_set1_epi32(signs);
+      for (int v = 0; v < vectors; v++) {
+        const __m256i pairs = _mm256_maddubs_epi16(magnitude, _mm256_xor_si256(weight[v], sign));
+        total[r][v] = _mm256_add_epi32(total[r][v], _mm256_madd_epi16(pairs, ones));
+      }
+    }
+  }
+  for (int r = 0; r < ROWS; r++)
+    for (int v = 0; v < vectors; v++) _mm256_store_si256((__m256i*)(sums + r * columns + 8 * v), total[r][v]);
+}
+
+INLINE void load_halves(const uint16_t* p, Lanes<float, native>& out) {
+  out.v = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p));
+}
+INLINE void store_halves(Lanes<float, native> a, uint16_t* p) {
+  _mm_storeu_si128((__m128i*)p, _mm256_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT));
+}
+
+}  // namespace dragoman::ISA

@@ -1,0 +1,55 @@
+// AVX512 with VNNI: vpdpbusd multiplies 4 u8 by 4 s8 and adds them to 32 bits, exactly.
+#pragma once
+#define VECTOR_BYTES 64
+#include <immintrin.h>
+
+#include "compute/lanes.h"
+
+namespace dragoman::ISA {
+
+constexpr int columns = 64, group = 4, most_rows = 6, shift = 0;
+constexpr bool prepares = false;
+
+constexpr int prepared_bytes(int depth) { return depth; }
+INLINE void prepare(const uint8_t*, int, uint8_t*) {}
+
+// GCC 12 copies registers around the intrinsic.
+INLINE void multiply_add(__m512i& total, __m512i x, __m512i weight) {
+  asm("vpdpbusd %2, %1, %0" : "+v"(total) : "v"(x), "v"(weight));
+}
+
+template <int ROWS>
+static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int8_t* ahead, const int32_t* start,
+                 int depth, int32_t* sums) {
+  constexpr int vectors = columns / 16;
+  __m512i total[ROWS][vectors];
+  for (int r = 0; r < ROWS; r++)
+    for (int v = 0; v < vectors; v++) total[r][v] = _mm512_loadu_si512(start + 16 * v);
+  for (int k = 0; k < depth; k += group, panel += columns * group, x += group) {
+    __m512i weight[vectors];
+    for (int v = 0; v < vectors; v++) weight[v] = _mm512_load_si512(panel + 64 * v);
+    // Else GCC loads them again for each row.
+    asm volatile("" : "+v"(weight[0]), "+v"(weight[1]), "+v"(weight[2]), "+v"(weight[3]));
+    if (ahead) {
+      for (int v = 0; v < vectors; v++) _mm_prefetch((const char*)ahead + 64 * v, _MM_HINT_T0);
+      ahead += columns * group;
+    }
+    for (int r = 0; r < ROWS; r++) {
+      int32_t four;
+      memcpy(&four, x + r * stride, 4);
+      const __m512i spread = _mm512_set1_epi32(four);
+      for (int v = 0; v < vectors; v++) multiply_add(total[r][v], spread, weight[v]);
+    }
+  }
+  for (int r = 0; r < ROWS; r++)
+    for (int v = 0; v < vectors; v++) _mm512_store_si512(sums + r * columns + 16 * v, total[r][v]);
+}
+
+INLINE void load_halves(const uint16_t* p, Lanes<float, native>& out) {
+  out.v = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p));
+}
+INLINE void store_halves(Lanes<float, native> a, uint16_t* p) {
+  _mm256_storeu_si256((__m256i*)p, _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT));
+}
+
+}  // namespace dragoman::ISA

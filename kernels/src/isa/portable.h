@@ -1,0 +1,88 @@
+// THE SEAM: what kernels/src/compute needs of an instruction set. Plain C++; the other headers here do the same faster.
+//
+// Every source in compute/ is compiled once for each instruction set, with -DISA=<name> and
+// -DISA_HEADER='"isa/<name>.h"' and the -m flags that the Makefile gives it, into the namespace dragoman::<name>. A header
+// defines VECTOR_BYTES, includes compute/lanes.h, and defines in its namespace, all of it constexpr, static or INLINE:
+//
+//   columns, group   A panel of packed weights is s8 [depth / group][columns][group]: for each column, `group` weights
+//                    that meet `group` neighbouring numbers of x. Panels lie one after another, on 64 bytes.
+//                    columns % 16 == 0.
+//   most_rows        tile<ROWS> is made for 1..most_rows.
+//   shift            What tile takes off every x: 0, or 128 for instructions that want x signed.
+//   prepares         Whether tile wants rows of x changed first, by prepare(x, depth, out), which writes at most
+//                    prepared_bytes(depth) bytes.
+//   tile<ROWS>       sums[r][c] = start[c] + sum over k of (x[r][k] - shift) * weight[k][c], exactly, for every u8 x
+//                    and every weight in -127..127.
+//   load_halves, store_halves: a register of floats from and to fp16 in memory.
+//
+// Nothing of std:: may be called here that could be left as a function of its own: the linker would take one
+// instruction set's copy for all.
+#pragma once
+#define VECTOR_BYTES 16
+#include "compute/lanes.h"
+
+namespace dragoman::ISA {
+
+constexpr int columns = 16, group = 4, most_rows = 4, shift = 0;
+constexpr bool prepares = false;
+
+constexpr int prepared_bytes(int depth) { return depth; }
+INLINE void prepare(const uint8_t*, int, uint8_t*) {}
+
+// x: [ROWS][stride] bytes, prepared or u8 as it is, of which `depth` numbers count (a multiple of `group`). panel: as
+// above. ahead: memory as large as the panel that will be wanted next, or null. start: i32 [columns].
+// sums: i32 [ROWS][columns], on 64 bytes.
+template <int ROWS>
+static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int8_t* ahead, const int32_t* start,
+                 int depth, int32_t* sums) {
+  (void)ahead;
+  for (int r = 0; r < ROWS; r++) memcpy(sums + r * columns, start, columns * sizeof(int32_t));
+  for (int k = 0; k < depth; k += group, panel += columns * group)
+    for (int r = 0; r < ROWS; r++)
+      for (int c = 0; c < columns; c++)
+        for (int i = 0; i < group; i++) sums[r * columns + c] += x[r * stride + k + i] * panel[c * group + i];
+}
+
+INLINE float half_to_float(uint16_t half) {
+  uint32_t magnitude = half & 0x7fff, sign = (uint32_t)(half & 0x8000) << 16, bits;
+  float scaled;
+  if (magnitude >= 0x7c00) {  // infinite, or not a number
+    bits = (magnitude << 13) | 0x7f800000;
+    memcpy(&scaled, &bits, 4);
+  } else {  // the exponent's bias, by a product that also makes small ones normal
+    bits = magnitude << 13;
+    memcpy(&scaled, &bits, 4);
+    scaled *= 0x1p112f;
+    memcpy(&bits, &scaled, 4);
+  }
+  bits |= sign;
+  memcpy(&scaled, &bits, 4);
+  return scaled;
+}
+
+// Rounds to nearest, ties to even. Beyond 65504 it is infinite.
+INLINE uint16_t float_to_half(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, 4);
+  uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
+  bits &= 0x7fffffff;
+  if (bits > 0x7f800000) return sign | 0x7e00;
+  if (bits >= 0x477ff000) return sign | 0x7c00;
+  if (bits < 0x38800000) {  // below the smallest normal one: adding 0.5 leaves the rounded bits at the bottom
+    float small;
+    memcpy(&small, &bits, 4);
+    small += 0.5f;
+    memcpy(&bits, &small, 4);
+    return sign | (uint16_t)(bits - 0x3f000000);
+  }
+  return sign | (uint16_t)((bits + 0xfff + (bits >> 13 & 1) - 0x38000000) >> 13);
+}
+
+INLINE void load_halves(const uint16_t* p, Lanes<float, native>& out) {
+  for (int i = 0; i < native; i++) out.v[i] = half_to_float(p[i]);
+}
+INLINE void store_halves(Lanes<float, native> a, uint16_t* p) {
+  for (int i = 0; i < native; i++) p[i] = float_to_half(a.v[i]);
+}
+
+}  // namespace dragoman::ISA
