@@ -6,8 +6,8 @@ from typing import BinaryIO
 
 import onnx_ir as ir
 
+from export.graphs import Graphs
 from export.stored_weights import StoredWeights, point
-from export.trace import Graphs
 from models.package.graph_files import GraphFiles
 from models.package.manifest import WEIGHTS
 from models.package.signature import DECODER, ENCODER, OUTPUT

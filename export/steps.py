@@ -6,12 +6,13 @@ from pathlib import Path
 
 from export.command.arguments import Options
 from export.command.progress import Progress
+from export.graphs import Graphs
 from export.inputs import adapt, check_name, open_device, open_shortlist, read_samples
 from export.manifest import make_manifest, package_files
 from export.save import save, save_beside
 from export.sources import Fetched
 from export.stored_weights import STORED, StoredWeights
-from export.trace import Graphs, trace
+from export.trace import trace
 from export.variant import variant
 from export.verification.verify import verify
 from models.checkpoint import load_checkpoint

@@ -2,10 +2,8 @@
 
 import logging
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import get_args
 
 import onnx_ir as ir
@@ -15,6 +13,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 from torch.nn import functional
 
+from export.graphs import Graphs, weight_bytes
 from export.variant import PRECISIONS
 from models.attention import plain
 from models.best_tokens import best_allowed_tokens, best_tokens, block_size, padded_size
@@ -29,17 +28,6 @@ MAX_BATCH = 4096
 """Bound on the axes without a bound of their own. The exporter only needs one; nothing is allocated by it."""
 MAX_TOKENS = 1 << 20
 """The same for tokens of the vocabulary."""
-
-
-@dataclass(frozen=True)
-class Graphs:
-    """The graphs, their weights in memory, and what an engine must know of them."""
-
-    spec: GraphsSpec
-    encoder: ir.Model
-    decoder: ir.Model
-    output: ir.Model | None = None
-    """With a shortlist only."""
 
 
 class EncoderGraph(nn.Module):
@@ -132,12 +120,6 @@ def declare(
     return spec.model_copy(update={**files, "logits": logits, "cross_query": query})
 
 
-def weight_bytes(graph: ir.Model) -> int:
-    """What the weights of a graph take in memory."""
-    constants = (value.const_value for value in graph.graph.initializers.values())
-    return sum(constant.nbytes for constant in constants if constant is not None)
-
-
 def trace_encoder(model: Transformer, spec: GraphsSpec) -> ir.Model:
     """The graph of one pass over padded sources."""
     sentences, source = Dim("sentences", max=MAX_BATCH), Dim("source", max=model.config.max_positions)
@@ -216,11 +198,6 @@ def trace_output(model: Transformer) -> ir.Model:
         input_names=signature.OUTPUT_INPUTS,
         output_names=signature.OUTPUT_ROWS,
     )
-
-
-def histogram(model: ir.Model) -> Counter[str]:
-    """How many nodes of each operator a graph has."""
-    return Counter(f"{node.domain}.{node.op_type}" if node.domain else node.op_type for node in model.graph)
 
 
 def _export(

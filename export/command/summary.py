@@ -2,7 +2,7 @@
 
 from rich.table import Table
 
-from export.trace import Graphs, histogram
+from export.graphs import Graphs, histogram
 from export.verification.compare_tokens import search_name
 from models.package.manifest import Manifest
 

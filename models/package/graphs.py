@@ -41,7 +41,7 @@ class CacheTensor(Frozen):
     past: str
     """Name of the input that holds what is cached."""
     present: str
-    """Name of the output with what is cached after the step."""
+    """Name of the output with what is cached after the step. The input's, where the graph only reads the tensor."""
     precision: Precision
     axes: tuple[Axis, ...]
     """"rows" first. One may be "target" or "source": the tensor grows along it with the tokens of a row. Without such

@@ -39,6 +39,25 @@ Its decoder graph takes such rows, and what each row may choose of them. The can
 So a step computes the logits of the tokens that matter to some row. Log-probabilities are over a row's own tokens
 alone. Where they are fewer than k, place 0 fills up the candidates, so improbable that no search takes it. `allowed`
 belongs to a source: it moves when its row does.
+
+Native graphs (kernels/README.md) have rows in slots, and sources one after another, without padding. Their encoder:
+
+    ids        int64 [tokens]       positions  int32 [tokens], 0.. of each source     lengths  int32 [sentences]
+    hidden     fp32 [tokens, width]
+    cross      fp32 [tokens, layers * 2 * width], keys of decoder layer 0, values of layer 0, keys of layer 1, ...
+
+Their decoder:
+
+    ids, positions, ranks           as above
+    slots           int32 [rows]    where each row's cached target is, or its states
+    source_slots    int32 [rows]    where its source is; beams share one
+    source_lengths  int32 [rows]    tokens of its source
+    allowed         int32 [rows, places]    with a shortlist: token ids of the vocabulary, then -1s
+    candidates, log_probs           as above
+    hidden          fp32 [rows, width]      what the output layer takes
+    cross_query     fp32 [rows, width]
+
+and cache tensors, whose first axis is slots. Those of sources are read only. No id fills up the vocabulary.
 """
 
 from models.config import ModelConfig
@@ -46,6 +65,7 @@ from models.package.graphs import Axis, CacheTensor, GraphFile, GraphsSpec, Prec
 from models.package.precision import NUMBER_BYTES, AttentionKind, Precision
 
 ENCODER, DECODER, OUTPUT = "encoder.onnx", "decoder.onnx", "output.onnx"
+NATIVE_ENCODER, NATIVE_DECODER = "native_encoder.onnx", "native_decoder.onnx"
 
 ENCODER_INPUTS = ("ids", "lengths")
 HIDDEN = "hidden"
@@ -58,6 +78,12 @@ OUTPUT_ROWS = ("output_weight", "output_bias")
 ALLOWED = "allowed"
 NO_TOKEN = -1
 """Fills up a row of `allowed`."""
+
+NATIVE_ENCODER_INPUTS = ("ids", "positions", "lengths")
+CROSS = "cross"
+NATIVE_DECODER_INPUTS = ("ids", "positions", "slots", "source_slots", "source_lengths", "ranks")
+OPERATORS_VERSION = 1
+"""Of the operators that native graphs are made of."""
 
 MAX_CANDIDATES = 64
 """Most candidates a decoder graph gives of a row (fewer where the vocabulary has fewer tokens)."""
@@ -137,6 +163,15 @@ def source_tensors(config: ModelConfig, precision: Precision) -> tuple[CacheTens
             last=f"last_{name}",
         )
         for name in (f"cross_{part}{layer}" for layer in range(config.decoder_layers) for part in "kv")
+    )
+
+
+def native_tensors(config: ModelConfig, precision: Precision) -> tuple[CacheTensor, ...]:
+    """The cache tensors of native graphs. precision: of keys and values; states are fp32."""
+    states = "fp32" if config.decoder_cell == "ssru" else precision
+    sources = source_tensors(config, precision)
+    return target_tensors(config, states) + tuple(
+        tensor.model_copy(update={"present": tensor.past, "start": None, "last": None}) for tensor in sources
     )
 
 

@@ -29,8 +29,9 @@ from export import __main__ as command
 from export import steps
 from export.command.progress import Progress
 from export.command.summary import size
+from export.graphs import Graphs
 from export.save import save
-from export.trace import Graphs, trace
+from export.trace import trace
 from export.variant import variant
 from export.verification.compare_numbers import candidate_error, encoder_error, step_errors
 from export.verification.tolerances import TOLERANCES

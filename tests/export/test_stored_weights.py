@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from safetensors.torch import save_file
 
 from export import __main__ as command
+from export.graphs import Graphs
 from export.save import save, save_beside
 from export.stored_weights import StoredWeights, point
-from export.trace import Graphs, trace
+from export.trace import trace
 from models.checkpoint import CheckpointError, load_checkpoint
 from models.package.folder import Package
 from models.transformer import sinusoids

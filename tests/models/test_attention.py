@@ -9,8 +9,9 @@ import pytest
 
 from engine.cpu.decoder import CpuDecoder
 from engine.devices.session import CPU
+from export.graphs import histogram
 from export.save import save
-from export.trace import histogram, trace
+from export.trace import trace
 from export.verification.compare_numbers import encoder_error, step_errors
 from export.verification.compare_tokens import translate
 from export.verification.tolerances import TOLERANCES

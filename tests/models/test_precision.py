@@ -12,8 +12,9 @@ from onnx import TensorProto
 
 from engine.cpu.decoder import CpuDecoder
 from engine.devices.session import CPU
+from export.graphs import Graphs, histogram
 from export.save import save
-from export.trace import Graphs, histogram, trace
+from export.trace import trace
 from export.variant import variant
 from export.verification.compare_numbers import encoder_error, step_errors
 from export.verification.tolerances import TOLERANCES

@@ -23,8 +23,9 @@ from engine.devices.session import CPU
 from engine.devices.transfers import HostTransfers
 from engine.observer import Unobserved
 from engine.request import Event, Finished, Translate
+from export.graphs import histogram
 from export.save import save
-from export.trace import histogram, trace
+from export.trace import trace
 from export.verification.reference import log_probs
 from models.decoding import Decoding
 from models.layers import Recurrence

@@ -1,0 +1,39 @@
+"""The graphs of a package while export has them in memory."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from models.package.graphs import GraphsSpec, NativeGraphs
+
+
+@dataclass(frozen=True)
+class NativeModels:
+    """Graphs of our own operators."""
+
+    spec: NativeGraphs
+    encoder: ir.Model
+    decoder: ir.Model
+
+
+@dataclass(frozen=True)
+class Graphs:
+    """The graphs, their weights in memory, and what an engine must know of them."""
+
+    spec: GraphsSpec
+    encoder: ir.Model
+    decoder: ir.Model
+    output: ir.Model | None = None
+    """With a shortlist only."""
+
+
+def weight_bytes(graph: ir.Model) -> int:
+    """What the weights of a graph take in memory."""
+    constants = (value.const_value for value in graph.graph.initializers.values())
+    return sum(constant.nbytes for constant in constants if constant is not None)
+
+
+def histogram(model: ir.Model) -> Counter[str]:
+    """How many nodes of each operator a graph has."""
+    return Counter(f"{node.domain}.{node.op_type}" if node.domain else node.op_type for node in model.graph)

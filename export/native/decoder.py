@@ -1,0 +1,118 @@
+"""The native decoder: one token of each row, whose cached tensors lie in slots."""
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+from onnx_ir import DataType
+
+from export.native.layers import OUTPUT, Layers
+from export.native.linear import quantization
+from export.native.nodes import Attributes, Nodes, declared, variable
+from export.quantization.recipe import Activations, Recipe
+from models.layers import CrossAttention, DecoderLayer, Recurrence, SelfAttention
+from models.package import signature
+from models.package.graphs import CacheTensor
+from models.package.precision import Precision
+from models.transformer import Transformer
+
+DTYPES: dict[Precision, DataType] = {"fp32": DataType.FLOAT, "fp16": DataType.FLOAT16}
+LOOK = Activations(scale=1.0, zero_point=128)
+"""How an output layer that is not in 8 bits is looked at in 8 bits, to find those tokens that may be the best."""
+
+
+def native_decoder(model: Transformer, recipe: Recipe, cache: Sequence[CacheTensor], shortlist: bool) -> ir.Model:
+    """The graph. cache: as `models.package.signature.native_tensors` has it."""
+    return _Decoder(model, recipe, cache, shortlist).graph()
+
+
+class _Decoder:
+    """The graph while it grows."""
+
+    def __init__(self, model: Transformer, recipe: Recipe, cache: Sequence[CacheTensor], shortlist: bool) -> None:
+        self._model, self._recipe = model, recipe
+        self._nodes = Nodes()
+        self._layers = Layers(self._nodes, model, recipe)
+        self._inputs = {name: _step_input(name) for name in signature.NATIVE_DECODER_INPUTS}
+        self._past = {tensor.past: variable(tensor.past, DTYPES[tensor.precision], _axes(tensor)) for tensor in cache}
+        self._allowed = variable(signature.ALLOWED, DataType.INT32, ["rows", "places"]) if shortlist else None
+        self._present: list[ir.Value] = []
+        self._written = [tensor for tensor in cache if tensor.owner == "hypothesis"]
+
+    def graph(self) -> ir.Model:
+        """All of it."""
+        model, layers, width = self._model, self._layers, self._model.config.width
+        x = layers.embed_target(self._inputs["ids"], self._inputs["positions"])
+        for index, layer in enumerate(model.decoder):
+            assert isinstance(layer, DecoderLayer)
+            cell = layer.cell
+            x = self._recurrence(x, cell, index) if isinstance(cell, Recurrence) else self._attention(x, cell, index)
+            x, query = self._cross(x, layer.cross, index)
+            x = layers.feed_forward(x, layer.feed_forward)
+        hidden = layers.last_norm(x, model.decoder_norm)
+        candidates, log_probs = self._best_tokens(hidden)
+        present = [
+            declared(value, tensor.present, DTYPES[tensor.precision], _axes(tensor))
+            for value, tensor in zip(self._present, self._written, strict=True)
+        ]
+        outputs = [
+            declared(candidates, signature.DECODER_OUTPUTS[0], DataType.INT64, ["rows", "k"]),
+            declared(log_probs, signature.DECODER_OUTPUTS[1], DataType.FLOAT, ["rows", "k"]),
+            *present,
+            declared(hidden, signature.HIDDEN, DataType.FLOAT, ["rows", width]),
+            declared(query, signature.CROSS_QUERY, DataType.FLOAT, ["rows", width]),
+        ]
+        inputs = [*self._inputs.values(), *self._past.values(), *([self._allowed] if self._allowed else [])]
+        return self._nodes.model("native_decoder", inputs, outputs)
+
+    def _attention(self, x: ir.Value, layer: SelfAttention, index: int) -> ir.Value:
+        qkv = self._layers.project(x, layer.residual, layer.qkv)
+        past = self._past[f"self_k{index}"], self._past[f"self_v{index}"]
+        inputs = [qkv, *past, self._inputs["positions"], self._inputs["slots"]]
+        attended, *present = self._nodes.ours_of_many("SelfAttention", inputs, 3)
+        self._present += present
+        return self._layers.leave(attended, layer.out, layer.residual, x)
+
+    def _recurrence(self, x: ir.Value, layer: Recurrence, index: int) -> ir.Value:
+        gates = self._layers.project(x, layer.residual, layer.forget, layer.candidate)
+        inputs = [gates, self._past[f"state{index}"], self._inputs["slots"]]
+        y, state = self._nodes.ours_of_many("SimpleRecurrence", inputs, 2)
+        self._present.append(state)
+        return self._layers.join(y, layer.residual, x)
+
+    def _cross(self, x: ir.Value, layer: CrossAttention, index: int) -> tuple[ir.Value, ir.Value]:
+        """Returns the queries second."""
+        query = self._layers.project(x, layer.residual, layer.query)
+        past = self._past[f"cross_k{index}"], self._past[f"cross_v{index}"]
+        inputs = [query, *past, self._inputs["source_lengths"], self._inputs["source_slots"]]
+        attended = self._nodes.ours("SourceAttention", inputs)
+        return self._layers.leave(attended, layer.out, layer.residual, x), query
+
+    def _best_tokens(self, hidden: ir.Value) -> Sequence[ir.Value]:
+        """Ids and log-probabilities [rows, k]."""
+        model, output = self._model, self._recipe.get(OUTPUT)
+        size = model.config.target_vocab_size
+        bias = self._nodes.constant("output_bias", model.output_bias[:size])
+        weight: tuple[ir.Value, ir.Value | None]
+        if output is None:
+            name = "target_embedding" if model.output_weight is model.target_embedding else "output_weight"
+            weight = self._nodes.constant(name, model.output_weight[:size]), None
+        else:
+            weight = self._layers.linear.quantized(OUTPUT, output, size)
+        look = quantization(LOOK if output is None else output.activations)
+        attributes: Attributes = {"scale": look["scale"], "zero_point": look["zero_point"], "exact": 1}
+        allowed = [] if self._allowed is None else [self._allowed]
+        inputs = [hidden, self._inputs["ranks"], *weight, bias, *allowed]
+        return self._nodes.ours_of_many("BestTokens", inputs, 2, attributes)
+
+
+def _step_input(name: str) -> ir.Value:
+    """An input with a number for each row, or for each rank."""
+    dtype = DataType.INT64 if name in ("ids", "ranks") else DataType.INT32
+    return variable(name, dtype, ["k" if name == "ranks" else "rows"])
+
+
+def _axes(tensor: CacheTensor) -> list[str | int]:
+    """Hypotheses and sources have slots of their own, and room of their own."""
+    slots = "slots" if tensor.owner == "hypothesis" else "source_slots"
+    names = {"rows": slots, "target": "capacity", "source": "source_capacity"}
+    return [names[axis] if isinstance(axis, str) else axis for axis in tensor.axes]
