@@ -35,9 +35,3 @@ class QuantizedLinear:
 Recipe = Mapping[str, QuantizedLinear]
 """By the layer's name in the model: `encoder.0.attention.qkv`, `decoder.0.feed_forward.up`, `cross_kv`, and `output`
 for the output layer. A layer that is not in it stays as it is."""
-
-
-def quantize_weight(weight: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """Each output's weights by their largest absolute value: [outputs, inputs] -> the same in s8, scales [outputs]."""
-    scales = np.maximum(np.abs(weight).max(axis=1), np.finfo(np.float32).tiny) / 127
-    return np.rint(weight / scales[:, None]).clip(-127, 127).astype(np.int8), scales.astype(np.float32)

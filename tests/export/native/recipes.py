@@ -3,7 +3,8 @@
 import torch
 from torch import nn
 
-from export.quantization.recipe import Activations, QuantizedLinear, Recipe, quantize_weight
+from export.quantization.recipe import Activations, QuantizedLinear, Recipe
+from export.quantization.weights import quantize_weight
 from models.transformer import Transformer
 
 SCALE = 0.05
