@@ -1,11 +1,12 @@
 """The graphs of a package while export has them in memory."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
 from models.package.graphs import GraphsSpec, NativeGraphs
+from models.package.signature import DECODER, ENCODER, NATIVE_DECODER, NATIVE_ENCODER, OUTPUT
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,20 @@ class Graphs:
     decoder: ir.Model
     output: ir.Model | None = None
     """With a shortlist only."""
+    native: NativeModels | None = None
+
+    def with_native(self, native: NativeModels) -> "Graphs":
+        """With graphs of our own operators besides."""
+        return replace(self, spec=self.spec.model_copy(update={"native": native.spec}), native=native)
+
+    @property
+    def models(self) -> dict[str, ir.Model]:
+        """All of them, by the names of their files. A weight that is the beginning of another comes after it."""
+        output = {} if self.output is None else {OUTPUT: self.output}
+        native = {}
+        if self.native is not None:
+            native = {NATIVE_ENCODER: self.native.encoder, NATIVE_DECODER: self.native.decoder}
+        return {ENCODER: self.encoder, DECODER: self.decoder, **output, **native}
 
 
 def weight_bytes(graph: ir.Model) -> int:

@@ -9,7 +9,8 @@ those once, when it loads the graph, and drops them.
     widened     Cast of fp16 or bf16 numbers, which is exact
     sinusoids   from their frequencies (`models.transformer.sinusoids`): checkpoints do not have them
 
-A table that is only looked up in stays as it is in the file: the rows are widened, not the table.
+A table that is only looked up in stays as it is in the file: the rows are widened, not the table. Operators of ours
+take a table as it is, and multiply with it so.
 docs/decisions/0013-a-checkpoint-folder-can-be-a-package.md has what was measured.
 """
 
@@ -25,6 +26,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 from onnx_ir.tape import Tape
 
+from export.native.nodes import DOMAIN
 from models.checkpoint import CheckpointError
 from models.transformer import frequencies, sinusoids
 
@@ -35,6 +37,9 @@ HEAD = 64
 """So many numbers tell which tensors may begin at a place."""
 DTYPES = {"F32": ir.DataType.FLOAT, "F16": ir.DataType.FLOAT16, "BF16": ir.DataType.BFLOAT16}
 """Of ONNX, by what safetensors calls them."""
+
+TABLES = {(DOMAIN, "Embed", 2), (DOMAIN, "BestTokens", 2)}
+"""Inputs that may be fp16."""
 
 Numbers = NDArray[np.float32]
 
@@ -104,6 +109,8 @@ class _Rewriting:
         parts = [self._part(stored, numbers.shape[1:]) for stored in found]
         if len(parts) == 1 and tensor.dtype != self._weights.dtype:
             self._widen_rows(value, parts[0], tensor.dtype)
+            if not len(rest):
+                self._keep_table(value, parts[0])
         del self._graph.initializers[name]
         if not value.uses():
             return
@@ -144,6 +151,12 @@ class _Rewriting:
                 cast.replace_input_with(0, rows)
                 user.replace_input_with(0, stored)
                 self._graph.insert_after(user, cast)
+
+    def _keep_table(self, table: ir.Value, stored: ir.Value) -> None:
+        """Lets operators that take fp16 have the table from the file."""
+        for user, index in list(table.uses()):
+            if self._weights.dtype == ir.DataType.FLOAT16 and (user.domain, user.op_type, index) in TABLES:
+                user.replace_input_with(index, stored)
 
     def _joined(self, name: str, parts: list[ir.Value], rest: Numbers, row: tuple[int, ...]) -> ir.Value:
         """The parts, and what fills up the rest."""

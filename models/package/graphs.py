@@ -212,13 +212,25 @@ class GraphsSpec(Frozen):
     probes: tuple[Probe, ...] = ()
     """Of the native graphs."""
 
+    @property
+    def files(self) -> tuple[GraphFile, ...]:
+        """All graphs that there are."""
+        native = () if self.native is None else (self.native.encoder, self.native.decoder)
+        logits = None if self.logits is None else self.logits.graph
+        graphs = self.encoder, self.decoder, self.output, logits, *native
+        return tuple(graph for graph in graphs if graph is not None)
+
     @model_validator(mode="after")
     def _consistent(self) -> "GraphsSpec":
         starts = [tensor.start for tensor in self.cache if tensor.start is not None]
         names = [*(tensor.past for tensor in self.cache), *(tensor.last for tensor in self.cache if tensor.last)]
-        for given in (starts, names):
+        native = None if self.native is None else [tensor.past for tensor in self.native.cache]
+        for given in (starts, names, native or []):
             if len(set(given)) < len(given):
                 raise ValueError(f"a name stands twice among {', '.join(given)}")
-        if self.cross_query is not None and self.cross_query.keys not in names:
-            raise ValueError(f"cross_query.keys is {self.cross_query.keys}; the cache has {', '.join(names)}")
+        for which, there in (("cache", names), ("native cache", native)):
+            if self.cross_query is not None and there is not None and self.cross_query.keys not in there:
+                raise ValueError(
+                    f"cross_query.keys is {self.cross_query.keys}; the {which} has {', '.join(there) or 'no tensors'}"
+                )
         return self

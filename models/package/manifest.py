@@ -104,13 +104,15 @@ class Manifest(Frozen):
     tools: dict[str, str]
     """Versions of the libraries that made it."""
     certificate: Certificate
+    native_certificate: Certificate | None = None
+    """Of the native graphs."""
 
     @model_validator(mode="after")
     def _complete(self) -> "Manifest":
-        graphs = [graph.file for graph in (self.graphs.encoder, self.graphs.decoder, self.graphs.output) if graph]
         output = None if self.graphs.output is None else self.graphs.output.file
         if (output is None) != (self.shortlist is None):
             raise ValueError(f"graphs.output is {output} and shortlist is {self.shortlist}; both or neither")
+        graphs = [graph.file for graph in self.graphs.files]
         used = [*graphs, self.weights, *([self.shortlist] if self.shortlist else []), *self.tokenizer.files]
         missing = sorted(set(used) - set(self.files))
         if missing:

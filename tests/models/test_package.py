@@ -37,6 +37,17 @@ def add_shortlist(shortlist: str, output: str) -> Callable[[dict[str, Any]], obj
     return change
 
 
+def add_native(**changes: object) -> Callable[[dict[str, Any]], object]:
+    def change(manifest: dict[str, Any]) -> None:
+        graphs = manifest["graphs"]
+        native = {"operators": 1, "cache": graphs["cache"]} | changes
+        for name in ("encoder", "decoder"):
+            native.setdefault(name, {"file": f"{name}.onnx", "weight_bytes": 0})
+        graphs["native"] = native
+
+    return change
+
+
 def in_graphs(*keys: str | int, **changes: object) -> Callable[[dict[str, Any]], object]:
     def change(manifest: dict[str, Any]) -> None:
         section: Any = manifest["graphs"]
@@ -133,6 +144,8 @@ def test_a_manifest_that_is_no_object(copy: Path) -> None:
         (lambda manifest: manifest["files"].pop("vocab.json"), "files has no entry for vocab.json"),
         (lambda manifest: manifest.update(shortlist="vocab.json"), "graphs.output is None and shortlist is vocab.json"),
         (add_shortlist("a", "b"), "files has no entry for a, b"),
+        (add_native(decoder={"file": "a", "weight_bytes": 0}), "files has no entry for a"),
+        (add_native(cache=[]), "cross_query.keys is cross_k1; the native cache has no tensors"),
         (in_graphs("cache", 0, axes=["rows", "rows"]), "rows must come first, and once"),
         (in_graphs("cache", 0, axes=["rows", "target", "source"]), "it can grow along one of them only"),
         (in_graphs("cache", 0, last="x"), "self_k0 has x, and no source axis"),
