@@ -27,6 +27,11 @@ class EncodedSource(Protocol):
         ...
 
 
+TokenIds = Sequence[int] | NDArray[np.int64]
+
+NOT_FINITE = -1
+"""In the place of a row's best token: the model's numbers for it are not finite. The other rows are not touched."""
+
 S_contra = TypeVar("S_contra", bound=EncodedSource, contravariant=True)
 S = TypeVar("S", bound=EncodedSource)
 
@@ -68,7 +73,7 @@ class Found:
     """What a step found of every live row. What was not asked for is None."""
 
     token_ids: NDArray[np.int64]
-    """The most probable next tokens, best first [rows, best]."""
+    """The most probable next tokens, best first [rows, best]. NOT_FINITE: there are none."""
     log_probs: NDArray[np.float32]
     """[rows, best]"""
     token_log_probs: NDArray[np.float32] | None = None
@@ -96,8 +101,8 @@ class Cache(Protocol[S_contra]):
         """Starts a row for a source, at position 0. Returns its index, which is the old `live`."""
         ...
 
-    def begin_step(self, token_ids: Sequence[int], ask: Ask) -> None:
-        """Starts a step that feeds one token to each live row and finds what is asked of each.
+    def begin_step(self, token_ids: TokenIds, ask: Ask) -> None:
+        """Starts a step that feeds one token to each live row [live] and finds what is asked of each.
 
         A device may compute it while the caller does something else. Nothing but `end_step` may follow. Raises
         NotOffered where the package's graphs do not give what is asked.

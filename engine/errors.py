@@ -13,6 +13,13 @@ class OutOfMemory(EngineError):
         self.source_tokens = source_tokens
 
 
+class NotFinite(EngineError):
+    """The model's numbers for a request are NaN or infinite. Whoever shares its steps is not harmed."""
+
+    def __init__(self) -> None:
+        super().__init__("the model's numbers for this source are not finite")
+
+
 class Closing(EngineError):
     """The engine is being closed."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.decoder import Ask, Found
+from engine.decoder import Ask, Found, TokenIds
 from engine.devices.session import CPU
 from engine.targets import TargetRules
 
@@ -132,7 +132,7 @@ class CopyCache:
         self.rows.append((source, 0))
         return self.live - 1
 
-    def begin_step(self, token_ids: Sequence[int], ask: Ask) -> None:
+    def begin_step(self, token_ids: TokenIds, ask: Ask) -> None:
         assert len(token_ids) == self.live > 0
         self._begun = ask.best
 

@@ -1,7 +1,6 @@
 """One running batch: every step decodes one token of every live row, whosever it is.
 
-Rows 0..live-1 of the cache are in use. A request holds as many of them as its search has hypotheses, anywhere in the
-batch. A running batch knows no queue and no thread.
+A running batch knows no queue and no thread, and which row is whose is `SearchedRows`' affair.
 """
 
 import logging
@@ -9,13 +8,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain
 from typing import Generic
 
-from engine.batch.placing import place
 from engine.batch.running import Running
-from engine.decoder import Ask, Decoder, Found, S
-from engine.errors import OutOfMemory
+from engine.batch.searched_rows import SearchedRows
+from engine.decoder import Ask, Decoder, S
+from engine.errors import NotFinite, OutOfMemory
 from engine.observer import Observer
 from engine.request import (
     Encode,
@@ -23,6 +21,7 @@ from engine.request import (
     Event,
     Failed,
     Finished,
+    Hypothesis,
     Probe,
     Probed,
     Request,
@@ -30,8 +29,6 @@ from engine.request import (
     Tokens,
     Translate,
 )
-from engine.search import open_search
-from engine.search.search import FINISHED, Advance, Seen
 
 log = logging.getLogger(__name__)
 
@@ -44,13 +41,11 @@ class RunningBatch(Generic[S]):
         self._decoder = decoder
         self._cache = decoder.open_cache(rows)
         self._observer, self._told = observer, observer.worker(worker)
+        self._rows = SearchedRows(self._cache, rows, self._told)
         self._computed = 0
         """Rows of all steps."""
         self._held: dict[Request, None] = {}
         """Requests that are not answered. Whoever takes one out, answers it."""
-        self._running: list[Running] = []
-        self._tokens: list[int] = []
-        """What each row is fed next [live]."""
         self._stepped: float | None = None
         """When the last step ended, if rows have waited for the next one since."""
         self._events: deque[tuple[Request, Event]] = deque()
@@ -61,7 +56,7 @@ class RunningBatch(Generic[S]):
     @property
     def idle(self) -> bool:
         """Nothing is running."""
-        return not self._running
+        return not self._rows.running
 
     def admit(self, requests: Sequence[Request]) -> None:
         """Encodes requests, and answers them or takes them into the batch, where they must fit into `free_rows`."""
@@ -84,15 +79,17 @@ class RunningBatch(Generic[S]):
         if self.idle:
             self.deliver()
             return
-        started, rows = time.perf_counter(), len(self._tokens)
-        self._cache.begin_step(self._tokens, Ask.of_all(running.ask for running in self._running))
+        started, rows = time.perf_counter(), self._rows.live
+        self._rows.begin_step()
         self.deliver()
-        found = self._cache.end_step()
+        found = self._rows.end_step()
         ended = time.perf_counter()
         self._computed += rows
-        for running in self._keep(self._advance(found)):
-            self._finish(running, ended)
-        self._stream()
+        for running, hypotheses in self._rows.advance(found).items():
+            self._finish(running, hypotheses, ended)
+        self._events.extend((running.request, Tokens(new)) for running, new in self._rows.newly_settled())
+        for running in self._rows.start():
+            self._observer.first_token(ended - running.request.arrived, running.request.trace_id)
         self._measure(rows, started, ended)
         if self.idle:
             self.deliver()
@@ -124,7 +121,7 @@ class RunningBatch(Generic[S]):
                 answer()
             except Exception:  # whoever listens is gone; the others are answered all the same
                 log.exception("a request could not be told what became of it")
-        self._running = []
+        self._rows.clear()
         self._told.holds(0, 0)
 
     def _answer(self, request: Request, event: Event) -> None:
@@ -154,9 +151,7 @@ class RunningBatch(Generic[S]):
         """Answers an encoded request, or gives it a row. The encoder ran from `started` to `ended`."""
         queued, encoded = started - request.arrived, ended - started
         if isinstance(request, Translate):
-            search, row = open_search(request.decoding, request.rules), self._cache.join(source)
-            self._running.append(Running(request, search, queued, encoded, ended, self._computed, [row]))
-            self._tokens.append(request.rules.prefix_ids[0])
+            self._rows.join(Running(request, queued, encoded, ended, self._rows.steps, self._computed), source)
         elif isinstance(request, Encode):
             timings = Timings(queued, encoded, 0.0, 0)
             self._observer.encoded(timings, len(request.source_ids), request.trace_id)
@@ -174,87 +169,37 @@ class RunningBatch(Generic[S]):
         self._cache.take([])
 
     def _drop_cancelled(self) -> None:
-        if any(running.request.cancelled for running in self._running):
-            stay = [FINISHED if one.request.cancelled else one.stay(self._tokens) for one in self._running]
-            for running in self._keep(stay):
+        leaving = [running for running in self._rows.running if running.request.cancelled]
+        if leaving:
+            self._rows.drop(leaving)
+            self._told.holds(self._rows.live, self._rows.tokens)
+            for running in leaving:
                 self._held.pop(running.request, None)
-                self._observer.cancelled()
-                self._told.dropped(running.computed)
-
-    def _advance(self, found: Found) -> list[Advance]:
-        """What each running request wants of the next step."""
-        token_ids, log_probs = found.token_ids.tolist(), found.log_probs.tolist()
-        advances = []
-        for running in self._running:
-            rows = running.rows
-            seen = Seen([token_ids[row] for row in rows], [log_probs[row] for row in rows], found, rows)
-            advances.append(running.advance(seen))
-            if running.chooses:
-                request = running.request
-                self._observer.first_token(time.perf_counter() - request.arrived, request.trace_id)
-        return advances
-
-    def _keep(self, advances: list[Advance]) -> list[Running]:
-        """Makes the batch what the advances say. Returns the requests that have no child, and frees their rows."""
-        parents = [
-            running.rows[parent]
-            for running, advance in zip(self._running, advances, strict=True)
-            for parent in advance.parents
-        ]
-        rows = place(parents)
-        self._tokens = [0] * len(rows)
-        for row, token in zip(rows, chain.from_iterable(advance.tokens for advance in advances), strict=True):
-            self._tokens[row] = token
-        self._take(parents, rows)
-        if not rows:
-            self._stepped = None
-        left = self._regroup(advances, rows)
-        self._told.holds(len(rows), sum(running.tokens for running in self._running))
-        return left
-
-    def _take(self, parents: Sequence[int], rows: Sequence[int]) -> None:
-        """Moves the cache: old row parents[i] continues in rows[i]."""
-        taken = [0] * len(rows)
-        for parent, row in zip(parents, rows, strict=True):
-            taken[row] = parent
-        moved_bytes = self._cache.take(taken)
-        moved = sum(parent != row for parent, row in zip(parents, rows, strict=True))
-        if moved:
-            self._told.moved(moved, moved_bytes)
-
-    def _regroup(self, advances: list[Advance], rows: Sequence[int]) -> list[Running]:
-        """Gives each request the rows of its children. Returns those that have none."""
-        left = []
-        start = 0
-        for running, advance in zip(self._running, advances, strict=True):
-            running.rows = rows[start : start + len(advance.parents)]
-            start += len(advance.parents)
-            if not advance.parents:
-                left.append(running)
                 self.free_rows += running.request.rows
-        if left:
-            self._running = [running for running in self._running if running.rows]
-        return left
+                self._observer.cancelled()
+                self._told.dropped(running.computed(self._rows.steps))
+            if self.idle:
+                self._stepped = None
 
     def _measure(self, rows: int, started: float, ended: float) -> None:
         """Counts a step of so many rows, whose model run started and ended then."""
         now = time.perf_counter()
         self._told.step(rows, now - started, ended - started)
-        if self._stepped is not None:
+        self._told.holds(self._rows.live, self._rows.tokens)
+        if self._stepped is not None and not self.idle:
             self._told.inter_token(now - self._stepped)
         self._stepped = None if self.idle else now
 
-    def _stream(self) -> None:
-        """Says what is settled since the last time, to those that want it."""
-        for running in self._running:
-            if running.request.stream and (new := running.newly_settled()):
-                self._events.append((running.request, Tokens(new)))
-
-    def _finish(self, running: Running, now: float) -> None:
+    def _finish(self, running: Running, hypotheses: tuple[Hypothesis, ...], now: float) -> None:
         """Says what a request's search has found."""
-        request, hypotheses = running.request, running.search.hypotheses()
-        timings = running.timings(now, self._computed)
+        request, computed = running.request, running.computed(self._rows.steps)
+        self.free_rows += request.rows
+        if not hypotheses:
+            self._told.answered(computed, 0)
+            self._events.append((request, Failed(NotFinite())))
+            return
+        timings = running.timings(now, self._rows.steps, self._computed)
         reason, tokens = hypotheses[0].finish_reason, len(hypotheses[0].token_ids)
         self._observer.finished(reason, timings, len(request.source_ids), tokens, request.trace_id)
-        self._told.answered(running.computed, min(tokens, running.steps))  # a forced end token takes no step
+        self._told.answered(computed, min(tokens, timings.steps))  # a forced end token takes no step
         self._events.append((request, Finished(hypotheses, timings)))

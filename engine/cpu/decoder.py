@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from engine.cpu.allowed import AllowedTokens, OutputLayer
 from engine.cpu.cache_buffer import DTYPES, CacheBuffer
-from engine.decoder import Ask, Found
+from engine.decoder import Ask, Found, TokenIds
 from engine.devices.session import CPU, Device, open_session
 from engine.whole_rows import answer, asks_logits, asks_more, attend, check_offered
 from models.package import signature
@@ -172,7 +172,7 @@ class CpuCache:
         self._live += 1
         return row
 
-    def begin_step(self, token_ids: Sequence[int], ask: Ask) -> None:
+    def begin_step(self, token_ids: TokenIds, ask: Ask) -> None:
         """Starts a step that feeds one token to each live row and finds what is asked of each."""
         check_offered(ask, self._spec)
         live = self._live

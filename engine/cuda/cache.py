@@ -20,7 +20,7 @@ from engine.cuda.encoder import CudaSource
 from engine.cuda.output import CudaOutput
 from engine.cuda.runtime import Block, DeviceRuntime
 from engine.cuda.step import CudaStep
-from engine.decoder import Ask, Found
+from engine.decoder import Ask, Found, TokenIds
 from engine.whole_rows import check_offered
 from models.package.graphs import GraphsSpec
 
@@ -80,7 +80,7 @@ class CudaCache:
         self._live += 1
         return row
 
-    def begin_step(self, token_ids: Sequence[int], ask: Ask) -> None:
+    def begin_step(self, token_ids: TokenIds, ask: Ask) -> None:
         """Starts a step that feeds one token to each live row and finds what is asked of each."""
         check_offered(ask, self._spec)
         positions = self._positions[: self._live]

@@ -1,12 +1,10 @@
 """What goes into a decoder step on a device, and what comes out."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.cuda.runtime import DeviceRuntime
-from engine.decoder import Found
+from engine.decoder import Found, TokenIds
 
 
 class Lane:
@@ -48,7 +46,7 @@ class Lane:
         """Address of the candidates' log-probabilities, float [rows, k], of a step of this size."""
         return self._answer.address + 8 * rows * k
 
-    def fill(self, token_ids: Sequence[int], positions: NDArray[np.int32], source_last: NDArray[np.int32]) -> None:
+    def fill(self, token_ids: TokenIds, positions: NDArray[np.int32], source_last: NDArray[np.int32]) -> None:
         """Enqueues the copy of a step's input. `source_last`: of all rows of the cache, live or not."""
         live, rows, feed = len(token_ids), self._rows, self._staged_feed
         feed[:] = 0

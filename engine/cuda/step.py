@@ -7,7 +7,6 @@ is forgotten: it has written keys and values only behind the positions that coun
 positions, so a model with one makes no step ahead.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +20,7 @@ from engine.cuda.lane import Lane
 from engine.cuda.output import CudaOutput
 from engine.cuda.runtime import DeviceRuntime
 from engine.cuda.whole_rows import WholeRows
-from engine.decoder import Ask, Found
+from engine.decoder import Ask, Found, TokenIds
 from engine.devices.session import DeviceError
 from engine.whole_rows import asks_more
 from models.package.graphs import GraphsSpec
@@ -35,7 +34,7 @@ class Following:
     positions: NDArray[np.int32]
     step: Step | None
 
-    def is_fed(self, token_ids: Sequence[int], positions: NDArray[np.int32]) -> bool:
+    def is_fed(self, token_ids: TokenIds, positions: NDArray[np.int32]) -> bool:
         """Whether the next step is fed that indeed. Rows at the end may have left."""
         live = len(token_ids)
         return (
@@ -97,7 +96,7 @@ class CudaStep:
             raise DeviceError(f"CUDA graphs cannot be captured ({error}); start with --no-cuda-graphs") from error
 
     def begin(
-        self, token_ids: Sequence[int], positions: NDArray[np.int32], source_last: NDArray[np.int32], ask: Ask
+        self, token_ids: TokenIds, positions: NDArray[np.int32], source_last: NDArray[np.int32], ask: Ask
     ) -> None:
         """Starts a step of the rows that have a token. `source_last`: of all rows of the cache, live or not."""
         k, more = ask.best, asks_more(ask)

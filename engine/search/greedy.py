@@ -1,51 +1,167 @@
-"""Greedy search: the best token of every step."""
+"""Greedy search: the best token of every step, of all rows of a running batch at once."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from math import fsum
+from typing import TypeVar
 
-from engine.decoder import Ask
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.decoder import NOT_FINITE, Ask, Found
 from engine.request import FinishReason, Hypothesis
 from engine.search.score import free_tokens, score
-from engine.search.search import FINISHED, Advance, Seen
 from engine.targets import TargetRules
 from models.decoding import Decoding
 
+STEPS = 64
+"""That there is room for at first."""
+NO_TOKEN = -2
+"""Not even NOT_FINITE."""
+NEVER = 2**62
+"""A step that is not reached, by far."""
 
+T = TypeVar("T", bound=np.generic)
+
+
+@dataclass(slots=True, eq=False)
 class GreedySearch:
-    """The best token of every step. The length penalty decides nothing here, but the score has it too."""
+    """The greedy search of one row. No step touches it, but one that ends it or proposes a token that it cannot have.
 
-    def __init__(self, decoding: Decoding, rules: TargetRules) -> None:
-        self._length_penalty = decoding.length_penalty
-        self._end_ids, self._forced_end_id = rules.end_ids, rules.forced_end_id
-        self._suppressed = rules.suppressed_ids - rules.end_ids
-        self._free_tokens = free_tokens(decoding, rules)
-        self._tokens: list[int] = []
-        self._log_prob = 0.0
-        self.ask = Ask(1 + len(self._suppressed))
+    The length penalty decides nothing here, but the score has it too.
+    """
 
-    def advance(self, seen: Seen) -> Advance:
-        if self._free_tokens:
-            token = self._append_best(seen.token_ids[0], seen.log_probs[0])
-            if token in self._end_ids:
-                return FINISHED
-            if len(self._tokens) < self._free_tokens:
-                return Advance((0,), (token,))
-        if self._forced_end_id is not None:
-            self._tokens.append(self._forced_end_id)
-        return FINISHED
+    decoding: Decoding
+    rules: TargetRules
+    start: int
+    """The step that chooses its first token."""
+    last: int
+    """The step after which it is over at the latest: one is made even if there is nothing to choose."""
 
-    def settled(self) -> tuple[int, ...]:
-        return tuple(self._tokens)
+    def hypothesis(self, tokens: list[int], log_probs: list[float]) -> Hypothesis:
+        """The result. The tokens that were chosen, and their log-probabilities."""
+        rules, free = self.rules, free_tokens(self.decoding, self.rules)
+        del tokens[free:], log_probs[free:]
+        ended = bool(tokens) and tokens[-1] in rules.end_ids
+        if not ended and rules.forced_end_id is not None:
+            tokens.append(rules.forced_end_id)
+        value = score(fsum(log_probs), len(tokens), self.decoding.length_penalty)
+        return Hypothesis(tuple(tokens), value, FinishReason.END_TOKEN if ended else FinishReason.LENGTH)
 
-    def hypotheses(self) -> tuple[Hypothesis, ...]:
-        length = len(self._tokens)
-        chosen = length <= self._free_tokens and self._tokens[-1] in self._end_ids
-        reason = FinishReason.END_TOKEN if chosen else FinishReason.LENGTH
-        return (Hypothesis(tuple(self._tokens), score(self._log_prob, length, self._length_penalty), reason),)
 
-    def _append_best(self, token_ids: Sequence[int], log_probs: Sequence[float]) -> int:
-        rank = 0
-        while token_ids[rank] in self._suppressed:
-            rank += 1
-        self._tokens.append(token_ids[rank])
-        self._log_prob += log_probs[rank]
-        return token_ids[rank]
+class GreedyRows:
+    """What the rows of a running batch are fed: each its best token, unless somebody has it fed another.
+
+    A step costs the same whether a row or all rows are searched. Rows that are not go on for ever.
+    """
+
+    def __init__(self, rows: int) -> None:
+        """Room for so many."""
+        self._tokens = np.zeros((STEPS, rows), np.int64)
+        """What each row is fed at each step [steps, rows]."""
+        self._log_probs = np.zeros((STEPS, rows))
+        """Of the same tokens."""
+        self._special = np.full((rows, 1), NO_TOKEN)
+        """The tokens that a row's search does not merely append [rows, most of any row]."""
+        self._searches: list[GreedySearch | None] = []
+        """Of each live row."""
+        self.ask = Ask()
+        """What must be seen of the rows: one token that each can have."""
+        self._step = 0
+        self._due = NEVER
+        """No search is over because of its length before this step."""
+
+    @property
+    def fed(self) -> NDArray[np.int64]:
+        """What each row is fed next [live]. May be written to, unless the row is searched."""
+        return self._tokens[self._step, : len(self._searches)]
+
+    def join(self) -> None:
+        """One more row, behind the others. It is not searched yet."""
+        if not self._searches:
+            self.ask = Ask()
+        self._special[len(self._searches)] = NO_TOKEN
+        self._searches.append(None)
+
+    def search(self, row: int, decoding: Decoding, rules: TargetRules) -> None:
+        """Begins the greedy search of a row: the next step chooses the first token."""
+        last = self._step + max(1, free_tokens(decoding, rules))
+        self._searches[row] = GreedySearch(decoding, rules, self._step, last)
+        self._due = min(self._due, last)
+        special = list(rules.end_ids | rules.suppressed_ids)
+        self.ask = Ask(max(self.ask.best, 1 + len(rules.suppressed_ids - rules.end_ids)))
+        if len(special) > self._special.shape[1]:
+            missing = len(special) - self._special.shape[1]
+            self._special = np.pad(self._special, ((0, 0), (0, missing)), mode="edge")
+        self._special[row] = NOT_FINITE
+        self._special[row, : len(special)] = special
+
+    def advance(self, found: Found) -> list[int]:
+        """Appends to every row the best token of a step. Returns the rows whose search is over."""
+        if self._step + 1 == len(self._tokens):
+            self._make_room()
+        self._step += 1
+        tokens = self.fed
+        tokens[:] = found.token_ids[:, 0]
+        self._log_probs[self._step, : len(tokens)] = found.log_probs[:, 0]
+        special = tokens[:, None] == self._special[: len(tokens)]
+        over = self._treat(special.any(1).nonzero()[0].tolist(), found) if np.count_nonzero(special) else []
+        return over if self._step < self._due else sorted({*over, *self._at_their_limit()})
+
+    def hypotheses(self, row: int) -> tuple[Hypothesis, ...]:
+        """What the search of a row that is over has found. None: the model's numbers are not finite."""
+        search = self._searches[row]
+        assert search is not None, f"row {row} is not searched"
+        chosen = slice(search.start + 1, self._step + 1)
+        tokens, log_probs = self._tokens[chosen, row].tolist(), self._log_probs[chosen, row].tolist()
+        return () if tokens[-1] == NOT_FINITE else (search.hypothesis(tokens, log_probs),)
+
+    def take(self, parents: Sequence[int]) -> None:
+        """Makes row i continue old row parents[i]; len(parents) rows are live afterwards."""
+        self._searches = [self._searches[parent] for parent in parents]
+        moved = [row for row, parent in enumerate(parents) if row != parent]
+        if moved:
+            sources = [parents[row] for row in moved]
+            starts = (search.start for row in moved if (search := self._searches[row]) is not None)
+            since = slice(min(starts, default=self._step), self._step + 1)
+            self._tokens[since, moved] = self._tokens[since, sources]
+            self._log_probs[since, moved] = self._log_probs[since, sources]
+            self._special[moved] = self._special[sources]
+
+    def _treat(self, rows: Sequence[int], found: Found) -> list[int]:
+        """Takes a worse token where the best is suppressed. Returns the rows that end with theirs."""
+        over = []
+        for row in rows:
+            search = self._searches[row]
+            assert search is not None, f"row {row} is not searched"
+            token_ids, suppressed = found.token_ids[row].tolist(), search.rules.suppressed_ids - search.rules.end_ids
+            rank = next(rank for rank, token in enumerate(token_ids) if token not in suppressed)
+            self._tokens[self._step, row] = token_ids[rank]
+            self._log_probs[self._step, row] = found.log_probs[row, rank]
+            if token_ids[rank] == NOT_FINITE or token_ids[rank] in search.rules.end_ids:
+                over.append(row)
+        return over
+
+    def _at_their_limit(self) -> list[int]:
+        searches = [(row, search.last) for row, search in enumerate(self._searches) if search is not None]
+        self._due = min((last for _, last in searches), default=NEVER)
+        return [row for row, last in searches if last <= self._step]
+
+    def _make_room(self) -> None:
+        """Forgets the steps that no search has a token of. Doubles the room if those that are left fill half of it."""
+        searches = [search for search in self._searches if search is not None]
+        first = min((search.start for search in searches), default=self._step)
+        steps = len(self._tokens) * (2 if 2 * (self._step - first) > len(self._tokens) else 1)
+        self._tokens, self._log_probs = _last(self._tokens, first, steps), _last(self._log_probs, first, steps)
+        for search in searches:
+            search.start -= first
+            search.last -= first
+        self._step -= first
+        self._due -= first
+
+
+def _last(array: NDArray[T], first: int, steps: int) -> NDArray[T]:
+    """A copy that begins with a later step and has so many [steps, rows]."""
+    copy = np.zeros((steps, array.shape[1]), array.dtype)
+    copy[: len(array) - first] = array[first:]
+    return copy

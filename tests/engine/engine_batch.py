@@ -4,15 +4,15 @@ import random
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import exp, log
+from math import exp, fsum, log
 
 import numpy as np
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from engine.batch.running_batch import RunningBatch
-from engine.decoder import Ask, Found
-from engine.request import Event, Finished, Hypothesis, Tokens, Translate
+from engine.decoder import Ask, Found, TokenIds
+from engine.request import Event, Finished, FinishReason, Hypothesis, Tokens, Translate
 from engine.search import open_search
 from engine.targets import TargetRules
 from models.decoding import Decoding
@@ -46,6 +46,8 @@ def candidates(source_ids: tuple[int, ...], target: tuple[int, ...], k: int) -> 
 
 def decode_alone(request: Translate) -> tuple[tuple[Hypothesis, ...], int]:
     """What a request's search finds, and in how many steps, where there is no batch."""
+    if request.decoding.num_beams == 1:
+        return greedy_alone(request)
     search, steps = open_search(request.decoding, request.rules), len(request.rules.prefix_ids) - 1
     targets: list[tuple[int, ...]] = [()]
     while targets:
@@ -54,6 +56,24 @@ def decode_alone(request: Translate) -> tuple[tuple[Hypothesis, ...], int]:
         targets = [(*targets[p], token) for p, token in zip(advance.parents, advance.tokens, strict=True)]
         steps += 1
     return search.hypotheses(), steps
+
+
+def greedy_alone(request: Translate) -> tuple[tuple[Hypothesis, ...], int]:
+    """The same of greedy search, token by token."""
+    rules, most, target, log_probs = request.rules, request.decoding.max_new_tokens, list[int](), list[float]()
+    free = most if rules.forced_end_id is None else most - 1
+    while len(target) < free and not set(target[-1:]) & rules.end_ids:
+        ranked = zip(*candidates(request.source_ids, tuple(target), VOCABULARY), strict=True)
+        token, log_prob = next(pair for pair in ranked if pair[0] not in rules.suppressed_ids - rules.end_ids)
+        target.append(token)
+        log_probs.append(log_prob)
+    steps = len(rules.prefix_ids) - 1 + max(1, len(target))
+    ended = bool(set(target[-1:]) & rules.end_ids)
+    if not ended and rules.forced_end_id is not None:
+        target.append(rules.forced_end_id)
+    value = fsum(log_probs) / len(target) ** request.decoding.length_penalty
+    reason = FinishReason.END_TOKEN if ended else FinishReason.LENGTH
+    return (Hypothesis(tuple(target), value, reason),), steps
 
 
 class RecordingCache(CopyCache):
@@ -69,9 +89,9 @@ class RecordingCache(CopyCache):
         self.fed.append(())
         return super().join(source)
 
-    def begin_step(self, token_ids: Sequence[int], ask: Ask) -> None:
+    def begin_step(self, token_ids: TokenIds, ask: Ask) -> None:
         self.step_rows.append(len(token_ids))
-        self.fed = [(*before, token) for before, token in zip(self.fed, token_ids, strict=True)]
+        self.fed = [(*before, int(token)) for before, token in zip(self.fed, token_ids, strict=True)]
         assert all(fed[0] == START for fed in self.fed)
         super().begin_step(token_ids, ask)
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from engine.decoder import Found
 from engine.request import Hypothesis
-from engine.search import open_search
-from engine.search.search import Seen
+from engine.search import is_greedy, open_search
+from engine.search.greedy import GreedyRows
+from engine.search.search import FINISHED, Advance, Search, Seen
 from engine.targets import TargetRules
 from models.decoding import Decoding, EarlyStopping
 
@@ -37,7 +38,7 @@ class Run:
 
 def run(decoding: Decoding, rules: TargetRules, model: LanguageModel, surplus: int = 0) -> Run:
     """Drives a search as the engine does. It sees `surplus` candidates more than it asked for."""
-    search, result = open_search(decoding, rules), Run()
+    search, result = alone(decoding, rules), Run()
     prefixes: list[Prefix] = [()]
     while prefixes:
         rows = model(prefixes)
@@ -55,6 +56,34 @@ def run(decoding: Decoding, rules: TargetRules, model: LanguageModel, surplus: i
         assert result.steps <= decoding.max_new_tokens
     result.hypotheses = search.hypotheses()
     return result
+
+
+class GreedyAlone:
+    """Greedy search of one sentence, in the only row of a batch."""
+
+    def __init__(self, decoding: Decoding, rules: TargetRules) -> None:
+        self._rows, self._settled = GreedyRows(1), list[int]()
+        self._rows.join()
+        self._rows.search(0, decoding, rules)
+        self.ask = self._rows.ask
+
+    def advance(self, seen: Seen) -> Advance:
+        if self._rows.advance(seen.found):
+            self._settled = list(self.hypotheses()[0].token_ids)
+            return FINISHED
+        self._settled += self._rows.fed.tolist()
+        return Advance((0,), tuple(self._rows.fed.tolist()))
+
+    def settled(self) -> tuple[int, ...]:
+        return tuple(self._settled)
+
+    def hypotheses(self) -> tuple[Hypothesis, ...]:
+        return self._rows.hypotheses(0)
+
+
+def alone(decoding: Decoding, rules: TargetRules) -> Search:
+    """The search of one sentence, whichever it is."""
+    return GreedyAlone(decoding, rules) if is_greedy(decoding) else open_search(decoding, rules)
 
 
 def seen(token_ids: Sequence[Sequence[int]], log_probs: Sequence[Sequence[float]]) -> Seen:

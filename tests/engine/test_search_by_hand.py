@@ -5,12 +5,10 @@ import math
 import pytest
 
 from engine.request import FinishReason, Hypothesis
-from engine.search import open_search
 from engine.search.beam import BeamSearch
-from engine.search.greedy import GreedySearch
 from engine.search.search import Advance
 from models.decoding import Decoding, EarlyStopping
-from tests.engine.searching import EARLY_STOPPING, END, random_model, run, seen
+from tests.engine.searching import EARLY_STOPPING, END, GreedyAlone, alone, random_model, run, seen
 from tests.fakes import rules_of
 
 RULES = rules_of(END, None, ())
@@ -25,8 +23,8 @@ def logs(*probabilities: float) -> list[float]:
 
 
 def test_greedy_takes_the_best_token() -> None:
-    search = open_search(plain(length_penalty=1.0), rules_of(END, None, suppressed_ids=(9,)))
-    assert isinstance(search, GreedySearch)
+    search = alone(plain(length_penalty=1.0), rules_of(END, None, suppressed_ids=(9,)))
+    assert isinstance(search, GreedyAlone)
     assert search.ask.best == 2
     assert search.advance(seen([[9, 4]], [logs(0.5, 0.3)])) == Advance((0,), (4,))
     assert search.advance(seen([[7, 9]], [logs(0.5, 0.4)])) == Advance((0,), (7,))
@@ -39,7 +37,7 @@ def test_greedy_takes_the_best_token() -> None:
 
 def test_beam_finds_what_greedy_misses() -> None:
     """Token 1 looks best at first (0.5 x 0.3), token 2 is best in the end (0.4 x 0.9)."""
-    search = open_search(plain(num_beams=2), RULES)
+    search = alone(plain(num_beams=2), RULES)
     assert isinstance(search, BeamSearch)
     assert search.ask.best == 3
     assert search.advance(seen([[1, 2, 3]], [logs(0.5, 0.4, 0.1)])) == Advance([0, 0], [1, 2])
@@ -86,7 +84,7 @@ ENDS, GOES_ON = ([END, 1, 2], logs(0.5, 0.4, 0.05)), ([1, END, 2], logs(0.6, 0.3
 def test_when_two_of_two_are_finished(
     row: tuple[list[int], list[float]], length_penalty: float, early_stopping: EarlyStopping, worthwhile: bool
 ) -> None:
-    search = open_search(Decoding(2, 2, 8, length_penalty, early_stopping), RULES)
+    search = alone(Decoding(2, 2, 8, length_penalty, early_stopping), RULES)
     assert search.advance(seen([[END, 1, 2]], [logs(0.5, 0.3, 0.1)])) == Advance([0, 0], [1, 2])
     token_ids, log_probs = row
     step = search.advance(seen([token_ids, [1, 2, END]], [log_probs, logs(0.4, 0.3, 0.1)]))
@@ -95,7 +93,7 @@ def test_when_two_of_two_are_finished(
 
 @pytest.mark.parametrize("num_beams", [1, 2])
 def test_length_limit(num_beams: int) -> None:
-    search = open_search(plain(num_beams, max_new_tokens=2), RULES)
+    search = alone(plain(num_beams, max_new_tokens=2), RULES)
     rows = len(search.advance(seen([[4, 5, 6]], [logs(0.6, 0.3, 0.1)])).parents)
     assert not search.advance(seen([[4, 5, 6]] * rows, [logs(0.6, 0.3, 0.1)] * rows)).parents
     best = search.hypotheses()[0]
@@ -105,7 +103,7 @@ def test_length_limit(num_beams: int) -> None:
 
 @pytest.mark.parametrize("num_beams", [1, 2])
 def test_forced_end_needs_no_step_and_costs_nothing(num_beams: int) -> None:
-    search = open_search(plain(num_beams, max_new_tokens=2), rules_of(END, END, ()))
+    search = alone(plain(num_beams, max_new_tokens=2), rules_of(END, END, ()))
     assert not search.advance(seen([[4, 5, 6]], [logs(0.6, 0.3, 0.1)])).parents
     best = search.hypotheses()[0]
     assert best.score == pytest.approx(math.log(0.6))
@@ -115,13 +113,13 @@ def test_forced_end_needs_no_step_and_costs_nothing(num_beams: int) -> None:
 
 @pytest.mark.parametrize("num_beams", [1, 2])
 def test_one_forced_token_leaves_no_choice(num_beams: int) -> None:
-    search = open_search(plain(num_beams, max_new_tokens=1), rules_of(END, END, ()))
+    search = alone(plain(num_beams, max_new_tokens=1), rules_of(END, END, ()))
     assert not search.advance(seen([[4, 5, 6]], [logs(0.6, 0.3, 0.1)])).parents
     assert search.hypotheses() == (Hypothesis((END,), 0.0, FinishReason.LENGTH),)
 
 
 def test_end_token_chosen_at_the_limit_is_no_cut() -> None:
-    search = open_search(plain(num_beams=2, max_new_tokens=1), RULES)
+    search = alone(plain(num_beams=2, max_new_tokens=1), RULES)
     assert not search.advance(seen([[END, 5, 6]], [logs(0.6, 0.3, 0.1)])).parents
     assert [hypothesis.finish_reason for hypothesis in search.hypotheses()] == [
         FinishReason.END_TOKEN,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from engine.batch.running_batch import RunningBatch
 from engine.cpu.decoder import CpuDecoder
 from engine.cuda.decoder import CudaDecoder
-from engine.decoder import Ask, Decoder, Found
+from engine.decoder import Ask, Decoder, Found, TokenIds
 from engine.devices.session import CPU
 from engine.devices.transfers import HostTransfers
 from engine.observer import Unobserved
@@ -161,9 +161,9 @@ class PrefixCache:
         self.rows.append((source.source_ids, ()))
         return self.live - 1
 
-    def begin_step(self, token_ids: Sequence[int], ask: Ask) -> None:
+    def begin_step(self, token_ids: TokenIds, ask: Ask) -> None:
         pairs = zip(self.rows, token_ids, strict=True)
-        self.rows, self.wanted = [(source, (*target, token)) for (source, target), token in pairs], ask.best
+        self.rows, self.wanted = [(source, (*target, int(token))) for (source, target), token in pairs], ask.best
 
     def end_step(self) -> Found:
         scores = torch.stack([log_probs(self.model, source, target)[-1] for source, target in self.rows])
