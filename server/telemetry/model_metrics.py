@@ -74,7 +74,7 @@ class ModelMetrics:
 
     def worker(self, number: int) -> WorkerMetrics:
         """What the running batch of this number counts."""
-        return WorkerMetrics(self._steps, self._model, number)
+        return self._steps.worker(self._model, number)
 
     def capacity(self, rows: int, row_tokens: int) -> None:
         """All workers together have so many rows, each with room for so many source and target tokens."""

@@ -1,9 +1,18 @@
-"""What the engines count: rows, steps, and what of them was for nothing. docs/metrics.md says what each is good for."""
+"""What the engines count: rows, steps, and what of them was for nothing. docs/metrics.md says what each is good for.
+
+A step may take a tenth of a millisecond, so that counting it must cost next to nothing: a worker counts in numbers of
+its own, which nobody else writes, and the families are made of them when they are scraped.
+"""
 
 import time
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 TOKEN_SECONDS: Sequence[float] = (
     *(0.0001, 0.0002, 0.0003, 0.0005, 0.00075, 0.001, 0.0015, 0.002, 0.003, 0.005, 0.0075),
@@ -14,105 +23,174 @@ TOKEN_SECONDS: Sequence[float] = (
 STEP_ROWS: Sequence[float] = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 """A step's cost per row falls steeply up to some 16 rows, so the small counts are told apart."""
 
-STEP_PARTS = ("model", "engine")
-WASTE = ("hypotheses", "cancelled")
-ENCODER_TOKENS = ("source", "padding")
+
+Read = Callable[["WorkerMetrics"], float]
+"""One of a worker's numbers."""
 
 
-class StepFamilies:
+class Tally:
+    """A histogram with one writer."""
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def observe(self, value: float) -> None:
+        """Counts a value."""
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def add_to(self, family: HistogramMetricFamily, others: Sequence["Tally"], labels: Sequence[str]) -> None:
+        """Adds a metric to a family, of this tally and others with the same bounds."""
+        counts = accumulate(map(sum, zip(self._counts, *(other._counts for other in others), strict=True)))
+        names = [*map(floatToGoString, self._bounds), "+Inf"]
+        total = self._sum + sum(other._sum for other in others)
+        family.add_metric(labels, list(zip(names, counts, strict=True)), total)
+
+
+class WorkerMetrics:
+    """What one running batch counts. Only its thread writes."""
+
+    def __init__(self) -> None:
+        """A worker that is ready: it holds nothing."""
+        self.inter_token_seconds, self.step_rows = Tally(TOKEN_SECONDS), Tally(STEP_ROWS)
+        self.steps = self.rows = self.moved_rows = self.moved_bytes = 0
+        self.model_seconds = self.engine_seconds = 0.0
+        self.hypotheses = self.cancelled = 0
+        self.source_tokens, self.padding_tokens = 0, 0.0
+        self.live = self.held = 0
+        self.last_step = time.time()
+
+    def encoded(self, source_tokens: int, computed_tokens: float) -> None:
+        """The encoder has computed so many tokens for sources of so many."""
+        self.source_tokens += source_tokens
+        self.padding_tokens += computed_tokens - source_tokens
+
+    def step(self, rows: int, seconds: float, model_seconds: float) -> None:
+        """One token of each of so many rows is decoded; `model_seconds` of the `seconds` were spent in the model."""
+        self.step_rows.observe(rows)
+        self.steps += 1
+        self.rows += rows
+        self.model_seconds += model_seconds
+        self.engine_seconds += seconds - model_seconds
+        self.last_step = time.time()
+
+    def inter_token(self, seconds: float) -> None:
+        """Rows that stay in a batch got their next token so long after the one before."""
+        self.inter_token_seconds.observe(seconds)
+
+    def holds(self, rows: int, tokens: int) -> None:
+        """So many rows are in use, and hold so many source and target tokens."""
+        self.live, self.held = rows, tokens
+
+    def moved(self, rows: int, size_bytes: int) -> None:
+        """So many cache rows were copied."""
+        self.moved_rows += rows
+        self.moved_bytes += size_bytes
+
+    def answered(self, computed_rows: int, best_rows: int) -> None:
+        """So many rows were computed for an answer, and so many of them for its best hypothesis."""
+        self.hypotheses += computed_rows - best_rows
+
+    def dropped(self, computed_rows: int) -> None:
+        """So many rows were computed for a content that nobody waited for any more."""
+        self.cancelled += computed_rows
+
+
+class StepFamilies(Collector):
     """The families that the workers of all models share."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         """Registers every metric."""
-        self._registry = registry
-        self.inter_token = self._histogram(
-            "dragoman_inter_token_seconds", "From one token of a row to its next, once for each step.", TOKEN_SECONDS
+        self._workers: dict[str, dict[int, WorkerMetrics]] = {}
+        """By model and number."""
+        self.rows_capacity, self.tokens_capacity = (
+            Gauge(name, meaning, ["model"], registry=registry)
+            for name, meaning in (
+                ("dragoman_rows_capacity", "Rows of all workers."),
+                ("dragoman_cache_tokens_capacity", "Tokens that the rows of all workers can hold."),
+            )
         )
-        self.step_rows = self._histogram("dragoman_step_rows", "Rows of a decoder step.", STEP_ROWS)
-        self.steps = self._counter("dragoman_steps", "Decoder steps.")
-        self.rows = self._counter("dragoman_rows_computed", "Rows of all decoder steps.")
-        self.step_seconds = self._counter(
+        registry.register(self)
+
+    def worker(self, model: str, number: int) -> WorkerMetrics:
+        """What the running batch of this number counts, of this model."""
+        return self._workers.setdefault(model, {}).setdefault(number, WorkerMetrics())
+
+    def collect(self) -> Iterator[Metric]:
+        """As they are now."""
+        yield self._histogram(
+            "dragoman_inter_token_seconds",
+            "From one token of a row to its next, once for each step.",
+            lambda worker: worker.inter_token_seconds,
+        )
+        yield self._histogram("dragoman_step_rows", "Rows of a decoder step.", lambda worker: worker.step_rows)
+        yield self._counter("dragoman_steps", "Decoder steps.", lambda worker: worker.steps)
+        yield self._counter("dragoman_rows_computed", "Rows of all decoder steps.", lambda worker: worker.rows)
+        yield self._counters(
             "dragoman_step_seconds",
             "Time of all decoder steps, inside (model) and outside (engine) ONNX Runtime.",
             "part",
+            {"model": lambda worker: worker.model_seconds, "engine": lambda worker: worker.engine_seconds},
         )
-        self.wasted = self._counter(
-            "dragoman_rows_wasted", "Rows of decoder steps that are in no best hypothesis.", "reason"
+        yield self._counters(
+            "dragoman_rows_wasted",
+            "Rows of decoder steps that are in no best hypothesis.",
+            "reason",
+            {"hypotheses": lambda worker: worker.hypotheses, "cancelled": lambda worker: worker.cancelled},
         )
-        self.encoder_tokens = self._counter("dragoman_encoder_tokens", "Tokens that the encoder computed.", "kind")
-        self.moved = self._counter("dragoman_cache_rows_moved", "Cache rows copied to reorder beams or close gaps.")
-        self.moved_bytes = self._counter("dragoman_cache_moved_bytes", "Bytes of the cache rows that were copied.")
-        self.live = self._gauge("dragoman_rows_live", "Rows in use after the last step.", "worker")
-        self.held = self._gauge("dragoman_cache_tokens", "Tokens whose keys and values the live rows hold.", "worker")
-        self.last_step = self._gauge(
-            "dragoman_last_step_timestamp_seconds", "When the last step ended, since the epoch.", "worker"
+        yield self._counters(
+            "dragoman_encoder_tokens",
+            "Tokens that the encoder computed.",
+            "kind",
+            {"source": lambda worker: worker.source_tokens, "padding": lambda worker: worker.padding_tokens},
         )
-        self.rows_capacity = self._gauge("dragoman_rows_capacity", "Rows of all workers.")
-        self.tokens_capacity = self._gauge(
-            "dragoman_cache_tokens_capacity", "Tokens that the rows of all workers can hold."
+        yield self._counter(
+            "dragoman_cache_rows_moved",
+            "Cache rows copied to reorder beams or close gaps.",
+            lambda worker: worker.moved_rows,
+        )
+        yield self._counter(
+            "dragoman_cache_moved_bytes", "Bytes of the cache rows that were copied.", lambda worker: worker.moved_bytes
+        )
+        yield self._gauge("dragoman_rows_live", "Rows in use after the last step.", lambda worker: worker.live)
+        yield self._gauge(
+            "dragoman_cache_tokens", "Tokens whose keys and values the live rows hold.", lambda worker: worker.held
+        )
+        yield self._gauge(
+            "dragoman_last_step_timestamp_seconds",
+            "When the last step ended, since the epoch.",
+            lambda worker: worker.last_step,
         )
 
-    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
-        return Counter(name, meaning, ["model", *labels], registry=self._registry)
+    def _counter(self, name: str, meaning: str, read: Read) -> Metric:
+        family = CounterMetricFamily(name, meaning, labels=["model"])
+        for model, workers in self._of_models():
+            family.add_metric([model], sum(map(read, workers.values())))
+        return family
 
-    def _gauge(self, name: str, meaning: str, *labels: str) -> Gauge:
-        return Gauge(name, meaning, ["model", *labels], registry=self._registry)
+    def _counters(self, name: str, meaning: str, label: str, reads: Mapping[str, Read]) -> Metric:
+        family = CounterMetricFamily(name, meaning, labels=["model", label])
+        for model, workers in self._of_models():
+            for value, read in reads.items():
+                family.add_metric([model, value], sum(map(read, workers.values())))
+        return family
 
-    def _histogram(self, name: str, meaning: str, buckets: Sequence[float]) -> Histogram:
-        return Histogram(name, meaning, ["model"], registry=self._registry, buckets=buckets)
+    def _gauge(self, name: str, meaning: str, read: Read) -> Metric:
+        family = GaugeMetricFamily(name, meaning, labels=["model", "worker"])
+        for model, workers in self._of_models():
+            for number, worker in workers.items():
+                family.add_metric([model, str(number)], read(worker))
+        return family
 
+    def _histogram(self, name: str, meaning: str, read: Callable[[WorkerMetrics], Tally]) -> Metric:
+        family = HistogramMetricFamily(name, meaning, labels=["model"])
+        for model, workers in self._of_models():
+            first, *others = map(read, workers.values())
+            first.add_to(family, others, [model])
+        return family
 
-class WorkerMetrics:
-    """What one running batch counts. Looking a label up takes longer than counting, so it is done once, here."""
-
-    def __init__(self, families: StepFamilies, model: str, number: int) -> None:
-        """A worker that is ready: it holds nothing."""
-        self._inter_token, self._step_rows = (
-            family.labels(model) for family in (families.inter_token, families.step_rows)
-        )
-        self._steps, self._rows, self._moved, self._moved_bytes = (
-            family.labels(model) for family in (families.steps, families.rows, families.moved, families.moved_bytes)
-        )
-        self._model_seconds, self._engine_seconds = (families.step_seconds.labels(model, part) for part in STEP_PARTS)
-        self._hypotheses, self._cancelled = (families.wasted.labels(model, reason) for reason in WASTE)
-        self._source, self._padding = (families.encoder_tokens.labels(model, kind) for kind in ENCODER_TOKENS)
-        self._live, self._held, self._last_step = (
-            gauge.labels(model, number) for gauge in (families.live, families.held, families.last_step)
-        )
-        self._last_step.set(time.time())
-
-    def encoded(self, source_tokens: int, computed_tokens: float) -> None:
-        """The encoder has computed so many tokens for sources of so many."""
-        self._source.inc(source_tokens)
-        self._padding.inc(computed_tokens - source_tokens)
-
-    def step(self, rows: int, seconds: float, model_seconds: float) -> None:
-        """One token of each of so many rows is decoded; `model_seconds` of the `seconds` were spent in the model."""
-        self._step_rows.observe(rows)
-        self._steps.inc()
-        self._rows.inc(rows)
-        self._model_seconds.inc(model_seconds)
-        self._engine_seconds.inc(seconds - model_seconds)
-        self._last_step.set(time.time())
-
-    def inter_token(self, seconds: float) -> None:
-        """Rows that stay in a batch got their next token so long after the one before."""
-        self._inter_token.observe(seconds)
-
-    def holds(self, rows: int, tokens: int) -> None:
-        """So many rows are in use, and hold so many source and target tokens."""
-        self._live.set(rows)
-        self._held.set(tokens)
-
-    def moved(self, rows: int, size_bytes: int) -> None:
-        """So many cache rows were copied."""
-        self._moved.inc(rows)
-        self._moved_bytes.inc(size_bytes)
-
-    def answered(self, computed_rows: int, best_rows: int) -> None:
-        """So many rows were computed for an answer, and so many of them for its best hypothesis."""
-        self._hypotheses.inc(computed_rows - best_rows)
-
-    def dropped(self, computed_rows: int) -> None:
-        """So many rows were computed for a content that nobody waited for any more."""
-        self._cancelled.inc(computed_rows)
+    def _of_models(self) -> list[tuple[str, dict[int, WorkerMetrics]]]:
+        """A copy: a worker of one more may come meanwhile."""
+        return [(model, dict(workers)) for model, workers in list(self._workers.items())]

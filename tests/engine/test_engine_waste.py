@@ -4,9 +4,10 @@ import time
 
 from hypothesis import given
 
-from server.telemetry.step_metrics import WASTE
 from tests.engine.engine_batch import END, WORKER, Batch, PrefixCache, Visit, make_visit, schedules, split
 from tests.fakes import rules_of
+
+WASTE = ("hypotheses", "cancelled")
 
 
 @given(schedules)
