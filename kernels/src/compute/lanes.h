@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
-#define INLINE static inline __attribute__((always_inline))
+#define MEMBER inline __attribute__((always_inline))  // of a class
+#define INLINE static MEMBER
 
 namespace dragoman::ISA {
 
@@ -13,37 +14,54 @@ constexpr int native = VECTOR_BYTES / 4;  // lanes of a register
 typedef float NativeFloats __attribute__((vector_size(VECTOR_BYTES)));
 typedef int32_t NativeInts __attribute__((vector_size(VECTOR_BYTES)));
 
-template <class T> struct Register;
-template <> struct Register<float> { typedef NativeFloats type; };
-template <> struct Register<int32_t> { typedef NativeInts type; };
+template <class T>
+struct Register;
+template <>
+struct Register<float> {
+  typedef NativeFloats type;
+};
+template <>
+struct Register<int32_t> {
+  typedef NativeInts type;
+};
 
-template <class T, int N> struct Lanes { Lanes<T, N / 2> low, high; };
-template <class T> struct Lanes<T, native> { typename Register<T>::type v; };
+template <class T, int N>
+struct Lanes {
+  Lanes<T, N / 2> low, high;
+};
+template <class T>
+struct Lanes<T, native> {
+  typename Register<T>::type v;
+};
 
 typedef Lanes<float, 16> Floats;
 typedef Lanes<int32_t, 16> Ints;
 
-#define LANES_BINARY(op)                                                                                            \
-  template <class T> INLINE Lanes<T, native> operator op(Lanes<T, native> a, Lanes<T, native> b) {                  \
-    return {a.v op b.v};                                                                                            \
-  }                                                                                                                 \
-  template <class T, int N> INLINE Lanes<T, N> operator op(Lanes<T, N> a, Lanes<T, N> b) {                          \
-    return {a.low op b.low, a.high op b.high};                                                                      \
+#define LANES_BINARY(op)                                                        \
+  template <class T>                                                            \
+  INLINE Lanes<T, native> operator op(Lanes<T, native> a, Lanes<T, native> b) { \
+    return {a.v op b.v};                                                        \
+  }                                                                             \
+  template <class T, int N>                                                     \
+  INLINE Lanes<T, N> operator op(Lanes<T, N> a, Lanes<T, N> b) {                \
+    return {a.low op b.low, a.high op b.high};                                  \
   }
 LANES_BINARY(+)
 LANES_BINARY(-)
 LANES_BINARY(*)
 LANES_BINARY(/)
 LANES_BINARY(&)
+LANES_BINARY(|)
 #undef LANES_BINARY
 
 // Comparisons give all bits of a lane, or none.
-#define LANES_COMPARE(op)                                                                                           \
-  INLINE Lanes<int32_t, native> operator op(Lanes<float, native> a, Lanes<float, native> b) {                       \
-    return {(NativeInts)(a.v op b.v)};                                                                              \
-  }                                                                                                                 \
-  template <int N> INLINE Lanes<int32_t, N> operator op(Lanes<float, N> a, Lanes<float, N> b) {                     \
-    return {a.low op b.low, a.high op b.high};                                                                      \
+#define LANES_COMPARE(op)                                                                     \
+  INLINE Lanes<int32_t, native> operator op(Lanes<float, native> a, Lanes<float, native> b) { \
+    return {(NativeInts)(a.v op b.v)};                                                        \
+  }                                                                                           \
+  template <int N>                                                                            \
+  INLINE Lanes<int32_t, N> operator op(Lanes<float, N> a, Lanes<float, N> b) {                \
+    return {a.low op b.low, a.high op b.high};                                                \
   }
 LANES_COMPARE(>)
 LANES_COMPARE(>=)
@@ -59,36 +77,61 @@ INLINE Lanes<float, native> where(Lanes<int32_t, native> mask, Lanes<float, nati
 INLINE Lanes<float, native> as_floats(Lanes<int32_t, native> a) { return {(NativeFloats)a.v}; }
 INLINE Lanes<int32_t, native> as_ints(Lanes<float, native> a) { return {(NativeInts)a.v}; }
 INLINE Lanes<float, native> converted(Lanes<int32_t, native> a) { return {__builtin_convertvector(a.v, NativeFloats)}; }
-template <int BITS> INLINE Lanes<int32_t, native> shifted_left(Lanes<int32_t, native> a) { return {a.v << BITS}; }
+template <int BITS>
+INLINE Lanes<int32_t, native> shifted_left(Lanes<int32_t, native> a) {
+  return {a.v << BITS};
+}
 INLINE void spread(float x, Lanes<float, native>& out) { out.v = x - NativeFloats{}; }
 INLINE void spread(int32_t x, Lanes<int32_t, native>& out) { out.v = x - NativeInts{}; }
-template <class T> INLINE void read(const T* p, Lanes<T, native>& out) { memcpy(&out.v, p, VECTOR_BYTES); }
-template <class T> INLINE void write(Lanes<T, native> a, T* p) { memcpy(p, &a.v, VECTOR_BYTES); }
+template <class T>
+INLINE void read(const T* p, Lanes<T, native>& out) {
+  memcpy(&out.v, p, VECTOR_BYTES);
+}
+template <class T>
+INLINE void write(Lanes<T, native> a, T* p) {
+  memcpy(p, &a.v, VECTOR_BYTES);
+}
 
-template <int N> INLINE Lanes<float, N> larger(Lanes<float, N> a, Lanes<float, N> b) {
+template <int N>
+INLINE Lanes<float, N> larger(Lanes<float, N> a, Lanes<float, N> b) {
   return {larger(a.low, b.low), larger(a.high, b.high)};
 }
-template <int N> INLINE Lanes<float, N> smaller(Lanes<float, N> a, Lanes<float, N> b) {
+template <int N>
+INLINE Lanes<float, N> smaller(Lanes<float, N> a, Lanes<float, N> b) {
   return {smaller(a.low, b.low), smaller(a.high, b.high)};
 }
-template <int N> INLINE Lanes<float, N> where(Lanes<int32_t, N> mask, Lanes<float, N> a, Lanes<float, N> b) {
+template <int N>
+INLINE Lanes<float, N> where(Lanes<int32_t, N> mask, Lanes<float, N> a, Lanes<float, N> b) {
   return {where(mask.low, a.low, b.low), where(mask.high, a.high, b.high)};
 }
-template <int N> INLINE Lanes<float, N> as_floats(Lanes<int32_t, N> a) { return {as_floats(a.low), as_floats(a.high)}; }
-template <int N> INLINE Lanes<int32_t, N> as_ints(Lanes<float, N> a) { return {as_ints(a.low), as_ints(a.high)}; }
-template <int N> INLINE Lanes<float, N> converted(Lanes<int32_t, N> a) { return {converted(a.low), converted(a.high)}; }
-template <int BITS, int N> INLINE Lanes<int32_t, N> shifted_left(Lanes<int32_t, N> a) {
+template <int N>
+INLINE Lanes<float, N> as_floats(Lanes<int32_t, N> a) {
+  return {as_floats(a.low), as_floats(a.high)};
+}
+template <int N>
+INLINE Lanes<int32_t, N> as_ints(Lanes<float, N> a) {
+  return {as_ints(a.low), as_ints(a.high)};
+}
+template <int N>
+INLINE Lanes<float, N> converted(Lanes<int32_t, N> a) {
+  return {converted(a.low), converted(a.high)};
+}
+template <int BITS, int N>
+INLINE Lanes<int32_t, N> shifted_left(Lanes<int32_t, N> a) {
   return {shifted_left<BITS>(a.low), shifted_left<BITS>(a.high)};
 }
-template <class T, int N> INLINE void spread(T x, Lanes<T, N>& out) {
+template <class T, int N>
+INLINE void spread(T x, Lanes<T, N>& out) {
   spread(x, out.low);
   spread(x, out.high);
 }
-template <class T, int N> INLINE void read(const T* p, Lanes<T, N>& out) {
+template <class T, int N>
+INLINE void read(const T* p, Lanes<T, N>& out) {
   read(p, out.low);
   read(p + N / 2, out.high);
 }
-template <class T, int N> INLINE void write(Lanes<T, N> a, T* p) {
+template <class T, int N>
+INLINE void write(Lanes<T, N> a, T* p) {
   write(a.low, p);
   write(a.high, p + N / 2);
 }
@@ -131,11 +174,15 @@ INLINE float largest(Floats a) {
     for (int i = 0; i < step; i++) x[i] = x[i] > x[i + step] ? x[i] : x[i + step];
   return x[0];
 }
-INLINE bool any(Ints mask) {
-  int32_t x[16], found = 0;
-  store(x, mask);
-  for (int32_t lane : x) found |= lane;
+INLINE bool any(Lanes<int32_t, native> mask) {
+  uint64_t x[native / 2], found = 0;
+  memcpy(x, &mask.v, VECTOR_BYTES);
+  for (uint64_t two : x) found |= two;
   return found != 0;
+}
+template <int N>
+INLINE bool any(Lanes<int32_t, N> mask) {
+  return any(mask.low | mask.high);
 }
 
 }  // namespace dragoman::ISA

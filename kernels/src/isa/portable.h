@@ -1,8 +1,9 @@
 // THE SEAM: what kernels/src/compute needs of an instruction set. Plain C++; the other headers here do the same faster.
 //
 // Every source in compute/ is compiled once for each instruction set, with -DISA=<name> and
-// -DISA_HEADER='"isa/<name>.h"' and the -m flags that the Makefile gives it, into the namespace dragoman::<name>. A header
-// defines VECTOR_BYTES, includes compute/lanes.h, and defines in its namespace, all of it constexpr, static or INLINE:
+// -DISA_HEADER='"isa/<name>.h"' and the -m flags that the Makefile gives it, into the namespace dragoman::<name>. A
+// header defines VECTOR_BYTES, includes compute/lanes.h, and defines in its namespace, all of it constexpr, static or
+// INLINE:
 //
 //   columns, group   A panel of packed weights is s8 [depth / group][columns][group]: for each column, `group` weights
 //                    that meet `group` neighbouring numbers of x. Panels lie one after another, on 64 bytes.

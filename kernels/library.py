@@ -1,0 +1,175 @@
+"""The built library of custom operators, and its functions that work on the memory of a cache."""
+
+import ctypes
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+LIBRARY = Path(__file__).parent / "lib" / "libdragoman.so"
+OPERATORS = 1
+"""Version of the operators that this project's graphs want."""
+
+
+class LibraryError(Exception):
+    """There is no library that can be used. Its message says why, and the way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What the kernels of this process have counted."""
+
+    rows: int
+    """That BestTokens looked at."""
+    whole_rows: int
+    """Of them, computed whole, because too many tokens might have been among the best."""
+    saturated: int
+    """Values beyond a static range."""
+
+
+class _Buffer(ctypes.Structure):
+    """A cache, as src/cache.cpp declares it."""
+
+    _fields_ = (
+        ("memory", ctypes.c_void_p),
+        ("tensors", ctypes.c_int64),
+        ("slots", ctypes.c_int64),
+        ("heads", ctypes.c_int64),
+        ("capacity", ctypes.c_int64),
+        ("head_dim", ctypes.c_int64),
+        ("element", ctypes.c_int64),
+        ("tensor_stride", ctypes.c_int64),
+        ("slot_stride", ctypes.c_int64),
+    )
+
+
+class Library:
+    """The functions of an opened library. `path` is for `SessionOptions.register_custom_ops_library`."""
+
+    def __init__(self, path: Path, functions: ctypes.CDLL) -> None:
+        self.path = path
+        self._functions = functions
+        functions.dragoman_isa.restype = ctypes.c_char_p
+        functions.dragoman_store_source.restype = ctypes.c_char_p
+        functions.dragoman_store_source.argtypes = (ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3)
+        functions.dragoman_copy_rows.restype = ctypes.c_char_p
+        functions.dragoman_copy_rows.argtypes = (*[ctypes.c_void_p] * 4, ctypes.c_int64, ctypes.c_void_p)
+        functions.dragoman_counters.argtypes = (ctypes.c_void_p,)
+        functions.dragoman_counters.restype = None
+        functions.dragoman_use.argtypes = (ctypes.c_char_p,)
+
+    @property
+    def isa(self) -> str:
+        """Which instructions were chosen: kernels/README.md lists them."""
+        return bytes(self._functions.dragoman_isa()).decode()
+
+    @property
+    def operators(self) -> int:
+        """Version of its operators."""
+        return int(self._functions.dragoman_operators())
+
+    def use(self, isa: str) -> None:
+        """Take other instructions than the best, for tests. Only before the first session is made.
+
+        Raises:
+            LibraryError: they were not built, or this processor lacks them.
+        """
+        if not self._functions.dragoman_use(isa.encode()):
+            raise LibraryError(f"{self.path.name} cannot run {isa} on this processor; it runs {self.isa}")
+
+    def store_source(self, cross: NDArray[np.float32], tensors: NDArray[np.generic], slot: int) -> None:
+        """Put the cross keys and values of one sentence into a slot, keys in blocks.
+
+        Args:
+            cross: [tokens, tensors * heads * head_dim], as the encoder gives them: keys, values of layer 0, of layer 1.
+            tensors: fp32 or fp16 [tensors, slots, heads, capacity, head_dim]: K0, V0, K1, V1, ...
+            slot: which.
+
+        Raises:
+            ValueError: the sentence does not fit, or there is no such slot.
+        """
+        buffer = _buffer(tensors)
+        if cross.dtype != np.float32 or cross.strides[1] != 4:
+            raise ValueError(f"cross must be fp32 rows, and is {cross.dtype} with strides {cross.strides}")
+        wanted = buffer.tensors * buffer.heads * buffer.head_dim
+        if buffer.tensors % 2 or cross.shape[1] != wanted:
+            raise ValueError(f"cross has {cross.shape[1]} numbers of a token, and the cache {wanted}")
+        _check(
+            self._functions.dragoman_store_source(
+                ctypes.byref(buffer), cross.ctypes.data, cross.strides[0] // 4, len(cross), slot
+            )
+        )
+
+    def copy_rows(
+        self,
+        tensors: NDArray[np.generic],
+        sources: NDArray[np.int32],
+        targets: NDArray[np.int32],
+        lengths: NDArray[np.int32],
+    ) -> int:
+        """Copy the first places of slots into other slots, in every tensor.
+
+        Args:
+            tensors: [tensors, slots, heads, capacity, head_dim]. States are [tensors, slots, 1, 1, width].
+            sources: slots to copy from [n].
+            targets: slots to copy to [n], none of them a source.
+            lengths: how many places of each [n]; rounded up to whole blocks of 16, and to at least a state.
+
+        Returns:
+            Bytes copied.
+
+        Raises:
+            ValueError: there is no such slot, a length is beyond the capacity, or a target is a source as well.
+        """
+        buffer = _buffer(tensors)
+        rows = [np.ascontiguousarray(row, np.int32) for row in (sources, targets, lengths)]
+        if len({row.shape for row in rows}) != 1:
+            raise ValueError(f"sources, targets and lengths have the shapes {[row.shape for row in rows]}")
+        if buffer.capacity == 1:
+            rows[2] = np.ones_like(rows[2])
+        copied = ctypes.c_int64(0)
+        _check(
+            self._functions.dragoman_copy_rows(
+                ctypes.byref(buffer), *(row.ctypes.data for row in rows), len(rows[0]), ctypes.byref(copied)
+            )
+        )
+        return copied.value
+
+    def counters(self) -> Counters:
+        """Of the process, since it started."""
+        values = (ctypes.c_int64 * 3)()
+        self._functions.dragoman_counters(values)
+        return Counters(*values)
+
+
+def open_library(path: Path = LIBRARY) -> Library:
+    """Open the library that was built.
+
+    Raises:
+        LibraryError: it was not built, was built for other operators or another machine, or is no library.
+    """
+    if not path.is_file():
+        raise LibraryError(f"the kernels are not built ({path} is missing): make kernels")
+    try:
+        library = Library(path, ctypes.CDLL(str(path)))
+        operators = library.operators
+    except (OSError, AttributeError) as error:
+        raise LibraryError(f"{path} is no library of kernels for this machine ({error}): make kernels") from error
+    if operators != OPERATORS:
+        raise LibraryError(f"{path} has operators of version {operators}, not {OPERATORS}: make kernels")
+    return library
+
+
+def _buffer(tensors: NDArray[np.generic]) -> _Buffer:
+    if tensors.ndim != 5 or tensors.dtype not in (np.float32, np.float16) or not tensors[0, 0].flags.c_contiguous:
+        raise ValueError(
+            "a cache is fp32 or fp16 [tensors, slots, heads, capacity, head_dim], together within a slot,"
+            f" and not {tensors.dtype} {list(tensors.shape)}"
+        )
+    return _Buffer(tensors.ctypes.data, *tensors.shape, tensors.itemsize, *tensors.strides[:2])
+
+
+def _check(error: bytes | None) -> None:
+    if error is not None:
+        raise ValueError(error.decode())

@@ -1,0 +1,287 @@
+// Attention of rows to a slot's keys and values, and of sentences to themselves. Every sum has one order, whether one
+// row or two are computed together: keys are compared in two chains of even and odd numbers, values are added up in two
+// of even and odd positions.
+#pragma once
+#include "compute/functions.h"
+#include "compute/table.h"
+
+namespace dragoman::ISA {
+
+// Keys of a head in blocks of 16 [blocks, head_dim, 16], values [length, value_stride].
+template <class T>
+struct Head {
+  const T *keys, *values;
+  size_t value_stride;
+  int length, head_dim;
+  float scale;
+  const float* bias;  // [span], by distance; null: none
+  int span;
+};
+
+// Products of ROWS queries with the keys of BLOCKS blocks.
+template <class T, int ROWS, int BLOCKS>
+INLINE void compare(const float* const* queries, const T* keys, int head_dim, Floats (&products)[ROWS][BLOCKS]) {
+  Floats odd[ROWS][BLOCKS];
+  for (int r = 0; r < ROWS; r++)
+    for (int b = 0; b < BLOCKS; b++) products[r][b] = odd[r][b] = all(0.f);
+  for (int d = 0; d < head_dim; d += 2)
+    for (int b = 0; b < BLOCKS; b++) {
+      const T* key = keys + (size_t)b * 16 * head_dim + d * 16;
+      const Floats even_key = load16(key), odd_key = load16(key + 16);
+      for (int r = 0; r < ROWS; r++) {
+        products[r][b] = products[r][b] + all(queries[r][d]) * even_key;
+        odd[r][b] = odd[r][b] + all(queries[r][d + 1]) * odd_key;
+      }
+    }
+  for (int r = 0; r < ROWS; r++)
+    for (int b = 0; b < BLOCKS; b++) products[r][b] = products[r][b] + odd[r][b];
+}
+
+// Scores of 16 positions from `first` on: scaled, with the bias; those beyond the length are the lowest.
+template <class T>
+INLINE Floats score(Floats products, const Head<T>& head, int first, int position) {
+  Floats s = products * all(head.scale);
+  const int valid = head.length - first;
+  if (!head.bias && valid >= 16) return s;
+  float x[16];
+  store(x, s);
+  for (int i = 0; i < 16; i++) {
+    const int away = position > first + i ? position - first - i : first + i - position;
+    if (i >= valid)
+      x[i] = lowest;
+    else if (head.bias)
+      x[i] += head.bias[away < head.span ? away : head.span - 1];
+  }
+  return load(x);
+}
+
+template <class T, int ROWS, int BLOCKS>
+INLINE void compare_blocks(const Head<T>& head, const float* const* queries, const int* positions, int first,
+                           float* const* scores, Floats* most) {
+  Floats products[ROWS][BLOCKS];
+  compare<T, ROWS, BLOCKS>(queries, head.keys + (size_t)first * head.head_dim, head.head_dim, products);
+  for (int r = 0; r < ROWS; r++)
+    for (int b = 0; b < BLOCKS; b++) {
+      const Floats s = score(products[r][b], head, first + 16 * b, positions[r]);
+      store(scores[r] + first + 16 * b, s);
+      most[r] = larger(s, most[r]);
+    }
+}
+
+// Scores to e^(score - the largest). Returns 1 / their sum.
+INLINE float weigh(float* scores, int length, Floats most) {
+  const Floats shift = all(largest(most));
+  Floats total = all(0.f);
+  for (int t = 0; t < length; t += 16) {
+    const Floats e = exponential(load(scores + t) - shift);
+    store(scores + t, e);
+    total = total + e;
+  }
+  return 1.f / sum(total);
+}
+
+// 16 * PARTS numbers of the values, weighed.
+template <class T, int ROWS, int PARTS>
+INLINE void add_up(const Head<T>& head, const float* const* weights, const float* inverse, int at, float* const* out) {
+  Floats even[ROWS][PARTS], odd[ROWS][PARTS];
+  for (int r = 0; r < ROWS; r++)
+    for (int p = 0; p < PARTS; p++) even[r][p] = odd[r][p] = all(0.f);
+  const T* values = head.values + at;
+  int t = 0;
+  for (; t + 1 < head.length; t += 2, values += 2 * head.value_stride)
+    for (int p = 0; p < PARTS; p++) {
+      const Floats first = load16(values + 16 * p), second = load16(values + head.value_stride + 16 * p);
+      for (int r = 0; r < ROWS; r++) {
+        even[r][p] = even[r][p] + all(weights[r][t]) * first;
+        odd[r][p] = odd[r][p] + all(weights[r][t + 1]) * second;
+      }
+    }
+  if (t < head.length)
+    for (int p = 0; p < PARTS; p++)
+      for (int r = 0; r < ROWS; r++) even[r][p] = even[r][p] + all(weights[r][t]) * load16(values + 16 * p);
+  for (int r = 0; r < ROWS; r++)
+    for (int p = 0; p < PARTS; p++) store(out[r] + at + 16 * p, (even[r][p] + odd[r][p]) * all(inverse[r]));
+}
+
+INLINE float one_of(const float* p) { return *p; }
+INLINE float one_of(const uint16_t* p) {
+  uint16_t halves[16] = {*p};
+  float x[16];
+  store(x, load16(halves));
+  return x[0];
+}
+
+// What is left where head_dim is no multiple of 16.
+template <class T>
+static void add_up_rest(const Head<T>& head, const float* weights, float inverse, int at, float* out) {
+  for (int d = at; d < head.head_dim; d++) {
+    float total = 0;
+    for (int t = 0; t < head.length; t++) total += weights[t] * one_of(head.values + t * head.value_stride + d);
+    out[d] = total * inverse;
+  }
+}
+
+// ROWS queries, at these positions, of one head. scores: [ROWS][length, rounded up to 16].
+template <class T, int ROWS>
+static void attend(const Head<T>& head, const float* const* queries, const int* positions, float* const* scores,
+                   float* const* out) {
+  Floats most[ROWS];
+  for (Floats& m : most) m = all(lowest);
+  int t = 0;
+  if constexpr (ROWS == 1)
+    for (; t + 16 < head.length; t += 32) compare_blocks<T, 1, 2>(head, queries, positions, t, scores, most);
+  for (; t < head.length; t += 16) compare_blocks<T, ROWS, 1>(head, queries, positions, t, scores, most);
+  float inverse[ROWS];
+  for (int r = 0; r < ROWS; r++) inverse[r] = weigh(scores[r], head.length, most[r]);
+  int d = 0;
+  if constexpr (ROWS == 1)
+    for (; d + 32 <= head.head_dim; d += 32) add_up<T, 1, 2>(head, scores, inverse, d, out);
+  for (; d + 16 <= head.head_dim; d += 16) add_up<T, ROWS, 1>(head, scores, inverse, d, out);
+  if (d < head.head_dim)
+    for (int r = 0; r < ROWS; r++) add_up_rest(head, scores[r], inverse[r], d, out[r]);
+}
+
+INLINE int whole_blocks(int length) { return (length + 15) / 16 * 16; }
+
+template <class T>
+INLINE Head<T> head_of(const Cache& c, int slot, int h, int length, float scale, Bias bias) {
+  const size_t at = ((size_t)slot * c.heads + h) * c.capacity * c.head_dim;
+  const float* of_head = bias.values ? bias.values + (size_t)h * bias.span : nullptr;
+  return {(const T*)c.keys + at,
+          (const T*)c.values + at,
+          (size_t)c.head_dim,
+          length,
+          c.head_dim,
+          scale,
+          of_head,
+          bias.span};
+}
+
+// One number of a key or value.
+INLINE void put(float* p, float x) { *p = x; }
+INLINE void put(uint16_t* p, float x) {
+  uint16_t halves[16];
+  store16(halves, all(x));
+  *p = halves[0];
+}
+
+// A token's key and value [head_dim] into its place.
+template <class T>
+INLINE void keep(const Cache& c, int slot, int h, int position, const float* key, const float* value) {
+  const size_t at = ((size_t)slot * c.heads + h) * c.capacity * c.head_dim;
+  T* keys = (T*)c.keys + at + (size_t)(position / 16) * 16 * c.head_dim + position % 16;
+  T* values = (T*)c.values + at + (size_t)position * c.head_dim;
+  int d = 0;
+  for (; d + 16 <= c.head_dim; d += 16) {
+    T part[16];
+    store16(part, load(key + d));
+    for (int i = 0; i < 16; i++) keys[(d + i) * 16] = part[i];
+    store16(values + d, load(value + d));
+  }
+  for (; d < c.head_dim; d++) {
+    put(keys + d * 16, key[d]);
+    put(values + d, value[d]);
+  }
+}
+
+template <class T>
+static void attend_target(const Cache& c, const float* qkv, const int32_t* positions, const int32_t* slots, int rows,
+                          float scale, Bias bias, float* out, Scratch& scratch) {
+  const int width = c.heads * c.head_dim;
+  float* scores = scratch.take<float>(c.capacity);
+  for (int r = 0; r < rows; r++, qkv += 3 * width, out += width)
+    for (int h = 0; h < c.heads; h++) {
+      const float* query = qkv + h * c.head_dim;
+      float* attended = out + h * c.head_dim;
+      keep<T>(c, slots[r], h, positions[r], query + width, query + 2 * width);
+      attend<T, 1>(head_of<T>(c, slots[r], h, positions[r] + 1, scale, bias), &query, &positions[r], &scores,
+                   &attended);
+    }
+}
+
+template <class T>
+static void attend_source(const Cache& c, const float* query, const int32_t* lengths, const int32_t* slots, int rows,
+                          float scale, float* out, Scratch& scratch) {
+  const int width = c.heads * c.head_dim, nowhere[2] = {0, 0};
+  float* scores[2] = {scratch.take<float>(c.capacity), scratch.take<float>(c.capacity)};
+  for (int r = 0; r < rows;) {
+    const bool two = r + 1 < rows && slots[r + 1] == slots[r] && lengths[r + 1] == lengths[r];
+    for (int h = 0; h < c.heads; h++) {
+      const Head<T> head = head_of<T>(c, slots[r], h, lengths[r], scale, Bias{});
+      const size_t at = (size_t)r * width + h * c.head_dim;
+      const float* queries[2] = {query + at, query + at + (two ? width : 0)};
+      float* attended[2] = {out + at, out + at + (two ? width : 0)};
+      two ? attend<T, 2>(head, queries, nowhere, scores, attended)
+          : attend<T, 1>(head, queries, nowhere, scores, attended);
+    }
+    r += two ? 2 : 1;
+  }
+}
+
+static void self_attention(const Cache& c, const float* qkv, const int32_t* positions, const int32_t* slots, int rows,
+                           float scale, Bias bias, float* out, Scratch& scratch) {
+  c.number == Number::float16 ? attend_target<uint16_t>(c, qkv, positions, slots, rows, scale, bias, out, scratch)
+                              : attend_target<float>(c, qkv, positions, slots, rows, scale, bias, out, scratch);
+}
+
+static void source_attention(const Cache& c, const float* query, const int32_t* lengths, const int32_t* slots, int rows,
+                             float scale, float* out, Scratch& scratch) {
+  c.number == Number::float16 ? attend_source<uint16_t>(c, query, lengths, slots, rows, scale, out, scratch)
+                              : attend_source<float>(c, query, lengths, slots, rows, scale, out, scratch);
+}
+
+// Keys [length, stride] of one head to blocks of 16.
+INLINE void to_blocks(const float* keys, size_t stride, int length, int head_dim, float* blocks) {
+  for (int t = 0; t < length; t++, keys += stride) {
+    float* block = blocks + (size_t)(t / 16) * 16 * head_dim + t % 16;
+    for (int d = 0; d < head_dim; d++) block[d * 16] = keys[d];
+  }
+}
+
+static void packed_attention(const float* qkv, const int32_t* lengths, int sentences, int heads, int head_dim,
+                             float scale, Bias bias, float* out, Scratch& scratch) {
+  const int width = heads * head_dim;
+  int longest = 0;
+  for (int s = 0; s < sentences; s++) longest = lengths[s] > longest ? lengths[s] : longest;
+  float* blocks = scratch.take<float>((size_t)whole_blocks(longest) * head_dim);
+  memset(blocks, 0, (size_t)whole_blocks(longest) * head_dim * sizeof(float));
+  float* scores[2] = {scratch.take<float>(whole_blocks(longest)), scratch.take<float>(whole_blocks(longest))};
+  for (int s = 0; s < sentences; s++) {
+    const int length = lengths[s];
+    for (int h = 0; h < heads; h++) {
+      const float* query = qkv + h * head_dim;
+      to_blocks(query + width, 3 * width, length, head_dim, blocks);
+      const Head<float> head{blocks,
+                             query + 2 * width,
+                             (size_t)3 * width,
+                             length,
+                             head_dim,
+                             scale,
+                             bias.values ? bias.values + (size_t)h * bias.span : nullptr,
+                             bias.span};
+      for (int t = 0; t < length; t += 2) {
+        const int positions[2] = {t, t + 1};
+        const bool two = t + 1 < length;
+        const float* queries[2] = {query + (size_t)t * 3 * width, query + (size_t)(t + two) * 3 * width};
+        float* attended[2] = {out + (size_t)t * width + h * head_dim, out + (size_t)(t + two) * width + h * head_dim};
+        two ? attend<float, 2>(head, queries, positions, scores, attended)
+            : attend<float, 1>(head, queries, positions, scores, attended);
+      }
+    }
+    qkv += (size_t)length * 3 * width;
+    out += (size_t)length * width;
+  }
+}
+
+// A sentence's cross keys and values [tokens, stride]: keys, then values, [heads * head_dim] each.
+static void store_source(const Cache& c, const float* cross, size_t stride, int tokens, int slot) {
+  const int width = c.heads * c.head_dim;
+  for (int t = 0; t < tokens; t++, cross += stride)
+    for (int h = 0; h < c.heads; h++) {
+      const float* key = cross + h * c.head_dim;
+      c.number == Number::float16 ? keep<uint16_t>(c, slot, h, t, key, key + width)
+                                  : keep<float>(c, slot, h, t, key, key + width);
+    }
+}
+
+}  // namespace dragoman::ISA

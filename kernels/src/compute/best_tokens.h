@@ -1,0 +1,312 @@
+// The best tokens of each row and their log-probabilities; logits are never stored.
+//
+// All tokens are looked at in 8 bits. With x = a (q - z) + e and w = s v + d, v the quantized weight,
+//   w x = a s (q - z) v  +  e (s v)  +  x d,
+// so that by the Cauchy-Schwarz inequality a logit is within |e| |s v| + |x| |d| of the look at it. Rounding adds to
+// that: an fp32 sum of n products in 16 chains is within (n / 16 + 5) 2^-24 |x| |w| of the real one (Higham 2002,
+// section 3.1), the look itself is rounded four times, and adding the bias once more. `rounding` below is twice that
+// and some. A token is a candidate unless its upper bound is below the k-th largest lower bound. Candidates are
+// computed exactly.
+#pragma once
+#include <math.h>
+
+#include "compute/embed.h"
+#include "compute/linear.h"
+
+namespace dragoman::ISA {
+
+constexpr int most_best = 64;
+constexpr int also_exact = 16;  // so many more of the best looks are computed exactly, for the sum of all exponentials
+constexpr int most_found = 4 * (most_best + also_exact) + 64;
+
+struct Found {
+  float look, off;  // off: how far it may be from the logit
+  int32_t id;
+};
+
+// What is known of a row while tokens go by.
+struct RowSearch {
+  Floats total;              // of e^(look - most)
+  float most;                // largest look so far
+  float error_norm, x_norm;  // with the rounding
+  float lower;               // k-th largest lower bound, as of the last sorting out
+  float last_kept;           // so many looks as are wanted exactly are not below it
+  int count;
+  bool whole;  // too many candidates: the row will be computed whole
+  Found found[most_found];
+};
+
+struct Wanted {
+  int k, exactly, room;
+  bool exact;
+
+  MEMBER Wanted(int best, bool exact_)
+      : k(best), exactly(exact_ ? best + also_exact : best), room(4 * exactly + 64), exact(exact_) {}
+};
+
+// The n-th largest of the values, or the lowest there is where there are fewer.
+template <class Value>
+static float nth_largest(const RowSearch& row, int n, Value value) {
+  float best[most_best + also_exact];
+  int kept = 0;
+  for (int i = 0; i < row.count; i++) {
+    const float v = value(row.found[i]);
+    if (kept == n && !(v > best[n - 1])) continue;
+    int at = kept < n ? kept++ : n - 1;
+    for (; at > 0 && best[at - 1] < v; at--) best[at] = best[at - 1];
+    best[at] = v;
+  }
+  return kept == n ? best[n - 1] : lowest;
+}
+
+static void sort_out(RowSearch& row, const Wanted& wanted) {
+  const float lower = nth_largest(row, wanted.k, [](const Found& f) { return f.look - f.off; });
+  row.lower = lower > row.lower ? lower : row.lower;
+  row.last_kept = nth_largest(row, wanted.exactly, [](const Found& f) { return f.look; });
+  int kept = 0;
+  for (int i = 0; i < row.count; i++) {
+    const Found f = row.found[i];
+    if (f.look >= row.last_kept || (wanted.exact && f.look + f.off >= row.lower)) row.found[kept++] = f;
+  }
+  row.count = kept;
+  row.whole = row.whole || kept > wanted.room - 32;
+}
+
+// Looks below it are of no interest, where no look is off by more than `off`.
+INLINE float threshold(const RowSearch& row, const Wanted& wanted, float off) {
+  const float candidate = row.lower - off;
+  return wanted.exact && candidate < row.last_kept ? candidate : row.last_kept;
+}
+
+// Some of these looks are above the threshold. off_of(i): how far the i-th may be off.
+template <class Id, class Off>
+__attribute__((noinline)) static void consider(RowSearch& row, const Wanted& wanted, const float* looks, int n,
+                                               float least, Id id_of, Off off_of) {
+  float most = row.most;
+  for (int i = 0; i < n; i++) {
+    if (!(looks[i] >= least)) continue;
+    most = looks[i] > most ? looks[i] : most;
+    if (row.whole) continue;
+    const Found f{looks[i], wanted.exact ? off_of(i) : 0.f, id_of(i)};
+    if (!(f.look >= row.last_kept) && !(wanted.exact && f.look + f.off >= row.lower)) continue;
+    row.found[row.count++] = f;
+    if (row.count == wanted.room) sort_out(row, wanted);
+  }
+  row.total = row.total * exponential(all(row.most - most));
+  row.most = most;
+}
+
+INLINE float off(const RowSearch& row, const float* weight_norms, const float* rest_norms, const float* bias_slack,
+                 int i) {
+  return row.error_norm * weight_norms[i] + row.x_norm * rest_norms[i] + bias_slack[i];
+}
+
+// A panel of looks at a time.
+struct LookAtPanels {
+  const BestTokens& b;
+  const Wanted& wanted;
+  const float* row_scales;
+  RowSearch* searches;
+
+  MEMBER void operator()(int first, int count, int panel, const int32_t* sums) {
+    constexpr int parts = columns / 16;
+    const int at = panel * columns;
+    const float* bounds = b.panel_bounds + 3 * panel;
+    for (int r = 0; r < count; r++) {
+      RowSearch& row = searches[first + r];
+      const float least = threshold(row, wanted, off(row, bounds, bounds + 1, bounds + 2, 0));
+      Floats looks[parts];
+      Ints interesting = all((int32_t)0);
+      for (int p = 0; p < parts; p++) {
+        looks[p] = scaled(sums + r * columns + 16 * p, b.look, at + 16 * p, row_scales[first + r]) +
+                   load(b.look.bias + at + 16 * p);
+        interesting = interesting | (looks[p] >= all(least));
+      }
+      if (__builtin_expect(any(interesting), 0)) {
+        alignas(64) float x[columns];
+        for (int p = 0; p < parts; p++) store(x + 16 * p, looks[p]);
+        consider(
+            row, wanted, x, columns, least, [&](int i) { return at + i; },
+            [&](int i) { return off(row, b.weight_norms, b.rest_norms, b.bias_slack, at + i); });
+      }
+      for (int p = 0; p < parts; p++) row.total = row.total + exponential(looks[p] - all(row.most));
+    }
+  }
+};
+
+// Tokens by name, 16 at a time. q: the row in 8 bits.
+static void look_at_allowed(const BestTokens& b, const Wanted& wanted, RowSearch& row, const uint8_t* q,
+                            float row_scale, const int32_t* allowed, int places, int16_t* centred) {
+  const int width = b.table.width;
+  for (int i = 0; i < width; i++) centred[i] = (int16_t)(q[i] - b.quantization.zero_point);
+  for (int first = 0; first < places; first += 16) {
+    alignas(64) float looks[16];
+    int n = 0;
+    for (; n < 16 && first + n < places && allowed[first + n] >= 0; n++) {
+      const int32_t id = allowed[first + n];
+      const int8_t* weight = b.row_major + (size_t)id * width;
+      int32_t total = 0;
+      for (int i = 0; i < width; i++) total += centred[i] * weight[i];
+      looks[n] = (float)total * (b.look.scales[id] * row_scale) + b.look.bias[id];
+    }
+    for (int i = n; i < 16; i++) looks[i] = -__builtin_inff();
+    consider(
+        row, wanted, looks, n, lowest, [&](int i) { return allowed[first + i]; },
+        [&](int i) { return off(row, b.weight_norms, b.rest_norms, b.bias_slack, allowed[first + i]); });
+    row.total = row.total + exponential(load(looks) - all(row.most));
+    if (n < 16) return;
+  }
+}
+
+template <class T>
+static float dot(const float* x, const T* w, int n) {
+  Floats total = all(0.f);
+  for (int i = 0; i < n; i += 16) total = total + load_up_to(x + i, n - i) * load_numbers(w + i, n - i);
+  return sum(total);
+}
+
+static float logit(const BestTokens& b, const float* x, int32_t id) {
+  const Table& t = b.table;
+  const size_t at = (size_t)id * t.width;
+  switch (t.number) {
+    case Number::float32:
+      return dot(x, (const float*)t.rows + at, t.width) + b.look.bias[id];
+    case Number::float16:
+      return dot(x, (const uint16_t*)t.rows + at, t.width) + b.look.bias[id];
+    case Number::int8:
+      return dot(x, (const int8_t*)t.rows + at, t.width) * t.scales[id] + b.look.bias[id];
+  }
+  return 0;
+}
+
+// Best first; of equal ones the lower id, as torch.argmax.
+struct Best {
+  int k, count;
+  float logits[most_best];
+  int32_t ids[most_best];
+
+  MEMBER bool before(float y, int32_t id, int i) const { return y > logits[i] || (y == logits[i] && id < ids[i]); }
+  MEMBER void add(float y, int32_t id) {
+    if (!(y > -__builtin_inff()) || (count == k && !before(y, id, k - 1))) return;
+    int at = count < k ? count++ : k - 1;
+    for (; at > 0 && before(y, id, at - 1); at--) {
+      logits[at] = logits[at - 1];
+      ids[at] = ids[at - 1];
+    }
+    logits[at] = y;
+    ids[at] = id;
+  }
+};
+
+// What was found, exactly where it is wanted. Returns the logarithm of the sum of all exponentials: exact where they
+// were computed exactly, by their looks the rest. A rest that the rounding of fp32 may have made is none.
+static double choose(const BestTokens& b, const RowSearch& row, const float* x, Best& best) {
+  float logits[most_found];
+  const double total = sum(row.total);
+  double rest = total, most = lowest;
+  for (int i = 0; i < row.count; i++) {
+    const Found& f = row.found[i];
+    logits[i] = b.exact ? logit(b, x, f.id) : f.look;
+    best.add(logits[i], f.id);
+    most = logits[i] > most ? logits[i] : most;
+    rest -= exp((double)f.look - row.most);
+  }
+  if (rest < 4e-6 * total) rest = 0;
+  if (rest > 0 && row.most > most) most = row.most;
+  double exactly = rest > 0 ? rest * exp(row.most - most) : 0;
+  for (int i = 0; i < row.count; i++) exactly += exp(logits[i] - most);
+  return most + log(exactly);
+}
+
+// Every token exactly: those allowed, or all.
+static double choose_from_all(const BestTokens& b, const float* x, const int32_t* allowed, int places, Best& best) {
+  double total = 0;
+  float most = lowest;
+  const int64_t n = allowed ? places : b.table.count;
+  for (int64_t i = 0; i < n; i++) {
+    if (allowed && allowed[i] < 0) break;
+    const int32_t id = allowed ? allowed[i] : (int32_t)i;
+    const float y = logit(b, x, id);
+    if (y > most) {
+      total *= exp((double)most - y);
+      most = y;
+    }
+    total += exp((double)y - most);
+    best.add(y, id);
+  }
+  return most + log(total);
+}
+
+INLINE void begin(RowSearch& row, const BestTokens& b, const float* x, const uint8_t* q, float scale) {
+  const int n = b.table.width;
+  Floats squares = all(0.f), errors = all(0.f);
+  for (int i = 0; i < n; i += 16) {
+    const Floats v = load_up_to(x + i, n - i);
+    int32_t back[16] = {};
+    for (int j = 0; j < 16 && i + j < n; j++) back[j] = q[i + j] - b.quantization.zero_point;
+    const Floats error = v - converted(load(back)) * all(scale);
+    squares = squares + v * v;
+    errors = errors + error * error;
+  }
+  const float rounding = (float)(n / 16 + 24) * 0x1p-23f;
+  const float x_norm = __builtin_sqrtf(sum(squares)) * 1.00001f;
+  const float error_norm = __builtin_sqrtf(sum(errors)) * 1.00001f + x_norm * 0x1p-22f;
+  row.x_norm = x_norm + rounding * (x_norm + error_norm);
+  row.error_norm = error_norm + rounding * (x_norm + error_norm);
+  row.total = all(0.f);
+  row.most = row.lower = row.last_kept = lowest;
+  row.count = 0;
+  row.whole = false;
+}
+
+static void write_best(const Best& best, double log_total, int64_t* ids, float* log_probs) {
+  for (int i = 0; i < best.k; i++) {
+    ids[i] = i < best.count ? best.ids[i] : -1;
+    log_probs[i] = i < best.count ? (float)(best.logits[i] - log_total) : -__builtin_inff();
+  }
+}
+
+static Counts best_tokens(const BestTokens& b, const float* x, int rows, int k, const int32_t* allowed, int places,
+                          int64_t* ids, float* log_probs, Scratch& scratch) {
+  const int width = b.table.width;
+  const Wanted wanted(k, b.exact);
+  Counts counts{rows, 0, 0};
+  float* scales = scratch.take<float>(rows);
+  RowSearch* searches = scratch.take<RowSearch>(rows);
+  int16_t* centred = scratch.take<int16_t>(width);
+  ByteRows bytes(rows, b.look.depth, scratch);
+  for (int r = 0; r < rows; r++) {
+    const float* row = x + (size_t)r * width;
+    scales[r] = scale_of(row, b.look, b.quantization);
+    const int64_t beyond = quantize_row(row, width, scales[r], b.quantization.zero_point, b.look.depth, bytes.row(r));
+    if (b.quantization.scale > 0) counts.saturated += beyond;
+    begin(searches[r], b, row, bytes.row(r), scales[r]);
+    if (allowed)
+      look_at_allowed(b, wanted, searches[r], bytes.row(r), scales[r], allowed + (size_t)r * places, places, centred);
+    else
+      bytes.done(r, b.look.depth);
+  }
+  if (!allowed) {
+    LookAtPanels each{b, wanted, scales, searches};
+    multiply(b.look, bytes.bytes(), rows, each);
+  }
+  for (int r = 0; r < rows; r++, x += width, ids += k, log_probs += k) {
+    Best best{k, 0, {}, {}};
+    if (scales[r] == scales[r]) {
+      sort_out(searches[r], wanted);
+      counts.whole_rows += searches[r].whole;
+      const double log_total =
+          searches[r].whole ? choose_from_all(b, x, allowed ? allowed + (size_t)r * places : nullptr, places, best)
+                            : choose(b, searches[r], x, best);
+      write_best(best, log_total, ids, log_probs);
+    } else {
+      for (int i = 0; i < k; i++) {
+        ids[i] = -1;
+        log_probs[i] = __builtin_nanf("");
+      }
+    }
+  }
+  return counts;
+}
+
+}  // namespace dragoman::ISA

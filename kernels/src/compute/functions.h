@@ -1,0 +1,85 @@
+// Functions of 16 lanes, and parts of 16.
+#pragma once
+#include "compute/lanes.h"
+
+namespace dragoman::ISA {
+
+constexpr float lowest = -3.4e38f;
+
+// The first n numbers, then zeros.
+INLINE Floats load_part(const float* p, int n) {
+  float x[16] = {};
+  memcpy(x, p, n * sizeof(float));
+  return load(x);
+}
+INLINE void store_part(float* p, Floats a, int n) {
+  float x[16];
+  store(x, a);
+  memcpy(p, x, n * sizeof(float));
+}
+INLINE Floats load_up_to(const float* p, int n) { return n >= 16 ? load(p) : load_part(p, n); }
+INLINE void store_up_to(float* p, Floats a, int n) { n >= 16 ? store(p, a) : store_part(p, a, n); }
+
+INLINE Floats load16(const float* p) { return load(p); }
+INLINE void load_all_halves(const uint16_t* p, Lanes<float, native>& out) { load_halves(p, out); }
+template <int N>
+INLINE void load_all_halves(const uint16_t* p, Lanes<float, N>& out) {
+  load_all_halves(p, out.low);
+  load_all_halves(p + N / 2, out.high);
+}
+INLINE Floats load16(const uint16_t* p) {
+  Floats out;
+  load_all_halves(p, out);
+  return out;
+}
+INLINE void store_all_halves(Lanes<float, native> a, uint16_t* p) { store_halves(a, p); }
+template <int N>
+INLINE void store_all_halves(Lanes<float, N> a, uint16_t* p) {
+  store_all_halves(a.low, p);
+  store_all_halves(a.high, p + N / 2);
+}
+INLINE void store16(float* p, Floats a) { store(p, a); }
+INLINE void store16(uint16_t* p, Floats a) { store_all_halves(a, p); }
+
+INLINE Floats load16(const int8_t* p) {
+  int32_t x[16];
+  for (int i = 0; i < 16; i++) x[i] = p[i];
+  return converted(load(x));
+}
+
+INLINE Floats absolute(Floats a) { return as_floats(as_ints(a) & all((int32_t)0x7fffffff)); }
+
+// To the nearest whole number, ties to even, of |a| < 2^22: adding 1.5 * 2^23 leaves it in the lowest bits.
+constexpr float whole = 12582912.f;
+
+// e^x, within 2e-7 of it; below e^-87 it is about 1e-38. Not a number stays so.
+INLINE Floats exponential(Floats x) {
+  const Floats power = smaller(all(126.f), larger(all(-126.f), x * all(1.44269504f)));
+  const Floats moved = power + all(whole), part = power - (moved - all(whole));
+  Floats p = all(1.3333558e-3f);
+  p = p * part + all(9.6181291e-3f);
+  p = p * part + all(5.5504109e-2f);
+  p = p * part + all(2.4022651e-1f);
+  p = p * part + all(6.9314718e-1f);
+  p = p * part + all(1.f);
+  return p * as_floats(shifted_left<23>(as_ints(moved)) + all((int32_t)0x3f800000));
+}
+
+INLINE Floats sigmoid(Floats x) { return all(1.f) / (all(1.f) + exponential(all(0.f) - x)); }
+
+// x / 2 * (1 + erf(x / sqrt 2)), with erf of Abramowitz and Stegun 7.1.26, within 1.5e-7.
+INLINE Floats gelu(Floats x) {
+  const Floats z = absolute(x) * all(0.70710678f), t = all(1.f) / (all(1.f) + all(0.3275911f) * z);
+  Floats p = all(1.061405429f);
+  p = p * t - all(1.453152027f);
+  p = p * t + all(1.421413741f);
+  p = p * t - all(0.284496736f);
+  p = p * t + all(0.254829592f);
+  const Floats tail = p * t * exponential(all(0.f) - z * z);  // 1 - erf(|x| / sqrt 2)
+  return all(0.5f) * x * where(x < all(0.f), tail, all(2.f) - tail);
+}
+
+// Of these and larger(): what is not a number must stay so, hence the order of arguments.
+INLINE Floats relu(Floats x) { return larger(all(0.f), x); }
+
+}  // namespace dragoman::ISA

@@ -1,0 +1,177 @@
+// QuantLinear: products of u8 rows, and what is done with their sums.
+#pragma once
+#include "compute/norm.h"
+#include "compute/product.h"
+#include "compute/quantize.h"
+
+namespace dragoman::ISA {
+
+template <Activation A>
+INLINE Floats activated(Floats x) {
+  if constexpr (A == Activation::relu) return relu(x);
+  if constexpr (A == Activation::gelu) return gelu(x);
+  if constexpr (A == Activation::swish) return x * sigmoid(x);
+  return x;
+}
+
+// sums * (scale of the column * scale of the row), 16 columns from `at` on.
+INLINE Floats scaled(const int32_t* sums, const PackedWeight& w, int at, float row_scale) {
+  return converted(load(sums)) * (load(w.scales + at) * all(row_scale));
+}
+
+// Of the high digits of x: kept for the low ones.
+struct KeepHigh {
+  const PackedWeight& w;
+  float* out;
+
+  MEMBER void operator()(int row, int count, int panel, const int32_t* sums) {
+    for (int r = 0; r < count; r++)
+      for (int c = 0; c < columns; c += 16) {
+        const int at = panel * columns + c, n = w.outputs - at;
+        if (n <= 0) break;
+        store_up_to(out + (size_t)(row + r) * w.outputs + at, converted(load(sums + r * columns + c)) * all(256.f), n);
+      }
+  }
+};
+
+// The rest of the layer, to fp32. With `digits`, `out` holds the high ones' sums.
+template <Activation A, bool DIGITS>
+struct Finish {
+  const Linear& l;
+  const float *row_scales, *residual;
+  float* out;
+
+  MEMBER void operator()(int row, int count, int panel, const int32_t* sums) {
+    const PackedWeight& w = l.weight;
+    for (int r = 0; r < count; r++)
+      for (int c = 0; c < columns; c += 16) {
+        const int at = panel * columns + c, n = w.outputs - at;
+        if (n <= 0) break;
+        const size_t place = (size_t)(row + r) * w.outputs + at;
+        Floats y = converted(load(sums + r * columns + c));
+        if constexpr (DIGITS) y = y + load_up_to(out + place, n);
+        y = activated<A>(y * (load(w.scales + at) * all(row_scales[row + r])) + load(w.bias + at));
+        if (residual) y = y + load_up_to(residual + place, n);
+        store_up_to(out + place, y, n);
+      }
+  }
+};
+
+template <bool DIGITS>
+static void finish(const Linear& l, const Bytes& x, int rows, const float* row_scales, const float* residual,
+                   float* out) {
+  const auto with = [&](auto each) { multiply(l.weight, x, rows, each); };
+  switch (l.activation) {
+    case Activation::none:
+      with(Finish<Activation::none, DIGITS>{l, row_scales, residual, out});
+      break;
+    case Activation::relu:
+      with(Finish<Activation::relu, DIGITS>{l, row_scales, residual, out});
+      break;
+    case Activation::gelu:
+      with(Finish<Activation::gelu, DIGITS>{l, row_scales, residual, out});
+      break;
+    case Activation::swish:
+      with(Finish<Activation::swish, DIGITS>{l, row_scales, residual, out});
+      break;
+  }
+  if (l.norm == Norm::none) return;
+  for (int r = 0; r < rows; r++) normalise(out + (size_t)r * l.weight.outputs, l.weight.outputs, l);
+}
+
+// The scale of a row; not a number where the row is not finite, so that all that is made of it is none either.
+INLINE float scale_of(const float* x, const PackedWeight& w, const Quantization& q) {
+  const RowFacts facts = row_facts(x, w.inputs);
+  const float scale = q.scale > 0 ? q.scale : row_scale(facts.largest, q.zero_point);
+  return facts.finite ? scale : __builtin_nanf("");
+}
+
+static int64_t quantize_rows(const PackedWeight& w, const Quantization& q, const float* x, int rows, float* scales,
+                             ByteRows& bytes) {
+  int64_t saturated = 0;
+  for (int r = 0; r < rows; r++) {
+    const float* row = x + (size_t)r * w.inputs;
+    scales[r] = scale_of(row, w, q);
+    const int64_t beyond = quantize_row(row, w.inputs, scales[r], q.zero_point, w.depth, bytes.row(r));
+    if (q.scale > 0) saturated += beyond;
+    bytes.done(r, w.depth);
+  }
+  return saturated;
+}
+
+static int64_t linear_of_digits(const Linear& l, const float* x, int rows, const float* residual, float* out,
+                                Scratch& scratch) {
+  const PackedWeight& w = l.weight;
+  float* scales = scratch.take<float>(rows);
+  ByteRows high(rows, w.depth, scratch), low(rows, w.depth, scratch);
+  int64_t saturated = 0;
+  for (int r = 0; r < rows; r++) {
+    const float* row = x + (size_t)r * w.inputs;
+    const float scale = scale_of(row, w, l.quantization);
+    const int64_t beyond =
+        quantize_row_finely(row, w.inputs, scale, l.quantization.zero_point, w.depth, high.row(r), low.row(r));
+    if (l.quantization.scale > 0) saturated += beyond;
+    scales[r] = scale / 257.f;
+    high.done(r, w.depth);
+    low.done(r, w.depth);
+  }
+  KeepHigh keep{w, out};
+  multiply(w, high.bytes(), rows, keep);
+  finish<true>(l, low.bytes(), rows, scales, residual, out);
+  return saturated;
+}
+
+static int64_t linear(const Linear& l, const float* x, int rows, const float* residual, float* out, Scratch& scratch) {
+  if (l.quantization.bits == 16) return linear_of_digits(l, x, rows, residual, out, scratch);
+  float* scales = scratch.take<float>(rows);
+  ByteRows bytes(rows, l.weight.depth, scratch);
+  const int64_t saturated = quantize_rows(l.weight, l.quantization, x, rows, scales, bytes);
+  finish<false>(l, bytes.bytes(), rows, scales, residual, out);
+  return saturated;
+}
+
+static int64_t linear_of_bytes(const Linear& l, const uint8_t* x, int rows, const float* residual, float* out,
+                               Scratch& scratch) {
+  const PackedWeight& w = l.weight;
+  float* scales = scratch.take<float>(rows);
+  ByteRows bytes(rows, w.depth, scratch);
+  for (int r = 0; r < rows; r++) {
+    scales[r] = l.quantization.scale;
+    memcpy(bytes.row(r), x + (size_t)r * w.inputs, w.inputs);
+    memset(bytes.row(r) + w.inputs, 0, w.depth - w.inputs);
+    bytes.done(r, w.depth);
+  }
+  finish<false>(l, bytes.bytes(), rows, scales, residual, out);
+  return 0;
+}
+
+// With ReLU, and quantized for the next layer.
+struct FinishBytes {
+  const Linear& l;
+  const float* row_scales;
+  uint8_t* out;
+  Ints saturated;
+
+  MEMBER void operator()(int row, int count, int panel, const int32_t* sums) {
+    const PackedWeight& w = l.weight;
+    const Floats inverse = all(1.f / l.out_scale);
+    for (int r = 0; r < count; r++)
+      for (int c = 0; c < columns; c += 16) {
+        const int at = panel * columns + c, n = w.outputs - at;
+        if (n <= 0) break;
+        const Floats y = relu(scaled(sums + r * columns + c, w, at, row_scales[row + r]) + load(w.bias + at));
+        store_bytes(out + (size_t)(row + r) * w.outputs + at, quantized(y, inverse, 0.f, 255.f, saturated), n);
+      }
+  }
+};
+
+static int64_t linear_to_bytes(const Linear& l, const float* x, int rows, uint8_t* out, Scratch& scratch) {
+  float* scales = scratch.take<float>(rows);
+  ByteRows bytes(rows, l.weight.depth, scratch);
+  const int64_t saturated = quantize_rows(l.weight, l.quantization, x, rows, scales, bytes);
+  FinishBytes each{l, scales, out, all((int32_t)0)};
+  multiply(l.weight, bytes.bytes(), rows, each);
+  return saturated + total(each.saturated);
+}
+
+}  // namespace dragoman::ISA

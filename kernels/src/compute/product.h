@@ -1,0 +1,75 @@
+// Rows of u8 times a packed weight, tile after tile.
+#pragma once
+#include "compute/table.h"
+
+namespace dragoman::ISA {
+
+static void pack(const int8_t* weight, int outputs, int inputs, int depth, int8_t* panels) {
+  const int whole_outputs = (outputs + columns - 1) / columns * columns;
+  for (int n = 0; n < whole_outputs; n++) {
+    int8_t* column = panels + (size_t)(n / columns) * depth * columns + n % columns * group;
+    for (int k = 0; k < depth; k++)
+      column[(size_t)(k / group) * columns * group + k % group] =
+          n < outputs && k < inputs ? weight[(size_t)n * inputs + k] : 0;
+  }
+}
+
+// Rows as tile() wants them.
+struct Bytes {
+  const uint8_t* rows;
+  size_t stride;
+};
+
+INLINE size_t padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Memory for rows of u8, and then what they become for tile().
+struct ByteRows {
+  uint8_t* plain;
+  uint8_t* prepared;
+  size_t plain_stride, prepared_stride;
+
+  MEMBER ByteRows(int rows, int depth, Scratch& scratch)
+      : plain_stride(padded(depth)), prepared_stride(padded(prepared_bytes(depth))) {
+    plain = scratch.take<uint8_t>(prepares ? plain_stride : rows * plain_stride);
+    prepared = prepares ? scratch.take<uint8_t>(rows * prepared_stride) : nullptr;
+  }
+  MEMBER uint8_t* row(int r) { return prepares ? plain : plain + r * plain_stride; }
+  MEMBER void done(int r, int depth) {
+    if (prepares) prepare(plain, depth, prepared + r * prepared_stride);
+  }
+  MEMBER Bytes bytes() const { return prepares ? Bytes{prepared, prepared_stride} : Bytes{plain, plain_stride}; }
+};
+
+template <int ROWS, class Each>
+static inline void tile_and_use(int rows, const Bytes& x, int row, const PackedWeight& w, int panel,
+                                const int8_t* ahead, int32_t* sums, Each& each) {
+  if constexpr (ROWS > 1) {
+    if (rows < ROWS) return tile_and_use<ROWS - 1>(rows, x, row, w, panel, ahead, sums, each);
+  }
+  const int8_t* weights = w.weights + (size_t)panel * w.depth * columns;
+  tile<ROWS>(x.rows + row * x.stride, x.stride, weights, ahead, w.start + panel * columns, w.depth, sums);
+  each(row, ROWS, panel, sums);
+}
+
+// each(row, count, panel, sums [count][columns]) for all rows and panels; of a row the panels come in order. Rows go in
+// blocks that stay in the second cache, and in a block a panel meets all rows before the next.
+template <class Each>
+static void multiply(const PackedWeight& w, const Bytes& x, int rows, Each& each) {
+  alignas(64) int32_t sums[most_rows * columns];
+  const int fitting = (int)(196608 / x.stride), most = fitting > most_rows ? fitting : most_rows;
+  const int blocks = (rows + most - 1) / most;
+  for (int block = 0, first = 0; block < blocks; block++) {
+    const int count = rows / blocks + (block < rows % blocks), tiles = (count + most_rows - 1) / most_rows;
+    for (int panel = 0; panel < w.panels; panel++) {
+      const int8_t* next = w.weights + (size_t)(panel + 1) * w.depth * columns;
+      for (int t = 0, row = first; t < tiles; t++) {
+        const int size = count / tiles + (t < count % tiles);
+        tile_and_use<most_rows>(size, x, row, w, panel, t == 0 && panel + 1 < w.panels ? next : nullptr, sums, each);
+        row += size;
+      }
+    }
+    first += count;
+  }
+}
+
+}  // namespace dragoman::ISA

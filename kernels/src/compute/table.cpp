@@ -1,0 +1,22 @@
+// All of compute/ for one instruction set.
+#include ISA_HEADER
+
+#include "compute/attention.h"
+#include "compute/best_tokens.h"
+#include "compute/embed.h"
+#include "compute/linear.h"
+#include "compute/norm.h"
+
+#define QUOTED(name) #name
+#define NAME_OF(name) QUOTED(name)
+
+namespace dragoman::ISA {
+
+extern const Kernels table;
+const Kernels table = {
+    NAME_OF(ISA),     columns,         group,         shift,       pack,           linear,
+    linear_of_bytes,  linear_to_bytes, residual_norm, embed,       self_attention, source_attention,
+    packed_attention, recurrence,      store_source,  best_tokens,
+};
+
+}  // namespace dragoman::ISA

@@ -1,0 +1,113 @@
+// What is compiled for every instruction set, as a table of functions. dispatch.cpp chooses one when the library is
+// loaded.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "scratch.h"
+
+namespace dragoman {
+
+enum class Activation { none, relu, gelu, swish };
+enum class Norm { none, layer, rms };
+enum class Number { float32, float16, int8 };
+
+// How x becomes u8: q = round(x / scale) + zero_point. scale 0: a scale for each row. bits 16: two digits of u8,
+// 256 * high + low - 257 * zero_point, with a 257th of the scale.
+struct Quantization {
+  float scale;
+  int zero_point;
+  int bits;
+};
+
+// A weight [outputs, inputs] as the products want it: s8 panels, and facts of each column, filled up to whole panels.
+struct PackedWeight {
+  int outputs, inputs;
+  int depth;  // inputs, filled up with zeros
+  int panels;
+  const int8_t* weights;  // see isa/portable.h
+  const int32_t* start;   // (shift - zero_point) * the sum of a column's weights
+  const float* scales;
+  const float* bias;
+};
+
+struct Linear {
+  PackedWeight weight;
+  Quantization quantization;
+  Activation activation;
+  Norm norm;
+  float epsilon;
+  const float *gamma, *beta;  // beta may be null
+  float out_scale;            // of u8 results
+};
+
+// A matrix of rows of the output layer, as it is stored.
+struct Table {
+  Number number;
+  const void* rows;     // [count, width]
+  const float* scales;  // [count], of int8
+  int64_t count;
+  int width;
+};
+
+// Caches [slots, heads, capacity, head_dim], keys in blocks of 16 positions: [.., capacity / 16, head_dim, 16].
+struct Cache {
+  Number number;
+  void *keys, *values;
+  int64_t slots;
+  int heads, capacity, head_dim;
+};
+
+struct Bias {
+  const float* values;  // [heads, span], by distance; null: none
+  int span;
+};
+
+// The output layer. `look` is what all tokens are compared by, in 8 bits. A logit w x + b differs from it by at most
+// |error of x| * weight_norm + |x| * rest_norm + bias_slack, of each token.
+struct BestTokens {
+  PackedWeight look;
+  Quantization quantization;
+  Table table;
+  const int8_t* row_major;    // [count, width], the look's weights as they come; null where no tokens are named
+  const float* weight_norms;  // |scale * quantized weight|. These three are filled up to whole panels
+  const float* rest_norms;    // |weight - scale * quantized weight|
+  const float* bias_slack;    // what adding it may round off
+  const float* panel_bounds;  // [panels][3]: the largest of each in a panel
+  bool exact;
+};
+
+struct Counts {
+  int64_t rows, whole_rows, saturated;
+};
+
+struct Kernels {
+  const char* name;
+  int columns, group, shift;
+
+  // weight [outputs, inputs] -> panels of `columns`, inputs filled up to depth.
+  void (*pack)(const int8_t* weight, int outputs, int inputs, int depth, int8_t* panels);
+  // Of x fp32 [rows, inputs], or u8. They return how many values were beyond a static range.
+  int64_t (*linear)(const Linear&, const float* x, int rows, const float* residual, float* out, Scratch&);
+  int64_t (*linear_of_bytes)(const Linear&, const uint8_t* x, int rows, const float* residual, float* out, Scratch&);
+  int64_t (*linear_to_bytes)(const Linear&, const float* x, int rows, uint8_t* out, Scratch&);
+  void (*residual_norm)(const float* x, const float* residual, int rows, int width, const Linear&, float* out);
+  void (*embed)(const Table&, float scale, const int64_t* ids, const int32_t* positions, const float* position_table,
+                int rows, float* out);
+  void (*self_attention)(const Cache&, const float* qkv, const int32_t* positions, const int32_t* slots, int rows,
+                         float scale, Bias, float* out, Scratch&);
+  void (*source_attention)(const Cache&, const float* query, const int32_t* lengths, const int32_t* slots, int rows,
+                           float scale, float* out, Scratch&);
+  void (*packed_attention)(const float* qkv, const int32_t* lengths, int sentences, int heads, int head_dim,
+                           float scale, Bias, float* out, Scratch&);
+  void (*recurrence)(const float* gates, float* state, const int32_t* slots, int rows, int width, float* out);
+  void (*store_source)(const Cache&, const float* cross, size_t stride, int tokens, int slot);
+  // allowed: [rows, places] or null.
+  Counts (*best_tokens)(const BestTokens&, const float* x, int rows, int k, const int32_t* allowed, int places,
+                        int64_t* ids, float* log_probs, Scratch&);
+};
+
+// The chosen one.
+const Kernels& kernels();
+
+}  // namespace dragoman

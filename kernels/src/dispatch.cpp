@@ -1,0 +1,66 @@
+// Which instructions the processor has, asked once.
+#include <cstring>
+
+#include "compute/table.h"
+
+// The Makefile gives INSTRUCTION_SETS, best first: X(avx512vnni) X(avx2) ... X(portable).
+namespace dragoman {
+
+#define X(name)               \
+  namespace name {            \
+  extern const Kernels table; \
+  }
+INSTRUCTION_SETS
+#undef X
+
+namespace {
+
+// A function `has_<name>` for each: whether processor and operating system have what its -m flags in the Makefile say.
+[[maybe_unused]] bool has_portable() { return true; }
+
+#if defined(__x86_64__)
+[[maybe_unused]] bool has_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
+[[maybe_unused]] bool has_avx512vnni() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vnni");
+}
+#endif
+
+const Kernels* best() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+#endif
+#define X(name) \
+  if (has_##name()) return &name::table;
+  INSTRUCTION_SETS
+#undef X
+  return nullptr;
+}
+
+const Kernels* chosen = best();
+
+}  // namespace
+
+const Kernels& kernels() { return *chosen; }
+
+extern "C" __attribute__((visibility("default"))) const char* dragoman_isa() { return chosen->name; }
+
+// Takes others than the best, to try them: before the first kernel is made. Returns whether they are there and can be
+// run.
+extern "C" __attribute__((visibility("default"))) int dragoman_use(const char* isa) {
+#define X(name)                                       \
+  if (std::strcmp(isa, #name) == 0 && has_##name()) { \
+    chosen = &name::table;                            \
+    return 1;                                         \
+  }
+  INSTRUCTION_SETS
+#undef X
+  return 0;
+}
+
+extern "C" __attribute__((visibility("default"))) int dragoman_operators() { return 1; }
+
+}  // namespace dragoman

@@ -1,0 +1,165 @@
+#include <cmath>
+#include <limits>
+#include <mutex>
+
+#include "counters.h"
+#include "operators/operators.h"
+#include "packing.h"
+
+namespace dragoman {
+namespace {
+
+constexpr int most_tokens = 64;
+
+float half_to_float(uint16_t half) {
+  const int exponent = half >> 10 & 31, fraction = half & 1023;
+  const float magnitude = exponent == 31  ? (fraction ? NAN : INFINITY)
+                          : exponent == 0 ? std::ldexp((float)fraction, -24)
+                                          : std::ldexp((float)(fraction + 1024), exponent - 25);
+  return half & 0x8000 ? -magnitude : magnitude;
+}
+
+// The output layer in 8 bits, and what each of its rows may be off by.
+class Screen {
+ public:
+  Screen(const Table& table, const float* bias) : table_(table) {
+    const int columns = kernels().columns;
+    panels_ = (int)((table.count + columns - 1) / columns);
+    const size_t padded = (size_t)panels_ * columns;
+    for (Memory<float>* facts : {&weight_norms_, &rest_norms_, &bias_slack_}) *facts = Memory<float>(padded);
+    panel_bounds_ = Memory<float>((size_t)panels_ * 3);
+    scales_ = Memory<float>(table.count);
+    if (table.number != Number::int8) bytes_ = Memory<int8_t>((size_t)table.count * table.width);
+    Memory<float> row(table.width);
+    for (int64_t v = 0; v < table.count; v++) {
+      if (table.number == Number::int8)
+        take_bytes(v);
+      else
+        quantize(v, read(v, row.get()));
+      bias_slack_[v] = std::isfinite(bias[v]) ? std::fabs(bias[v]) * 0x1p-21f : 0.f;
+      note_bounds(v, columns);
+    }
+  }
+
+  const int8_t* bytes() const { return table_.number == Number::int8 ? (const int8_t*)table_.rows : bytes_.get(); }
+  const float* scales() const { return scales_.get(); }
+  void point(BestTokens& best) const {
+    best.row_major = bytes();
+    best.weight_norms = weight_norms_.get();
+    best.rest_norms = rest_norms_.get();
+    best.bias_slack = bias_slack_.get();
+    best.panel_bounds = panel_bounds_.get();
+  }
+
+ private:
+  const float* read(int64_t v, float* row) const {
+    if (table_.number == Number::float32) return (const float*)table_.rows + v * table_.width;
+    for (int i = 0; i < table_.width; i++) row[i] = half_to_float(((const uint16_t*)table_.rows)[v * table_.width + i]);
+    return row;
+  }
+
+  void quantize(int64_t v, const float* row) {
+    float largest = 1e-30f;
+    for (int i = 0; i < table_.width; i++) {
+      if (!std::isfinite(row[i])) refuse("the output layer's weight of token ", v, " is ", row[i]);
+      largest = std::max(largest, std::fabs(row[i]));
+    }
+    const float scale = largest / 127;
+    double squares = 0, rests = 0;
+    for (int i = 0; i < table_.width; i++) {
+      const float q = std::min(127.f, std::max(-127.f, std::nearbyint(row[i] / scale)));
+      bytes_[v * table_.width + i] = (int8_t)q;
+      const double quantized = (double)q * scale, rest = row[i] - quantized;
+      squares += quantized * quantized;
+      rests += rest * rest;
+    }
+    scales_[v] = scale;
+    weight_norms_[v] = (float)std::sqrt(squares) * 1.000001f;
+    rest_norms_[v] = (float)std::sqrt(rests) * 1.000001f;
+  }
+
+  void take_bytes(int64_t v) {
+    const int8_t* row = (const int8_t*)table_.rows + v * table_.width;
+    double squares = 0;
+    for (int i = 0; i < table_.width; i++) squares += (double)row[i] * row[i];
+    scales_[v] = table_.scales[v];
+    weight_norms_[v] = (float)(std::sqrt(squares) * std::fabs(table_.scales[v])) * 1.000001f;
+  }
+
+  void note_bounds(int64_t v, int columns) {
+    float* bounds = panel_bounds_.get() + v / columns * 3;
+    bounds[0] = std::max(bounds[0], weight_norms_[v]);
+    bounds[1] = std::max(bounds[1], rest_norms_[v]);
+    bounds[2] = std::max(bounds[2], bias_slack_[v]);
+  }
+
+  Table table_;
+  int panels_;
+  Memory<int8_t> bytes_;
+  Memory<float> scales_, weight_norms_, rest_norms_, bias_slack_, panel_bounds_;
+};
+
+struct BestTokensOperator {
+  static constexpr const char* name = "BestTokens";
+  static constexpr Port inputs[] = {{ort::float32},       {ort::int64},   {ort::any},
+                                    {ort::float32, true}, {ort::float32}, {ort::int32, true}};
+  static constexpr Port outputs[] = {{ort::int64}, {ort::float32}};
+
+  explicit BestTokensOperator(const Node& node) {
+    const Tensor weight = node.constant(2, "weight"), bias = node.constant(4, "bias");
+    expect_shape("weight", weight, {-1, -1});
+    expect_shape("bias", bias, {weight.size(0)});
+    best_.table = {number_of("weight", weight, true), weight.data<void>(), nullptr, weight.size(0),
+                   (int)weight.size(1)};
+    if (best_.table.number == Number::int8) {
+      const Tensor scales = node.constant(3, "scales");
+      expect_shape("scales", scales, {weight.size(0)});
+      best_.table.scales = scales.data<float>();
+    }
+    best_.exact = node.integer("exact", 1) != 0;
+    best_.quantization = quantization(node);
+    if (best_.quantization.bits != 8) refuse("bits is ", best_.quantization.bits, ", not 8");
+    screen_ = std::make_unique<Screen>(best_.table, bias.data<float>());
+    screen_->point(best_);
+    packing_ = Packing(screen_->bytes(), screen_->scales(), bias.data<float>(), (int)weight.size(0), best_.table.width,
+                       best_.quantization.zero_point, -std::numeric_limits<float>::infinity());
+    best_.look = packing_.weight();
+  }
+
+  void run(const Call& call) const {
+    const Tensor x = call.input(0), ranks = call.input(1), allowed = call.input(5);
+    const int64_t rows = x.size(0), k = ranks.count();
+    expect_shape("x", x, {-1, best_.table.width});
+    if (k < 1 || k > most_tokens) refuse(k, " tokens are asked for; 1 to ", most_tokens, " can be found");
+    if (allowed) expect_allowed(allowed, rows);
+    int64_t* ids = call.output(0, {rows, k}).data<int64_t>();
+    float* log_probs = call.output(1, {rows, k}).data<float>();
+    Scratch scratch;
+    const Counts counts =
+        kernels().best_tokens(best_, x.data<float>(), (int)rows, (int)k, allowed ? allowed.data<int32_t>() : nullptr,
+                              allowed ? (int)allowed.size(1) : 0, ids, log_probs, scratch);
+    count(counters.rows, counts.rows);
+    count(counters.whole_rows, counts.whole_rows);
+    count(counters.saturated, counts.saturated);
+  }
+
+ private:
+  void expect_allowed(const Tensor& allowed, int64_t rows) const {
+    expect_shape("allowed", allowed, {rows, -1});
+    for (int64_t i = 0; i < allowed.count(); i++) {
+      const int32_t id = allowed.data<int32_t>()[i];
+      if (id < -1 || id >= best_.table.count)
+        refuse("row ", i / allowed.size(1), ": allowed token ", id, " of ", best_.table.count);
+    }
+  }
+
+  BestTokens best_{};
+  std::unique_ptr<Screen> screen_;
+  Packing packing_;
+};
+
+}  // namespace
+
+const OrtCustomOp* best_tokens_operator() { return custom_operator<BestTokensOperator>(); }
+
+}  // namespace dragoman

@@ -1,0 +1,145 @@
+#include <cmath>
+
+#include "counters.h"
+#include "operators/operators.h"
+#include "packing.h"
+
+namespace dragoman {
+namespace {
+
+Activation activation_of(const std::string& word) {
+  if (word == "none") return Activation::none;
+  if (word == "relu") return Activation::relu;
+  if (word == "gelu") return Activation::gelu;
+  if (word == "swish") return Activation::swish;
+  refuse("activation is \"", word, "\", not none, relu, gelu or swish");
+}
+
+// Inputs weight, scales, bias from `first` on.
+Packing pack(const Node& node, size_t first, int zero_point) {
+  const Tensor weight = node.constant(first, "weight"), scales = node.constant(first + 1, "scales");
+  const Tensor bias = node.constant(first + 2, "bias");
+  expect_shape("weight", weight, {-1, -1});
+  expect_shape("scales", scales, {weight.size(0)});
+  expect_shape("bias", bias, {weight.size(0)});
+  return Packing(weight.data<int8_t>(), scales.data<float>(), bias.data<float>(), (int)weight.size(0),
+                 (int)weight.size(1), zero_point, 0.f);
+}
+
+// gamma and beta of `width`; without gamma there is no normalisation.
+void read_norm(const Node& node, size_t gamma_input, int64_t width, Linear& linear) {
+  const Tensor gamma = node.optional_constant(gamma_input), beta = node.optional_constant(gamma_input + 1);
+  linear.norm = Norm::none;
+  if (!gamma) return;
+  const std::string norm = node.word("norm", "layer");
+  if (norm != "layer" && norm != "rms") refuse("norm is \"", norm, "\", not layer or rms");
+  expect_shape("gamma", gamma, {width});
+  if (beta) expect_shape("beta", beta, {width});
+  linear.norm = norm == "layer" ? Norm::layer : Norm::rms;
+  linear.epsilon = node.number("epsilon", 1e-5f);
+  linear.gamma = gamma.data<float>();
+  linear.beta = beta ? beta.data<float>() : nullptr;
+}
+
+struct QuantLinear {
+  static constexpr const char* name = "QuantLinear";
+  static constexpr Port inputs[] = {{ort::any},           {ort::int8},          {ort::float32},      {ort::float32},
+                                    {ort::float32, true}, {ort::float32, true}, {ort::float32, true}};
+  static constexpr Port outputs[] = {{ort::float32}};
+
+  explicit QuantLinear(const Node& node) {
+    linear_.quantization = quantization(node);
+    packing_ = pack(node, 1, linear_.quantization.zero_point);
+    linear_.weight = packing_.weight();
+    linear_.activation = activation_of(node.word("activation", "none"));
+    read_norm(node, 5, linear_.weight.outputs, linear_);
+  }
+
+  void run(const Call& call) const {
+    const Tensor x = call.input(0), residual = call.input(4);
+    const int64_t rows = x.size(0), outputs = linear_.weight.outputs;
+    expect_shape("x", x, {-1, linear_.weight.inputs});
+    if (residual) expect_shape("residual", residual, {rows, outputs});
+    if (linear_.norm == Norm::none && call.input(5)) refuse("input 5 (gamma) must be a constant");
+    float* out = call.output(0, {rows, outputs}).data<float>();
+    const float* added = residual ? residual.data<float>() : nullptr;
+    Scratch scratch;
+    if (x.type() == ort::float32) {
+      count(counters.saturated, kernels().linear(linear_, x.data<float>(), (int)rows, added, out, scratch));
+    } else if (x.type() == ort::uint8) {
+      if (linear_.quantization.scale == 0) refuse("x is u8, and its scale is 0; give the scale it was quantized with");
+      if (linear_.quantization.bits != 8) refuse("x is u8, and bits is ", linear_.quantization.bits, ", not 8");
+      kernels().linear_of_bytes(linear_, x.data<uint8_t>(), (int)rows, added, out, scratch);
+    } else {
+      refuse("x has elements of type ", (int)x.type(), " (ONNX's numbers), not fp32 or u8");
+    }
+  }
+
+ private:
+  Packing packing_;
+  Linear linear_{};
+};
+
+struct QuantLinearU8 {
+  static constexpr const char* name = "QuantLinearU8";
+  static constexpr Port inputs[] = {{ort::float32}, {ort::int8}, {ort::float32}, {ort::float32}};
+  static constexpr Port outputs[] = {{ort::uint8}};
+
+  explicit QuantLinearU8(const Node& node) {
+    linear_.quantization = quantization(node);
+    if (linear_.quantization.bits != 8) refuse("bits is ", linear_.quantization.bits, ", not 8");
+    const std::string word = node.word("activation", "relu");
+    if (word != "relu") refuse("activation is \"", word, "\"; u8 results take relu");
+    linear_.activation = Activation::relu;
+    linear_.out_scale = node.number("out_scale", 0.f);
+    if (!(linear_.out_scale > 0) || !std::isfinite(linear_.out_scale))
+      refuse("out_scale is ", linear_.out_scale, "; it must be positive");
+    packing_ = pack(node, 1, linear_.quantization.zero_point);
+    linear_.weight = packing_.weight();
+  }
+
+  void run(const Call& call) const {
+    const Tensor x = call.input(0);
+    const int64_t rows = x.size(0);
+    expect_shape("x", x, {-1, linear_.weight.inputs});
+    uint8_t* out = call.output(0, {rows, linear_.weight.outputs}).data<uint8_t>();
+    Scratch scratch;
+    count(counters.saturated, kernels().linear_to_bytes(linear_, x.data<float>(), (int)rows, out, scratch));
+  }
+
+ private:
+  Packing packing_;
+  Linear linear_{};
+};
+
+struct ResidualNorm {
+  static constexpr const char* name = "ResidualNorm";
+  static constexpr Port inputs[] = {{ort::float32}, {ort::float32}, {ort::float32}, {ort::float32, true}};
+  static constexpr Port outputs[] = {{ort::float32}};
+
+  explicit ResidualNorm(const Node& node) {
+    width_ = node.constant(2, "gamma").size(0);
+    read_norm(node, 2, width_, linear_);
+  }
+
+  void run(const Call& call) const {
+    const Tensor x = call.input(0), residual = call.input(1);
+    const int64_t rows = x.size(0);
+    expect_shape("x", x, {-1, width_});
+    expect_shape("residual", residual, {rows, width_});
+    float* out = call.output(0, {rows, width_}).data<float>();
+    kernels().residual_norm(x.data<float>(), residual.data<float>(), (int)rows, (int)width_, linear_, out);
+  }
+
+ private:
+  int64_t width_;
+  Linear linear_{};
+};
+
+}  // namespace
+
+std::vector<const OrtCustomOp*> linear_operators() {
+  return {custom_operator<QuantLinear>(), custom_operator<QuantLinearU8>(), custom_operator<ResidualNorm>()};
+}
+
+}  // namespace dragoman

@@ -1,0 +1,51 @@
+#include "packing.h"
+
+#include <cmath>
+
+namespace dragoman {
+
+Packing::Packing(const int8_t* weight, const float* scales, const float* bias, int outputs, int inputs, int zero_point,
+                 float fill_bias) {
+  const Kernels& k = kernels();
+  const int depth = (inputs + k.group - 1) / k.group * k.group, panels = (outputs + k.columns - 1) / k.columns;
+  const size_t columns = (size_t)panels * k.columns;
+  weights_ = Memory<int8_t>(columns * depth);
+  start_ = Memory<int32_t>(columns);
+  scales_ = Memory<float>(columns);
+  bias_ = Memory<float>(columns);
+  k.pack(weight, outputs, inputs, depth, weights_.get());
+  for (int n = 0; n < outputs; n++) {
+    int32_t total = 0;
+    for (int i = 0; i < inputs; i++) {
+      const int8_t w = weight[(size_t)n * inputs + i];
+      if (w == -128) refuse("weight of output ", n, ", input ", i, " is -128; quantize within -127..127");
+      total += w;
+    }
+    start_[n] = (k.shift - zero_point) * total;
+    scales_[n] = scales[n];
+    bias_[n] = bias[n];
+  }
+  for (size_t n = outputs; n < columns; n++) bias_[n] = fill_bias;
+  packed_ = {outputs, inputs, depth, panels, weights_.get(), start_.get(), scales_.get(), bias_.get()};
+}
+
+Quantization quantization(const Node& node) {
+  const Quantization q{node.number("scale", 0.f), (int)node.integer("zero_point", 128), (int)node.integer("bits", 8)};
+  if (!(q.scale >= 0) || !std::isfinite(q.scale))
+    refuse("scale is ", q.scale, "; it must be positive, or 0 for one of each row");
+  if (q.zero_point < 0 || q.zero_point > 255) refuse("zero_point is ", q.zero_point, ", not within 0..255");
+  if (q.scale == 0 && q.zero_point != 0 && q.zero_point != 128)
+    refuse("zero_point is ", q.zero_point, "; with a scale for each row it is 0 or 128");
+  if (q.bits != 8 && q.bits != 16) refuse("bits is ", q.bits, ", not 8 or 16");
+  return q;
+}
+
+Number number_of(const char* name, const Tensor& tensor, bool bytes) {
+  if (tensor.type() == ort::float32) return Number::float32;
+  if (tensor.type() == ort::float16) return Number::float16;
+  if (tensor.type() == ort::int8 && bytes) return Number::int8;
+  refuse(name, " has elements of type ", (int)tensor.type(), " (ONNX's numbers), not fp32, fp16",
+         bytes ? " or s8" : "");
+}
+
+}  // namespace dragoman

@@ -1,0 +1,35 @@
+// What ONNX Runtime looks for in the library.
+#include "operators/operators.h"
+
+namespace dragoman {
+namespace {
+
+OrtCustomOpDomain* domain() {
+  static OrtCustomOpDomain* const made = [] {
+    OrtCustomOpDomain* created = nullptr;
+    check(ort::api.CreateCustomOpDomain("dragoman", &created));
+    const auto add = [&](const OrtCustomOp* op) { check(ort::api.CustomOpDomain_Add(created, op)); };
+    add(embed_operator());
+    for (const OrtCustomOp* op : linear_operators()) add(op);
+    for (const OrtCustomOp* op : attention_operators()) add(op);
+    add(packed_attention_operator());
+    add(recurrence_operator());
+    add(best_tokens_operator());
+    return created;
+  }();
+  return made;
+}
+
+}  // namespace
+}  // namespace dragoman
+
+extern "C" __attribute__((visibility("default"))) OrtStatus* RegisterCustomOps(OrtSessionOptions* options,
+                                                                               const OrtApiBase* base) {
+  using namespace dragoman;
+  if (const char* wrong = ort::load(base)) {
+    // CreateStatus has been the first function of the first version.
+    const OrtFunction* table = base->GetApi(1);
+    return table ? ((OrtStatus * (*)(int, const char*)) table[0])(ort::failed, wrong) : nullptr;
+  }
+  return guarded("RegisterCustomOps", [&] { check(ort::api.AddCustomOpDomain(options, domain())); });
+}
