@@ -164,8 +164,8 @@ pictures:  ## picture the dashboards for docs/images, with what a Prometheus has
 	@cd deploy/grafana/pictures && npm install --no-audit --no-fund --no-package-lock --legacy-peer-deps && \
 		node take.mjs $(PROMETHEUS) $(MINUTES) $(CURDIR)/docs/images overview latency batching
 
-bench: setup  ## measure against CTranslate2
-	@$(BIN)/python -m bench
+bench: setup  ## measure against other engines
+	@$(BIN)/python -m bench --plots docs/images
 
 COMPILE = $(BIN)/uv pip compile --quiet --config-file requirements/uv.toml --universal --python-version 3.11 \
 	--no-annotate --no-header --upgrade pyproject.toml

@@ -1,59 +1,185 @@
-"""`python -m bench`: measures this project against CTranslate2 on this machine. See docs/benchmarks.md."""
+"""`python -m bench`: measures this project against other engines on this machine. See docs/benchmarks.md."""
 
 import argparse
 import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.cpu import engine, service
-from bench.cpu.ctranslate2 import Ctranslate2
+from bench.cpu import curves, plan, races, random_models, service, steps
+from bench.cpu.plan import Models
 from bench.cpu.report import Report
-from bench.process import serving
-from models.package.folder import Package
+from bench.cpu.sides.ctranslate2 import SAME, SETUPS
+from bench.cpu.tables import how
+from bench.cpu.turns import players
+from bench.firefox import compared, lexicon
+from bench.noise import Watch
+from bench.peak import measure_peaks
+from bench.sentences import english, heldout
+from bench.shapes import BASE
 
-PARTS = ("engine", "concurrency", "latency", "start")
-ZOO = Path(__file__).parent.parent / "models" / "zoo" / "en-pt"
+ROOT = Path(__file__).parent.parent
+ZOO = ROOT / "models" / "zoo" / "en-pt"
+
+
+@dataclass
+class Run:
+    """A run of some parts."""
+
+    report: Report
+    models: Models
+    work: Path
+    """A folder, gone afterwards."""
+    watch: Watch
+    repeats: int
+    """Turns of each side."""
+
+    @property
+    def quick(self) -> bool:
+        return self.report.quick
+
+    def add(self, part: str, found: Iterator[races.Race]) -> None:
+        """Puts races into the report as they end."""
+        for race in found:
+            self.report.races.setdefault(part, []).append(race)
+            self.save()
+
+    def save(self) -> None:
+        self.watch.pause()
+        self.report.noise = self.watch.noise()
+        print(f"{self.report.write()} has what was measured so far", flush=True)
+
+
+def decoding(run: Run) -> None:
+    """All engines, token ids in and out."""
+    sides = [*plan.our_sides(run.models), *plan.ctranslate2_sides(run.models, SAME if run.quick else SETUPS)]
+    cells = plan.QUICK_CELLS if run.quick else plan.CELLS
+    with players(sides + ([] if run.quick else plan.other_sides(run.models)), run.report.absent) as opened:
+        run.add("decoding", races.decoding(opened, cells, plan.PAIRS, run.repeats))
+
+
+def base(run: Run) -> None:
+    """OPUS-MT's base size."""
+    models = random_models.make(BASE, run.work / "base", ZOO)
+    sides = [*plan.our_sides(models), *plan.ctranslate2_sides(models)]
+    cells = plan.BASE_CELLS[:2] if run.quick else plan.BASE_CELLS
+    lengths = random_models.RealLengths(ZOO)
+    with players(sides, {}) as opened:
+        run.add("base", races.to_length(opened, cells, plan.BASE_PAIRS, run.repeats, lengths))
+
+
+def file(run: Run) -> None:
+    """From text to text."""
+    sides = [*plan.our_sides(run.models), *plan.ctranslate2_sides(run.models)]
+    texts = english(200 if run.quick else 1504)
+    with players(sides, {}) as opened:
+        run.add("file", iter([races.file(opened, texts, plan.PAIRS, run.repeats)]))
+
+
+def firefox(run: Run) -> None:
+    """Firefox's models, through us and through engines made for them."""
+    sides, pairs = compared(run.work)
+    texts = heldout()[: 60 if run.quick else 507]
+    with players([replace(side, cores=1) for side in sides], run.report.absent) as opened:
+        run.add("firefox", iter([races.sentences(opened, texts, pairs, run.repeats)]))
+
+
+def concurrency(run: Run) -> None:
+    """Calls at once."""
+    callers = service.CALLERS[:1] if run.quick else service.CALLERS
+    for one in service.opposed(run.models):
+        run.add("concurrency", service.concurrency(run.models, one, callers, run.repeats))
+
+
+def latency(run: Run) -> None:
+    """Calls that arrive by chance."""
+    rounds, seconds = (1, 8.0) if run.quick else (4, 20.0)
+    for one in service.opposed(run.models):
+        for found in service.latency(run.models, one, ("Poisson", "bursts"), rounds, seconds):
+            run.report.latency.append(found)
+            run.save()
+
+
+def start(run: Run) -> None:
+    """Memory and start."""
+    for one in service.opposed(run.models):
+        run.report.footprints.append(service.footprint(one, 1 if run.quick else 5))
+        run.save()
+
+
+def measure_floor(run: Run) -> None:
+    """The machine's, and our steps."""
+    models = run.models
+    run.report.floor = steps.measure(
+        [
+            (plan.FP32_STANDARD, models.fp32, "fp32", "off"),
+            (plan.FP32, models.fp32, "fp32", "required"),
+            (plan.INT8_STANDARD, models.int8, "int8", "off"),
+            (plan.INT8, models.int8, "int8", "required"),
+        ]
+    )
+    run.save()
+
+
+def measure_curves(run: Run) -> None:
+    """What a token costs."""
+    peaks = measure_peaks() if run.report.floor is None else run.report.floor.peaks
+    for curve in curves.measure(ZOO, peaks):
+        run.report.curves.append(curve)
+        run.save()
+
+
+PARTS: dict[str, Callable[[Run], None]] = {
+    "decoding": decoding,
+    "floor": measure_floor,
+    "concurrency": concurrency,
+    "latency": latency,
+    "start": start,
+    "file": file,
+    "firefox": firefox,
+    "base": base,
+    "curves": measure_curves,
+}
+QUICK = ("decoding", "floor", "concurrency", "latency", "start", "file")
 
 
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"what to measure: {', '.join(PARTS)} (default: all)")
-    parser.add_argument("--package", type=Path, default=ZOO, help="what we serve")
-    parser.add_argument("--checkpoint", type=Path, default=ZOO, help="what CTranslate2 gets")
-    parser.add_argument("--repeats", type=int, default=7, help="readings of each side")
+    parser.add_argument("--quick", action="store_true", help="less of everything, in some five minutes")
+    parser.add_argument("--package", type=Path, default=ZOO, help="our package in fp32")
+    parser.add_argument("--int8", type=Path, default=ROOT / "artifacts" / "en-pt-int8", help="our package in int8")
+    parser.add_argument(
+        "--int8-shortlist", type=Path, default=ROOT / "artifacts" / "en-pt-int8-shortlist", help="with a shortlist"
+    )
+    parser.add_argument("--checkpoint", type=Path, default=ZOO, help="what the other engines get")
+    parser.add_argument("--optimum", metavar="FOLDER", help="where optimum-onnx is, if not where everything else is")
+    parser.add_argument("--repeats", type=int, help="turns of each side (default: 7; quick: 3)")
+    parser.add_argument("--core-hour", type=float, default=0.04, help="price of a core for an hour (default: 0.04)")
+    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="draw speed.svg and cost-curves.svg there")
     arguments = parser.parse_args()
-    unknown = set(arguments.parts) - set(PARTS)
-    if unknown:
+    if unknown := set(arguments.parts) - set(PARTS):
         parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    watch = Watch()
+    watch.pause()
     with tempfile.TemporaryDirectory() as folder:
-        measure(
-            arguments.parts or PARTS,
-            arguments.package,
-            arguments.checkpoint,
-            Path(folder) / "ctranslate2",
-            arguments.repeats,
+        models = Models(
+            checkpoint=arguments.checkpoint,
+            fp32=arguments.package,
+            int8=arguments.int8,
+            int8_shortlist=arguments.int8_shortlist,
+            converted=Path(folder) / "ctranslate2",
+            lexicon=lexicon("en-pt") if arguments.checkpoint == ZOO else None,
+            optimum=arguments.optimum,
         )
-
-
-def measure(parts: list[str] | tuple[str, ...], path: Path, checkpoint: Path, converted: Path, repeats: int) -> None:
-    """Measures the parts, printing the report after each."""
-    report = Report(repeats=repeats)
-    package, theirs = Package.open(path), Ctranslate2(checkpoint, converted)
-    if "engine" in parts:
-        report.engine = engine.run(package, theirs, repeats)
-        report.write()
-    if "start" in parts or "concurrency" in parts:
-        start_s = service.measure_start(path, times=5)
-        with serving(*service.our_server(path)) as server:
-            if "concurrency" in parts:
-                report.concurrency = service.measure_concurrency(package, server, theirs, repeats)
-            report.footprint = service.Footprint(start_s, server.rss_mb(), server.peak_rss_mb())
-        report.write()
-    if "latency" in parts:
-        peer = service.peer_server(checkpoint, converted)
-        with serving(*service.our_server(path)) as ours, serving(*peer) as other:
-            report.latency = service.measure_latency(ours, other, rounds=4)
-        report.write()
+        repeats = arguments.repeats or (3 if arguments.quick else 7)
+        report = Report(how=how(repeats, arguments.quick), quick=arguments.quick, core_hour=arguments.core_hour)
+        run = Run(report, models, Path(folder), watch, repeats)
+        for part in arguments.parts or (QUICK if arguments.quick else PARTS):
+            PARTS[part](run)
+    if arguments.plots is not None:
+        report.plot(arguments.plots)
     print(report.markdown())
 
 

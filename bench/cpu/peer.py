@@ -11,13 +11,15 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 import grpc
 import uvloop
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health
 
-from bench.cpu.ctranslate2 import WORKERS, Ctranslate2
+from bench.cpu.sides.ctranslate2 import ComputeType, Ctranslate2
+from bench.cpu.work import WORKERS
 from dragoman.v1 import translation_pb2, translation_pb2_grpc
 
 MAX_BATCH = 32
@@ -57,7 +59,9 @@ class Batcher:
         while True:
             batch = await self._collect()
             sources = [waiting.pieces for waiting in batch]
-            targets = await loop.run_in_executor(self._threads, self._translator.translate, sources, 1, MAX_BATCH)
+            targets = await loop.run_in_executor(
+                self._threads, self._translator.translate_pieces, sources, 1, MAX_BATCH
+            )
             for waiting, pieces in zip(batch, targets, strict=True):
                 if not waiting.answer.done():
                     waiting.answer.set_result(self._translator.detokenize(pieces))
@@ -97,9 +101,9 @@ class PeerService(translation_pb2_grpc.TranslationServiceServicer):
         yield translation_pb2.StreamTranslateResponse(text_delta=await self._batcher.translate(request.content))
 
 
-async def serve(checkpoint: Path, folder: Path, port: int) -> None:
+async def serve(checkpoint: Path, folder: Path, compute_type: ComputeType, port: int) -> None:
     """Serves until SIGTERM."""
-    batcher = Batcher(Ctranslate2(checkpoint, folder))
+    batcher = Batcher(Ctranslate2(checkpoint, folder, compute_type))
     server = grpc.aio.server()
     translation_pb2_grpc.add_TranslationServiceServicer_to_server(PeerService(batcher), server)
     servicer = health.HealthServicer()
@@ -120,12 +124,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--checkpoint", type=Path, required=True)
     parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--compute-type", choices=get_args(ComputeType), default="float32")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument(
         "--metrics-port", type=int, help="taken, so that both servers start alike; there are no metrics"
     )
     arguments = parser.parse_args()
-    uvloop.run(serve(arguments.checkpoint, arguments.folder, arguments.port))
+    uvloop.run(serve(arguments.checkpoint, arguments.folder, arguments.compute_type, arguments.port))
 
 
 if __name__ == "__main__":

@@ -1,45 +1,63 @@
-"""The whole server: concurrent calls, latency under Poisson load, memory, start-up."""
+"""The whole server: concurrent calls, latency under an open load, memory, start-up."""
 
 import asyncio
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Self
 
-from bench.cpu.ctranslate2 import Ctranslate2
-from bench.cpu.engine import WORKERS, OurEngine
-from bench.cpu.load import closed_loop, poisson
-from bench.measure import alternate, percentile
+from pydantic import BaseModel
+
+from bench.cpu.load import Arrivals, arrivals, closed_loop, open_loop
+from bench.cpu.plan import CT2_FP32, CT2_INT8, FP32, INT8, Models, Pair
+from bench.cpu.races import CLOSED, Race, judge
+from bench.cpu.sides.ctranslate2 import ComputeType, Ctranslate2
+from bench.cpu.sides.ours import Ours
+from bench.cpu.turns import players, race
+from bench.cpu.work import WORKERS, Reading, Side, Work
+from bench.measure import percentile
 from bench.process import Server, serving
 from bench.sentences import english
-from engine.request import Event, Failed, Translate
-from models.package.folder import Package
 
-CONCURRENCY = 32
-CLOSED_LOOP_TEXTS = 640
-POISSON_SECONDS = 30
+CALLERS = (32, 128, 512)
+TEXTS_PER_CALLER = 4
+LEAST_TEXTS = 320
 LOAD = 0.7
-"""Poisson arrivals come at this share of what the slower of both servers can do."""
+"""Calls arrive at this share of what the slower of both servers can do."""
+ASKED = (1.4, 0.9)
+"""32 callers of our int8 server against CTranslate2 int8 offline, and against our engine alone."""
 
 
-@dataclass(frozen=True)
-class Concurrency:
-    """Sentences a second: medians."""
+class Caller:
+    """Many single-text calls at once, as somebody who takes turns."""
 
-    calls: float
-    """32 concurrent single-text Translate calls."""
-    engine: float
-    """The engine alone, as many sentences outstanding."""
-    offline: float
-    """CTranslate2's translate_batch of all sentences, in batches of 32."""
+    rounds = None
+
+    def __init__(self, name: str, server: Server, callers: int) -> None:
+        self.name = name
+        self._server, self._callers = server, callers
+        self._texts: Sequence[str]
+
+    def prepare(self, work: Work) -> str:
+        self._texts = work.texts
+        asyncio.run(closed_loop(self._server.target, work.texts[: len(work.texts) // 4], self._callers))
+        return f"{self._callers} calls at once"
+
+    def turn(self) -> Reading:
+        """The processor time is the server's."""
+        started, cpu_started = time.perf_counter(), self._server.cpu_seconds()
+        asyncio.run(closed_loop(self._server.target, self._texts, self._callers))
+        return Reading(0, time.perf_counter() - started, self._server.cpu_seconds() - cpu_started)
 
 
-@dataclass(frozen=True)
-class Percentiles:
+class Percentiles(BaseModel):
     """Seconds of the calls of one side, all rounds together."""
+
+    model_config = CLOSED
 
     calls: int
     p50_s: float
@@ -47,98 +65,138 @@ class Percentiles:
 
     @classmethod
     def of(cls, seconds: list[float]) -> Self:
-        return cls(len(seconds), percentile(seconds, 50), percentile(seconds, 99))
+        return cls(calls=len(seconds), p50_s=percentile(seconds, 50), p99_s=percentile(seconds, 99))
 
 
-@dataclass(frozen=True)
-class Latency:
-    """Of the same arrivals at both servers."""
+class Latency(BaseModel):
+    """Of the same arrivals at two servers."""
 
+    model_config = CLOSED
+
+    arrivals: Arrivals
     rate: float
     """Calls a second."""
-    ours: Percentiles
-    theirs: Percentiles
+    ours: str
+    theirs: str
+    our_calls: Percentiles
+    their_calls: Percentiles
+    asked_p50: float | None = None
+    """Our median is to be at most so many times theirs."""
+    asked_p99: float | None = None
 
 
-@dataclass(frozen=True)
-class Footprint:
-    """What the server takes."""
+class Footprint(BaseModel):
+    """What a server takes."""
 
+    model_config = CLOSED
+
+    name: str
     start_s: float
-    """Median."""
+    """From the start of the process to SERVING: the median."""
     rss_mb: float
     """After the load."""
     peak_rss_mb: float
+    asked_start_s: float | None = None
+    asked_rss_mb: float | None = None
 
 
-def our_server(package: Path) -> tuple[str, list[str]]:
-    return "server", ["--package", str(package), "--workers", str(WORKERS)]
+@dataclass(frozen=True, slots=True)
+class Opposed:
+    """A server of ours and what stands against it."""
+
+    ours: str
+    theirs: str
+    package: Path
+    compute_type: ComputeType
+    asked: tuple[float, float] | None = None
+    """Poisson, p50 and p99."""
+
+    def our_server(self) -> tuple[str, list[str]]:
+        return "server", ["--package", str(self.package), "--workers", str(WORKERS)]
+
+    def peer_server(self, models: Models) -> tuple[str, list[str]]:
+        folders = ["--checkpoint", str(models.checkpoint), "--folder", str(models.converted)]
+        return "bench.cpu.peer", [*folders, "--compute-type", self.compute_type]
 
 
-def peer_server(checkpoint: Path, folder: Path) -> tuple[str, list[str]]:
-    return "bench.cpu.peer", ["--checkpoint", str(checkpoint), "--folder", str(folder)]
+def opposed(models: Models) -> list[Opposed]:
+    """Where there is a package, a server of it and its peer."""
+    both = (
+        Opposed(INT8, CT2_INT8, models.int8, "int8", (1 / 5, 1 / 3)),
+        Opposed(FP32, CT2_FP32, models.fp32, "float32"),
+    )
+    return [one for one in both if one.package.exists()]
 
 
-def measure_concurrency(package: Package, server: Server, theirs: Ctranslate2, repeats: int) -> Concurrency:
-    """32 concurrent calls against the engine alone and against CTranslate2 offline."""
-    texts = english(CLOSED_LOOP_TEXTS)
-    ours = OurEngine(package)
-    sources, pieces = [ours.tokenizer.encode(text) for text in texts], [theirs.tokenize(text) for text in texts]
-
-    def engine() -> float:
-        return _closed_loop_of_engine(ours, sources)
-
-    def offline() -> float:
-        started = time.perf_counter()
-        theirs.translate_all(pieces, 1, CONCURRENCY)
-        return len(texts) / (time.perf_counter() - started)
-
-    def calls() -> float:
-        return asyncio.run(closed_loop(server.target, texts, CONCURRENCY))
-
-    readings = alternate({"calls": calls, "engine": engine, "offline": offline}, repeats)
-    return Concurrency(**{side: series.median for side, series in readings.items()})
+def concurrency(models: Models, one: Opposed, callers: Sequence[int], repeats: int) -> Iterator[Race]:
+    """Calls at a server, our engine alone with as many sentences outstanding, and CTranslate2's own batches."""
+    alone, offline = f"{one.ours}, engine alone", f"{one.theirs}, offline, batches of 32"
+    peer = partial(Ctranslate2, models.checkpoint, models.converted, one.compute_type)
+    sides = [Side(alone, partial(Ours, one.package, "auto")), Side(offline, peer)]
+    with serving(*one.our_server()) as server, players(sides, {}) as others:
+        for count in callers:
+            calls = f"{one.ours}, {count} calls at once"
+            texts = tuple(english(max(LEAST_TEXTS, TEXTS_PER_CALLER * count)))
+            turns = race([Caller(calls, server, count), *others], Work(texts, outstanding=count), repeats)
+            name = f"{one.ours}, {count} callers"
+            asked = ASKED if one.ours == INT8 and count == CALLERS[0] else (None, None)
+            pairs = [
+                Pair(calls, side, {} if least is None else {name: least})
+                for side, least in zip((offline, alone), asked, strict=True)
+            ]
+            yield judge(name, "sentences", turns, pairs, lambda reading, texts=texts: len(texts))  # type: ignore[misc]
 
 
-def measure_latency(ours: Server, theirs: Server, rounds: int) -> Latency:
+def latency(models: Models, one: Opposed, kinds: Sequence[Arrivals], rounds: int, seconds: float) -> Iterator[Latency]:
     """The same arrivals against both servers, by turns."""
-    capacities = [
-        asyncio.run(closed_loop(server.target, english(CLOSED_LOOP_TEXTS), 2 * CONCURRENCY))
-        for server in (ours, theirs)
-    ]
-    rate = LOAD * min(capacities)
-    texts = english(round(rate * POISSON_SECONDS))
-    sides = [(ours, list[float]()), (theirs, list[float]())]
-    for seed in range(rounds):
-        for server, calls in sides if seed % 2 == 0 else reversed(sides):
-            calls += asyncio.run(poisson(server.target, texts, rate, seed))
-    return Latency(rate, *(Percentiles.of(calls) for _, calls in sides))
+    with both_serving(models, one) as servers:
+        texts = english(2 * LEAST_TEXTS)
+        rate = LOAD * min(asyncio.run(closed_loop(server.target, texts, 64)) for server in servers)
+        texts = english(max(2, round(rate * seconds)))
+        for kind in kinds:
+            found: tuple[list[float], list[float]] = ([], [])
+            for seed in range(rounds):
+                due = arrivals(kind, len(texts), rate, seed)
+                for index in (0, 1) if seed % 2 == 0 else (1, 0):
+                    found[index].extend(asyncio.run(open_loop(servers[index].target, texts, due)))
+            p50, p99 = one.asked if one.asked is not None and kind == "Poisson" else (None, None)
+            yield Latency(
+                arrivals=kind,
+                rate=rate,
+                ours=one.ours,
+                theirs=f"{one.theirs} + batcher",
+                our_calls=Percentiles.of(found[0]),
+                their_calls=Percentiles.of(found[1]),
+                asked_p50=p50,
+                asked_p99=p99,
+            )
 
 
-def measure_start(package: Path, times: int) -> float:
-    """Seconds from the start of the process to SERVING: the median."""
-    seconds = []
-    for _ in range(times):
-        with serving(*our_server(package)) as server:
-            seconds.append(server.start_s)
-    return statistics.median(seconds)
+@contextmanager
+def both_serving(models: Models, one: Opposed) -> Iterator[tuple[Server, Server]]:
+    """Ours and the other."""
+    with ExitStack() as stack:
+        yield (
+            stack.enter_context(serving(*one.our_server())),
+            stack.enter_context(serving(*one.peer_server(models))),
+        )
 
 
-def _closed_loop_of_engine(ours: OurEngine, sources: Sequence[Sequence[int]]) -> float:
-    """Sentences a second with CONCURRENCY of them outstanding."""
-    events: SimpleQueue[Event] = SimpleQueue()
-    decoding = ours.decoding(num_beams=1)
-    with ours.open(rows=64) as runner:
-        started = time.perf_counter()
-        for index, source in enumerate(sources):
-            if index >= CONCURRENCY:
-                _require_answer(events.get())
-            runner.submit(Translate(tuple(source), events.put, decoding=decoding, rules=ours.rules))
-        for _ in range(CONCURRENCY):
-            _require_answer(events.get())
-        return len(sources) / (time.perf_counter() - started)
-
-
-def _require_answer(event: Event) -> None:
-    if isinstance(event, Failed):
-        raise event.error
+def footprint(one: Opposed, times: int) -> Footprint:
+    """Start-up some times, and memory after a closed loop of 32 callers."""
+    starts, rss, peak = [], 0.0, 0.0
+    for attempt in range(times):
+        with serving(*one.our_server()) as server:
+            starts.append(server.start_s)
+            if attempt == times - 1:
+                asyncio.run(closed_loop(server.target, english(LEAST_TEXTS), CALLERS[0]))
+                rss, peak = server.rss_mb(), server.peak_rss_mb()
+    limits = (0.5, 200.0) if one.ours == INT8 else (None, None)
+    return Footprint(
+        name=one.ours,
+        start_s=statistics.median(starts),
+        rss_mb=rss,
+        peak_rss_mb=peak,
+        asked_start_s=limits[0],
+        asked_rss_mb=limits[1],
+    )

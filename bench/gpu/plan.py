@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from bench.shapes import BASE, Shape
+
 Device = Literal["cpu", "cuda"]
 Precision = Literal["fp32", "fp16"]
 PRECISIONS: tuple[Precision, ...] = ("fp16", "fp32")
@@ -44,19 +46,6 @@ PARTS = (
 """Most important first. `packages` makes what the others measure. How long the soak may take, the command line says."""
 SOAK_STARTS_S = 15.0
 """What the soak needs beside its own time."""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """A Marian checkpoint with random weights."""
-
-    layers: int
-    """Of the encoder and of the decoder."""
-    width: int
-    ffn: int
-    heads: int
-    vocab: int
-    """Not less than the zoo's tokenizer has pieces."""
 
 
 def search_name(num_beams: int) -> str:
@@ -113,7 +102,7 @@ class Sizes:
 
 
 FULL = Sizes(
-    base=Shape(layers=6, width=512, ffn=2048, heads=8, vocab=58101),
+    base=BASE,
     sentences=507,
     sentence_tokens=128,
     steps=64,

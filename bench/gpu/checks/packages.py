@@ -4,23 +4,14 @@ Through the export's own steps, but for its verification: on the device, the par
 """
 
 import os
-import shutil
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 
-import torch
-
-from bench.gpu.checks.checkpoint import write_checkpoint
+from bench import unverified
 from bench.gpu.plan import PRECISIONS, Findings, Plan, Precision
-from export.manifest import make_manifest
-from export.save import save
-from export.trace import trace
-from export.variant import variant
-from models.checkpoint import load_checkpoint
-from models.package.folder import draft, publish
-from models.package.manifest import Certificate
+from bench.random_weights import write_checkpoint
 from models.package.precision import AttentionKind
 
 
@@ -48,13 +39,6 @@ def write_base(plan: Plan) -> float:
 def write_package(plan: Plan, model: str, precision: Precision) -> float:
     """fp32 with plain attention: ONNX Runtime's fused attention has no fp32 kernel on CUDA. Returns seconds."""
     started = time.perf_counter()
-    torch.set_num_threads(1)  # the examples of a trace are small
     attention: AttentionKind = "plain" if precision == "fp32" else "fused"
-    unverified = Certificate(tolerance=0, encoder_error=0, steps=(), agreements=())
-    checkpoint, target = load_checkpoint(plan.checkpoint(model)), plan.package(model, precision)
-    with draft(target) as folder:
-        graphs = save(trace(variant(checkpoint.model, precision, attention), attention), folder)
-        for name, file in checkpoint.files.items():
-            shutil.copyfile(file, folder / name)
-        publish(folder, make_manifest(checkpoint, model, graphs, unverified), target)
+    unverified.write_package(plan.checkpoint(model), model, plan.package(model, precision), precision, attention)
     return time.perf_counter() - started

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from transformers import MarianConfig, MarianMTModel
 
-from bench.gpu.plan import Shape
+from bench.shapes import Shape
 from models.best_tokens import NEVER
 
 SEED = 7
@@ -55,13 +55,13 @@ def _config(shape: Shape, end: int, pad: int) -> MarianConfig:
         decoder_vocab_size=shape.vocab,
         d_model=shape.width,
         encoder_layers=shape.layers,
-        decoder_layers=shape.layers,
+        decoder_layers=shape.decoder_depth,
         encoder_attention_heads=shape.heads,
         decoder_attention_heads=shape.heads,
         encoder_ffn_dim=shape.ffn,
         decoder_ffn_dim=shape.ffn,
         max_position_embeddings=MAX_POSITIONS,
-        activation_function="swish",
+        activation_function=shape.activation,
         scale_embedding=True,
         eos_token_id=end,
         pad_token_id=pad,

@@ -1,0 +1,37 @@
+"""Models with random weights, whose targets never end: speed depends on a model's size, not on what it learnt."""
+
+from pathlib import Path
+
+import sentencepiece
+
+from bench.cpu.plan import Models
+from bench.random_weights import write_checkpoint
+from bench.sentences import english, flores, heldout
+from bench.shapes import Shape
+from bench.unverified import write_package
+
+
+def make(shape: Shape, folder: Path, tokenizer: Path) -> Models:
+    """A checkpoint with the tokenizer of another, and its packages.
+
+    Without verification: what agrees with what is tested with trained weights.
+    """
+    checkpoint = folder / "checkpoint"
+    folder.mkdir()
+    write_checkpoint(checkpoint, shape, tokenizer)
+    write_package(checkpoint, "random", folder / "fp32", "fp32", "fused")
+    return Models(checkpoint, folder / "fp32", folder / "int8", folder / "int8-shortlist", folder / "ctranslate2")
+
+
+class RealLengths:
+    """English sentences, and how many tokens people's translations of them have."""
+
+    def __init__(self, tokenizer: Path) -> None:
+        processor = sentencepiece.SentencePieceProcessor(str(tokenizer / "target.spm"))
+        references = flores("pt") + heldout("pt")
+        self._lengths = [len(processor.encode(text)) + 1 for text in references]
+
+    def __call__(self, count: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        """So many texts, and the lengths of their targets."""
+        lengths = tuple(self._lengths[index % len(self._lengths)] for index in range(count))
+        return tuple(english(count)), lengths

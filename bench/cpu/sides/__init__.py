@@ -1,0 +1,1 @@
+"""Engines that take turns, each in a process of its own."""

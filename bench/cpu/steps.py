@@ -1,0 +1,105 @@
+"""A decoder step by itself, from token ids to candidates, as a running batch takes it, and its floor."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from bench.cpu.races import CLOSED
+from bench.cpu.sides.ours import Kernels, choose_graphs
+from bench.markdown import table
+from bench.measure import Series, seconds
+from bench.peak import Numbers, Peaks, measure_peaks, step_cost
+from engine.decoder import Ask
+from engine.devices.session import CPU
+from engine.load import Loadable, open_decoder
+from models.package.folder import Package
+
+ROWS = (1, 8, 32)
+SOURCE_TOKENS, TARGET_TOKENS = 28, 16
+"""Of the rows whose steps are measured: in the middle of a sentence of FLORES."""
+READINGS = 40
+TOKEN = 7
+
+
+def step_seconds(package: Package, kernels: Kernels, rows: Sequence[int], source: int, target: int) -> dict[int, float]:
+    """The median of some steps about position `target` of sources of so many tokens, for several numbers of rows."""
+    decoder = open_decoder(choose_graphs(Loadable.of(package), kernels), CPU)
+    end = package.manifest.graphs.vocabulary.end_id
+    found = {}
+    for count in rows:
+        cache = decoder.open_cache(count)
+        for encoded in decoder.encode([(*[TOKEN] * (source - 1), end)] * count):
+            cache.join(encoded)
+
+        def step(cache=cache, count=count) -> None:  # type: ignore[no-untyped-def]
+            cache.begin_step([TOKEN] * count, Ask())
+            cache.end_step()
+
+        for _ in range(max(1, target - READINGS // 2)):
+            step()
+        found[count] = Series([seconds(step) for _ in range(READINGS)]).median
+    return found
+
+
+class Step(BaseModel):
+    """A step of so many rows and its floor."""
+
+    model_config = CLOSED
+
+    name: str
+    rows: int
+    seconds: float
+    floor_s: float
+
+
+class Floor(BaseModel):
+    """What was measured."""
+
+    model_config = CLOSED
+
+    peaks: Peaks
+    steps: list[Step]
+
+
+def measure(packages: Sequence[tuple[str, Path, Numbers, Kernels]]) -> Floor:
+    """The peaks, and steps of packages: name, folder, numbers of their matrices, and how they run.
+
+    A package that cannot run so is left out.
+    """
+    peaks, steps = measure_peaks(), []
+    for name, folder, numbers, kernels in packages:
+        try:
+            package = Package.open(folder)
+            taken = step_seconds(package, kernels, ROWS, SOURCE_TOKENS, TARGET_TOKENS)
+        except Exception as error:  # the report says what is there; the races say why something is not
+            print(f"{name}: {error}")
+            continue
+        output: Numbers = "int8" if kernels == "required" else numbers
+        for rows, median in taken.items():
+            cost = step_cost(package.manifest.model, rows, SOURCE_TOKENS, TARGET_TOKENS, numbers, output)
+            steps.append(Step(name=name, rows=rows, seconds=median, floor_s=cost.floor_s(peaks)))
+    return Floor(peaks=peaks, steps=steps)
+
+
+def show(floor: Floor) -> str:
+    """The tables."""
+    peaks = floor.peaks
+    facts = [
+        ["multiply-adds of u8 and s8", f"{peaks.int8 / 1e9:.0f} G/s ({peaks.int8_by})"],
+        ["fused multiply-adds of fp32", f"{peaks.fp32 / 1e9:.0f} G/s"],
+        *([f"reading {size / 2**20:g} MB", f"{speed / 1e9:.1f} GB/s"] for size, speed in sorted(peaks.read.items())),
+    ]
+    rows = [
+        [
+            step.name,
+            str(step.rows),
+            f"{step.seconds * 1e6:.0f}",
+            f"{step.floor_s * 1e6:.0f}",
+            f"{step.seconds / step.floor_s:.2f} x",
+        ]
+        for step in floor.steps
+    ]
+    return "\n\n".join(
+        [table(["one core", ""], facts), table(["decoder step of", "rows", "us", "floor, us", "over the floor"], rows)]
+    )
