@@ -51,6 +51,10 @@ class Timings:
     def total(self) -> float:
         return self.queue + self.encode + self.decode
 
+    def around(self, tokenize: float, detokenize: float) -> "Timings":
+        """The same, and what was before and after."""
+        return Timings(self.queue, self.encode, self.decode, self.steps, self.mean_batch_rows, tokenize, detokenize)
+
 
 @dataclass(frozen=True, slots=True)
 class Tokens:

@@ -141,6 +141,8 @@ class Runner:
     def _receive(self, worker: int) -> bool:
         """Admits this worker's share of what waits. Blocks only if there is nothing else to do. False: end."""
         batch = self._batches[worker]
+        if not (batch.idle or len(self._queue)):  # most steps: no worker waits for another, or for a caller
+            return not self._closing
         with self._work:
             while not (requests := self._take_share(worker)) and batch.idle and not self._closing:
                 self._work.wait()

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -44,10 +45,15 @@ from server.translation.translator import Translator
 
 log = logging.getLogger("server")
 
+SWITCH_INTERVAL_S = 0.0005
+"""How long an engine's thread waits for the interpreter, after its step, while the event loop is busy. Python's own
+5 ms are several steps of a small model."""
+
 
 def run(settings: Settings) -> int:
     """Serves until a signal, in a process that ends then. Returns its exit code. Raises ConfigError before that."""
     logs.configure(settings)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         return uvloop.run(_run(settings))
     except (PackageError, TokenizerError, DeviceError) as error:

@@ -98,6 +98,8 @@ class RunningBatch(Generic[S]):
         """They are this batch's to answer from now on, and take their rows, though nothing was done for them yet."""
         new = [request for request in requests if request not in self._held]
         self._held.update(dict.fromkeys(new))
+        for request in new:
+            request.withdraw = None  # from no queue any more: whoever cancels it takes no lock
         self.free_rows -= sum(request.rows for request in new)
 
     def deliver(self) -> None:

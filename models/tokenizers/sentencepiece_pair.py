@@ -93,11 +93,13 @@ class SentencePiecePair:
         code = self.spec.target_codes.get(target_language)
         if code is not None and pieces and not self.names_target(text):
             pieces.insert(0, code)
-        return [*(self._ids.get(piece, self.spec.unknown_id) for piece in pieces), self.spec.end_id]
+        unknown, id_of = self.spec.unknown_id, self._ids.get
+        return [*[id_of(piece, unknown) for piece in pieces], self.spec.end_id]
 
     def decode(self, token_ids: Iterable[int]) -> str:
         """The text of target tokens. Ids that stand for no text are skipped; an unknown token is written " ⁇ "."""
-        pieces = [self._pieces.get(token_id, self._unknown) for token_id in token_ids if token_id not in self._hidden]
+        unknown, hidden, piece_of = self._unknown, self._hidden, self._pieces.get
+        pieces = [piece_of(token_id, unknown) for token_id in token_ids if token_id not in hidden]
         text: str = self._target.decode_pieces(pieces) if pieces else ""
         return text.replace(SPACE, " ").strip()
 

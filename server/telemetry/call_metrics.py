@@ -6,6 +6,7 @@ that a caller chooses.
 """
 
 from collections.abc import Sequence
+from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
@@ -34,19 +35,23 @@ class CallMetrics:
         self._in_flight = Gauge(
             "dragoman_rpc_in_flight", "RPCs that are being answered.", ["method"], registry=registry
         )
+        # Looking labels up takes longer than counting.
+        self._running = cache(self._in_flight.labels)
+        self._answered = cache(lambda *labels: (self._requests.labels(*labels), self._seconds.labels(*labels)))
         self._refusals = Counter(
             "dragoman_refusals", "RPCs answered with an error, by its reason.", ["reason"], registry=registry
         )
 
     def rpc_started(self, method: str) -> None:
         """An RPC has come. `method` is one of the API's, never a caller's string."""
-        self._in_flight.labels(method).inc()
+        self._running(method).inc()
 
     def rpc_finished(self, method: str, code: str, seconds: float, trace_id: str = "") -> None:
         """An RPC is answered, with the name of a gRPC status code."""
-        self._in_flight.labels(method).dec()
-        self._requests.labels(method, code).inc()
-        self._seconds.labels(method, code).observe(seconds, exemplar(trace_id))
+        self._running(method).dec()
+        requests, durations = self._answered(method, code)
+        requests.inc()
+        durations.observe(seconds, exemplar(trace_id))
 
     def refused(self, reason: str) -> None:
         """An RPC is answered with an error of `server.errors`."""

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from opentelemetry.trace import INVALID_SPAN_CONTEXT, SpanContext, format_trace_id
 
@@ -93,10 +94,11 @@ class Call:
 
     def phase_seconds(self) -> dict[str, float]:
         """Time in each phase: of several contents the longest, as they are worked on at the same time."""
-        timings = [content.timings for content in self.contents]
-        return {phase: max((getattr(of, phase) for of in timings), default=0.0) for phase in PHASES}
+        seconds = zip(*map(phases_of, (content.timings for content in self.contents)), strict=True)
+        return dict(zip(PHASES, map(max, seconds), strict=True)) if self.contents else dict.fromkeys(PHASES, 0.0)
 
 
+phases_of = attrgetter(*PHASES)
 _current: ContextVar[Call | None] = ContextVar("call", default=None)
 
 

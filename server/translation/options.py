@@ -31,6 +31,8 @@ def check_route(route: Route, model: ServedModel, texts_name_target: bool = Fals
 
 def resolve(options: Options, model: ServedModel) -> Decoding:
     """Fills in what is left open. Raises OptionOutOfRange."""
+    if not options:
+        return model.defaults  # which were checked when they were read
     try:
         return decoding.resolve(options, model.defaults, model.limits)
     except decoding.OutOfRange as error:

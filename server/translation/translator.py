@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -46,6 +46,7 @@ from server.errors import (
 from server.telemetry.calls import AnsweredContent, current_call
 from server.telemetry.guards import guard_flags
 from server.telemetry.model_metrics import ModelMetrics
+from server.translation.mailbox import Mailbox
 from server.translation.options import Route, check_route, resolve
 from server.translation.sources import SourceReader, SourceText
 from server.translation.targets import TargetText, TargetWriter
@@ -101,6 +102,7 @@ class Translator:
         self._admission = admission
         self._submit = submit
         self._metrics = metrics
+        self._mailbox = Mailbox()
 
     async def translate(self, contents: Sequence[str], route: Route, options: Options) -> list[Translation]:
         """Translates every content; results are in their order. Raises ServerError."""
@@ -152,7 +154,9 @@ class Translator:
         current_call().model = self.model.name
         self._sources.check(texts)
         with self._admission.permit(len(texts)):
-            calls = [_Call(source, make) for source in await self._sources.tokenize(texts, target_language)]
+            calls = [
+                _Call(source, make, self._mailbox) for source in await self._sources.tokenize(texts, target_language)
+            ]
             for call in calls:
                 self._submit(call.request)
         try:
@@ -168,7 +172,7 @@ class Translator:
         self._metrics.detokenized(written.seconds, call.request.trace_id)
         best, text = event.hypotheses[0], written.texts[0].text
         self._flag(call.source.text, text, best)
-        timings = replace(call.timings(event.timings), detokenize=written.seconds)
+        timings = event.timings.around(call.source.seconds, written.seconds)
         current_call().contents.append(call.answered(text, timings, written.started, len(best.token_ids)))
         return Translation(written.texts, len(call.source.token_ids), timings)
 
@@ -182,7 +186,7 @@ class Translator:
         assert isinstance(event, Encoded), event
         self._admission.answered()
         norm = float(np.linalg.norm(event.vector)) if normalize else 1.0
-        timings = call.timings(event.timings)
+        timings = event.timings.around(call.source.seconds, 0.0)
         current_call().contents.append(call.answered(None, timings, time.perf_counter(), 0))
         return Embedding(event.vector / (norm or 1.0), len(call.source.token_ids), timings)
 
@@ -201,8 +205,8 @@ def refusal(error: Exception) -> ServerError:
 class _Call:
     """A request, seen from the event loop."""
 
-    def __init__(self, source: SourceText, make: MakeRequest) -> None:
-        self._loop = asyncio.get_running_loop()
+    def __init__(self, source: SourceText, make: MakeRequest, mailbox: Mailbox) -> None:
+        self._loop, self._mailbox = asyncio.get_running_loop(), mailbox
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self.source = source
         self.request = make(source.token_ids, self._deliver)
@@ -210,11 +214,7 @@ class _Call:
 
     def _deliver(self, event: Event) -> None:
         """Called on an engine thread."""
-        self._loop.call_soon_threadsafe(self._events.put_nowait, event)
-
-    def timings(self, engine: Timings) -> Timings:
-        """The engine's, and what was before."""
-        return replace(engine, tokenize=self.source.seconds)
+        self._mailbox.post(self._loop, self._events, event)
 
     def answered(self, answer: str | None, timings: Timings, detokenized: float, target_tokens: int) -> AnsweredContent:
         """What is to be told of it, once it is answered."""

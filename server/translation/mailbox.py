@@ -1,0 +1,32 @@
+"""The way of the engine's events to the event loop."""
+
+import asyncio
+from collections import deque
+
+from engine.request import Event
+
+
+class Mailbox:
+    """Wakes the event loop once for all events that come before it gets to them: a step may have one for every row."""
+
+    def __init__(self) -> None:
+        self._posted: deque[tuple[asyncio.Queue[Event], Event]] = deque()
+        self._woken = False
+        """The loop will look, and has not looked yet."""
+
+    def post(self, loop: asyncio.AbstractEventLoop, to: asyncio.Queue[Event], event: Event) -> None:
+        """Puts an event into one of the loop's queues, on an engine thread. Raises RuntimeError of a closed loop."""
+        self._posted.append((to, event))
+        if not self._woken:
+            self._woken = True
+            try:
+                loop.call_soon_threadsafe(self._hand_out)
+            except RuntimeError:
+                self._woken = False
+                raise
+
+    def _hand_out(self) -> None:
+        self._woken = False  # first: what is posted from now on may come too late for this look
+        while self._posted:
+            to, event = self._posted.popleft()
+            to.put_nowait(event)
