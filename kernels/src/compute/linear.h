@@ -155,13 +155,15 @@ struct FinishBytes {
   MEMBER void operator()(int row, int count, int panel, const int32_t* sums) {
     const PackedWeight& w = l.weight;
     const Floats inverse = all(1.f / l.out_scale);
-    for (int r = 0; r < count; r++)
+    const int at = panel * columns, n = w.outputs - at < columns ? w.outputs - at : columns;
+    for (int r = 0; r < count; r++) {
+      alignas(64) int32_t whole_numbers[columns];
       for (int c = 0; c < columns; c += 16) {
-        const int at = panel * columns + c, n = w.outputs - at;
-        if (n <= 0) break;
-        const Floats y = relu(scaled(sums + r * columns + c, w, at, row_scales[row + r]) + load(w.bias + at));
-        store_bytes(out + (size_t)(row + r) * w.outputs + at, quantized(y, inverse, 0.f, 255.f, saturated), n);
+        const Floats y = relu(scaled(sums + r * columns + c, w, at + c, row_scales[row + r]) + load(w.bias + at + c));
+        store(whole_numbers + c, quantized(y, inverse, 0.f, 255.f, saturated));
       }
+      to_bytes(whole_numbers, n, out + (size_t)(row + r) * w.outputs + at);
+    }
   }
 };
 

@@ -33,14 +33,9 @@ INLINE Ints quantized(Floats x, Floats inverse, float zero_point, float most, In
   return as_ints(kept + all(whole)) - as_ints(all(whole)) + all((int32_t)zero_point);
 }
 
-INLINE void store_bytes(uint8_t* out, Ints q, int n) {
-  int32_t x[16];
-  store(x, q);
-  if (n >= 16) {
-    for (int i = 0; i < 16; i++) out[i] = (uint8_t)x[i];
-  } else {
-    for (int i = 0; i < n; i++) out[i] = (uint8_t)x[i];
-  }
+// The lowest bytes. A loop over memory: compilers make packing instructions of it.
+INLINE void to_bytes(const int32_t* x, int n, uint8_t* out) {
+  for (int i = 0; i < n; i++) out[i] = (uint8_t)x[i];
 }
 
 INLINE int64_t total(Ints a) {
@@ -51,12 +46,20 @@ INLINE int64_t total(Ints a) {
   return all;
 }
 
+constexpr int at_once = 256;
+
 // One row to `depth` bytes, of which those beyond n are zero.
 static int64_t quantize_row(const float* x, int n, float scale, int zero_point, int depth, uint8_t* out) {
+  alignas(64) int32_t whole_numbers[at_once];
   const Floats inverse = all(1.f / scale);
   Ints saturated = all((int32_t)0);
-  for (int i = 0; i < n; i += 16)
-    store_bytes(out + i, quantized(load_up_to(x + i, n - i), inverse, (float)zero_point, 255.f, saturated), n - i);
+  for (int first = 0; first < n; first += at_once) {
+    const int count = n - first < at_once ? n - first : at_once;
+    for (int i = 0; i < count; i += 16)
+      store(whole_numbers + i,
+            quantized(load_up_to(x + first + i, count - i), inverse, (float)zero_point, 255.f, saturated));
+    to_bytes(whole_numbers, count, out + first);
+  }
   memset(out + n, 0, depth - n);
   return total(saturated);
 }

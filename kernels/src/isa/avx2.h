@@ -18,10 +18,19 @@ constexpr bool prepares = true;
 constexpr int prepared_bytes(int depth) { return (2 * depth + 4 + 63) / 64 * 64; }
 
 static void prepare(const uint8_t* x, int depth, uint8_t* out) {
-  int32_t lacking = 0;
-  for (int k = 0; k < depth; k += group, out += 2 * group)
+  __m128i sums = _mm_setzero_si128();
+  int k = 0;
+  for (; k + 16 <= depth; k += 16, out += 32) {
+    const __m128i y = _mm_xor_si128(_mm_loadu_si128((const __m128i*)(x + k)), _mm_set1_epi8(-128));
+    const __m128i magnitude = _mm_abs_epi8(y), sign = _mm_cmpgt_epi8(_mm_setzero_si128(), y);
+    sums = _mm_add_epi64(sums, _mm_sad_epu8(_mm_and_si128(magnitude, sign), _mm_setzero_si128()));
+    _mm_storeu_si128((__m128i*)out, _mm_unpacklo_epi32(magnitude, sign));
+    _mm_storeu_si128((__m128i*)(out + 16), _mm_unpackhi_epi32(magnitude, sign));
+  }
+  int32_t lacking = _mm_cvtsi128_si32(sums) + _mm_extract_epi32(sums, 2);
+  for (; k < depth; k += group, out += 2 * group)
     for (int i = 0; i < group; i++) {
-      int y = x[k + i] - 128;
+      const int y = x[k + i] - 128;
       out[i] = (uint8_t)(y < 0 ? -y : y);
       out[group + i] = y < 0 ? 255 : 0;
       lacking += y < 0 ? -y : 0;
