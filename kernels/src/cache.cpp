@@ -2,6 +2,7 @@
 // what is wrong, in memory of the thread that holds until the next call.
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "compute/table.h"
 #include "counters.h"
@@ -66,9 +67,12 @@ EXPORTED const char* dragoman_copy_rows(const Buffer* b, const int32_t* sources,
       expect_slot(targets[r], b->slots);
       if (lengths[r] < 0 || lengths[r] > b->capacity) refuse("length ", lengths[r], " of a capacity of ", b->capacity);
     }
+    std::vector<bool> is_source(b->slots);
+    for (int64_t r = 0; r < rows; r++) is_source[sources[r]] = true;
+    for (int64_t r = 0; r < rows; r++)
+      if (is_source[targets[r]]) refuse("slot ", targets[r], " is a target and a source");
     for (int64_t t = 0; t < b->tensors; t++)
       for (int64_t r = 0; r < rows; r++) {
-        if (sources[r] == targets[r]) continue;
         const int64_t whole = (lengths[r] + 15) / 16 * 16, places = whole < b->capacity ? whole : b->capacity;
         const int64_t bytes = places * b->head_dim * b->element, head = b->capacity * b->head_dim * b->element;
         for (int64_t h = 0; h < b->heads; h++)

@@ -21,13 +21,18 @@ def test_embed(library: Library, kind: type[np.generic], width: int) -> None:
     node = Node(library, "Embed", inputs, constants, [("x", np.float32)], scale=8.0)
     ids, positions = rng.integers(0, 50, 9), rng.integers(0, 20, 9).astype(np.int32)
     rows = table[ids].astype(np.float32) * (scales[ids, None] if kind is np.int8 else 1)
-    np.testing.assert_allclose(node(ids=ids, positions=positions)[0], rows * 8 + places[positions], rtol=1e-6, atol=1e-5)
+    np.testing.assert_allclose(
+        node(ids=ids, positions=positions)[0], rows * 8 + places[positions], rtol=1e-6, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("width", [64, 20])
 def test_recurrence(library: Library, width: int) -> None:
     rng = np.random.default_rng(0)
-    gates, state = rng.standard_normal((3, 2 * width)).astype(np.float32), rng.standard_normal((5, width)).astype(np.float32)
+    gates, state = (
+        rng.standard_normal((3, 2 * width)).astype(np.float32),
+        rng.standard_normal((5, width)).astype(np.float32),
+    )
     slots, out, before = np.array([4, 0, 2], np.int32), np.zeros((3, width), np.float32), state.copy()
     inputs: Ports = [("gates", np.float32), ("state", np.float32), ("slots", np.int32)]
     node = Node(library, "SimpleRecurrence", inputs, {}, [("out", np.float32), ("new_state", np.float32)])

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 from kernels.library import OPERATORS, Library, LibraryError, open_library
-from tests.kernels.node import Node, Ports
-from tests.kernels.test_attention import Caches, to_blocks
+from tests.kernels.test_attention import to_blocks
 from tests.kernels.test_best_tokens import OutputLayer, hidden, ranks
-from tests.kernels.test_quant_linear import Layer, rows
+from tests.kernels.test_quant_linear import Layer
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,7 +49,7 @@ class ApiBase(ctypes.Structure):
 
     _fields_ = (
         ("get_api", ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)),
-        ("version", ctypes.CFUNCTYPE(ctypes.c_char_p)),
+        ("version", ctypes.CFUNCTYPE(ctypes.c_void_p)),
     )
 
 
@@ -58,19 +57,20 @@ class ApiBase(ctypes.Structure):
 def test_a_runtime_of_another_abi(library: Library, newest: int, version: bytes, said: bytes) -> None:
     messages: list[bytes] = []
 
-    @ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
     def create_status(code: int, message: bytes) -> int:
         messages.append(message)
         return 1
 
-    table = (ctypes.c_void_p * 1)(ctypes.cast(create_status, ctypes.c_void_p))
+    function = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)(create_status)
+    table = (ctypes.c_void_p * 1)(ctypes.cast(function, ctypes.c_void_p))
+    name = ctypes.create_string_buffer(version)
     base = ApiBase(
         ApiBase._fields_[0][1](lambda asked: ctypes.addressof(table) if asked <= newest else None),
-        ApiBase._fields_[1][1](lambda: version),
+        ApiBase._fields_[1][1](lambda: ctypes.addressof(name)),
     )
-    script = ctypes.CDLL(str(library.path)).RegisterCustomOps
-    script.restype = ctypes.c_void_p
-    assert script(None, ctypes.byref(base)) == 1
+    register = ctypes.CDLL(str(library.path)).RegisterCustomOps
+    register.restype = ctypes.c_void_p
+    assert register(None, ctypes.byref(base)) == 1
     assert said in messages[0]
 
 
@@ -91,12 +91,13 @@ def test_a_source_is_stored_in_blocks(library: Library, head_dim: int, dtype: ty
 
 def test_a_source_that_does_not_fit(library: Library) -> None:
     tensors = np.zeros((2, 4, 1, 16, 8), np.float32)
-    for cross, slot, said in (
+    cases: list[tuple[Array, int, str]] = [
         (np.zeros((17, 16), np.float32), 0, "17 tokens do not fit into a capacity of 16"),
         (np.zeros((3, 16), np.float32), 4, "slot 4 of 4"),
         (np.zeros((3, 24), np.float32), 0, "24 numbers of a token, and the cache 16"),
         (np.zeros((3, 16)), 0, "must be fp32 rows, and is float64"),
-    ):
+    ]
+    for cross, slot, said in cases:
         with pytest.raises(ValueError, match=said):
             library.store_source(cross, tensors, slot)
 

@@ -111,7 +111,13 @@ def lengths(library: Library) -> None:
 
 def token(library: Library) -> None:
     table = np.zeros((9, 8), np.float32)
-    inputs: Ports = [("ids", np.int64), ("positions", np.int32), ("table", np.float32), ("", None), ("places", np.float32)]
+    inputs: Ports = [
+        ("ids", np.int64),
+        ("positions", np.int32),
+        ("table", np.float32),
+        ("", None),
+        ("places", np.float32),
+    ]
     node = Node(library, "Embed", inputs, {"table": table, "places": table}, [("x", np.float32)])
     node(ids=np.array([2, 9]), positions=np.zeros(2, np.int32))
 
