@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from kernels.library import OPERATORS, Library, LibraryError, open_library
+from tests.kernels.node import Array
 from tests.kernels.test_attention import to_blocks
 from tests.kernels.test_best_tokens import OutputLayer, hidden, ranks
 from tests.kernels.test_quant_linear import Layer
