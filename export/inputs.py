@@ -10,6 +10,7 @@ from engine.devices.selection import Wanted, select_device
 from engine.devices.session import Device
 from engine.devices.sizing import Load
 from export.command.arguments import Options
+from export.shortlist.table import ListSize
 from export.sources import Fetched
 from export.verification.compare_tokens import ENGINE_ROWS
 from export.verification.verify import most_tokens
@@ -49,7 +50,7 @@ def adapt(checkpoint: Checkpoint, fetched: Fetched, options: Options) -> Checkpo
         source_languages=check_languages("source", source),
         target_languages=check_languages("target", target),
         tokenizer=tokenizer.model_copy(update={"normalization": normalization, "target_codes": codes}),
-        shortlist=None if options.no_shortlist else checkpoint.shortlist,
+        shortlist=None if options.no_shortlist or options.shortlist else checkpoint.shortlist,
     )
 
 
@@ -81,6 +82,15 @@ def open_shortlist(checkpoint: Checkpoint) -> Shortlist | None:
     return Shortlist.load(checkpoint.shortlist, vocabulary(checkpoint.config))
 
 
+def check_list_size(options: Options, checkpoint: Checkpoint) -> ListSize:
+    """How long the lists of a shortlist are to be."""
+    first, best, most = options.shortlist_first, options.shortlist_best, checkpoint.config.target_vocab_size
+    for name, size, least in (("first", first, 0), ("best", best, 1)):
+        if not least <= size <= most:
+            raise InputError(f"--shortlist-{name} is {size}; expected {least} to {most}, the tokens of the vocabulary")
+    return ListSize(first, best)
+
+
 def check_name(name: str) -> str:
     """A name that fits into requests and file names."""
     if not re.fullmatch(NAME_PATTERN, name):
@@ -95,7 +105,8 @@ def open_device(options: Options, checkpoint: Checkpoint) -> Device:
             "ONNX Runtime's CPU provider does not run bf16, so nothing could verify the graphs here: export on a CUDA "
             "machine with --device cuda, or with --precision fp16"
         )
-    shortlist, tokens = checkpoint.shortlist is not None, most_tokens(checkpoint.config.max_positions)
+    shortlist = checkpoint.shortlist is not None or options.shortlist is not None
+    tokens = most_tokens(checkpoint.config.max_positions)
     spec = graphs_spec(checkpoint.config, options.precision, options.attention, shortlist)
     device, _ = select_device(Wanted(options.device), Load(spec, ENGINE_ROWS, tokens, tokens), Machine())
     return device

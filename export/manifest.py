@@ -35,5 +35,4 @@ def make_manifest(
 
 def package_files(checkpoint: Checkpoint, stored: StoredWeights | None) -> dict[str, Path]:
     """What is copied into the package, by its name there."""
-    shortlist = {} if checkpoint.shortlist is None else {SHORTLIST: checkpoint.shortlist}
-    return checkpoint.files | shortlist | ({} if stored is None else {stored.file.name: stored.file})
+    return checkpoint.files | ({} if stored is None else {stored.file.name: stored.file})

@@ -1,4 +1,4 @@
-"""The five steps of an export: load, trace, save, verify, publish."""
+"""The steps of an export: load, trace, save, verify, publish. Where a shortlist is asked for: count, before trace."""
 
 import shutil
 from dataclasses import replace
@@ -7,9 +7,11 @@ from pathlib import Path
 from export.command.arguments import Options
 from export.command.progress import Progress
 from export.graphs import Graphs
-from export.inputs import adapt, check_name, open_device, open_shortlist, read_samples
+from export.inputs import adapt, check_list_size, check_name, open_device, open_shortlist, read_samples
 from export.manifest import make_manifest, package_files
 from export.save import save, save_beside
+from export.shortlist.count import count_shortlist
+from export.shortlist.text import read_text
 from export.sources import Fetched
 from export.stored_weights import STORED, StoredWeights
 from export.trace import trace
@@ -17,7 +19,7 @@ from export.variant import variant
 from export.verification.verify import verify
 from models.checkpoint import load_checkpoint
 from models.package.folder import draft, publish, publish_beside
-from models.package.manifest import WEIGHTS, Manifest
+from models.package.manifest import SHORTLIST, WEIGHTS, Manifest
 
 PACKAGES = Path("artifacts")
 """Where a package goes, under its model's name, unless the command line says where."""
@@ -32,17 +34,25 @@ def export(options: Options, fetched: Fetched, progress: Progress) -> tuple[Path
     with progress.stage("load"):
         checkpoint = adapt(load_checkpoint(fetched.folder), fetched, options)
         shortlist = open_shortlist(checkpoint)
+        text = None if options.shortlist is None else read_text(options.shortlist)
+        lists = check_list_size(options, checkpoint)
         name = check_name(options.name or checkpoint.name)
         target = fetched.folder if options.in_place else options.out or PACKAGES / name
         model = variant(checkpoint.model, options.precision, options.attention)
         device = open_device(options, checkpoint)
         stored = StoredWeights(target / STORED) if options.in_place else None
+    if text is not None:
+        with progress.stage("count") as tell:
+            shortlist, said = count_shortlist(checkpoint, fetched.folder, text, lists, options.attention, tell)
+        progress.tell(said)
     with draft(target if stored is None else target / "package") as folder:
         with progress.stage("trace"):
-            graphs = trace(model, options.attention, checkpoint.shortlist is not None)
+            graphs = trace(model, options.attention, shortlist is not None)
         with progress.stage("save"):
             saved = save(graphs, folder) if stored is None else save_beside(graphs, folder, stored)
             files = replace(saved, shortlist=shortlist)
+            if shortlist is not None:
+                shortlist.save(folder / SHORTLIST)
             for file_name, file in package_files(checkpoint, stored).items():
                 shutil.copyfile(file, folder / file_name)
         with progress.stage("verify") as tell:

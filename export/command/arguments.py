@@ -15,6 +15,8 @@ PROGRAMS = ("python -m export", "dragoman export")
 """What people call it. The latter sets sys.argv."""
 MOZILLA = "https://storage.googleapis.com/moz-fx-translations-data--303e-prod-translations-data/db/models.json"
 """Where Mozilla lists its models."""
+FIRST, BEST = 50, 50
+"""Of Firefox's shortlists."""
 SAMPLES = Path(__file__).parents[1] / "verification" / "samples.en.txt"
 
 
@@ -29,6 +31,9 @@ class Options(argparse.Namespace):
     target_language: list[str] | None
     keep_typography: bool
     no_shortlist: bool
+    shortlist: list[Path] | None
+    shortlist_first: int
+    shortlist_best: int
     precision: Precision
     attention: AttentionKind
     device: Literal["cpu", "cuda"]
@@ -104,9 +109,7 @@ def build(program: str) -> Parser:
         action="store_true",
         help="leave quotes and dashes that the vocabulary lacks as they are (default: replace them by ASCII)",
     )
-    parser.add_argument(
-        "--no-shortlist", action="store_true", help="choose from the whole vocabulary, not from the lexical shortlist"
-    )
+    _add_shortlist(parser)
     parser.add_argument(
         "--precision", choices=get_args(Precision), default="fp32", help="of weights and activations (default: fp32)"
     )
@@ -131,3 +134,32 @@ def build(program: str) -> Parser:
     parser.add_argument("--quiet", action="store_true", help="do not list what the package holds")
     parser.add_argument("--version", action="version", version=f"Dragoman {__version__}")
     return parser
+
+
+def _add_shortlist(parser: argparse.ArgumentParser) -> None:
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--no-shortlist", action="store_true", help="choose from the whole vocabulary, not from the lexical shortlist"
+    )
+    which.add_argument(
+        "--shortlist",
+        type=Path,
+        action="append",
+        metavar="FILE",
+        help="make a lexical shortlist of this text: lines of source, tab and target; or, given twice, a file of "
+        "sources and one of their targets; or sources alone, which the model translates",
+    )
+    parser.add_argument(
+        "--shortlist-first",
+        type=int,
+        default=FIRST,
+        metavar="N",
+        help=f"tokens that the shortlist always allows, the first ones of the vocabulary (default: {FIRST})",
+    )
+    parser.add_argument(
+        "--shortlist-best",
+        type=int,
+        default=BEST,
+        metavar="N",
+        help=f"tokens that it allows for each token of a source, at most (default: {BEST})",
+    )

@@ -83,7 +83,7 @@ class SampleComparison:
         yield Reference("pytorch", 1, targets)
         if self._transformers_folder is None:
             return
-        transformers = TransformersModel(self._transformers_folder)
+        transformers = TransformersModel(self._transformers_folder, self._shortlist)
         for num_beams in BEAMS:
             progress(f"translations by transformers, {search_name(num_beams)}")
             targets = transformers.translate(self._sources, num_beams, self._generation)

@@ -57,7 +57,9 @@ def greedy_tokens(
 class TransformersModel:
     """The checkpoint, loaded and decoded by Hugging Face transformers."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, shortlist: Shortlist | None = None) -> None:
+        """shortlist: what each source may become."""
+        self._shortlist = shortlist
         with _quiet():
             self._model = transformers.AutoModelForSeq2SeqLM.from_pretrained(
                 folder, dtype=torch.float32, local_files_only=True
@@ -85,10 +87,18 @@ class TransformersModel:
                 input_ids=ids,
                 attention_mask=mask,
                 do_sample=False,
+                **self._restriction(sources),
                 **asdict(replace(generation.decoding(), num_beams=num_beams, num_return_sequences=1)),
             )
         end_id = self._model.config.eos_token_id
         return [_until_end(row, end_id) for row in output[:, 1:].tolist()]
+
+    def _restriction(self, sources: Sequence[Sequence[int]]) -> dict[str, object]:
+        """Log-probabilities are over the tokens that are allowed."""
+        if self._shortlist is None:
+            return {}
+        allowed = [self._shortlist.allowed(source).tolist() for source in sources]
+        return {"prefix_allowed_tokens_fn": lambda row, _: allowed[row], "renormalize_logits": True}
 
     def _pad(self, sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
         """Ids and attention mask, both [sentences, source]."""

@@ -1,4 +1,4 @@
-"""The lexical shortlist: which target tokens a source may become. Reads Marian's binary files.
+"""The lexical shortlist: which target tokens a source may become. Reads and writes Marian's binary files.
 
     6 x uint64   magic, checksum, first, best, offsets, entries
     uint64       [offsets]  where the list of each source token begins; one more than there are source tokens
@@ -35,6 +35,8 @@ class Shortlist:
     vocabulary: Vocabulary
     first: int
     """So many tokens are always allowed."""
+    best: int
+    """Most tokens that a list was meant to have."""
     offsets: NDArray[np.int64]
     """Where each source token's list begins, and at last where the last one ends [source tokens + 1]."""
     entries: NDArray[np.int64]
@@ -44,9 +46,15 @@ class Shortlist:
     def load(cls, file: Path, vocabulary: Vocabulary) -> "Shortlist":
         """Reads a shortlist of this model. Raises ShortlistError."""
         data = _read(file)
-        first, offsets, entries = _parse(file, data)
+        first, best, offsets, entries = _parse(file, data)
         _check(file, vocabulary, first, offsets, entries)
-        return cls(vocabulary, first, offsets, entries)
+        return cls(vocabulary, first, best, offsets, entries)
+
+    def save(self, file: Path) -> None:
+        """Writes the file that `load` has read, or would read."""
+        body = struct.pack("<4Q", self.first, self.best, len(self.offsets), len(self.entries))
+        body += self.offsets.astype("<u8").tobytes() + self.entries.astype("<u4").tobytes()
+        file.write_bytes(struct.pack("<2Q", MAGIC, _checksum(body)) + body)
 
     def most_allowed(self, source_tokens: int) -> int:
         """Of a source of so many tokens."""
@@ -70,17 +78,22 @@ class Shortlist:
 def verify_checksum(file: Path) -> None:
     """Raises ShortlistError where a file is not what its checksum says.
 
-    It takes a second, so export does it; the server checks a package's own checksums. marian-dev: src/common/hash.h.
+    It takes a second, so export does it; the server checks a package's own checksums.
     """
     data = _read(file)
     _parse(file, data)
-    words = np.frombuffer(data, "<u8", (len(data) - HASHED_FROM) // 8, HASHED_FROM)
-    found = 0
-    for word in words.tolist():
-        found ^= (word + 0x9E3779B9 + (found << 6) + (found >> 2)) % (1 << 64)
+    found = _checksum(data[HASHED_FROM:])
     expected = HEADER.unpack_from(data)[1]
     if found != expected:
         raise ShortlistError(f"{file} was changed: its checksum is {found:#x}, it says {expected:#x}; get it again")
+
+
+def _checksum(body: bytes) -> int:
+    """Of all behind it, half a word at the end left out. marian-dev: src/common/hash.h."""
+    found = 0
+    for word in np.frombuffer(body, "<u8", len(body) // 8).tolist():
+        found ^= (word + 0x9E3779B9 + (found << 6) + (found >> 2)) % (1 << 64)
+    return found
 
 
 def _read(file: Path) -> bytes:
@@ -90,11 +103,11 @@ def _read(file: Path) -> bytes:
         raise ShortlistError(f"{file} cannot be read ({error.strerror})") from error
 
 
-def _parse(file: Path, data: bytes) -> tuple[int, NDArray[np.int64], NDArray[np.int64]]:
-    """The header's `first`, the offsets and the entries of a file whose sizes are right."""
+def _parse(file: Path, data: bytes) -> tuple[int, int, NDArray[np.int64], NDArray[np.int64]]:
+    """The header's `first` and `best`, the offsets and the entries of a file whose sizes are right."""
     if len(data) < HEADER.size:
         raise ShortlistError(f"{file} is no shortlist: it has {len(data)} bytes, its header alone needs {HEADER.size}")
-    magic, _, first, _, offset_count, entry_count = HEADER.unpack_from(data)
+    magic, _, first, best, offset_count, entry_count = HEADER.unpack_from(data)
     if magic != MAGIC:
         raise ShortlistError(f"{file} is no binary shortlist of Marian: it begins with {magic:#x}, not {MAGIC:#x}")
     expected = HEADER.size + 8 * offset_count + 4 * entry_count
@@ -105,7 +118,7 @@ def _parse(file: Path, data: bytes) -> tuple[int, NDArray[np.int64], NDArray[np.
     offsets = np.frombuffer(data, "<u8", offset_count, HEADER.size)
     entries = np.frombuffer(data, "<u4", entry_count, HEADER.size + 8 * offset_count)
     # One beyond int64 becomes negative, and is found so.
-    return first, offsets.astype(np.int64), entries.astype(np.int64)
+    return first, best, offsets.astype(np.int64), entries.astype(np.int64)
 
 
 def _check(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.tokenizers.sentencepiece_pair import SentencePiecePair, TokenizerSpec
-from models.tokenizers.typography import normalization_table
+from models.tokenizers.target_side import target_side
 from training.config import Data, ParallelText
 from training.errors import TrainingError
 
@@ -80,16 +80,7 @@ class Codec:
             raise TrainingError(f"{folder} has a vocabulary for each side; training supports one for both")
         self.unknown_id = spec.unknown_id
         self.source = SentencePiecePair.load(folder, spec)
-        self.target = _target_encoder(folder, spec)
-
-
-def _target_encoder(folder: Path, spec: TokenizerSpec) -> SentencePiecePair:
-    """A tokenizer that encodes targets. What the vocabulary lacks is replaced there too."""
-    turned = spec.model_copy(
-        update={"source_model": spec.target_model, "target_model": spec.source_model, "normalization": {}}
-    )
-    table = normalization_table(SentencePiecePair.load(folder, turned))
-    return SentencePiecePair.load(folder, turned.model_copy(update={"normalization": table}))
+        self.target = target_side(folder, spec)
 
 
 def read_pair(files: ParallelText) -> TextPair:
