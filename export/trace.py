@@ -88,7 +88,7 @@ class OutputGraph(nn.Module):
 
     def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """See models.package.signature."""
-        return self.model.output_weight.index_select(0, ids), self.model.output_bias.index_select(0, ids)
+        return self.model.output_rows(ids)
 
 
 def trace(model: Transformer, attention: AttentionKind = "fused", shortlist: bool = False) -> Graphs:

@@ -148,6 +148,10 @@ class Transformer(nn.Module):
         weight, bias = output or (self.output_weight, self.output_bias)
         return F.linear(self.decoder_norm(x), weight, bias)
 
+    def output_rows(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Of these tokens, what `logits` takes as `output`."""
+        return self.output_weight.index_select(0, ids), self.output_bias.index_select(0, ids)
+
     def _embed(self, ids: Tensor, table: Tensor) -> Tensor:
         # Scaled after the look-up: a scaled copy of the table would double the package and is not measurably faster.
         x = F.embedding(ids, table)

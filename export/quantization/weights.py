@@ -6,6 +6,8 @@ from numpy.typing import NDArray
 LARGEST = 127
 STEPS = range(64, LARGEST + 1)
 """Into so many steps a row's largest weight may be divided. Fewer need not be tried: of 63, 126 are a multiple."""
+EXACT = 1e-3
+"""Share of the largest weight. Where none is further off, the weights were 8 bits once, and nothing is to make up."""
 DAMPING = 0.01
 """Share of the mean squared input that is added to every input's, so that the inverse exists (Frantar et al. 2022)."""
 
@@ -20,8 +22,9 @@ def quantize_weight(weight: Numbers, inputs: Numbers | None = None) -> tuple[NDA
     Pre-trained Transformers", algorithm 1.
     """
     scales = choose_scales(weight)
-    if inputs is None:
-        return _round(weight, scales), scales
+    rounded = _round(weight, scales)
+    if inputs is None or np.allclose(rounded * scales[:, None], weight, rtol=0, atol=EXACT * float(np.abs(weight).max())):
+        return rounded, scales
     correction = _correction(inputs)
     left = weight.astype(np.float32, copy=True)
     quantized = np.empty(weight.shape, np.int8)

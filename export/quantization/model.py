@@ -1,0 +1,66 @@
+"""A model in 8 bits, as graphs of standard operators compute it."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from export.quantization.calibrate import OUTPUT, linear_layers
+from export.quantization.layers import FeedForward8, Linear8, product
+from export.quantization.recipe import QuantizedLinear, Recipe
+from models.best_tokens import padded_size
+from models.layers import FeedForward
+from models.transformer import Transformer
+
+
+class QuantizedTransformer(Transformer):
+    """A model with the layers of a recipe in 8 bits. Everything else stays as it is."""
+
+    def __init__(self, model: Transformer, recipe: Recipe, per_row: Callable[[str], bool]) -> None:
+        """`per_row`: whether the layer of a name finds a scale for each row of its input."""
+        super().__init__(model.config)
+        self.load_state_dict(model.state_dict(), assign=True)
+        for name, layer in linear_layers(model).items():
+            if name in recipe:
+                self.set_submodule(name, Linear8(recipe[name], layer.bias, per_row(name)))
+        for name, layer in list(self.named_modules()):
+            if isinstance(layer, FeedForward) and FeedForward8.fits(layer, model.config.activation):
+                self.set_submodule(name, FeedForward8(layer))
+        self.output = OutputLayer8(recipe[OUTPUT], model.output_bias) if OUTPUT in recipe else None
+
+    def logits(self, x: Tensor, output: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        """See Transformer."""
+        if self.output is None or output is not None:
+            return super().logits(x, output)
+        logits: Tensor = self.output(self.decoder_norm(x))
+        return logits
+
+    def output_rows(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """See Transformer."""
+        return super().output_rows(ids) if self.output is None else (self.output.rows(ids), self.output_bias[ids])
+
+    def _embed(self, ids: Tensor, table: Tensor) -> Tensor:
+        shared = self.config.tie_output and (table is self.target_embedding or self.config.share_embeddings)
+        if self.output is None or not shared:
+            return super()._embed(ids, table)
+        return self.output.rows(ids) * self.embedding_scale
+
+
+class OutputLayer8(Linear8):
+    """The output layer, which may be the embedding table too. It gives logits of the padded vocabulary."""
+
+    def __init__(self, quantized: QuantizedLinear, bias: Tensor) -> None:
+        super().__init__(quantized, bias, per_row=False)
+        padding = padded_size(len(quantized.scales)) - len(quantized.scales)
+        self.register_buffer("filler", torch.zeros(padding, quantized.weight.shape[1], dtype=torch.int8))
+        self.register_buffer("filler_scales", torch.ones(padding))
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """Of these tokens [...]: fp32 [..., width]."""
+        return F.embedding(ids, self.weight).float() * F.embedding(ids, self.scales[:, None])
+
+    def product(self, quantized: Tensor, scale: Tensor, bias: Tensor | None) -> Tensor:
+        """See Linear8."""
+        weight, scales = torch.cat([self.weight, self.filler]), torch.cat([self.scales, self.filler_scales])
+        return product(quantized, weight, scale, scales, self.zero_point, bias)
