@@ -10,30 +10,72 @@ from engine.devices.selection import Wanted, select_device
 from engine.devices.session import Device
 from engine.devices.sizing import Load
 from export.command.arguments import Options
+from export.quantization.quantize import Calibration, Samples
 from export.shortlist.table import ListSize
 from export.sources import Fetched
 from export.verification.compare_tokens import ENGINE_ROWS
 from export.verification.verify import most_tokens
 from models.checkpoint import Checkpoint
 from models.languages import WELL_FORMED
+from models.package.folder import sha256
 from models.package.graphs import NAME_PATTERN
 from models.package.shortlist import Shortlist, verify_checksum
 from models.package.signature import graphs_spec, vocabulary
+
+LEAST_CALIBRATION, MOST_CALIBRATION = 32, 1000
+"""Sentences. With fewer, no scale fits the next text; with more, none changes."""
 
 
 class InputError(Exception):
     """An option that cannot be used."""
 
 
-def read_samples(file: Path, count: int) -> list[str]:
-    """The first `count` sentences of a file."""
+def read_lines(file: Path) -> list[str]:
+    """The lines of a text that are not empty. Raises InputError."""
     try:
-        texts = [line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        return [line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
     except UnicodeDecodeError as error:
         raise InputError(f"{file} is not UTF-8: {error}") from error
+
+
+def read_samples(file: Path, count: int) -> list[str]:
+    """The first `count` sentences of a file. Raises InputError."""
+    texts = read_lines(file)
     if not 0 < count <= len(texts):
         raise InputError(f"--verify-samples is {count}; {file} has {len(texts)} sentences, and at least 1 is needed")
     return texts[:count]
+
+
+def read_quantizing_texts(options: Options, texts: Sequence[str]) -> tuple[Calibration, Samples] | None:
+    """What 8 bits are calibrated on, and measured on: `texts`. None where the precision is another."""
+    if options.precision != "int8":
+        return None
+    return read_calibration(options), Samples(texts, read_references(options))
+
+
+def read_calibration(options: Options) -> Calibration:
+    """What 8 bits are calibrated on: at most MOST_CALIBRATION sentences. Raises InputError."""
+    file = options.calibration or options.samples
+    texts = read_lines(file)[0 if options.calibration else options.verify_samples :]
+    if len(texts) < LEAST_CALIBRATION:
+        besides = "" if options.calibration else f" besides the {options.verify_samples} that are compared"
+        raise InputError(
+            f"{file} has {len(texts)} sentences{besides}; to calibrate takes at least {LEAST_CALIBRATION} of the "
+            f"source language: name a longer text with --calibration"
+        )
+    return Calibration(texts[:MOST_CALIBRATION], sha256(file))
+
+
+def read_references(options: Options) -> list[str]:
+    """A translation of each of the samples; none where none are given. Raises InputError."""
+    if options.references is None:
+        return []
+    references = read_lines(options.references)
+    if len(references) < options.verify_samples:
+        raise InputError(
+            f"{options.references} has {len(references)} translations; --verify-samples is {options.verify_samples}"
+        )
+    return references[: options.verify_samples]
 
 
 def adapt(checkpoint: Checkpoint, fetched: Fetched, options: Options) -> Checkpoint:

@@ -7,8 +7,17 @@ from pathlib import Path
 from export.command.arguments import Options
 from export.command.progress import Progress
 from export.graphs import Graphs
-from export.inputs import adapt, check_list_size, check_name, open_device, open_shortlist, read_samples
+from export.inputs import (
+    adapt,
+    check_list_size,
+    check_name,
+    open_device,
+    open_shortlist,
+    read_quantizing_texts,
+    read_samples,
+)
 from export.manifest import make_manifest, package_files
+from export.quantization.quantize import quantize_model
 from export.save import save, save_beside
 from export.shortlist.count import count_shortlist
 from export.shortlist.text import read_text
@@ -20,6 +29,7 @@ from export.verification.verify import verify
 from models.checkpoint import load_checkpoint
 from models.package.folder import draft, publish, publish_beside
 from models.package.manifest import SHORTLIST, WEIGHTS, Manifest
+from models.tokenizers.sentencepiece_pair import SentencePiecePair
 
 PACKAGES = Path("artifacts")
 """Where a package goes, under its model's name, unless the command line says where."""
@@ -31,6 +41,7 @@ def export(options: Options, fetched: Fetched, progress: Progress) -> tuple[Path
     Returns the package's folder and what lies there.
     """
     texts = read_samples(options.samples, options.verify_samples)
+    quantizing_texts = read_quantizing_texts(options, texts)
     with progress.stage("load"):
         checkpoint = adapt(load_checkpoint(fetched.folder), fetched, options)
         shortlist = open_shortlist(checkpoint)
@@ -45,6 +56,12 @@ def export(options: Options, fetched: Fetched, progress: Progress) -> tuple[Path
         with progress.stage("count") as tell:
             shortlist, said = count_shortlist(checkpoint, fetched.folder, text, lists, options.attention, tell)
         progress.tell(said)
+    quantized = None
+    if quantizing_texts is not None:
+        with progress.stage("quantize") as tell:
+            tokenizer = SentencePiecePair.load(fetched.folder, checkpoint.tokenizer)
+            quantized = quantize_model(checkpoint, tokenizer, *quantizing_texts, tell)
+            model = quantized.model
     with draft(target if stored is None else target / "package") as folder:
         with progress.stage("trace"):
             graphs = trace(model, options.attention, shortlist is not None)
@@ -57,6 +74,8 @@ def export(options: Options, fetched: Fetched, progress: Progress) -> tuple[Path
                 shutil.copyfile(file, folder / file_name)
         with progress.stage("verify") as tell:
             certificate = verify(checkpoint, fetched.folder, files, texts, device, tell)
+            if quantized is not None:
+                certificate = certificate.model_copy(update={"quantization": quantized.report})
         with progress.stage("publish"):
             weights = WEIGHTS if stored is None else stored.file.name
             manifest = make_manifest(checkpoint, name, files, certificate, weights)

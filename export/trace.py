@@ -14,6 +14,8 @@ from torch.export import Dim
 from torch.nn import functional
 
 from export.graphs import Graphs, weight_bytes
+from export.quantization.model import QuantizedTransformer
+from export.quantization.stored import store_by_outputs
 from export.variant import PRECISIONS
 from models.attention import plain
 from models.best_tokens import best_allowed_tokens, best_tokens, block_size, padded_size
@@ -97,7 +99,8 @@ def trace(model: Transformer, attention: AttentionKind = "fused", shortlist: boo
     shortlist: as a package with one needs them
     """
     model = model.eval()
-    spec = signature.graphs_spec(model.config, PRECISIONS[model.target_embedding.dtype], attention, shortlist)
+    precision = "int8" if isinstance(model, QuantizedTransformer) else PRECISIONS[model.target_embedding.dtype]
+    spec = signature.graphs_spec(model.config, precision, attention, shortlist)
     with plain() if attention == "plain" else nullcontext():
         encoder, decoder = trace_encoder(model, spec), trace_decoder(model, spec)
         output = trace_output(model) if shortlist else None
@@ -220,6 +223,7 @@ def _export(
         )
     assert program is not None
     _strip(program.model)
+    store_by_outputs(program.model)
     return program.model
 
 

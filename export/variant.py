@@ -18,10 +18,10 @@ class VariantError(Exception):
 
 
 def variant(model: Transformer, precision: Precision, attention: AttentionKind) -> Transformer:
-    """The model in a precision; itself, if that is fp32. Raises VariantError."""
+    """The model in a precision; itself, if that is fp32, or is made of fp32 (int8). Raises VariantError."""
     if attention == "fused":
         check_heads(model.config)
-    if precision == "fp32":
+    if precision not in DTYPES or precision == "fp32":
         return model
     converted = copy.deepcopy(model).to(DTYPES[precision])
     check_range(model, converted, precision)

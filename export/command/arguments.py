@@ -39,6 +39,8 @@ class Options(argparse.Namespace):
     device: Literal["cpu", "cuda"]
     verify_samples: int
     samples: Path
+    calibration: Path | None
+    references: Path | None
     firefox_registry: str
     quiet: bool
 
@@ -68,6 +70,11 @@ def parse(arguments: Sequence[str] | None) -> Options:
     parser = build(sys.argv[0] if sys.argv[0] in PROGRAMS else PROGRAMS[0])
     parser.refuse_unknown(given)
     options = parser.parse_args(given, Options())
+    for option in ("calibration", "references"):
+        if getattr(options, option) is not None and options.precision != "int8":
+            parser.error(f"--{option} belongs to --precision int8; the precision is {options.precision}")
+    if options.in_place and options.precision == "int8":
+        parser.error("--in-place keeps the checkpoint's weights, which are not in 8 bits: say --out")
     if options.in_place and source_of(options.checkpoint) != "folder":
         parser.error("--in-place makes a folder of yours a package; a model that is fetched goes where --out says")
     return options
@@ -127,6 +134,20 @@ def build(program: str) -> Parser:
     )
     parser.add_argument(
         "--samples", type=Path, default=SAMPLES, metavar="FILE", help="sentences, one per line (default: English ones)"
+    )
+    parser.add_argument(
+        "--calibration",
+        type=Path,
+        metavar="FILE",
+        help="sentences of the source language to calibrate --precision int8 on, one per line (default: those of "
+        "--samples that are not compared)",
+    )
+    parser.add_argument(
+        "--references",
+        type=Path,
+        metavar="FILE",
+        help="translations of the sentences that are compared, one per line: with --precision int8 the certificate has "
+        "BLEU and chrF by them, which take sacrebleu",
     )
     parser.add_argument(
         "--firefox-registry", default=MOZILLA, metavar="URL", help="list of Firefox's models (default: Mozilla's)"

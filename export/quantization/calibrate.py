@@ -20,7 +20,7 @@ OUTPUT = "output"
 KEPT = 4096
 """Tokens of a layer that are kept, evenly among all there are. (A few more, if they do not divide.)"""
 
-Pair = tuple[Sequence[int], Sequence[int]]
+Pair = tuple[tuple[int, ...], tuple[int, ...]]
 """Token ids of a source, and of its translation, without the decoder's start token."""
 
 

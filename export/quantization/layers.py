@@ -7,14 +7,24 @@ or by one of its row, so that no row's answer depends on the others.
 ONNX Runtime's products of u8 with s8 saturate on processors without VNNI, see `engine.devices.session`.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
 from export.quantization.recipe import Activations, QuantizedLinear
 from models.config import Activation
-from models.layers import FeedForward
+from models.layers import FeedForward, Residual
+
+Attributes = dict[str, int | float | str | bool | Sequence[int] | Sequence[float] | Sequence[str] | Sequence[bool]]
+"""As torch declares them."""
 
 MICROSOFT = "com.microsoft"
+LARGEST_PRODUCT = 255 * 127
+LARGEST_WHOLE = 1 << 24
+"""Up to here fp32 has all whole numbers."""
+REST = 254
+"""Steps of the second digit in a step of the first, which rounds by half of one at most."""
 SMALLEST = 1e-30
 """Of the largest value of a row, so that a row of zeros has a scale."""
 
@@ -25,6 +35,10 @@ class Linear8(nn.Module):
     weight: Tensor
     scales: Tensor
     bias: Tensor
+    scale: Tensor
+    zero_point: Tensor
+    middle: Tensor
+    one: Tensor
 
     def __init__(self, quantized: QuantizedLinear, bias: Tensor | None, per_row: bool) -> None:
         """`per_row`: scales of activations are found for each row; otherwise they are the recipe's."""
@@ -35,19 +49,29 @@ class Linear8(nn.Module):
         self.register_buffer("bias", torch.zeros(len(self.scales)) if bias is None else bias.detach())
         self.register_buffer("scale", torch.tensor(quantized.activations.scale))
         self.register_buffer("zero_point", torch.tensor(quantized.activations.zero_point, dtype=torch.uint8))
+        self.register_buffer("middle", torch.tensor(128, dtype=torch.uint8))
         self.register_buffer("one", torch.tensor(1.0))
 
     def forward(self, x: Tensor) -> Tensor:
         """[rows, inputs] -> [rows, outputs]."""
-        if self.per_row:
-            scales = row_scales(x, self.activations)
-            quantized = quantize_rows(x, scales, self.zero_point)
-            return self.product(quantized, self.one, None) * scales[:, None] + self.bias
-        return self.product(quantize(x, self.scale, self.zero_point), self.scale, self.bias)
+        scale = row_scales(x, self.activations) if self.per_row else self.scale
+        quantized = quantize(x, scale, self.zero_point)
+        y = self._product(quantized, scale, self.zero_point, self.bias)
+        if self.activations.bits == 8:
+            return y
+        rest = x - dequantize(quantized, scale, self.zero_point)
+        return y + self._product(quantize(rest, scale / REST, self.middle), scale / REST, self.middle)
 
-    def product(self, quantized: Tensor, scale: Tensor, bias: Tensor | None) -> Tensor:
-        """Of u8 [rows, inputs] with a scale: fp32 [rows, outputs]."""
-        return product(quantized, self.weight, scale, self.scales, self.zero_point, bias)
+    def _product(self, x: Tensor, scale: Tensor, zero_point: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Of u8 [rows, inputs] by a scale, or one for each row: fp32 [rows, outputs]."""
+        if scale.ndim == 0:
+            return self.product(x, scale, zero_point, bias)
+        y = self.product(x, self.one, zero_point) * scale.unsqueeze(1)
+        return y if bias is None else y + bias
+
+    def product(self, x: Tensor, scale: Tensor, zero_point: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Of u8 [rows, inputs] by one scale: fp32 [rows, outputs]."""
+        return product(x, self.weight, scale, self.scales, zero_point, bias)
 
 
 class FeedForward8(nn.Module):
@@ -57,28 +81,31 @@ class FeedForward8(nn.Module):
     """
 
     inner_bias: Tensor
+    weight_zero_points: Tensor
 
-    def __init__(self, layer: FeedForward) -> None:
-        """Takes the place of a layer that it `fits`."""
+    def __init__(self, residual: Residual, up: Linear8, down: Linear8) -> None:
         super().__init__()
-        self.residual, self.up, self.down = layer.residual, layer.up, layer.down
-        up = self.up
+        self.residual, self.up, self.down = residual, up, down
         unit = up.scale.double() * up.scales.double()
         self.register_buffer("inner_bias", (up.bias / unit).round().int())
         self.register_buffer("weight_zero_points", torch.zeros(len(up.scales), dtype=torch.int8))
 
-    @staticmethod
-    def fits(layer: FeedForward, activation: Activation) -> bool:
-        """Whether both linear layers are in 8 bits, by constant scales, with a ReLU between them."""
-        parts = layer.up, layer.down
-        return activation == "relu" and all(isinstance(part, Linear8) and not part.per_row for part in parts)
+    @classmethod
+    def of(cls, layer: FeedForward, activation: Activation) -> "FeedForward8 | None":
+        """What takes the place of a layer, if both its linear layers are in 8 bits by constant scales."""
+        up, down = layer.up, layer.down
+        if activation != "relu" or not isinstance(up, Linear8) or not isinstance(down, Linear8):
+            return None
+        if up.per_row or down.per_row or (up.activations.bits, down.activations.bits) != (8, 8):
+            return None
+        return cls(layer.residual, up, down)
 
     def forward(self, x: Tensor) -> Tensor:
         """[tokens, width] -> [tokens, width]."""
         up, down = self.up, self.down
         entered = quantize(self.residual.enter(x), up.scale, up.zero_point)
         inner = self._inner(entered)
-        return self.residual.leave(x, down.product(inner, down.scale, down.bias))
+        return self.residual.leave(x, down.product(inner, down.scale, down.zero_point, down.bias))
 
     def _inner(self, x: Tensor) -> Tensor:
         """u8 [tokens, width] -> u8 [tokens, inner]."""
@@ -95,10 +122,25 @@ class FeedForward8(nn.Module):
 
 
 def quantize(x: Tensor, scale: Tensor, zero_point: Tensor) -> Tensor:
-    """fp32 [rows, inputs] -> u8, by one scale."""
+    """fp32 [rows, inputs] -> u8, by one scale or by one of each row [rows]."""
     if torch.onnx.is_in_onnx_export():
-        return torch.onnx.ops.symbolic("QuantizeLinear", [x, scale, zero_point], dtype=torch.uint8, shape=x.shape)
+        inputs, attributes = _of_rows(x, scale, zero_point)
+        return torch.onnx.ops.symbolic("QuantizeLinear", inputs, attributes, dtype=torch.uint8, shape=x.shape)
+    scale = scale.unsqueeze(-1)
     return ((x / scale).round() + zero_point).clamp(0, 255).to(torch.uint8)
+
+
+def dequantize(x: Tensor, scale: Tensor, zero_point: Tensor) -> Tensor:
+    """u8 [rows, inputs] -> fp32."""
+    if torch.onnx.is_in_onnx_export():
+        inputs, attributes = _of_rows(x, scale, zero_point)
+        return torch.onnx.ops.symbolic("DequantizeLinear", inputs, attributes, dtype=torch.float32, shape=x.shape)
+    return (x.float() - zero_point) * scale.unsqueeze(-1)
+
+
+def _of_rows(x: Tensor, scale: Tensor, zero_point: Tensor) -> tuple[list[Tensor], Attributes]:
+    """Inputs and attributes of a node that quantizes by rows, or all alike."""
+    return ([x, scale, zero_point], {}) if scale.ndim == 0 else ([x, scale, zero_point.expand(x.shape[0])], {"axis": 0})
 
 
 def row_scales(x: Tensor, activations: Activations) -> Tensor:
@@ -106,15 +148,6 @@ def row_scales(x: Tensor, activations: Activations) -> Tensor:
     if activations.zero_point == 0:
         return x.max(1).values.clamp(min=SMALLEST) * (1 / 255)
     return x.abs().max(1).values.clamp(min=SMALLEST) * (1 / 127)
-
-
-def quantize_rows(x: Tensor, scales: Tensor, zero_point: Tensor) -> Tensor:
-    """fp32 [rows, inputs] -> u8, by a scale for each row [rows]."""
-    zero_points = zero_point.expand(x.shape[0])
-    if torch.onnx.is_in_onnx_export():
-        inputs, attributes = [x, scales, zero_points], {"axis": 0}
-        return torch.onnx.ops.symbolic("QuantizeLinear", inputs, attributes, dtype=torch.uint8, shape=x.shape)
-    return ((x / scales[:, None]).round() + zero_points[:, None]).clamp(0, 255).to(torch.uint8)
 
 
 def product(
@@ -134,5 +167,6 @@ def product(
 
 
 def integer_sums(x: Tensor, weight: Tensor, zero_point: Tensor) -> Tensor:
-    """(x - zero_point) W^T, whole numbers as fp64."""
-    return (x.double() - zero_point) @ weight.double().T
+    """(x - zero_point) W^T: whole numbers, exact in fp32 where there are few inputs, otherwise in fp64."""
+    dtype = torch.float32 if LARGEST_PRODUCT * x.shape[1] <= LARGEST_WHOLE else torch.float64
+    return (x.to(dtype) - zero_point) @ weight.to(dtype).T

@@ -19,12 +19,12 @@ def make_recipe(model: Transformer, pairs: Sequence[Pair]) -> Recipe:
     weights = {name: layer.weight for name, layer in linear_layers(model).items()} | {OUTPUT: output}
     found = observe(model, pairs)
     return {
-        name: quantize(weight.detach().numpy(), found[name], has_no_sign(model, name))
+        name: quantize_layer(weight.detach().numpy(), found[name], has_no_sign(model, name))
         for name, weight in weights.items()
     }
 
 
-def quantize(weight: Numbers, inputs: Inputs, unsigned: bool) -> QuantizedLinear:
+def quantize_layer(weight: Numbers, inputs: Inputs, unsigned: bool) -> QuantizedLinear:
     """A layer with weight [outputs, inputs]. `unsigned`: no input is ever negative."""
     quantized, scales = quantize_weight(weight, inputs.kept)
     return QuantizedLinear(quantized, scales, choose_activations(inputs, unsigned))

@@ -14,20 +14,39 @@ from models.layers import FeedForward
 from models.transformer import Transformer
 
 
+def standard_model(model: Transformer, recipe: Recipe) -> "QuantizedTransformer":
+    """As graphs of standard operators compute it.
+
+    The encoder has a scale for each row, because constant ones hurt it most; the decoder has constant ones, because
+    every step pays for every node.
+    """
+    return QuantizedTransformer(model, recipe, in_encoder, exact_output=False).eval()
+
+
+def native_model(model: Transformer, recipe: Recipe) -> "QuantizedTransformer":
+    """As native graphs compute it, but for the order of sums."""
+    return QuantizedTransformer(model, recipe, lambda name: recipe[name].activations.per_row, exact_output=True).eval()
+
+
+def in_encoder(layer: str) -> bool:
+    """Whether a layer sees sources."""
+    return layer.startswith("encoder") or layer == "cross_kv"
+
+
 class QuantizedTransformer(Transformer):
     """A model with the layers of a recipe in 8 bits. Everything else stays as it is."""
 
-    def __init__(self, model: Transformer, recipe: Recipe, per_row: Callable[[str], bool]) -> None:
+    def __init__(self, model: Transformer, recipe: Recipe, per_row: Callable[[str], bool], exact_output: bool) -> None:
         """`per_row`: whether the layer of a name finds a scale for each row of its input."""
         super().__init__(model.config)
         self.load_state_dict(model.state_dict(), assign=True)
         for name, layer in linear_layers(model).items():
             if name in recipe:
                 self.set_submodule(name, Linear8(recipe[name], layer.bias, per_row(name)))
-        for name, layer in list(self.named_modules()):
-            if isinstance(layer, FeedForward) and FeedForward8.fits(layer, model.config.activation):
-                self.set_submodule(name, FeedForward8(layer))
-        self.output = OutputLayer8(recipe[OUTPUT], model.output_bias) if OUTPUT in recipe else None
+        for name, module in list(self.named_modules()):
+            if isinstance(module, FeedForward) and (joined := FeedForward8.of(module, model.config.activation)):
+                self.set_submodule(name, joined)
+        self.output = OutputLayer8(recipe[OUTPUT], model.output_bias, exact_output) if OUTPUT in recipe else None
 
     def logits(self, x: Tensor, output: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """See Transformer."""
@@ -50,17 +69,35 @@ class QuantizedTransformer(Transformer):
 class OutputLayer8(Linear8):
     """The output layer, which may be the embedding table too. It gives logits of the padded vocabulary."""
 
-    def __init__(self, quantized: QuantizedLinear, bias: Tensor) -> None:
+    filler: Tensor
+    filler_scales: Tensor
+
+    def __init__(self, quantized: QuantizedLinear, bias: Tensor, exact: bool) -> None:
+        """`exact`: only the weights are in 8 bits."""
         super().__init__(quantized, bias, per_row=False)
+        self.exact = exact
         padding = padded_size(len(quantized.scales)) - len(quantized.scales)
         self.register_buffer("filler", torch.zeros(padding, quantized.weight.shape[1], dtype=torch.int8))
         self.register_buffer("filler_scales", torch.ones(padding))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[rows, width] -> [rows, padded vocabulary]."""
+        return (
+            F.linear(x, self._padded() * self._padded_scales()[:, None], self.bias)
+            if self.exact
+            else super().forward(x)
+        )
 
     def rows(self, ids: Tensor) -> Tensor:
         """Of these tokens [...]: fp32 [..., width]."""
         return F.embedding(ids, self.weight).float() * F.embedding(ids, self.scales[:, None])
 
-    def product(self, quantized: Tensor, scale: Tensor, bias: Tensor | None) -> Tensor:
+    def product(self, x: Tensor, scale: Tensor, zero_point: Tensor, bias: Tensor | None = None) -> Tensor:
         """See Linear8."""
-        weight, scales = torch.cat([self.weight, self.filler]), torch.cat([self.scales, self.filler_scales])
-        return product(quantized, weight, scale, scales, self.zero_point, bias)
+        return product(x, self._padded(), scale, self._padded_scales(), zero_point, bias)
+
+    def _padded(self) -> Tensor:
+        return torch.cat([self.weight, self.filler])
+
+    def _padded_scales(self) -> Tensor:
+        return torch.cat([self.scales, self.filler_scales])

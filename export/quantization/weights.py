@@ -23,7 +23,9 @@ def quantize_weight(weight: Numbers, inputs: Numbers | None = None) -> tuple[NDA
     """
     scales = choose_scales(weight)
     rounded = _round(weight, scales)
-    if inputs is None or np.allclose(rounded * scales[:, None], weight, rtol=0, atol=EXACT * float(np.abs(weight).max())):
+    if inputs is None or np.allclose(
+        rounded * scales[:, None], weight, rtol=0, atol=EXACT * float(np.abs(weight).max())
+    ):
         return rounded, scales
     correction = _correction(inputs)
     left = weight.astype(np.float32, copy=True)

@@ -42,7 +42,7 @@ def verify(
     progress: Progress,
 ) -> Certificate:
     """Compares the graphs with the checkpoint in `folder`. Raises VerificationError."""
-    limits = TOLERANCES[graphs.spec.precision.activations]
+    limits = TOLERANCES[graphs.spec.precision.weights]
     capacity, shortlist = most_tokens(graphs.spec.max_positions), graphs.shortlist
     with closing(open_decoder(Loadable(graphs, checkpoint.generation), device)) as decoder:
         progress("hidden states")

@@ -26,8 +26,9 @@ class Precisions(Frozen):
 
     @classmethod
     def of_all(cls, precision: Precision) -> "Precisions":
-        """The same everywhere."""
-        return cls(weights=precision, activations=precision, cache=precision)
+        """The same everywhere; with weights in 8 bits, fp32."""
+        rest = "fp32" if precision == "int8" else precision
+        return cls(weights=precision, activations=rest, cache=rest)
 
     @property
     def kinds(self) -> tuple[Precision, ...]:

@@ -93,12 +93,13 @@ def graphs_spec(
     config: ModelConfig, precision: Precision, attention: AttentionKind = "fused", shortlist: bool = False
 ) -> GraphsSpec:
     """What can be said of a model's graphs before they are traced. The bytes of their weights are an estimate."""
+    precisions = Precisions.of_all(precision)
     encoder, decoder, output = (size * NUMBER_BYTES[precision] for size in weights(config))
     return GraphsSpec(
         encoder=GraphFile(file=ENCODER, weight_bytes=encoder),
         decoder=GraphFile(file=DECODER, weight_bytes=decoder),
         output=GraphFile(file=OUTPUT, weight_bytes=output) if shortlist else None,
-        precision=Precisions.of_all(precision),
+        precision=precisions,
         attention=attention,
         vocabulary=vocabulary(config),
         max_positions=config.max_positions,
@@ -106,7 +107,7 @@ def graphs_spec(
         hidden=HIDDEN,
         encoder_numbers=2 * config.encoder_ffn + 8 * config.width,
         most_candidates=min(MAX_CANDIDATES, config.target_vocab_size),
-        cache=target_tensors(config, precision) + source_tensors(config, precision),
+        cache=target_tensors(config, precisions.cache) + source_tensors(config, precisions.cache),
     )
 
 

@@ -1,0 +1,81 @@
+"""Which layers bear 8 bits: measured one by one, and what costs most gets more until enough translations stay the same.
+
+A layer in 8 bits first gets 16 bits for its activations (twice the products, and no byte more), then stays fp32. The
+output layer is left alone: what may be the best token is computed exactly anyway.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from export.quantization.calibrate import OUTPUT, Pair
+from export.quantization.drift import Logits, drift, equal_texts, teacher_forced
+from export.quantization.model import native_model
+from export.quantization.recipe import Recipe
+from models.package.manifest import LayerDrift
+from models.transformer import Transformer
+
+LEAST_EQUAL = 0.75
+"""Share of the translations that must stay the same."""
+FEW = 12
+"""Translations by which layers are compared with each other."""
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a recipe costs."""
+
+    equal: int
+    """Translations that stay the same."""
+    drift: float
+    layers: tuple[LayerDrift, ...]
+
+
+class Gate:
+    """Measures recipes of a model on its translations."""
+
+    def __init__(self, model: Transformer, pairs: Sequence[Pair]) -> None:
+        self._model, self._pairs = model, pairs
+        self._expected = teacher_forced(model, pairs)
+
+    def hold(self, recipe: Recipe, progress: Progress) -> tuple[Recipe, Measured]:
+        """The recipe, with more bits where they are needed, and what it costs then."""
+        drifts = {}
+        for name in recipe:
+            progress(f"drift of {name}")
+            drifts[name] = self._drift_of(name, recipe)
+        found = self._logits(recipe, self._pairs)
+        while equal_texts(found, self._pairs) < LEAST_EQUAL * len(self._pairs) and set(recipe) - {OUTPUT}:
+            worst = max(set(recipe) - {OUTPUT}, key=lambda name: drifts[name])
+            recipe = widen(recipe, worst)
+            progress(f"more bits for {worst}")
+            drifts[worst] = self._drift_of(worst, recipe) if worst in recipe else 0.0
+            found = self._logits(recipe, self._pairs)
+        layers = tuple(
+            LayerDrift(layer=name, drift=value, activation_bits=activation_bits(recipe, name))
+            for name, value in drifts.items()
+        )
+        return recipe, Measured(equal_texts(found, self._pairs), drift(found, self._expected), layers)
+
+    def _drift_of(self, name: str, recipe: Recipe) -> float:
+        """Of one layer alone."""
+        return drift(self._logits({name: recipe[name]}, self._pairs[:FEW]), self._expected[:FEW])
+
+    def _logits(self, recipe: Recipe, pairs: Sequence[Pair]) -> Logits:
+        """As native graphs give them."""
+        return teacher_forced(native_model(self._model, recipe), pairs)
+
+
+def widen(recipe: Recipe, name: str) -> Recipe:
+    """With 16 bits for a layer's activations; without the layer, if it has them already."""
+    layer = recipe[name]
+    if layer.activations.bits == 8:
+        return {**recipe, name: replace(layer, activations=replace(layer.activations, bits=16))}
+    return {other: kept for other, kept in recipe.items() if other != name}
+
+
+def activation_bits(recipe: Recipe, name: str) -> Literal[8, 16, 32]:
+    """Of a layer's input."""
+    return recipe[name].activations.bits if name in recipe else 32

@@ -1,0 +1,100 @@
+"""A model to one of 8 bits: translate, calibrate, measure."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+
+from export.quantization.calibrate import Pair
+from export.quantization.gate import Gate
+from export.quantization.make import make_recipe
+from export.quantization.model import QuantizedTransformer, native_model, standard_model
+from export.quantization.recipe import Recipe
+from export.quantization.translate import translate
+from export.verification.compare_tokens import shorten
+from models.checkpoint import Checkpoint
+from models.package.manifest import Quality, Quantization
+from models.tokenizers.tokenizer import Tokenizer
+
+LONGEST = 128
+"""Most tokens of a source and of a target: longer ones show nothing more."""
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Sentences to calibrate on."""
+
+    texts: Sequence[str]
+    sha256: str
+    """Of the file that they are from."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Sentences to measure on."""
+
+    texts: Sequence[str]
+    references: Sequence[str] = ()
+    """A translation of each, if there are any."""
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """What a model has become."""
+
+    model: QuantizedTransformer
+    """As graphs of standard operators compute it."""
+    recipe: Recipe
+    """What native graphs are made by."""
+    report: Quantization
+
+
+def quantize_model(
+    checkpoint: Checkpoint, tokenizer: Tokenizer, calibration: Calibration, samples: Samples, progress: Progress
+) -> Quantized:
+    """Every linear layer that bears it in 8 bits."""
+    model = checkpoint.model
+    progress(f"translations of {len(calibration.texts)} sentences to calibrate on")
+    recipe = make_recipe(model, _translations(checkpoint, tokenizer, calibration.texts))
+    progress(f"translations of {len(samples.texts)} sentences to measure on")
+    pairs = _translations(checkpoint, tokenizer, samples.texts)
+    recipe, found = Gate(model, pairs).hold(recipe, progress)
+    report = Quantization(
+        calibration_sha256=calibration.sha256,
+        calibration_sentences=len(calibration.texts),
+        sentences=len(pairs),
+        equal=found.equal,
+        drift=found.drift,
+        layers=found.layers,
+    )
+    if samples.references:
+        progress("scores by the references")
+        sources = [source for source, _ in pairs]
+        ours = translate(native_model(model, recipe), sources, LONGEST)
+        theirs = [target for _, target in pairs]
+        fp32, int8 = (
+            score([tokenizer.decode(target) for target in targets], samples.references) for targets in (theirs, ours)
+        )
+        report = report.model_copy(update={"fp32": fp32, "int8": int8})
+    return Quantized(standard_model(model, recipe), recipe, report)
+
+
+def score(translations: Sequence[str], references: Sequence[str]) -> Quality:
+    """By sacrebleu, with its defaults. Raises ModuleNotFoundError where it is not installed."""
+    import sacrebleu  # not among what export requires
+
+    return Quality(
+        bleu=sacrebleu.corpus_bleu(translations, [references]).score,
+        chrf=sacrebleu.corpus_chrf(translations, [references]).score,
+    )
+
+
+def _translations(checkpoint: Checkpoint, tokenizer: Tokenizer, texts: Sequence[str]) -> list[Pair]:
+    """By fp32, greedily."""
+    sources = [
+        shorten(tokenizer.encode(text, language), LONGEST)
+        for text, language in zip(texts, cycle(checkpoint.target_languages))
+    ]
+    longest = min(LONGEST, checkpoint.config.max_positions)
+    return list(zip(sources, translate(checkpoint.model, sources, longest), strict=True))
