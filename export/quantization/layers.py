@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from export.quantization.recipe import Activations, QuantizedLinear
+from export.quantization.recipe import QuantizedLinear
 from models.config import Activation
 from models.layers import FeedForward, Residual
 
@@ -37,7 +37,6 @@ class Linear8(nn.Module):
     bias: Tensor
     scale: Tensor
     zero_point: Tensor
-    middle: Tensor
     one: Tensor
 
     def __init__(self, quantized: QuantizedLinear, bias: Tensor | None, per_row: bool) -> None:
@@ -47,31 +46,36 @@ class Linear8(nn.Module):
         self.register_buffer("weight", torch.from_numpy(quantized.weight))
         self.register_buffer("scales", torch.from_numpy(quantized.scales))
         self.register_buffer("bias", torch.zeros(len(self.scales)) if bias is None else bias.detach())
-        self.register_buffer("scale", torch.tensor(quantized.activations.scale))
-        self.register_buffer("zero_point", torch.tensor(quantized.activations.zero_point, dtype=torch.uint8))
-        self.register_buffer("middle", torch.tensor(128, dtype=torch.uint8))
+        activations = quantized.activations
+        # Two digits have room for a sign.
+        self.unsigned = activations.zero_point == 0 and activations.bits == 8
+        widened = 255 / 127 if activations.zero_point == 0 and not self.unsigned else 1.0
+        self.register_buffer("scale", torch.tensor(activations.scale * widened))
+        self.register_buffer("zero_point", torch.tensor(0 if self.unsigned else 128, dtype=torch.uint8))
         self.register_buffer("one", torch.tensor(1.0))
 
     def forward(self, x: Tensor) -> Tensor:
         """[rows, inputs] -> [rows, outputs]."""
-        scale = row_scales(x, self.activations) if self.per_row else self.scale
+        scale = self._row_scales(x) if self.per_row else self.scale
         quantized = quantize(x, scale, self.zero_point)
-        y = self._product(quantized, scale, self.zero_point, self.bias)
-        if self.activations.bits == 8:
-            return y
-        rest = x - dequantize(quantized, scale, self.zero_point)
-        return y + self._product(quantize(rest, scale / REST, self.middle), scale / REST, self.middle)
+        if self.activations.bits == 16:
+            rest = x - dequantize(quantized, scale, self.zero_point)
+            # One product, because ONNX Runtime cannot turn a weight of two to u8.
+            digits = torch.stack([quantized, quantize(rest, scale / REST, self.zero_point)])
+            high, low = self.product(digits, self.one).unbind()
+            return (high + low * (1 / REST)) * scale.unsqueeze(-1) + self.bias
+        if self.per_row:
+            return self.product(quantized, self.one) * scale.unsqueeze(1) + self.bias
+        return self.product(quantized, scale, self.bias)
 
-    def _product(self, x: Tensor, scale: Tensor, zero_point: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Of u8 [rows, inputs] by a scale, or one for each row: fp32 [rows, outputs]."""
-        if scale.ndim == 0:
-            return self.product(x, scale, zero_point, bias)
-        y = self.product(x, self.one, zero_point) * scale.unsqueeze(1)
-        return y if bias is None else y + bias
+    def product(self, x: Tensor, scale: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Of u8 [..., inputs] by one scale: fp32 [..., outputs]."""
+        return product(x, self.weight, scale, self.scales, self.zero_point, bias)
 
-    def product(self, x: Tensor, scale: Tensor, zero_point: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Of u8 [rows, inputs] by one scale: fp32 [rows, outputs]."""
-        return product(x, self.weight, scale, self.scales, zero_point, bias)
+    def _row_scales(self, x: Tensor) -> Tensor:
+        """The scale of each row [rows], by its largest absolute value."""
+        largest, highest = (x, 255) if self.unsigned else (x.abs(), 127)
+        return largest.max(1).values.clamp(min=SMALLEST) * (1 / highest)
 
 
 class FeedForward8(nn.Module):
@@ -105,7 +109,7 @@ class FeedForward8(nn.Module):
         up, down = self.up, self.down
         entered = quantize(self.residual.enter(x), up.scale, up.zero_point)
         inner = self._inner(entered)
-        return self.residual.leave(x, down.product(inner, down.scale, down.zero_point, down.bias))
+        return self.residual.leave(x, down.product(inner, down.scale, down.bias))
 
     def _inner(self, x: Tensor) -> Tensor:
         """u8 [tokens, width] -> u8 [tokens, inner]."""
@@ -143,24 +147,17 @@ def _of_rows(x: Tensor, scale: Tensor, zero_point: Tensor) -> tuple[list[Tensor]
     return ([x, scale, zero_point], {}) if scale.ndim == 0 else ([x, scale, zero_point.expand(x.shape[0])], {"axis": 0})
 
 
-def row_scales(x: Tensor, activations: Activations) -> Tensor:
-    """The scale of each row [rows], by its largest absolute value."""
-    if activations.zero_point == 0:
-        return x.max(1).values.clamp(min=SMALLEST) * (1 / 255)
-    return x.abs().max(1).values.clamp(min=SMALLEST) * (1 / 127)
-
-
 def product(
     x: Tensor, weight: Tensor, scale: Tensor, scales: Tensor, zero_point: Tensor, bias: Tensor | None = None
 ) -> Tensor:
-    """x: u8 [rows, inputs]; weight: s8 [outputs, inputs]. Returns fp32 [rows, outputs]."""
+    """x: u8 [..., inputs]; weight: s8 [outputs, inputs]. Returns fp32 [..., outputs]."""
     if torch.onnx.is_in_onnx_export():
         return torch.onnx.ops.symbolic(
             f"{MICROSOFT}::MatMulIntegerToFloat",
             [x, weight.t(), scale, scales, zero_point, None, bias],
             version=1,
             dtype=torch.float32,
-            shape=(x.shape[0], weight.shape[0]),
+            shape=(*x.shape[:-1], weight.shape[0]),
         )
     found = integer_sums(x, weight, zero_point).float() * (scale * scales)
     return found if bias is None else found + bias
@@ -168,5 +165,5 @@ def product(
 
 def integer_sums(x: Tensor, weight: Tensor, zero_point: Tensor) -> Tensor:
     """(x - zero_point) W^T: whole numbers, exact in fp32 where there are few inputs, otherwise in fp64."""
-    dtype = torch.float32 if LARGEST_PRODUCT * x.shape[1] <= LARGEST_WHOLE else torch.float64
+    dtype = torch.float32 if LARGEST_PRODUCT * x.shape[-1] <= LARGEST_WHOLE else torch.float64
     return (x.to(dtype) - zero_point) @ weight.to(dtype).T

@@ -38,7 +38,8 @@ class QuantizedTransformer(Transformer):
 
     def __init__(self, model: Transformer, recipe: Recipe, per_row: Callable[[str], bool], exact_output: bool) -> None:
         """`per_row`: whether the layer of a name finds a scale for each row of its input."""
-        super().__init__(model.config)
+        with torch.device("meta"):  # no memory, and no time for random weights
+            super().__init__(model.config)
         self.load_state_dict(model.state_dict(), assign=True)
         for name, layer in linear_layers(model).items():
             if name in recipe:
@@ -92,9 +93,9 @@ class OutputLayer8(Linear8):
         """Of these tokens [...]: fp32 [..., width]."""
         return F.embedding(ids, self.weight).float() * F.embedding(ids, self.scales[:, None])
 
-    def product(self, x: Tensor, scale: Tensor, zero_point: Tensor, bias: Tensor | None = None) -> Tensor:
+    def product(self, x: Tensor, scale: Tensor, bias: Tensor | None = None) -> Tensor:
         """See Linear8."""
-        return product(x, self._padded(), scale, self._padded_scales(), zero_point, bias)
+        return product(x, self._padded(), scale, self._padded_scales(), self.zero_point, bias)
 
     def _padded(self) -> Tensor:
         return torch.cat([self.weight, self.filler])
