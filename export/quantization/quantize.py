@@ -11,12 +11,10 @@ from export.quantization.model import QuantizedTransformer, native_model, standa
 from export.quantization.recipe import Recipe
 from export.quantization.translate import translate
 from export.verification.compare_tokens import shorten
+from export.verification.verify import most_tokens
 from models.checkpoint import Checkpoint
 from models.package.manifest import Quality, Quantization
 from models.tokenizers.tokenizer import Tokenizer
-
-LONGEST = 128
-"""Most tokens of a source and of a target: longer ones show nothing more."""
 
 Progress = Callable[[str], None]
 
@@ -71,7 +69,7 @@ def quantize_model(
     if samples.references:
         progress("scores by the references")
         sources = [source for source, _ in pairs]
-        ours = translate(native_model(model, recipe), sources, LONGEST)
+        ours = translate(native_model(model, recipe), sources, most_tokens(checkpoint.config.max_positions))
         theirs = [target for _, target in pairs]
         fp32, int8 = (
             score([tokenizer.decode(target) for target in targets], samples.references) for targets in (theirs, ours)
@@ -92,9 +90,9 @@ def score(translations: Sequence[str], references: Sequence[str]) -> Quality:
 
 def _translations(checkpoint: Checkpoint, tokenizer: Tokenizer, texts: Sequence[str]) -> list[Pair]:
     """By fp32, greedily."""
+    most = most_tokens(checkpoint.config.max_positions)
     sources = [
-        shorten(tokenizer.encode(text, language), LONGEST)
+        shorten(tokenizer.encode(text, language), most)
         for text, language in zip(texts, cycle(checkpoint.target_languages))
     ]
-    longest = min(LONGEST, checkpoint.config.max_positions)
-    return list(zip(sources, translate(checkpoint.model, sources, longest), strict=True))
+    return list(zip(sources, translate(checkpoint.model, sources, most), strict=True))

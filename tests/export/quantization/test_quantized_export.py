@@ -1,0 +1,112 @@
+"""int8 packages on the command line, and what is said where they cannot be."""
+
+from pathlib import Path
+
+import onnx_ir as ir
+import pytest
+
+from export import __main__ as command
+from export.command.arguments import SAMPLES, parse
+from export.inputs import LEAST_CALIBRATION, InputError, read_calibration, read_references
+from models.package.folder import Package, PackageError, sha256
+from models.package.graphs import Precisions
+
+SENTENCES = [line.strip() for line in SAMPLES.read_text(encoding="utf-8").splitlines()]
+
+
+def export(*arguments: object) -> int:
+    return command.main([str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def package(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Package:
+    folder = tmp_path_factory.mktemp("int8")
+    calibration, references = folder / "calibration.txt", folder / "references.txt"
+    calibration.write_text("\n".join(SENTENCES[100:140]), encoding="utf-8")
+    references.write_text("\n".join(SENTENCES[:6]), encoding="utf-8")
+    options = ["--precision", "int8", "--calibration", calibration, "--references", references, "--verify-samples", 6]
+    assert export(tiny_checkpoint, "--out", folder / "package", *options) == 0
+    return Package.open(folder / "package")
+
+
+def test_a_package_of_8_bits_says_what_they_cost(package: Package) -> None:
+    manifest = package.manifest
+    assert manifest.graphs.precision == Precisions(weights="int8", activations="fp32", cache="fp32")
+    found = manifest.certificate.quantization
+    assert found is not None
+    assert found.calibration_sha256 == sha256(package.folder.parent / "calibration.txt")
+    assert (found.calibration_sentences, found.sentences) == (40, 6)
+    assert 0.75 * 6 <= found.equal <= 6 and found.drift > 0
+    assert {"encoder.0.attention.qkv", "decoder.1.feed_forward.down", "cross_kv", "output"} <= {
+        layer.layer for layer in found.layers
+    }
+    assert found.fp32 is not None and found.int8 is not None
+    if found.equal == 6:
+        assert found.fp32 == found.int8
+
+
+def test_weights_lie_there_once_by_outputs(package: Package) -> None:
+    weights: dict[int, tuple[int, ...]] = {}
+    for name in ("encoder.onnx", "decoder.onnx"):
+        for value in ir.load(package.folder / name).graph.initializers.values():
+            tensor = value.const_value
+            if isinstance(tensor, ir.ExternalTensor) and tensor.dtype == ir.DataType.INT8 and len(tensor.shape) == 2:
+                assert tensor.offset is not None
+                weights[tensor.offset] = tuple(tensor.shape.numpy())
+    config = package.manifest.model
+    shapes = list(weights.values())
+    assert shapes.count((config.target_vocab_size, config.width)) == 1
+    assert shapes.count((3 * config.width, config.width)) == config.encoder_layers + config.decoder_layers
+    assert (config.encoder_ffn, config.width) in shapes and (config.width, config.decoder_ffn) in shapes
+
+
+def test_weights_of_another_package_are_refused(package: Package, tiny_package: Package, tmp_path: Path) -> None:
+    for file in package.folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "weights.bin").write_bytes((tiny_package.folder / "weights.bin").read_bytes())
+    with pytest.raises(PackageError, match=r"weights\.bin"):
+        Package.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "has 0 sentences; to calibrate takes at least 32"),
+        (b"One line.\n", "has 1 sentences; to calibrate takes at least 32"),
+        ("Ol\xe1.\n".encode("latin-1") * 40, "is not UTF-8"),
+    ],
+)
+def test_text_that_calibrates_nothing_is_refused(content: bytes, reason: str, tmp_path: Path) -> None:
+    file = tmp_path / "text"
+    file.write_bytes(content)
+    with pytest.raises(InputError, match=reason):
+        read_calibration(parse(["folder", "--precision", "int8", "--calibration", str(file)]))
+
+
+def test_the_samples_that_are_not_compared_calibrate() -> None:
+    calibration = read_calibration(parse(["folder", "--precision", "int8", "--verify-samples", "50"]))
+    assert list(calibration.texts) == SENTENCES[50:] and calibration.sha256 == sha256(SAMPLES)
+    with pytest.raises(InputError, match=r"has 10 sentences besides the 190 that are compared.*--calibration"):
+        read_calibration(parse(["folder", "--precision", "int8", "--verify-samples", "190"]))
+    assert len(calibration.texts) >= LEAST_CALIBRATION
+
+
+def test_too_few_references_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "text"
+    file.write_text("Olá.\n", encoding="utf-8")
+    with pytest.raises(InputError, match="has 1 translations; --verify-samples is 32"):
+        read_references(parse(["folder", "--precision", "int8", "--references", str(file)]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--calibration", "text"], "--calibration belongs to --precision int8; the precision is fp32"),
+        (["--references", "text", "--precision", "fp16"], "--references belongs to --precision int8"),
+        (["--in-place", "--precision", "int8"], "--in-place keeps the checkpoint's weights, which are not in 8 bits"),
+    ],
+)
+def test_options_that_do_not_go_together(arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(["folder", *arguments])
+    assert reason in capsys.readouterr().err
