@@ -48,3 +48,7 @@ class DoesNotFit(EngineError):
     def __init__(self, what: str, needed: int, most: int) -> None:
         super().__init__(f"the request needs {needed} {what}; the engine has {most}")
         self.what, self.needed, self.most = what, needed, most
+
+
+class KernelsRefused(EngineError):
+    """Our own operators cannot run a package, or do not say what they must. The message says which, and a way out."""

@@ -1,21 +1,32 @@
 """THE one way from a package to a running engine."""
 
+import logging
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from engine.cpu.decoder import CpuDecoder
 from engine.cuda.decoder import CudaDecoder
 from engine.decoder import Decoder
 from engine.devices.machine import usable_cores
 from engine.devices.session import Device, DeviceError
+from engine.errors import KernelsRefused
+from engine.native.decoder import NativeDecoder
 from engine.observer import Observer, Unobserved
+from engine.probes import check_probes
 from engine.runner import Runner
 from engine.targets import TargetRules, target_rules
 from models.package.folder import Package
 from models.package.graph_files import GraphFiles
 from models.package.graphs import Precisions
 from models.package.manifest import GenerationDefaults
+
+log = logging.getLogger(__name__)
+
+Kernels = Literal["auto", "off", "required"]
+"""Our own operators: where they are built and say what they must; never; or nothing else."""
+PORTABLE = "portable"
+"""Instructions of any processor. Nothing is fast with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,34 +58,66 @@ class Limits:
     target_tokens: int | None = None
 
 
-def load(model: Loadable, device: Device, limits: Limits, observer: Observer | None = None) -> Runner:
+def load(
+    model: Loadable, device: Device, limits: Limits, observer: Observer | None = None, kernels: Kernels = "auto"
+) -> Runner:
     """Loads a model on a device. It runs inside the context of what is returned.
 
-    Raises DeviceError where a graph does not run on the device, or the device has no room.
+    Raises DeviceError where a graph does not run on the device, the device has no room, or kernels are required.
     """
     workers = worker_count(model.graphs.spec.precision, device, limits.workers)
     with ExitStack() as undo:
-        decoder = open_decoder(model, device, limits.source_tokens, limits.target_tokens)
+        decoder = open_decoder(model, device, limits.source_tokens, limits.target_tokens, kernels)
         undo.callback(decoder.close)
-        runner = Runner(decoder, limits.rows, workers, observer or Unobserved(), owns_decoder=True)
+        observer = observer or Unobserved()
+        if isinstance(decoder, NativeDecoder):
+            observer.kernels(decoder.counters)
+        runner = Runner(decoder, limits.rows, workers, observer, owns_decoder=True)
         undo.pop_all()
     return runner
 
 
 def open_decoder(
-    model: Loadable, device: Device, source_tokens: int | None = None, target_tokens: int | None = None
+    model: Loadable,
+    device: Device,
+    source_tokens: int | None = None,
+    target_tokens: int | None = None,
+    kernels: Kernels = "auto",
 ) -> Decoder[Any]:
     """The decoder that runs a model on a device, with rows of so many tokens. Raises DeviceError."""
     graphs, most = model.graphs, model.graphs.spec.max_positions
     capacities = source_tokens or most, target_tokens or most
     if takes_threads(graphs.spec.precision, device):
-        return CpuDecoder(graphs, *capacities)
+        return _open_native(model, capacities, kernels) or CpuDecoder(graphs, *capacities)
+    if kernels == "required":
+        raise DeviceError(f"kernels are required; {_described(graphs.spec.precision, device)} has none: leave that out")
     return CudaDecoder(graphs, *capacities, device)
 
 
+def _open_native(model: Loadable, capacities: tuple[int, int], kernels: Kernels) -> NativeDecoder | None:
+    """The decoder of our own operators, which answers the package's probes as it must. None: the log says why not.
+
+    Raises DeviceError where it is required.
+    """
+    if kernels == "off":
+        log.info("standard graphs: kernels are off")
+        return None
+    try:
+        decoder = NativeDecoder.open(model.graphs, *capacities)
+        check_probes(decoder, model.rules, model.graphs.spec.probes)
+    except KernelsRefused as error:
+        if kernels == "required":
+            raise DeviceError(f"kernels are required: {error}") from error
+        log.log(logging.INFO if model.graphs.spec.native is None else logging.WARNING, "standard graphs: %s", error)
+        return None
+    isa = decoder.device.kernels
+    log.log(logging.WARNING if isa == PORTABLE else logging.INFO, "native kernels: %s", isa)
+    return decoder
+
+
 def takes_threads(precision: Precisions, device: Device) -> bool:
-    """Whether many threads at once run a model: fp32 on the CPU."""
-    return device.kind == "cpu" and precision.activations == precision.cache == "fp32"
+    """Whether many threads at once run a model: fp32 or 8 bits on the CPU."""
+    return device.kind == "cpu" and {precision.activations, precision.cache} <= {"fp32", "int8"}
 
 
 def worker_count(precision: Precisions, device: Device, wanted: int | None) -> int:
@@ -85,6 +128,11 @@ def worker_count(precision: Precisions, device: Device, wanted: int | None) -> i
     if takes_threads(precision, device):
         return wanted or usable_cores()
     if wanted not in (None, 1):
-        what = "a CUDA device" if device.kind == "cuda" else f"a package of precision {precision.activations}"
+        what = _described(precision, device)
         raise DeviceError(f"workers is {wanted}; {what} takes 1, with one running batch: raise max_rows")
     return 1
+
+
+def _described(precision: Precisions, device: Device) -> str:
+    """What takes no threads."""
+    return "a CUDA device" if device.kind == "cuda" else f"a package of precision {precision.activations}"

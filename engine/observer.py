@@ -4,9 +4,11 @@ Every method may be called from any engine thread, between two steps: it takes s
 A `trace_id` names the trace that a request belongs to, if there is one.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 from engine.request import FinishReason, Timings
+from kernels.library import Counters
 
 
 class WorkerObserver(Protocol):
@@ -52,6 +54,10 @@ class Observer(Protocol):
         """All workers together have so many rows, each with room for so many source and target tokens."""
         ...
 
+    def kernels(self, counters: Callable[[], Counters]) -> None:
+        """Our own operators run. What they have counted may be asked at any time, from any thread."""
+        ...
+
     def waiting(self, requests: int) -> None:
         """So many requests are in the queue."""
         ...
@@ -82,6 +88,8 @@ class Unobserved:
         return UnobservedWorker()
 
     def capacity(self, rows: int, row_tokens: int) -> None: ...
+
+    def kernels(self, counters: Callable[[], Counters]) -> None: ...
 
     def waiting(self, requests: int) -> None: ...
 

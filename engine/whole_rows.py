@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.decoder import Ask, Found
+from engine.decoder import NOT_FINITE, Ask, Found
 from engine.errors import NotOffered
 from models.package.graphs import GraphsSpec
 
@@ -24,6 +24,13 @@ def check_offered(ask: Ask, spec: GraphsSpec) -> None:
         raise NotOffered("log-probabilities of other tokens than the best")
     if spec.cross_query is None and ask.attention:
         raise NotOffered("attention")
+
+
+def mark_not_finite(found: Found) -> None:
+    """Puts NOT_FINITE in the place of a row's best tokens where their log-probabilities are no numbers."""
+    broken = np.isnan(found.log_probs[:, 0])
+    if broken.any():
+        found.token_ids[broken] = NOT_FINITE
 
 
 def answer(

@@ -123,7 +123,7 @@ def open_runner(
 ) -> Runner:
     """Loads the model. Raises DeviceError."""
     limits = Limits(settings.max_rows, settings.workers, model.max_source_tokens, model.max_new_tokens)
-    return load(loadable, device, limits, metrics)
+    return load(loadable, device, limits, metrics, settings.kernels)
 
 
 async def probe(submit: Callable[[Request], None], end_id: int) -> float:

@@ -65,6 +65,8 @@ class Settings(BaseSettings):
     """Share of the CUDA device's memory that may be used."""
     cuda_graphs: CliImplicitFlag[bool] = True
     """Launch a decoder step as one captured CUDA graph, not kernel by kernel."""
+    kernels: Literal["auto", "off", "required"] = "auto"
+    """Our own CPU operators. "auto": where they are built and pass their probes; the log says which run, or why not."""
     workers: int | None = Field(default=None, ge=1, le=1024)
     """Engine threads, each with a running batch of its own. Default, and best: one for every core; on CUDA one."""
     max_rows: int = Field(default=64, ge=1, le=4096)

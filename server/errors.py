@@ -20,7 +20,8 @@
     │   ├── Overloaded              OVERLOADED
     │   ├── Draining                DRAINING
     │   └── EngineStopped           ENGINE_STOPPED
-    └── EngineFailed                INTERNAL            ENGINE_FAILED
+    ├── EngineFailed                INTERNAL            ENGINE_FAILED
+    └── NotFinite                   INTERNAL            NOT_FINITE
     InternalError                   INTERNAL            INTERNAL: unexpected, a defect of the server; its log has more
 
 The right-hand names are the `reason` of google.rpc.ErrorInfo. They, and the keys of `metadata`, keep their meaning.
@@ -262,6 +263,16 @@ class EngineFailed(ServerError):
 
     def __init__(self) -> None:
         super().__init__("the server's engine failed while it worked on this request")
+
+
+class NotFinite(ServerError):
+    """The model computes no numbers for this text. The others that share its steps are answered."""
+
+    status = "INTERNAL"
+    reason = "NOT_FINITE"
+
+    def __init__(self) -> None:
+        super().__init__("the model's numbers for this text are not finite; another text may do")
 
 
 class InternalError(ServerError):

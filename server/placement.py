@@ -47,6 +47,7 @@ def facts(device: Device) -> dict[str, str]:
         "device": device.kind if device.kind == "cpu" else f"{device.kind}:{device.index}",
         "name": device.name,
         "provider": device.provider,
+        "kernels": device.kernels,
         "compute_capability": device.compute_capability,
         "driver": device.driver,
         "options": ",".join(f"{key}={value}" for key, value in options.items()),

@@ -1,64 +1,29 @@
-"""Memory for the cache tensors of a running batch."""
+"""The cache tensors of the standard graphs, where a row's place is its number."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.cache_memory import CacheMemory
 from models.package.graphs import CacheTensor
-from models.package.precision import Precision
-
-STEP = 32
-"""Capacities are multiples of this: every change copies the live rows, and most sentences fit into one or two steps."""
-DTYPES: dict[Precision, type[np.floating]] = {"fp32": np.float32, "fp16": np.float16}
 
 
-class CacheBuffer:
-    """Tensors that are alike, of every row [tensors, rows, heads, capacity, slot].
-
-    The capacity follows the live rows. With room for the longest sentence there can be, rows would lie so far apart
-    that a decoder step spends most of its time on cache and TLB misses
-    (docs/decisions/0005-cache-capacity-follows-the-rows.md). That of states is 1.
-    """
+class CacheBuffer(CacheMemory):
+    """Rows that are started and copied, and what the graph wants of their last source tokens."""
 
     def __init__(self, tensors: Sequence[CacheTensor], rows: int, longest: int) -> None:
         """`longest`: the most positions a row can need."""
-        self._tensors = tensors
+        super().__init__(tensors, rows, longest)
         first = tensors[0]
-        self.owner, self.grows = first.owner, first.grows
-        self._shape = len(tensors), rows, first.heads, first.slot
-        self._dtype = DTYPES[first.precision]
-        self._longest = longest if self.grows else 1
-        self.array = self._allocate(STEP)
         heads = first.heads if first.last else 0
-        self.last = np.zeros((len(tensors), rows, 1, heads * first.slot), self._dtype)
+        self.last = np.zeros((len(tensors), rows, 1, heads * first.slot), self.array.dtype)
         """What the graph wants of each row's last source token, if it does."""
-
-    @property
-    def capacity(self) -> int:
-        """Positions there is room for."""
-        return int(self.array.shape[3])
-
-    def fit(self, needed: int, live: int) -> bool:
-        """Makes room for `needed` positions, or gives up room that is far too much. Keeps what the `live` rows hold.
-
-        True if the array is another one now. Raises ValueError if a row can never have so many positions.
-        """
-        if needed > self._longest:
-            raise ValueError(f"a row needs {needed} positions; the cache was opened for {self._longest}")
-        enough = min(-(-needed // STEP) * STEP, self._longest)
-        if enough <= self.capacity < 4 * enough:
-            return False
-        # What shrinks keeps some room, so that rows which only began do not make it grow again at once.
-        old, self.array = self.array, self._allocate(enough if self.capacity < needed else 2 * enough)
-        kept = min(old.shape[3], self.capacity)
-        self.array[:, :live, :, :kept] = old[:, :live, :, :kept]
-        return True
 
     def start(self, row: int, encoded: Mapping[str, NDArray[np.floating]]) -> None:
         """Makes a row what it is before its first step. `encoded`: encoder outputs of one sentence, by name."""
-        _, _, heads, slot = self._shape
-        for index, tensor in enumerate(self._tensors):
+        _, _, heads, _, slot = self.array.shape
+        for index, tensor in enumerate(self.tensors):
             if tensor.start is not None:
                 value = encoded[tensor.start].reshape(heads, -1, slot)
                 self.array[index, row, :, : value.shape[1]] = value
@@ -74,18 +39,8 @@ class CacheBuffer:
         self.last[:, target] = self.last[:, source]
         return positions.nbytes
 
-    def bound(self, rows: int) -> Iterator[tuple[CacheTensor, NDArray[np.floating]]]:
-        """Every tensor with the memory of its first rows, which is both its past and its present."""
-        for tensor, array in zip(self._tensors, self.array, strict=True):
-            yield tensor, array[:rows].reshape(tensor.shape(rows, self.capacity))
-
     def bound_last(self, rows: int) -> Iterator[tuple[str, NDArray[np.floating]]]:
         """By the name of its input, what the graph wants of the last source token."""
-        for tensor, array in zip(self._tensors, self.last, strict=True):
+        for tensor, array in zip(self.tensors, self.last, strict=True):
             if tensor.last is not None:
                 yield tensor.last, array[:rows]
-
-    def _allocate(self, capacity: int) -> NDArray[np.floating]:
-        tensors, rows, heads, slot = self._shape
-        # Takes no memory until a row is used.
-        return np.zeros((tensors, rows, heads, min(capacity, self._longest), slot), self._dtype)

@@ -8,11 +8,12 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
+from engine.cache_memory import DTYPES
 from engine.cpu.allowed import AllowedTokens, OutputLayer
-from engine.cpu.cache_buffer import DTYPES, CacheBuffer
+from engine.cpu.cache_buffer import CacheBuffer
 from engine.decoder import Ask, Found, TokenIds
-from engine.devices.session import CPU, Device, open_session
-from engine.whole_rows import answer, asks_logits, asks_more, attend, check_offered
+from engine.devices.session import CPU, Device, bind, open_session
+from engine.whole_rows import answer, asks_logits, asks_more, attend, check_offered, mark_not_finite
 from models.package import signature
 from models.package.graph_files import GraphFiles
 from models.package.graphs import GraphsSpec, alike
@@ -193,6 +194,7 @@ class CpuCache:
         best = step.best
         if self._allowed is not None:
             best = Found(self._allowed.token_ids(best.token_ids), best.log_probs)
+        mark_not_finite(best)
         return self._answer(ask, best, step) if asks_more(ask) else best
 
     def take(self, parents: Sequence[int]) -> int:
@@ -208,7 +210,7 @@ class CpuCache:
     def _fit(self, buffers: Sequence[CacheBuffer], needed: int) -> None:
         """Makes room for so many positions."""
         for buffer in buffers:
-            if buffer.fit(needed, self._live):
+            if buffer.fit(needed, slice(self._live)):
                 self._forget_memory()
 
     def _forget_memory(self) -> None:
@@ -254,11 +256,7 @@ class CpuCache:
     def _make_binding(self, rows: int, k: int, more: bool) -> BoundStep:
         best = Found(np.zeros((rows, k), np.int64), np.zeros((rows, k), np.float32))
         besides = self._besides(rows) if more else {}
-        binding = self._session.io_binding()
-        for name, array in self._inputs(rows, k).items():
-            binding.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
-        for name, array in (self._outputs(rows, best) | besides).items():
-            binding.bind_output(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+        binding = bind(self._session, self._inputs(rows, k), self._outputs(rows, best) | besides)
         logits, query = (
             besides.get(output.name) if output is not None else None
             for output in (self._spec.logits, self._spec.cross_query)

@@ -21,7 +21,7 @@ from engine.cuda.output import CudaOutput
 from engine.cuda.runtime import Block, DeviceRuntime
 from engine.cuda.step import CudaStep
 from engine.decoder import Ask, Found, TokenIds
-from engine.whole_rows import check_offered
+from engine.whole_rows import check_offered, mark_not_finite
 from models.package.graphs import GraphsSpec
 
 LENGTH_STEP = 32
@@ -94,6 +94,7 @@ class CudaCache:
         found = self._step.end(self._source_last)
         self._runtime.outbox.empty()
         self._positions[: self._live] += 1
+        mark_not_finite(found)
         return found
 
     def take(self, parents: Sequence[int]) -> int:

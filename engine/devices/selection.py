@@ -90,7 +90,15 @@ def check_wheels(machine: Machine) -> None:
 
 
 def check_package(load: Load) -> None:
-    """GroupQueryAttention on CUDA: contrib_ops/cuda/bert/group_query_attention.cc registers fp16 and bf16."""
+    """A precision and operators that CUDA has.
+
+    GroupQueryAttention there: contrib_ops/cuda/bert/group_query_attention.cc registers fp16 and bf16.
+    """
+    if "int8" in load.graphs.precision.kinds:
+        raise DeviceError(
+            "the package is int8, which is made for CPUs: serve it with --device cpu, or export the checkpoint with "
+            "--precision fp16"
+        )
     if load.graphs.precision.activations == "fp32" and load.graphs.attention == "fused":
         raise DeviceError(
             "the package is fp32 with fused attention, whose CUDA kernel takes fp16 and bf16 only: export the "

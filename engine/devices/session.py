@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import onnxruntime as ort
+from numpy.typing import NDArray
 
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
@@ -54,6 +55,8 @@ class Device:
     """Most that an arena of ONNX Runtime may hold there."""
     cuda_graphs: bool = False
     """A decoder step is one launch of a captured graph, not one of every kernel."""
+    kernels: str = ""
+    """Instructions that our own operators (kernels/README.md) are built of. Empty: standard operators run."""
 
     @property
     def provider(self) -> str:
@@ -80,15 +83,15 @@ CPU = Device()
 
 
 def open_session(
-    graph: Path | bytes, device: Device, stream: int | None = None, capture: bool = False
+    graph: Path | bytes, device: Device, stream: int | None = None, capture: bool = False, library: Path | None = None
 ) -> ort.InferenceSession:
-    """Loads a graph on a device. Raises DeviceError where it would run elsewhere.
+    """Loads a graph on a device, whose operators may be in a library. Raises DeviceError where it would run elsewhere.
 
     On CUDA first with the host forbidden altogether: so run the fused decoder and the graph that moves rows. Graphs
     with arithmetic on shapes are refused then: they are loaded again, and every node on the host is looked at.
     """
     try:
-        session = _load(graph, device, stream, capture)
+        session = _load(graph, device, stream, capture, library)
     except Exception as error:  # the errors of ONNX Runtime have nothing else in common
         if device.kind == "cpu":
             raise
@@ -97,12 +100,14 @@ def open_session(
     return session
 
 
-def _load(graph: Path | bytes, device: Device, stream: int | None, capture: bool) -> ort.InferenceSession:
+def _load(
+    graph: Path | bytes, device: Device, stream: int | None, capture: bool, library: Path | None
+) -> ort.InferenceSession:
     provider = device.provider, device.provider_options(stream, capture)
 
     def load(strict: bool) -> ort.InferenceSession:
         # Without `enable_fallback=0` ONNX Runtime's Python package prints what fails, and tries again on the CPU.
-        return ort.InferenceSession(graph, _options(strict), providers=[provider], enable_fallback=0)
+        return ort.InferenceSession(graph, _options(strict, library), providers=[provider], enable_fallback=0)
 
     if device.kind == "cpu":
         return load(strict=False)
@@ -114,8 +119,8 @@ def _load(graph: Path | bytes, device: Device, stream: int | None, capture: bool
         return load(strict=False)
 
 
-def _options(strict: bool) -> ort.SessionOptions:
-    """`strict`: no node on the host."""
+def _options(strict: bool, library: Path | None) -> ort.SessionOptions:
+    """`strict`: no node on the host. `library`: of custom operators."""
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.enable_mem_pattern = False  # it remembers shapes, and ours change all the time: 1 % of a step
@@ -125,7 +130,21 @@ def _options(strict: bool) -> ort.SessionOptions:
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     if strict:
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    if library is not None:
+        options.register_custom_ops_library(str(library))
     return options
+
+
+def bind(
+    session: ort.InferenceSession, inputs: Mapping[str, NDArray[Any]], outputs: Mapping[str, NDArray[Any]]
+) -> ort.IOBinding:
+    """Binds arrays of the host, by name. They must stay where they are as long as the binding is used."""
+    binding = session.io_binding()
+    for name, array in inputs.items():
+        binding.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+    for name, array in outputs.items():
+        binding.bind_output(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+    return binding
 
 
 def check_placement(session: ort.InferenceSession, device: Device) -> None:

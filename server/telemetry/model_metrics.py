@@ -3,13 +3,15 @@
 The families are registered once; each model has its own series of them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from engine.request import PHASES, FinishReason, Timings
+from kernels.library import Counters
 from server.telemetry.call_metrics import LATENCY_SECONDS, exemplar
 from server.telemetry.guards import GuardFlag
+from server.telemetry.kernel_metrics import KernelFamilies
 from server.telemetry.step_metrics import StepFamilies, WorkerMetrics
 
 PHASE_SECONDS: Sequence[float] = (0.000025, 0.00005, 0.0001, 0.00025, *LATENCY_SECONDS)
@@ -22,7 +24,7 @@ class ModelFamilies:
     def __init__(self, registry: CollectorRegistry) -> None:
         """Registers every metric."""
         self._registry = registry
-        self.steps = StepFamilies(registry)
+        self.steps, self.kernels = StepFamilies(registry), KernelFamilies(registry)
         self.phases = self._histogram(
             "dragoman_phase_duration_seconds", "Time of one content in each phase of its way.", PHASE_SECONDS, "phase"
         )
@@ -60,7 +62,7 @@ class ModelMetrics:
 
     def __init__(self, families: ModelFamilies, model: str) -> None:
         """`model`: the name in the label of every series."""
-        self._model, self._steps = model, families.steps
+        self._model, self._steps, self._kernels = model, families.steps, families.kernels
         self._tokenize, self._queue, self._encode, self._decode, self._detokenize = (
             families.phases.labels(model, phase) for phase in PHASES
         )
@@ -80,6 +82,10 @@ class ModelMetrics:
         """All workers together have so many rows, each with room for so many source and target tokens."""
         self._steps.rows_capacity.labels(self._model).set(rows)
         self._steps.tokens_capacity.labels(self._model).set(rows * row_tokens)
+
+    def kernels(self, counters: Callable[[], Counters]) -> None:
+        """Our own operators run, and count."""
+        self._kernels.watch(self._model, counters)
 
     def tokenized(self, seconds: float, trace_id: str = "") -> None:
         """A content became source tokens."""

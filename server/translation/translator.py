@@ -39,6 +39,7 @@ from server.errors import (
     EmptyContents,
     EngineFailed,
     EngineStopped,
+    NotFinite,
     OutOfMemory,
     ServerError,
     TooManyContents,
@@ -195,6 +196,8 @@ def refusal(error: Exception) -> ServerError:
     """What a caller is told of an engine's error."""
     if isinstance(error, engine_errors.OutOfMemory):
         return OutOfMemory(error.source_tokens)
+    if isinstance(error, engine_errors.NotFinite):
+        return NotFinite()
     if isinstance(error, engine_errors.Closing):
         return Draining()
     if isinstance(error, engine_errors.Stopped):

@@ -6,13 +6,14 @@ from itertools import product
 from prometheus_client import CollectorRegistry
 
 from engine.request import FinishReason, Timings
+from kernels.library import Counters
 from server.telemetry.call_metrics import CallMetrics
 from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
 from server.telemetry.process_metrics import ProcessMetrics
 
 TIMINGS = Timings(queue=0.001, encode=0.002, decode=0.02, steps=5)
 TRACE = "0af7651916cd43dd8448eb211c80319c"
-FACTS = ("device", "name", "provider", "compute_capability", "driver", "options")
+FACTS = ("device", "name", "provider", "kernels", "compute_capability", "driver", "options")
 """Of a device, as server.placement tells them."""
 VERSIONS = ("dragoman", "onnxruntime", "grpcio")
 
@@ -33,6 +34,7 @@ def everything(
     for reason in reasons:
         calls.refused(reason)
     metrics.capacity(rows=64 * workers, row_tokens=1024)
+    metrics.kernels(lambda: Counters(rows=9, whole_rows=1, saturated=2))
     for worker in range(workers):
         metrics.worker(worker).step(rows=8, seconds=0.005, model_seconds=0.004)
     metrics.tokenized(0.00003, TRACE)

@@ -1,4 +1,4 @@
-"""engine.cpu.cache_buffer: room that follows the rows, and what they hold, against a plain list for each row."""
+"""engine.cache_memory, engine.cpu.cache_buffer: room that follows the rows, and what they hold, against plain lists."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from numpy.typing import NDArray
 
-from engine.cpu.cache_buffer import STEP, CacheBuffer
+from engine.cache_memory import STEP
+from engine.cpu.cache_buffer import CacheBuffer
 from models.package.graphs import Axis, CacheTensor
 
 TENSORS, ROWS, HEADS, HEAD_DIM = 2, 5, 3, 4
@@ -75,7 +76,7 @@ class Rows(RuleBasedStateMachine):
 
     def fit(self, needed: int) -> None:
         before = self.buffer.array
-        assert self.buffer.fit(needed, len(self.rows)) == (self.buffer.array is not before)
+        assert self.buffer.fit(needed, slice(len(self.rows))) == (self.buffer.array is not before)
         assert needed <= self.buffer.capacity < 4 * (needed + STEP)
 
     def write(self, row: int, length: int) -> None:
@@ -108,32 +109,32 @@ def make(longest: int = LONGEST) -> CacheBuffer:
 @given(lengths)
 def test_capacity_is_what_is_needed_in_whole_steps(needed: int) -> None:
     buffer = make()
-    buffer.fit(needed, live=0)
+    buffer.fit(needed, slice(0))
     assert buffer.capacity == min(-(-needed // STEP) * STEP, LONGEST)
 
 
 def test_nothing_changes_while_there_is_room() -> None:
     buffer = make()
     assert buffer.capacity == STEP
-    assert not buffer.fit(STEP, live=1)
-    assert buffer.fit(STEP + 1, live=1)
+    assert not buffer.fit(STEP, slice(1))
+    assert buffer.fit(STEP + 1, slice(1))
     assert buffer.capacity == 2 * STEP
-    assert not buffer.fit(1, live=1)
+    assert not buffer.fit(1, slice(1))
 
 
 def test_far_too_much_room_is_given_up_and_some_is_kept() -> None:
     buffer = make()
-    buffer.fit(4 * STEP, live=0)
-    assert not buffer.fit(STEP + 1, live=1)
-    assert buffer.fit(STEP, live=1)
+    buffer.fit(4 * STEP, slice(0))
+    assert not buffer.fit(STEP + 1, slice(1))
+    assert buffer.fit(STEP, slice(1))
     assert buffer.capacity == 2 * STEP
-    assert not buffer.fit(2 * STEP, live=1)
+    assert not buffer.fit(2 * STEP, slice(1))
 
 
 def test_rows_that_are_not_live_are_not_kept() -> None:
     buffer = make()
     buffer.array[...] = 1
-    buffer.fit(STEP + 1, live=2)
+    buffer.fit(STEP + 1, slice(2))
     assert (buffer.array[:, :2, :, :STEP] == 1).all()
     assert not buffer.array[:, 2:].any()
     assert not buffer.array[:, :, :, STEP:].any()
@@ -150,12 +151,12 @@ def test_copy_leaves_the_rest_of_the_row() -> None:
 def test_limit_below_a_step() -> None:
     buffer = make(longest=3)
     assert buffer.capacity == 3
-    assert not buffer.fit(3, live=1)
+    assert not buffer.fit(3, slice(1))
 
 
 def test_more_than_a_row_can_need_is_refused_with_both_numbers() -> None:
     buffer = make(longest=40)
     with pytest.raises(ValueError, match="a row needs 41 positions; the cache was opened for 40"):
-        buffer.fit(41, live=1)
-    assert buffer.fit(40, live=1)
+        buffer.fit(41, slice(1))
+    assert buffer.fit(40, slice(1))
     assert buffer.capacity == 40

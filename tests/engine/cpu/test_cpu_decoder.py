@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from engine.batch.placing import place
 from engine.cpu.decoder import CpuCache, CpuDecoder
-from engine.decoder import Ask, Found
+from engine.decoder import Ask, Cache, Found
 from export.save import save
 from export.trace import trace
 from models.config import ModelConfig
@@ -50,7 +51,8 @@ class Served:
     """A model, and the same exported and loaded."""
 
     model: Transformer
-    decoder: CpuDecoder
+    decoder: Any
+    """The standard graphs', or the native ones'."""
 
     def random_tokens(self, chance: random.Random, length: int) -> Tokens:
         return tuple(chance.choices(range(self.model.config.target_vocab_size), k=length))
@@ -93,7 +95,7 @@ class Batch:
 
     def __init__(self, served: Served, rows: int) -> None:
         self._decoder = served.decoder
-        self.cache: CpuCache = served.decoder.open_cache(rows)
+        self.cache: Cache[Any] = served.decoder.open_cache(rows)
         self.rows: list[Row] = []
         self.left: list[Row] = []
         self.sizes: list[int] = []

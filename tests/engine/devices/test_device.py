@@ -95,6 +95,7 @@ def test_a_machine_with_everything_is_described() -> None:
         "device": "cuda:1",
         "name": "Some GPU",
         "provider": "CUDAExecutionProvider",
+        "kernels": "",
         "compute_capability": "9.0",
         "driver": "13.0",
         "options": f"gpu_mem_limit={70 * GIB},arena_extend_strategy=kSameAsRequested,use_tf32=0,enable_cuda_graph=1",
@@ -189,6 +190,13 @@ def test_a_device_that_is_too_old_for_the_precision_is_named(precision: Precisio
     load = replace(LOAD, graphs=graphs_spec(BASE, precision))
     told = refused(FakeMachine(library=FakeBindings(capability=capability)), load=load)
     assert f"device 0 (Some GPU) has compute capability {capability[0]}.{capability[1]}; a package of precision" in told
+
+
+def test_a_package_of_8_bits_is_for_the_cpu() -> None:
+    half = graphs_spec(BASE, "fp16")
+    precision = half.precision.model_copy(update={"weights": "int8"})
+    told = refused(FakeMachine(), load=replace(LOAD, graphs=half.model_copy(update={"precision": precision})))
+    assert told.startswith("the package is int8, which is made for CPUs: serve it with --device cpu")
 
 
 def test_a_package_that_cuda_has_no_kernel_for_is_named() -> None:

@@ -21,6 +21,7 @@ from server.errors import (
     LanguageNotSupported,
     MessageTooLarge,
     ModelNotFound,
+    NotFinite,
     OptionOutOfRange,
     OutOfMemory,
     Overloaded,
@@ -52,6 +53,7 @@ EXAMPLES: list[ServerError] = [
     Draining(),
     EngineStopped(),
     EngineFailed(),
+    NotFinite(),
     InternalError(),
 ]
 

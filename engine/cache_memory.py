@@ -1,0 +1,65 @@
+"""Memory for the cache tensors of a running batch on the host."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.package.graphs import CacheTensor
+from models.package.precision import Precision
+
+STEP = 32
+"""Capacities are multiples of this: every change copies the live rows, and most sentences fit into one or two steps."""
+DTYPES: dict[Precision, type[np.floating]] = {"fp32": np.float32, "fp16": np.float16}
+
+Kept = slice | NDArray[np.intp]
+
+
+class CacheMemory:
+    """Tensors that are alike, of every row [tensors, rows, heads, capacity, slot].
+
+    The capacity follows the live rows. With room for the longest sentence there can be, rows would lie so far apart
+    that a decoder step spends most of its time on cache and TLB misses
+    (docs/decisions/0005-cache-capacity-follows-the-rows.md). That of states is 1.
+    """
+
+    def __init__(self, tensors: Sequence[CacheTensor], rows: int, longest: int) -> None:
+        """`longest`: the most positions a row can need."""
+        self.tensors = tensors
+        first = tensors[0]
+        self.owner, self.grows = first.owner, first.grows
+        self._shape = len(tensors), rows, first.heads, first.slot
+        self._dtype = DTYPES[first.precision]
+        self._longest = longest if self.grows else 1
+        self.array = self._allocate(STEP)
+
+    @property
+    def capacity(self) -> int:
+        """Positions there is room for."""
+        return int(self.array.shape[3])
+
+    def fit(self, needed: int, kept: Kept) -> bool:
+        """Makes room for `needed` positions, or gives up room that is far too much. Keeps what these rows hold.
+
+        True if the array is another one now. Raises ValueError if a row can never have so many positions.
+        """
+        if needed > self._longest:
+            raise ValueError(f"a row needs {needed} positions; the cache was opened for {self._longest}")
+        enough = min(-(-needed // STEP) * STEP, self._longest)
+        if enough <= self.capacity < 4 * enough:
+            return False
+        # What shrinks keeps some room, so that rows which only began do not make it grow again at once.
+        old, self.array = self.array, self._allocate(enough if self.capacity < needed else 2 * enough)
+        places = min(old.shape[3], self.capacity)
+        self.array[:, kept, :, :places] = old[:, kept, :, :places]
+        return True
+
+    def bound(self, rows: int) -> Iterator[tuple[CacheTensor, NDArray[np.floating]]]:
+        """Every tensor with the memory of its first rows, which is both its past and its present."""
+        for tensor, array in zip(self.tensors, self.array, strict=True):
+            yield tensor, array[:rows].reshape(tensor.shape(rows, self.capacity))
+
+    def _allocate(self, capacity: int) -> NDArray[np.floating]:
+        tensors, rows, heads, slot = self._shape
+        # Takes no memory until a row is used.
+        return np.zeros((tensors, rows, heads, min(capacity, self._longest), slot), self._dtype)

@@ -1,0 +1,141 @@
+"""The running batch of the native graphs. Leaving moves nothing, and reordering copies only what has a second child."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+from engine.cache_memory import STEP, CacheMemory
+from engine.decoder import Ask, Found, TokenIds
+from engine.native.allowed import AllowedTokens
+from engine.native.encoder import NativeSource
+from engine.native.logits import LogitsGraph
+from engine.native.rows import Rows
+from engine.native.step import BoundStep, NativeStep
+from engine.whole_rows import answer, asks_logits, asks_more, attend
+from kernels.library import Library
+from models.package.graphs import GraphsSpec, NativeGraphs, alike
+
+KEY_BLOCK = 16
+"""Positions of a head whose keys lie together, one number of all of them after another (kernels/README.md)."""
+
+
+class SlotCache:
+    """Rows 0..live-1 of a running batch."""
+
+    def __init__(
+        self,
+        library: Library,
+        session: ort.InferenceSession,
+        spec: GraphsSpec,
+        native: NativeGraphs,
+        rows: int,
+        source_capacity: int,
+        target_capacity: int,
+        logits: LogitsGraph,
+        shortlisted: bool,
+    ) -> None:
+        """Has room for so many rows, each of so many source and target tokens."""
+        self._library, self._spec, self._logits = library, spec, logits
+        self._target_capacity, self._source_capacity = target_capacity, source_capacity
+        longest = {"target": _whole(target_capacity), "source": _whole(source_capacity), None: 1}
+        self._memories = [CacheMemory(tensors, rows, longest[tensors[0].grows]) for tensors in alike(native.cache)]
+        self._decoded, self._sources = (
+            [memory for memory in self._memories if memory.owner == owner] for owner in ("hypothesis", "source")
+        )
+        self._rows = Rows(rows)
+        self._allowed = AllowedTokens(rows) if shortlisted else None
+        self._step = NativeStep(session, spec, self._rows, self._memories, self._allowed)
+        self._ask = Ask()
+
+    @property
+    def live(self) -> int:
+        """How many rows are in use."""
+        return self._rows.live
+
+    def join(self, source: NativeSource) -> int:
+        """Starts a row for a source, at position 0."""
+        longest = max(source.length, self._rows.longest_source)
+        if longest > self._source_capacity:
+            raise ValueError(f"a source has {longest} tokens; the cache was opened for {self._source_capacity}")
+        self._fit(self._sources, longest, self._rows.live_source_slots)
+        row = self._rows.join(source.length)
+        for memory in self._sources:
+            self._library.store_source(source.cross, memory.array, int(self._rows.source_slots[row]))
+        for memory in self._decoded:
+            if memory.grows is None:
+                memory.array[:, self._rows.slots[row]] = 0
+        if self._allowed is not None and source.allowed is not None and self._allowed.put(row, source.allowed):
+            self._step.forget()
+        return row
+
+    def begin_step(self, token_ids: TokenIds, ask: Ask) -> None:
+        """Starts a step that feeds one token to each live row and finds what is asked of each."""
+        self._logits.check_offered(ask)
+        total = self._rows.total
+        if total > self._target_capacity:  # also where nothing grows with the target
+            raise ValueError(f"a row needs {total} positions; the cache was opened for {self._target_capacity}")
+        self._fit([memory for memory in self._decoded if memory.grows], total, self._rows.live_slots)
+        self._rows.ids[: self._rows.live] = token_ids
+        self._ask = ask
+
+    def end_step(self) -> Found:
+        """Computes the step that was begun: the processor that would compute it meanwhile is the caller's own."""
+        more = asks_more(self._ask)
+        step = self._step.run(self._ask.best, more)
+        self._rows.positions[: self._rows.live] += 1
+        if self._allowed is not None:
+            self._allowed.fill(step.best.token_ids)
+        return self._answer(step) if more else step.best
+
+    def take(self, parents: Sequence[int] | NDArray[np.integer]) -> int:
+        """Makes row i continue old row parents[i]; len(parents) rows are live afterwards. Returns the bytes copied."""
+        if self._allowed is not None:
+            self._allowed.take(parents)
+        copies = self._rows.take(parents)
+        if not len(copies):
+            return 0
+        chosen = copies.sources, copies.targets, copies.positions
+        return sum(self._library.copy_rows(memory.array, *chosen) for memory in self._decoded)
+
+    def _fit(self, memories: Sequence[CacheMemory], needed: int, kept: NDArray[np.intp]) -> None:
+        """Makes room for so many positions. Keeps what these slots hold."""
+        for memory in memories:
+            if memory.fit(needed, kept):
+                self._step.forget()
+
+    def _answer(self, step: BoundStep) -> Found:
+        logits = attention = None
+        if asks_logits(self._ask) and step.hidden is not None:
+            logits = self._logits.run(step.hidden)
+            if self._allowed is not None:
+                logits = self._allowed.mask(logits)
+        if self._ask.attention and step.query is not None:
+            attention = self._attend(step.query)
+        return answer(self._ask, step.best, logits, attention)
+
+    def _attend(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Where the rows of these queries look in their sources [rows, longest source]."""
+        cross, rows = self._spec.cross_query, len(query)
+        assert cross is not None
+        keys = next(
+            array
+            for memory in self._sources
+            for tensor, array in zip(memory.tensors, memory.array, strict=True)
+            if tensor.past == cross.keys
+        )
+        of_rows = unblocked(keys[self._rows.source_slots[:rows]].astype(np.float32))
+        return attend(query, of_rows, self._rows.source_lengths[:rows] - 1, cross.scale)
+
+
+def unblocked(keys: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Keys in blocks, [rows, heads, capacity / 16, head_dim, 16] -> [rows, heads, capacity, head_dim]."""
+    rows, heads, capacity, head_dim = keys.shape
+    blocks = keys.reshape(rows, heads, capacity // KEY_BLOCK, head_dim, KEY_BLOCK)
+    return blocks.swapaxes(3, 4).reshape(keys.shape)
+
+
+def _whole(capacity: int) -> int:
+    """Memory grows in whole steps, which are whole blocks of keys."""
+    return -(-capacity // STEP) * STEP

@@ -1,0 +1,94 @@
+"""The decoder on the graphs of our own operators: two sessions, shared by all workers, and a cache for each."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import repeat
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.devices.session import CPU, Device, open_session
+from engine.errors import KernelsRefused
+from engine.native.cache import SlotCache
+from engine.native.encoder import NativeSource, encode
+from engine.native.logits import LogitsGraph
+from kernels.library import Counters, Library, LibraryError, open_library
+from models.package.graph_files import GraphFiles
+from models.package.graphs import NativeGraphs
+
+
+class NativeDecoder:
+    """A model on the CPU. One thread runs a step from beginning to end; many may run steps at once."""
+
+    def __init__(
+        self,
+        graphs: GraphFiles,
+        native: NativeGraphs,
+        library: Library,
+        source_capacity: int,
+        target_capacity: int,
+    ) -> None:
+        """Loads the graphs. Rows have room for so many source tokens and so many target tokens."""
+        self.spec, self._native, self._library = graphs.spec, native, library
+        self.source_capacity, self.target_capacity = source_capacity, target_capacity
+        self._encoder, self._decoder = (
+            open_session(graphs.folder / graph.file, CPU, library=library.path)
+            for graph in (native.encoder, native.decoder)
+        )
+        self._shortlist, self._logits = graphs.shortlist, LogitsGraph(graphs)
+
+    @classmethod
+    def open(cls, graphs: GraphFiles, source_capacity: int, target_capacity: int) -> Self:
+        """Raises KernelsRefused where the package has no graphs for the library, or the library is none for here."""
+        native = graphs.spec.native
+        if native is None:
+            raise KernelsRefused("the package has no graphs of them; export the checkpoint again")
+        try:
+            library = open_library()
+        except LibraryError as error:
+            raise KernelsRefused(str(error)) from error
+        if library.operators != native.operators:
+            raise KernelsRefused(
+                f"the package wants operators of version {native.operators}, and the library has {library.operators}: "
+                "make kernels, or export the checkpoint again"
+            )
+        try:
+            return cls(graphs, native, library, source_capacity, target_capacity)
+        except Exception as error:  # the errors of ONNX Runtime have nothing else in common
+            raise KernelsRefused(f"the native graphs do not load: {error}") from error
+
+    @property
+    def device(self) -> Device:
+        """What it runs on."""
+        return replace(CPU, kernels=self._library.isa)
+
+    @property
+    def row_tokens(self) -> int:
+        """Source and target tokens that a row has room for."""
+        return self.source_capacity + self.target_capacity
+
+    def encode(self, sources: Sequence[Sequence[int]]) -> list[NativeSource]:
+        """Runs the encoder on sources, the end tokens included."""
+        encoded = encode(self._encoder, sources)
+        allowed = repeat(None) if self._shortlist is None else map(self._allowed, sources)
+        return [NativeSource(*parts, ids) for parts, ids in zip(encoded, allowed, strict=False)]
+
+    def open_cache(self, rows: int) -> SlotCache:
+        """A running batch with room for so many rows."""
+        capacities = self.source_capacity, self.target_capacity
+        shortlisted = self._shortlist is not None
+        return SlotCache(
+            self._library, self._decoder, self.spec, self._native, rows, *capacities, self._logits, shortlisted
+        )
+
+    def counters(self) -> Counters:
+        """What the operators have counted."""
+        return self._library.counters()
+
+    def close(self) -> None:
+        """Nothing outlives it."""
+
+    def _allowed(self, source: Sequence[int]) -> NDArray[np.int32]:
+        assert self._shortlist is not None
+        return self._shortlist.allowed(source).astype(np.int32)

@@ -1,0 +1,70 @@
+"""The encoder over sentences that lie one after another, without padding."""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+import numpy as np
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+from models.package import signature
+
+RUN_TOKENS = 192
+"""Most tokens of a run, but that a longer source runs alone. A run's tokens share the way of the weights to the
+registers; with more of them their hidden states leave the second-level cache. How sources are grouped changes no bit
+of what comes out."""
+
+
+class NativeSource:
+    """An encoded source, as the encoder graph gave it."""
+
+    def __init__(
+        self, hidden: NDArray[np.float32], cross: NDArray[np.float32], allowed: NDArray[np.int32] | None = None
+    ) -> None:
+        self._hidden = hidden
+        self.cross = cross
+        """Keys and values of layer 0, of layer 1, ... [length, layers * 2 * width]."""
+        self.allowed = allowed
+        """The tokens that its target may have, if the package has a shortlist."""
+
+    @property
+    def length(self) -> int:
+        """Tokens of the source."""
+        return len(self._hidden)
+
+    @property
+    def computed_tokens(self) -> float:
+        """Tokens that the encoder computed for it: only its own."""
+        return self.length
+
+    def mean(self) -> NDArray[np.float32]:
+        """Mean of the last hidden states over the source tokens [width]."""
+        mean: NDArray[np.float32] = self._hidden.mean(axis=0)
+        return mean
+
+
+def encode(
+    session: ort.InferenceSession, sources: Sequence[Sequence[int]], run_tokens: int = RUN_TOKENS
+) -> Iterator[tuple[NDArray[np.float32], NDArray[np.float32]]]:
+    """Hidden states [tokens, width], and keys and values [tokens, layers * 2 * width], of every source."""
+    for group in runs([len(source) for source in sources], run_tokens):
+        lengths = np.array([len(source) for source in sources[group]], np.int32)
+        starts = np.cumsum(lengths, dtype=np.int32) - lengths
+        ids = np.fromiter(chain.from_iterable(sources[group]), np.int64, int(lengths.sum()))
+        positions = np.arange(len(ids), dtype=np.int32) - np.repeat(starts, lengths)
+        feeds = dict(zip(signature.NATIVE_ENCODER_INPUTS, (ids, positions, lengths), strict=True))
+        hidden, cross = session.run([signature.HIDDEN, signature.CROSS], feeds)
+        for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
+            yield hidden[start : start + length], cross[start : start + length]
+
+
+def runs(lengths: Sequence[int], run_tokens: int) -> Iterator[slice]:
+    """Neighbours that are encoded together: as many as have at most `run_tokens` tokens, and one at least."""
+    start = tokens = 0
+    for index, length in enumerate(lengths):
+        if index > start and tokens + length > run_tokens:
+            yield slice(start, index)
+            start, tokens = index, 0
+        tokens += length
+    if start < len(lengths):
+        yield slice(start, len(lengths))

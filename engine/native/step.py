@@ -1,0 +1,85 @@
+"""A step of the native decoder graph, on memory that stays where it is from step to step."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+from engine.cache_memory import CacheMemory
+from engine.decoder import Found
+from engine.devices.session import bind
+from engine.native.allowed import AllowedTokens
+from engine.native.rows import Rows
+from models.package import signature
+from models.package.graphs import GraphsSpec
+
+
+@dataclass(frozen=True, slots=True)
+class BoundStep:
+    """A step of so many rows, and what it fills."""
+
+    binding: ort.IOBinding
+    best: Found
+    hidden: NDArray[np.float32] | None = None
+    """What the output layer takes [rows, width], where more than the best tokens is asked for."""
+    query: NDArray[np.float32] | None = None
+    """Of the last layer, to the source [rows, width]; likewise."""
+
+
+class NativeStep:
+    """Runs the graph. Bindings are kept by what is asked of how many rows, until memory lies elsewhere."""
+
+    def __init__(
+        self,
+        session: ort.InferenceSession,
+        spec: GraphsSpec,
+        rows: Rows,
+        memories: Sequence[CacheMemory],
+        allowed: AllowedTokens | None,
+    ) -> None:
+        self._session, self._spec, self._rows, self._memories, self._allowed = session, spec, rows, memories, allowed
+        self._ranks = np.arange(spec.most_candidates)
+        self._bound: dict[tuple[int, int, bool], BoundStep] = {}
+
+    def forget(self) -> None:
+        """Memory lies elsewhere."""
+        self._bound.clear()
+
+    def run(self, k: int, more: bool) -> BoundStep:
+        """Computes a step of the live rows: `k` candidates of each, and `more`."""
+        wanted = self._rows.live, min(k, len(self._ranks)), more
+        step = self._bound.get(wanted) or self._bound.setdefault(wanted, self._bind(*wanted))
+        self._session.run_with_iobinding(step.binding)
+        return step
+
+    def _bind(self, rows: int, k: int, more: bool) -> BoundStep:
+        best = Found(np.zeros((rows, k), np.int64), np.zeros((rows, k), np.float32))
+        hidden, query = (np.zeros((rows, self._spec.width), np.float32) if more else None for _ in range(2))
+        besides = {signature.HIDDEN: hidden, signature.CROSS_QUERY: query}
+        outputs = self._outputs(best) | {name: array for name, array in besides.items() if array is not None}
+        return BoundStep(bind(self._session, self._inputs(rows, k), outputs), best, hidden, query)
+
+    def _inputs(self, rows: int, k: int) -> dict[str, NDArray[Any]]:
+        of = self._rows
+        arrays: Sequence[NDArray[Any]] = [of.ids, of.positions, of.slots, of.source_slots, of.source_lengths]
+        step = [*(array[:rows] for array in arrays), self._ranks[:k]]
+        inputs = dict(zip(signature.NATIVE_DECODER_INPUTS, step, strict=True))
+        if self._allowed is not None:
+            inputs[signature.ALLOWED] = self._allowed.array[:rows]
+        return inputs | self._tensors("past", self._memories)
+
+    def _outputs(self, best: Found) -> dict[str, NDArray[Any]]:
+        step: Sequence[NDArray[Any]] = best.token_ids, best.log_probs
+        written = [memory for memory in self._memories if memory.owner == "hypothesis"]
+        return dict(zip(signature.DECODER_OUTPUTS, step, strict=True)) | self._tensors("present", written)
+
+    def _tensors(self, role: str, memories: Sequence[CacheMemory]) -> dict[str, NDArray[Any]]:
+        """Every slot of every tensor, by the name of its input ("past") or output ("present")."""
+        return {
+            tensor.past if role == "past" else tensor.present: array
+            for memory in memories
+            for tensor, array in memory.bound(len(self._rows.slots))
+        }

@@ -1,0 +1,5 @@
+"""The library, where one was built."""
+
+from tests.kernels.conftest import library
+
+__all__ = ["library"]

@@ -1,0 +1,73 @@
+"""Models with random weights, and their standard and native graphs."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from engine.cpu.decoder import CpuDecoder
+from engine.load import Loadable
+from engine.native.decoder import NativeDecoder
+from export.native.graphs import native_graphs
+from export.save import save
+from export.trace import trace
+from kernels.library import Library
+from models.config import ModelConfig
+from models.package.graph_files import GraphFiles
+from models.package.graphs import Probe
+from models.package.manifest import GenerationDefaults
+from models.package.shortlist import Shortlist
+from models.package.signature import vocabulary
+from models.transformer import Transformer
+from tests.export.native.recipes import recipe_of
+from tests.models.test_transformer import config, random_model
+from tests.shortlists import random_lists, write
+
+LONGEST = 130
+"""Positions of a row. The memory for so many is four times that for less than 32, so that it shrinks again."""
+POST = config(max_positions=LONGEST)
+PRE = config(
+    norm="pre",
+    activation="swish",
+    positions="learned",
+    share_embeddings=False,
+    tie_output=False,
+    decoder_layers=1,
+    max_positions=LONGEST,
+)
+RECURRENT = config(decoder_cell="ssru", max_positions=LONGEST)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A model, and its graphs in a folder."""
+
+    model: Transformer
+    files: GraphFiles
+
+    @property
+    def standard(self) -> CpuDecoder:
+        return CpuDecoder(self.files, LONGEST, LONGEST)
+
+    def native(self, library: Library) -> NativeDecoder:
+        assert self.files.spec.native is not None
+        return NativeDecoder(self.files, self.files.spec.native, library, LONGEST, LONGEST)
+
+    def loadable(self, *probes: Probe) -> Loadable:
+        """With these known answers."""
+        files = replace(self.files, spec=self.files.spec.model_copy(update={"probes": probes}))
+        return Loadable(files, GenerationDefaults())
+
+
+def export(folder: Path, model: Transformer, quantized: bool = False, shortlist: bool = False) -> Exported:
+    """Writes both kinds of graphs of a model."""
+    native = native_graphs(model, recipe_of(model) if quantized else {}, shortlist)
+    files = save(trace(model, shortlist=shortlist).with_native(native), folder)
+    if shortlist:
+        size = model.config.target_vocab_size
+        lists = write(folder / "lex.bin", random_lists(model.config.source_vocab_size, size))
+        files = replace(files, shortlist=Shortlist.load(lists, vocabulary(model.config)))
+    return Exported(model, files)
+
+
+def export_random(folder: Path, shape: ModelConfig, quantized: bool = False, shortlist: bool = False) -> Exported:
+    """Of random weights."""
+    return export(folder, random_model(shape), quantized, shortlist)

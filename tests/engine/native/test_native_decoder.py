@@ -1,0 +1,164 @@
+"""engine.native on models with random weights: its rows against PyTorch, and against themselves alone."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from engine.decoder import Ask
+from engine.native.decoder import NativeDecoder
+from engine.native.encoder import encode, runs
+from export.verification.reference import log_probs
+from kernels.library import Library
+from models.config import ModelConfig
+from models.package.shortlist import Shortlist
+from tests.engine.cpu import test_cpu_decoder
+from tests.engine.cpu.test_cpu_decoder import Batch, Served, Tokens, play, play_long
+from tests.engine.native.graphs import LONGEST, POST, PRE, RECURRENT, Exported, export_random
+from tests.models.test_transformer import config
+
+pytestmark = pytest.mark.timeout(300)
+
+ATOL = 2e-5
+SUM_ATOL = 4e-3
+"""Of the logarithm of a row's sum, which is estimated where only a few tokens are computed exactly: the smaller the
+vocabulary, the less the errors of the others even out."""
+BITS_ATOL = 0.2
+"""Of 8 bits everywhere."""
+WIDE = {"source_vocab_size": 1300, "target_vocab_size": 1300}
+SHAPES = {
+    "post-norm": (POST, False, False),
+    "pre-norm": (PRE, False, False),
+    "recurrent": (RECURRENT, False, False),
+    "shortlist": (config(**POST.model_dump() | WIDE), False, True),
+    "8 bits": (POST, True, False),
+    "8 bits, recurrent": (RECURRENT, True, False),
+    "8 bits, pre-norm, shortlist": (config(**PRE.model_dump() | WIDE), True, True),
+}
+
+
+class NativeServed(Served):
+    """A model, and its native graphs loaded."""
+
+    def __init__(self, exported: Exported, library: Library) -> None:
+        super().__init__(exported.model, exported.native(library))
+        self.shortlist: Shortlist | None = exported.files.shortlist
+        self.native: NativeDecoder = exported.native(library)
+
+    def log_probs(self, source: Tokens, target: Tokens) -> NDArray[np.float32]:
+        """PyTorch's, after each target token [target, vocabulary]. Of what is not allowed: -inf."""
+        scores: NDArray[np.float32] = log_probs(self.model, source, target, self.shortlist).numpy()
+        return scores
+
+
+@pytest.fixture(scope="module", params=SHAPES)
+def shape(request: pytest.FixtureRequest) -> tuple[ModelConfig, bool, bool]:
+    return SHAPES[request.param]
+
+
+@pytest.fixture(scope="module")
+def served(
+    shape: tuple[ModelConfig, bool, bool], library: Library, tmp_path_factory: pytest.TempPathFactory
+) -> NativeServed:
+    return NativeServed(export_random(tmp_path_factory.mktemp("graphs"), *shape), library)
+
+
+@pytest.fixture(scope="module", params=["long", 1])
+def batch(served: NativeServed, request: pytest.FixtureRequest) -> Batch:
+    return play_long(served) if request.param == "long" else play(served, request.param)
+
+
+def test_rows_get_what_pytorch_gives(served: NativeServed, batch: Batch, shape: tuple[ModelConfig, bool, bool]) -> None:
+    """The same tokens in the same order; the sum of a row is estimated. 8 bits are near it."""
+    _, quantized, _ = shape
+    for row in batch.histories:
+        for expected, found in zip(served.log_probs(row.source, row.fed), row.found, strict=True):
+            k = min(len(found.token_ids), int(np.isfinite(expected).sum()))
+            ids, scores = found.token_ids[:k], found.log_probs[:k]
+            assert len(set(ids.tolist())) == k
+            np.testing.assert_allclose(scores, expected[ids], atol=BITS_ATOL if quantized else SUM_ATOL, rtol=0)
+            if quantized:
+                continue
+            np.testing.assert_allclose(expected[ids], np.sort(expected)[::-1][:k], atol=ATOL, rtol=0)
+            np.testing.assert_allclose(scores - scores[0], expected[ids] - expected[ids[0]], atol=ATOL, rtol=0)
+
+
+def test_rows_get_what_they_get_alone_to_the_last_bit(served: NativeServed, batch: Batch) -> None:
+    for row in batch.histories:
+        cache = served.native.open_cache(1)
+        cache.join(*served.native.encode([row.source]))
+        for token, found in zip(row.fed, row.found, strict=True):
+            cache.begin_step([token], Ask(len(found.token_ids)))
+            alone = cache.end_step()
+            assert alone.token_ids[0].tolist() == found.token_ids.tolist()
+            assert alone.log_probs[0].tobytes() == found.log_probs.tobytes()
+
+
+def test_batches_are_varied(batch: Batch) -> None:
+    test_cpu_decoder.test_batches_are_varied(batch)
+
+
+def test_beams_find_their_source_after_the_memory_changed(served: NativeServed) -> None:
+    test_cpu_decoder.test_beams_find_their_source_after_the_memory_changed(served)
+
+
+def test_rows_change_from_sentence_to_sentence(served: NativeServed) -> None:
+    test_cpu_decoder.test_rows_change_from_sentence_to_sentence(served)
+
+
+def test_how_sources_are_grouped_changes_no_bit(served: NativeServed) -> None:
+    chance = random.Random(5)
+    sources = [served.random_tokens(chance, length) for length in (1, 40, 3, LONGEST, 17, 1, 90, 2, 16)]
+    session = served.native._encoder
+    alone = list(encode(session, sources, run_tokens=1))
+    for run_tokens in (20, 160, 1000):
+        for expected, found in zip(alone, encode(session, sources, run_tokens), strict=True):
+            assert [part.tobytes() for part in found] == [part.tobytes() for part in expected]
+
+
+def test_sources_are_what_they_are_for_the_standard_graphs(library: Library, tmp_path: Path) -> None:
+    exported = export_random(tmp_path, PRE)
+    sources = [(5, 3, 1), (7,), (9, 2, 2, 6, 1)]
+    pairs = zip(exported.standard.encode(sources), exported.native(library).encode(sources), strict=True)
+    for expected, found in pairs:
+        np.testing.assert_allclose(found.mean(), expected.mean(), atol=ATOL, rtol=0)
+        assert found.length == found.computed_tokens == expected.length
+
+
+def test_neighbours_run_together_as_long_as_they_fit() -> None:
+    lengths = [3, 4, 9, 1, 30, 2]
+    assert [lengths[group] for group in runs(lengths, 10)] == [[3, 4], [9, 1], [30], [2]]
+    assert [lengths[group] for group in runs(lengths, 1)] == [[length] for length in lengths]
+    assert list(runs([], 10)) == []
+
+
+def test_what_is_too_long_is_refused(served: NativeServed) -> None:
+    batch = Batch(served, rows=1)
+    with pytest.raises(ValueError, match=f"has {LONGEST} tokens; the cache was opened for {LONGEST - 1}"):
+        cache = served.native.open_cache(1)
+        source = served.native.encode([(1,) * LONGEST])[0]
+        cache._source_capacity = LONGEST - 1
+        cache.join(source)
+    batch.join((1, 2))
+    for _ in range(LONGEST):
+        batch.step([4], k=1)
+    with pytest.raises(ValueError, match=f"needs {LONGEST + 1} positions; the cache was opened for {LONGEST}"):
+        batch.cache.begin_step([4], Ask())
+
+
+def test_only_second_children_are_copied(served: NativeServed) -> None:
+    """And of them what they have decoded, in whole blocks of 16."""
+    batch = Batch(served, rows=4)
+    batch.join((3, 1, 4))
+    batch.join((1, 5, 9, 2))
+    for _ in range(3):
+        batch.step([4, 4], k=1)
+    assert batch.cache.take([0, 1]) == 0
+    copied = batch.cache.take([0, 1, 1])
+    shapes = [tensor for tensor in served.native._native.cache if tensor.owner == "hypothesis"]
+    expected = [tensor.heads * tensor.slot * (16 if tensor.grows else 1) for tensor in shapes]
+    sizes = {"fp32": 4, "fp16": 2}
+    assert copied == sum(count * sizes[tensor.precision] for count, tensor in zip(expected, shapes, strict=True))
+    assert batch.cache.take([2, 0]) == 0

@@ -1,0 +1,166 @@
+"""engine.load: which graphs run on the CPU, and why."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from engine.cpu.decoder import CpuDecoder
+from engine.devices.session import CPU, DeviceError
+from engine.errors import KernelsRefused
+from engine.load import Kernels, Limits, Loadable, load, open_decoder, takes_threads
+from engine.native.decoder import NativeDecoder
+from engine.observer import Unobserved
+from engine.offline import decode
+from engine.probes import SCORE_TOLERANCE, check_probes
+from kernels.library import Counters, Library, LibraryError
+from models.decoding import Decoding
+from models.package.graphs import Precisions, Probe
+from tests.engine.native.graphs import POST, Exported, export_random
+from tests.kernels.conftest import library
+
+__all__ = ["library"]
+
+SOURCES = [(5, 3, 17, 2, 0), (9, 0), tuple(range(20, 60))]
+LONGEST = 40
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    return export_random(tmp_path_factory.mktemp("graphs"), POST)
+
+
+@pytest.fixture(scope="module")
+def probes(exported: Exported) -> tuple[Probe, ...]:
+    """What greedy search finds in the standard graphs, as far as it ends."""
+    model, decoding = exported.loadable(), Decoding(max_new_tokens=LONGEST, length_penalty=0.0)
+    with load(model, CPU, Limits(4, 1, 60, LONGEST), kernels="off") as runner:
+        answers = list(decode(runner, model.rules, [(source, decoding) for source in SOURCES]))
+    best = [answer.hypotheses[0] for answer in answers]
+    return tuple(
+        Probe(source_ids=source, token_ids=found.token_ids, score=found.score)
+        for source, found in zip(SOURCES, best, strict=True)
+    )
+
+
+def opened(model: Loadable, kernels: Kernels = "auto") -> type[object]:
+    decoder = open_decoder(model, CPU, 60, LONGEST + 1, kernels)
+    return type(decoder)
+
+
+def without_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> Library:
+        raise LibraryError("the kernels are not built: make kernels")
+
+    monkeypatch.setattr("engine.native.decoder.open_library", refuse)
+
+
+def said(caplog: pytest.LogCaptureFixture) -> Sequence[tuple[int, str]]:
+    return [(record.levelno, record.getMessage()) for record in caplog.records if record.name == "engine.load"]
+
+
+@pytest.fixture(autouse=True)
+def _logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "engine.load")
+
+
+def test_native_graphs_run_where_the_library_does_and_they_know_the_answers(
+    exported: Exported, probes: tuple[Probe, ...], library: Library, caplog: pytest.LogCaptureFixture
+) -> None:
+    for kernels in ("auto", "required"):
+        caplog.clear()
+        assert opened(exported.loadable(*probes), kernels) is NativeDecoder
+        assert [message for _, message in said(caplog)] == [f"native kernels: {library.isa}"]
+
+
+def test_standard_graphs_run_where_kernels_are_off(exported: Exported, caplog: pytest.LogCaptureFixture) -> None:
+    assert opened(exported.loadable(), "off") is CpuDecoder
+    assert said(caplog) == [(logging.INFO, "standard graphs: kernels are off")]
+
+
+def test_standard_graphs_run_where_there_is_no_library(
+    exported: Exported, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    without_library(monkeypatch)
+    assert opened(exported.loadable()) is CpuDecoder
+    assert said(caplog) == [(logging.WARNING, "standard graphs: the kernels are not built: make kernels")]
+    with pytest.raises(DeviceError, match="kernels are required: the kernels are not built: make kernels"):
+        opened(exported.loadable(), "required")
+
+
+def test_a_package_without_native_graphs_runs_as_it_is(exported: Exported, caplog: pytest.LogCaptureFixture) -> None:
+    spec = exported.files.spec.model_copy(update={"native": None})
+    model = Loadable(type(exported.files)(exported.files.folder, spec), exported.loadable().generation)
+    assert opened(model) is CpuDecoder
+    assert [level for level, _ in said(caplog)] == [logging.INFO]
+    with pytest.raises(DeviceError, match="the package has no graphs of them; export the checkpoint again"):
+        opened(model, "required")
+
+
+def test_operators_of_another_version_are_refused(exported: Exported, library: Library) -> None:
+    native = exported.files.spec.native
+    assert native is not None
+    spec = exported.files.spec.model_copy(update={"native": native.model_copy(update={"operators": 7})})
+    files = type(exported.files)(exported.files.folder, spec)
+    with pytest.raises(KernelsRefused, match="wants operators of version 7, and the library has 1"):
+        NativeDecoder.open(files, 60, 60)
+
+
+def test_graphs_that_do_not_load_are_refused(exported: Exported, library: Library, tmp_path: Path) -> None:
+    files = type(exported.files)(tmp_path, exported.files.spec)
+    with pytest.raises(KernelsRefused, match="the native graphs do not load"):
+        NativeDecoder.open(files, 60, 60)
+
+
+def test_other_tokens_than_the_probes_are_refused(
+    exported: Exported, probes: tuple[Probe, ...], library: Library, caplog: pytest.LogCaptureFixture
+) -> None:
+    wrong = probes[1].model_copy(update={"token_ids": (*probes[1].token_ids[:-1], 77)})
+    assert opened(exported.loadable(probes[0], wrong)) is CpuDecoder
+    [(level, message)] = said(caplog)
+    assert level == logging.WARNING
+    assert message.startswith("standard graphs: probe 1 has the tokens [") and "77], expected" not in message
+    with pytest.raises(DeviceError, match="kernels are required: probe 1"):
+        opened(exported.loadable(probes[0], wrong), "required")
+
+
+def test_another_score_than_the_probes_is_refused(
+    exported: Exported, probes: tuple[Probe, ...], library: Library
+) -> None:
+    decoder, rules = exported.native(library), exported.loadable().rules
+    [first, *_] = probes
+    most = SCORE_TOLERANCE * len(first.token_ids)
+    check_probes(decoder, rules, [first.model_copy(update={"score": first.score + most / 2})])
+    for score in (first.score + 2 * most, first.score - 2 * most, float("nan")):
+        with pytest.raises(KernelsRefused, match="probe 0 has the score"):
+            check_probes(decoder, rules, [first.model_copy(update={"score": score})])
+    check_probes(decoder, rules, [])
+
+
+def test_an_observer_is_told_what_operators_count(exported: Exported, library: Library) -> None:
+    class Listener(Unobserved):
+        read = staticmethod(lambda: Counters(0, 0, 0))
+
+        def kernels(self, counters: object) -> None:
+            self.read = counters  # type: ignore[assignment]
+
+    listener, model = Listener(), exported.loadable()
+    with load(model, CPU, Limits(4, 1, 60, 20), listener) as runner:
+        before = listener.read().rows
+        [answer] = decode(runner, model.rules, [(SOURCES[0], Decoding(max_new_tokens=7))])
+        assert runner.device.kernels == library.isa
+    assert listener.read().rows - before >= len(answer.hypotheses[0].token_ids)
+
+
+def test_8_bits_take_threads_and_16_do_not() -> None:
+    assert takes_threads(Precisions(weights="int8", activations="fp32", cache="int8"), CPU)
+    assert takes_threads(Precisions(weights="int8", activations="fp32", cache="fp32"), CPU)
+    assert not takes_threads(Precisions.of_all("fp16"), CPU)
+
+
+def test_kernels_are_not_required_of_what_has_none(exported: Exported) -> None:
+    spec = exported.files.spec.model_copy(update={"precision": Precisions.of_all("fp16")})
+    model = Loadable(type(exported.files)(exported.files.folder, spec), exported.loadable().generation)
+    with pytest.raises(DeviceError, match="kernels are required; a package of precision fp16 has none"):
+        opened(model, "required")
