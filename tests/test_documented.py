@@ -30,9 +30,13 @@ PROGRAMS = {
     **dict.fromkeys(("bench.metrics", "bench.quality"), "benchmarks.md"),
 }
 """What people run, and the page that has its options."""
-FOR_MAKE = {"bench.cpu.peer", "deploy.grafana", "dragoman.quickstart", "export.device_graphs", "kernels", "proto.client_options"}
+FOR_MAKE = {"bench.cpu.peer", "deploy.grafana", "dragoman.quickstart"} | {
+    "export.device_graphs",
+    "kernels",
+    "proto.client_options",
+}
 """What `make` or another program runs."""
-FOREIGN_PROGRAMS = {"pip", "pytest", "venv"}
+FOREIGN_PROGRAMS = {"pip", "pytest", "venv", "ziglang"}
 FOREIGN_OPTIONS = {"--build-arg", "--constraint", "--enable-feature", "--health-cmd", "--profile"}
 """Of docker, pip and prometheus."""
 EVERYWHERE = {"--help", "--version"}

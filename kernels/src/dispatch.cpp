@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "compute/table.h"
+#include "processor.h"
 
 // The Makefile gives INSTRUCTION_SETS, best first: X(avx512vnni) X(avx2) ... X(portable).
 namespace dragoman {
@@ -20,19 +21,15 @@ namespace {
 
 #if defined(__x86_64__)
 [[maybe_unused]] bool has_avx2() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  return processor::keeps(0x6) && processor::avx2.there() && processor::fma.there() && processor::f16c.there();
 }
 [[maybe_unused]] bool has_avx512vnni() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vnni");
+  return has_avx2() && processor::keeps(0xe6) && processor::avx512f.there() && processor::avx512bw.there() &&
+         processor::avx512vl.there() && processor::avx512dq.there() && processor::avx512vnni.there();
 }
 #endif
 
 const Kernels* best() {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-#endif
 #define X(name) \
   if (has_##name()) return &name::table;
   INSTRUCTION_SETS
