@@ -26,11 +26,17 @@ PROGRAMS = {
     **dict.fromkeys(("dragoman translate", "dragoman encode", "dragoman models", "dragoman health"), "client.md"),
     **dict.fromkeys(("training", "training.distill", "training.examples.number_words"), "training.md"),
     **dict.fromkeys(("training.corpus", "training.corpus.check", "training.corpus.choose"), "training.md"),
-    **dict.fromkeys(("bench", "bench.firefox", "bench.floor", "bench.gpu_check"), "benchmarks.md"),
+    **dict.fromkeys(
+        ("bench", "bench.firefox", "bench.floor", "bench.gpu_check", "bench.instructions"), "benchmarks.md"
+    ),
     **dict.fromkeys(("bench.metrics", "bench.quality"), "benchmarks.md"),
 }
 """What people run, and the page that has its options."""
-FOR_MAKE = {"bench.cpu.peer", "deploy.grafana", "dragoman.quickstart"} | {
+FOR_MAKE = {
+    "bench.cpu.peer",
+    "bench.marked",
+    "deploy.grafana",
+    "dragoman.quickstart",
     "export.device_graphs",
     "kernels",
     "proto.client_options",

@@ -7,6 +7,9 @@ import pytest
 from bench.quality import main, measure, stutters
 from bench.sentences import flores
 from models.package.folder import Package
+from tests.checkpoints import ROOT
+
+ZOO = ROOT / "models" / "zoo" / "en-pt"
 
 
 @pytest.mark.parametrize(
@@ -37,15 +40,21 @@ def test_a_stutter_of_the_source_is_none_of_the_translation() -> None:
     assert quality.stutters == 1
 
 
-def test_a_package_is_scored_through_a_server(
+@pytest.mark.timeout(300)
+def test_a_package_is_scored_through_a_server_and_beside_ctranslate2(
     zoo_package: Package, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sources, references = flores("en")[:12], flores("pt")[:12]
     sides = {"en": sources, "pt": references}
     monkeypatch.setattr("bench.quality.SETS", {"a dozen": sides.__getitem__})
-    monkeypatch.setattr("sys.argv", ["quality", str(zoo_package.folder), "--num-beams", "1"])
+    folder = str(zoo_package.folder)
+    monkeypatch.setattr("sys.argv", ["quality", folder, "--num-beams", "1", "--ctranslate2", str(ZOO)])
     main()
-    row = capsys.readouterr().out.splitlines()[-1]
-    found = re.fullmatch(r"\| en-pt \| a dozen \(12\) \| greedy \| (\S+) \| (\S+) \| 0 \| 0 \|", row)
-    assert found is not None, row
+    ours, fp32, int8 = capsys.readouterr().out.splitlines()[-3:]
+    found = re.fullmatch(r"\| en-pt \| en-pt \| a dozen \(12\) \| greedy \| (\S+) \| (\S+) \| 12 \| 0 \| 0 \|", ours)
+    assert found is not None, ours
     assert float(found[1]) > 30 and float(found[2]) > 55
+    for row, name, least in ((fp32, "float32", 11), (int8, "int8", 6)):
+        found = re.fullmatch(rf"\| CTranslate2 {name} \| en-pt \| .* \| (\S+) \| \S+ \| (\d+) \| 0 \|  \|", row)
+        assert found is not None, row
+        assert float(found[1]) > 30 and int(found[2]) >= least

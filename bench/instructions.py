@@ -1,0 +1,104 @@
+"""`python -m bench.instructions`: counts the instructions of a step of the engine, all but the decoder's part.
+
+It fails where there are more than there may be. Instructions do not depend on what else the machine does, so a test can hold them. The bounds are in instructions.json,
+by Python's version and what is counted; `--update` writes those of this Python. See docs/benchmarks.md.
+"""
+
+import argparse
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from bench.markdown import table, verdict
+from bench.marked import ROWS, STEPS
+
+BOUNDS, MARKS = Path(__file__).with_suffix(".json"), Path(__file__).with_name("marks.c")
+SLACK = 1.15
+"""A bound is so many times what was counted when it was written."""
+LIMIT_S = 600
+
+
+class NotCounted(Exception):
+    """There is nothing to compare. The message says why."""
+
+
+def python() -> str:
+    """What bounds are for: another version has other byte code, another processor other kernels."""
+    major, minor, _ = platform.python_version_tuple()
+    return f"{platform.python_implementation()} {major}.{minor} {platform.machine()}"
+
+
+def bounds() -> dict[str, int]:
+    """Those of this Python. Raises NotCounted where there are none."""
+    known: dict[str, dict[str, int]] = json.loads(BOUNDS.read_text(encoding="utf-8"))
+    if python() not in known:
+        raise NotCounted(f"there are no bounds for {python()}; there are for {', '.join(known)}: --update adds them")
+    return known[python()]
+
+
+def count() -> dict[str, int]:
+    """Instructions of a step, by how many rows there are. Raises NotCounted where they cannot be counted."""
+    valgrind = shutil.which("valgrind")
+    if valgrind is None or shutil.which("cc") is None:
+        raise NotCounted(f"there is no {'C compiler' if valgrind else 'valgrind'} to count instructions with")
+    with tempfile.TemporaryDirectory() as folder:
+        out, marks = Path(folder) / "out", Path(folder) / "marks.so"
+        build = subprocess.run(["cc", "-shared", "-fPIC", "-O2", str(MARKS), "-o", str(marks)], capture_output=True)
+        if build.returncode != 0:
+            raise NotCounted(f"marks.c cannot be compiled: {build.stderr.decode(errors='replace')[-200:]}")
+        command = [valgrind, "--tool=callgrind", f"--callgrind-out-file={out}", "--instr-atstart=no"]
+        subprocess.run(
+            [*command, sys.executable, "-m", "bench.marked", str(marks)],
+            check=True,
+            capture_output=True,
+            timeout=LIMIT_S,
+            # One order of sets and dictionaries, and no thread that waits by spinning.
+            env=os.environ | {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"},
+        )
+        parts = [_total(Path(f"{out}.{section + 1}")) for section in range(len(ROWS))]
+    return {f"engine, {rows} rows": total // STEPS for rows, total in zip(ROWS, parts, strict=True)}
+
+
+def _total(part: Path) -> int:
+    found = re.search(r"(?m)^(?:totals|summary): (\d+)", part.read_text(encoding="utf-8"))
+    if found is None:
+        raise NotCounted(f"callgrind wrote no total into {part.name}")
+    return int(found[1])
+
+
+def update(counted: dict[str, int]) -> None:
+    """Makes what was counted, and some more, the bounds of this Python."""
+    known = json.loads(BOUNDS.read_text(encoding="utf-8")) if BOUNDS.exists() else {}
+    known[python()] = {name: round(SLACK * value) for name, value in counted.items()}
+    BOUNDS.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+
+
+def main() -> int:
+    """Returns 0 if every step is within its bound, or nothing could be counted; else 1."""
+    parser = argparse.ArgumentParser(prog="python -m bench.instructions", description=__doc__)
+    parser.add_argument("--update", action="store_true", help="write what is counted, and 15 %% more, as the bounds")
+    options = parser.parse_args()
+    try:
+        counted = count()
+        if options.update:
+            update(counted)
+        most = bounds()
+    except NotCounted as reason:
+        print(f"skipped: {reason}")
+        return 0
+    rows = [
+        [name, f"{value:,}", f"{most[name]:,}" if name in most else "", verdict(value <= most.get(name, value))]
+        for name, value in counted.items()
+    ]
+    print(table(["instructions of a step", "counted", "at most", ""], rows))
+    return int(any(value > most.get(name, value) for name, value in counted.items()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,45 @@
+"""The bounds of instructions, which a change that slows a step down exceeds."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench import instructions
+from bench.instructions import BOUNDS, NotCounted, bounds, count, main, python, update
+
+
+@pytest.mark.timeout(600)
+def test_a_step_takes_no_more_instructions_than_it_may() -> None:
+    try:
+        most, counted = bounds(), count()
+    except NotCounted as reason:
+        pytest.skip(str(reason))
+    assert counted.keys() == most.keys()
+    assert {name: value for name, value in counted.items() if value > most[name]} == {}
+    assert 1000 < counted["engine, 32 rows"] < 2 * counted["engine, 1 rows"]  # nothing in Python for each row
+
+
+def test_what_exceeds_its_bound_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(instructions, "BOUNDS", tmp_path / "bounds.json")
+    update({"engine, 1 rows": 1000})
+    monkeypatch.setattr("sys.argv", ["instructions"])
+    results = {}
+    for counted in (1150, 1151):
+        monkeypatch.setattr(instructions, "count", lambda counted=counted: {"engine, 1 rows": counted})
+        results[counted] = main(), capsys.readouterr().out.count("**short**")
+    assert results == {1150: (0, 0), 1151: (1, 1)}
+
+
+def test_another_python_has_no_bounds_and_is_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(instructions, "BOUNDS", tmp_path / "bounds.json")
+    (tmp_path / "bounds.json").write_text(json.dumps({"CPython 2.7 vax": {}}))
+    monkeypatch.setattr(instructions, "count", dict)
+    monkeypatch.setattr("sys.argv", ["instructions"])
+    assert main() == 0
+    assert f"skipped: there are no bounds for {python()}; there are for CPython 2.7 vax" in capsys.readouterr().out
+    assert BOUNDS.exists()
