@@ -149,7 +149,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"what to measure: {', '.join(PARTS)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="less of everything, in some five minutes")
     parser.add_argument("--package", type=Path, default=ZOO, help="our package in fp32")
-    parser.add_argument("--int8", type=Path, default=ROOT / "artifacts" / "en-pt-int8", help="our package in int8")
+    parser.add_argument("--int8", type=Path, default=ZOO.with_name("en-pt-int8"), help="our package in int8")
     parser.add_argument(
         "--int8-shortlist", type=Path, default=ROOT / "artifacts" / "en-pt-int8-shortlist", help="with a shortlist"
     )

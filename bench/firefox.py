@@ -14,12 +14,13 @@ from pathlib import Path
 
 from bench.cpu.plan import Pair
 from bench.cpu.sides.firefox import FastTranslate, Fxtranslate
-from bench.cpu.sides.ours import Kernels, Ours
+from bench.cpu.sides.ours import Ours
 from bench.cpu.work import Side
 from bench.markdown import table, verdict
 from bench.process import serving
 from bench.sentences import heldout
 from dragoman import Client
+from engine.load import Kernels
 from export import __main__ as export
 
 FOLDERS = {"en-pt": "enpt-1693087644", "pt-en": "pten-1693087646"}

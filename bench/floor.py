@@ -7,11 +7,11 @@ of that size, and its multiply-adds over what the best instructions of the core 
 import argparse
 from pathlib import Path
 
-from bench.cpu.sides.ours import Kernels
 from bench.cpu.steps import measure, show
 from bench.markdown import machine
 from bench.noise import instructions
 from bench.peak import Numbers
+from engine.load import Kernels
 from models.package.folder import Package
 
 

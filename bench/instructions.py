@@ -1,7 +1,8 @@
 """`python -m bench.instructions`: counts the instructions of a step of the engine, all but the decoder's part.
 
-It fails where there are more than there may be. Instructions do not depend on what else the machine does, so a test can hold them. The bounds are in instructions.json,
-by Python's version and what is counted; `--update` writes those of this Python. See docs/benchmarks.md.
+It fails where there are more than there may be. Instructions do not depend on what else
+the machine does, so a test can hold them. The bounds are in instructions.json, by Python's version and what is counted;
+`--update` writes those of this Python. See docs/benchmarks.md.
 """
 
 import argparse

@@ -9,6 +9,9 @@ from bench.random_weights import write_checkpoint
 from bench.sentences import english, flores, heldout
 from bench.shapes import Shape
 from bench.unverified import write_package
+from models.package.precision import Precision
+
+PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
 
 
 def make(shape: Shape, folder: Path, tokenizer: Path) -> Models:
@@ -19,7 +22,8 @@ def make(shape: Shape, folder: Path, tokenizer: Path) -> Models:
     checkpoint = folder / "checkpoint"
     folder.mkdir()
     write_checkpoint(checkpoint, shape, tokenizer)
-    write_package(checkpoint, "random", folder / "fp32", "fp32", "fused")
+    for precision in PRECISIONS:
+        write_package(checkpoint, "random", folder / precision, precision, "fused", native=True)
     return Models(checkpoint, folder / "fp32", folder / "int8", folder / "int8-shortlist", folder / "ctranslate2")
 
 

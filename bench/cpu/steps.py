@@ -6,13 +6,12 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from bench.cpu.races import CLOSED
-from bench.cpu.sides.ours import Kernels, choose_graphs
 from bench.markdown import table
 from bench.measure import Series, seconds
 from bench.peak import Numbers, Peaks, measure_peaks, step_cost
 from engine.decoder import Ask
 from engine.devices.session import CPU
-from engine.load import Loadable, open_decoder
+from engine.load import Kernels, Loadable, open_decoder
 from models.package.folder import Package
 
 ROWS = (1, 8, 32)
@@ -24,7 +23,7 @@ TOKEN = 7
 
 def step_seconds(package: Package, kernels: Kernels, rows: Sequence[int], source: int, target: int) -> dict[int, float]:
     """The median of some steps about position `target` of sources of so many tokens, for several numbers of rows."""
-    decoder = open_decoder(choose_graphs(Loadable.of(package), kernels), CPU)
+    decoder = open_decoder(Loadable.of(package), CPU, kernels=kernels)
     end = package.manifest.graphs.vocabulary.end_id
     found = {}
     for count in rows:

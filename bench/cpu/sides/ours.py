@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 from bench.cpu.work import MAX_TOKENS, WORKERS, Work
 from engine.devices.session import CPU
-from engine.load import Limits, Loadable, load
+from engine.load import Kernels, Limits, Loadable, load
 from engine.observer import Observer
 from engine.offline import decode
 from engine.request import Finished
@@ -17,36 +15,22 @@ from engine.targets import TargetRules
 from models.decoding import Decoding
 from models.package.folder import Package
 
-Kernels = Literal["auto", "off", "required"]
-"""Of the native graphs, as the setting of the server: where they can run, never, or nothing else."""
-
 
 class OurEngine:
     """A package, loaded."""
 
     def __init__(self, package: Package, kernels: Kernels = "auto", workers: int = WORKERS) -> None:
-        """Raises LookupError where kernels are required and the package has no graphs of them."""
-        self._model = choose_graphs(Loadable.of(package), kernels)
-        self._workers = workers
+        self._model, self._kernels, self._workers = Loadable.of(package), kernels, workers
         self.tokenizer = package.tokenizer()
         self.rules = self._model.rules
 
     def open(self, rows: int, observer: Observer | None = None) -> Runner:
-        """With so many rows for each worker."""
-        return load(self._model, CPU, Limits(rows, self._workers), observer)
+        """With so many rows for each worker. Raises DeviceError where kernels are required and cannot run."""
+        return load(self._model, CPU, Limits(rows, self._workers), observer, self._kernels)
 
     def decoding(self, num_beams: int, target_tokens: int = MAX_TOKENS) -> Decoding:
         """What CTranslate2's defaults are, in our terms."""
         return Decoding(num_beams, 1, max_new_tokens=target_tokens, length_penalty=1.0, early_stopping=True)
-
-
-def choose_graphs(model: Loadable, kernels: Kernels) -> Loadable:
-    """The model with the graphs it may run. Raises LookupError where kernels are required and there are none."""
-    if kernels == "required" and model.graphs.spec.native is None:
-        raise LookupError("the package has no native graphs")
-    if kernels != "off":
-        return model
-    return replace(model, graphs=replace(model.graphs, spec=model.graphs.spec.model_copy(update={"native": None})))
 
 
 def translate_all(runner: Runner, rules: TargetRules, sources: Sequence[Sequence[int]], decoding: Decoding) -> int:
@@ -73,10 +57,12 @@ class Ours:
     """A side."""
 
     def __init__(self, package: Path, kernels: Kernels, workers: int = WORKERS) -> None:
-        """Raises FileNotFoundError, or LookupError where it cannot run so."""
+        """Raises FileNotFoundError, or DeviceError where kernels are required and cannot run."""
         if not package.exists():
             raise FileNotFoundError(f"there is no package {package.name}: python -m export makes it")
         self._engine = OurEngine(Package.open(package), kernels, workers)
+        with self._engine.open(rows=1):
+            pass  # whether it can
         self._closing = ExitStack()
         self._runner: Runner
         self._work: Work
