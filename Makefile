@@ -14,7 +14,9 @@ BIN := $(VENV)/bin
 SERVING := $(VENV)/.serving
 STAMP := $(VENV)/.set-up
 PINS := $(addprefix requirements/,export.txt train.txt oracles.txt)
-PACKAGE := models/zoo/en-pt
+# The model that `make run` serves: PRECISION=int8 takes the one of 8 bits.
+PRECISION ?= fp32
+PACKAGE := models/zoo/en-pt$(if $(filter int8,$(PRECISION)),-int8)
 
 # Where there is no GPU, torch without CUDA: 0.2 GB of packages, not 3. `TORCH_INDEX=` takes PyPI's.
 TORCH_INDEX ?= $(if $(shell command -v nvidia-smi),,https://download.pytorch.org/whl/cpu)
@@ -95,7 +97,9 @@ run: $(SERVING) kernels-if-possible  ## serve the English-Portuguese model that 
 	@if [ -t 0 ]; then set -m; $(QUICKSTART); exit $$?; else exec $(QUICKSTART); fi
 
 zoo: setup  ## make the folders of models/zoo packages again, after a change of export
-	@for folder in models/zoo/*-*; do $(BIN)/python -m export $$folder --in-place --quiet || exit; done
+	@for file in models/zoo/*-*/config.json; do $(BIN)/python -m export $$(dirname $$file) --in-place --quiet || exit; done
+	@$(BIN)/python -m export models/zoo/en-pt --name en-pt-int8 --precision int8 --out artifacts/en-pt-int8 --quiet
+	@cp artifacts/en-pt-int8/* models/zoo/en-pt-int8
 
 test: setup  ## run the tests
 	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder

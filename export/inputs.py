@@ -9,7 +9,7 @@ from engine.devices.machine import Machine
 from engine.devices.selection import Wanted, select_device
 from engine.devices.session import Device
 from engine.devices.sizing import Load
-from export.command.arguments import Options
+from export.command.arguments import CALIBRATION, Options
 from export.quantization.quantize import Calibration, Samples
 from export.shortlist.table import ListSize
 from export.sources import Fetched
@@ -55,13 +55,12 @@ def read_quantizing_texts(options: Options, texts: Sequence[str]) -> tuple[Calib
 
 def read_calibration(options: Options) -> Calibration:
     """What 8 bits are calibrated on: at most MOST_CALIBRATION sentences. Raises InputError."""
-    file = options.calibration or options.samples
-    texts = read_lines(file)[0 if options.calibration else options.verify_samples :]
+    file = options.calibration or CALIBRATION
+    texts = read_lines(file)
     if len(texts) < LEAST_CALIBRATION:
-        besides = "" if options.calibration else f" besides the {options.verify_samples} that are compared"
         raise InputError(
-            f"{file} has {len(texts)} sentences{besides}; to calibrate takes at least {LEAST_CALIBRATION} of the "
-            f"source language: name a longer text with --calibration"
+            f"{file} has {len(texts)} sentences; to calibrate takes at least {LEAST_CALIBRATION} of the source "
+            f"language: name a longer text with --calibration"
         )
     return Calibration(texts[:MOST_CALIBRATION], sha256(file))
 

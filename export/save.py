@@ -8,6 +8,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from export.graphs import Graphs
+from export.sinusoids import leave_out_sinusoids
 from export.stored_weights import StoredWeights, point
 from models.package.graph_files import GraphFiles
 from models.package.manifest import WEIGHTS
@@ -24,6 +25,7 @@ def save(graphs: Graphs, folder: Path) -> GraphFiles:
     with (folder / WEIGHTS).open("wb") as file:
         weights = _WeightsFile(file)
         for model in graphs.models.values():
+            leave_out_sinusoids(model)
             _move_weights(model, weights, folder)
     for name, model in graphs.models.items():
         ir.save(model, folder / name)

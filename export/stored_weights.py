@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from onnx_ir.tape import Tape
 
 from export.native.nodes import DOMAIN
+from export.sinusoids import are_sinusoids, compute_sinusoids
 from models.checkpoint import CheckpointError
-from models.transformer import frequencies, sinusoids
 
 STORED = "model.safetensors"
 INLINE_BYTES = 1024
@@ -170,15 +170,9 @@ class _Rewriting:
         return parts[0] if len(parts) == 1 else self._tape.op("Concat", parts, {"axis": 0})
 
     def _sinusoids(self, name: str, numbers: Numbers) -> ir.Value:
-        """In fp64, as `models.transformer.sinusoids` computes them."""
-        if numbers.ndim != 2 or not np.array_equal(sinusoids(*numbers.shape).numpy(), numbers):
+        if not are_sinusoids(numbers):
             raise self._missing(name)
-        positions, width = numbers.shape
-        column = self._constant(f"{name}.positions", np.arange(positions, dtype=np.float64)[:, None])
-        angles = self._tape.op("Mul", [column, self._constant(f"{name}.frequencies", frequencies(width).numpy())])
-        halves = [self._tape.op(function, [angles]) for function in ("Sin", "Cos")]
-        table = self._tape.op("Concat", halves, {"axis": 1})
-        return self._tape.op("Cast", [table], {"to": ir.DataType.FLOAT.value})
+        return compute_sinusoids(self._tape, name, *numbers.shape)
 
     def _constant(self, name: str, numbers: NDArray[Any]) -> ir.Value:
         return self._tape.initializer(ir.tensor(numbers, name=name))

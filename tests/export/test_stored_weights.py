@@ -23,7 +23,7 @@ from models.package.folder import Package
 from models.transformer import sinusoids
 from tests.checkpoints import ROOT
 
-MODELS = sorted((ROOT / "models" / "zoo").glob("*-*"))
+MODELS = sorted(file.parent for file in (ROOT / "models" / "zoo").glob("*-*/config.json"))
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 
 Array = NDArray[np.float32]

@@ -13,7 +13,7 @@ from models.package.folder import Package
 from tests.checkpoints import ROOT
 from training.decoding import TargetLimits, open_package
 
-MODELS = sorted((ROOT / "models" / "zoo").glob("*-*"))
+MODELS = sorted(file.parent for file in (ROOT / "models" / "zoo").glob("*-*/config.json"))
 HEADINGS = ("How it was made", "How good it is", "Twenty everyday sentences", "What to know before using it")
 LARGEST = 36_000_000
 """Bytes of a folder. The SentencePiece model, the same for both languages, lies there once, with a link to it."""

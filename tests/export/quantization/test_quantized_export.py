@@ -5,8 +5,9 @@ from pathlib import Path
 import onnx_ir as ir
 import pytest
 
+from bench.sentences import flores, heldout
 from export import __main__ as command
-from export.command.arguments import SAMPLES, parse
+from export.command.arguments import CALIBRATION, SAMPLES, parse
 from export.inputs import LEAST_CALIBRATION, InputError, read_calibration, read_references
 from models.package.folder import Package, PackageError, sha256
 from models.package.graphs import Precisions
@@ -83,12 +84,11 @@ def test_text_that_calibrates_nothing_is_refused(content: bytes, reason: str, tm
         read_calibration(parse(["folder", "--precision", "int8", "--calibration", str(file)]))
 
 
-def test_the_samples_that_are_not_compared_calibrate() -> None:
-    calibration = read_calibration(parse(["folder", "--precision", "int8", "--verify-samples", "50"]))
-    assert list(calibration.texts) == SENTENCES[50:] and calibration.sha256 == sha256(SAMPLES)
-    with pytest.raises(InputError, match=r"has 10 sentences besides the 190 that are compared.*--calibration"):
-        read_calibration(parse(["folder", "--precision", "int8", "--verify-samples", "190"]))
-    assert len(calibration.texts) >= LEAST_CALIBRATION
+def test_english_sentences_calibrate_where_none_are_given() -> None:
+    calibration = read_calibration(parse(["folder", "--precision", "int8"]))
+    assert len(calibration.texts) >= 3 * LEAST_CALIBRATION and calibration.sha256 == sha256(CALIBRATION)
+    tested = {*SENTENCES, *flores(), *heldout()}
+    assert not tested & set(calibration.texts)
 
 
 def test_too_few_references_are_refused(tmp_path: Path) -> None:
