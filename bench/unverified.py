@@ -15,6 +15,7 @@ from export.quantization.recipe import Activations, QuantizedLinear, Recipe
 from export.save import save
 from export.trace import trace
 from export.variant import variant
+from export.verification.verify import Verified
 from models.checkpoint import load_checkpoint
 from models.package.folder import draft, publish
 from models.package.manifest import Certificate
@@ -33,7 +34,7 @@ def write_package(
     native: with native graphs beside the standard ones
     """
     torch.set_num_threads(1)  # the examples of a trace are small
-    unverified = Certificate(tolerance=0, encoder_error=0, steps=(), agreements=())
+    unverified = Verified(Certificate(tolerance=0, encoder_error=0, steps=(), agreements=()))
     checkpoint = load_checkpoint(folder)
     recipe = uncalibrated(checkpoint.model) if precision == "int8" else {}
     model = standard_model(checkpoint.model, recipe) if recipe else variant(checkpoint.model, precision, attention)

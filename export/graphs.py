@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
-from models.package.graphs import GraphsSpec, NativeGraphs
-from models.package.signature import DECODER, ENCODER, NATIVE_DECODER, NATIVE_ENCODER, OUTPUT
+from models.package.graphs import GraphFile, GraphsSpec, NativeGraphs
+from models.package.signature import DECODER, ENCODER, LOGITS_GRAPH, NATIVE_DECODER, NATIVE_ENCODER, OUTPUT
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,8 @@ class NativeModels:
     spec: NativeGraphs
     encoder: ir.Model
     decoder: ir.Model
+    logits: ir.Model
+    """See `models.package.graphs.Logits`."""
 
 
 @dataclass(frozen=True)
@@ -31,16 +33,20 @@ class Graphs:
 
     def with_native(self, native: NativeModels) -> "Graphs":
         """With graphs of our own operators besides."""
-        return replace(self, spec=self.spec.model_copy(update={"native": native.spec}), native=native)
+        assert self.spec.logits is not None
+        file = GraphFile(file=LOGITS_GRAPH, weight_bytes=weight_bytes(native.logits))
+        logits = self.spec.logits.model_copy(update={"graph": file})
+        return replace(self, spec=self.spec.model_copy(update={"native": native.spec, "logits": logits}), native=native)
 
     @property
     def models(self) -> dict[str, ir.Model]:
         """All of them, by the names of their files. A weight that is the beginning of another comes after it."""
         output = {} if self.output is None else {OUTPUT: self.output}
-        native = {}
+        models = {ENCODER: self.encoder, DECODER: self.decoder, **output}
         if self.native is not None:
-            native = {NATIVE_ENCODER: self.native.encoder, NATIVE_DECODER: self.native.decoder}
-        return {ENCODER: self.encoder, DECODER: self.decoder, **output, **native}
+            names = NATIVE_ENCODER, NATIVE_DECODER, LOGITS_GRAPH
+            models |= zip(names, (self.native.encoder, self.native.decoder, self.native.logits), strict=True)
+        return models
 
 
 def weight_bytes(graph: ir.Model) -> int:

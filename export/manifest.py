@@ -4,16 +4,17 @@ from importlib.metadata import version
 from pathlib import Path
 
 from export.stored_weights import StoredWeights
+from export.verification.verify import Verified
 from models.checkpoint import Checkpoint
 from models.package.folder import file_entries
 from models.package.graph_files import GraphFiles
-from models.package.manifest import SHORTLIST, WEIGHTS, Certificate, Manifest, Origin
+from models.package.manifest import SHORTLIST, WEIGHTS, Manifest, Origin
 
 TOOLS = ("torch", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "transformers", "sentencepiece")
 
 
 def make_manifest(
-    checkpoint: Checkpoint, name: str, graphs: GraphFiles, certificate: Certificate, weights: str = WEIGHTS
+    checkpoint: Checkpoint, name: str, graphs: GraphFiles, verified: Verified, weights: str = WEIGHTS
 ) -> Manifest:
     """The manifest of what lies in the folder of the graphs, where `weights` is the file that they use."""
     return Manifest(
@@ -23,13 +24,14 @@ def make_manifest(
         source_languages=checkpoint.source_languages,
         target_languages=checkpoint.target_languages,
         generation=checkpoint.generation,
-        graphs=graphs.spec,
+        graphs=graphs.spec.model_copy(update={"probes": verified.probes}),
         shortlist=None if graphs.shortlist is None else SHORTLIST,
         weights=weights,
         files=file_entries(graphs.folder),
         checkpoint=Origin(name=checkpoint.name, sha256=checkpoint.sha256, pinned=checkpoint.pinned),
         tools={tool: version(tool) for tool in TOOLS},
-        certificate=certificate,
+        certificate=verified.certificate,
+        native_certificate=verified.native,
     )
 
 

@@ -17,6 +17,8 @@ from export.inputs import (
     read_samples,
 )
 from export.manifest import make_manifest, package_files
+from export.native.graphs import native_graphs, why_standard_only
+from export.quantization.model import native_model
 from export.quantization.quantize import quantize_model
 from export.save import save, save_beside
 from export.shortlist.count import count_shortlist
@@ -65,6 +67,12 @@ def export(options: Options, fetched: Fetched, progress: Progress) -> tuple[Path
     with draft(target if stored is None else target / "package") as folder:
         with progress.stage("trace"):
             graphs = trace(model, options.attention, shortlist is not None)
+            missing = why_standard_only(checkpoint.model, options.precision)
+            if missing is None:
+                recipe = {} if quantized is None else quantized.recipe
+                graphs = graphs.with_native(native_graphs(checkpoint.model, recipe, shortlist is not None))
+        if missing is not None:
+            progress.tell(f"standard graphs only: {missing}")
         with progress.stage("save"):
             saved = save(graphs, folder) if stored is None else save_beside(graphs, folder, stored)
             files = replace(saved, shortlist=shortlist)
@@ -73,11 +81,12 @@ def export(options: Options, fetched: Fetched, progress: Progress) -> tuple[Path
             for file_name, file in package_files(checkpoint, stored).items():
                 shutil.copyfile(file, folder / file_name)
         with progress.stage("verify") as tell:
-            certificate = verify(checkpoint, fetched.folder, files, texts, device, tell)
+            emulated = checkpoint.model if quantized is None else native_model(checkpoint.model, quantized.recipe)
+            verified = verify(checkpoint, fetched.folder, files, texts, device, tell, emulated)
             if quantized is not None:
-                certificate = certificate.model_copy(update={"quantization": quantized.report})
+                verified = verified.with_quantization(quantized.report)
         with progress.stage("publish"):
             weights = WEIGHTS if stored is None else stored.file.name
-            manifest = make_manifest(checkpoint, name, files, certificate, weights)
+            manifest = make_manifest(checkpoint, name, files, verified, weights)
             (publish if stored is None else publish_beside)(folder, manifest, target)
     return target, manifest, graphs

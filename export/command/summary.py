@@ -4,7 +4,7 @@ from rich.table import Table
 
 from export.graphs import Graphs, histogram
 from export.verification.compare_tokens import search_name
-from models.package.manifest import Manifest
+from models.package.manifest import Certificate, Manifest
 
 
 def summary(manifest: Manifest, graphs: Graphs, seconds: dict[str, float]) -> Table:
@@ -13,14 +13,23 @@ def summary(manifest: Manifest, graphs: Graphs, seconds: dict[str, float]) -> Ta
     for name, entry in sorted(manifest.files.items()):
         table.add_row(name, size(entry.size_bytes))
     table.add_section()
-    for name, model in (("encoder", graphs.encoder), ("decoder", graphs.decoder)):
+    for name, model in graphs.models.items():
         counts = histogram(model)
-        listed = ", ".join(f"{count} {kind.removeprefix('com.microsoft.')}" for kind, count in counts.most_common())
-        table.add_row(f"{name} nodes", f"{counts.total()}: {listed}")
+        listed = ", ".join(f"{count} {kind.rpartition('.')[2]}" for kind, count in counts.most_common())
+        table.add_row(f"{name}: nodes", f"{counts.total()}: {listed}")
     table.add_section()
-    certificate = manifest.certificate
     table.add_row("computes in", f"{manifest.graphs.precision.activations}, {manifest.graphs.attention} attention")
-    table.add_row("verified on", certificate.device)
+    certify(table, "", manifest.certificate)
+    if manifest.native_certificate is not None:
+        certify(table, "native graphs ", manifest.native_certificate)
+    table.add_section()
+    table.add_row("seconds", ", ".join(f"{stage} {spent:.1f}" for stage, spent in seconds.items()))
+    return table
+
+
+def certify(table: Table, which: str, certificate: Certificate) -> None:
+    """Adds what a certificate says."""
+    table.add_row(f"{which}verified on", certificate.device)
     worst = max(step.log_prob_error for step in certificate.steps)
     table.add_row("largest errors", f"hidden states {certificate.encoder_error:.1e}, log-probabilities {worst:.1e}")
     for agreement in certificate.agreements:
@@ -28,9 +37,6 @@ def summary(manifest: Manifest, graphs: Graphs, seconds: dict[str, float]) -> Ta
             f"same tokens as {agreement.reference}, {search_name(agreement.num_beams)}",
             f"{agreement.equal} of {agreement.sentences} sentences",
         )
-    table.add_section()
-    table.add_row("seconds", ", ".join(f"{stage} {spent:.1f}" for stage, spent in seconds.items()))
-    return table
 
 
 def size(size_bytes: int) -> str:

@@ -89,19 +89,11 @@ class _Decoder:
 
     def _best_tokens(self, hidden: ir.Value) -> Sequence[ir.Value]:
         """Ids and log-probabilities [rows, k]."""
-        model, output = self._model, self._recipe.get(OUTPUT)
-        size = model.config.target_vocab_size
-        bias = self._nodes.constant("output_bias", model.output_bias[:size])
-        weight: tuple[ir.Value, ir.Value | None]
-        if output is None:
-            name = "target_embedding" if model.output_weight is model.target_embedding else "output_weight"
-            weight = self._nodes.constant(name, model.output_weight[:size]), None
-        else:
-            weight = self._layers.linear.quantized(OUTPUT, output, size)
+        output = self._recipe.get(OUTPUT)
         look = quantization(LOOK if output is None else output.activations)
         attributes: Attributes = {"scale": look["scale"], "zero_point": look["zero_point"], "exact": 1}
         allowed = [] if self._allowed is None else [self._allowed]
-        inputs = [hidden, self._inputs["ranks"], *weight, bias, *allowed]
+        inputs = [hidden, self._inputs["ranks"], *self._layers.output(), *allowed]
         return self._nodes.ours_of_many("BestTokens", inputs, 2, attributes)
 
 

@@ -3,24 +3,39 @@
 from export.graphs import NativeModels, weight_bytes
 from export.native.decoder import native_decoder
 from export.native.encoder import native_encoder
+from export.native.logits import logits_graph
 from export.quantization.recipe import Recipe
+from kernels.library import LibraryError, open_library
 from models.package import signature
 from models.package.graphs import GraphFile, NativeGraphs
+from models.package.precision import Precision
 from models.transformer import Transformer
 
-HEAD_DIM_MULTIPLE = 8
-"""Attention of ours takes heads whose size is a multiple of this."""
+HEAD_DIM_MULTIPLE, LARGEST_HEAD_DIM = 8, 256
+"""Attention of ours takes heads whose size is a multiple, and at most so much."""
 NO_RECIPE: Recipe = {}
 
 
+def why_standard_only(model: Transformer, precision: Precision) -> str | None:
+    """Why a package has no native graphs, if it has none: without the library, nobody could verify them."""
+    if precision not in ("fp32", "int8"):
+        return f"native ones compute in fp32 or 8 bits, and this is {precision}"
+    try:
+        open_library()
+    except LibraryError as error:
+        return str(error)
+    return obstacle(model)
+
+
 def obstacle(model: Transformer) -> str | None:
-    """Why a model cannot have native graphs, if it cannot."""
+    """What our operators cannot do of a model, if there is something."""
     config = model.config
     for side, heads in (("encoder", config.encoder_heads), ("decoder", config.decoder_heads)):
-        if (config.width // heads) % HEAD_DIM_MULTIPLE:
+        head_dim = config.width // heads
+        if head_dim % HEAD_DIM_MULTIPLE or head_dim > LARGEST_HEAD_DIM:
             return (
-                f"the {side}'s heads have {config.width // heads} numbers (width {config.width}, {heads} heads); "
-                f"the operators take multiples of {HEAD_DIM_MULTIPLE}"
+                f"the {side}'s heads have {head_dim} numbers (width {config.width}, {heads} heads); native ones have "
+                f"multiples of {HEAD_DIM_MULTIPLE}, {LARGEST_HEAD_DIM} at most"
             )
     return None
 
@@ -39,4 +54,4 @@ def native_graphs(model: Transformer, recipe: Recipe = NO_RECIPE, shortlist: boo
         operators=signature.OPERATORS_VERSION,
         cache=cache,
     )
-    return NativeModels(spec, encoder, decoder)
+    return NativeModels(spec, encoder, decoder, logits_graph(model, recipe))

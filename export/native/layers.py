@@ -33,8 +33,15 @@ class Layers:
         table = self._table("target_embedding", model.target_embedding, model.config.target_vocab_size)
         return self._embed(ids, positions, table, self.nodes.constant("target_positions", model.target_positions))
 
+    def output(self) -> tuple[ir.Value, ir.Value | None, ir.Value]:
+        """Of the output layer: weight [vocabulary, width], scales if that is in 8 bits, and bias."""
+        model, size = self._model, self._model.config.target_vocab_size
+        bias = self.nodes.constant("output_bias", model.output_bias[:size])
+        name = "target_embedding" if model.config.tie_output else "output_weight"
+        return *self._table(name, model.output_weight, size), bias
+
     def _table(self, name: str, table: nn.Parameter, size: int) -> tuple[ir.Value, ir.Value | None]:
-        """A row for each token, and their scales, if the table is the output layer's, and that is in 8 bits."""
+        """A row for each token; and their scales, if the table is the output layer's, and that is in 8 bits."""
         if OUTPUT in self.recipe and table is self._model.output_weight:
             return self.linear.quantized(OUTPUT, self.recipe[OUTPUT], size)
         return self.nodes.constant(name, table[:size]), None

@@ -10,12 +10,15 @@ from torch import Tensor
 
 from engine.cuda.runtime import NUMBER_TYPES
 from engine.decoder import Ask, Decoder, Found, S
-from engine.devices.session import Device, open_session
+from engine.devices.session import CPU, Device, open_session
+from engine.native.encoder import encode
 from export.variant import DTYPES
 from export.verification.reference import log_probs
+from kernels.library import open_library
 from models.config import ModelConfig
 from models.package import signature
 from models.package.graph_files import GraphFiles
+from models.package.graphs import NativeGraphs
 from models.package.manifest import StepError
 from models.package.shortlist import Shortlist
 from models.transformer import Transformer
@@ -46,6 +49,19 @@ def encoder_error(model: Transformer, graphs: GraphFiles, device: Device) -> flo
     pairs[1:] = [(ours.transpose(1, 2), theirs.transpose(1, 2)) for ours, theirs in pairs[1:]]
     inside = torch.arange(ids.shape[1]) < lengths.unsqueeze(1)
     return float(np.max([(ours - theirs)[inside].abs().max() for ours, theirs in pairs]))
+
+
+@torch.no_grad()
+def native_encoder_error(model: Transformer, graphs: GraphFiles, native: NativeGraphs) -> float:
+    """The same of the native encoder, which gets the sources one after another."""
+    sources = random_sources(model.config, len(SOURCE_LENGTHS))
+    session = open_session(graphs.folder / native.encoder.file, CPU, library=open_library().path)
+    errors = []
+    for source, found in zip(sources, encode(session, sources), strict=True):
+        hidden = model.encode(torch.tensor([source]), torch.tensor([len(source)]))[0]
+        expected = hidden, model.cross_kv(hidden)
+        errors += [np.abs(ours - theirs.numpy()).max() for ours, theirs in zip(found, expected, strict=True)]
+    return float(np.max(errors))
 
 
 def run_encoder(graphs: GraphFiles, ids: Tensor, lengths: Tensor, outputs: Sequence[Tensor], device: Device) -> None:
@@ -80,12 +96,16 @@ def step_errors(
     starts = [row * DELAY if ragged else 0 for row in range(rows)]
     pairs = zip(sources, targets, strict=True)
     expected = [log_probs(model, source, target, shortlist).numpy() for source, target in pairs]
-    errors, report = list[float](), list[StepError]()
+    errors, report = list[tuple[float, float]](), list[StepError]()
     for step, candidates in enumerate(decode(decoder, sources, targets, starts)):
         live = len(candidates.token_ids)
-        errors += (candidate_error(candidates, row, expected[row][step - starts[row]]) for row in range(live))
+        at = [expected[row][step - starts[row]] for row in range(live)]
+        errors += (
+            (candidate_error(candidates, row, at[row]), logit_error(candidates, row, at[row])) for row in range(live)
+        )
         if step in PASTS and live == rows:
-            report.append(StepError(rows=rows, past=step, ragged=ragged, log_prob_error=float(np.max(errors))))
+            worst = [float(error) for error in np.max(errors, axis=0)]
+            report.append(StepError(rows=rows, past=step, ragged=ragged, log_prob_error=worst[0], logit_error=worst[1]))
             errors.clear()
     return report
 
@@ -112,6 +132,12 @@ def candidate_error(candidates: Found, row: int, expected: NDArray[np.float32]) 
         return float("inf")  # one of the ids that only fill up the vocabulary
     best = np.sort(np.partition(expected, -len(found))[-len(found) :])[::-1]
     return float(np.max(np.abs([found - expected[token_ids], found - best])))
+
+
+def logit_error(candidates: Found, row: int, expected: NDArray[np.float32]) -> float:
+    """The same, but for what all candidates are off alike."""
+    token_ids, found = candidates.token_ids[[row]], candidates.log_probs[[row]]
+    return candidate_error(Found(token_ids, found - found.max() + expected.max()), 0, expected)
 
 
 def random_sources(config: ModelConfig, count: int) -> list[list[int]]:

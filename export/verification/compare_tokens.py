@@ -11,7 +11,7 @@ from typing import Literal
 from engine.batch.running_batch import RunningBatch
 from engine.decoder import Decoder, S
 from engine.observer import Unobserved
-from engine.request import Event, Finished, Translate
+from engine.request import Event, Finished, Hypothesis, Translate
 from engine.targets import target_rules
 from export.verification.reference import TransformersModel, greedy_tokens
 from models.checkpoint import Checkpoint
@@ -37,8 +37,18 @@ class Reference:
     targets: Sequence[TokenIds]
 
 
-class SampleComparison:
-    """Translates sample sentences with the graphs and with the references."""
+@dataclass(frozen=True)
+class Comparison:
+    """What came of the samples."""
+
+    greedy: Sequence[Hypothesis]
+    agreements: tuple[Agreement, ...]
+    differences: tuple[str, ...]
+    """For each reference that disagrees too often: how often, and the first sentence."""
+
+
+class Samples:
+    """Sample sentences, which graphs and references translate."""
 
     def __init__(
         self,
@@ -62,53 +72,57 @@ class SampleComparison:
         self._tokenizer = SentencePiecePair.load(folder, checkpoint.tokenizer)
         self._texts = texts
         targets = cycle(checkpoint.target_languages)
-        self._sources = [shorten(self._tokenizer.encode(text, next(targets)), capacity) for text in texts]
-        self.agreements: list[Agreement] = []
-        self.differences: list[str] = []
-        """For each reference that disagrees too often: how often, and the first sentence."""
+        self.sources = [shorten(self._tokenizer.encode(text, next(targets)), capacity) for text in texts]
+        """Token ids."""
+        self._of_transformers: dict[int, list[TokenIds]] = {}
+        """By number of beams."""
 
-    def run(self, decoder: Decoder[S], progress: Callable[[str], None]) -> None:
-        """Fills `agreements` and `differences`."""
+    def compare(self, decoder: Decoder[S], progress: Callable[[str], None]) -> Comparison:
+        """Holds a decoder to the references."""
         progress(f"translations of {len(self._texts)} sentences, greedy and beam {max(BEAMS)}")
-        found = translate(self._vocabulary, self._generation, decoder, self._sources)
-        for reference in self._references(found[1], progress):
-            self._compare(reference, found[reference.num_beams])
+        found = translate(self._vocabulary, self._generation, decoder, self.sources)
+        targets = {num_beams: [hypothesis.token_ids for hypothesis in best] for num_beams, best in found.items()}
+        agreements, differences = list[Agreement](), list[str]()
+        for reference in self._references(targets[1], progress):
+            wrong = [i for i, target in enumerate(reference.targets) if target != targets[reference.num_beams][i]]
+            agreements.append(
+                Agreement(
+                    reference=reference.name,
+                    num_beams=reference.num_beams,
+                    sentences=len(self._texts),
+                    equal=len(self._texts) - len(wrong),
+                )
+            )
+            if len(wrong) > (1 - self._share) * len(self._texts):
+                differences.append(self._difference(reference, wrong, targets[reference.num_beams]))
+        return Comparison(found[1], tuple(agreements), tuple(differences))
 
     def _references(self, greedy: Sequence[TokenIds], progress: Callable[[str], None]) -> Iterator[Reference]:
         progress("translations by PyTorch, greedy")
-        pairs = zip(self._sources, greedy, strict=True)
+        pairs = zip(self.sources, greedy, strict=True)
         targets = [
             greedy_tokens(self._model, source, target, self._generation, self._shortlist) for source, target in pairs
         ]
         yield Reference("pytorch", 1, targets)
         if self._transformers_folder is None:
             return
-        transformers = TransformersModel(self._transformers_folder, self._shortlist)
         for num_beams in BEAMS:
-            progress(f"translations by transformers, {search_name(num_beams)}")
-            targets = transformers.translate(self._sources, num_beams, self._generation)
-            yield Reference("transformers", num_beams, targets)
+            if num_beams not in self._of_transformers:
+                progress(f"translations by transformers, {search_name(num_beams)}")
+                transformers = TransformersModel(self._transformers_folder, self._shortlist)
+                found = transformers.translate(self.sources, num_beams, self._generation)
+                self._of_transformers[num_beams] = found
+            yield Reference("transformers", num_beams, self._of_transformers[num_beams])
 
-    def _compare(self, reference: Reference, found: Sequence[TokenIds]) -> None:
-        wrong = [index for index, target in enumerate(reference.targets) if target != found[index]]
-        sentences = len(found)
-        self.agreements.append(
-            Agreement(
-                reference=reference.name,
-                num_beams=reference.num_beams,
-                sentences=sentences,
-                equal=sentences - len(wrong),
-            )
+    def _difference(self, reference: Reference, wrong: Sequence[int], found: Sequence[TokenIds]) -> str:
+        first = wrong[0]
+        return (
+            f"{len(wrong)} of {len(found)} translations differ from {reference.name}, "
+            f"{search_name(reference.num_beams)}; at least {self._share:.0%} must be equal. "
+            f"The first: {self._texts[first]!r}\n"
+            f"    expected {self._show(reference.targets[first])}\n"
+            f"    found    {self._show(found[first])}"
         )
-        if len(wrong) > (1 - self._share) * sentences:
-            first = wrong[0]
-            self.differences.append(
-                f"{len(wrong)} of {sentences} translations differ from {reference.name}, "
-                f"{search_name(reference.num_beams)}; at least {self._share:.0%} must be equal. "
-                f"The first: {self._texts[first]!r}\n"
-                f"    expected {self._show(reference.targets[first])}\n"
-                f"    found    {self._show(found[first])}"
-            )
 
     def _show(self, target: TokenIds) -> str:
         return f"{self._tokenizer.decode(target)!r} {list(target)}"
@@ -116,11 +130,11 @@ class SampleComparison:
 
 def translate(
     vocabulary: Vocabulary, generation: GenerationDefaults, decoder: Decoder[S], sources: Sequence[TokenIds]
-) -> dict[int, list[TokenIds]]:
-    """Runs every source with each of BEAMS, all in one batch. Returns the best targets by number of beams."""
+) -> dict[int, list[Hypothesis]]:
+    """Runs every source with each of BEAMS, all in one batch. Returns the best hypotheses by number of beams."""
     rules = target_rules(vocabulary, generation)
     batch = RunningBatch(decoder, ENGINE_ROWS, Unobserved(), worker=0)
-    answers: dict[tuple[int, int], TokenIds] = {}
+    answers: dict[tuple[int, int], Hypothesis] = {}
     keys = [(num_beams, index) for index in range(len(sources)) for num_beams in BEAMS]
     decodings = {n: replace(generation.decoding(), num_beams=n, num_return_sequences=1) for n in BEAMS}
     waiting = deque(
@@ -146,6 +160,6 @@ def search_name(num_beams: int) -> str:
     return "greedy" if num_beams == 1 else f"beam {num_beams}"
 
 
-def _keep(answers: dict[tuple[int, int], TokenIds], key: tuple[int, int], event: Event) -> None:
+def _keep(answers: dict[tuple[int, int], Hypothesis], key: tuple[int, int], event: Event) -> None:
     assert isinstance(event, Finished), event
-    answers[key] = event.hypotheses[0].token_ids
+    answers[key] = event.hypotheses[0]

@@ -6,19 +6,25 @@ place. What they are compared with, see `export.verification.reference`, has no 
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from engine import load
-from engine.decoder import Decoder
-from engine.devices.session import Device
-from engine.load import Loadable
-from export.verification.compare_numbers import encoder_error, step_errors
-from export.verification.compare_tokens import SampleComparison
-from export.verification.tolerances import TOLERANCES
+from engine.decoder import Decoder, S
+from engine.devices.session import CPU, Device
+from engine.load import Kernels, Loadable
+from engine.request import Hypothesis
+from export.verification.compare_numbers import encoder_error, native_encoder_error, step_errors
+from export.verification.compare_tokens import Samples
+from export.verification.probes import record_probes
+from export.verification.tolerances import NATIVE, SCREENED, TOLERANCES
 from models.checkpoint import Checkpoint
 from models.package.graph_files import GraphFiles
-from models.package.manifest import Certificate
+from models.package.graphs import NativeGraphs, Probe
+from models.package.manifest import Certificate, Quantization, StepError
+from models.transformer import Transformer
 
 BATCHES = ((1, False), (3, False), (3, True), (8, False), (8, True))
 """Rows, and whether they are ragged."""
@@ -27,10 +33,27 @@ MAX_TOKENS = 128
 
 Progress = Callable[[str], None]
 """Told what is being compared."""
+Certified = tuple[Certificate, Sequence[Hypothesis]]
+"""And what greedy search finds of the samples."""
 
 
 class VerificationError(Exception):
     """The graphs are not the model. The message says in which points."""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What was found."""
+
+    certificate: Certificate
+    """Of the standard graphs."""
+    native: Certificate | None = None
+    """Of the native ones."""
+    probes: tuple[Probe, ...] = ()
+
+    def with_quantization(self, report: Quantization) -> "Verified":
+        """Says what 8 bits cost as well."""
+        return replace(self, certificate=self.certificate.model_copy(update={"quantization": report}))
 
 
 def verify(
@@ -40,37 +63,83 @@ def verify(
     texts: Sequence[str],
     device: Device,
     progress: Progress,
-) -> Certificate:
-    """Compares the graphs with the checkpoint in `folder`. Raises VerificationError."""
-    limits = TOLERANCES[graphs.spec.precision.weights]
-    capacity, shortlist = most_tokens(graphs.spec.max_positions), graphs.shortlist
-    with closing(open_decoder(Loadable(graphs, checkpoint.generation), device)) as decoder:
-        progress("hidden states")
-        hidden = encoder_error(checkpoint.model, graphs, device)
-        steps = []
+    emulated: Transformer | None = None,
+) -> Verified:
+    """Compares the graphs with the checkpoint in `folder`, native ones on the CPU. Raises VerificationError.
+
+    emulated: what the numbers of native graphs are held to, if not to the checkpoint's
+    """
+    verification = _Verification(checkpoint, folder, graphs, texts, progress)
+    certificate, standard = verification.certify(device)
+    if graphs.spec.native is None:
+        return Verified(certificate)
+    native, found = verification.certify_native(graphs.spec.native, emulated or checkpoint.model)
+    penalty = checkpoint.generation.length_penalty
+    return Verified(certificate, native, record_probes(verification.samples.sources, standard, found, penalty))
+
+
+class _Verification:
+    """What the graphs of one kind, and then those of the other, are held to."""
+
+    def __init__(
+        self, checkpoint: Checkpoint, folder: Path, graphs: GraphFiles, texts: Sequence[str], progress: Progress
+    ) -> None:
+        self._checkpoint, self._progress = checkpoint, progress
+        self._model = Loadable(graphs, checkpoint.generation)
+        self._limits = TOLERANCES[graphs.spec.precision.weights]
+        self._capacity = most_tokens(graphs.spec.max_positions)
+        self.samples = Samples(checkpoint, folder, self._capacity, texts, self._limits.share, graphs.shortlist)
+
+    def certify(self, device: Device) -> Certified:
+        """The standard graphs. Raises VerificationError."""
+        with closing(open_decoder(self._model, device)) as decoder:
+            self._progress("hidden states")
+            hidden = encoder_error(self._checkpoint.model, self._model.graphs, device)
+            limits = self._limits.error, 0.0
+            return self._certify(decoder, self._checkpoint.model, hidden, limits, "exported", self._progress)
+
+    def certify_native(self, native: NativeGraphs, reference: Transformer) -> Certified:
+        """Raises VerificationError."""
+        with closing(open_decoder(self._model, CPU, "required")) as decoder:
+            hidden = native_encoder_error(reference, self._model.graphs, native)
+            limits = NATIVE[self._model.graphs.spec.precision.weights], SCREENED
+            return self._certify(decoder, reference, hidden, limits, "native", partial(_told_of, self._progress))
+
+    def _certify(
+        self,
+        decoder: Decoder[S],
+        reference: Transformer,
+        hidden: float,
+        limits: tuple[float, float],
+        which: str,
+        progress: Progress,
+    ) -> Certified:
+        """limits: of errors, and of what all candidates of a row are off alike besides."""
+        steps = list[StepError]()
         for rows, ragged in BATCHES:
             progress(f"log-probabilities, {batch_name(rows, ragged)}")
-            steps += step_errors(checkpoint.model, decoder, capacity, rows, ragged, shortlist)
-        samples = SampleComparison(checkpoint, folder, capacity, texts, limits.share, shortlist)
-        samples.run(decoder, progress)
-    certificate = Certificate(
-        device=f"{device.kind} {device.name}".strip(),
-        tolerance=limits.error,
-        encoder_error=hidden,
-        steps=tuple(steps),
-        agreements=tuple(samples.agreements),
-    )
-    problems = [*large_errors(certificate), *samples.differences]
-    if problems:
-        raise VerificationError("\n  ".join(["the exported graphs differ from the checkpoint:", *problems]))
-    return certificate
+            shortlist = self._model.graphs.shortlist
+            steps += step_errors(reference, decoder, self._capacity, rows, ragged, shortlist)
+        found, ran_on = self.samples.compare(decoder, progress), decoder.device
+        certificate = Certificate(
+            device=" ".join(part for part in (ran_on.kind, ran_on.name, ran_on.kernels) if part),
+            tolerance=limits[0],
+            normaliser_tolerance=limits[1],
+            encoder_error=hidden,
+            steps=tuple(steps),
+            agreements=found.agreements,
+        )
+        problems = [*large_errors(certificate), *found.differences]
+        if problems:
+            raise VerificationError("\n  ".join([f"the {which} graphs differ from the checkpoint:", *problems]))
+        return certificate, found.greedy
 
 
-def open_decoder(model: Loadable, device: Device) -> Decoder[Any]:
+def open_decoder(model: Loadable, device: Device, kernels: Kernels = "off") -> Decoder[Any]:
     """The decoder that serves the graphs on this device."""
     capacity = most_tokens(model.graphs.spec.max_positions)
     try:
-        return load.open_decoder(model, device, capacity, capacity)
+        return load.open_decoder(model, device, capacity, capacity, kernels)
     except Exception as error:  # the errors of ONNX Runtime have nothing else in common
         raise VerificationError(f"ONNX Runtime does not load the exported graphs: {error}") from error
 
@@ -86,9 +155,16 @@ def large_errors(certificate: Certificate) -> Iterator[str]:
     if not certificate.encoder_error <= certificate.tolerance:
         yield f"hidden states differ by {certificate.encoder_error:.3g}; {limit}"
     for step in certificate.steps:
-        if not step.log_prob_error <= certificate.tolerance:
-            batch = f"{batch_name(step.rows, step.ragged)}, {step.past} tokens past"
-            yield f"log-probabilities ({batch}) differ by {step.log_prob_error:.3g}; {limit}"
+        batch = f"{batch_name(step.rows, step.ragged)}, {step.past} tokens past"
+        if not step.logit_error <= certificate.tolerance:
+            yield f"logits ({batch}) differ by {step.logit_error:.3g}; {limit}"
+        most = certificate.tolerance + certificate.normaliser_tolerance
+        if not step.log_prob_error <= most:
+            yield f"log-probabilities ({batch}) differ by {step.log_prob_error:.3g}; at most {most:g} is accepted"
+
+
+def _told_of(progress: Progress, detail: str) -> None:
+    progress(f"native graphs, {detail}")
 
 
 def batch_name(rows: int, ragged: bool) -> str:

@@ -140,8 +140,8 @@ class Logits(Frozen):
 
     name: str
     graph: GraphFile | None = None
-    """A graph of its own that gives them, `hidden` [rows, width] -> logits, where the decoder's output layer looks at
-    few tokens exactly. The decoder gives `hidden` as an inner value."""
+    """A graph of its own that gives them, `hidden` [rows, width] -> logits [rows, vocabulary], where a decoder's output
+    layer looks at few tokens exactly. The decoder gives `hidden` as an inner value."""
     size: int = Field(gt=0)
     """Columns: the vocabulary, and what fills it up. With a shortlist there are as many as rows of the output layer are
     given, and one row more than the batch has."""

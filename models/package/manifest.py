@@ -57,6 +57,8 @@ class StepError(Frozen):
     """Every row is at a position of its own, with a source of its own length."""
     log_prob_error: float
     """Largest absolute difference of a candidate's log-probability."""
+    logit_error: float = 0.0
+    """The same, but for what all candidates of a row are off alike."""
 
 
 class Agreement(Frozen):
@@ -114,6 +116,8 @@ class Certificate(Frozen):
     """What ran the graphs."""
     tolerance: float
     """Largest error that would have been accepted."""
+    normaliser_tolerance: float = 0.0
+    """So much more of what all candidates of a row are off alike: the sum over the vocabulary may be in 8 bits."""
     encoder_error: float
     """Largest absolute difference of a hidden state from the PyTorch model's."""
     steps: tuple[StepError, ...]

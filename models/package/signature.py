@@ -57,7 +57,8 @@ Their decoder:
     hidden          fp32 [rows, width]      what the output layer takes
     cross_query     fp32 [rows, width]
 
-and cache tensors, whose first axis is slots. Those of sources are read only. No id fills up the vocabulary.
+and cache tensors, whose first axis is slots. Those of sources are read only. No id fills up the vocabulary. Logits are
+what a graph of its own makes of `hidden`: fp32 [rows, vocabulary].
 """
 
 from models.config import ModelConfig
@@ -66,6 +67,7 @@ from models.package.precision import NUMBER_BYTES, AttentionKind, Precision
 
 ENCODER, DECODER, OUTPUT = "encoder.onnx", "decoder.onnx", "output.onnx"
 NATIVE_ENCODER, NATIVE_DECODER = "native_encoder.onnx", "native_decoder.onnx"
+LOGITS_GRAPH = "logits.onnx"
 
 ENCODER_INPUTS = ("ids", "lengths")
 HIDDEN = "hidden"

@@ -54,8 +54,8 @@ def graphs(tiny_package: Package, tmp_path: Path) -> GraphFiles:
     """The tiny package's graphs, to be damaged."""
     folder = tmp_path / "graphs"
     folder.mkdir()
-    for name in ("encoder.onnx", "decoder.onnx", "weights.bin"):
-        shutil.copyfile(tiny_package.folder / name, folder / name)
+    for file in [*tiny_package.folder.glob("*.onnx"), tiny_package.folder / "weights.bin"]:
+        shutil.copyfile(file, folder / file.name)
     return replace(tiny_package.graphs(), folder=folder)
 
 
@@ -329,6 +329,18 @@ def test_other_tokens_are_shown(tiny_checkpoint: Path, graphs: GraphFiles) -> No
     assert "found" in message
 
 
+def test_native_graphs_that_are_others_are_seen(tiny_checkpoint: Path, graphs: GraphFiles) -> None:
+    if graphs.spec.native is None:
+        pytest.skip("there is no library")
+    file = graphs.folder / graphs.spec.native.encoder.file
+    model = ir.load(file)
+    [embed] = [node for node in model.graph if node.op_type == "Embed"]
+    embed.attributes["scale"] = ir.AttrFloat32("scale", embed.attributes["scale"].as_float() * 1.02)
+    ir.save(model, file)
+    with pytest.raises(VerificationError, match=r"the native graphs differ .*\n +hidden states differ by"):
+        verify(load_checkpoint(tiny_checkpoint), tiny_checkpoint, graphs, TEXTS, CPU, lambda _: None)
+
+
 def test_a_graph_that_does_not_load(tiny_checkpoint: Path, graphs: GraphFiles) -> None:
     os.truncate(graphs.folder / "weights.bin", 100)
     with pytest.raises(VerificationError, match="does not load"):
@@ -357,5 +369,5 @@ def test_candidate_error() -> None:
 
 def test_long_sentences_are_compared_by_their_beginning(tiny_checkpoint: Path, graphs: GraphFiles) -> None:
     text = " ".join(chain.from_iterable([TEXTS] * 20))
-    certificate = verify(load_checkpoint(tiny_checkpoint), tiny_checkpoint, graphs, [text], CPU, lambda _: None)
-    assert [agreement.equal for agreement in certificate.agreements] == [1, 1, 1]
+    verified = verify(load_checkpoint(tiny_checkpoint), tiny_checkpoint, graphs, [text], CPU, lambda _: None)
+    assert [agreement.equal for agreement in verified.certificate.agreements] == [1, 1, 1]

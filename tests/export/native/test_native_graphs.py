@@ -3,14 +3,19 @@
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import onnx
 import onnx_ir as ir
+import onnxruntime as ort
 import pytest
+import torch
 
 from export.graphs import NativeModels, histogram
 from export.native.graphs import native_graphs, obstacle
+from export.quantization.recipe import Recipe
 from models.config import ModelConfig
 from models.package import signature
+from tests.export.native.emulated import emulated
 from tests.export.native.recipes import recipe_of
 from tests.models.test_transformer import VARIANTS, config, random_model
 
@@ -25,7 +30,7 @@ def operators(model: ir.Model) -> Counter[str]:
 
 def check(graphs: NativeModels, folder: Path) -> None:
     """By the onnx library."""
-    for model in (graphs.encoder, graphs.decoder):
+    for model in (graphs.encoder, graphs.decoder, graphs.logits):
         ir.save(model, folder / "graph.onnx")
         onnx.checker.check_model(folder / "graph.onnx", full_check=True)
 
@@ -57,6 +62,21 @@ def test_what_is_declared_is_what_the_graphs_are(
         assert given.shape is not None and len(given.shape) == len(tensor.axes)
         numbers = [axis for axis in tensor.axes if isinstance(axis, int)]
         assert [axis for axis in given.shape.dims if isinstance(axis, int)] == numbers
+
+
+@every_model
+@pytest.mark.parametrize("quantized", [False, True])
+@torch.no_grad()
+def test_whole_rows_of_logits(variant: ModelConfig, quantized: bool, tmp_path: Path) -> None:
+    """By operators of ONNX alone."""
+    model = random_model(variant)
+    recipe: Recipe = recipe_of(model) if quantized else {}
+    ir.save(native_graphs(model, recipe).logits, tmp_path / "logits.onnx")
+    hidden = torch.randn(5, variant.width)
+    [found] = ort.InferenceSession(tmp_path / "logits.onnx").run([signature.LOGITS], {"hidden": hidden.numpy()})
+    reference, size = emulated(model, recipe), variant.target_vocab_size
+    expected = hidden @ reference.output_weight[:size].T + reference.output_bias[:size]
+    np.testing.assert_allclose(found, expected.numpy(), atol=1e-5)
 
 
 def test_a_layer_is_four_nodes_or_six() -> None:
