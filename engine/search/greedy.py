@@ -88,7 +88,7 @@ class GreedyRows:
         last = self._step + max(1, free_tokens(decoding, rules))
         self._searches[row] = GreedySearch(decoding, rules, self._step, last)
         self._due = min(self._due, last)
-        special = list(rules.end_ids | rules.suppressed_ids)
+        special = [NOT_FINITE, *(rules.end_ids | rules.suppressed_ids)]
         self.ask = Ask(max(self.ask.best, 1 + len(rules.suppressed_ids - rules.end_ids)))
         if len(special) > self._special.shape[1]:
             missing = len(special) - self._special.shape[1]

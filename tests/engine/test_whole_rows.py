@@ -139,31 +139,36 @@ def expected_attention(model: Transformer, row: Row) -> NDArray[np.float32]:
 
 @pytest.mark.parametrize("on_device", [False, True], ids=["cpu", "cuda's, on the CPU provider"])
 def test_all_that_can_be_asked_is_pytorchs(model: Model, on_device: bool) -> None:
+    hold_to_pytorch(model, model.open(on_device), ATOL)
+
+
+def hold_to_pytorch(model: Model, decoder: Decoder[Any], atol: float) -> None:
+    """Asks a decoder of the model for everything."""
     asks = [ALL, Ask(best=2), Ask(attention=True), Ask(tokens=(7,)), Ask(best=9, normaliser=True), Ask(logits=True)]
 
     def check(found: Found, rows: Sequence[Row], ask: Ask) -> None:
         for index, row in enumerate(rows):
             scores = log_probs(model.model, row.source, row.fed, model.graphs.shortlist)[-1].numpy()
             best = found.token_ids[index, : ask.best]
-            np.testing.assert_allclose(found.log_probs[index, : ask.best], scores[best], atol=ATOL, rtol=0)
+            np.testing.assert_allclose(found.log_probs[index, : ask.best], scores[best], atol=atol, rtol=0)
             if found.token_log_probs is not None:
-                np.testing.assert_allclose(found.token_log_probs[index], scores[list(ask.tokens)], atol=ATOL, rtol=0)
+                np.testing.assert_allclose(found.token_log_probs[index], scores[list(ask.tokens)], atol=atol, rtol=0)
             if found.logits is not None:
                 logits = found.logits[index]
                 allowed = np.isfinite(scores)
                 assert (np.isfinite(logits) == allowed).all()
                 normaliser = np.log(np.exp(logits[allowed].astype(np.float64)).sum())
-                np.testing.assert_allclose(logits[allowed] - normaliser, scores[allowed], atol=ATOL, rtol=0)
+                np.testing.assert_allclose(logits[allowed] - normaliser, scores[allowed], atol=atol, rtol=0)
                 if found.normaliser is not None:
-                    np.testing.assert_allclose(found.normaliser[index], normaliser, atol=ATOL, rtol=0)
+                    np.testing.assert_allclose(found.normaliser[index], normaliser, atol=atol, rtol=0)
             if found.attention is not None:
                 looks, length = found.attention[index], len(row.source)
-                np.testing.assert_allclose(looks[:length], expected_attention(model.model, row), atol=ATOL, rtol=0)
+                np.testing.assert_allclose(looks[:length], expected_attention(model.model, row), atol=atol, rtol=0)
                 assert (looks[length:] == 0).all() and len(looks) == max(len(row.source) for row in rows)
         given = [found.token_log_probs, found.normaliser, found.logits, found.attention]
         assert [value is not None for value in given] == [bool(ask.tokens), ask.normaliser, ask.logits, ask.attention]
 
-    play(Batch(model.open(on_device), rows=5), check, asks)
+    play(Batch(decoder, rows=5), check, asks)
 
 
 @pytest.mark.parametrize("on_device", [False, True], ids=["cpu", "cuda's, on the CPU provider"])

@@ -1,0 +1,198 @@
+"""Whole requests over native graphs: the tokens of the standard ones, whatever happens beside them."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+import torch
+
+from engine.batch.running_batch import RunningBatch
+from engine.decoder import Ask, Decoder
+from engine.devices.session import CPU
+from engine.errors import NotFinite, NotOffered
+from engine.load import Kernels, Limits, Loadable, load
+from engine.observer import Unobserved
+from engine.offline import decode
+from engine.request import Event, Failed, Finished, Hypothesis, Translate
+from kernels.library import Library
+from models.config import ModelConfig
+from models.decoding import Decoding
+from models.package.graphs import GraphFile, Logits
+from models.transformer import Transformer
+from tests.engine import test_whole_rows
+from tests.engine.native.graphs import LONGEST, POST, PRE, RECURRENT, Exported, export, export_random
+from tests.models.test_transformer import random_model
+
+pytestmark = pytest.mark.timeout(300)
+
+ROWS = 12
+SHAPES = {"post-norm": POST, "pre-norm": PRE, "recurrent": RECURRENT}
+GREEDY, BEAMS = Decoding(max_new_tokens=30), Decoding(num_beams=4, num_return_sequences=4, max_new_tokens=30)
+SCORE_ATOL = 4e-3
+"""Of a mean log-probability: the sum of each row is estimated."""
+
+Tokens = tuple[int, ...]
+Answer = tuple[Hypothesis, ...]
+
+
+def random_sources(shape: ModelConfig, count: int, longest: int = 40) -> list[Tokens]:
+    chance = random.Random(count)
+    lengths = [chance.randint(1, longest) for _ in range(count)]
+    return [tuple(chance.choices(range(3, shape.source_vocab_size - 3), k=length)) for length in lengths]
+
+
+def answers(
+    model: Loadable, sources: Sequence[Tokens], decoding: Decoding, kernels: Kernels, workers: int
+) -> list[Answer]:
+    with load(model, CPU, Limits(ROWS, workers, LONGEST, 40), kernels=kernels) as runner:
+        found = decode(runner, model.rules, [(source, decoding) for source in sources])
+        return [answer.hypotheses for answer in found]
+
+
+@pytest.fixture(scope="module", params=SHAPES)
+def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    return export_random(tmp_path_factory.mktemp("graphs"), SHAPES[request.param])
+
+
+@pytest.mark.parametrize("decoding", [GREEDY, BEAMS], ids=["greedy", "beams"])
+def test_hypotheses_are_those_of_the_standard_graphs(exported: Exported, library: Library, decoding: Decoding) -> None:
+    sources, model = random_sources(exported.model.config, 20), exported.loadable()
+    expected = answers(model, sources, decoding, "off", workers=1)
+    found = answers(model, sources, decoding, "required", workers=2)
+    for ours, theirs in zip(found, expected, strict=True):
+        if decoding is GREEDY:  # beams of random weights are nearly equal, and their sums are estimated
+            assert [one.token_ids for one in ours] == [one.token_ids for one in theirs]
+        np.testing.assert_allclose([one.score for one in ours], [one.score for one in theirs], atol=SCORE_ATOL)
+
+
+class Guests:
+    """A running batch, and requests that come and go."""
+
+    def __init__(self, decoder: Decoder[Any], model: Loadable) -> None:
+        self._rules = model.rules
+        self.batch = RunningBatch(decoder, ROWS, Unobserved(), worker=0)
+
+    def admit(self, sources: Sequence[Tokens], decoding: Decoding = GREEDY) -> list[tuple[Translate, list[Event]]]:
+        told: list[list[Event]] = [[] for _ in sources]
+        requests = [
+            Translate(source, events.append, decoding=decoding, rules=self._rules)
+            for source, events in zip(sources, told, strict=True)
+        ]
+        self.batch.admit(requests)
+        return list(zip(requests, told, strict=True))
+
+    def finish(self) -> None:
+        while not self.batch.idle:
+            self.batch.step()
+        self.batch.deliver()
+
+
+def hypotheses(events: Sequence[Event]) -> Answer:
+    [event] = events
+    assert isinstance(event, Finished), event
+    return event.hypotheses
+
+
+@pytest.mark.parametrize("quantized", [False, True])
+def test_who_joins_and_leaves_changes_no_bit(library: Library, tmp_path: Path, quantized: bool) -> None:
+    exported = export_random(tmp_path, POST, quantized)
+    sources, decoder = random_sources(POST, 30), exported.native(library)
+    alone = []
+    for source in sources:
+        guests = Guests(decoder, exported.loadable())
+        [(_, events)] = guests.admit([source])
+        guests.finish()
+        alone.append(hypotheses(events))
+    guests, chance, waiting = Guests(decoder, exported.loadable()), random.Random(3), list(enumerate(sources))
+    inside: list[tuple[int, Translate]] = []
+    answered: dict[int, list[Event]] = {}
+    while waiting or not guests.batch.idle:
+        joining = waiting[: min(guests.batch.free_rows, chance.randint(0, 4))]
+        waiting = waiting[len(joining) :]
+        for (index, _), (request, events) in zip(joining, guests.admit([one for _, one in joining]), strict=True):
+            inside.append((index, request))
+            answered[index] = events
+        if inside and chance.random() < 0.1:
+            index, request = inside.pop(chance.randrange(len(inside)))
+            if not answered[index]:
+                request.cancel()
+                del answered[index]
+        guests.batch.step()
+    guests.batch.deliver()
+    assert 15 < len(answered) < len(sources)
+    for index, events in answered.items():
+        assert hypotheses(events) == alone[index]
+
+
+def broken_model(token: int) -> Transformer:
+    """No number of this source token is one."""
+    model = random_model(PRE)
+    with torch.no_grad():
+        model.source_embedding[token] = torch.nan
+    return model
+
+
+@pytest.mark.parametrize("decoding", [GREEDY, BEAMS], ids=["greedy", "beams"])
+@pytest.mark.parametrize("graphs", ["standard", "native", "8 bits"])
+def test_numbers_that_are_not_finite_fail_their_request_alone(
+    library: Library, tmp_path: Path, graphs: str, decoding: Decoding
+) -> None:
+    exported = export(tmp_path, broken_model(9), quantized=graphs == "8 bits")
+    decoder: Decoder[Any] = exported.standard if graphs == "standard" else exported.native(library)
+    sources: list[Tokens] = [(3, 1, 4, 1), (5, 9, 2), (6, 5, 3, 5, 8)]
+    expected = []
+    for source in (sources[0], sources[2]):
+        guests = Guests(decoder, exported.loadable())
+        [(_, events)] = guests.admit([source], decoding)
+        guests.finish()
+        expected.append(hypotheses(events))
+    guests = Guests(decoder, exported.loadable())
+    for _ in range(2):  # the second time in slots that held what is not finite
+        told = [events for _, events in guests.admit(sources, decoding)]
+        guests.finish()
+        [failed] = told[1]
+        assert isinstance(failed, Failed) and isinstance(failed.error, NotFinite)
+        assert [hypotheses(told[0]), hypotheses(told[2])] == expected
+
+
+def with_logits(exported: Exported, folder: Path) -> Exported:
+    """Its package, with a graph for whole rows: standard operators over the model's own weights."""
+    model, size = exported.model, exported.model.config.target_vocab_size
+    weight, bias = (part.detach()[:size].numpy() for part in (model.output_weight, model.output_bias))
+    hidden = ir.val("hidden", ir.DataType.FLOAT, ["rows", model.config.width])
+    constants = [ir.Value(name=name, const_value=ir.tensor(array)) for name, array in (("w", weight), ("b", bias))]
+    node = ir.node("Gemm", [hidden, *constants], {"transB": 1})
+    node.outputs[0].name = "logits"
+    node.outputs[0].shape, node.outputs[0].type = ir.Shape(["rows", size]), ir.TensorType(ir.DataType.FLOAT)
+    graph = ir.Graph(
+        [hidden], node.outputs, nodes=[node], initializers=constants, opset_imports={"": 21}, name="logits"
+    )
+    ir.save(ir.Model(graph, ir_version=10), folder / "logits.onnx")
+    logits = Logits(name="logits", graph=GraphFile(file="logits.onnx", weight_bytes=0), size=size)
+    spec = exported.files.spec.model_copy(update={"logits": logits})
+    return Exported(model, replace(exported.files, spec=spec))
+
+
+@pytest.mark.parametrize("shortlist", [False, True])
+def test_whole_rows_and_attention_are_pytorchs(library: Library, tmp_path: Path, shortlist: bool) -> None:
+    shape = test_whole_rows.SHAPES["attention"]
+    exported = with_logits(export_random(tmp_path, shape, shortlist=shortlist), tmp_path)
+    model = test_whole_rows.Model(exported.model, exported.files)
+    test_whole_rows.hold_to_pytorch(model, exported.native(library), SCORE_ATOL)
+
+
+def test_what_the_package_does_not_give_is_not_offered(exported: Exported, library: Library) -> None:
+    decoder = exported.native(library)
+    cache = decoder.open_cache(1)
+    cache.join(*decoder.encode([(3, 4)]))
+    with pytest.raises(NotOffered, match="log-probabilities of other tokens"):
+        cache.begin_step([1], Ask(normaliser=True))
+    cache.begin_step([1], Ask(attention=True))
+    attention = cache.end_step().attention
+    assert attention is not None
+    np.testing.assert_allclose(attention.sum(1), 1, atol=1e-5)
