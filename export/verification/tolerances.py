@@ -30,7 +30,9 @@ TOLERANCES: dict[Precision, Tolerances] = {
 
 NATIVE: dict[Precision, float] = {
     "fp32": 1e-3,
-    "int8": 1.0,
+    # PyTorch in the same 8 bits gives most sentences to the last bit. In the others a number falls upon another integer
+    # once, and from there on they are as far apart as 8 bits are from fp32: by 1.0 in the model of models/zoo.
+    "int8": 5.0,
 }
 """Errors of native graphs. Those in 8 bits are held to PyTorch that computes in the same 8 bits."""
 SCREENED = 0.05
