@@ -17,6 +17,19 @@ class FinishReason(StrEnum):
     """A reason this version of the client has no name for."""
 
 
+class Reuse(StrEnum):
+    """Whose decoding an answer is."""
+
+    NONE = "none"
+    """The text's own."""
+    SHARED = "shared"
+    """That of an equal text that was under way. Of the timings `decode_s` is how long this one waited for it."""
+    CACHED = "cached"
+    """That of an equal text before, whose answer the server has kept."""
+    UNKNOWN = "unknown"
+    """A way this version of the client has no name for."""
+
+
 class Health(Enum):
     """What a server says about one of its services."""
 
@@ -68,6 +81,8 @@ class Translation:
     source_tokens: int
     """Tokens of the source text, the end token included."""
     timings: Timings
+    reuse: Reuse = Reuse.NONE
+    """Whether the text was decoded for this answer."""
 
     @property
     def text(self) -> str:

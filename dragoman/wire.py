@@ -18,6 +18,7 @@ from dragoman.results import (
     Health,
     Hypothesis,
     Model,
+    Reuse,
     TextDelta,
     Timings,
     Translation,
@@ -43,6 +44,8 @@ class TranslationOptions(DecodingKeywords, total=False):
     """BCP-47 code to translate into. Left out: the model's only target language."""
     model: str
     """Name of the model. Left out: the server's default model."""
+    no_cache: bool
+    """Decode every text for this call alone: take no answer that the server has kept, and keep and share none."""
 
 
 class Cancellable(Protocol):
@@ -60,6 +63,11 @@ OPTIONS = decoding_pb2.DecodingOptions.DESCRIPTOR.fields_by_name
 _FINISH_REASONS = {
     decoding_pb2.FINISH_REASON_END_TOKEN: FinishReason.END_TOKEN,
     decoding_pb2.FINISH_REASON_LENGTH: FinishReason.LENGTH,
+}
+_REUSES = {
+    translation_pb2.REUSE_UNSPECIFIED: Reuse.NONE,
+    translation_pb2.REUSE_SHARED: Reuse.SHARED,
+    translation_pb2.REUSE_CACHED: Reuse.CACHED,
 }
 
 
@@ -123,6 +131,7 @@ def translate_requests(
             target_language_code=options.get("target_language", ""),
             model=options.get("model", ""),
             decoding=decoding,
+            no_cache=options.get("no_cache", False),
         )
 
 
@@ -136,6 +145,7 @@ def stream_request(text: str, options: TranslationOptions) -> translation_pb2.St
         target_language_code=options.get("target_language", ""),
         model=options.get("model", ""),
         decoding=_decoding_options(options),
+        no_cache=options.get("no_cache", False),
     )
 
 
@@ -209,7 +219,8 @@ def translation(message: translation_pb2.Translation) -> Translation:
     """The translation of one content."""
     if not message.hypotheses:
         raise Internal("the server sent a translation without hypotheses", grpc.StatusCode.INTERNAL)
-    return Translation(tuple(map(_hypothesis, message.hypotheses)), message.source_tokens, timings(message.timings))
+    hypotheses, reuse = tuple(map(_hypothesis, message.hypotheses)), _REUSES.get(message.reuse, Reuse.UNKNOWN)
+    return Translation(hypotheses, message.source_tokens, timings(message.timings), reuse)
 
 
 def timings(message: decoding_pb2.Timings) -> Timings:

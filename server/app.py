@@ -35,16 +35,19 @@ from server.grpc.rpc import RpcInterceptor
 from server.lifecycle import StopSignals, drain, report_crash
 from server.placement import device_memory, facts, serving_device
 from server.telemetry import logs
+from server.telemetry.cache_metrics import AnswerCacheMetrics
 from server.telemetry.call_metrics import CallMetrics
 from server.telemetry.logs import CallLog
 from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
 from server.telemetry.observed import ObservedCalls
 from server.telemetry.process_metrics import ProcessMetrics, State
 from server.telemetry.tracing import Tracing, open_tracing
+from server.translation.answer_cache import AnswerCache
 from server.translation.translator import Translator
 
 log = logging.getLogger("server")
 
+MEGABYTE = 1_000_000
 SWITCH_INTERVAL_S = 0.0005
 """How long an engine's thread waits for the interpreter, after its step, while the event loop is busy. Python's own
 5 ms are several steps of a small model."""
@@ -97,7 +100,10 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
             if device.kind == "cuda":  # not before: the probe captures CUDA graphs, which other calls may disturb
                 process.watch_device_memory(device_memory(machine.runtime(), device.index))
             admission = Admission(settings.max_waiting, lambda: runner.waiting)
-            translator = Translator(model, package.tokenizer(), loadable.rules, admission, runner.submit, metrics)
+            cache = AnswerCache(settings.cache_mb * MEGABYTE, AnswerCacheMetrics(registry))
+            translator = Translator(
+                model, package.tokenizer(), loadable.rules, admission, runner.submit, metrics, cache
+            )
             health = await start(server, Catalog({model.name: translator}))
             process.enter(State.SERVING)
             announce(settings, model, runner, probe_s, port, metrics_port)

@@ -75,6 +75,8 @@ class Settings(BaseSettings):
     """Texts that may wait for a row. Calls that would bring more are refused with UNAVAILABLE."""
     max_contents: int = Field(default=256, ge=1)
     """Texts of one call. Not more than max_waiting."""
+    cache_mb: int = Field(default=32, ge=0, le=1024 * 1024)
+    """Size of the answers that are kept for those who ask the same again, in megabytes. 0 keeps none."""
     max_source_tokens: int | None = Field(default=None, ge=1)
     """Tokens of one text, the end token included. Default: what the model takes, which is also the most."""
     max_new_tokens: int | None = Field(default=None, ge=1)

@@ -26,7 +26,7 @@ from models.decoding import Decoding
 from models.tokenizers.sentencepiece_pair import SentencePiecePair, TokenizerSpec
 from models.tokenizers.tokenizer import Tokenizer
 from server.admission.permits import Admission
-from server.app import serve, start
+from server.app import MEGABYTE, serve, start
 from server.catalog.catalog import Catalog
 from server.catalog.served_model import ServedModel
 from server.config import Settings
@@ -35,11 +35,13 @@ from server.grpc.health import Health
 from server.grpc.listeners import open_server
 from server.grpc.rpc import RpcInterceptor
 from server.lifecycle import StopSignals, report_crash
+from server.telemetry.cache_metrics import AnswerCacheMetrics
 from server.telemetry.call_metrics import CallMetrics
 from server.telemetry.logs import CallLog
 from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
 from server.telemetry.observed import ObservedCalls
 from server.telemetry.tracing import Tracing, open_tracing
+from server.translation.answer_cache import AnswerCache
 from server.translation.translator import Translator
 from tests.fakes import WAIT_S, CopyDecoder, rules_of
 
@@ -160,7 +162,8 @@ async def serving(
     async with Runner(decoder, max_rows, workers, metrics) as runner:
         admission = Admission(max_waiting, lambda: runner.waiting)
         model = replace(MODEL, max_contents=max_contents)
-        translator = Translator(model, tokenizer(), rules, admission, runner.submit, metrics)
+        cache = AnswerCache(settings.cache_mb * MEGABYTE, AnswerCacheMetrics(registry))
+        translator = Translator(model, tokenizer(), rules, admission, runner.submit, metrics, cache)
         health = await start(server, Catalog({model.name: translator}))
         watch = asyncio.create_task(report_crash(asyncio.wrap_future(runner.failure), health, admission))
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", channel_options) as channel:

@@ -41,6 +41,7 @@ class Arguments(argparse.Namespace):
 
     source_language: str
     target_language: str
+    no_cache: bool
     timings: bool
 
     normalize: bool
@@ -61,6 +62,7 @@ class Arguments(argparse.Namespace):
             "source_language": self.source_language,
             "target_language": self.target_language,
             "model": self.model,
+            "no_cache": self.no_cache,
         }
         for name in OPTIONS:
             options[name] = getattr(self, name)  # type: ignore[literal-required]  # the type has the same names
@@ -149,6 +151,9 @@ def _add_translate_flags(flags: Parser) -> None:
     flags.add_argument("--target-language", default="", metavar="CODE", help="BCP-47 code to translate into")
     for name, field in OPTIONS.items():
         _add_option(flags, field, DOCS[name].replace("`", "").replace("%", "%%"))
+    flags.add_argument(
+        "--no-cache", action="store_true", help="decode every text anew, even if the server has kept its answer"
+    )
     flags.add_argument(
         "--timings", action="store_true", help="tell where the time of each text went, on standard error"
     )

@@ -8,6 +8,7 @@ from dragoman.v1 import decoding_pb2 as _decoding_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -18,6 +19,34 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _Reuse:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ReuseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Reuse.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    REUSE_UNSPECIFIED: _Reuse.ValueType  # 0
+    """The content's own."""
+    REUSE_SHARED: _Reuse.ValueType  # 1
+    """That of an equal content which was under way, in this or another request. Of the timings `decode` is how long the
+    content waited for it; `steps` and `mean_batch_rows` are the other content's.
+    """
+    REUSE_CACHED: _Reuse.ValueType  # 2
+    """That of an equal content before, whose answer the server has kept. The engine had nothing to do."""
+
+class Reuse(_Reuse, metaclass=_ReuseEnumTypeWrapper):
+    """Whose decoding an answer is."""
+
+REUSE_UNSPECIFIED: Reuse.ValueType  # 0
+"""The content's own."""
+REUSE_SHARED: Reuse.ValueType  # 1
+"""That of an equal content which was under way, in this or another request. Of the timings `decode` is how long the
+content waited for it; `steps` and `mean_batch_rows` are the other content's.
+"""
+REUSE_CACHED: Reuse.ValueType  # 2
+"""That of an equal content before, whose answer the server has kept. The engine had nothing to do."""
+Global___Reuse: _TypeAlias = Reuse  # noqa: Y015
 
 @_typing.final
 class TranslateRequest(_message.Message):
@@ -51,6 +80,7 @@ class TranslateRequest(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     DECODING_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
+    NO_CACHE_FIELD_NUMBER: _builtins.int
     source_language_code: _builtins.str
     """Optional. BCP-47 code of the texts. Empty: the model's only source language."""
     target_language_code: _builtins.str
@@ -59,6 +89,10 @@ class TranslateRequest(_message.Message):
     """
     model: _builtins.str
     """Optional. Name of the model. Empty: the server's default model."""
+    no_cache: _builtins.bool
+    """Optional. Decode every content for this request alone: take no answer that the server has kept, keep none, and share
+    none with an equal content that is under way. The answers are the same either way.
+    """
     @_builtins.property
     def contents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Required. The texts, each at most Model.max_source_tokens tokens and not blank."""
@@ -82,10 +116,11 @@ class TranslateRequest(_message.Message):
         model: _builtins.str = ...,
         decoding: _decoding_pb2.DecodingOptions | None = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        no_cache: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["decoding", b"decoding"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["contents", b"contents", "decoding", b"decoding", "labels", b"labels", "model", b"model", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["contents", b"contents", "decoding", b"decoding", "labels", b"labels", "model", b"model", "no_cache", b"no_cache", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -128,8 +163,11 @@ class Translation(_message.Message):
     HYPOTHESES_FIELD_NUMBER: _builtins.int
     SOURCE_TOKENS_FIELD_NUMBER: _builtins.int
     TIMINGS_FIELD_NUMBER: _builtins.int
+    REUSE_FIELD_NUMBER: _builtins.int
     source_tokens: _builtins.int
     """Tokens of the content, the end token included."""
+    reuse: Global___Reuse.ValueType
+    """Whether the content was decoded for this answer."""
     @_builtins.property
     def hypotheses(self) -> _containers.RepeatedCompositeFieldContainer[Global___Hypothesis]:
         """`num_return_sequences` hypotheses, best first."""
@@ -144,10 +182,11 @@ class Translation(_message.Message):
         hypotheses: _abc.Iterable[Global___Hypothesis] | None = ...,
         source_tokens: _builtins.int = ...,
         timings: _decoding_pb2.Timings | None = ...,
+        reuse: Global___Reuse.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["timings", b"timings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hypotheses", b"hypotheses", "source_tokens", b"source_tokens", "timings", b"timings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hypotheses", b"hypotheses", "reuse", b"reuse", "source_tokens", b"source_tokens", "timings", b"timings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -221,6 +260,7 @@ class StreamTranslateRequest(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     DECODING_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
+    NO_CACHE_FIELD_NUMBER: _builtins.int
     content: _builtins.str
     """Required. The text, at most Model.max_source_tokens tokens and not blank."""
     source_language_code: _builtins.str
@@ -228,6 +268,8 @@ class StreamTranslateRequest(_message.Message):
     target_language_code: _builtins.str
     """Optional. See TranslateRequest."""
     model: _builtins.str
+    """Optional. See TranslateRequest."""
+    no_cache: _builtins.bool
     """Optional. See TranslateRequest."""
     @_builtins.property
     def decoding(self) -> _decoding_pb2.DecodingOptions:
@@ -246,10 +288,11 @@ class StreamTranslateRequest(_message.Message):
         model: _builtins.str = ...,
         decoding: _decoding_pb2.DecodingOptions | None = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        no_cache: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["decoding", b"decoding"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "decoding", b"decoding", "labels", b"labels", "model", b"model", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "decoding", b"decoding", "labels", b"labels", "model", b"model", "no_cache", b"no_cache", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -27,6 +27,7 @@ from server.telemetry.calls import checked_labels, current_call
 from server.translation.options import Route
 from server.translation.targets import TargetText
 from server.translation.translator import Embedding, TextDelta, Translation, Translator
+from server.translation.waiting import Reuse
 
 SERVICES = tuple(
     service.full_name
@@ -49,6 +50,12 @@ FINISH_REASONS = {
     FinishReason.LENGTH: decoding_pb2.FINISH_REASON_LENGTH,
 }
 
+REUSES = {
+    Reuse.NONE: translation_pb2.REUSE_UNSPECIFIED,
+    Reuse.SHARED: translation_pb2.REUSE_SHARED,
+    Reuse.CACHED: translation_pb2.REUSE_CACHED,
+}
+
 
 def register(server: grpc.aio.Server, models: Catalog[Translator]) -> None:
     """Adds every service of the API to a server."""
@@ -69,7 +76,8 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         """Translates every content of the request."""
         current_call().labels = checked_labels(request.labels)
         translator = self._models.find(request.model)
-        translations = await translator.translate(request.contents, _route(request), _options(request.decoding))
+        asked = _route(request), _options(request.decoding), request.no_cache
+        translations = await translator.translate(request.contents, *asked)
         return translation_pb2.TranslateResponse(
             translations=map(_translation, translations), model=translator.model.name
         )
@@ -80,7 +88,8 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         """Translates one content and sends the text as it is decoded."""
         current_call().labels = checked_labels(request.labels)
         translator = self._models.find(request.model)
-        events = translator.stream(request.content, _route(request), _options(request.decoding))
+        asked = _route(request), _options(request.decoding), request.no_cache
+        events = translator.stream(request.content, *asked)
         async with aclosing(events):
             async for event in events:
                 yield _stream_response(event)
@@ -149,6 +158,7 @@ def _translation(translation: Translation) -> translation_pb2.Translation:
         hypotheses=map(_hypothesis, translation.hypotheses),
         source_tokens=translation.source_tokens,
         timings=_timings(translation.timings),
+        reuse=REUSES[translation.reuse],
     )
 
 

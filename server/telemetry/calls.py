@@ -18,6 +18,8 @@ REQUEST_ID_KEY = "x-request-id"
 REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
 """What callers may name a call. Other names could break a log line, or fill it."""
 
+REUSES = ("shared", "cached")
+"""How an answer may be that of another content: see `dragoman.v1.Reuse`."""
 MOST_LABELS = 16
 LABEL_CHARACTERS = 128
 """Of a key, and of a value."""
@@ -39,6 +41,8 @@ class AnsweredContent:
     """When detokenising began, or would have."""
     source_tokens: int
     target_tokens: int = 0
+    reuse: str = ""
+    """"shared": another content was decoded for it; "cached": the answer was kept."""
 
 
 @dataclass(slots=True)
@@ -81,6 +85,10 @@ class Call:
     @property
     def target_tokens(self) -> int:
         return sum(content.target_tokens for content in self.contents)
+
+    def reused(self, reuse: str) -> int:
+        """Contents whose answer was, in this way."""
+        return sum(content.reuse == reuse for content in self.contents)
 
     @property
     def steps(self) -> int:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from server.config import Settings
-from server.telemetry.calls import Call
+from server.telemetry.calls import REUSES, Call
 
 FIELDS = "fields"
 """The attribute of a log record that has facts by name, beside its message."""
@@ -86,6 +86,7 @@ def call_facts(call: Call, seconds: float) -> dict[str, Any]:
         facts |= {"contents": len(call.contents)}
         facts |= {"source_tokens": call.source_tokens, "target_tokens": call.target_tokens}
         facts |= {f"{phase}_ms": round(value * 1000, 3) for phase, value in call.phase_seconds().items()}
+        facts |= {reuse: count for reuse in REUSES if (count := call.reused(reuse))}
         facts |= {"steps": call.steps, "mean_batch_rows": round(call.mean_batch_rows, 2)}
     return {name: fact for name, fact in facts.items() if fact != ""}
 

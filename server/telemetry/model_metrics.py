@@ -42,6 +42,9 @@ class ModelFamilies:
         self.flags = self._counter(
             "dragoman_guard_flags", "Translated contents whose best hypothesis looks wrong.", "flag"
         )
+        self.shared = self._counter(
+            "dragoman_answers_shared", "Contents that waited for the answer of an equal one that was under way."
+        )
         self.cancellations = self._counter(
             "dragoman_cancellations", "Contents dropped because nobody waited for them any more."
         )
@@ -72,6 +75,7 @@ class ModelMetrics:
         )
         self._finished = {reason: families.finished.labels(model, reason.value) for reason in FinishReason}
         self._flags = {flag: families.flags.labels(model, flag.value) for flag in GuardFlag}
+        self._shared = families.shared.labels(model)
         self._cancellations = families.cancellations.labels(model)
 
     def worker(self, number: int) -> WorkerMetrics:
@@ -117,6 +121,10 @@ class ModelMetrics:
         self._queue.observe(timings.queue, exemplar(trace_id))
         self._encode.observe(timings.encode, exemplar(trace_id))
         self._source_tokens.inc(source_tokens)
+
+    def shared(self) -> None:
+        """A content waits for the answer of an equal one."""
+        self._shared.inc()
 
     def cancelled(self) -> None:
         """A content is dropped because nobody waits for it any more."""

@@ -15,7 +15,7 @@ from opentelemetry.trace import NoOpTracer, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from server.config import ConfigError, Settings
-from server.telemetry.calls import AnsweredContent, Call
+from server.telemetry.calls import REUSES, AnsweredContent, Call
 
 INSTALL = "pip install '.[tracing]'"
 MOST_CONTENTS = 16
@@ -82,6 +82,7 @@ class CallSpan:
                 "dragoman.contents": len(call.contents),
                 "dragoman.source_tokens": call.source_tokens,
                 "dragoman.target_tokens": call.target_tokens,
+                **{f"dragoman.{reuse}": count for reuse in REUSES if (count := call.reused(reuse))},
             }
         )
         if self._labels:

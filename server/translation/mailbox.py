@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 from engine.request import Event
 
@@ -10,13 +11,13 @@ class Mailbox:
     """Wakes the event loop once for all events that come before it gets to them: a step may have one for every row."""
 
     def __init__(self) -> None:
-        self._posted: deque[tuple[asyncio.Queue[Event], Event]] = deque()
+        self._posted: deque[tuple[Callable[[Event], None], Event]] = deque()
         self._woken = False
         """The loop will look, and has not looked yet."""
 
-    def post(self, loop: asyncio.AbstractEventLoop, to: asyncio.Queue[Event], event: Event) -> None:
-        """Puts an event into one of the loop's queues, on an engine thread. Raises RuntimeError of a closed loop."""
-        self._posted.append((to, event))
+    def post(self, loop: asyncio.AbstractEventLoop, tell: Callable[[Event], None], event: Event) -> None:
+        """Has somebody told of an event on the loop. Called on an engine thread. RuntimeError: the loop is closed."""
+        self._posted.append((tell, event))
         if not self._woken:
             self._woken = True
             try:
@@ -28,5 +29,5 @@ class Mailbox:
     def _hand_out(self) -> None:
         self._woken = False  # first: what is posted from now on may come too late for this look
         while self._posted:
-            to, event = self._posted.popleft()
-            to.put_nowait(event)
+            tell, event = self._posted.popleft()
+            tell(event)

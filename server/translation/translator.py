@@ -5,7 +5,6 @@
 All texts of a call are checked before the first is submitted. Leaving a call, however, cancels its requests.
 """
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -15,12 +14,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from engine import errors as engine_errors
 from engine.request import (
     Encode,
     Encoded,
     Event,
-    Failed,
     Finished,
     FinishReason,
     Hypothesis,
@@ -35,24 +32,21 @@ from models.tokenizers.tokenizer import TextStream, Tokenizer
 from server.admission.permits import Admission
 from server.catalog.served_model import ServedModel
 from server.errors import (
-    Draining,
     EmptyContents,
-    EngineFailed,
-    EngineStopped,
-    NotFinite,
-    OutOfMemory,
-    ServerError,
     TooManyContents,
 )
-from server.telemetry.calls import AnsweredContent, current_call
+from server.telemetry.calls import current_call
 from server.telemetry.guards import guard_flags
 from server.telemetry.model_metrics import ModelMetrics
-from server.translation.mailbox import Mailbox
+from server.translation.answer_cache import AnswerCache, Question, packed
 from server.translation.options import Route, check_route, resolve
+from server.translation.shared_work import SharedWork
 from server.translation.sources import SourceReader, SourceText
 from server.translation.targets import TargetText, TargetWriter
+from server.translation.waiting import Reuse, Waiting
 
-MakeRequest = Callable[[tuple[int, ...], Callable[[Event], None]], Request]
+Ask = Callable[[SourceText], Waiting]
+"""Asks the engine for something of a source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +56,7 @@ class Translation:
     hypotheses: tuple[TargetText, ...]
     source_tokens: int
     timings: Timings
+    reuse: Reuse
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +87,7 @@ class Translator:
         admission: Admission,
         submit: Callable[[Request], None],
         metrics: ModelMetrics,
+        cache: AnswerCache,
     ) -> None:
         """`rules`: what holds for every target of the model.
 
@@ -101,39 +97,63 @@ class Translator:
         self._tokenizer, self._rules = tokenizer, rules
         self._sources = SourceReader(tokenizer, model.max_source_tokens, metrics)
         self._admission = admission
-        self._submit = submit
+        self._work = SharedWork(submit, cache, metrics)
         self._metrics = metrics
-        self._mailbox = Mailbox()
 
-    async def translate(self, contents: Sequence[str], route: Route, options: Options) -> list[Translation]:
-        """Translates every content; results are in their order. Raises ServerError."""
+    async def translate(
+        self, contents: Sequence[str], route: Route, options: Options, no_cache: bool = False
+    ) -> list[Translation]:
+        """Translates every content; results are in their order. Raises ServerError.
+
+        no_cache: does the work for this call alone, whatever was done before or is under way
+        """
         target = self._target_language(route, contents)
-        make = partial(Translate, decoding=resolve(options, self.model), rules=self._rules)
-        async with self._open(self._named(contents), make, target) as calls:
+        ask = self._ask_translation(options, no_cache)
+        async with self._open(self._named(contents), ask, target) as waiting:
             writer = TargetWriter(self._tokenizer)
-            return [await self._translation(call, await call.event(), writer) for call in calls]
+            return [await self._translation(one, await one.event(), writer) for one in waiting]
 
-    async def stream(self, content: str, route: Route, options: Options) -> AsyncGenerator[TextDelta | Translation]:
+    async def stream(
+        self, content: str, route: Route, options: Options, no_cache: bool = False
+    ) -> AsyncGenerator[TextDelta | Translation]:
         """Translates one content: its text as it is settled, then the whole result. Raises ServerError.
 
         Close it (`contextlib.aclosing`) to leave it early.
         """
         target = self._target_language(route, [content])
-        make = partial(Translate, decoding=resolve(options, self.model), rules=self._rules, stream=True)
-        async with self._open({"content": content}, make, target) as [call]:
+        ask = self._ask_translation(options, no_cache, stream=True)
+        async with self._open({"content": content}, ask, target) as [waiting]:
             text = TextStream(self._tokenizer)
-            while isinstance(event := await call.event(), Tokens):
+            while isinstance(event := await waiting.event(), Tokens):
                 if delta := text.push(event.token_ids):
                     yield TextDelta(delta)
             assert isinstance(event, Finished), event
             if delta := text.finish(event.hypotheses[0].token_ids):
                 yield TextDelta(delta)
-            yield await self._translation(call, event, TargetWriter(self._tokenizer))
+            yield await self._translation(waiting, event, TargetWriter(self._tokenizer))
 
     async def encode(self, contents: Sequence[str], normalize: bool) -> list[Embedding]:
         """Encodes every content; vectors are in their order. Raises ServerError."""
-        async with self._open(self._named(contents), Encode) as calls:
-            return [self._embedding(call, await call.event(), normalize) for call in calls]
+        async with self._open(self._named(contents), self._ask_vector) as waiting:
+            return [self._embedding(one, await one.event(), normalize) for one in waiting]
+
+    def _ask_translation(self, options: Options, no_cache: bool, stream: bool = False) -> Ask:
+        """What asks for the translation of a source. Raises OptionOutOfRange."""
+        decoding = resolve(options, self.model)
+        make = partial(Translate, decoding=decoding, rules=self._rules, stream=stream)
+        question = partial(Question, self.model.package_sha256, decoding, self._rules)
+
+        def ask(source: SourceText) -> Waiting:
+            waiting = Waiting(source, stream)
+            self._work.ask(waiting, make, None if no_cache else question(packed(source.token_ids)))
+            return waiting
+
+        return ask
+
+    def _ask_vector(self, source: SourceText) -> Waiting:
+        waiting = Waiting(source)
+        self._work.ask(waiting, Encode)
+        return waiting
 
     def _target_language(self, route: Route, contents: Sequence[str]) -> str:
         """The target language, as the model calls it; empty where the texts name theirs themselves."""
@@ -149,33 +169,30 @@ class Translator:
 
     @asynccontextmanager
     async def _open(
-        self, texts: Mapping[str, str], make: MakeRequest, target_language: str = ""
-    ) -> AsyncIterator[list["_Call"]]:
-        """Submits a request for every text. Those that are not done when the context is left are cancelled."""
+        self, texts: Mapping[str, str], ask: Ask, target_language: str = ""
+    ) -> AsyncIterator[list[Waiting]]:
+        """Asks for every text. Those that are not done when the context is left are cancelled."""
         current_call().model = self.model.name
         self._sources.check(texts)
         with self._admission.permit(len(texts)):
-            calls = [
-                _Call(source, make, self._mailbox) for source in await self._sources.tokenize(texts, target_language)
-            ]
-            for call in calls:
-                self._submit(call.request)
+            waiting = [ask(source) for source in await self._sources.tokenize(texts, target_language)]
         try:
-            yield calls
+            yield waiting
         finally:
-            for call in calls:
-                call.request.cancel()
+            for one in waiting:
+                one.leave()
 
-    async def _translation(self, call: "_Call", event: Event, writer: TargetWriter) -> Translation:
+    async def _translation(self, waiting: Waiting, event: Event, writer: TargetWriter) -> Translation:
         assert isinstance(event, Finished), event
-        self._admission.answered()
         written = await writer.write(event.hypotheses)
-        self._metrics.detokenized(written.seconds, call.request.trace_id)
-        best, text = event.hypotheses[0], written.texts[0].text
-        self._flag(call.source.text, text, best)
-        timings = event.timings.around(call.source.seconds, written.seconds)
-        current_call().contents.append(call.answered(text, timings, written.started, len(best.token_ids)))
-        return Translation(written.texts, len(call.source.token_ids), timings)
+        self._metrics.detokenized(written.seconds, waiting.trace_id)
+        best, text, source = event.hypotheses[0], written.texts[0].text, waiting.source
+        if waiting.reuse is Reuse.NONE:
+            self._admission.answered()
+            self._flag(source.text, text, best)
+        timings = event.timings.around(source.seconds, written.seconds)
+        current_call().contents.append(waiting.answered(text, timings, written.started, len(best.token_ids)))
+        return Translation(written.texts, len(source.token_ids), timings, waiting.reuse)
 
     def _flag(self, source: str, text: str, best: Hypothesis) -> None:
         """Counts the signs that a translation is wrong."""
@@ -183,59 +200,10 @@ class Translator:
         for flag in guard_flags(source, text, best.token_ids[:-1] if ended else best.token_ids):
             self._metrics.flagged(flag)
 
-    def _embedding(self, call: "_Call", event: Event, normalize: bool) -> Embedding:
+    def _embedding(self, waiting: Waiting, event: Event, normalize: bool) -> Embedding:
         assert isinstance(event, Encoded), event
         self._admission.answered()
         norm = float(np.linalg.norm(event.vector)) if normalize else 1.0
-        timings = event.timings.around(call.source.seconds, 0.0)
-        current_call().contents.append(call.answered(None, timings, time.perf_counter(), 0))
-        return Embedding(event.vector / (norm or 1.0), len(call.source.token_ids), timings)
-
-
-def refusal(error: Exception) -> ServerError:
-    """What a caller is told of an engine's error."""
-    if isinstance(error, engine_errors.OutOfMemory):
-        return OutOfMemory(error.source_tokens)
-    if isinstance(error, engine_errors.NotFinite):
-        return NotFinite()
-    if isinstance(error, engine_errors.Closing):
-        return Draining()
-    if isinstance(error, engine_errors.Stopped):
-        return EngineStopped()
-    return EngineFailed()
-
-
-class _Call:
-    """A request, seen from the event loop."""
-
-    def __init__(self, source: SourceText, make: MakeRequest, mailbox: Mailbox) -> None:
-        self._loop, self._mailbox = asyncio.get_running_loop(), mailbox
-        self._events: asyncio.Queue[Event] = asyncio.Queue()
-        self.source = source
-        self.request = make(source.token_ids, self._deliver)
-        self.request.trace_id = current_call().exemplar
-
-    def _deliver(self, event: Event) -> None:
-        """Called on an engine thread."""
-        self._mailbox.post(self._loop, self._events, event)
-
-    def answered(self, answer: str | None, timings: Timings, detokenized: float, target_tokens: int) -> AnsweredContent:
-        """What is to be told of it, once it is answered."""
-        tokenized, source_tokens = self.source.started, len(self.source.token_ids)
-        return AnsweredContent(
-            self.source.text,
-            answer,
-            timings,
-            tokenized,
-            self.request.arrived,
-            detokenized,
-            source_tokens,
-            target_tokens,
-        )
-
-    async def event(self) -> Event:
-        """The next event. Raises ServerError for a failure."""
-        event = await self._events.get()
-        if not isinstance(event, Failed):
-            return event
-        raise refusal(event.error) from event.error
+        timings = event.timings.around(waiting.source.seconds, 0.0)
+        current_call().contents.append(waiting.answered(None, timings, time.perf_counter(), 0))
+        return Embedding(event.vector / (norm or 1.0), len(waiting.source.token_ids), timings)

@@ -32,6 +32,7 @@ TRANSLATION = {
     "source_tokens": 3,
     "timings": {"queue_s": 0.001, "encode_s": 0.002, "decode_s": 0.03, "total_s": 0.033}
     | {"steps": 3, "tokenize_s": 0.0001, "detokenize_s": 0.0002, "mean_batch_rows": 2.5},
+    "reuse": "none",
 }
 
 
@@ -138,10 +139,11 @@ def test_a_line_break_in_a_translation_stays_on_its_line(command: Dragoman) -> N
 
 def test_every_option_arrives(command: Dragoman) -> None:
     flags = "--source-language en --target-language pt --model en-pt --num-beams 4 --num-return-sequences 2"
-    more = "--max-new-tokens 100 --length-penalty -0.5 --early-stopping never"
+    more = "--max-new-tokens 100 --length-penalty -0.5 --early-stopping never --no-cache"
     assert command("translate", *flags.split(), *more.split(), "a").code == 0
     (request,) = command.server.requests
     assert (request.source_language_code, request.target_language_code, request.model) == ("en", "pt", "en-pt")
+    assert request.no_cache
     assert {field.name: value for field, value in request.decoding.ListFields()} == {
         "num_beams": 4,
         "num_return_sequences": 2,
@@ -154,6 +156,7 @@ def test_every_option_arrives(command: Dragoman) -> None:
 def test_options_left_out_are_not_sent(command: Dragoman) -> None:
     command("translate", "a")
     assert command.server.requests[0].decoding.ListFields() == []
+    assert not command.server.requests[0].no_cache
 
 
 def test_no_more_requests_at_once_than_allowed(

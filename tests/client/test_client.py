@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dragoman
-from dragoman import AsyncClient, Client, FinishReason, Health, Hypothesis, TextDelta, Timings, Translation, wire
+from dragoman import AsyncClient, Client, FinishReason, Health, Hypothesis, Reuse, TextDelta, Timings, Translation, wire
 from dragoman.errors import (
     Aborted,
     Cancelled,
@@ -68,6 +68,20 @@ def test_a_list_gives_a_list_in_order_from_one_request(server: FakeServer, call:
     assert only_request(server) == TranslateRequest(contents=["b", "a", "c"], decoding=DecodingOptions())
 
 
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (translation_pb2.REUSE_UNSPECIFIED, Reuse.NONE),
+        (translation_pb2.REUSE_SHARED, Reuse.SHARED),
+        (translation_pb2.REUSE_CACHED, Reuse.CACHED),
+        (99, Reuse.UNKNOWN),
+    ],
+)
+def test_whose_decoding_it_is_has_a_name(number: translation_pb2.Reuse.ValueType, told: Reuse) -> None:
+    message = translation_pb2.Translation(hypotheses=[translation_pb2.Hypothesis(text="a")], reuse=number)
+    assert wire.translation(message).reuse is told
+
+
 def test_an_empty_list_needs_no_request(server: FakeServer, call: Call) -> None:
     assert call(server.target, "translate", []) == []
     assert call(server.target, "encode", []) == []
@@ -88,8 +102,10 @@ def test_every_option_arrives(server: FakeServer, call: Call, method: str) -> No
         max_new_tokens=100,
         length_penalty=-0.5,
         early_stopping=False,
+        no_cache=True,
     )
     request = only_request(server)
+    assert request.no_cache
     assert (request.source_language_code, request.target_language_code, request.model) == ("en", "pt", "en-pt")
     assert {field.name: value for field, value in request.decoding.ListFields()} == {
         "num_beams": 4,

@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from engine.request import FinishReason, Timings
 from kernels.library import Counters
+from server.telemetry.cache_metrics import AnswerCacheMetrics
 from server.telemetry.call_metrics import CallMetrics
 from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
 from server.telemetry.process_metrics import ProcessMetrics
@@ -27,6 +28,7 @@ def everything(
 ) -> None:
     """Makes a sample of every family, of every combination of these labels, with a trace wherever there can be one."""
     calls, metrics = CallMetrics(registry), ModelMetrics(ModelFamilies(registry), "en-pt")
+    AnswerCacheMetrics(registry)
     process = ProcessMetrics(registry, "en-pt")
     for method, code in product(methods, codes):
         calls.rpc_started(method)

@@ -115,7 +115,7 @@ class Traffic:
         texts = [TEXTS[(number + offset) % len(TEXTS)] for offset in range(1 + number % 3)]
         decoding = DecodingOptions(num_beams=1 if number % 2 else 4)
         started = time.perf_counter()
-        reply = self._translation.Translate(TranslateRequest(contents=texts, decoding=decoding))
+        reply = self._translation.Translate(TranslateRequest(contents=texts, decoding=decoding, no_cache=True))
         seconds = time.perf_counter() - started
         with self._lock:
             self.seen.answer("Translate", seconds, [each.timings for each in reply.translations])
@@ -123,7 +123,8 @@ class Traffic:
 
     def stream(self, number: int) -> None:
         started = time.perf_counter()
-        request = StreamTranslateRequest(content=TEXTS[number % len(TEXTS)], decoding=DecodingOptions(num_beams=1))
+        text, greedy = TEXTS[number % len(TEXTS)], DecodingOptions(num_beams=1)
+        request = StreamTranslateRequest(content=text, decoding=greedy, no_cache=True)
         *_, last = self._translation.StreamTranslate(request)
         seconds = time.perf_counter() - started
         with self._lock:
@@ -147,11 +148,11 @@ class Traffic:
         """Fills rows and queue, is refused so many times, and leaves."""
         metrics = self._server.metrics
         streams = [
-            self._translation.StreamTranslate(StreamTranslateRequest(content=text, decoding=ENDLESS))
+            self._translation.StreamTranslate(StreamTranslateRequest(content=text, decoding=ENDLESS, no_cache=True))
             for text in TEXTS[:WORKERS]
         ]
         eventually(lambda: metrics()("dragoman_rows_live") == WORKERS * MAX_ROWS)
-        many = TranslateRequest(contents=TEXTS[:MAX_WAITING], decoding=ENDLESS)
+        many = TranslateRequest(contents=TEXTS[:MAX_WAITING], decoding=ENDLESS, no_cache=True)
         waiting = self._translation.Translate.future(many)
         eventually(lambda: metrics()("dragoman_requests_waiting") == MAX_WAITING)
         for _ in range(times):

@@ -35,6 +35,7 @@ TRANSLATE, STREAM, ENCODE, GET_MODEL = (
 STREAMED = StreamTranslateRequest(
     content=flores()[200][0],
     decoding=DecodingOptions(num_beams=8, max_new_tokens=80, length_penalty=10, early_stopping=EARLY_STOPPING_NEVER),
+    no_cache=True,
 )
 """Runs for 79 steps, and has its first words after a few."""
 

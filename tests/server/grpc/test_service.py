@@ -1,6 +1,7 @@
 """server.grpc.service and server.grpc.rpc: real gRPC on loopback, over a decoder that copies its source."""
 
 import asyncio
+import logging
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -8,12 +9,13 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 
-from dragoman.v1 import decoding_pb2, model_pb2
+from dragoman.v1 import decoding_pb2, model_pb2, translation_pb2
 from dragoman.v1.decoding_pb2 import DecodingOptions
 from dragoman.v1.encoding_pb2 import EncodeRequest
 from dragoman.v1.translation_pb2 import StreamTranslateResponse
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
 from engine.request import Request, Translate
+from server.telemetry.logs import FIELDS
 from tests.fakes import CopyDecoder
 from tests.serving import (
     MODEL,
@@ -72,6 +74,28 @@ async def test_beam_search_gives_as_many_hypotheses_as_wanted_best_first() -> No
         assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
 
 
+async def test_an_answer_says_whether_it_was_kept_or_shared(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with serving(log_requests=True) as server:
+        request, anew = translate_request("A cat.", "A cat."), translate_request("A cat.")
+        anew.no_cache = True
+        calls = [await server.translations.Translate(call) for call in (request, request, anew)]
+        *_, streamed = [event async for event in server.translations.StreamTranslate(stream_request("A cat."))]
+        kept, shared = translation_pb2.REUSE_CACHED, translation_pb2.REUSE_SHARED
+        own = translation_pb2.REUSE_UNSPECIFIED
+        assert [[one.reuse for one in call.translations] for call in calls] == [[own, shared], [kept, kept], [own]]
+        assert streamed.translation.reuse == kept
+        assert {one.hypotheses[0].text for call in calls for one in call.translations} == {"A cat."}
+        assert calls[1].translations[0].timings.steps == calls[1].translations[0].timings.total.ToNanoseconds() == 0
+    lines = [getattr(line, FIELDS) for line in caplog.records if line.message == "call answered"]
+    assert [(line.get("shared"), line.get("cached")) for line in lines] == [
+        (1, None),
+        (None, 2),
+        (None, None),
+        (None, 1),
+    ]
+
+
 async def test_a_translation_cut_at_max_new_tokens_says_so() -> None:
     async with serving() as server:
         request = translate_request("Two dogs bark in the rain.", decoding=DecodingOptions(max_new_tokens=3))
@@ -91,7 +115,7 @@ async def test_the_length_penalty_is_the_number_the_caller_wrote(
             seen.append(request)
             server.runner.submit(request)
 
-        monkeypatch.setattr(server.translator, "_submit", submit)
+        monkeypatch.setattr(server.translator._work, "_submit", submit)
         await texts(server, "A cat.", decoding=DecodingOptions(length_penalty=penalty))
         assert [request.decoding.length_penalty for request in seen if isinstance(request, Translate)] == [penalty]
 

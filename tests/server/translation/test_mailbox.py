@@ -21,13 +21,13 @@ async def test_events_that_come_together_wake_the_loop_once(monkeypatch: pytest.
     monkeypatch.setattr(loop, "call_soon_threadsafe", count)
     first, second = asyncio.Queue[Event](), asyncio.Queue[Event]()
     for number in range(3):
-        mailbox.post(loop, first, Tokens((number,)))
-        mailbox.post(loop, second, Tokens((-number,)))
+        mailbox.post(loop, first.put_nowait, Tokens((number,)))
+        mailbox.post(loop, second.put_nowait, Tokens((-number,)))
     assert [(await first.get(), await second.get()) for _ in range(3)] == [
         (Tokens((number,)), Tokens((-number,))) for number in range(3)
     ]
     assert len(woken) == 1
-    mailbox.post(loop, first, Tokens((7,)))
+    mailbox.post(loop, first.put_nowait, Tokens((7,)))
     assert await first.get() == Tokens((7,))
     assert len(woken) == 2
 
@@ -38,7 +38,7 @@ async def test_no_event_of_many_threads_is_left_behind() -> None:
 
     def work(queue: asyncio.Queue[Event]) -> None:
         for number in range(500):
-            mailbox.post(loop, queue, Tokens((number,)))
+            mailbox.post(loop, queue.put_nowait, Tokens((number,)))
 
     threads = [threading.Thread(target=work, args=(queue,)) for queue in queues]
     for thread in threads:
@@ -55,4 +55,4 @@ async def test_a_loop_that_is_gone_is_told_of_every_time() -> None:
     loop.close()
     for _ in range(2):
         with pytest.raises(RuntimeError, match="closed"):
-            mailbox.post(loop, queue, Tokens((1,)))
+            mailbox.post(loop, queue.put_nowait, Tokens((1,)))

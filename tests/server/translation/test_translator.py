@@ -39,7 +39,9 @@ from server.errors import (
     SourceTooLong,
     TooManyContents,
 )
+from server.telemetry.cache_metrics import AnswerCacheMetrics
 from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
+from server.translation.answer_cache import AnswerCache
 from server.translation.options import Route
 from server.translation.targets import INLINE_TOKENS
 from server.translation.translator import TextDelta, Translation, Translator
@@ -98,7 +100,8 @@ def admission(engine: Engine) -> Admission:
 @pytest.fixture
 def translator(engine: Engine, admission: Admission, registry: CollectorRegistry) -> Translator:
     model, metrics = replace(MODEL, max_contents=4), ModelMetrics(ModelFamilies(registry), "copy")
-    return Translator(model, tokenizer(), rules_of(0), admission, engine.requests.append, metrics)
+    cache = AnswerCache(0, AnswerCacheMetrics(registry))
+    return Translator(model, tokenizer(), rules_of(0), admission, engine.requests.append, metrics, cache)
 
 
 async def test_translations_come_in_the_order_of_the_contents(translator: Translator, engine: Engine) -> None:
@@ -149,8 +152,9 @@ async def test_many_tokens_are_detokenised_off_the_event_loop(
     inline: bool,
 ) -> None:
     model, metrics = replace(MODEL, max_contents=4), ModelMetrics(ModelFamilies(registry), "copy")
-    translator = Translator(model, watched, rules_of(0), admission, engine.requests.append, metrics)
-    call = asyncio.create_task(translator.translate(["A cat."] * contents, ROUTE, OPTIONS))
+    cache = AnswerCache(0, AnswerCacheMetrics(registry))
+    translator = Translator(model, watched, rules_of(0), admission, engine.requests.append, metrics, cache)
+    call = asyncio.create_task(translator.translate(["A cat."] * contents, ROUTE, OPTIONS, no_cache=True))
     ids = tuple(tokenizer().encode("cat " * 64))
     assert (len(ids) * hypotheses * contents <= INLINE_TOKENS) is inline
     for request in await engine.submitted(contents):
@@ -290,7 +294,7 @@ async def test_a_bad_request_is_told_so_even_when_the_queue_is_full(translator: 
 async def test_what_is_submitted_no_longer_counts_as_made_ready(
     translator: Translator, engine: Engine, admission: Admission
 ) -> None:
-    call = asyncio.create_task(translator.translate(["A cat."] * 4, ROUTE, OPTIONS))
+    call = asyncio.create_task(translator.translate(["A cat."] * 4, ROUTE, OPTIONS, no_cache=True))
     requests = await engine.submitted(4)
     with admission.permit(8):
         pass

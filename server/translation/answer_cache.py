@@ -1,0 +1,87 @@
+"""Answers that are kept for those who ask the same again."""
+
+from array import array
+from collections import OrderedDict
+from dataclasses import dataclass
+from sys import getsizeof
+
+from engine.request import FinishReason, Hypothesis
+from engine.targets import TargetRules
+from models.decoding import Decoding
+from server.telemetry.cache_metrics import AnswerCacheMetrics
+
+ENTRY_BYTES = 320
+"""Of an answer, besides its tokens: its place in the dictionary, its question, and objects that stand for numbers."""
+HYPOTHESIS_BYTES = 120
+"""The same of each of its hypotheses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """All that an answer depends on. Whoever shares the batch is not among it, which is why answers can be kept."""
+
+    package_sha256: str
+    decoding: Decoding
+    rules: TargetRules
+    source_ids: bytes
+    """As `packed` gives them."""
+
+
+def packed(token_ids: tuple[int, ...]) -> bytes:
+    """Token ids in four bytes each: as Python's integers they take forty."""
+    return array("i", token_ids).tobytes()
+
+
+@dataclass(frozen=True, slots=True)
+class KeptHypothesis:
+    """A hypothesis in a tenth of its size."""
+
+    token_ids: bytes
+    score: float
+    finish_reason: FinishReason
+
+    def unpacked(self) -> Hypothesis:
+        """As it was."""
+        return Hypothesis(tuple(array("i", self.token_ids)), self.score, self.finish_reason)
+
+
+class AnswerCache:
+    """The answers that were asked for last, as many as fit. Used on the event loop only."""
+
+    def __init__(self, most_bytes: int, metrics: AnswerCacheMetrics) -> None:
+        """Has room for so many bytes; 0 keeps nothing."""
+        self._most_bytes, self._metrics = most_bytes, metrics
+        self._kept: OrderedDict[Question, tuple[KeptHypothesis, ...]] = OrderedDict()
+        """The one that was asked for last is the last."""
+        self._bytes = 0
+        metrics.capacity(most_bytes)
+
+    def get(self, question: Question) -> tuple[Hypothesis, ...] | None:
+        """The hypotheses that answered it, best first, if they are kept."""
+        if not self._most_bytes:
+            return None
+        kept = self._kept.get(question)
+        if kept is None:
+            self._metrics.missed()
+            return None
+        self._metrics.hit()
+        self._kept.move_to_end(question)
+        return tuple(hypothesis.unpacked() for hypothesis in kept)
+
+    def put(self, question: Question, hypotheses: tuple[Hypothesis, ...]) -> None:
+        """Keeps an answer. Those that nobody has asked for the longest make room."""
+        kept = tuple(KeptHypothesis(packed(one.token_ids), one.score, one.finish_reason) for one in hypotheses)
+        if question in self._kept or size_of(question, kept) > self._most_bytes:
+            return
+        self._kept[question] = kept
+        self._bytes += size_of(question, kept)
+        while self._bytes > self._most_bytes:
+            self._bytes -= size_of(*self._kept.popitem(last=False))
+            self._metrics.evicted()
+        self._metrics.holds(self._bytes)
+
+
+def size_of(question: Question, kept: tuple[KeptHypothesis, ...]) -> int:
+    """Bytes that an answer takes while it is kept."""
+    tokens = getsizeof(question.source_ids) + sum(getsizeof(one.token_ids) for one in kept)
+    return ENTRY_BYTES + HYPOTHESIS_BYTES * len(kept) + tokens

@@ -1,0 +1,104 @@
+"""Requests to the engine, which several contents may wait for. On the event loop, but for `UnderWay.deliver`.
+
+An answer does not depend on who shares its batch. So contents that ask the same may share a request, and an answer may
+be kept for those to come.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from engine.request import Event, Finished, Request, Timings, Tokens
+from server.telemetry.model_metrics import ModelMetrics
+from server.translation.answer_cache import AnswerCache, Question
+from server.translation.mailbox import Mailbox
+from server.translation.waiting import Reuse, Waiting
+
+MakeRequest = Callable[[tuple[int, ...], Callable[[Event], None]], Request]
+Key = tuple[Question, bool]
+"""What is asked, and whether it is streamed."""
+NOTHING = Timings(0.0, 0.0, 0.0, 0)
+"""What the engine spends on an answer that was kept."""
+
+
+class UnderWay:
+    """A request to the engine, and the contents that wait for it."""
+
+    def __init__(self, mailbox: Mailbox, ended: "Callable[[UnderWay, Event | None], None]") -> None:
+        """`ended` is told the last event, and None when the last content has left."""
+        self._loop, self._mailbox, self._ended = asyncio.get_running_loop(), mailbox, ended
+        self._waiting: list[Waiting] = []
+        self._tokens: tuple[int, ...] = ()
+        """All that were streamed."""
+        self.request: Request
+
+    def deliver(self, event: Event) -> None:
+        """Called on an engine thread."""
+        self._mailbox.post(self._loop, self._tell, event)
+
+    def join(self, waiting: Waiting) -> None:
+        """One more content waits for it, and is told what was streamed so far."""
+        self._waiting.append(waiting)
+        waiting.leave = lambda: self._leave(waiting)
+        if self._tokens:
+            waiting.tell(Tokens(self._tokens))
+
+    def _tell(self, event: Event) -> None:
+        if isinstance(event, Tokens):
+            self._tokens += event.token_ids
+        else:
+            self._ended(self, event)
+        for waiting in self._waiting:
+            waiting.tell(event)
+
+    def _leave(self, waiting: Waiting) -> None:
+        if waiting in self._waiting:
+            self._waiting.remove(waiting)
+            if not self._waiting:
+                self._ended(self, None)
+                self.request.cancel()
+
+
+class SharedWork:
+    """Takes contents to the engine, but never the same work twice."""
+
+    def __init__(self, submit: Callable[[Request], None], cache: AnswerCache, metrics: ModelMetrics) -> None:
+        """`submit` queues a request, whose events then come from another thread."""
+        self._submit, self._cache, self._metrics = submit, cache, metrics
+        self._mailbox = Mailbox()
+        self._under_way: dict[Key, UnderWay] = {}
+
+    def ask(self, waiting: Waiting, make: MakeRequest, question: Question | None = None) -> None:
+        """Submits a request for a content, unless its question was answered before, or soon will be.
+
+        question: None asks the engine in any case, and for this content alone
+        """
+        if question is not None:
+            if (shared := self._shared(question, waiting.stream)) is not None:
+                waiting.reuse = Reuse.SHARED
+                self._metrics.shared()
+                shared.join(waiting)
+                return
+            if (kept := self._cache.get(question)) is not None:
+                waiting.reuse = Reuse.CACHED
+                waiting.tell(Finished(kept, NOTHING))
+                return
+        key = None if question is None else (question, waiting.stream)
+        under_way = UnderWay(self._mailbox, partial(self._end, key))
+        under_way.request = make(waiting.source.token_ids, under_way.deliver)
+        under_way.request.arrived, under_way.request.trace_id = waiting.arrived, waiting.trace_id
+        under_way.join(waiting)
+        if key is not None:
+            self._under_way[key] = under_way
+        self._submit(under_way.request)
+
+    def _shared(self, question: Question, stream: bool) -> UnderWay | None:
+        """A request with the same answer. One that is not streamed is of no use to a stream."""
+        streamed = self._under_way.get((question, True))
+        return streamed if streamed is not None or stream else self._under_way.get((question, False))
+
+    def _end(self, key: Key | None, under_way: UnderWay, event: Event | None) -> None:
+        if key is not None and self._under_way.get(key) is under_way:  # and not one that came after it
+            del self._under_way[key]
+            if isinstance(event, Finished):
+                self._cache.put(key[0], event.hypotheses)

@@ -1,0 +1,75 @@
+"""A content that waits for what the engine says. On the event loop."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from enum import Enum
+
+from engine import errors as engine_errors
+from engine.request import Event, Failed, Finished, Timings, Tokens
+from server.errors import Draining, EngineFailed, EngineStopped, NotFinite, OutOfMemory, ServerError
+from server.telemetry.calls import AnsweredContent, current_call
+from server.translation.sources import SourceText
+
+
+class Reuse(Enum):
+    """Whose work an answer is. See `dragoman.v1.Reuse`."""
+
+    NONE = ""
+    SHARED = "shared"
+    CACHED = "cached"
+
+
+class Waiting:
+    """A content that waits for its answer."""
+
+    def __init__(self, source: SourceText, stream: bool = False) -> None:
+        """`stream`: it wants to be told every token."""
+        self.source, self.stream, self.reuse = source, stream, Reuse.NONE
+        self.arrived, self.trace_id = time.perf_counter(), current_call().exemplar
+        self.leave: Callable[[], None] = lambda: None
+        """Nobody waits for it any more."""
+        self._events: asyncio.Queue[Event] = asyncio.Queue()
+
+    def tell(self, event: Event) -> None:
+        """The engine says so. The time that another content's decoding took is not this one's: it has only waited."""
+        if isinstance(event, Tokens) and not self.stream:
+            return
+        if isinstance(event, Finished) and self.reuse is Reuse.SHARED:
+            waited, of = time.perf_counter() - self.arrived, event.timings
+            event = Finished(event.hypotheses, Timings(0.0, 0.0, waited, of.steps, of.mean_batch_rows))
+        self._events.put_nowait(event)
+
+    async def event(self) -> Event:
+        """The next event. Raises ServerError for a failure."""
+        event = await self._events.get()
+        if not isinstance(event, Failed):
+            return event
+        raise refusal(event.error) from event.error
+
+    def answered(self, answer: str | None, timings: Timings, detokenized: float, target_tokens: int) -> AnsweredContent:
+        """What is to be told of it, once it is answered."""
+        return AnsweredContent(
+            self.source.text,
+            answer,
+            timings,
+            self.source.started,
+            self.arrived,
+            detokenized,
+            len(self.source.token_ids),
+            target_tokens,
+            self.reuse.value,
+        )
+
+
+def refusal(error: Exception) -> ServerError:
+    """What a caller is told of an engine's error."""
+    if isinstance(error, engine_errors.OutOfMemory):
+        return OutOfMemory(error.source_tokens)
+    if isinstance(error, engine_errors.NotFinite):
+        return NotFinite()
+    if isinstance(error, engine_errors.Closing):
+        return Draining()
+    if isinstance(error, engine_errors.Stopped):
+        return EngineStopped()
+    return EngineFailed()
