@@ -216,6 +216,17 @@ def test_a_row_is_the_same_alone_and_among_others(library: Library) -> None:
             np.testing.assert_array_equal(got[0], wanted[r])
 
 
+@pytest.mark.parametrize("size", [0.05, 1.0, 5.0])
+def test_a_score_is_the_same_however_many_are_wanted(library: Library, size: float) -> None:
+    layer, x = OutputLayer("fp32"), hidden(23) * np.float32(size)
+    node = layer.node(library)
+    ids, log_probs = node(x=x, ranks=ranks(1))
+    for k in (2, 8, 64):
+        more, their_log_probs = node(x=x, ranks=ranks(k))
+        np.testing.assert_array_equal(more[:, :1], ids)
+        np.testing.assert_array_equal(their_log_probs[:, :1], log_probs)
+
+
 def test_without_exactness_it_is_the_product_in_8_bits(library: Library) -> None:
     layer, x = OutputLayer("s8"), hidden(9)
     assert layer.scales is not None

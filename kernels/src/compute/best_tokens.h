@@ -16,7 +16,8 @@
 namespace dragoman::ISA {
 
 constexpr int most_best = 64;
-constexpr int also_exact = 16;  // so many more of the best looks are computed exactly, for the sum of all exponentials
+constexpr int also_exact = 16;  // so many of the best looks are computed exactly, for the sum of all exponentials
+constexpr float distance = 20;  // at which `most` follows the looks: e^20 is far from the largest float
 constexpr int most_found = 4 * (most_best + also_exact) + 64;
 
 struct Found {
@@ -27,7 +28,7 @@ struct Found {
 // What is known of a row while tokens go by.
 struct RowSearch {
   Floats total;              // of e^(look - most)
-  float most;                // largest look so far
+  float most;                // no look so far is further above it than `distance`
   float error_norm, x_norm;  // with the rounding
   float lower;               // k-th largest lower bound, as of the last sorting out
   float last_kept;           // so many looks as are wanted exactly are not below it
@@ -82,16 +83,20 @@ INLINE float threshold(const RowSearch& row, const Wanted& wanted, float off) {
 template <class Id, class Off>
 __attribute__((noinline)) static void consider(RowSearch& row, const Wanted& wanted, const float* looks, int n,
                                                float least, Id id_of, Off off_of) {
-  float most = row.most;
-  for (int i = 0; i < n; i++) {
+  for (int i = 0; i < n && !row.whole; i++) {
     if (!(looks[i] >= least)) continue;
-    most = looks[i] > most ? looks[i] : most;
-    if (row.whole) continue;
     const Found f{looks[i], wanted.exact ? off_of(i) : 0.f, id_of(i)};
     if (!(f.look >= row.last_kept) && !(wanted.exact && f.look + f.off >= row.lower)) continue;
     row.found[row.count++] = f;
     if (row.count == wanted.room) sort_out(row, wanted);
   }
+}
+
+// Brings `most` up to these looks. What is summed so far must not depend on how many tokens are wanted of the row, so
+// this asks for nothing but the looks.
+__attribute__((noinline)) static void follow(RowSearch& row, const float* looks, int n) {
+  float most = row.most;
+  for (int i = 0; i < n; i++) most = looks[i] > most ? looks[i] : most;
   row.total = row.total * exponential(all(row.most - most));
   row.most = most;
 }
@@ -116,15 +121,17 @@ struct LookAtPanels {
       RowSearch& row = searches[first + r];
       const float least = threshold(row, wanted, off(row, bounds, bounds + 1, bounds + 2, 0));
       Floats looks[parts];
-      Ints interesting = all((int32_t)0);
+      Ints interesting = all((int32_t)0), beyond = all((int32_t)0);
       for (int p = 0; p < parts; p++) {
         looks[p] = scaled(sums + r * columns + 16 * p, b.look, at + 16 * p, row_scales[first + r]) +
                    load(b.look.bias + at + 16 * p);
         interesting = interesting | (looks[p] >= all(least));
+        beyond = beyond | (looks[p] > all(row.most + distance));
       }
-      if (__builtin_expect(any(interesting), 0)) {
+      if (__builtin_expect(any(interesting | beyond), 0)) {
         alignas(64) float x[columns];
         for (int p = 0; p < parts; p++) store(x + 16 * p, looks[p]);
+        if (any(beyond)) follow(row, x, columns);
         consider(
             row, wanted, x, columns, least, [&](int i) { return at + i; },
             [&](int i) { return off(row, b.weight_norms, b.rest_norms, b.bias_slack, at + i); });
@@ -150,6 +157,7 @@ static void look_at_allowed(const BestTokens& b, const Wanted& wanted, RowSearch
       looks[n] = (float)total * (b.look.scales[id] * row_scale) + b.look.bias[id];
     }
     for (int i = n; i < 16; i++) looks[i] = -__builtin_inff();
+    if (any(load(looks) > all(row.most + distance))) follow(row, looks, 16);
     consider(
         row, wanted, looks, n, lowest, [&](int i) { return allowed[first + i]; },
         [&](int i) { return off(row, b.weight_norms, b.rest_norms, b.bias_slack, allowed[first + i]); });
@@ -198,23 +206,40 @@ struct Best {
   }
 };
 
-// What was found, exactly where it is wanted. Returns the logarithm of the sum of all exponentials: exact where they
-// were computed exactly, by their looks the rest. A rest that the rounding of fp32 may have made is none.
-static double choose(const BestTokens& b, const RowSearch& row, const float* x, Best& best) {
-  float logits[most_found];
+// Brings the n-th best look to its place, where the better ones are at theirs already; of equal ones the lower id.
+INLINE void place_look(RowSearch& row, int n) {
+  int next = n;
+  for (int i = n + 1; i < row.count; i++) {
+    const Found &f = row.found[i], &best = row.found[next];
+    if (f.look > best.look || (f.look == best.look && f.id < best.id)) next = i;
+  }
+  const Found other = row.found[n];
+  row.found[n] = row.found[next];
+  row.found[next] = other;
+}
+
+// What was found, exactly where it is wanted. Returns the logarithm of the sum of all exponentials: exact for the best
+// looks, by their looks the rest. Those are as many whatever k is, or a row's score would depend on what others in the
+// batch ask for. A rest that the rounding of fp32 may have made is none.
+static double choose(const BestTokens& b, RowSearch& row, const float* x, Best& best) {
+  float logits[also_exact];
   const double total = sum(row.total);
+  const int exact = !b.exact ? 0 : row.count < also_exact ? row.count : also_exact;
   double rest = total, most = lowest;
   for (int i = 0; i < row.count; i++) {
+    if (i < exact) place_look(row, i);
     const Found& f = row.found[i];
-    logits[i] = b.exact ? logit(b, x, f.id) : f.look;
-    best.add(logits[i], f.id);
-    most = logits[i] > most ? logits[i] : most;
+    const float y = b.exact ? logit(b, x, f.id) : f.look;
+    best.add(y, f.id);
+    if (i >= exact) continue;
+    logits[i] = y;
+    most = y > most ? y : most;
     rest -= exp((double)f.look - row.most);
   }
-  if (rest < 4e-6 * total) rest = 0;
+  if (exact > 0 && rest < 4e-6 * total) rest = 0;
   if (rest > 0 && row.most > most) most = row.most;
   double exactly = rest > 0 ? rest * exp(row.most - most) : 0;
-  for (int i = 0; i < row.count; i++) exactly += exp(logits[i] - most);
+  for (int i = 0; i < exact; i++) exactly += exp(logits[i] - most);
   return most + log(exactly);
 }
 
