@@ -1,4 +1,7 @@
 // Which instructions the processor has, asked once.
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
 #include <cstring>
 
 #include "compute/table.h"
@@ -27,6 +30,10 @@ namespace {
   return has_avx2() && processor::keeps(0xe6) && processor::avx512f.there() && processor::avx512bw.there() &&
          processor::avx512vl.there() && processor::avx512dq.there() && processor::avx512vnni.there();
 }
+[[maybe_unused]] bool has_avxvnni() { return has_avx2() && processor::avxvnni.there(); }
+#elif defined(__aarch64__) && defined(__linux__)
+[[maybe_unused]] bool has_neon_dotprod() { return (getauxval(AT_HWCAP) & 1ul << 20) != 0; }
+[[maybe_unused]] bool has_neon_i8mm() { return has_neon_dotprod() && (getauxval(AT_HWCAP2) & 1ul << 13) != 0; }
 #endif
 
 const Kernels* best() {

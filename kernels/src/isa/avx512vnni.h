@@ -15,7 +15,11 @@ INLINE void prepare(const uint8_t*, int, uint8_t*) {}
 
 // GCC 12 copies registers around the intrinsic.
 INLINE void multiply_add(__m512i& total, __m512i x, __m512i weight) {
+#ifdef EMULATED
+  emulated_multiply_add(total, x, weight);
+#else
   asm("vpdpbusd %2, %1, %0" : "+v"(total) : "v"(x), "v"(weight));
+#endif
 }
 
 template <int ROWS>
@@ -28,8 +32,9 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
   for (int k = 0; k < depth; k += group, panel += columns * group, x += group) {
     __m512i weight[vectors];
     for (int v = 0; v < vectors; v++) weight[v] = _mm512_load_si512(panel + 64 * v);
-    // Else GCC loads them again for each row.
+#ifndef EMULATED  // Else GCC loads them again for each row.
     asm volatile("" : "+v"(weight[0]), "+v"(weight[1]), "+v"(weight[2]), "+v"(weight[3]));
+#endif
     if (ahead) {
       for (int v = 0; v < vectors; v++) _mm_prefetch((const char*)ahead + 64 * v, _MM_HINT_T0);
       ahead += columns * group;

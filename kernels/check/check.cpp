@@ -1,0 +1,328 @@
+// Tries one instruction set against plain C++ and double precision, without ONNX Runtime. Prints a hash of all whole
+// numbers and the largest difference of each float kernel; exits with 1 where anything is wrong.
+#include ISA_HEADER
+
+#include <cinttypes>
+#include <cmath>
+#include <cstdio>
+#include <vector>
+
+#include "compute/attention.h"
+#include "compute/best_tokens.h"
+#include "compute/linear.h"
+#include "compute/norm.h"
+#include "memory.h"
+
+namespace dragoman::ISA {
+namespace {
+
+int failures = 0;
+uint64_t hash = 14695981039346656037u;  // FNV-1a
+
+void add_to_hash(const void* p, size_t bytes) {
+  for (size_t i = 0; i < bytes; i++) hash = (hash ^ ((const uint8_t*)p)[i]) * 1099511628211u;
+}
+
+struct Random {  // Numerical Recipes' linear congruence: the same numbers everywhere
+  uint32_t state = 15;
+  uint32_t next() { return (state = state * 1664525u + 1013904223u) >> 8; }
+  int whole(int low, int high) { return low + (int)(next() % (uint32_t)(high - low + 1)); }
+  float real() { return (float)whole(-1000000, 1000000) * 1e-6f; }
+};
+
+// Differences relative to the largest reference.
+struct Difference {
+  const char* name;
+  double bound, largest = 0, scale = 0;
+
+  void compare(double value, double reference) {
+    const double away = std::fabs(value - reference);
+    largest = away <= largest ? largest : away;  // also where it is not a number
+    scale = std::fmax(scale, std::fabs(reference));
+  }
+  ~Difference() {
+    const double relative = largest / std::fmax(scale, 1e-30);
+    const bool good = relative <= bound;
+    failures += !good;
+    printf("float %s %.3g of at most %.3g%s\n", name, relative, bound, good ? "" : " WRONG");
+  }
+};
+
+enum Fill { random_numbers, largest_positive, largest_negative, alternating, zeros, fills };
+
+uint8_t byte_of(Fill fill, Random& random, int i) {
+  switch (fill) {
+    case random_numbers:
+      return (uint8_t)random.whole(0, 255);
+    case zeros:
+      return 0;
+    case alternating:
+      return i % 2 ? 255 : 0;
+    default:
+      return 255;
+  }
+}
+int8_t weight_of(Fill fill, Random& random, int i) {
+  switch (fill) {
+    case random_numbers:
+      return (int8_t)random.whole(-127, 127);
+    case largest_negative:
+      return -127;
+    case alternating:
+      return i % 2 ? -127 : 127;
+    default:
+      return 127;
+  }
+}
+
+struct KeepSums {
+  std::vector<int32_t>& sums;
+  int outputs;
+  void operator()(int row, int count, int panel, const int32_t* tile_sums) {
+    for (int r = 0; r < count; r++)
+      for (int c = 0; c < columns && panel * columns + c < outputs; c++)
+        sums[(size_t)(row + r) * outputs + panel * columns + c] = tile_sums[r * columns + c];
+  }
+};
+
+// Sums of (x - zero_point) * weight by the tiles, against plain C++.
+void check_product(int rows, int outputs, int inputs, int zero_point, Fill fill, Random& random, Scratch& scratch) {
+  const int depth = (inputs + group - 1) / group * group, panels = (outputs + columns - 1) / columns;
+  std::vector<int8_t> weight((size_t)outputs * inputs);
+  for (size_t i = 0; i < weight.size(); i++) weight[i] = weight_of(fill, random, (int)i % inputs);
+  Memory<int8_t> packed((size_t)panels * columns * depth);
+  Memory<int32_t> start((size_t)panels * columns);
+  pack(weight.data(), outputs, inputs, depth, packed.get());
+  for (int n = 0; n < outputs; n++) {
+    int32_t total = 0;
+    for (int k = 0; k < inputs; k++) total += weight[(size_t)n * inputs + k];
+    start[n] = (shift - zero_point) * total;
+  }
+  const PackedWeight w{outputs, inputs, depth, panels, packed.get(), start.get(), nullptr, nullptr};
+  std::vector<uint8_t> x((size_t)rows * inputs);
+  ByteRows bytes(rows, depth, scratch);
+  for (int r = 0; r < rows; r++) {
+    for (int k = 0; k < inputs; k++) x[(size_t)r * inputs + k] = byte_of(fill, random, k);
+    memset(bytes.row(r), 0, depth);
+    memcpy(bytes.row(r), &x[(size_t)r * inputs], inputs);
+    bytes.done(r, depth);
+  }
+  std::vector<int32_t> sums((size_t)rows * outputs);
+  KeepSums keep{sums, outputs};
+  multiply(w, bytes.bytes(), rows, keep);
+  int wrong = 0;
+  for (int r = 0; r < rows; r++)
+    for (int n = 0; n < outputs; n++) {
+      int32_t expected = 0;
+      for (int k = 0; k < inputs; k++)
+        expected += (x[(size_t)r * inputs + k] - zero_point) * weight[(size_t)n * inputs + k];
+      wrong += expected != sums[(size_t)r * outputs + n];
+    }
+  if (wrong > 0) {
+    failures++;
+    printf("product of %d rows, [%d, %d], zero point %d, fill %d: %d sums WRONG\n", rows, outputs, inputs, zero_point,
+           fill, wrong);
+  }
+  add_to_hash(sums.data(), sums.size() * sizeof(int32_t));
+}
+
+void check_products(Scratch& scratch) {
+  Random random;
+  const int shapes[][2] = {{1, 1}, {3, 5}, {16, 4}, {17, 7}, {63, 64}, {65, 66}, {129, 255}, {200, 1536}};
+  for (const auto& shape : shapes)
+    for (int rows : {1, 2, 3, 4, 5, 6, 7, 13})
+      for (int zero_point : {0, 128, 255, 77})
+        for (int fill = 0; fill < fills; fill++)
+          check_product(rows, shape[0], shape[1], zero_point, (Fill)fill, random, scratch);
+  check_product(700, 70, 1000, 128, random_numbers, random, scratch);  // more rows than a block
+}
+
+void check_quantization() {
+  Random random;
+  for (int n : {1, 15, 16, 17, 255, 256, 300, 1536})
+    for (int zero_point : {0, 77, 128}) {
+      std::vector<float> x(n);
+      for (float& v : x) v = 3.f * random.real();
+      x[0] = 1e30f;
+      const int depth = (n + group - 1) / group * group;
+      std::vector<uint8_t> q(depth), high(depth), low(depth);
+      const int64_t beyond = quantize_row(x.data(), n, 0.02f, zero_point, depth, q.data());
+      quantize_row_finely(x.data(), n, 0.02f, zero_point, depth, high.data(), low.data());
+      for (int i = 0; i < n; i++) {
+        const float least = (float)-zero_point, kept = std::fmin(255.f + least, std::fmax(least, x[i] * (1.f / 0.02f)));
+        const float v = std::nearbyint(kept);
+        if (q[i] != (int)v + zero_point) failures++, printf("quantized %d of %d: %d WRONG\n", i, n, q[i]);
+      }
+      add_to_hash(q.data(), n);
+      add_to_hash(high.data(), n);
+      add_to_hash(low.data(), n);
+      add_to_hash(&beyond, sizeof beyond);
+    }
+}
+
+void check_halves() {
+  Random random;
+  std::vector<float> x = {0.f, -0.f, 65504.f, 65519.f, 1e6f, 6e-8f, 2.9e-8f, 1e-5f, 6.1e-5f, 1.f / 3, 2049.f, 2051.f};
+  while (x.size() < 4096) x.push_back(random.real() * std::ldexp(1.f, random.whole(-30, 17)));
+  for (size_t i = 0; i < x.size(); i += 16) {
+    uint16_t halves[16];
+    float back[16];
+    store16(halves, load(&x[i]));
+    store(back, load16(halves));
+    add_to_hash(halves, sizeof halves);
+    add_to_hash(back, sizeof back);
+  }
+}
+
+// e^x is held relative to itself and to 1 + |x|, since x / log 2 is rounded before it is split.
+void check_functions() {
+  Difference exponent{"exponential", 3e-7}, gaussian{"gelu", 1e-6}, logistic{"sigmoid", 1e-6};
+  for (float first = -80.f; first < 8.f; first += 0.37f) {
+    float x[16], y[16];
+    for (int i = 0; i < 16; i++) x[i] = first + 0.021f * (float)i;
+    store(y, exponential(load(x)));
+    for (int i = 0; i < 16; i++) {
+      const double relative = y[i] / std::exp((double)x[i]) - 1.;
+      exponent.compare(1. + relative / (1. + std::fabs(x[i])), 1.);
+    }
+    store(y, gelu(load(x)));
+    for (int i = 0; i < 16; i++) gaussian.compare(y[i], 0.5 * x[i] * std::erfc(-x[i] * std::sqrt(0.5)));
+    store(y, sigmoid(load(x)));
+    for (int i = 0; i < 16; i++) logistic.compare(y[i], 1. / (1. + std::exp(-(double)x[i])));
+  }
+}
+
+void check_norms() {
+  Difference difference{"norm", 2e-6};
+  Random random;
+  for (int n : {1, 8, 16, 31, 256, 500})
+    for (Norm norm : {Norm::layer, Norm::rms}) {
+      std::vector<float> x(n), residual(n), gamma(n), beta(n), out(n);
+      std::vector<double> sum(n);
+      double mean = 0, squares = 0;
+      for (int i = 0; i < n; i++) {
+        x[i] = random.real(), residual[i] = random.real(), gamma[i] = random.real(), beta[i] = random.real();
+        sum[i] = (double)x[i] + residual[i];
+        mean += sum[i] / n;
+      }
+      if (norm == Norm::rms) mean = 0;
+      for (double v : sum) squares += (v - mean) * (v - mean) / n;
+      Linear l{};
+      l.norm = norm, l.epsilon = 1e-3f, l.gamma = gamma.data(), l.beta = beta.data();
+      residual_norm(x.data(), residual.data(), 1, n, l, out.data());
+      for (int i = 0; i < n; i++)
+        difference.compare(out[i], (sum[i] - mean) / std::sqrt(squares + l.epsilon) * gamma[i] + beta[i]);
+    }
+}
+
+void check_attention(Scratch& scratch) {
+  Difference difference{"attention", 2e-6};
+  Random random;
+  const int heads = 2;
+  for (int head_dim : {8, 24, 32, 64})
+    for (int length : {1, 2, 15, 16, 17, 33, 50}) {
+      const int width = heads * head_dim;
+      std::vector<float> qkv((size_t)length * 3 * width), out((size_t)length * width);
+      for (float& v : qkv) v = 2.f * random.real();
+      const float scale = 1.f / std::sqrt((float)head_dim);
+      packed_attention(qkv.data(), &length, 1, heads, head_dim, scale, Bias{}, out.data(), scratch);
+      for (int r = 0; r < length; r++)
+        for (int h = 0; h < heads; h++) {
+          std::vector<double> weights(length);
+          double total = 0;
+          for (int t = 0; t < length; t++) {
+            double product = 0;
+            for (int d = 0; d < head_dim; d++)
+              product += (double)qkv[(size_t)r * 3 * width + h * head_dim + d] *
+                         qkv[(size_t)t * 3 * width + width + h * head_dim + d];
+            total += weights[t] = std::exp(product * scale);
+          }
+          for (int d = 0; d < head_dim; d++) {
+            double value = 0;
+            for (int t = 0; t < length; t++)
+              value += weights[t] / total * qkv[(size_t)t * 3 * width + 2 * width + h * head_dim + d];
+            difference.compare(out[(size_t)r * width + h * head_dim + d], value);
+          }
+        }
+    }
+}
+
+// The output layer's tokens, best first, and their log-probabilities, where the look is the weight itself. The sum of
+// all exponentials is of 8-bit looks but for the best ones.
+void check_best_tokens(Scratch& scratch) {
+  Difference difference{"best_tokens", 1e-3};
+  Random random;
+  const int count = 1003, width = 72, rows = 7, k = 4, panels = (count + columns - 1) / columns, all = panels * columns;
+  std::vector<int8_t> weight((size_t)count * width);
+  for (int8_t& w : weight) w = (int8_t)random.whole(-127, 127);
+  Memory<int8_t> packed((size_t)all * width);
+  Memory<int32_t> start(all);
+  Memory<float> scales(all), bias(all), norms(all), rest(all), slack(all), bounds(3 * panels);
+  pack(weight.data(), count, width, width, packed.get());
+  for (int n = 0; n < all; n++) {
+    int32_t total = 0;
+    double squares = 0;
+    for (int i = 0; n < count && i < width; i++) {
+      total += weight[(size_t)n * width + i];
+      squares += (double)weight[(size_t)n * width + i] * weight[(size_t)n * width + i];
+    }
+    start[n] = (shift - 128) * total;
+    scales[n] = 0.01f;
+    bias[n] = n < count ? random.real() : -1e30f;
+    norms[n] = (float)(std::sqrt(squares) * 0.01 * 1.0001);
+    rest[n] = 1e-6f;
+    slack[n] = 1e-5f;
+    float* of_panel = bounds.get() + 3 * (n / columns);
+    of_panel[0] = std::fmax(of_panel[0], norms[n]), of_panel[1] = rest[n], of_panel[2] = slack[n];
+  }
+  BestTokens b{};
+  b.look = {count, width, width, panels, packed.get(), start.get(), scales.get(), bias.get()};
+  b.quantization = {0.f, 128, 8};
+  b.table = {Number::int8, weight.data(), scales.get(), count, width};
+  b.weight_norms = norms.get(), b.rest_norms = rest.get(), b.bias_slack = slack.get(), b.panel_bounds = bounds.get();
+  b.exact = true;
+  std::vector<float> x((size_t)rows * width), log_probs(rows * k);
+  std::vector<int64_t> ids(rows * k);
+  for (float& v : x) v = random.real();
+  const Counts counts = best_tokens(b, x.data(), rows, k, nullptr, 0, ids.data(), log_probs.data(), scratch);
+  for (int r = 0; r < rows; r++) {
+    std::vector<double> logits(count);
+    double total = 0;
+    for (int n = 0; n < count; n++) {
+      for (int i = 0; i < width; i++) logits[n] += (double)x[(size_t)r * width + i] * weight[(size_t)n * width + i];
+      logits[n] = logits[n] * 0.01f + bias[n];
+      total += std::exp(logits[n]);
+    }
+    for (int i = 0; i < k; i++) {
+      int best = 0;
+      for (int n = 1; n < count; n++) best = logits[n] > logits[best] ? n : best;
+      if (ids[r * k + i] != best) {
+        failures++;
+        printf("row %d: token %" PRId64 " is not %d WRONG\n", r, ids[r * k + i], best);
+      }
+      difference.compare(log_probs[r * k + i], logits[best] - std::log(total));
+      logits[best] = -1e30;
+    }
+  }
+  printf("best_tokens: %d rows, %d of them whole\n", rows, (int)counts.whole_rows);
+  add_to_hash(ids.data(), ids.size() * sizeof(int64_t));
+}
+
+int check() {
+  Scratch scratch;
+  check_products(scratch);
+  printf("products %016" PRIx64 "\n", hash);
+  check_quantization();
+  check_halves();
+  check_best_tokens(scratch);
+  check_functions();
+  check_norms();
+  check_attention(scratch);
+  printf("whole numbers %016" PRIx64 "\n", hash);
+  return failures == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace dragoman::ISA
+
+int main() { return dragoman::ISA::check(); }

@@ -1,0 +1,58 @@
+// Intel's header, and in plain C++ what isa/avx512vnni.h and isa/avxvnni.h use of AVX512 and VNNI, as the manual says
+// it (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VPDPBUSD). Here AVX512 is off.
+#pragma once
+#include_next <immintrin.h>
+
+#include <cstdint>
+#include <cstring>
+
+template <class Vector>
+inline void emulated_multiply_add(Vector& total, Vector x, Vector weight) {
+  uint8_t u[sizeof(Vector)];
+  int8_t s[sizeof(Vector)];
+  int32_t sums[sizeof(Vector) / 4];
+  memcpy(u, &x, sizeof u);
+  memcpy(s, &weight, sizeof s);
+  memcpy(sums, &total, sizeof sums);
+  for (size_t i = 0; i < sizeof u; i++) sums[i / 4] += u[i] * s[i];
+  memcpy(&total, sums, sizeof sums);
+}
+
+struct Emulated512 {
+  int32_t lanes[16];
+};
+typedef float EmulatedFloats __attribute__((vector_size(64)));
+
+inline Emulated512 emulated_load(const void* p) {
+  Emulated512 out;
+  memcpy(&out, p, 64);
+  return out;
+}
+inline Emulated512 emulated_spread(int32_t x) {
+  Emulated512 out;
+  for (int32_t& lane : out.lanes) lane = x;
+  return out;
+}
+inline EmulatedFloats emulated_floats(__m256i halves) {
+  const __m256 low = _mm256_cvtph_ps(_mm256_castsi256_si128(halves)),
+               high = _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1));
+  EmulatedFloats out;
+  memcpy(&out, &low, 32);
+  memcpy((char*)&out + 32, &high, 32);
+  return out;
+}
+inline __m256i emulated_halves(EmulatedFloats x) {
+  __m256 low, high;
+  memcpy(&low, &x, 32);
+  memcpy(&high, (char*)&x + 32, 32);
+  return _mm256_set_m128i(_mm256_cvtps_ph(high, _MM_FROUND_TO_NEAREST_INT),
+                          _mm256_cvtps_ph(low, _MM_FROUND_TO_NEAREST_INT));
+}
+
+#define __m512i Emulated512
+#define _mm512_loadu_si512(p) emulated_load(p)
+#define _mm512_load_si512(p) emulated_load(p)
+#define _mm512_store_si512(p, a) memcpy(p, &(a), 64)
+#define _mm512_set1_epi32(x) emulated_spread(x)
+#define _mm512_cvtph_ps(a) emulated_floats(a)
+#define _mm512_cvtps_ph(a, rounding) emulated_halves(a)

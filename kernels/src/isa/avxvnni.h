@@ -1,0 +1,59 @@
+// AVX2 and AVX-VNNI: vpdpbusd as of AVX512, on 32 bytes.
+#pragma once
+#define VECTOR_BYTES 32
+#include <immintrin.h>
+
+#include "compute/lanes.h"
+
+namespace dragoman::ISA {
+
+constexpr int columns = 32, group = 4, most_rows = 3, shift = 0;
+constexpr bool prepares = false;
+
+constexpr int prepared_bytes(int depth) { return depth; }
+INLINE void prepare(const uint8_t*, int, uint8_t*) {}
+
+INLINE void multiply_add(__m256i& total, __m256i x, __m256i weight) {
+#ifdef EMULATED
+  emulated_multiply_add(total, x, weight);
+#else  // as assembly, so that compilers need not know it
+  asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(total) : "x"(x), "x"(weight));
+#endif
+}
+
+template <int ROWS>
+static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int8_t* ahead, const int32_t* start,
+                 int depth, int32_t* sums) {
+  constexpr int vectors = columns / 8;
+  __m256i total[ROWS][vectors];
+  for (int r = 0; r < ROWS; r++)
+    for (int v = 0; v < vectors; v++) total[r][v] = _mm256_loadu_si256((const __m256i*)(start + 8 * v));
+  for (int k = 0; k < depth; k += group, panel += columns * group, x += group) {
+    if (ahead) {
+      _mm_prefetch((const char*)ahead, _MM_HINT_T0);
+      _mm_prefetch((const char*)ahead + 64, _MM_HINT_T0);
+      ahead += columns * group;
+    }
+    __m256i spread[ROWS];
+    for (int r = 0; r < ROWS; r++) {
+      int32_t four;
+      memcpy(&four, x + r * stride, 4);
+      spread[r] = _mm256_set1_epi32(four);
+    }
+    for (int v = 0; v < vectors; v++) {
+      const __m256i weight = _mm256_load_si256((const __m256i*)(panel + 32 * v));
+      for (int r = 0; r < ROWS; r++) multiply_add(total[r][v], spread[r], weight);
+    }
+  }
+  for (int r = 0; r < ROWS; r++)
+    for (int v = 0; v < vectors; v++) _mm256_store_si256((__m256i*)(sums + r * columns + 8 * v), total[r][v]);
+}
+
+INLINE void load_halves(const uint16_t* p, Lanes<float, native>& out) {
+  out.v = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p));
+}
+INLINE void store_halves(Lanes<float, native> a, uint16_t* p) {
+  _mm_storeu_si128((__m128i*)p, _mm256_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT));
+}
+
+}  // namespace dragoman::ISA

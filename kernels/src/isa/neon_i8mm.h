@@ -1,0 +1,21 @@
+// NEON with I8MM: usdot multiplies 4 u8 by 4 s8 and adds them to 32 bits, exactly.
+#pragma once
+#define VECTOR_BYTES 16
+#include <arm_neon.h>
+
+#include "compute/lanes.h"
+
+namespace dragoman::ISA {
+
+constexpr int shift = 0;
+constexpr bool prepares = false;
+
+constexpr int prepared_bytes(int depth) { return depth; }
+INLINE void prepare(const uint8_t*, int, uint8_t*) {}
+
+typedef uint8x16_t Bytes16;
+INLINE int32x4_t multiply_add(int32x4_t total, Bytes16 x, int8x16_t weight) { return vusdotq_s32(total, x, weight); }
+
+}  // namespace dragoman::ISA
+
+#include "isa/neon.h"
