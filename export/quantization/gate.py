@@ -1,10 +1,10 @@
-"""Which layers bear 8 bits: measured one by one, and what costs most gets more until enough translations stay the same.
+"""Which layers bear 8 bits: measured one by one, and what costs most gets more, until enough translations stay the same.
 
 A layer in 8 bits first gets 16 bits for its activations (twice the products, and no byte more), then stays fp32. The
 output layer is left alone: what may be the best token is computed exactly anyway.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -17,6 +17,8 @@ from models.transformer import Transformer
 
 LEAST_EQUAL = 0.75
 """Share of the translations that must stay the same."""
+LARGE_SHARE = 0.05
+"""Of the squared drifts of all layers. A layer that makes more than that gets more bits in any case."""
 FEW = 12
 """Translations by which layers are compared with each other."""
 
@@ -46,6 +48,10 @@ class Gate:
         for name in recipe:
             progress(f"drift of {name}")
             drifts[name] = self._drift_of(name, recipe)
+        for name in large(drifts):
+            recipe = widen(recipe, name)
+            progress(f"more bits for {name}")
+            drifts[name] = self._drift_of(name, recipe)
         found = self._logits(recipe, self._pairs)
         while equal_texts(found, self._pairs) < LEAST_EQUAL * len(self._pairs) and set(recipe) - {OUTPUT}:
             worst = max(set(recipe) - {OUTPUT}, key=lambda name: drifts[name])
@@ -66,6 +72,12 @@ class Gate:
     def _logits(self, recipe: Recipe, pairs: Sequence[Pair]) -> Logits:
         """As native graphs give them."""
         return teacher_forced(native_model(self._model, recipe), pairs)
+
+
+def large(drifts: Mapping[str, float]) -> list[str]:
+    """The layers that cost much more than others."""
+    most = LARGE_SHARE * sum(drift**2 for drift in drifts.values())
+    return [name for name, drift in drifts.items() if name != OUTPUT and drift**2 > most]
 
 
 def widen(recipe: Recipe, name: str) -> Recipe:

@@ -9,7 +9,7 @@ import torch
 from export.quantization import gate
 from export.quantization.calibrate import Pair
 from export.quantization.drift import drift, equal_texts, teacher_forced
-from export.quantization.gate import Gate
+from export.quantization.gate import Gate, large
 from export.quantization.make import make_recipe
 from export.quantization.model import native_model, standard_model
 from export.quantization.translate import translate
@@ -45,6 +45,7 @@ def test_a_recipe_passes_or_gets_more_bits(
     recipe = make_recipe(model, pairs)
     told: list[str] = []
     monkeypatch.setattr(gate, "LEAST_EQUAL", 0.0)
+    monkeypatch.setattr(gate, "LARGE_SHARE", 1.0)
     same, measured = Gate(model, pairs).hold(recipe, told.append)
     assert same == recipe and {layer.activation_bits for layer in measured.layers} == {8}
     assert [layer.layer for layer in measured.layers] == list(recipe)
@@ -57,6 +58,10 @@ def test_a_recipe_passes_or_gets_more_bits(
     assert set(nothing) == {"output"}
     assert {layer.activation_bits for layer in measured.layers if layer.layer != "output"} == {32}
     assert measured.equal <= len(pairs) and "more bits for cross_kv" in told
+
+
+def test_layers_that_cost_much_more_than_others_get_more_bits() -> None:
+    assert large({"a": 0.1, "b": 0.01, "c": 0.012, "output": 0.2}) == ["a"]
 
 
 def test_more_bits_cost_less(model: Transformer, pairs: list[Pair]) -> None:
