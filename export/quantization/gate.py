@@ -1,4 +1,4 @@
-"""Which layers bear 8 bits: measured one by one, and what costs most gets more, until enough translations stay the same.
+"""Which layers bear 8 bits: measured one by one; what costs most gets more, until enough translations stay the same.
 
 A layer in 8 bits first gets 16 bits for its activations (twice the products, and no byte more), then stays fp32. The
 output layer is left alone: what may be the best token is computed exactly anyway.
@@ -76,8 +76,8 @@ class Gate:
 
 def large(drifts: Mapping[str, float]) -> list[str]:
     """The layers that cost much more than others."""
-    most = LARGE_SHARE * sum(drift**2 for drift in drifts.values())
-    return [name for name, drift in drifts.items() if name != OUTPUT and drift**2 > most]
+    most = LARGE_SHARE * sum(value**2 for value in drifts.values())
+    return [name for name, value in drifts.items() if name != OUTPUT and value**2 > most]
 
 
 def widen(recipe: Recipe, name: str) -> Recipe:
