@@ -187,7 +187,8 @@ def test_whole_rows_and_attention_are_pytorchs(library: Library, tmp_path: Path,
 
 
 def test_what_the_package_does_not_give_is_not_offered(exported: Exported, library: Library) -> None:
-    decoder = exported.native(library)
+    less = exported.files.spec.model_copy(update={"logits": None})
+    decoder = replace(exported, files=replace(exported.files, spec=less)).native(library)
     cache = decoder.open_cache(1)
     cache.join(*decoder.encode([(3, 4)]))
     with pytest.raises(NotOffered, match="log-probabilities of other tokens"):
