@@ -15,8 +15,10 @@ from models.package.folder import Package, sha256
 
 ROOT = Path(__file__).parent.parent
 ZOO = ROOT / "models" / "zoo" / "en-pt"
-CODE = ("export", "engine", "models")
+CODE = ("export", "engine", "kernels", "models")
 """What `python -m export` may import: pyproject.toml's first contract lets it reach nothing else."""
+NO_CODE = ("models/zoo", "kernels/build", "kernels/lib")
+"""And what of it is none."""
 KEPT = 3
 """Packages of earlier states of the code that stay."""
 
@@ -53,7 +55,7 @@ def _state_of_the_code(root: Path) -> str:
         file
         for folder in CODE
         for file in (root / folder).rglob("*")
-        if file.is_file() and file.suffix != ".pyc" and not file.is_relative_to(root / "models" / "zoo")
+        if file.is_file() and file.suffix != ".pyc" and not any(file.is_relative_to(root / place) for place in NO_CODE)
     )
     wanted = (root / "requirements" / "export.txt").read_text(encoding="utf-8")
     libraries = ["onnxruntime", *re.findall(r"^[a-z][a-z0-9-]*", wanted, re.MULTILINE)]

@@ -63,9 +63,11 @@ def server_process(
     with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None
-            announced = process.stderr.readline()
-            ports = re.findall(r"127\.0\.0\.1:(\d+)", announced)
-            assert len(ports) == 2, announced + process.stderr.read()
+            told = ""
+            while len(ports := re.findall(r"127\.0\.0\.1:(\d+)", told)) < 2:
+                line = process.stderr.readline()
+                assert line, told
+                told += line
             yield ServerProcess(process, *map(int, ports))
         finally:
             process.kill()

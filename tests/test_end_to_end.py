@@ -128,7 +128,7 @@ async def test_concurrent_calls_get_what_each_gets_alone(server: ServerProcess, 
     alone = [client.translate(text, num_beams=1 + index % 5) for index, text in enumerate(TEXTS)]
     async with AsyncClient(server.target) as concurrent:
         together = await asyncio.gather(
-            *(concurrent.translate(text, num_beams=1 + index % 5) for index, text in enumerate(TEXTS))
+            *(concurrent.translate(text, num_beams=1 + index % 5, no_cache=True) for index, text in enumerate(TEXTS))
         )
     assert [translation.hypotheses for translation in together] == [translation.hypotheses for translation in alone]
 
@@ -138,7 +138,7 @@ def test_deltas_of_a_stream_add_up_to_the_translation(num_beams: int, client: Cl
     texts = TEXTS[:8]
     count = 0
     for text in texts:
-        *events, last = client.stream_translate(text, num_beams=num_beams)
+        *events, last = client.stream_translate(text, num_beams=num_beams, no_cache=True)
         deltas = [event.text for event in events if isinstance(event, TextDelta)]
         assert isinstance(last, Translation)
         assert len(deltas) == len(events)
@@ -194,7 +194,7 @@ def test_reflection(channel: grpc.Channel) -> None:
 
 def test_metrics_show_the_traffic(server: ServerProcess, client: Client) -> None:
     before = server.metrics()
-    translations = client.translate(TEXTS[:3], num_beams=2)
+    translations = client.translate(TEXTS[:3], num_beams=2, no_cache=True)
     vector = client.encode(TEXTS[3])
     with pytest.raises(InvalidArgument):
         client.translate(" ")

@@ -51,7 +51,9 @@ def test_a_package_is_scored_through_a_server_and_beside_ctranslate2(
     monkeypatch.setattr("sys.argv", ["quality", folder, "--num-beams", "1", "--ctranslate2", str(ZOO)])
     main()
     ours, fp32, int8 = capsys.readouterr().out.splitlines()[-3:]
-    found = re.fullmatch(r"\| en-pt \| en-pt \| a dozen \(12\) \| greedy \| (\S+) \| (\S+) \| 12 \| 0 \| 0 \|", ours)
+    found = re.fullmatch(
+        rf"\| {zoo_package.folder.name} \| en-pt \| a dozen \(12\) \| greedy \| (\S+) \| (\S+) \| 12 \| 0 \| 0 \|", ours
+    )
     assert found is not None, ours
     assert float(found[1]) > 30 and float(found[2]) > 55
     for row, name, least in ((fp32, "float32", 11), (int8, "int8", 6)):

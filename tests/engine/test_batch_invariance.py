@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from engine.batch.running_batch import RunningBatch
 from engine.decoder import Decoder
 from engine.devices.session import CPU
-from engine.load import Loadable, open_decoder
+from engine.load import Kernels, Loadable, open_decoder
 from engine.observer import Unobserved
 from engine.request import Event, Finished, Hypothesis, Translate
 from models.decoding import Decoding
@@ -62,9 +62,9 @@ class Guest:
 class Translator:
     """Runs visits over a package."""
 
-    def __init__(self, package: Package) -> None:
+    def __init__(self, package: Package, kernels: Kernels = "auto") -> None:
         loadable = Loadable.of(package)
-        self._decoder: Decoder[Any] = open_decoder(loadable, CPU, LONGEST, LONGEST)
+        self._decoder: Decoder[Any] = open_decoder(loadable, CPU, LONGEST, LONGEST, kernels)
         self._rules = loadable.rules
         tokenizer = package.tokenizer()
         self._sources = [tuple(tokenizer.encode(text)) for text in TEXTS]

@@ -67,6 +67,8 @@ HEAD = Counter(Gemm=1)
 BEST_BLOCKS = Counter(Reshape=1, ReduceMax=1, TopK=1, Unsqueeze=1, Expand=1, GatherElements=1)
 BEST_INSIDE = Counter(Shape=1, Reshape=1, TopK=1)
 IDS = Counter(Mul=1, Add=1, Reshape=1, GatherElements=1)
+SINUSOIDS = Counter(Mul=1, Sin=1, Cos=1, Concat=1, Cast=1)
+"""A table that is not stored. ONNX Runtime computes it when it loads a graph."""
 LOG_PROBS = Counter(Softmax=1, Slice=3, Expand=1, GatherElements=1, Log=1, Sub=1, Add=1)
 
 
@@ -123,7 +125,8 @@ def times(number: int, nodes: Counter[str]) -> Counter[str]:
 
 def choices(config: ModelConfig) -> Counter[str]:
     """What some models have once more."""
-    return Counter(Mul=int(config.scale_embedding), LayerNormalization=int(config.norm == "pre"))
+    more = Counter(Mul=int(config.scale_embedding), LayerNormalization=int(config.norm == "pre"))
+    return more + SINUSOIDS if config.positions == "sinusoidal" else more
 
 
 def test_optimised_encoder_is_fused_where_that_is_fast(traced: Traced, tmp_path: Path) -> None:
@@ -148,7 +151,8 @@ def test_nothing_is_computed_of_weights_alone(traced: Traced) -> None:
     for name in (ENCODER, DECODER):
         graph = onnx.load(traced.folder / name, load_external_data=False).graph
         constant = {"", *(tensor.name for tensor in graph.initializer)}
-        assert not [node.name for node in graph.node if constant.issuperset(node.input)]
+        alone = [node.op_type for node in graph.node if constant.issuperset(node.input)]
+        assert alone == ["Mul"] * (traced.config.positions == "sinusoidal")  # SINUSOIDS begin so
 
 
 def test_graphs_carry_nothing_of_the_exporter(traced: Traced) -> None:
@@ -219,8 +223,14 @@ def test_what_is_declared_is_what_the_graphs_are(traced: Traced) -> None:
     assert spec.cross_query is not None and outputs.pop(spec.cross_query.name)[1] == ["rows", spec.width]
     assert list(outputs) == list(signature.DECODER_OUTPUTS)
     assert list(encoded) == [spec.hidden]
-    assert spec.encoder.weight_bytes == sum(map(size, encoder.initializer))
-    assert spec.decoder.weight_bytes == sum(map(size, decoder.initializer))
+    for told, graph in ((spec.encoder, encoder), (spec.decoder, decoder)):
+        assert told.weight_bytes == sum(map(size, graph.initializer)) + computed_bytes(traced.config)
+
+
+def computed_bytes(config: ModelConfig) -> int:
+    """Of the table of sinusoids, but for what it is computed of."""
+    positions, width = config.max_positions, config.width
+    return 4 * positions * width - 8 * (positions + width // 2) if config.positions == "sinusoidal" else 0
 
 
 def size(tensor: onnx.TensorProto) -> int:
@@ -296,7 +306,8 @@ def external(tensor: onnx.TensorProto) -> tuple[int, int] | None:
 
 def large_weights(model: Transformer) -> list[NDArray[Any]]:
     """The weights that are not inline. A table of the ids in a block, see `best_tokens`, may be one."""
-    weights = [weight.detach().numpy() for weight in model.state_dict().values()]
+    tables = {"source_positions", "target_positions"} if model.config.positions == "sinusoidal" else set()
+    weights = [weight.detach().numpy() for name, weight in model.state_dict().items() if name not in tables]
     weights.append(np.arange(block_size(model.config.target_vocab_size)))
     return [weight for weight in weights if weight.nbytes >= INLINE_BYTES]
 

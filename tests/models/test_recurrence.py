@@ -33,7 +33,7 @@ from models.package import signature
 from models.package.graph_files import GraphFiles
 from models.transformer import Transformer
 from tests.engine.devices.test_device import BASE, LOAD
-from tests.export.test_trace import BEST_BLOCKS, BEST_INSIDE, EMBEDDING, HEAD, IDS, LOG_PROBS, times
+from tests.export.test_trace import BEST_BLOCKS, BEST_INSIDE, EMBEDDING, HEAD, IDS, LOG_PROBS, SINUSOIDS, times
 from tests.fakes import CopySource, rules_of
 from tests.models.test_transformer import config, random_model
 
@@ -96,7 +96,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
 
 def test_the_decoder_has_the_nodes_it_needs_and_no_others(exported: Exported) -> None:
     layers = times(CONFIG.decoder_layers, LAYER)
-    assert exported.nodes == layers + EMBEDDING + HEAD + BEST_BLOCKS + BEST_INSIDE + IDS + LOG_PROBS
+    assert exported.nodes == layers + EMBEDDING + HEAD + BEST_BLOCKS + BEST_INSIDE + IDS + LOG_PROBS + SINUSOIDS
 
 
 def test_a_state_is_read_once_and_only_to_compute_what_replaces_it(exported: Exported, tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ async def test_after_a_crash_it_stays_up_to_say_so_and_ends_with_code_1(
     caplog.set_level(logging.INFO)
     decoder = CopyDecoder()
     monkeypatch.setattr("engine.load.CpuDecoder", lambda *arguments: decoder)
-    settings = Settings(package=tiny_package.folder, workers=1, port=0, metrics_port=0)
+    settings = Settings(package=tiny_package.folder, workers=1, port=0, metrics_port=0, kernels="off")
     serving = asyncio.create_task(serve_here(settings))
     await eventually(lambda: "serving tiny" in caplog.text)
     decoder.step_error = RuntimeError("bad kernel")
@@ -209,7 +209,7 @@ async def test_what_does_not_decode_is_never_served(
     decoder = CopyDecoder(step_error=RuntimeError("bad kernel"))
     monkeypatch.setattr("engine.load.CpuDecoder", lambda *arguments: decoder)
     with pytest.raises(DeviceError, match="the model does not decode: bad kernel"):
-        await serve_here(Settings(package=tiny_package.folder, workers=1, port=0, metrics_port=0))
+        await serve_here(Settings(package=tiny_package.folder, workers=1, port=0, metrics_port=0, kernels="off"))
     assert "serving tiny" not in caplog.text
 
 

@@ -32,7 +32,9 @@ def call(port: int) -> TranslateResponse:
     """A call on a connection of its own, as of a client of its own."""
     options = [("grpc.use_local_subchannel_pool", 1)]
     with grpc.insecure_channel(f"127.0.0.1:{port}", options) as channel:
-        return TranslationServiceStub(channel).Translate(TranslateRequest(contents=["a", "b"]), timeout=60)
+        return TranslationServiceStub(channel).Translate(
+            TranslateRequest(contents=["a", "b"], no_cache=True), timeout=60
+        )
 
 
 def refused(*arguments: object) -> str:

@@ -58,7 +58,7 @@ async def test_an_answer_tells_its_time_twice_alike() -> None:
 
 async def test_texts_that_share_their_steps_tell_how_many_rows_they_had() -> None:
     async with serving() as server:
-        response = await server.translations.Translate(translate_request("A cat.", "A cat.", "A cat."))
+        response = await server.translations.Translate(translate_request("A cat.", "A dog.", "A cow."))
         assert [translation.timings.mean_batch_rows for translation in response.translations] == [3, 3, 3]
 
 

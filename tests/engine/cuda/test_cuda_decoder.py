@@ -326,7 +326,7 @@ class OnDevice(Translator):
 
 @pytest.fixture(scope="module")
 def onnx(zoo_package: Package) -> Translator:
-    return Translator(zoo_package)
+    return Translator(zoo_package, kernels="off")
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["step by step", "ahead"])
