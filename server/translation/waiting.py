@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
 from enum import Enum
 
@@ -29,7 +30,8 @@ class Waiting:
         self.arrived, self.trace_id = time.perf_counter(), current_call().exemplar
         self.leave: Callable[[], None] = lambda: None
         """Nobody waits for it any more."""
-        self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._events: deque[Event] = deque()
+        self._came = asyncio.Event()
 
     def tell(self, event: Event) -> None:
         """The engine says so. The time that another content's decoding took is not this one's: it has only waited."""
@@ -38,11 +40,21 @@ class Waiting:
         if isinstance(event, Finished) and self.reuse is Reuse.SHARED:
             waited, of = time.perf_counter() - self.arrived, event.timings
             event = Finished(event.hypotheses, Timings(0.0, 0.0, waited, of.steps, of.mean_batch_rows))
-        self._events.put_nowait(event)
+        if isinstance(event, Tokens) and self._events and isinstance(unread := self._events[-1], Tokens):
+            self._events[-1] = Tokens(unread.token_ids + event.token_ids)  # one message of both is half the work
+        else:
+            self._events.append(event)
+        self._came.set()
 
     async def event(self) -> Event:
-        """The next event. Raises ServerError for a failure."""
-        event = await self._events.get()
+        """The next event. Raises ServerError for a failure.
+
+        Tokens that came since the last one are one event: whoever is slower than the engine is told several at once.
+        """
+        while not self._events:
+            self._came.clear()
+            await self._came.wait()
+        event = self._events.popleft()
         if not isinstance(event, Failed):
             return event
         raise refusal(event.error) from event.error

@@ -122,8 +122,11 @@ async def test_the_length_penalty_is_the_number_the_caller_wrote(
 
 async def test_a_stream_is_deltas_and_then_the_translation() -> None:
     async with serving() as server:
-        events = [event async for event in server.translations.StreamTranslate(stream_request("Two dogs bark."))]
-        *deltas, last = events
+        server.decoder.gate.let(3)  # else all of it may be there before the first word is sent
+        stream = aiter(server.translations.StreamTranslate(stream_request("Two dogs bark.")))
+        first = await anext(stream)
+        server.decoder.gate.open()
+        *deltas, last = [first, *[event async for event in stream]]
         assert [delta.WhichOneof("event") for delta in deltas] == ["text_delta"] * len(deltas)
         assert len(deltas) > 1
         assert "".join(delta.text_delta for delta in deltas) == last.translation.hypotheses[0].text == "Two dogs bark."

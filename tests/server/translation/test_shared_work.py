@@ -180,6 +180,21 @@ async def test_a_stream_that_comes_late_is_told_all_that_was_said(side: Side) ->
     assert three.reuse is Reuse.SHARED
 
 
+async def test_a_stream_that_is_behind_is_told_several_tokens_at_once(side: Side) -> None:
+    events = side.translator.stream(TEXT, ROUTE, OPTIONS)
+    first = asyncio.ensure_future(anext(events))
+    [request] = await side.engine.submitted(1)
+    ids = request.source_ids
+    deliver(request, Tokens(ids[:1]), Tokens(ids[1:2]))
+    said = [await first]
+    await side.idle()
+    deliver(request, *[Tokens((token,)) for token in ids[2:]], copy(request))
+    await side.idle()
+    said += [event async for event in events]
+    assert "".join(delta.text for delta in said[:-1] if isinstance(delta, TextDelta)) == TEXT == text_of(said[-1])
+    assert len(said) == 3
+
+
 async def test_a_stream_does_not_wait_for_what_is_not_streamed(side: Side) -> None:
     unary = side.translate(TEXT)
     await side.engine.submitted(1)
