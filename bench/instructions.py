@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 from bench.markdown import table, verdict
-from bench.marked import ROWS, STEPS
+from bench.marked import CELLS, STEPS
 
 BOUNDS, MARKS = Path(__file__).with_suffix(".json"), Path(__file__).with_name("marks.c")
 SLACK = 1.15
@@ -44,7 +44,7 @@ def bounds() -> dict[str, int]:
 
 
 def count() -> dict[str, int]:
-    """Instructions of a step, by how many rows there are. Raises NotCounted where they cannot be counted."""
+    """Instructions of a step, by beams and sentences. Raises NotCounted where they cannot be counted."""
     valgrind = shutil.which("valgrind")
     if valgrind is None or shutil.which("cc") is None:
         raise NotCounted(f"there is no {'C compiler' if valgrind else 'valgrind'} to count instructions with")
@@ -62,8 +62,11 @@ def count() -> dict[str, int]:
             # One order of sets and dictionaries, and no thread that waits by spinning.
             env=os.environ | {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"},
         )
-        parts = [_total(Path(f"{out}.{section + 1}")) for section in range(len(ROWS))]
-    return {f"engine, {rows} rows": total // STEPS for rows, total in zip(ROWS, parts, strict=True)}
+        parts = [_total(Path(f"{out}.{section + 1}")) for section in range(len(CELLS))]
+    return {
+        f"engine, beams {beams}, sentences {sentences}": total // STEPS
+        for (beams, sentences), total in zip(CELLS, parts, strict=True)
+    }
 
 
 def _total(part: Path) -> int:

@@ -23,14 +23,16 @@ from models.package.folder import Package
 ZOO = Path(__file__).parent.parent / "models" / "zoo" / "en-pt"
 STEPS = 20
 WARM_UP = 3
-ROWS = (1, 32)
-"""Of the running batch: what is counted, in this order."""
+CELLS = ((1, 1), (1, 32), (4, 1), (4, 32))
+"""Beams, and sentences of the running batch: what is counted, in this order."""
 SOURCE_TOKENS = 28
-TOKEN = 7
+TOKENS = range(100, 200)
+"""What is found. None of them ends a hypothesis."""
+MOST_CANDIDATES = 8
 
 
 class Still:
-    """A decoder that computes nothing and always says the same: what is left of a step is the engine's."""
+    """A decoder that computes nothing and says the same at every step: what is left of a step is the engine's."""
 
     device = CPU
     row_tokens = 1024
@@ -49,40 +51,41 @@ class Still:
         """Nothing to close."""
 
     def open_cache(self, rows: int) -> "StillCache":
-        return StillCache()
+        return StillCache(rows)
 
 
 class StillCache:
-    """Counts its rows."""
+    """Counts its rows. What is found of them differs from row to row, so that beams change their order."""
 
-    def __init__(self) -> None:
-        self.live = 0
-        self._found = Found(np.zeros((0, 1), np.int64), np.zeros((0, 1), np.float32))
+    def __init__(self, rows: int) -> None:
+        chance = np.random.default_rng(1)
+        self.live = self._best = 0
+        self._tokens = chance.choice(TOKENS, (rows, MOST_CANDIDATES))
+        self._log_probs = -np.sort(chance.random((rows, MOST_CANDIDATES), np.float32))
 
     def join(self, source: Still) -> int:
         self.live += 1
-        self._found = Found(np.full((self.live, 1), TOKEN), np.full((self.live, 1), -0.1, np.float32))
         return self.live - 1
 
     def begin_step(self, token_ids: object, ask: Ask) -> None:
-        """Nothing to begin."""
+        self._best = ask.best
 
     def end_step(self) -> Found:
-        return self._found
+        return Found(self._tokens[: self.live, : self._best], self._log_probs[: self.live, : self._best])
 
     def take(self, parents: object) -> int:
         self.live = len(parents)  # type: ignore[arg-type]
         return 0
 
 
-def engine_step(rows: int) -> Callable[[], object]:
-    """A step of a running batch of greedy searches, but for the decoder's part."""
+def engine_step(num_beams: int, sentences: int) -> Callable[[], object]:
+    """A step of a running batch, but for the decoder's part."""
     still, zoo = Still(), Package.open(ZOO)
-    batch: RunningBatch[Still] = RunningBatch(still, rows, Unobserved(), 0)
+    batch: RunningBatch[Still] = RunningBatch(still, num_beams * sentences, Unobserved(), 0)
     rules = target_rules(zoo.manifest.graphs.vocabulary, zoo.manifest.generation)
-    decoding = Decoding(max_new_tokens=500)
-    source = (TOKEN,) * SOURCE_TOKENS
-    batch.admit([Translate(source, lambda event: None, decoding=decoding, rules=rules) for _ in range(rows)])
+    decoding = Decoding(num_beams=num_beams, max_new_tokens=500)
+    source = (TOKENS[0],) * SOURCE_TOKENS
+    batch.admit([Translate(source, lambda event: None, decoding=decoding, rules=rules) for _ in range(sentences)])
     return batch.step
 
 
@@ -91,8 +94,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.marked", description=__doc__)
     parser.add_argument("marks", metavar="MARKS", help="library of marks.c")
     marks = ctypes.CDLL(parser.parse_args().marks)
-    for rows in ROWS:
-        step = engine_step(rows)
+    for num_beams, sentences in CELLS:
+        step = engine_step(num_beams, sentences)
         for _ in range(WARM_UP):
             step()
         marks.begin_section()

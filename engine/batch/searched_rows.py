@@ -1,23 +1,25 @@
 """The rows of a running batch: whose each is, what it is fed next, and how it goes on after a step."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import Generic
+
+import numpy as np
+from numpy.typing import NDArray
 
 from engine.batch.placing import place
 from engine.batch.running import Running
 from engine.decoder import Ask, Cache, Found, S
 from engine.observer import WorkerObserver
 from engine.request import Hypothesis
-from engine.search import is_greedy, open_search
+from engine.search.beam_rows import BeamRows
 from engine.search.greedy import GreedyRows
-from engine.search.search import Advance, Seen
 
 
 class SearchedRows(Generic[S]):
     """Rows 0..live-1 of a cache.
 
-    A request holds as many of them as its search has hypotheses, anywhere among the others. Greedy search has one, and
-    is one search for all of them; every other search is an object of its own.
+    A request holds as many of them as its search has hypotheses, anywhere among the others. Greedy search is one search
+    for all its rows, and so is beam search.
     """
 
     def __init__(self, cache: Cache[S], rows: int, told: WorkerObserver) -> None:
@@ -26,9 +28,11 @@ class SearchedRows(Generic[S]):
         """Whoever holds rows."""
         self._owners: list[Running] = []
         """Whose each row is [live]."""
-        self._greedy = GreedyRows(rows)
-        self._searching: list[Running] = []
-        """Those with a search of their own."""
+        self._greedy, self._beams = GreedyRows(rows), BeamRows()
+        self._in_beams: dict[int, Running] = {}
+        """Those with a beam search, by its number."""
+        self._ask = Ask()
+        """What must be seen of the rows."""
         self._starting: list[Running] = []
         """Those that have no token yet."""
         self._streaming = 0
@@ -56,9 +60,7 @@ class SearchedRows(Generic[S]):
 
     def begin_step(self) -> None:
         """Starts a step of all rows."""
-        asks = [running.ask for running in self._searching]
-        ask = Ask.of_all([self._greedy.ask, *asks]) if asks else self._greedy.ask
-        self._cache.begin_step(self._greedy.fed, ask)
+        self._cache.begin_step(self._greedy.fed, self._ask)
 
     def end_step(self) -> Found:
         """Waits for it."""
@@ -74,16 +76,21 @@ class SearchedRows(Generic[S]):
         """
         over = self._greedy.advance(found)
         answers = {self._owners[row]: self._greedy.hypotheses(row) for row in over}
-        advances = self._advance_searches(found) if self._searching else []
-        answers |= {one: one.hypotheses() for one, advance in advances if not advance.parents}
-        if answers or advances:
-            self._keep(answers, [(one, advance) for one, advance in advances if advance.parents])
+        if self._in_beams:
+            beams_over = self._beams.advance(found)
+            answers |= {self._in_beams.pop(number): hypotheses for number, hypotheses in beams_over.items()}
+        if answers or self._in_beams:
+            self._keep(answers)
         return answers
 
     def drop(self, leaving: Collection[Running]) -> None:
         """They leave; the others stay as they are."""
-        fed = self._greedy.fed.tolist()
-        self._keep(leaving, [(one, one.stay(fed)) for one in self._searching if one not in leaving])
+        for running in leaving:
+            if running.number is not None:
+                self._beams.drop(running.number)
+                del self._in_beams[running.number]
+        self._beams.stay(self._greedy.fed)
+        self._keep(leaving)
 
     def start(self) -> list[Running]:
         """Feeds what is left of the prefixes. Returns those that have got their first token."""
@@ -104,52 +111,50 @@ class SearchedRows(Generic[S]):
         for running, token in zip(self._owners, self._greedy.fed.tolist(), strict=True):
             if running.request.stream and running.greedy:
                 yield running, (token,)
-        for running in self._searching:
-            if running.request.stream and (new := running.newly_settled()):
+        for number, running in self._in_beams.items():
+            if running.request.stream and (new := self._beams.settled(number)[running.streamed :]):
+                running.streamed += len(new)
                 yield running, new
 
     def clear(self) -> None:
         """Nobody runs any more."""
         self.running = {}
 
-    def _advance_searches(self, found: Found) -> list[tuple[Running, Advance]]:
-        """What each search wants of the next step."""
-        token_ids, log_probs = found.token_ids.tolist(), found.log_probs.tolist()
-        advances = []
-        for running in self._searching:
-            rows = running.rows
-            seen = Seen([token_ids[row] for row in rows], [log_probs[row] for row in rows], found, rows)
-            advances.append((running, running.advance(seen)))
-        return advances
-
-    def _keep(self, leaving: Collection[Running], advances: Sequence[tuple[Running, Advance]]) -> None:
-        """Makes the rows what is left of them: searches advance, other rows stay, and some requests leave."""
-        staying = [row for row, one in enumerate(self._owners) if one.search is None and one not in leaving]
-        parents = staying + [one.rows[parent] for one, advance in advances for parent in advance.parents]
+    def _keep(self, leaving: Collection[Running]) -> None:
+        """Makes the rows what is left of them: beams go on, other rows stay, and some requests leave."""
+        kept = list[int]()
+        if len(self.running) > len(self._in_beams):
+            kept = [row for row, one in enumerate(self._owners) if one.number is None and one not in leaving]
+        others, beams = np.array(kept, np.intp), self._beams.parents
+        parents = np.concatenate((others, beams))
         rows = place(parents)
+        of_beams = rows[len(others) :]
+        self._greedy.take(others, rows[: len(others)], len(rows))
+        self._greedy.fed[of_beams] = self._beams.tokens
+        self._beams.place(of_beams)
         self._take(parents, rows)
-        start = len(staying)
-        self._greedy.fed[rows[start:]] = [token for _, advance in advances for token in advance.tokens]
-        for running, advance in advances:
+        for number, live in self._beams.resized.items():
+            running = self._in_beams[number]
             self.tokens -= running.tokens(self.steps)
-            running.rows = rows[start : start + len(advance.parents)]
+            running.hold(live, self.steps)
             self.tokens += running.tokens(self.steps)
-            start += len(advance.parents)
+        if leaving:
+            self._ask = Ask.of_all([self._greedy.ask, self._beams.ask])
         for running in leaving:
             del self.running[running]
             self.tokens -= running.tokens(self.steps)
             self._streaming -= running.request.stream
-        self._searching = [running for running, _ in advances]
 
-    def _take(self, parents: Sequence[int], rows: Sequence[int]) -> None:
-        """Moves the rows: old row parents[i] continues in rows[i]."""
-        taken = [0] * len(rows)
-        for parent, row in zip(parents, rows, strict=True):
-            taken[row] = parent
-        self._owners = [self._owners[parent] for parent in taken]
-        self._greedy.take(taken)
-        moved_bytes = self._cache.take(taken)
-        moved = sum(parent != row for row, parent in enumerate(taken))
+    def _take(self, parents: NDArray[np.intp], rows: NDArray[np.intp]) -> None:
+        """Moves what the cache holds: old row parents[i] continues in rows[i]."""
+        moved = int(np.count_nonzero(parents != rows))
+        if not moved and len(rows) == self.live:
+            return
+        taken = np.empty_like(parents)
+        taken[rows] = parents
+        sources: list[int] = taken.tolist()
+        self._owners = [self._owners[source] for source in sources]
+        moved_bytes = self._cache.take(sources)
         if moved:
             self._told.moved(moved, moved_bytes)
 
@@ -160,9 +165,10 @@ class SearchedRows(Generic[S]):
         self._greedy.fed[row] = prefix[step]
         if step + 1 < len(prefix):
             return
-        if is_greedy(request.decoding):
+        if request.decoding.num_beams == 1:
             running.greedy = True
             self._greedy.search(row, request.decoding, request.rules)
         else:
-            running.begin(open_search(request.decoding, request.rules), row)
-            self._searching.append(running)
+            running.number, running.since = self._beams.search(row, request.decoding, request.rules), self.steps
+            self._in_beams[running.number] = running
+        self._ask = Ask.of_all([self._greedy.ask, self._beams.ask])

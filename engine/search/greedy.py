@@ -10,16 +10,12 @@ from numpy.typing import NDArray
 
 from engine.decoder import NOT_FINITE, Ask, Found
 from engine.request import FinishReason, Hypothesis
-from engine.search.score import free_tokens, score
+from engine.search.score import NEVER, NO_TOKEN, free_tokens, score
 from engine.targets import TargetRules
 from models.decoding import Decoding
 
 STEPS = 64
 """That there is room for at first."""
-NO_TOKEN = -2
-"""Not even NOT_FINITE."""
-NEVER = 2**62
-"""A step that is not reached, by far."""
 
 T = TypeVar("T", bound=np.generic)
 
@@ -116,17 +112,20 @@ class GreedyRows:
         tokens, log_probs = self._tokens[chosen, row].tolist(), self._log_probs[chosen, row].tolist()
         return () if tokens[-1] == NOT_FINITE else (search.hypothesis(tokens, log_probs),)
 
-    def take(self, parents: Sequence[int]) -> None:
-        """Makes row i continue old row parents[i]; len(parents) rows are live afterwards."""
-        self._searches = [self._searches[parent] for parent in parents]
-        moved = [row for row, parent in enumerate(parents) if row != parent]
-        if moved:
-            sources = [parents[row] for row in moved]
-            starts = (search.start for row in moved if (search := self._searches[row]) is not None)
+    def take(self, parents: NDArray[np.intp], rows: NDArray[np.intp], live: int) -> None:
+        """Old row parents[i] continues in rows[i]. No other row of the `live` ones is searched here."""
+        searches, special = self._searches, self._special[parents]
+        self._searches, self._special[:live] = [None] * live, NO_TOKEN
+        self._special[rows] = special
+        for parent, row in zip(parents.tolist(), rows.tolist(), strict=True):
+            self._searches[row] = searches[parent]
+        moved = np.flatnonzero(parents != rows)
+        if len(moved):
+            sources, targets = parents[moved], rows[moved]
+            starts = (search.start for row in targets.tolist() if (search := self._searches[row]) is not None)
             since = slice(min(starts, default=self._step), self._step + 1)
-            self._tokens[since, moved] = self._tokens[since, sources]
-            self._log_probs[since, moved] = self._log_probs[since, sources]
-            self._special[moved] = self._special[sources]
+            self._tokens[since, targets] = self._tokens[since, sources]
+            self._log_probs[since, targets] = self._log_probs[since, sources]
 
     def _treat(self, rows: Sequence[int], found: Found) -> list[int]:
         """Takes a worse token where the best is suppressed. Returns the rows that end with theirs."""

@@ -1,9 +1,14 @@
-"""The score of a hypothesis, and how many of its tokens the model chooses."""
+"""What every search counts with: the score of a hypothesis, and how many of its tokens the model chooses."""
 
 import math
 
 from engine.targets import TargetRules
 from models.decoding import Decoding
+
+NO_TOKEN = -2
+"""Not even NOT_FINITE."""
+NEVER = 2**62
+"""A step that is not reached, by far."""
 
 
 def score(log_prob: float, length: int, length_penalty: float) -> float:

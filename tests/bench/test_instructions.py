@@ -17,18 +17,19 @@ def test_a_step_takes_no_more_instructions_than_it_may() -> None:
         pytest.skip(str(reason))
     assert counted.keys() == most.keys()
     assert {name: value for name, value in counted.items() if value > most[name]} == {}
-    assert 1000 < counted["engine, 32 rows"] < 2 * counted["engine, 1 rows"]  # nothing in Python for each row
+    assert 1000 < counted["engine, beams 1, sentences 32"] < 2 * counted["engine, beams 1, sentences 1"]
+    assert counted["engine, beams 4, sentences 32"] < 2 * counted["engine, beams 4, sentences 1"]
 
 
 def test_what_exceeds_its_bound_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(instructions, "BOUNDS", tmp_path / "bounds.json")
-    update({"engine, 1 rows": 1000})
+    update({"engine, beams 1, sentences 1": 1000})
     monkeypatch.setattr("sys.argv", ["instructions"])
     results = {}
     for counted in (1150, 1151):
-        monkeypatch.setattr(instructions, "count", lambda counted=counted: {"engine, 1 rows": counted})
+        monkeypatch.setattr(instructions, "count", lambda counted=counted: {"engine, beams 1, sentences 1": counted})
         results[counted] = main(), capsys.readouterr().out.count("**short**")
     assert results == {1150: (0, 0), 1151: (1, 1)}
 

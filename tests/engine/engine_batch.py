@@ -13,11 +13,10 @@ from prometheus_client import CollectorRegistry
 from engine.batch.running_batch import RunningBatch
 from engine.decoder import Ask, Found, TokenIds
 from engine.request import Event, Finished, FinishReason, Hypothesis, Tokens, Translate
-from engine.search import open_search
 from engine.targets import TargetRules
 from models.decoding import Decoding
 from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
-from tests.engine.searching import seen
+from tests.engine.searching import BeamAlone, found
 from tests.fakes import CopyCache, CopyDecoder, CopySource, rules_of
 
 END, START, LANGUAGE, VOCABULARY = 0, 99, 98, 11
@@ -48,12 +47,11 @@ def decode_alone(request: Translate) -> tuple[tuple[Hypothesis, ...], int]:
     """What a request's search finds, and in how many steps, where there is no batch."""
     if request.decoding.num_beams == 1:
         return greedy_alone(request)
-    search, steps = open_search(request.decoding, request.rules), len(request.rules.prefix_ids) - 1
+    search, steps = BeamAlone(request.decoding, request.rules), len(request.rules.prefix_ids) - 1
     targets: list[tuple[int, ...]] = [()]
     while targets:
         ids, log_probs = zip(*(candidates(request.source_ids, t, search.ask.best) for t in targets), strict=True)
-        advance = search.advance(seen(ids, log_probs))
-        targets = [(*targets[p], token) for p, token in zip(advance.parents, advance.tokens, strict=True)]
+        targets = [(*targets[parent], token) for parent, token in search.advance(found(ids, log_probs))]
         steps += 1
     return search.hypotheses(), steps
 

@@ -9,9 +9,8 @@ import numpy as np
 
 from engine.decoder import Found
 from engine.request import Hypothesis
-from engine.search import is_greedy, open_search
+from engine.search.beam_rows import BeamRows
 from engine.search.greedy import GreedyRows
-from engine.search.search import FINISHED, Advance, Search, Seen
 from engine.targets import TargetRules
 from models.decoding import Decoding, EarlyStopping
 
@@ -44,10 +43,11 @@ def run(decoding: Decoding, rules: TargetRules, model: LanguageModel, surplus: i
         rows = model(prefixes)
         token_ids = [top(row, search.ask.best + surplus) for row in rows]
         log_probs = [[row[token] for token in ids] for row, ids in zip(rows, token_ids, strict=True)]
-        advance = search.advance(seen(token_ids, log_probs))
-        assert all(0 <= parent < len(prefixes) for parent in advance.parents)
-        result.reordered += list(advance.parents) not in ([], [0] * len(advance.parents), list(range(len(prefixes))))
-        prefixes = [(*prefixes[p], token) for p, token in zip(advance.parents, advance.tokens, strict=True)]
+        children = search.advance(found(token_ids, log_probs))
+        parents = [parent for parent, _ in children]
+        assert all(0 <= parent < len(prefixes) for parent in parents)
+        result.reordered += parents not in ([], [0] * len(parents), list(range(len(prefixes))))
+        prefixes = [(*prefixes[parent], token) for parent, token in children]
         settled = search.settled()
         assert all(prefix[: len(settled)] == settled for prefix in prefixes)
         result.settled.append(settled)
@@ -56,6 +56,10 @@ def run(decoding: Decoding, rules: TargetRules, model: LanguageModel, surplus: i
         assert result.steps <= decoding.max_new_tokens
     result.hypotheses = search.hypotheses()
     return result
+
+
+Children = list[tuple[int, int]]
+"""Of each row that follows a step: the row that it continues, and the token that it is fed."""
 
 
 class GreedyAlone:
@@ -67,12 +71,12 @@ class GreedyAlone:
         self._rows.search(0, decoding, rules)
         self.ask = self._rows.ask
 
-    def advance(self, seen: Seen) -> Advance:
-        if self._rows.advance(seen.found):
+    def advance(self, found: Found) -> Children:
+        if self._rows.advance(found):
             self._settled = list(self.hypotheses()[0].token_ids)
-            return FINISHED
+            return []
         self._settled += self._rows.fed.tolist()
-        return Advance((0,), tuple(self._rows.fed.tolist()))
+        return [(0, token) for token in self._rows.fed.tolist()]
 
     def settled(self) -> tuple[int, ...]:
         return tuple(self._settled)
@@ -81,15 +85,37 @@ class GreedyAlone:
         return self._rows.hypotheses(0)
 
 
-def alone(decoding: Decoding, rules: TargetRules) -> Search:
+class BeamAlone:
+    """Beam search of one sentence, in a batch that has no other rows."""
+
+    def __init__(self, decoding: Decoding, rules: TargetRules) -> None:
+        self._rows, self._hypotheses = BeamRows(), tuple[Hypothesis, ...]()
+        self._number = self._rows.search(0, decoding, rules)
+        self.ask = self._rows.ask
+
+    def advance(self, found: Found) -> Children:
+        over = self._rows.advance(found)
+        self._hypotheses = over.get(self._number, ())
+        children = list(zip(self._rows.parents.tolist(), self._rows.tokens.tolist(), strict=True))
+        assert bool(over) != bool(children)
+        self._rows.place(np.arange(len(children)))
+        return children
+
+    def settled(self) -> tuple[int, ...]:
+        return self._hypotheses[0].token_ids if self._hypotheses else self._rows.settled(self._number)
+
+    def hypotheses(self) -> tuple[Hypothesis, ...]:
+        return self._hypotheses
+
+
+def alone(decoding: Decoding, rules: TargetRules) -> GreedyAlone | BeamAlone:
     """The search of one sentence, whichever it is."""
-    return GreedyAlone(decoding, rules) if is_greedy(decoding) else open_search(decoding, rules)
+    return GreedyAlone(decoding, rules) if decoding.num_beams == 1 else BeamAlone(decoding, rules)
 
 
-def seen(token_ids: Sequence[Sequence[int]], log_probs: Sequence[Sequence[float]]) -> Seen:
-    """What a step of a batch found that has no other rows."""
-    found = Found(np.array(token_ids), np.array(log_probs, np.float32))
-    return Seen(token_ids, log_probs, found, range(len(token_ids)))
+def found(token_ids: Sequence[Sequence[int]], log_probs: Sequence[Sequence[float]]) -> Found:
+    """What a step found."""
+    return Found(np.array(token_ids), np.array(log_probs, np.float32))
 
 
 def top(row: Sequence[float], k: int) -> list[int]:

@@ -2,11 +2,12 @@
 
 from itertools import permutations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.batch.placing import place
+from engine.batch import placing
 from engine.request import FinishReason
 from tests.engine.engine_batch import (
     END,
@@ -31,6 +32,11 @@ from tests.fakes import BEST, ROW_BYTES
 
 children = st.integers(1, 40).flatmap(lambda old: st.lists(st.integers(0, old - 1), max_size=40))
 """The row that each child continues."""
+
+
+def place(parents: list[int]) -> list[int]:
+    rows: list[int] = placing.place(np.array(parents, np.intp)).tolist()
+    return rows
 
 
 @given(children)

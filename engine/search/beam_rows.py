@@ -1,0 +1,239 @@
+"""The beam searches of a running batch, which make their steps together."""
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import takewhile
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.decoder import NOT_FINITE, Ask, Found
+from engine.request import Hypothesis
+from engine.search.beam import BeamSearch, Extension
+from engine.search.ranking import Ranking, Step
+from engine.search.score import NEVER, NO_TOKEN
+from engine.targets import TargetRules
+from models.decoding import Decoding
+
+T = TypeVar("T", bound=np.generic)
+
+
+class BeamRows:
+    """Every search has a number, which is another's after it. Its live hypotheses are ordered, best first.
+
+    The candidates of all searches are ranked at once. Where the best `num_beams` of a search simply live on, which is
+    so at most steps, that is all there is to do; everywhere else its `BeamSearch` says what becomes of them.
+    """
+
+    def __init__(self) -> None:
+        self.ask = Ask()
+        """What must be seen of the rows."""
+        self.parents = np.zeros(0, np.intp)
+        """How the rows go on: the row that each hypothesis continues."""
+        self.tokens = np.zeros(0, np.int64)
+        """What each is fed."""
+        self.resized: dict[int, int] = {}
+        """How many hypotheses are live in the searches where they were not as many before the last step."""
+        self._searches: list[BeamSearch | None] = []
+        self._begun: list[int] = []
+        """The step after which each search began."""
+        self._counts = np.zeros(0, np.intp)
+        """Live hypotheses of each search."""
+        self._wanted = np.zeros(0, np.intp)
+        """Those it keeps at most: none where the number is free."""
+        self._special = np.zeros((0, 1), np.int64)
+        """The tokens that a search does not merely append [searches, most of any search]."""
+        self._careful = np.zeros(0, np.bool_)
+        """Searches that may be over after any step."""
+        self._rows = np.zeros((0, 1), np.intp)
+        """Of each hypothesis [searches, hypotheses]. Some row where there is none."""
+        self._costs = np.zeros((0, 1))
+        """-sum(log p) of each hypothesis, infinite where there is none."""
+        self._live = np.zeros((0, 1), np.bool_)
+        """Where there is one."""
+        self._all = np.zeros((0, 1), np.intp)
+        """The numbers [searches, 1]."""
+        self._plain = False
+        """Every search has as many hypotheses as there is room for."""
+        self._steps: list[Step] = []
+        self._forgotten = 0
+        """Steps before those."""
+        self._due = NEVER
+        """No search is over because of its length before this step."""
+
+    def search(self, row: int, decoding: Decoding, rules: TargetRules) -> int:
+        """Begins a search with one row. Returns its number."""
+        search = BeamSearch(decoding, rules)
+        number = self._searches.index(None) if None in self._searches else len(self._searches)
+        self._searches[number : number + 1] = [search]
+        self._begun[number : number + 1] = [self._step]
+        self._fit()
+        special = [*search.end_ids, *search.suppressed]
+        self._special[number, : len(special)] = special
+        self._wanted[number], self._counts[number] = search.num_beams, 1
+        self._rows[number, 0], self._costs[number, 0], self._live[number, 0] = row, 0.0, True
+        self._due = min(self._due, self._step + search.last)
+        return number
+
+    def advance(self, found: Found) -> dict[int, tuple[Hypothesis, ...]]:
+        """Makes a step of every search, which leaves `parents` and `tokens`.
+
+        Returns what was found by those that are over, whose numbers are free again. Nothing was, where the model's
+        numbers are not finite.
+        """
+        ranking = Ranking(self._costs, found.token_ids[self._rows], found.log_probs[self._rows])
+        step, costs = ranking.best(self._all)
+        over = self._treat(found, ranking, step, costs)
+        self._steps.append(step)
+        self._costs, rows = costs, self._rows[self._all, step.parents]
+        self.parents, self.tokens = rows[self._live], step.tokens[self._live]
+        return {number: self._leave(number, broken) for number, broken in over.items()}
+
+    def stay(self, fed: NDArray[np.int64]) -> None:
+        """Every hypothesis goes on as it is. fed: what each row of the batch is fed next."""
+        self.parents, self.resized = self._rows[self._live], {}
+        self.tokens = fed[self.parents]
+
+    def place(self, rows: NDArray[np.intp]) -> None:
+        """They have gone on, in these rows."""
+        self._rows[:] = 0
+        self._rows[self._live] = rows
+
+    def drop(self, number: int) -> None:
+        """A search leaves, whatever it has found."""
+        self._leave(number)
+
+    def settled(self, number: int) -> tuple[int, ...]:
+        """The tokens that every possible best result of a search begins with, so far."""
+        live, finished = self._live_prefix(number), self._search(number).finished
+        if not finished:
+            return live
+        pairs = zip(live, finished[0].token_ids, strict=False)
+        return tuple(token for token, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+    @property
+    def _step(self) -> int:
+        """So many were made."""
+        return self._forgotten + len(self._steps)
+
+    def _search(self, number: int) -> BeamSearch:
+        search = self._searches[number]
+        assert search is not None, f"there is no search {number}"
+        return search
+
+    def _treat(self, found: Found, ranking: Ranking, step: Step, costs: NDArray[np.float64]) -> dict[int, bool]:
+        """Mends a step where it is not the best of all candidates that live on.
+
+        Returns the searches that are over, and of which of them the model's numbers are not finite.
+        """
+        broken, treated = self._broken(found), self._to_treat(step, costs)
+        self.resized = {}
+        if self._plain and not broken and not treated:
+            return {}
+        counts = self._wanted.copy()
+        counts[broken] = 0
+        for number in treated:
+            if counts[number]:
+                children = self._advance(number, ranking)
+                counts[number] = len(children)
+                for place, child in enumerate(children):
+                    costs[number, place], step.parents[number, place], step.tokens[number, place] = child
+        changed = np.flatnonzero(counts != self._counts).tolist()
+        over = [number for number in changed if not counts[number]]
+        self.resized = {number: counts.item(number) for number in changed if counts[number]}
+        self._counts, self._live = counts, np.arange(costs.shape[1]) < counts[:, None]
+        costs[~self._live] = np.inf
+        self._plain = bool((counts == costs.shape[1]).all())
+        return {number: number in broken for number in over}
+
+    def _broken(self, found: Found) -> list[int]:
+        """Searches of which the model's numbers are not finite."""
+        rows = found.token_ids[:, 0] == NOT_FINITE
+        return np.flatnonzero((rows[self._rows] & self._live).any(1)).tolist() if np.count_nonzero(rows) else []
+
+    def _to_treat(self, step: Step, costs: NDArray[np.float64]) -> list[int]:
+        """Searches in which something ends, cannot be, or is decided. A few others do not harm."""
+        special = (step.tokens[:, :, None] == self._special[:, None, :]).reshape(len(costs), -1).any(1)
+        treated = special | self._careful | (costs[:, -1] == np.inf)
+        some = np.flatnonzero(treated & (self._wanted > 0)).tolist() if np.count_nonzero(treated) else []
+        return some if self._step + 1 < self._due else sorted({*some, *self._at_their_limit()})
+
+    def _advance(self, number: int, ranking: Ranking) -> Sequence[Extension]:
+        search, length = self._search(number), self._length(number)
+        path = partial(self._path, number, length)
+        children = search.advance(length + 1, ranking.of(number, self._counts.item(number)), path)
+        self._careful[number] = search.full
+        return children
+
+    def _at_their_limit(self) -> list[int]:
+        due = {
+            number: self._begun[number] + search.last
+            for number, search in enumerate(self._searches)
+            if search is not None
+        }
+        self._due = min((step for step in due.values() if step > self._step + 1), default=NEVER)
+        return [number for number, step in due.items() if step == self._step + 1]
+
+    def _leave(self, number: int, broken: bool = False) -> tuple[Hypothesis, ...]:
+        """Frees a number, and forgets the steps that no search has a token of."""
+        search = self._search(number)
+        self._searches[number] = None
+        self._wanted[number] = self._counts[number] = 0
+        self._special[number], self._careful[number] = NO_TOKEN, False
+        self._costs[number], self._live[number] = np.inf, False
+        self._fit()
+        begun = (begun for begun, one in zip(self._begun, self._searches, strict=True) if one is not None)
+        old = min(begun, default=self._step) - self._forgotten
+        del self._steps[:old]
+        self._forgotten += old
+        return () if broken else search.hypotheses()
+
+    def _length(self, number: int) -> int:
+        """Tokens of each live hypothesis of a search."""
+        return self._step - self._begun[number]
+
+    def _path(self, number: int, length: int, hypothesis: int) -> tuple[int, ...]:
+        """The tokens of one that a search had when they were so many."""
+        begun, tokens = self._begun[number] - self._forgotten, list[int]()
+        for step in reversed(self._steps[begun : begun + length]):
+            tokens.append(step.tokens.item(number, hypothesis))
+            hypothesis = step.parents.item(number, hypothesis)
+        return tuple(reversed(tokens))
+
+    def _live_prefix(self, number: int) -> tuple[int, ...]:
+        """What all live hypotheses of a search begin with: the path of their last common ancestor."""
+        hypotheses, length = set(range(self._counts.item(number))), self._length(number)
+        begun = self._begun[number] - self._forgotten
+        while len(hypotheses) > 1:
+            length -= 1
+            parents = self._steps[begun + length].parents[number]
+            hypotheses = {parents.item(hypothesis) for hypothesis in hypotheses}
+        return self._path(number, length, hypotheses.pop())
+
+    def _fit(self) -> None:
+        """Room for the searches there are, and no more: for as many as the last number says, as wide as the widest."""
+        while self._searches and self._searches[-1] is None:
+            self._searches.pop()
+            self._begun.pop()
+        searches = [search for search in self._searches if search is not None]
+        count, width = len(self._searches), max((search.num_beams for search in searches), default=1)
+        special = max((len(search.end_ids) + len(search.suppressed) for search in searches), default=1)
+        self.ask = Ask(max((search.candidates for search in searches), default=1))
+        self._counts, self._wanted = _fitted(self._counts, (count,), 0), _fitted(self._wanted, (count,), 0)
+        self._careful = _fitted(self._careful, (count,), False)
+        self._special = _fitted(self._special, (count, special), NO_TOKEN)
+        self._rows = _fitted(self._rows, (count, width), 0)
+        self._costs = _fitted(self._costs, (count, width), np.inf)
+        self._live = _fitted(self._live, (count, width), False)
+        self._all, self._plain = np.arange(count)[:, None], False
+
+
+def _fitted(array: NDArray[T], shape: tuple[int, ...], empty: float) -> NDArray[T]:
+    """The same in another shape: a part of it, with `empty` where it had nothing."""
+    if array.shape == shape:
+        return array
+    fitted = np.full(shape, empty, array.dtype)
+    common = tuple(slice(min(old, new)) for old, new in zip(array.shape, shape, strict=True))
+    fitted[common] = array[common]
+    return fitted

@@ -1,0 +1,49 @@
+"""What a step of beam search chooses from."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.search.beam import Extension
+
+
+class Step(NamedTuple):
+    """Back pointers: the hypothesis that each one extends, one of the step before, and by what."""
+
+    parents: NDArray[np.intp]
+    """[searches, hypotheses]"""
+    tokens: NDArray[np.int64]
+    """[searches, hypotheses]"""
+
+
+class Ranking:
+    """The candidates of all searches, each search's by their cost."""
+
+    def __init__(self, costs: NDArray[np.float64], tokens: NDArray[np.int64], log_probs: NDArray[np.float32]) -> None:
+        """costs: -sum(log p) of the live hypotheses [searches, hypotheses], infinite where there is none.
+
+        tokens, log_probs: the candidates of each [searches, hypotheses, candidates], best first.
+        """
+        searches, self._width, self._columns = tokens.shape
+        self._tokens = tokens.reshape(searches, -1)
+        self._costs = (costs[:, :, None] - log_probs).reshape(searches, -1)
+        # Of equal ones it is the better parent's that is first, then the better token's.
+        self._order = self._costs.argsort(1, kind="stable")
+
+    def best(self, searches: NDArray[np.intp]) -> tuple[Step, NDArray[np.float64]]:
+        """As many of each search as there may be hypotheses, and their costs [searches, hypotheses].
+
+        searches: their numbers [searches, 1]
+        """
+        best = self._order[:, : self._width]
+        return Step(best // self._columns, self._tokens[searches, best]), self._costs[searches, best]
+
+    def of(self, number: int, live: int) -> Iterator[Extension]:
+        """All of one search with so many live hypotheses."""
+        tokens, costs = self._tokens[number], self._costs[number]
+        for place in self._order[number].tolist():
+            parent = place // self._columns
+            if parent < live:
+                yield Extension(costs.item(place), parent, tokens.item(place))
