@@ -16,6 +16,7 @@ import grpc
 from server.admission.permits import Admission
 from server.errors import Draining, EngineStopped
 from server.grpc.health import Health
+from server.telemetry.logs import flush
 from server.telemetry.observed import ObservedCalls
 
 log = logging.getLogger(__name__)
@@ -90,6 +91,7 @@ def _tell_where() -> None:
         for ident, frame in sys._current_frames().items()
     )
     log.critical("the server did not end in time and is cut off\n%s", "".join(stacks))
+    flush()
 
 
 async def report_crash(failure: asyncio.Future[Exception], health: Health, admission: Admission) -> None:

@@ -2,14 +2,15 @@
 
 import json
 import logging
-import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from server.config import Settings
 from server.telemetry.calls import REUSES, Call
+from server.telemetry.log_writer import LogWriter
 
+STANDARD_ERROR = 2
 FIELDS = "fields"
 """The attribute of a log record that has facts by name, beside its message."""
 
@@ -19,11 +20,22 @@ calls_log = logging.getLogger("server.telemetry.calls")
 
 def configure(settings: Settings) -> None:
     """Writes the log as the settings say, from now on."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = LogWriter(STANDARD_ERROR)
     handler.setFormatter(JsonFormatter() if settings.log_format == "json" else TextFormatter())
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
     if settings.log_text:
         log.warning("log_text is set: the log will have the texts of all calls, and their translations")
+
+
+def flush() -> None:
+    """Waits until what was logged is written, but not for long."""
+    for handler in logging.root.handlers:
+        handler.flush()
+
+
+def dropped_lines() -> int:
+    """Lines that nobody will read: standard error was not read fast enough, or is closed."""
+    return sum(handler.dropped for handler in logging.root.handlers if isinstance(handler, LogWriter))
 
 
 class TextFormatter(logging.Formatter):

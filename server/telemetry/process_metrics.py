@@ -2,11 +2,15 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Gauge, Info, ProcessCollector
+from prometheus_client.metrics_core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from server.telemetry.logs import dropped_lines
 
 THREADS = Path("/proc/self/task")
 """One folder for every thread of the process, those of native libraries included (Linux)."""
@@ -28,6 +32,7 @@ class ProcessMetrics:
         """Registers what every server has; `model` is the label of what belongs to a model."""
         self._registry, self._model = registry, model
         ProcessCollector(registry=registry)
+        registry.register(DroppedLines())
         threads = Gauge("dragoman_threads", "Threads of the process.", registry=registry)
         threads.set_function(count_threads)
         self._state = Gauge("dragoman_server_state", "1 for the server's state.", ["state"], registry=registry)
@@ -90,6 +95,15 @@ class ProcessMetrics:
 
     def _gauge(self, name: str, meaning: str) -> Gauge:
         return Gauge(name, meaning, ["model"], registry=self._registry).labels(self._model)
+
+
+class DroppedLines(Collector):
+    """Lines of the log that were dropped."""
+
+    def collect(self) -> Iterator[Metric]:
+        """As it is now."""
+        meaning = "Lines of the log that were dropped because standard error was not read."
+        yield CounterMetricFamily("dragoman_log_lines_dropped", meaning, value=dropped_lines())
 
 
 def count_threads() -> int:

@@ -12,7 +12,7 @@ from dragoman.v1.translation_pb2 import StreamTranslateRequest, TranslateRequest
 from engine.request import Timings
 from server.config import Settings
 from server.telemetry.calls import AnsweredContent, Call
-from server.telemetry.logs import FIELDS, CallLog, JsonFormatter, TextFormatter, configure
+from server.telemetry.logs import FIELDS, CallLog, JsonFormatter, TextFormatter, configure, flush
 from tests.serving import serving
 
 NASTY = 'a "b"\n2026-01-01 ERROR server: forged\x1b[31m\u2028'
@@ -54,7 +54,7 @@ def test_text_has_facts_at_the_end_and_none_can_break_the_line() -> None:
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
-def test_a_server_writes_what_it_was_told_to(log_format: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_writes_what_it_was_told_to(log_format: str, capfd: pytest.CaptureFixture[str]) -> None:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     root.handlers.clear()
@@ -64,10 +64,11 @@ def test_a_server_writes_what_it_was_told_to(log_format: str, capsys: pytest.Cap
         call = Call("m", "r", model="en-pt")
         call.contents.append(AnsweredContent("A cat.", "Um gato.", TIMINGS, 0.0, 0.0, 0.0, 4, 3))
         CallLog(settings).write(call, 0.05)
+        flush()
     finally:
         root.handlers[:] = handlers
         root.setLevel(level)
-    warning, line = capsys.readouterr().err.splitlines()
+    warning, line = capfd.readouterr().err.splitlines()
     assert "log_text is set" in warning
     for fact in ("Um gato.", "request_id", "decode_ms", "30.0", "mean_batch_rows"):
         assert fact in line

@@ -1,0 +1,70 @@
+"""server.telemetry.log_writer: lines come out in order, and nobody waits for a pipe that is not read."""
+
+import logging
+import os
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from server.telemetry.log_writer import LogWriter
+from server.telemetry.process_metrics import ProcessMetrics
+
+PIPE_LINES = 200
+"""Of a kilobyte each: more than a pipe has room for."""
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    reader, writer = os.pipe()
+    yield reader, writer
+    os.close(reader)
+    os.close(writer)
+
+
+def write(handler: logging.Handler, message: str) -> None:
+    handler.handle(logging.LogRecord("x", logging.INFO, "x.py", 1, message, None, None))
+
+
+def read_line(stream: Iterator[str]) -> str:
+    return next(stream).rstrip("\n")
+
+
+def test_lines_come_out_in_order(pipe: tuple[int, int]) -> None:
+    handler = LogWriter(pipe[1])
+    for number in range(100):
+        write(handler, f"line {number}")
+    handler.flush()
+    assert os.read(pipe[0], 10_000).decode().splitlines() == [f"line {number}" for number in range(100)]
+    assert handler.dropped == 0
+
+
+def test_a_pipe_that_is_not_read_holds_up_nobody_and_lines_on_top_are_dropped_and_counted(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler = LogWriter(pipe[1], max_lines=50)
+    for number in range(PIPE_LINES):  # would never end if one of them waited
+        write(handler, f"{number} " + "x" * 1000)
+    handler.flush()
+    dropped = handler.dropped
+    assert 0 < dropped <= PIPE_LINES - 50
+    monkeypatch.setattr(logging.root, "handlers", [handler])
+    ProcessMetrics(registry := CollectorRegistry())
+    assert registry.get_sample_value("dragoman_log_lines_dropped_total") == dropped
+    with open(os.dup(pipe[0]), encoding="utf-8") as stream:
+        told = [read_line(stream) for _ in range(PIPE_LINES - dropped + 1)]
+    [gap] = [line for line in told if "dropped" in line]
+    assert gap == f"{dropped} lines were dropped: standard error was not read"
+    numbers = [int(line.split()[0]) for line in told if line != gap]
+    assert numbers == sorted(numbers)
+
+
+def test_a_pipe_that_is_closed_is_no_failure() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    handler = LogWriter(writer)
+    for _ in range(3):
+        write(handler, "line")
+    handler.flush()
+    assert handler.dropped == 3
+    os.close(writer)
