@@ -34,6 +34,20 @@ class Stopped(EngineError):
         super().__init__("the engine has failed, and takes no more requests")
 
 
+class Hung(EngineError):
+    """A turn of the engine takes far longer than turns do."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"the engine has hung for {seconds:.1f} s")
+
+
+class Quarantined(EngineError):
+    """The engine has failed twice with this request, the second time with nothing else on board."""
+
+    def __init__(self) -> None:
+        super().__init__("the engine has failed twice with this request, and takes it no more")
+
+
 class NotOffered(EngineError):
     """A search asks for what the package's graphs do not give."""
 

@@ -15,6 +15,7 @@ from engine.native.decoder import NativeDecoder
 from engine.observer import Observer, Unobserved
 from engine.probes import check_probes
 from engine.runner import Runner
+from engine.supervision.policy import UNSUPERVISED, Supervision
 from engine.targets import TargetRules, target_rules
 from models.package.folder import Package
 from models.package.graph_files import GraphFiles
@@ -59,7 +60,12 @@ class Limits:
 
 
 def load(
-    model: Loadable, device: Device, limits: Limits, observer: Observer | None = None, kernels: Kernels = "auto"
+    model: Loadable,
+    device: Device,
+    limits: Limits,
+    observer: Observer | None = None,
+    kernels: Kernels = "auto",
+    supervision: Supervision = UNSUPERVISED,
 ) -> Runner:
     """Loads a model on a device. It runs inside the context of what is returned.
 
@@ -72,7 +78,7 @@ def load(
         observer = observer or Unobserved()
         if isinstance(decoder, NativeDecoder):
             observer.kernels(decoder.counters)
-        runner = Runner(decoder, limits.rows, workers, observer, owns_decoder=True)
+        runner = Runner(decoder, limits.rows, workers, observer, owns_decoder=True, supervision=supervision)
         undo.pop_all()
     return runner
 

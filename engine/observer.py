@@ -5,10 +5,23 @@ A `trace_id` names the trace that a request belongs to, if there is one.
 """
 
 from collections.abc import Callable
+from enum import Enum
 from typing import Protocol
 
 from engine.request import FinishReason, Timings
 from kernels.library import Counters
+
+
+class RestartCause(Enum):
+    """Why a worker had to begin anew."""
+
+    CRASH = "crash"
+    HANG = "hang"
+    MEMORY = "memory"
+
+    @classmethod
+    def of(cls, hung: bool, memory: bool) -> "RestartCause":
+        return cls.HANG if hung else cls.MEMORY if memory else cls.CRASH
 
 
 class WorkerObserver(Protocol):
@@ -66,6 +79,18 @@ class Observer(Protocol):
         """A request is dropped because nobody waits for it any more."""
         ...
 
+    def restarted(self, cause: RestartCause) -> None:
+        """A worker has failed, and began anew."""
+        ...
+
+    def retried(self, requests: int) -> None:
+        """So many requests of a worker that failed are tried again."""
+        ...
+
+    def quarantined(self) -> None:
+        """A request is refused because the engine has failed twice with it, or with one that is equal."""
+        ...
+
     def encoded(self, timings: Timings, source_tokens: int, trace_id: str) -> None:
         """A request is encoded, be it into a vector or on its way to a translation."""
         ...
@@ -94,6 +119,12 @@ class Unobserved:
     def waiting(self, requests: int) -> None: ...
 
     def cancelled(self) -> None: ...
+
+    def restarted(self, cause: RestartCause) -> None: ...
+
+    def retried(self, requests: int) -> None: ...
+
+    def quarantined(self) -> None: ...
 
     def encoded(self, timings: Timings, source_tokens: int, trace_id: str) -> None: ...
 

@@ -1,5 +1,6 @@
 """What crosses the border between the event loop and the engine threads."""
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 
 from engine.targets import TargetRules
 from models.decoding import Decoding
+
+log = logging.getLogger(__name__)
 
 
 class FinishReason(Enum):
@@ -106,6 +109,8 @@ class Request:
     """Of the trace that its call belongs to, if that is recorded: the exemplar of its timings."""
     cancelled: bool = False
     """Nobody waits for the answer any more; a running batch sees it at its next step."""
+    told: bool = False
+    """It was sent tokens, which cannot be taken back."""
     withdraw: "Callable[[Request], None] | None" = None
     """Takes it out of the queue that it is in. Set by the runner."""
 
@@ -143,3 +148,11 @@ class Translate(Request):
     def rows(self) -> int:
         """Rows of the running batch it may come to occupy."""
         return self.decoding.num_beams
+
+
+def tell(request: Request, error: Exception) -> None:
+    """Answers a request with an error."""
+    try:
+        request.deliver(Failed(error))
+    except Exception:  # whoever listens is gone; the others are answered all the same
+        log.exception("a request could not be told what became of it")

@@ -1,9 +1,10 @@
-"""The loop: receive, admit, step. One queue, and a thread with a running batch of its own for each worker."""
+"""Requests in, answers out: one queue, of which every worker takes its share (engine/supervision/worker.py)."""
 
 import asyncio
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from types import TracebackType
@@ -15,7 +16,10 @@ from engine.devices.session import Device
 from engine.errors import Closing, DoesNotFit, Stopped
 from engine.observer import Observer
 from engine.queue import ArrivalQueue, Queue
-from engine.request import Failed, Request
+from engine.request import Failed, Request, tell
+from engine.supervision.policy import UNSUPERVISED, Supervision
+from engine.supervision.supervisor import Supervisor
+from engine.supervision.worker import Worker
 
 log = logging.getLogger(__name__)
 
@@ -38,29 +42,27 @@ class Runner:
         observer: Observer,
         queue: Queue | None = None,
         owns_decoder: bool = False,
+        supervision: Supervision = UNSUPERVISED,
     ) -> None:
         """`rows`: of each worker's batch. `queue`: first come, first served, if it is left out.
 
-        owns_decoder: the decoder is closed with the runner
+        owns_decoder: the decoder is closed with the runner. supervision: whether workers that fail begin anew
         """
         self.failure: Future[Exception] = Future()
-        """Why an engine failed, once one has: nothing is accepted any more."""
+        """Why an engine failed, once one has that is not to begin anew: nothing is accepted any more."""
         self.workers, self.rows = workers, rows
         self._decoder, self._owns_decoder, self._observer = decoder, owns_decoder, observer
         self._queue: Queue = ArrivalQueue() if queue is None else queue
-        self._batches = [RunningBatch(decoder, rows, observer, worker) for worker in range(workers)]
-        self._threads = [
-            threading.Thread(target=self._run, args=(worker,), name=f"engine-{worker}", daemon=True)
-            for worker in range(workers)
-        ]
         self._closing = False
         self._work = threading.Condition()
         """Somebody may have something to do: a request came, or it is time to end. Its lock is the queue's."""
+        self._supervisor = Supervisor(
+            workers, self._open_batch, self._receive, self._give_up, supervision, observer, self._work
+        )
         observer.capacity(workers * rows, decoder.row_tokens)
 
     def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
+        self._supervisor.start()
         return self
 
     def __exit__(
@@ -89,7 +91,8 @@ class Runner:
     def submit(self, request: Request) -> None:
         """Queues a request. Its answer comes through `request.deliver`, on another thread.
 
-        On this one it is Failed: with DoesNotFit, with Stopped after a failure, with Closing once the runner closes.
+        On this one it is Failed: with DoesNotFit, with Stopped after a failure, with Quarantined, with
+        Closing once the runner closes.
         """
         request.withdraw = self._withdraw
         with self._work:
@@ -115,51 +118,40 @@ class Runner:
         """
         self._begin_closing()
         deadline = time.monotonic() + timeout_s
-        for thread in self._threads:
-            if thread.ident is not None:
-                thread.join(max(0.0, deadline - time.monotonic()))
+        workers = self._supervisor.workers
+        for worker in workers:
+            if worker.thread.ident is not None:
+                worker.thread.join(max(0.0, deadline - time.monotonic()))
         self._fail_waiting(Closing())
-        hung = [thread.name for thread in self._threads if thread.is_alive()]
-        for batch in self._batches:
-            batch.fail(Closing())
+        for worker in workers:
+            worker.fail(Closing())
+        hung = [worker.thread.name for worker in workers if worker.thread.is_alive()]
         if hung:
             log.error("%s did not end within %g s and will be left behind", ", ".join(hung), timeout_s)
         elif self._owns_decoder:
             self._decoder.close()
 
-    def _run(self, worker: int) -> None:
-        """One worker's life. What a step says is delivered while the next is computed."""
-        batch = self._batches[worker]
-        try:
-            while self._receive(worker):
-                batch.step()
-            batch.fail(Closing())
-        except Exception as error:
-            log.exception("engine failed")
-            self._fail(batch, error)
+    def _open_batch(self, worker: int) -> RunningBatch[Any]:
+        return RunningBatch(self._decoder, self.rows, self._observer, worker)
 
-    def _receive(self, worker: int) -> bool:
-        """Admits this worker's share of what waits. Blocks only if there is nothing else to do. False: end."""
-        batch = self._batches[worker]
+    def _receive(self, worker: Worker) -> Sequence[Request] | None:
+        """This worker's share of what waits. Blocks only if there is nothing else to do. None: end."""
+        batch = worker.batch
         if not (batch.idle or len(self._queue)):  # most steps: no worker waits for another, or for a caller
-            return not self._closing
+            return None if worker.leaving else ()
         with self._work:
-            while not (requests := self._take_share(worker)) and batch.idle and not self._closing:
+            while not (requests := self._take_share(worker)) and batch.idle and not worker.leaving:
                 self._work.wait()
-        if self._closing:
-            return False
-        if requests:
-            batch.admit(requests)
-        return True
+        return None if worker.leaving else requests
 
-    def _take_share(self, worker: int) -> list[Request]:
+    def _take_share(self, worker: Worker) -> list[Request]:
         """Takes requests out of the queue. From here on the worker's batch answers them."""
-        if not len(self._queue) or self._closing:
+        if not len(self._queue) or worker.leaving:
             return []
-        free_rows = [batch.free_rows for batch in self._batches]
-        requests = self._queue.share(worker, free_rows, time.perf_counter())
+        free_rows = [other.free_rows for other in self._supervisor.workers]
+        requests = self._queue.share(worker.number, free_rows, time.perf_counter())
         if requests:
-            self._batches[worker].hold(requests)
+            worker.batch.hold(requests)
             self._observer.waiting(len(self._queue))
         return requests
 
@@ -179,18 +171,18 @@ class Runner:
             return Stopped()
         if request.rows > self.rows:
             return DoesNotFit("rows", request.rows, self.rows)
-        return None
+        return self._supervisor.refusal(request)
 
     def _begin_closing(self) -> None:
         with self._work:
             self._closing = True
+            self._supervisor.leave()
             self._work.notify_all()
 
-    def _fail(self, batch: RunningBatch[Any], error: Exception) -> None:
-        """Answers what the batch ran, and what waits. The other workers finish what they run."""
+    def _give_up(self, error: Exception) -> None:
+        """Answers what waits. The other workers finish what they run."""
         with suppress(InvalidStateError):  # another one failed before
             self.failure.set_result(error)
-        batch.fail(error)
         self._fail_waiting(Stopped())
 
     def _fail_waiting(self, error: Exception) -> None:
@@ -198,7 +190,4 @@ class Runner:
             requests: list[Request] = self._queue.clear()
             self._observer.waiting(0)
         for request in requests:
-            try:
-                request.deliver(Failed(error))
-            except Exception:  # whoever listens is gone; the others are answered all the same
-                log.exception("a request that waited could not be told what became of it")
+            tell(request, error)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from engine.devices.session import Device, DeviceError
 from engine.load import Limits, Loadable, load
 from engine.request import Event, Failed, Probe, Request
 from engine.runner import Runner
+from engine.supervision.policy import Supervision
 from models.package.folder import Package, PackageError
 from models.tokenizers.tokenizer import TokenizerError
 from server.admission.permits import Admission
@@ -109,7 +111,8 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
             announce(settings, model, runner, probe_s, port, metrics_port)
             crash_report = asyncio.create_task(watch_engines(runner, health, admission, process))
             await signals.first.wait()
-            process.enter(State.DRAINING)
+            if not runner.failure.done():
+                process.enter(State.DRAINING)
             await drain(server, health, admission, calls, settings.grace_period_s, signals.second)
             crash_report.cancel()
     return 1 if runner.failure.done() else 0
@@ -129,7 +132,8 @@ def open_runner(
 ) -> Runner:
     """Loads the model. Raises DeviceError."""
     limits = Limits(settings.max_rows, settings.workers, model.max_source_tokens, model.max_new_tokens)
-    return load(loadable, device, limits, metrics, settings.kernels)
+    supervision = Supervision(settings.engine_restarts, settings.engine_restart_window_s)
+    return load(loadable, device, limits, metrics, settings.kernels, supervision)
 
 
 async def probe(submit: Callable[[Request], None], end_id: int) -> float:
@@ -152,9 +156,11 @@ async def probe(submit: Callable[[Request], None], end_id: int) -> float:
 
 
 async def watch_engines(runner: Runner, health: Health, admission: Admission, process: ProcessMetrics) -> None:
-    """Waits for a crash of the engine, and tells everybody."""
+    """Waits until engines are given up, tells everybody, and has the process end as after a signal."""
     await report_crash(asyncio.wrap_future(runner.failure), health, admission)
     process.enter(State.FAILED)
+    log.critical("engines have failed too often: the server ends")
+    signal.raise_signal(signal.SIGTERM)
 
 
 async def start(server: grpc.aio.Server, models: Catalog[Translator]) -> Health:

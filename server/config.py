@@ -69,6 +69,10 @@ class Settings(BaseSettings):
     """Our own CPU operators. "auto": where they are built and pass their probes; the log says which run, or why not."""
     workers: int | None = Field(default=None, ge=1, le=1024)
     """Engine threads, each with a running batch of its own. Default, and best: one for every core; on CUDA one."""
+    engine_restarts: int = Field(default=8, ge=0)
+    """Engines that fail begin anew so often in engine_restart_window_s; then the process ends, with exit code 1."""
+    engine_restart_window_s: float = Field(default=600.0, gt=0, allow_inf_nan=False)
+    """In which time failures of engines are counted."""
     max_rows: int = Field(default=64, ge=1, le=4096)
     """Rows of a worker's running batch. Greedy search takes one for each text, beam search `num_beams`."""
     max_waiting: int = Field(default=1024, ge=1)

@@ -21,6 +21,7 @@
     │   ├── Draining                DRAINING
     │   └── EngineStopped           ENGINE_STOPPED
     ├── EngineFailed                INTERNAL            ENGINE_FAILED
+    ├── Quarantined                 INTERNAL            QUARANTINED
     └── NotFinite                   INTERNAL            NOT_FINITE
     InternalError                   INTERNAL            INTERNAL: unexpected, a defect of the server; its log has more
 
@@ -263,6 +264,21 @@ class EngineFailed(ServerError):
 
     def __init__(self) -> None:
         super().__init__("the server's engine failed while it worked on this request")
+
+
+class Quarantined(ServerError):
+    """The engine has failed twice with this text, the second time with nothing else on board.
+
+    Not UNAVAILABLE: clients would take it to the next server.
+    """
+
+    status = "INTERNAL"
+    reason = "QUARANTINED"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the server's engine has failed twice with this text, and takes it no more; another text may do"
+        )
 
 
 class NotFinite(ServerError):

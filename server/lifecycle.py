@@ -95,7 +95,7 @@ def _tell_where() -> None:
 
 
 async def report_crash(failure: asyncio.Future[Exception], health: Health, admission: Admission) -> None:
-    """Waits for a crash of the engine. The server then stays up, to say that it does not serve."""
+    """Waits until engines are given up. The server then says that it does not serve."""
     await asyncio.shield(failure)
     admission.close(EngineStopped)
     health.set(serving=False)

@@ -1,7 +1,7 @@
 """A decoder that copies its source, so that every test knows the right answer, and a gate that stops time at a step."""
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -97,6 +97,8 @@ class CopyDecoder:
     """Raised by the next encoder run."""
     step_error: Exception | None = None
     """Raised by the next step."""
+    fault: Callable[[Sequence[tuple[int, ...]]], None] | None = None
+    """Called in every step with the sources of its rows: may raise, or hang."""
 
     device = CPU
     row_tokens = 256
@@ -142,6 +144,8 @@ class CopyCache:
         self._decoder.gate.pass_through()
         if self._decoder.step_error is not None:
             raise self._decoder.step_error
+        if self._decoder.fault is not None:
+            self._decoder.fault([memory.source_ids for memory, _ in self.rows])
         best = np.array([memory.source_ids[: position + 1][-1] for memory, position in self.rows])
         ranks = np.arange(k)
         self.rows = [(memory, position + 1) for memory, position in self.rows]

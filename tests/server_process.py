@@ -56,10 +56,15 @@ class ServerProcess:
 
 @contextmanager
 def server_process(
-    package: Path, *arguments: object, environment: Mapping[str, str] | None = None
+    package: Path, *arguments: object, environment: Mapping[str, str] | None = None, program: str | None = None
 ) -> Iterator[ServerProcess]:
-    """Starts a server on free ports, with two workers. It is gone afterwards."""
+    """Starts a server on free ports, with two workers. It is gone afterwards.
+
+    program: runs this instead of `python -m server`, with the same arguments
+    """
     command = server_command("--package", package, "--port", 0, "--metrics-port", 0, "--workers", 2, *arguments)
+    if program is not None:
+        command[1:3] = ["-c", program]
     with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None

@@ -7,14 +7,16 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Generic
 
 from engine.batch.running import Running
 from engine.batch.searched_rows import SearchedRows
 from engine.decoder import Ask, Decoder, S
+from engine.devices.session import is_out_of_memory
 from engine.errors import NotFinite, OutOfMemory
-from engine.observer import Observer
+from engine.observer import Observer, Unobserved, UnobservedWorker, WorkerObserver
 from engine.request import (
     Encode,
     Encoded,
@@ -40,7 +42,8 @@ class RunningBatch(Generic[S]):
         """Has room for so many rows. worker: the number under which the observer is told of it."""
         self._decoder = decoder
         self._cache = decoder.open_cache(rows)
-        self._observer, self._told = observer, observer.worker(worker)
+        self._observer: Observer = observer
+        self._told: WorkerObserver = observer.worker(worker)
         self._rows = SearchedRows(self._cache, rows, self._told)
         self._computed = 0
         """Rows of all steps."""
@@ -107,7 +110,9 @@ class RunningBatch(Generic[S]):
         while self._events:
             request, event = self._events.popleft()
             if isinstance(event, Tokens):
-                request.deliver(event)
+                request.told = True  # first: whoever takes the request away must see it
+                if request in self._held:
+                    request.deliver(event)
             else:
                 self._answer(request, event)
 
@@ -126,6 +131,25 @@ class RunningBatch(Generic[S]):
         self._rows.clear()
         self._told.holds(0, 0)
 
+    def release(self, delivering: bool) -> list[Request]:
+        """Gives away every request that is not answered. The batch is of no use afterwards, and counts nothing more.
+
+        delivering: what the last step said is delivered first. Not for another thread, where the batch's own hangs
+        """
+        if delivering:
+            try:
+                self.deliver()
+            except Exception:
+                log.exception("a request could not be told what became of it")
+        self._told.holds(0, 0)
+        self._observer, self._told = Unobserved(), UnobservedWorker()
+        released = []
+        for request in list(self._held):
+            with suppress(KeyError):  # its own thread has answered it meanwhile
+                del self._held[request]
+                released.append(request)
+        return released
+
     def _answer(self, request: Request, event: Event) -> None:
         """Delivers a request's last event, unless it has had one."""
         try:
@@ -141,10 +165,12 @@ class RunningBatch(Generic[S]):
         try:
             sources = self._decoder.encode([request.source_ids for request in requests])
             return list(zip(requests, sources, strict=True))
-        except OutOfMemory as error:
+        except Exception as error:
+            if not (isinstance(error, OutOfMemory) or is_out_of_memory(error)):
+                raise
             if len(requests) == 1:
                 self.free_rows += requests[0].rows
-                self._answer(requests[0], Failed(error))
+                self._answer(requests[0], Failed(OutOfMemory(len(requests[0].source_ids))))
                 return []
         half = len(requests) // 2
         return [*self._encode(requests[:half]), *self._encode(requests[half:])]

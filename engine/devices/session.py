@@ -30,6 +30,7 @@ OUT_OF_MEMORY = (
     "is smaller than requested bytes of",
     "out of memory",
     "ALLOC_FAILED",
+    "bad_alloc",
 )
 """How ONNX Runtime's arena (onnxruntime/core/framework/bfc_arena.cc), CUDA, cuBLAS and cuDNN say that memory is used
 up. Their exceptions have no type of their own."""

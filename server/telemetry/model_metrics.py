@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from engine.observer import RestartCause
 from engine.request import PHASES, FinishReason, Timings
 from kernels.library import Counters
 from server.telemetry.call_metrics import LATENCY_SECONDS, exemplar
@@ -49,6 +50,14 @@ class ModelFamilies:
             "dragoman_cancellations", "Contents dropped because nobody waited for them any more."
         )
 
+        self.restarts = self._counter("dragoman_engine_restarts", "Workers that failed and began anew.", "cause")
+        self.retried = self._counter(
+            "dragoman_retried", "Contents of workers that failed, which the server tried again by itself."
+        )
+        self.quarantined = self._counter(
+            "dragoman_quarantined", "Contents refused because the engine has failed twice with them."
+        )
+
     def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
         return Counter(name, meaning, ["model", *labels], registry=self._registry)
 
@@ -77,6 +86,9 @@ class ModelMetrics:
         self._flags = {flag: families.flags.labels(model, flag.value) for flag in GuardFlag}
         self._shared = families.shared.labels(model)
         self._cancellations = families.cancellations.labels(model)
+
+        self._restarts = {cause: families.restarts.labels(model, cause.value) for cause in RestartCause}
+        self._retried, self._quarantined = families.retried.labels(model), families.quarantined.labels(model)
 
     def worker(self, number: int) -> WorkerMetrics:
         """What the running batch of this number counts."""
@@ -129,6 +141,18 @@ class ModelMetrics:
     def cancelled(self) -> None:
         """A content is dropped because nobody waits for it any more."""
         self._cancellations.inc()
+
+    def restarted(self, cause: RestartCause) -> None:
+        """A worker has failed, and began anew."""
+        self._restarts[cause].inc()
+
+    def retried(self, requests: int) -> None:
+        """So many contents of a worker that failed are tried again."""
+        self._retried.inc(requests)
+
+    def quarantined(self) -> None:
+        """A content is refused because the engine has failed twice with it."""
+        self._quarantined.inc()
 
     def waiting(self, requests: int) -> None:
         """So many contents are in the queue."""

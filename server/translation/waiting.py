@@ -8,7 +8,7 @@ from enum import Enum
 
 from engine import errors as engine_errors
 from engine.request import Event, Failed, Finished, Timings, Tokens
-from server.errors import Draining, EngineFailed, EngineStopped, NotFinite, OutOfMemory, ServerError
+from server.errors import Draining, EngineFailed, EngineStopped, NotFinite, OutOfMemory, Quarantined, ServerError
 from server.telemetry.calls import AnsweredContent, current_call
 from server.translation.sources import SourceText
 
@@ -80,6 +80,8 @@ def refusal(error: Exception) -> ServerError:
         return OutOfMemory(error.source_tokens)
     if isinstance(error, engine_errors.NotFinite):
         return NotFinite()
+    if isinstance(error, engine_errors.Quarantined):
+        return Quarantined()
     if isinstance(error, engine_errors.Closing):
         return Draining()
     if isinstance(error, engine_errors.Stopped):

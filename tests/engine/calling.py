@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from engine.observer import Unobserved
 from engine.request import Encode, Event, Failed, Finished, FinishReason, Request, Timings, Tokens, Translate
 from engine.runner import Runner
+from engine.supervision.policy import UNSUPERVISED, Supervision
 from models.decoding import Decoding
 from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
 from tests.fakes import WAIT_S, CopyDecoder, CopySource, rules_of
@@ -96,13 +97,13 @@ class RecordingDecoder(CopyDecoder):
 class Service:
     """A runner over a decoder whose gate is closed."""
 
-    def __init__(self, workers: int, max_rows: int) -> None:
+    def __init__(self, workers: int, max_rows: int, supervision: Supervision) -> None:
         self.registry = CollectorRegistry()
         self.decoder = RecordingDecoder()
         self.gate = self.decoder.gate
         self.gate.close()
         metrics = ModelMetrics(ModelFamilies(self.registry), "copy")
-        self.runner = Runner(self.decoder, max_rows, workers, metrics)
+        self.runner = Runner(self.decoder, max_rows, workers, metrics, supervision=supervision)
 
     def submit(self, *calls: Call) -> None:
         for call in calls:
@@ -135,8 +136,8 @@ class Service:
 
 
 @contextmanager
-def serving(workers: int = 1, max_rows: int = 4) -> Iterator[Service]:
-    service = Service(workers, max_rows)
+def serving(workers: int = 1, max_rows: int = 4, supervision: Supervision = UNSUPERVISED) -> Iterator[Service]:
+    service = Service(workers, max_rows, supervision)
     with service.runner:
         try:
             yield service

@@ -5,6 +5,7 @@ from itertools import product
 
 from prometheus_client import CollectorRegistry
 
+from engine.observer import RestartCause
 from engine.request import FinishReason, Timings
 from kernels.library import Counters
 from server.telemetry.cache_metrics import AnswerCacheMetrics
@@ -39,6 +40,7 @@ def everything(
     metrics.kernels(lambda: Counters(rows=9, whole_rows=1, saturated=2))
     for worker in range(workers):
         metrics.worker(worker).step(rows=8, seconds=0.005, model_seconds=0.004)
+    metrics.restarted(RestartCause.CRASH)
     metrics.tokenized(0.00003, TRACE)
     metrics.first_token(0.004, TRACE)
     metrics.finished(FinishReason.LENGTH, TIMINGS, source_tokens=7, target_tokens=9, trace_id=TRACE)

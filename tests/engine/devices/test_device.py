@@ -282,6 +282,7 @@ def test_the_fused_decoder_asks_nothing_of_the_host(zoo_package: Package) -> Non
         ),
         (RuntimeError("Failed to allocate memory for requested buffer of size 10"), True),
         (RuntimeError("CUDA failure 2: out of memory ; GPU=0"), True),
+        (RuntimeError("Exception caught: std::bad_alloc"), True),
         (MemoryError(), True),
         (RuntimeError("CUDA failure 700: an illegal memory access was encountered"), False),
     ],

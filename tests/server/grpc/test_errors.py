@@ -25,6 +25,7 @@ from server.errors import (
     OptionOutOfRange,
     OutOfMemory,
     Overloaded,
+    Quarantined,
     ServerError,
     ServiceNotFound,
     SourceTooLong,
@@ -53,6 +54,7 @@ EXAMPLES: list[ServerError] = [
     Draining(),
     EngineStopped(),
     EngineFailed(),
+    Quarantined(),
     NotFinite(),
     InternalError(),
 ]

@@ -1,0 +1,1 @@
+"""Workers that live, fail and live again."""

@@ -1,0 +1,173 @@
+"""What becomes of a worker that fails or hangs, and of the requests that it had on board.
+
+They are tried again by its next life, alone, so that the one that makes it fail twice is known. What a worker is short
+of memory for is tried again in halves. docs/decisions/0016-engines-are-supervised.md has the reasons.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from engine.batch.running_batch import RunningBatch
+from engine.devices.session import is_out_of_memory
+from engine.errors import Hung, OutOfMemory, Quarantined
+from engine.observer import Observer, RestartCause
+from engine.request import Event, Probe, Request, tell
+from engine.supervision.policy import Supervision
+from engine.supervision.quarantine import Quarantine
+from engine.supervision.watchdog import Watchdog
+from engine.supervision.worker import Suspects, Worker
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 0.5
+"""How often workers are looked after."""
+
+OpenBatch = Callable[[int], RunningBatch[Any]]
+Receive = Callable[[Worker], Sequence[Request] | None]
+
+
+class Supervisor:
+    """Keeps as many workers alive as there are to be."""
+
+    def __init__(
+        self,
+        workers: int,
+        open_batch: OpenBatch,
+        receive: Receive,
+        give_up: Callable[[Exception], None],
+        policy: Supervision,
+        observer: Observer,
+        lock: threading.Condition,
+    ) -> None:
+        """`open_batch`: of the worker of this number. `give_up` is told when there are to be no more lives.
+
+        lock: what changes the workers holds it
+        """
+        self._open_batch, self._receive, self._give_up = open_batch, receive, give_up
+        self._policy, self._observer, self._lock = policy, observer, lock
+        self._quarantine, self._watchdog = Quarantine(), Watchdog(policy)
+        self._restarts: deque[float] = deque()
+        """When the last ones were."""
+        self._ended = threading.Event()
+        self.workers = [Worker(number, open_batch(number), receive, self._failed) for number in range(workers)]
+
+    def start(self) -> None:
+        """Starts all workers."""
+        for worker in self.workers:
+            worker.thread.start()
+        if self._policy.restarts:
+            threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
+
+    def leave(self) -> None:
+        """Workers end after the turn that they are in, and none is followed by another."""
+        self._ended.set()
+        for worker in self.workers:
+            worker.leave()
+
+    def refusal(self, request: Request) -> Exception | None:
+        """Why a request is not accepted."""
+        if request not in self._quarantine:
+            return None
+        self._observer.quarantined()
+        return Quarantined()
+
+    def _watch(self) -> None:
+        looked = time.monotonic()
+        while not self._ended.wait(LOOK_S):
+            now = time.monotonic()
+            # No more than that: while the process was stopped nobody could make a step.
+            elapsed_s, looked = min(now - looked, 2 * LOOK_S), now
+            for worker, seconds in self._watchdog.hung(self.workers, elapsed_s):
+                self._failed(worker, Hung(seconds))
+
+    def _failed(self, worker: Worker, error: Exception) -> None:
+        """Ends a life and begins the next, on the thread that has failed or on the watching one."""
+        with self._lock:
+            if self.workers[worker.number] is not worker:  # left behind before it failed
+                return
+            hung = isinstance(error, Hung)
+            log.error("engine %d failed", worker.number, exc_info=None if hung else error)
+            if hung:
+                log.error("%s; its thread is left behind", error)
+            memory = is_out_of_memory(error)
+            worker.leave()
+            requests = worker.batch.release(delivering=not hung)
+            halving = memory and len(requests) > 1
+            if not self._may_restart(counts=not halving):
+                self._end(error, (*requests, *worker.suspects.requests))
+                return
+            self._observer.restarted(RestartCause.of(hung, memory))
+            self._begin(worker, self._judge(worker, requests, error, memory))
+
+    def _begin(self, former: Worker, suspects: Suspects) -> None:
+        """The next life, with fresh buffers: a thread that hangs may still write into the others."""
+        try:
+            worker = Worker(former.number, self._open_batch(former.number), self._receive, self._failed, suspects)
+            worker.expected_s = former.expected_s
+            self.workers[former.number] = worker
+            worker.thread.start()
+        except Exception as error:
+            log.exception("engine %d does not start again", former.number)
+            self._end(error, suspects.requests)
+
+    def _end(self, error: Exception, requests: Iterable[Request]) -> None:
+        """No worker that fails is followed by another any more."""
+        self._ended.set()
+        for request in requests:
+            tell(request, error)
+        self._give_up(error)
+
+    def _judge(self, worker: Worker, requests: Sequence[Request], error: Exception, memory: bool) -> Suspects:
+        """Answers those of these requests that cannot be tried again. The others, and those not yet tried, are left."""
+        if worker.trying and len(requests) == 1:
+            self._convict(requests[0], memory)
+            return worker.suspects
+        again = [one for request in requests if (one := suspect(request, error, memory)) is not None]
+        self._observer.retried(len(again))
+        together = max(1, len(requests) // 2) if memory else 1
+        return Suspects(deque([*again, *worker.suspects.requests]), together)
+
+    def _convict(self, request: Request, memory: bool) -> None:
+        """It was alone when the engine failed again."""
+        if memory:
+            tell(request, OutOfMemory(len(request.source_ids)))
+            return
+        log.error(
+            "a request of %d source tokens is refused from now on: the engine failed twice with it, the second "
+            "time alone; its hash is %s",
+            len(request.source_ids),
+            self._quarantine.add(request),
+        )
+        self._observer.quarantined()
+        tell(request, Quarantined())
+
+    def _may_restart(self, counts: bool) -> bool:
+        now = time.monotonic()
+        while self._restarts and now - self._restarts[0] > self._policy.within_s:
+            self._restarts.popleft()
+        if self._ended.is_set() or len(self._restarts) >= self._policy.restarts:
+            return False
+        if counts:
+            self._restarts.append(now)
+        return True
+
+
+def suspect(request: Request, error: Exception, memory: bool) -> Request | None:
+    """What is tried again for a request. None: nothing.
+
+    Whoever was told tokens is told of the failure, as tokens cannot be taken back; its request is tried without it,
+    because it may be the cause.
+    """
+    if not request.told and not isinstance(request, Probe):
+        return request
+    tell(request, error)
+    return None if memory or isinstance(request, Probe) else replace(request, deliver=nobody, told=False)
+
+
+def nobody(event: Event) -> None:
+    """Whoever asked has an answer already."""

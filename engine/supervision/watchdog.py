@@ -1,0 +1,31 @@
+"""Which workers hang.
+
+The seconds are those that the watching thread has had, so that a process that was stopped has not hung.
+"""
+
+from collections.abc import Iterable
+
+from engine.supervision.policy import Supervision
+from engine.supervision.worker import Worker
+
+
+class Watchdog:
+    """Is asked now and then, and remembers."""
+
+    def __init__(self, policy: Supervision) -> None:
+        self._policy = policy
+        self._seen: dict[Worker, tuple[int, float]] = {}
+        """The turn that each worker was in, and for how many seconds."""
+
+    def hung(self, workers: Iterable[Worker], elapsed_s: float) -> list[tuple[Worker, float]]:
+        """Those whose turn takes too long, and for how long it has. `elapsed_s`: since it was asked before."""
+        before, self._seen = self._seen, {}
+        for worker in workers:
+            turn, seconds = before.get(worker, (None, 0.0))
+            if worker.in_turn:
+                self._seen[worker] = worker.turns, seconds + elapsed_s if worker.turns == turn else 0.0
+        return [
+            (worker, seconds)
+            for worker, (turn, seconds) in self._seen.items()
+            if seconds > self._policy.patience_s(turn, worker.expected_s)
+        ]

@@ -1,0 +1,101 @@
+"""One life of a worker: a thread, and a running batch of its own."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.batch.running_batch import RunningBatch
+from engine.errors import Closing
+from engine.request import Request, tell
+
+FORGET = 0.99
+"""How much of what a turn may take is remembered from turn to turn."""
+
+
+@dataclass(slots=True)
+class Suspects:
+    """Requests that were on board when a life ended. The next one tries them before it takes others."""
+
+    requests: deque[Request] = field(default_factory=deque)
+    together: int = 1
+    """So many are tried at a time. One: if that life ends too, it is known whose fault it is."""
+
+    def take(self, free_rows: int) -> list[Request]:
+        """The next ones, as far as they fit."""
+        taken: list[Request] = []
+        while self.requests and len(taken) < self.together and self.requests[0].rows <= free_rows:
+            taken.append(self.requests.popleft())
+            free_rows -= taken[-1].rows
+        return taken
+
+
+class Worker:
+    """Receives, admits and steps until it is told to leave, or fails."""
+
+    def __init__(
+        self,
+        number: int,
+        batch: RunningBatch[Any],
+        receive: "Callable[[Worker], Sequence[Request] | None]",
+        failed: "Callable[[Worker, Exception], None]",
+        suspects: Suspects | None = None,
+    ) -> None:
+        """`receive`: what it is to admit, for which it may wait; None ends it. `failed` is told on its thread."""
+        self.number, self.batch = number, batch
+        self.suspects = suspects or Suspects()
+        self.leaving = False
+        self.trying = bool(self.suspects.requests)
+        """It takes suspects on board, and nobody else."""
+        self.turns = 0
+        self.in_turn = False
+        self.expected_s = 0.0
+        """What a turn takes, of those that took long."""
+        self._receive, self._failed = receive, failed
+        self.thread = threading.Thread(target=self._live, name=f"engine-{number}", daemon=True)
+
+    @property
+    def free_rows(self) -> int:
+        """For requests that wait."""
+        return 0 if self.trying else self.batch.free_rows
+
+    def leave(self) -> None:
+        """Ends after the turn that it is in, however long that takes."""
+        self.leaving = True
+
+    def fail(self, error: Exception) -> None:
+        """Answers every request it has with an error. May be called from another thread."""
+        self.batch.fail(error)
+        with suppress(IndexError):  # the thread has taken the last one meanwhile, and answers it
+            while self.suspects.requests:
+                tell(self.suspects.requests.popleft(), error)
+
+    def _live(self) -> None:
+        try:
+            self._try_suspects()
+            while (requests := self._receive(self)) is not None:
+                self._turn(requests)
+            self.fail(Closing())
+        except Exception as error:
+            self._failed(self, error)
+
+    def _try_suspects(self) -> None:
+        while not self.leaving and (requests := self.suspects.take(self.batch.free_rows)):
+            self._turn(requests)
+            while not (self.batch.idle or self.leaving):
+                self._turn()
+        self.trying = False
+
+    def _turn(self, requests: Sequence[Request] = ()) -> None:
+        """Admits these, and makes a step. What the step before has said is delivered meanwhile."""
+        began = time.perf_counter()
+        self.in_turn = True
+        if requests:
+            self.batch.admit(requests)
+        self.batch.step()
+        self.in_turn = False
+        self.turns += 1
+        self.expected_s = max(time.perf_counter() - began, FORGET * self.expected_s)

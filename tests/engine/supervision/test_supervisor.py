@@ -1,0 +1,306 @@
+"""engine.supervision: workers that crash, hang or run out of memory live again, and nobody's request is lost."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from engine.errors import Hung, OutOfMemory, Quarantined, Stopped
+from engine.request import Finished
+from engine.supervision.policy import Supervision
+from tests.engine.calling import END, Call, Service, calls_of, serving, sources_of
+from tests.fakes import WAIT_S
+
+Sources = Sequence[tuple[int, ...]]
+
+SUPERVISED = Supervision(restarts=8)
+IMPATIENT = Supervision(restarts=8, hang_s=0.3, hang_times=0.0, first_s=0.3)
+POISON = (666, 5, END)
+
+
+def once(error: Exception) -> Callable[[Sources], None]:
+    """One step fails."""
+    left = [error]
+
+    def fault(sources: Sources) -> None:
+        if left:
+            raise left.pop()
+
+    return fault
+
+
+def poisoned(sources: Sources) -> None:
+    if POISON in sources:
+        raise RuntimeError("broken")
+
+
+def together(service: Service, calls: Sequence[Call], fault: Callable[[Sources], None] | None = None) -> None:
+    """Has all of them on board of one worker when the fault begins."""
+    service.submit(calls[0])
+    service.gate.wait_until_held()
+    service.submit(*calls[1:])
+    service.gate.let(1)
+    service.gate.wait_until_held()
+    service.decoder.fault = fault
+    service.gate.open()
+
+
+def restarts(service: Service) -> dict[str, float]:
+    return {
+        cause: count
+        for cause in ("crash", "hang", "memory")
+        if (count := service.sample("dragoman_engine_restarts_total", cause=cause))
+    }
+
+
+@pytest.fixture(autouse=True)
+def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.supervision.supervisor.LOOK_S", 0.02)
+
+
+def test_after_a_crash_all_are_answered_as_if_nothing_had_happened() -> None:
+    with serving(supervision=SUPERVISED) as service:
+        calls = [*calls_of(3), Call.for_vector()]
+        together(service, calls, once(RuntimeError("broken")))
+        for call in calls[:3]:
+            assert call.target == call.request.source_ids
+        calls[3].answer()
+        later = Call()
+        service.submit(later)
+        assert later.target == later.request.source_ids
+        assert restarts(service) == {"crash": 1}
+        assert service.sample("dragoman_retried_total") == 3
+        assert not service.runner.failure.done()
+    assert all(call.told_nothing for call in (*calls, later))
+
+
+def test_beams_are_tried_again_too() -> None:
+    with serving(supervision=SUPERVISED) as service:
+        calls = [Call(num_beams=2), Call(num_beams=1)]
+        together(service, calls, once(RuntimeError("broken")))
+        assert [call.target for call in calls] == sources_of(calls)
+
+
+def test_what_makes_it_fail_twice_is_refused_from_then_on_and_costs_the_others_nothing() -> None:
+    with serving(supervision=SUPERVISED) as service:
+        poison, others = Call(POISON), calls_of(3)
+        together(service, [others[0], poison, *others[1:]], poisoned)
+        assert [call.target for call in others] == sources_of(others)
+        assert isinstance(poison.error, Quarantined)
+        assert restarts(service) == {"crash": 2}
+        again = Call(POISON)
+        service.submit(again)
+        assert isinstance(again.error, Quarantined)
+        assert restarts(service) == {"crash": 2}
+        assert service.sample("dragoman_quarantined_total") == 2
+        wider, other = Call(POISON, num_beams=2), Call()
+        service.decoder.fault = None
+        service.submit(wider, other)  # something else is asked of the source
+        assert wider.target == POISON
+        assert other.target == other.request.source_ids
+
+
+def test_a_stream_that_was_told_tokens_fails_and_is_tried_for_what_it_may_be() -> None:
+    with serving(supervision=SUPERVISED) as service:
+        stream, other = Call(POISON, stream=True), Call((8, 8, 8, 8, 8, END))
+        together(service, [stream, other], poisoned)
+        assert str(stream.error) == "broken"
+        assert other.target == other.request.source_ids
+        wait_until(lambda: restarts(service) == {"crash": 2})
+        again = Call(POISON, stream=True)
+        service.submit(again)
+        assert isinstance(again.error, Quarantined)
+    assert stream.told_nothing
+
+
+def test_a_worker_that_hangs_is_left_behind_and_what_it_says_later_is_not_heard() -> None:
+    hangs = threading.Event()
+
+    def fault(sources: Sources) -> None:
+        if threading.current_thread() is first:
+            assert hangs.wait(WAIT_S)
+
+    with serving(supervision=IMPATIENT) as service:
+        first = service.runner._supervisor.workers[0].thread
+        calls = calls_of(3)
+        together(service, calls, fault)
+        assert [call.target for call in calls] == sources_of(calls)
+        assert restarts(service) == {"hang": 1}
+        hangs.set()
+        first.join(WAIT_S)
+        assert not first.is_alive()
+        assert all(call.told_nothing for call in calls)
+        assert service.sample("dragoman_finished_total", reason="end_token") == 3
+
+
+def test_what_hangs_twice_is_refused() -> None:
+    hangs = threading.Event()
+
+    def fault(sources: Sources) -> None:
+        if POISON in sources:
+            assert hangs.wait(WAIT_S)
+
+    with serving(supervision=IMPATIENT) as service:
+        poison, other = Call(POISON), Call()
+        together(service, [poison, other], fault)
+        assert isinstance(poison.error, Quarantined)
+        assert other.target == other.request.source_ids
+        assert restarts(service) == {"hang": 2}
+        hangs.set()
+
+
+def test_a_stream_that_hangs_is_told() -> None:
+    hangs = threading.Event()
+    steps = [0]
+
+    def fault(sources: Sources) -> None:
+        steps[0] += 1
+        if steps[0] == 3:
+            assert hangs.wait(WAIT_S)
+
+    with serving(supervision=IMPATIENT) as service:
+        stream = Call(stream=True)
+        together(service, [stream], fault)
+        assert isinstance(stream.error, Hung)
+        hangs.set()
+    assert stream.told_nothing
+
+
+def test_without_memory_the_batch_is_halved_until_it_fits() -> None:
+    most = [0]
+
+    def fault(sources: Sources) -> None:
+        most[0] = max(most[0], len(sources))
+        if len(sources) > 2:
+            raise MemoryError
+
+    with serving(max_rows=8, supervision=Supervision(restarts=1)) as service:
+        calls = calls_of(8)
+        together(service, calls, fault)
+        assert [call.target for call in calls] == sources_of(calls)
+        assert most[0] == 8
+        assert restarts(service) == {"memory": 2}  # of which none counts: each has made the batch smaller
+        assert not service.runner.failure.done()
+
+
+def test_a_request_that_has_no_memory_alone_is_told_so_and_may_come_again() -> None:
+    def fault(sources: Sources) -> None:
+        if POISON in sources:
+            raise MemoryError
+
+    with serving(supervision=SUPERVISED) as service:
+        large, other = Call(POISON), Call()
+        together(service, [large, other], fault)
+        assert isinstance(large.error, OutOfMemory)
+        assert other.target == other.request.source_ids
+        service.decoder.fault = None
+        again = Call(POISON)
+        service.submit(again)
+        assert again.target == POISON
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("Failed to allocate memory for requested buffer")])
+def test_encoding_is_halved_without_a_restart(error: Exception) -> None:
+    with serving(max_rows=4, supervision=SUPERVISED) as service:
+        encode = service.decoder.encode
+
+        def short(sources: Sources) -> object:
+            if len(sources) > 1:
+                raise error
+            return encode(sources)
+
+        service.decoder.encode = short  # type: ignore[assignment, method-assign]
+        calls = calls_of(4)
+        together(service, calls)
+        assert [call.target for call in calls] == sources_of(calls)
+        assert restarts(service) == {}
+
+
+def test_after_too_many_restarts_it_gives_up_and_answers_everybody() -> None:
+    def fault(sources: Sources) -> None:
+        raise RuntimeError("broken for good")
+
+    with serving(supervision=Supervision(restarts=3)) as service:
+        calls = calls_of(4)
+        waiting = calls_of(2, first=30)
+        service.decoder.fault = fault
+        service.submit(*calls)
+        service.gate.wait_until_held()
+        service.submit(*waiting)
+        service.gate.open()
+        assert str(service.runner.failure.result(WAIT_S)) == "broken for good"
+        errors = [call.error for call in calls]
+        assert [type(error) for error in errors].count(Quarantined) == 2
+        assert str(errors[-1]) == "broken for good"
+        assert all(isinstance(call.error, Stopped) for call in waiting)
+        assert restarts(service) == {"crash": 3}
+        late = Call()
+        service.submit(late)
+        assert isinstance(late.error, Stopped)
+
+
+def test_restarts_are_forgotten_after_a_while() -> None:
+    with serving(supervision=Supervision(restarts=1, within_s=0.001)) as service:
+        service.gate.open()
+        for _ in range(4):
+            service.decoder.fault = once(RuntimeError("broken"))
+            call = Call()
+            service.submit(call)
+            assert call.target == call.request.source_ids
+            time.sleep(0.002)
+        assert restarts(service) == {"crash": 4}
+
+
+def test_other_workers_serve_while_one_tries_its_suspects() -> None:
+    with serving(workers=2, max_rows=1, supervision=SUPERVISED) as service:
+        crashing, staying = Call(), Call((8, 8, 8, END))
+        service.submit(crashing, staying)
+        service.gate.wait_until_held(2)
+        service.decoder.fault = once(RuntimeError("broken"))
+        service.gate.open()
+        calls = [crashing, staying, *calls_of(4)]
+        service.submit(*calls[2:])
+        assert [call.target for call in calls] == sources_of(calls)
+        assert restarts(service) == {"crash": 1}
+
+
+def test_closing_answers_suspects_too() -> None:
+    with serving(supervision=SUPERVISED) as service:
+        calls = calls_of(3)
+        service.decoder.fault = once(RuntimeError("broken"))
+        service.submit(*calls)
+        service.gate.wait_until_held()
+        service.gate.let(1)
+        service.gate.wait_until_held()  # the first of them is tried
+        closing = threading.Thread(target=service.runner.close)
+        closing.start()
+        wait_until(lambda: service.runner._supervisor.workers[0].leaving)
+        service.gate.open()
+        closing.join(WAIT_S)
+        for call in calls:
+            assert not isinstance(call.answer(), Finished)
+    assert all(call.told_nothing for call in calls)
+
+
+def test_a_batch_that_does_not_open_again_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(supervision=SUPERVISED) as service:
+        service.decoder.fault = once(RuntimeError("broken"))
+
+        def refuse(rows: int) -> object:
+            raise MemoryError
+
+        call = Call()
+        service.submit(call)
+        service.gate.wait_until_held()
+        monkeypatch.setattr(service.decoder, "open_cache", refuse)
+        service.gate.open()
+        assert isinstance(call.error, MemoryError)
+        assert isinstance(service.runner.failure.result(WAIT_S), MemoryError)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.001)

@@ -1,0 +1,62 @@
+"""A server process whose engine fails: callers are answered, or the process ends for its orchestrator."""
+
+import signal
+from pathlib import Path
+
+import grpc
+import pytest
+
+from dragoman.v1.translation_pb2 import TranslateRequest
+from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
+from tests.server_process import WAIT_S, server_process
+
+ZOO = Path(__file__).parents[2] / "models" / "zoo" / "en-pt"
+FAULTY = """
+import sys
+from engine.batch.searched_rows import SearchedRows
+from server.__main__ import main
+
+end_step = SearchedRows.end_step
+
+def fault(rows):
+    tokens = max(len(one.request.source_ids) for one in rows.running)
+    if tokens > 40:
+        raise RuntimeError("a kernel is broken")
+    return end_step(rows)
+
+SearchedRows.end_step = fault
+sys.exit(main(sys.argv[1:]))
+"""
+"""A server whose engine crashes over long texts."""
+
+LONG = "the cat and the dog " * 12
+
+
+def test_a_text_that_breaks_the_engine_is_refused_and_others_are_answered() -> None:
+    with (
+        server_process(ZOO, "--cache-mb", 0, program=FAULTY) as server,
+        grpc.insecure_channel(server.target) as channel,
+    ):
+        translations = TranslationServiceStub(channel)
+        beside = [translations.Translate.future(request(f"A cat sees {n} dogs."), timeout=WAIT_S) for n in range(8)]
+        with pytest.raises(grpc.RpcError, match="failed twice with this text"):
+            translations.Translate(request(LONG), timeout=WAIT_S)
+        assert all(call.result().translations[0].hypotheses for call in beside)
+        with pytest.raises(grpc.RpcError, match="failed twice with this text"):
+            translations.Translate(request(LONG), timeout=WAIT_S)
+        metrics = server.metrics()
+        assert metrics("dragoman_engine_restarts_total", cause="crash") == 2
+        assert metrics("dragoman_quarantined_total") == 2
+        assert server.end(signal.SIGTERM) == 0
+
+
+def test_an_engine_that_fails_too_often_ends_the_process_with_code_1() -> None:
+    arguments = ("--engine-restarts", 1)
+    with server_process(ZOO, *arguments, program=FAULTY) as server, grpc.insecure_channel(server.target) as channel:
+        with pytest.raises(grpc.RpcError, match="engine"):
+            TranslationServiceStub(channel).Translate(request(LONG), timeout=WAIT_S)
+        assert server.process.wait(WAIT_S) == 1
+
+
+def request(text: str) -> TranslateRequest:
+    return TranslateRequest(contents=[text])
