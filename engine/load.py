@@ -13,7 +13,7 @@ from engine.devices.session import Device, DeviceError
 from engine.errors import KernelsRefused
 from engine.native.decoder import NativeDecoder
 from engine.observer import Observer, Unobserved
-from engine.probes import check_probes
+from engine.probes import check_probes, fitting
 from engine.runner import Runner
 from engine.supervision.policy import UNSUPERVISED, Supervision
 from engine.targets import TargetRules, target_rules
@@ -110,7 +110,7 @@ def _open_native(model: Loadable, capacities: tuple[int, int], kernels: Kernels)
         return None
     try:
         decoder = NativeDecoder.open(model.graphs, *capacities)
-        check_probes(decoder, model.rules, model.graphs.spec.probes)
+        check_probes(decoder, model.rules, fitting(model.graphs.spec.probes, *capacities))
     except KernelsRefused as error:
         if kernels == "required":
             raise DeviceError(f"kernels are required: {error}") from error

@@ -1,6 +1,6 @@
 """Known answers: what a decoder must say of the sources in a package's manifest before it serves."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,29 +22,41 @@ def check_probes(decoder: Decoder[Any], rules: TargetRules, probes: Sequence[Pro
     """Decodes all probes in one batch by greedy search. Raises KernelsRefused, with both answers."""
     batch = RunningBatch(decoder, max(1, len(probes)), Unobserved(), worker=0)
     answers: list[list[Event]] = [[] for _ in probes]
-    batch.admit([_request(probe, rules, answer) for probe, answer in zip(probes, answers, strict=True)])
+    batch.admit([request(probe, rules, answer.append) for probe, answer in zip(probes, answers, strict=True)])
     while not batch.idle:
         batch.step()
     for number, (probe, [answer]) in enumerate(zip(probes, answers, strict=True)):
-        _compare(number, probe, answer)
+        if (wrong := difference(probe, answer)) is not None:
+            raise KernelsRefused(f"probe {number} {wrong}")
 
 
-def _request(probe: Probe, rules: TargetRules, answer: list[Event]) -> Translate:
+def fitting(probes: Sequence[Probe], source_tokens: int | None, target_tokens: int | None) -> list[Probe]:
+    """Those that rows of so many tokens have room for. None: as many as the model takes."""
+    return [
+        probe
+        for probe in probes
+        if len(probe.source_ids) <= (source_tokens or len(probe.source_ids))
+        and len(probe.token_ids) <= (target_tokens or len(probe.token_ids))
+    ]
+
+
+def request(probe: Probe, rules: TargetRules, deliver: Callable[[Event], None]) -> Translate:
+    """Asks for a probe's answer, by greedy search."""
     decoding = Decoding(max_new_tokens=len(probe.token_ids), length_penalty=0.0)
     # Else the last token that fits would be forced, whatever the model says.
     free = replace(rules, forced_end_id=None)
-    return Translate(probe.source_ids, answer.append, decoding=decoding, rules=free)
+    return Translate(probe.source_ids, deliver, decoding=decoding, rules=free)
 
 
-def _compare(number: int, probe: Probe, answer: Event) -> None:
+def difference(probe: Probe, answer: Event) -> str | None:
+    """What is wrong with an answer. None: nothing."""
     if isinstance(answer, Failed):
-        raise KernelsRefused(f"probe {number} failed: {answer.error}") from answer.error
+        return f"failed: {answer.error}"
     assert isinstance(answer, Finished)
     [found] = answer.hypotheses
     if found.token_ids != probe.token_ids:
-        raise KernelsRefused(f"probe {number} has the tokens {list(found.token_ids)}, expected {list(probe.token_ids)}")
+        return f"has the tokens {list(found.token_ids)}, expected {list(probe.token_ids)}"
     most = SCORE_TOLERANCE * len(probe.token_ids)
     if not abs(found.score - probe.score) <= most:  # NaN compares with nothing
-        raise KernelsRefused(
-            f"probe {number} has the score {found.score:.5f}, expected {probe.score:.5f} within {most:g}"
-        )
+        return f"has the score {found.score:.5f}, expected {probe.score:.5f} within {most:g}"
+    return None

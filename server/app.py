@@ -19,12 +19,14 @@ from dragoman import __version__
 from engine.devices.machine import Machine
 from engine.devices.session import Device, DeviceError
 from engine.load import Limits, Loadable, load
+from engine.probes import fitting
 from engine.request import Event, Failed, Probe, Request
 from engine.runner import Runner
 from engine.supervision.policy import Supervision
 from models.package.folder import Package, PackageError
 from models.tokenizers.tokenizer import TokenizerError
 from server.admission.permits import Admission
+from server.canary import Canary
 from server.catalog.catalog import Catalog
 from server.catalog.served_model import ServedModel, served_model
 from server.config import ConfigError, Settings
@@ -39,6 +41,7 @@ from server.placement import device_memory, facts, serving_device
 from server.telemetry import logs
 from server.telemetry.cache_metrics import AnswerCacheMetrics
 from server.telemetry.call_metrics import CallMetrics
+from server.telemetry.canary_metrics import CanaryMetrics
 from server.telemetry.logs import CallLog
 from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
 from server.telemetry.observed import ObservedCalls
@@ -106,15 +109,23 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
             translator = Translator(
                 model, package.tokenizer(), loadable.rules, admission, runner.submit, metrics, cache
             )
+            canary = await open_canary(settings, loadable, runner, CanaryMetrics(registry, model.name))
+            well = await canary.check()
             health = await start(server, Catalog({model.name: translator}))
             process.enter(State.SERVING)
             announce(settings, model, runner, probe_s, port, metrics_port)
             crash_report = asyncio.create_task(watch_engines(runner, health, admission, process))
+            if settings.canary_health:
+                health.set(serving=well)
+            canary_watch = asyncio.create_task(
+                canary.watch(settings.canary_interval_s, health if settings.canary_health else None)
+            )
             await signals.first.wait()
             if not runner.failure.done():
                 process.enter(State.DRAINING)
             await drain(server, health, admission, calls, settings.grace_period_s, signals.second)
             crash_report.cancel()
+            canary_watch.cancel()
     return 1 if runner.failure.done() else 0
 
 
@@ -134,6 +145,19 @@ def open_runner(
     limits = Limits(settings.max_rows, settings.workers, model.max_source_tokens, model.max_new_tokens)
     supervision = Supervision(settings.engine_restarts, settings.engine_restart_window_s)
     return load(loadable, device, limits, metrics, settings.kernels, supervision)
+
+
+async def open_canary(settings: Settings, loadable: Loadable, runner: Runner, metrics: CanaryMetrics) -> Canary:
+    """Has the probes of the package that the settings leave room for.
+
+    Standard operators in 8 bits round otherwise from processor to processor: there, the first answers are the known.
+    """
+    source_tokens, target_tokens = settings.max_source_tokens, settings.max_new_tokens
+    probes = fitting(loadable.graphs.spec.probes, source_tokens, target_tokens) if settings.canary_interval_s else []
+    canary = Canary(probes, loadable.rules, runner.submit, runner.workers, metrics)
+    if loadable.graphs.spec.precision.activations == "int8" and not runner.device.kernels:
+        await canary.learn()
+    return canary
 
 
 async def probe(submit: Callable[[Request], None], end_id: int) -> float:

@@ -73,6 +73,10 @@ class Settings(BaseSettings):
     """Engines that fail begin anew so often in engine_restart_window_s; then the process ends, with exit code 1."""
     engine_restart_window_s: float = Field(default=600.0, gt=0, allow_inf_nan=False)
     """In which time failures of engines are counted."""
+    canary_interval_s: float = Field(default=3600.0, ge=0, allow_inf_nan=False)
+    """How often the package's probes are translated and compared with their known answers, and at start. 0: never."""
+    canary_health: CliImplicitFlag[bool] = False
+    """Health says NOT_SERVING while the probes' answers are not as they must be."""
     max_rows: int = Field(default=64, ge=1, le=4096)
     """Rows of a worker's running batch. Greedy search takes one for each text, beam search `num_beams`."""
     max_waiting: int = Field(default=1024, ge=1)
@@ -128,6 +132,8 @@ class Settings(BaseSettings):
             raise ValueError("tls_certificate and tls_key need each other")
         if self.tls_client_ca is not None and self.tls_certificate is None:
             raise ValueError("tls_client_ca needs tls_certificate and tls_key")
+        if self.canary_health and not self.canary_interval_s:
+            raise ValueError("canary_health needs canary_interval_s: nothing would be compared")
         if self.log_text and not self.log_requests:
             raise ValueError("log_text needs log_requests: the texts would go into the line of their call")
         if self.log_labels and not self.log_requests and self.otlp_endpoint is None:

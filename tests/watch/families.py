@@ -10,6 +10,7 @@ from engine.request import FinishReason, Timings
 from kernels.library import Counters
 from server.telemetry.cache_metrics import AnswerCacheMetrics
 from server.telemetry.call_metrics import CallMetrics
+from server.telemetry.canary_metrics import CanaryMetrics
 from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
 from server.telemetry.process_metrics import ProcessMetrics
 
@@ -45,6 +46,7 @@ def everything(
     metrics.first_token(0.004, TRACE)
     metrics.finished(FinishReason.LENGTH, TIMINGS, source_tokens=7, target_tokens=9, trace_id=TRACE)
     metrics.detokenized(0.00004, TRACE)
+    CanaryMetrics(registry, "en-pt")
     process.describe_model("ab", "CPUExecutionProvider", "fp32")
     process.describe_build(dict.fromkeys(VERSIONS, "1.0"))
     process.describe_device(dict.fromkeys(FACTS, ""), "cuda", cuda_graphs=True)

@@ -17,7 +17,21 @@ from server.telemetry.guards import GuardFlag
 from server.telemetry.model_metrics import PHASE_SECONDS, ModelFamilies, ModelMetrics
 from tests.watch.families import TIMINGS, TRACE, everything
 
-LABELS = {"cause", "model", "method", "code", "reason", "worker", "phase", "part", "flag", "kind", "state", "le"}
+LABELS = {
+    "cause",
+    "result",
+    "model",
+    "method",
+    "code",
+    "reason",
+    "worker",
+    "phase",
+    "part",
+    "flag",
+    "kind",
+    "state",
+    "le",
+}
 
 
 class Counted:
@@ -112,7 +126,7 @@ def families(registry: CollectorRegistry) -> list[Metric]:
 def test_names_follow_prometheus_and_labels_are_bounded() -> None:
     everything(registry := CollectorRegistry())
     ours = families(registry)
-    assert len(ours) == 50
+    assert len(ours) == 52
     assert not [family.name for family in ours if family.name.endswith("_created")]
     for family in ours:
         assert re.fullmatch(r"dragoman_[a-z]+(_[a-z]+)*", family.name)

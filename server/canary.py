@@ -1,0 +1,87 @@
+"""The canary: sources whose answers the package's certificate knows, asked of the engine that serves.
+
+A kernel, a processor or memory that goes wrong slowly is told by nobody else: the answers are fluent, and wrong.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from engine.errors import Closing, OutOfMemory, Stopped
+from engine.probes import difference, request
+from engine.request import Event, Failed, Finished, Request
+from engine.targets import TargetRules
+from models.package.graphs import Probe
+from server.grpc.health import Health
+from server.telemetry.canary_metrics import CanaryMetrics
+
+log = logging.getLogger(__name__)
+
+NO_VERDICT = (Closing, Stopped, OutOfMemory)
+"""Errors that say nothing of the answers."""
+
+
+class Canary:
+    """Asks every probe alone, then all of them together in the live batches of all workers."""
+
+    def __init__(
+        self,
+        probes: Sequence[Probe],
+        rules: TargetRules,
+        submit: Callable[[Request], None],
+        workers: int,
+        metrics: CanaryMetrics,
+    ) -> None:
+        """`submit`: to the engine, whose events come from other threads."""
+        self._probes, self._rules, self._submit, self._workers = probes, rules, submit, workers
+        self._metrics = metrics
+
+    async def check(self) -> bool:
+        """Whether all answers have the tokens that they must, and their scores. The log says which do not."""
+        alone = [(probe, await self._ask(probe)) for probe in self._probes]
+        crowd = [probe for _ in range(self._workers) for probe in self._probes]
+        together = zip(crowd, await asyncio.gather(*map(self._ask, crowd)), strict=True)
+        found = [self._compare(probe, event, "alone") for probe, event in alone]
+        found += [self._compare(probe, event, "in a live batch") for probe, event in together]
+        equal = False not in found
+        self._metrics.checked(equal)
+        return equal
+
+    async def learn(self) -> None:
+        """Takes what the engine answers now for right: where processors round otherwise than export's did."""
+        answers = [await self._ask(probe) for probe in self._probes]
+        self._probes = [
+            probe.model_copy(update={"token_ids": best.token_ids, "score": best.score})
+            for probe, answer in zip(self._probes, answers, strict=True)
+            if isinstance(answer, Finished)
+            for best in answer.hypotheses
+        ]
+
+    async def watch(self, interval_s: float, health: Health | None) -> None:
+        """Checks every so many seconds, for ever; 0: never. `health` says what was found, if it is to."""
+        while interval_s:
+            await asyncio.sleep(interval_s)
+            equal = await self.check()
+            if health is not None:
+                health.set(serving=equal)
+
+    def _compare(self, probe: Probe, event: Event, where: str) -> bool | None:
+        """None: there is nothing to be said."""
+        if isinstance(event, Failed) and isinstance(event.error, NO_VERDICT):
+            return None
+        wrong = difference(probe, event)
+        self._metrics.answered(equal=wrong is None)
+        if wrong is not None:
+            log.error("the canary, %s: probe %d %s", where, self._probes.index(probe), wrong)
+        return wrong is None
+
+    async def _ask(self, probe: Probe) -> Event:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Event] = loop.create_future()
+        self._submit(request(probe, self._rules, lambda event: _post(loop, answer, event)))
+        return await answer
+
+
+def _post(loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Event], event: Event) -> None:
+    """Called on an engine thread."""
+    loop.call_soon_threadsafe(lambda: None if answer.done() else answer.set_result(event))

@@ -1,0 +1,149 @@
+"""server.canary: known answers of the engine that serves."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
+from prometheus_client import CollectorRegistry
+
+from engine.observer import Unobserved
+from engine.request import Failed, Request
+from engine.runner import Runner
+from models.package.graphs import Probe
+from server.canary import Canary
+from server.grpc.health import Health
+from server.telemetry.canary_metrics import CanaryMetrics
+from tests.engine.calling import END, RULES
+from tests.fakes import BEST, CopyDecoder
+from tests.server_process import server_process
+
+ZOO = Path(__file__).parents[2] / "models" / "zoo"
+SOURCES = [(5, 6, END), (7, 8, 9, END)]
+PROBES = [Probe(source_ids=ids, token_ids=ids, score=BEST * len(ids)) for ids in SOURCES]
+
+
+class Watched:
+    """A canary in an engine that copies."""
+
+    def __init__(self, decoder: CopyDecoder, runner: Runner, probes: Sequence[Probe]) -> None:
+        self.decoder, self.runner, self.registry = decoder, runner, CollectorRegistry()
+        self.asked: list[Request] = []
+        self.canary = Canary(probes, RULES, self.submit, runner.workers, CanaryMetrics(self.registry, "copy"))
+
+    def submit(self, request: Request) -> None:
+        self.asked.append(request)
+        self.runner.submit(request)
+
+    def sample(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(name, {"model": "copy", **labels})
+
+
+@asynccontextmanager
+async def watched(probes: Sequence[Probe] = PROBES, workers: int = 2) -> AsyncIterator[Watched]:
+    decoder = CopyDecoder()
+    async with Runner(decoder, 4, workers, Unobserved()) as runner:
+        yield Watched(decoder, runner, probes)
+
+
+async def test_every_probe_is_asked_alone_and_for_every_worker() -> None:
+    async with watched() as one:
+        assert await one.canary.check()
+        assert [request.source_ids for request in one.asked] == SOURCES * 3
+        assert one.sample("dragoman_canary_differs") == 0
+        assert one.sample("dragoman_canary_answers_total", result="equal") == 6
+
+
+@pytest.mark.parametrize("wrong", [{"token_ids": (5, 5, END)}, {"score": 3 * BEST - 1.0}])
+async def test_a_token_or_a_score_that_differs_is_told(wrong: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    async with watched([PROBES[0].model_copy(update=wrong), PROBES[1]]) as one:
+        assert not await one.canary.check()
+        assert one.sample("dragoman_canary_differs") == 1
+        assert one.sample("dragoman_canary_answers_total", result="different") == 3
+        assert one.sample("dragoman_canary_answers_total", result="equal") == 3
+        assert "the canary, alone: probe 0 has the " in caplog.text
+        assert "the canary, in a live batch: probe 0 has the " in caplog.text
+
+
+async def test_what_was_learnt_is_right() -> None:
+    async with watched([PROBES[0].model_copy(update={"score": -9.0})]) as one:
+        await one.canary.learn()
+        assert await one.canary.check()
+
+
+async def test_an_engine_that_ends_says_nothing_of_answers() -> None:
+    async with watched() as one:
+        await one.runner.aclose()
+        assert await one.canary.check()
+        assert one.sample("dragoman_canary_answers_total", result="equal") == 0
+
+
+async def test_health_says_what_was_found() -> None:
+    events = [Failed(ValueError("broken"))] * 3
+    async with watched(PROBES[:1]) as one:
+
+        def submit(request: Request) -> None:
+            if events:
+                request.deliver(events.pop())
+            else:
+                one.runner.submit(request)
+
+        canary = Canary(PROBES[:1], RULES, submit, 2, CanaryMetrics(CollectorRegistry(), "copy"))
+        health = Health(["x"])
+        health.set(serving=True)
+        states: list[int] = []
+
+        def watch(serving: bool) -> None:
+            states.append(serving)
+            if len(states) == 2:
+                seen.set()
+
+        seen = asyncio.Event()
+        health.set = watch  # type: ignore[method-assign]
+        task = asyncio.create_task(canary.watch(0.001, health))
+        async with asyncio.timeout(20):
+            await seen.wait()
+        task.cancel()
+        assert states[:2] == [False, True]
+
+
+async def test_without_an_interval_it_never_looks() -> None:
+    async with watched() as one:
+        await one.canary.watch(0.0, None)
+        assert not one.asked
+
+
+WRONG = """
+import sys
+from engine import probes
+from server.__main__ import main
+
+probes.SCORE_TOLERANCE = 0.0 if "off" in sys.argv else 0.01
+sys.exit(main(sys.argv[1:]))
+"""
+"""A server that takes any rounding for wrong: standard operators sum in another order than export's did."""
+
+
+@pytest.mark.parametrize(("kernels", "state"), [("off", "NOT_SERVING"), ("auto", "SERVING")])
+def test_a_server_takes_itself_out_if_it_is_told_so(kernels: str, state: str) -> None:
+    arguments = ("--kernels", kernels, "--canary-health")
+    with server_process(ZOO / "en-pt", *arguments, program=WRONG) as server:
+        metrics = server.metrics()
+        assert metrics("dragoman_canary_differs") == (state == "NOT_SERVING")
+        assert metrics("dragoman_canary_answers_total") == 9
+        with grpc.insecure_channel(server.target) as channel:
+            health: Any = HealthStub(channel)
+            answer = health.Check(HealthCheckRequest(), timeout=20)
+        assert HealthCheckResponse.ServingStatus.Name(answer.status) == state
+        assert server.end(signal.SIGTERM) == 0
+
+
+def test_probes_for_which_there_is_no_room_are_left_out() -> None:
+    with server_process(ZOO / "en-pt", "--max-source-tokens", 8) as server:
+        assert server.metrics()("dragoman_canary_answers_total") == 0
