@@ -38,16 +38,23 @@ class CacheMemory:
         """Positions there is room for."""
         return int(self.array.shape[3])
 
+    def fits(self, needed: int) -> bool:
+        """Whether there is room for `needed` positions, and not far too much.
+
+        Raises ValueError if a row can never have so many.
+        """
+        if needed > self._longest:
+            raise ValueError(f"a row needs {needed} positions; the cache was opened for {self._longest}")
+        return bool(self._enough(needed) <= self.array.shape[3] < 4 * self._enough(needed))
+
     def fit(self, needed: int, kept: Kept) -> bool:
         """Makes room for `needed` positions, or gives up room that is far too much. Keeps what these rows hold.
 
         True if the array is another one now. Raises ValueError if a row can never have so many positions.
         """
-        if needed > self._longest:
-            raise ValueError(f"a row needs {needed} positions; the cache was opened for {self._longest}")
-        enough = min(-(-needed // STEP) * STEP, self._longest)
-        if enough <= self.capacity < 4 * enough:
+        if self.fits(needed):
             return False
+        enough = self._enough(needed)
         # What shrinks keeps some room, so that rows which only began do not make it grow again at once.
         old, self.array = self.array, self._allocate(enough if self.capacity < needed else 2 * enough)
         places = min(old.shape[3], self.capacity)
@@ -58,6 +65,9 @@ class CacheMemory:
         """Every tensor with the memory of its first rows, which is both its past and its present."""
         for tensor, array in zip(self.tensors, self.array, strict=True):
             yield tensor, array[:rows].reshape(tensor.shape(rows, self.capacity))
+
+    def _enough(self, needed: int) -> int:
+        return min(-(-needed // STEP) * STEP, self._longest)
 
     def _allocate(self, capacity: int) -> NDArray[np.floating]:
         tensors, rows, heads, slot = self._shape

@@ -47,7 +47,7 @@ class SlotCache:
         self._rows = Rows(rows)
         self._allowed = AllowedTokens(rows) if shortlisted else None
         self._step = NativeStep(session, spec, self._rows, self._memories, self._allowed)
-        self._ask = Ask()
+        self._ask, self._more = Ask(), False
 
     @property
     def live(self) -> int:
@@ -59,7 +59,7 @@ class SlotCache:
         longest = max(source.length, self._rows.longest_source)
         if longest > self._source_capacity:
             raise ValueError(f"a source has {longest} tokens; the cache was opened for {self._source_capacity}")
-        self._fit(self._sources, longest, self._rows.live_source_slots)
+        self._fit(self._sources, longest)
         row = self._rows.join(source.length)
         for memory in self._sources:
             self._library.store_source(source.cross, memory.array, int(self._rows.source_slots[row]))
@@ -72,22 +72,22 @@ class SlotCache:
 
     def begin_step(self, token_ids: TokenIds, ask: Ask) -> None:
         """Starts a step that feeds one token to each live row and finds what is asked of each."""
-        self._logits.check_offered(ask)
-        total = self._rows.total
+        if ask != self._ask:
+            self._logits.check_offered(ask)
+            self._ask, self._more = ask, asks_more(ask)
+        total = self._rows.furthest + 1
         if total > self._target_capacity:  # also where nothing grows with the target
             raise ValueError(f"a row needs {total} positions; the cache was opened for {self._target_capacity}")
-        self._fit([memory for memory in self._decoded if memory.grows], total, self._rows.live_slots)
+        self._fit(self._decoded, total)
         self._rows.ids[: self._rows.live] = token_ids
-        self._ask = ask
 
     def end_step(self) -> Found:
         """Computes the step that was begun: the processor that would compute it meanwhile is the caller's own."""
-        more = asks_more(self._ask)
-        step = self._step.run(self._ask.best, more)
-        self._rows.positions[: self._rows.live] += 1
+        step = self._step.run(self._ask.best, self._more)
+        self._rows.advance()
         if self._allowed is not None:
             self._allowed.fill(step.best.token_ids)
-        return self._answer(step) if more else step.best
+        return self._answer(step) if self._more else step.best
 
     def take(self, parents: Sequence[int] | NDArray[np.integer]) -> int:
         """Makes row i continue old row parents[i]; len(parents) rows are live afterwards. Returns the bytes copied."""
@@ -99,10 +99,12 @@ class SlotCache:
         chosen = copies.sources, copies.targets, copies.positions
         return sum(self._library.copy_rows(memory.array, *chosen) for memory in self._decoded)
 
-    def _fit(self, memories: Sequence[CacheMemory], needed: int, kept: NDArray[np.intp]) -> None:
-        """Makes room for so many positions. Keeps what these slots hold."""
+    def _fit(self, memories: Sequence[CacheMemory], needed: int) -> None:
+        """Makes room for so many positions where the memory grows with them."""
         for memory in memories:
-            if memory.fit(needed, kept):
+            if memory.grows and not memory.fits(needed):
+                rows = self._rows
+                memory.fit(needed, rows.live_slots if memory.owner == "hypothesis" else rows.live_source_slots)
                 self._step.forget()
 
     def _answer(self, step: BoundStep) -> Found:

@@ -44,11 +44,15 @@ class Rows:
         """Where each keeps what it has decoded. Those behind the live rows' are free."""
         self.source_slots = np.zeros(rows, np.int32)
         self.source_lengths = np.zeros(rows, np.int32)
+        self.furthest = 0
+        """The most tokens that any live row was fed before."""
         self._order = np.arange(rows)
 
     def join(self, source_length: int) -> int:
         """Starts a row for a source of its own. Returns its index, which is the old `live`."""
         row = self.live
+        if row == 0:
+            self.furthest = 0
         if row == len(self._order):
             raise ValueError(f"there are {row} rows; the cache was opened for {row}")
         used = np.zeros(len(self._order), np.bool_)
@@ -58,6 +62,11 @@ class Rows:
         self.positions[row] = 0
         self.live += 1
         return row
+
+    def advance(self) -> None:
+        """Every live row was fed a token."""
+        self.positions[: self.live] += 1
+        self.furthest += 1
 
     def take(self, parents: Sequence[int] | NDArray[np.integer]) -> Copies:
         """Makes row i continue old row parents[i]; len(parents) rows are live afterwards. Returns what is to be copied.
@@ -80,6 +89,7 @@ class Rows:
             array[:rows] = array[chosen]
         self.slots[:rows], self.slots[rows:] = slots, others[len(later) :]
         self.live = rows
+        self.furthest = int(self.positions[:rows].max(initial=0))
         return copies
 
     @property
@@ -91,11 +101,6 @@ class Rows:
     def live_source_slots(self) -> NDArray[np.intp]:
         """Each once."""
         return np.unique(self.source_slots[: self.live]).astype(np.intp)
-
-    @property
-    def total(self) -> int:
-        """Positions that the furthest live row takes with its next token. There must be one."""
-        return int(self.positions[: self.live].max()) + 1
 
     @property
     def longest_source(self) -> int:

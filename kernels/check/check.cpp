@@ -280,6 +280,10 @@ void check_best_tokens(Scratch& scratch) {
   b.quantization = {0.f, 128, 8};
   b.table = {Number::int8, weight.data(), scales.get(), count, width};
   b.weight_norms = norms.get(), b.rest_norms = rest.get(), b.bias_slack = slack.get(), b.panel_bounds = bounds.get();
+  std::vector<float> mean(width);
+  for (int n = 0; n < count; n++)
+    for (int i = 0; i < width; i++) mean[i] += 0.01f * weight[(size_t)n * width + i] / count;
+  b.mean_weight = b.mean_look = mean.data();
   b.exact = true;
   std::vector<float> x((size_t)rows * width), log_probs(rows * k);
   std::vector<int64_t> ids(rows * k);

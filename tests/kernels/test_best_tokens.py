@@ -88,7 +88,7 @@ def ranks(k: int) -> NDArray[np.int64]:
 def test_the_tokens_are_those_of_the_full_product(library: Library, kind: str, scale: float, k: int) -> None:
     layer, x = OutputLayer(kind), hidden(37)
     ids, log_probs = layer.node(library, scale=scale)(x=x, ranks=ranks(k))
-    expect_exact(layer, x, ids, log_probs, 1e-2)
+    expect_exact(layer, x, ids, log_probs, 2e-3)
 
 
 def test_the_score_is_nearly_exact_where_a_token_stands_out(library: Library) -> None:
@@ -145,7 +145,7 @@ def test_small_vocabularies(library: Library, vocabulary: int) -> None:
     layer, x = OutputLayer("fp32", vocabulary), hidden(7)
     ids, log_probs = layer.node(library)(x=x, ranks=ranks(4))
     there = min(4, vocabulary)
-    expect_exact(layer, x, ids[:, :there], log_probs[:, :there], 1e-4)
+    expect_exact(layer, x, ids[:, :there], log_probs[:, :there], 2e-3)
     assert (ids[:, there:] == -1).all()
     assert np.isneginf(log_probs[:, there:]).all()
 
@@ -154,7 +154,7 @@ def test_small_vocabularies(library: Library, vocabulary: int) -> None:
 def test_small_and_large_logits(library: Library, size: float) -> None:
     layer, x = OutputLayer("fp32"), hidden(11) * np.float32(size)
     ids, log_probs = layer.node(library)(x=x, ranks=ranks(3))
-    expect_exact(layer, x, ids, log_probs, 1e-2)
+    expect_exact(layer, x, ids, log_probs, 2e-3)
 
 
 def test_values_beyond_a_static_range(library: Library) -> None:
@@ -186,7 +186,7 @@ def test_tokens_that_the_bias_forbids(library: Library) -> None:
     x = hidden(9)
     ids, log_probs = layer.node(library)(x=x, ranks=ranks(8))
     assert (ids % 4 == 3).all()
-    expect_exact(layer, x, ids, log_probs, 1e-2)
+    expect_exact(layer, x, ids, log_probs, 2e-3)
 
 
 @pytest.mark.parametrize("kind", ["fp32", "fp16", "s8"])

@@ -7,6 +7,10 @@
 // section 3.1), the look itself is rounded four times, and adding the bias once more. `rounding` below is twice that
 // and some. A token is a candidate unless its upper bound is below the k-th largest lower bound. Candidates are
 // computed exactly.
+//
+// A log-probability also wants the sum of all exp(logit). It is exact for the best looks, as far as they matter, and by
+// looks the rest, whose errors are drawn from one distribution and cancel, but for what all have in common: the mean of
+// x w - look over all tokens, which is x mean(w) - a (q - z) mean(s v).
 #pragma once
 #include <math.h>
 
@@ -16,9 +20,11 @@
 namespace dragoman::ISA {
 
 constexpr int most_best = 64;
-constexpr int also_exact = 16;  // so many of the best looks are computed exactly, for the sum of all exponentials
-constexpr float distance = 20;  // at which `most` follows the looks: e^20 is far from the largest float
-constexpr int most_found = 4 * (most_best + also_exact) + 64;
+constexpr int most_summed = 64;       // so many of the best looks at most are computed exactly for the sum
+constexpr float summed_depth = 8;     // no look so far below the best is
+constexpr double rest_share = 0.001;  // of the sum, which may be of looks
+constexpr float distance = 20;        // at which `most` follows the looks: e^20 is far from the largest float
+constexpr int most_found = 4 * most_best + 64;
 
 struct Found {
   float look, off;  // off: how far it may be from the logit
@@ -31,39 +37,56 @@ struct RowSearch {
   float most;                // no look so far is further above it than `distance`
   float error_norm, x_norm;  // with the rounding
   float lower;               // k-th largest lower bound, as of the last sorting out
-  float last_kept;           // so many looks as are wanted exactly are not below it
+  float last_kept;           // no look below it is wanted for the sum
+  float common;              // what the looks are too low by, all together
   int count;
   bool whole;  // too many candidates: the row will be computed whole
   Found found[most_found];
 };
 
 struct Wanted {
-  int k, exactly, room;
+  int k, looks, room;
   bool exact;
 
   MEMBER Wanted(int best, bool exact_)
-      : k(best), exactly(exact_ ? best + also_exact : best), room(4 * exactly + 64), exact(exact_) {}
+      : k(best), looks(exact_ ? most_summed : best), room(4 * looks + 64), exact(exact_) {}
 };
 
-// The n-th largest of the values, or the lowest there is where there are fewer.
+// The n-th largest of the values, or the lowest there is where there are fewer (Hoare 1961, algorithm 65).
 template <class Value>
 static float nth_largest(const RowSearch& row, int n, Value value) {
-  float best[most_best + also_exact];
-  int kept = 0;
-  for (int i = 0; i < row.count; i++) {
-    const float v = value(row.found[i]);
-    if (kept == n && !(v > best[n - 1])) continue;
-    int at = kept < n ? kept++ : n - 1;
-    for (; at > 0 && best[at - 1] < v; at--) best[at] = best[at - 1];
-    best[at] = v;
+  if (row.count < n) return lowest;
+  float x[most_found];
+  for (int i = 0; i < row.count; i++) x[i] = value(row.found[i]);
+  for (int first = 0, last = row.count - 1; first < last;) {
+    const float pivot = x[(first + last) / 2];
+    int i = first, j = last;
+    while (i <= j) {
+      while (x[i] > pivot) i++;
+      while (x[j] < pivot) j--;
+      if (i > j) break;
+      const float other = x[i];
+      x[i++] = x[j];
+      x[j--] = other;
+    }
+    if (n - 1 <= j)
+      last = j;
+    else if (n - 1 >= i)
+      first = i;
+    else
+      break;
   }
-  return kept == n ? best[n - 1] : lowest;
+  return x[n - 1];
 }
 
 static void sort_out(RowSearch& row, const Wanted& wanted) {
   const float lower = nth_largest(row, wanted.k, [](const Found& f) { return f.look - f.off; });
   row.lower = lower > row.lower ? lower : row.lower;
-  row.last_kept = nth_largest(row, wanted.exactly, [](const Found& f) { return f.look; });
+  row.last_kept = nth_largest(row, wanted.looks, [](const Found& f) { return f.look; });
+  if (wanted.exact) {
+    const float depth = nth_largest(row, 1, [](const Found& f) { return f.look; }) - summed_depth;
+    row.last_kept = depth > row.last_kept ? depth : row.last_kept;
+  }
   int kept = 0;
   for (int i = 0; i < row.count; i++) {
     const Found f = row.found[i];
@@ -218,28 +241,36 @@ INLINE void place_look(RowSearch& row, int n) {
   row.found[next] = other;
 }
 
-// What was found, exactly where it is wanted. Returns the logarithm of the sum of all exponentials: exact for the best
-// looks, by their looks the rest. Those are as many whatever k is, or a row's score would depend on what others in the
-// batch ask for. A rest that the rounding of fp32 may have made is none.
+// What was found, exactly where it is wanted. Returns the logarithm of the sum of all exponentials. How many looks are
+// computed exactly for it does not depend on k, or a row's score would depend on what others in the batch ask for. A
+// rest that the rounding of fp32 may have made is none.
 static double choose(const BestTokens& b, RowSearch& row, const float* x, Best& best) {
-  float logits[also_exact];
+  float logits[most_summed];
   const double total = sum(row.total);
-  const int exact = !b.exact ? 0 : row.count < also_exact ? row.count : also_exact;
   double rest = total, most = lowest;
-  for (int i = 0; i < row.count; i++) {
-    if (i < exact) place_look(row, i);
-    const Found& f = row.found[i];
-    const float y = b.exact ? logit(b, x, f.id) : f.look;
-    best.add(y, f.id);
-    if (i >= exact) continue;
-    logits[i] = y;
-    most = y > most ? y : most;
+  int summed = 0;
+  for (; b.exact && summed < most_summed && summed < row.count && rest > rest_share * total; summed++) {
+    place_look(row, summed);
+    const Found& f = row.found[summed];
+    if (f.look < row.found[0].look - summed_depth) break;
+    logits[summed] = logit(b, x, f.id);
+    most = logits[summed] > most ? logits[summed] : most;
     rest -= exp((double)f.look - row.most);
   }
-  if (exact > 0 && rest < 4e-6 * total) rest = 0;
-  if (rest > 0 && row.most > most) most = row.most;
-  double exactly = rest > 0 ? rest * exp(row.most - most) : 0;
-  for (int i = 0; i < exact; i++) exactly += exp(logits[i] - most);
+  for (int i = 0; i < row.count; i++) {
+    const Found& f = row.found[i];
+    if (i < summed)
+      best.add(logits[i], f.id);
+    else if (!b.exact)
+      best.add(f.look, f.id);
+    else if (f.look + f.off >= row.lower)
+      best.add(logit(b, x, f.id), f.id);
+  }
+  if (summed > 0 && rest < 4e-6 * total) rest = 0;
+  const double most_of_rest = (double)row.most + row.common;
+  if (rest > 0 && most_of_rest > most) most = most_of_rest;
+  double exactly = rest > 0 ? rest * exp(most_of_rest - most) : 0;
+  for (int i = 0; i < summed; i++) exactly += exp(logits[i] - most);
   return most + log(exactly);
 }
 
@@ -264,20 +295,22 @@ static double choose_from_all(const BestTokens& b, const float* x, const int32_t
 
 INLINE void begin(RowSearch& row, const BestTokens& b, const float* x, const uint8_t* q, float scale) {
   const int n = b.table.width;
-  Floats squares = all(0.f), errors = all(0.f);
+  Floats squares = all(0.f), errors = all(0.f), common = all(0.f);
   for (int i = 0; i < n; i += 16) {
     const Floats v = load_up_to(x + i, n - i);
     int32_t back[16] = {};
     for (int j = 0; j < 16 && i + j < n; j++) back[j] = q[i + j] - b.quantization.zero_point;
-    const Floats error = v - converted(load(back)) * all(scale);
+    const Floats looked_at = converted(load(back)) * all(scale), error = v - looked_at;
     squares = squares + v * v;
     errors = errors + error * error;
+    common = common + v * load_up_to(b.mean_weight + i, n - i) - looked_at * load_up_to(b.mean_look + i, n - i);
   }
   const float rounding = (float)(n / 16 + 24) * 0x1p-23f;
   const float x_norm = __builtin_sqrtf(sum(squares)) * 1.00001f;
   const float error_norm = __builtin_sqrtf(sum(errors)) * 1.00001f + x_norm * 0x1p-22f;
   row.x_norm = x_norm + rounding * (x_norm + error_norm);
   row.error_norm = error_norm + rounding * (x_norm + error_norm);
+  row.common = b.exact ? sum(common) : 0.f;  // else it is in both, the logits and their sum
   row.total = all(0.f);
   row.most = row.lower = row.last_kept = lowest;
   row.count = 0;
@@ -306,10 +339,12 @@ static Counts best_tokens(const BestTokens& b, const float* x, int rows, int k, 
     const int64_t beyond = quantize_row(row, width, scales[r], b.quantization.zero_point, b.look.depth, bytes.row(r));
     if (b.quantization.scale > 0) counts.saturated += beyond;
     begin(searches[r], b, row, bytes.row(r), scales[r]);
-    if (allowed)
+    if (allowed) {
+      searches[r].common = 0;  // it is that of all tokens
       look_at_allowed(b, wanted, searches[r], bytes.row(r), scales[r], allowed + (size_t)r * places, places, centred);
-    else
+    } else {
       bytes.done(r, b.look.depth);
+    }
   }
   if (!allowed) {
     LookAtPanels each{b, wanted, scales, searches};

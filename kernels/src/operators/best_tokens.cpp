@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 #include <mutex>
+#include <vector>
 
 #include "counters.h"
 #include "operators/operators.h"
@@ -30,15 +31,21 @@ class Screen {
     panel_bounds_ = Memory<float>((size_t)panels_ * 3);
     scales_ = Memory<float>(table.count);
     if (table.number != Number::int8) bytes_ = Memory<int8_t>((size_t)table.count * table.width);
+    means_ = Memory<float>(2 * (size_t)table.width);
+    sums_.assign(2 * (size_t)table.width, 0);
     Memory<float> row(table.width);
+    int64_t possible = 0;
     for (int64_t v = 0; v < table.count; v++) {
+      const bool can_be = std::isfinite(bias[v]);
+      possible += can_be;
       if (table.number == Number::int8)
-        take_bytes(v);
+        take_bytes(v, can_be);
       else
-        quantize(v, read(v, row.get()));
+        quantize(v, read(v, row.get()), can_be);
       bias_slack_[v] = std::isfinite(bias[v]) ? std::fabs(bias[v]) * 0x1p-21f : 0.f;
       note_bounds(v, columns);
     }
+    for (size_t i = 0; i < sums_.size(); i++) means_[i] = (float)(sums_[i] / (double)std::max<int64_t>(possible, 1));
   }
 
   const int8_t* bytes() const { return table_.number == Number::int8 ? (const int8_t*)table_.rows : bytes_.get(); }
@@ -49,6 +56,8 @@ class Screen {
     best.rest_norms = rest_norms_.get();
     best.bias_slack = bias_slack_.get();
     best.panel_bounds = panel_bounds_.get();
+    best.mean_weight = means_.get();
+    best.mean_look = means_.get() + table_.width;
   }
 
  private:
@@ -58,7 +67,7 @@ class Screen {
     return row;
   }
 
-  void quantize(int64_t v, const float* row) {
+  void quantize(int64_t v, const float* row, bool can_be) {
     float largest = 1e-30f;
     for (int i = 0; i < table_.width; i++) {
       if (!std::isfinite(row[i])) refuse("the output layer's weight of token ", v, " is ", row[i]);
@@ -72,18 +81,28 @@ class Screen {
       const double quantized = (double)q * scale, rest = row[i] - quantized;
       squares += quantized * quantized;
       rests += rest * rest;
+      if (can_be) add(i, row[i], quantized);
     }
     scales_[v] = scale;
     weight_norms_[v] = (float)std::sqrt(squares) * 1.000001f;
     rest_norms_[v] = (float)std::sqrt(rests) * 1.000001f;
   }
 
-  void take_bytes(int64_t v) {
+  void take_bytes(int64_t v, bool can_be) {
     const int8_t* row = (const int8_t*)table_.rows + v * table_.width;
     double squares = 0;
-    for (int i = 0; i < table_.width; i++) squares += (double)row[i] * row[i];
+    for (int i = 0; i < table_.width; i++) {
+      const double weight = (double)row[i] * table_.scales[v];
+      squares += (double)row[i] * row[i];
+      if (can_be) add(i, weight, weight);
+    }
     scales_[v] = table_.scales[v];
     weight_norms_[v] = (float)(std::sqrt(squares) * std::fabs(table_.scales[v])) * 1.000001f;
+  }
+
+  void add(int i, double weight, double look) {
+    sums_[i] += weight;
+    sums_[table_.width + i] += look;
   }
 
   void note_bounds(int64_t v, int columns) {
@@ -96,7 +115,8 @@ class Screen {
   Table table_;
   int panels_;
   Memory<int8_t> bytes_;
-  Memory<float> scales_, weight_norms_, rest_norms_, bias_slack_, panel_bounds_;
+  Memory<float> scales_, weight_norms_, rest_norms_, bias_slack_, panel_bounds_, means_;
+  std::vector<double> sums_;
 };
 
 struct BestTokensOperator {

@@ -42,7 +42,7 @@ class Slots(RuleBasedStateMachine):
             slot = self.decoded[self.rows.slots[row]]
             slot[self.rows.positions[row] :] = [self.count]
             fed.append(self.count)
-        self.rows.positions[: self.rows.live] += 1
+        self.rows.advance()
 
     @precondition(lambda self: self.expected)
     @rule(data=st.data())

@@ -13,6 +13,7 @@ from models.package.folder import Package, PackageError, sha256
 from models.package.graphs import Precisions
 
 SENTENCES = [line.strip() for line in SAMPLES.read_text(encoding="utf-8").splitlines()]
+VERIFIED = 24
 
 
 def export(*arguments: object) -> int:
@@ -24,9 +25,9 @@ def package(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     folder = tmp_path_factory.mktemp("int8")
     calibration, references = folder / "calibration.txt", folder / "references.txt"
     calibration.write_text("\n".join(SENTENCES[100:140]), encoding="utf-8")
-    references.write_text("\n".join(SENTENCES[:6]), encoding="utf-8")
-    options = ["--precision", "int8", "--calibration", calibration, "--references", references, "--verify-samples", 6]
-    assert export(tiny_checkpoint, "--out", folder / "package", *options) == 0
+    references.write_text("\n".join(SENTENCES[:VERIFIED]), encoding="utf-8")
+    given = ["--calibration", calibration, "--references", references, "--verify-samples", VERIFIED]
+    assert export(tiny_checkpoint, "--out", folder / "package", "--precision", "int8", *given) == 0
     return Package.open(folder / "package")
 
 
@@ -36,13 +37,13 @@ def test_a_package_of_8_bits_says_what_they_cost(package: Package) -> None:
     found = manifest.certificate.quantization
     assert found is not None
     assert found.calibration_sha256 == sha256(package.folder.parent / "calibration.txt")
-    assert (found.calibration_sentences, found.sentences) == (40, 6)
-    assert 0.75 * 6 <= found.equal <= 6 and found.drift > 0
+    assert (found.calibration_sentences, found.sentences) == (40, VERIFIED)
+    assert 0.75 * VERIFIED <= found.equal <= VERIFIED and found.drift > 0
     assert {"encoder.0.attention.qkv", "decoder.1.feed_forward.down", "cross_kv", "output"} <= {
         layer.layer for layer in found.layers
     }
     assert found.fp32 is not None and found.int8 is not None
-    if found.equal == 6:
+    if found.equal == VERIFIED:
         assert found.fp32 == found.int8
 
 
