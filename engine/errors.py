@@ -20,6 +20,14 @@ class NotFinite(EngineError):
         super().__init__("the model's numbers for this source are not finite")
 
 
+class Late(EngineError):
+    """A request has so many seconds left, and would be answered after so many more. It is not worked on any more."""
+
+    def __init__(self, seconds: float, left: float) -> None:
+        super().__init__(f"the request would be answered in {seconds:.3f} s; {left:.3f} s are left")
+        self.seconds, self.left = seconds, left
+
+
 class Closing(EngineError):
     """The engine is being closed."""
 

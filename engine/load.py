@@ -79,6 +79,8 @@ def load(
         if isinstance(decoder, NativeDecoder):
             observer.kernels(decoder.counters)
         runner = Runner(decoder, limits.rows, workers, observer, owns_decoder=True, supervision=supervision)
+        if takes_threads(model.graphs.spec.precision, device):  # a GPU's thread makes its own CUDA graphs first
+            runner.measure()
         undo.pop_all()
     return runner
 

@@ -113,6 +113,14 @@ class Request:
     """It was sent tokens, which cannot be taken back."""
     withdraw: "Callable[[Request], None] | None" = None
     """Takes it out of the queue that it is in. Set by the runner."""
+    deadline: float | None = None
+    """Nobody waits for the answer after it, by time.perf_counter."""
+    caller: str = ""
+    """Who shares the engine with other callers."""
+    bulk: bool = False
+    """Its caller has others that are more urgent."""
+    cost: float = 0.0
+    """Seconds of a worker that it is expected to take. Set by the queue."""
 
     @property
     def rows(self) -> int:

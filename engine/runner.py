@@ -4,18 +4,20 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 from engine.batch.running_batch import RunningBatch
+from engine.cost import CostModel, Work
 from engine.decoder import Decoder
 from engine.devices.session import Device
-from engine.errors import Closing, DoesNotFit, Stopped
+from engine.errors import Closing, DoesNotFit, Late, Stopped
 from engine.observer import Observer
-from engine.queue import ArrivalQueue, Queue
+from engine.queue import FairQueue, Queue
 from engine.request import Failed, Request, tell
 from engine.supervision.policy import UNSUPERVISED, Supervision
 from engine.supervision.supervisor import Supervisor
@@ -40,11 +42,11 @@ class Runner:
         rows: int,
         workers: int,
         observer: Observer,
-        queue: Queue | None = None,
+        queue: Callable[[CostModel], Queue] = FairQueue,
         owns_decoder: bool = False,
         supervision: Supervision = UNSUPERVISED,
     ) -> None:
-        """`rows`: of each worker's batch. `queue`: first come, first served, if it is left out.
+        """`rows`: of each worker's batch. `queue`: makes one that knows what requests cost.
 
         owns_decoder: the decoder is closed with the runner. supervision: whether workers that fail begin anew
         """
@@ -52,7 +54,8 @@ class Runner:
         """Why an engine failed, once one has that is not to begin anew: nothing is accepted any more."""
         self.workers, self.rows = workers, rows
         self._decoder, self._owns_decoder, self._observer = decoder, owns_decoder, observer
-        self._queue: Queue = ArrivalQueue() if queue is None else queue
+        self._cost = CostModel(workers, rows)
+        self._queue = queue(self._cost)
         self._closing = False
         self._work = threading.Condition()
         """Somebody may have something to do: a request came, or it is time to end. Its lock is the queue's."""
@@ -87,6 +90,29 @@ class Runner:
     def waiting(self) -> int:
         """Requests in the queue that somebody waits for."""
         return len(self._queue)
+
+    def measure(self) -> None:
+        """Decodes a little, to know what steps cost before the first request. Not once it runs."""
+        self._cost.measured(self._supervisor.workers[0].batch.measure(self.rows))
+
+    def finish_s(self, work: Work, reserved: float = 0.0) -> float:
+        """In how many seconds a call would be answered that came now. `reserved`: cost of calls that come before it."""
+        cost = self._cost.of_work(work) + reserved
+        with self._work:
+            waiting = len(self._queue)
+            ahead = self._queue.ahead(work.caller, work.bulk, cost) if waiting else cost
+        free = sum(worker.free_rows for worker in self._supervisor.workers)
+        wanted = work.contents * work.beams
+        if waiting or wanted > free:
+            rows: float = self.rows
+        else:
+            rows, ahead = self.rows - (free - wanted) / self.workers, 0.0
+        service = self._cost.service_s(work.longest, work.beams, work.max_new_tokens, rows)
+        return ahead / self.workers + service
+
+    def cost_of(self, work: Work) -> float:
+        """Seconds of a worker that a call will take."""
+        return self._cost.of_work(work)
 
     def submit(self, request: Request) -> None:
         """Queues a request. Its answer comes through `request.deliver`, on another thread.
@@ -132,28 +158,47 @@ class Runner:
             self._decoder.close()
 
     def _open_batch(self, worker: int) -> RunningBatch[Any]:
-        return RunningBatch(self._decoder, self.rows, self._observer, worker)
+        """Of a worker that begins, or begins anew. Its rows are free."""
+        self._queue.restarted(worker)
+        cost, ended = self._cost.workers[worker], partial(self._ended, worker)
+        return RunningBatch(self._decoder, self.rows, self._observer, worker, cost, ended)
 
     def _receive(self, worker: Worker) -> Sequence[Request] | None:
         """This worker's share of what waits. Blocks only if there is nothing else to do. None: end."""
         batch = worker.batch
         if not (batch.idle or len(self._queue)):  # most steps: no worker waits for another, or for a caller
             return None if worker.leaving else ()
+        late = list[Request]()
         with self._work:
-            while not (requests := self._take_share(worker)) and batch.idle and not worker.leaving:
+            while not (requests := self._take_share(worker, late)) and batch.idle and not (worker.leaving or late):
                 self._work.wait()
+        for request in late:
+            tell(request, self._late(request))
         return None if worker.leaving else requests
 
-    def _take_share(self, worker: Worker) -> list[Request]:
-        """Takes requests out of the queue. From here on the worker's batch answers them."""
+    def _take_share(self, worker: Worker, late: list[Request]) -> list[Request]:
+        """Takes requests out of the queue. From here on the worker's batch answers them, and the caller the late."""
         if not len(self._queue) or worker.leaving:
             return []
+        now = time.perf_counter()
+        late += self._queue.late(now)
         free_rows = [other.free_rows for other in self._supervisor.workers]
-        requests = self._queue.share(worker.number, free_rows, time.perf_counter())
-        if requests:
-            worker.batch.hold(requests)
+        requests = self._queue.share(worker.number, free_rows, now)
+        worker.batch.hold(requests)
+        if requests or late:
             self._observer.waiting(len(self._queue))
         return requests
+
+    def _late(self, request: Request) -> Late:
+        """Why a request is answered that waited too long."""
+        assert request.deadline is not None
+        return Late(self._cost.least_s(request), request.deadline - time.perf_counter())
+
+    def _ended(self, worker: int, request: Request, computed: int) -> None:
+        """A request of a worker's batch gave its rows back."""
+        cost = self._cost.spent(len(request.source_ids), computed)
+        with self._work:
+            self._queue.ended(request, worker, cost)
 
     def _withdraw(self, request: Request) -> None:
         """Takes a cancelled request out of the queue, if it is still there."""

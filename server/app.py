@@ -104,7 +104,7 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
             process.loaded(time.perf_counter() - started, probe_s)
             if device.kind == "cuda":  # not before: the probe captures CUDA graphs, which other calls may disturb
                 process.watch_device_memory(device_memory(machine.runtime(), device.index))
-            admission = Admission(settings.max_waiting, lambda: runner.waiting)
+            admission = Admission(settings.max_waiting, runner)
             cache = AnswerCache(settings.cache_mb * MEGABYTE, AnswerCacheMetrics(registry))
             translator = Translator(
                 model, package.tokenizer(), loadable.rules, admission, runner.submit, metrics, cache

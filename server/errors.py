@@ -18,6 +18,7 @@
     ├── StreamStalled               ABORTED             STREAM_STALLED
     ├── Unavailable                 UNAVAILABLE         the same request may be answered later, or by another server
     │   ├── Overloaded              OVERLOADED
+    │   ├── WouldBeLate             WOULD_BE_LATE
     │   ├── Draining                DRAINING
     │   └── EngineStopped           ENGINE_STOPPED
     ├── EngineFailed                INTERNAL            ENGINE_FAILED
@@ -233,6 +234,18 @@ class Overloaded(Unavailable):
             f"{waiting} contents would wait; the queue takes {max_waiting}: retry in {retry_after_s * 1000:.0f} ms"
         )
         super().__init__(message, {"waiting": waiting, "max_waiting": max_waiting}, retry_after_s=retry_after_s)
+
+
+class WouldBeLate(Unavailable):
+    """The answer would come after the call's deadline: nothing is computed for nobody."""
+
+    reason = "WOULD_BE_LATE"
+
+    def __init__(self, seconds: float, left: float, retry_after_s: float | None = None) -> None:
+        needed_ms, left_ms = (max(0, round(1000 * value)) for value in (seconds, left))
+        retry = "" if retry_after_s is None else f" retry in {retry_after_s * 1000:.0f} ms, or"
+        message = f"the answer would take {needed_ms} ms; {left_ms} ms are left:{retry} give the call a later deadline"
+        super().__init__(message, {"needed_ms": needed_ms, "left_ms": left_ms}, retry_after_s=retry_after_s)
 
 
 class Draining(Unavailable):

@@ -160,7 +160,7 @@ async def serving(
     server, port = open_server(settings, [RpcInterceptor(service.SERVICES, *limits, calls)])
     rules = rules_of(END, END, suppressed_ids=(PAD,), start_id=PAD)
     async with Runner(decoder, max_rows, workers, metrics) as runner:
-        admission = Admission(max_waiting, lambda: runner.waiting)
+        admission = Admission(max_waiting, runner)
         model = replace(MODEL, max_contents=max_contents)
         cache = AnswerCache(settings.cache_mb * MEGABYTE, AnswerCacheMetrics(registry))
         translator = Translator(model, tokenizer(), rules, admission, runner.submit, metrics, cache)

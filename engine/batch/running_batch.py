@@ -9,13 +9,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from math import inf
 from typing import Generic
 
 from engine.batch.running import Running
 from engine.batch.searched_rows import SearchedRows
+from engine.cost import Measured, WorkerCost
 from engine.decoder import Ask, Decoder, S
 from engine.devices.session import is_out_of_memory
-from engine.errors import NotFinite, OutOfMemory
+from engine.errors import Late, NotFinite, OutOfMemory
 from engine.observer import Observer, Unobserved, UnobservedWorker, WorkerObserver
 from engine.request import (
     Encode,
@@ -34,19 +36,36 @@ from engine.request import (
 
 log = logging.getLogger(__name__)
 
+MEASURED_TOKENS, MEASURED_STEPS = 24, 3
+"""Source tokens and steps of each row that costs are measured with: a sentence's."""
+
 
 class RunningBatch(Generic[S]):
     """Decodes a changing batch of requests. Used by one thread; only `fail` may be called from another."""
 
-    def __init__(self, decoder: Decoder[S], rows: int, observer: Observer, worker: int) -> None:
-        """Has room for so many rows. worker: the number under which the observer is told of it."""
+    def __init__(
+        self,
+        decoder: Decoder[S],
+        rows: int,
+        observer: Observer,
+        worker: int,
+        cost: WorkerCost | None = None,
+        ended: Callable[[Request, int], None] = lambda request, computed: None,
+    ) -> None:
+        """Has room for so many rows. worker: the number under which the observer is told of it.
+
+        cost: learns what steps take. ended: is told of a request that gave its rows back, and how many were computed
+        """
         self._decoder = decoder
         self._cache = decoder.open_cache(rows)
         self._observer: Observer = observer
         self._told: WorkerObserver = observer.worker(worker)
         self._rows = SearchedRows(self._cache, rows, self._told)
+        self._cost, self._ended = cost or WorkerCost(Measured()), ended
         self._computed = 0
         """Rows of all steps."""
+        self._earliest = inf
+        """No deadline of those that run is before it."""
         self._held: dict[Request, None] = {}
         """Requests that are not answered. Whoever takes one out, answers it."""
         self._stepped: float | None = None
@@ -69,16 +88,18 @@ class RunningBatch(Generic[S]):
         encoded = self._encode(requests)
         ended = time.perf_counter()
         source_tokens = sum(len(request.source_ids) for request, _ in encoded)
+        self._cost.encoded(source_tokens, ended - started)
         self._told.encoded(source_tokens, sum((source.computed_tokens for _, source in encoded), 0.0))
         for request, source in encoded:
             self._join(request, source, started, ended)
 
     def step(self) -> None:
-        """Drops cancelled requests, decodes one token of every row, and says what came of it.
+        """Drops requests that are cancelled or late, decodes one token of every row, and says what came of it.
 
         The events of a step are delivered while the next one is computed.
         """
         self._drop_cancelled()
+        self._drop_late()
         if self.idle:
             self.deliver()
             return
@@ -97,12 +118,40 @@ class RunningBatch(Generic[S]):
         if self.idle:
             self.deliver()
 
+    def measure(self, rows: int) -> Measured:
+        """Decodes sentences of nobody, and forgets them. For an engine that has nothing else to do."""
+        assert self.idle
+        sources = [(0,) * MEASURED_TOKENS] * rows
+        began = time.perf_counter()
+        encoded = self._decoder.encode(sources)
+        token = (time.perf_counter() - began) / (MEASURED_TOKENS * rows)
+        self._cache.join(encoded[0])
+        one = self._timed_step(1)
+        for source in encoded[1:]:
+            self._cache.join(source)
+        all_rows = self._timed_step(rows)
+        self._cache.take([])
+        each = max(all_rows - one, 0.0) / max(rows - 1, 1)
+        return Measured(max(one - each, one / 10), max(each, one / 1000), token)
+
+    def _timed_step(self, rows: int) -> float:
+        """Seconds of a step of so many rows: of several the shortest."""
+        seconds = list[float]()
+        for _ in range(MEASURED_STEPS):
+            began = time.perf_counter()
+            self._cache.begin_step([0] * rows, Ask())
+            self._cache.end_step()
+            seconds.append(time.perf_counter() - began)
+        return min(seconds)
+
     def hold(self, requests: Sequence[Request]) -> None:
         """They are this batch's to answer from now on, and take their rows, though nothing was done for them yet."""
         new = [request for request in requests if request not in self._held]
         self._held.update(dict.fromkeys(new))
         for request in new:
             request.withdraw = None  # from no queue any more: whoever cancels it takes no lock
+            if request.deadline is not None:
+                self._earliest = min(self._earliest, request.deadline)
         self.free_rows -= sum(request.rows for request in new)
 
     def deliver(self) -> None:
@@ -169,7 +218,7 @@ class RunningBatch(Generic[S]):
             if not (isinstance(error, OutOfMemory) or is_out_of_memory(error)):
                 raise
             if len(requests) == 1:
-                self.free_rows += requests[0].rows
+                self._give_back(requests[0], 0)
                 self._answer(requests[0], Failed(OutOfMemory(len(requests[0].source_ids))))
                 return []
         half = len(requests) // 2
@@ -183,9 +232,11 @@ class RunningBatch(Generic[S]):
         elif isinstance(request, Encode):
             timings = Timings(queued, encoded, 0.0, 0)
             self._observer.encoded(timings, len(request.source_ids), request.trace_id)
+            self._give_back(request, 0)
             self._answer(request, Encoded(source.mean(), timings))
         elif isinstance(request, Probe):
             self._probe(source)
+            self._give_back(request, 0)
             self._answer(request, Probed())
 
     def _probe(self, source: S) -> None:
@@ -199,19 +250,45 @@ class RunningBatch(Generic[S]):
     def _drop_cancelled(self) -> None:
         leaving = [running for running in self._rows.running if running.request.cancelled]
         if leaving:
-            self._rows.drop(leaving)
-            self._told.holds(self._rows.live, self._rows.tokens)
+            self._drop(leaving)
             for running in leaving:
                 self._held.pop(running.request, None)
-                self.free_rows += running.request.rows
                 self._observer.cancelled()
-                self._told.dropped(running.computed(self._rows.steps))
-            if self.idle:
-                self._stepped = None
+
+    def _drop_late(self) -> None:
+        """Answers those whose next step would end after their deadline."""
+        end = time.perf_counter() + self._cost.step_s(self._rows.live)
+        if end < self._earliest:
+            return
+        deadlines = {running: running.request.deadline or inf for running in self._rows.running}
+        late = {running: deadline for running, deadline in deadlines.items() if deadline <= end}
+        self._earliest = min((deadline for deadline in deadlines.values() if deadline > end), default=inf)
+        if late:
+            self._drop(list(late))
+            for running, deadline in late.items():
+                step_s = self._cost.step_s(self._rows.live)
+                self._answer(running.request, Failed(Late(step_s, deadline - end + step_s)))
+
+    def _drop(self, leaving: Sequence[Running]) -> None:
+        """Gives up their rows."""
+        self._rows.drop(leaving)
+        self._told.holds(self._rows.live, self._rows.tokens)
+        for running in leaving:
+            computed = running.computed(self._rows.steps)
+            self._told.dropped(computed)
+            self._give_back(running.request, computed)
+        if self.idle:
+            self._stepped = None
+
+    def _give_back(self, request: Request, computed: int) -> None:
+        """Its rows are free; so many were computed for it."""
+        self.free_rows += request.rows
+        self._ended(request, computed)
 
     def _measure(self, rows: int, started: float, ended: float) -> None:
         """Counts a step of so many rows, whose model run started and ended then."""
         now = time.perf_counter()
+        self._cost.step(rows, now - started)
         self._told.step(rows, now - started, ended - started)
         self._told.holds(self._rows.live, self._rows.tokens)
         if self._stepped is not None and not self.idle:
@@ -221,13 +298,14 @@ class RunningBatch(Generic[S]):
     def _finish(self, running: Running, hypotheses: tuple[Hypothesis, ...], now: float) -> None:
         """Says what a request's search has found."""
         request, computed = running.request, running.computed(self._rows.steps)
-        self.free_rows += request.rows
+        self._give_back(request, computed)
         if not hypotheses:
             self._told.answered(computed, 0)
             self._events.append((request, Failed(NotFinite())))
             return
         timings = running.timings(now, self._rows.steps, self._computed)
         reason, tokens = hypotheses[0].finish_reason, len(hypotheses[0].token_ids)
+        self._cost.answered(request, timings.steps)
         self._observer.finished(reason, timings, len(request.source_ids), tokens, request.trace_id)
         self._told.answered(computed, min(tokens, timings.steps))  # a forced end token takes no step
         self._events.append((request, Finished(hypotheses, timings)))

@@ -1,11 +1,14 @@
-"""Who may enter: a call is refused at once, before it costs anything, rather than kept waiting for long."""
+"""Who may enter: a call is refused at once, before it costs anything, rather than kept waiting for nothing."""
 
+import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
-from server.errors import Overloaded, ServerError
+from engine.cost import Work
+from server.errors import Overloaded, ServerError, WouldBeLate
 
 WINDOW = 64
 """Answers that tell how fast the server is just now."""
@@ -13,40 +16,75 @@ RETRY_S = (0.05, 30.0)
 """Shortest and longest advice. Shorter would bring callers back before anything changed."""
 FIRST_RETRY_S = 1.0
 """Advice before there were answers to learn from."""
+JITTER = 0.25
+"""Most that is added to an advice, as a share of it: callers of one moment do not come back in another one."""
+SURE = 0.75
+"""Share of the time left that an answer may be expected to take: half of those that were expected just in time would be
+late, and what they cost is lost."""
+
+
+class Engine(Protocol):
+    """What admission asks of it."""
+
+    @property
+    def waiting(self) -> int:
+        """Contents in the queue."""
+        ...
+
+    def finish_s(self, work: Work, reserved: float) -> float:
+        """In how many seconds work would be done that came now, behind other work that costs so many."""
+        ...
+
+    def cost_of(self, work: Work) -> float:
+        """Seconds of a worker that work takes."""
+        ...
 
 
 class Admission:
-    """Keeps the queue short. Used on the event loop only."""
+    """Keeps the queue short, and what is in it in time. Used on the event loop only."""
 
     def __init__(
-        self, max_waiting: int, waiting: Callable[[], int], clock: Callable[[], float] = time.monotonic
+        self,
+        max_waiting: int,
+        engine: Engine,
+        clock: Callable[[], float] = time.perf_counter,
+        chance: Callable[[], float] = random.random,
     ) -> None:
-        """`waiting`: how many contents are in the engine's queue."""
-        self._max_waiting = max_waiting
-        self._waiting = waiting
-        self._clock = clock
-        self._reserved = 0
-        """Contents that were let in and are not in the queue yet."""
+        """`chance`: a number from 0 to 1."""
+        self._max_waiting, self._engine = max_waiting, engine
+        self._clock, self._chance = clock, chance
+        self._reserved, self._reserved_cost = 0, 0.0
+        """Contents that were let in and are not in the queue yet, and what they cost."""
         self._refusal: Callable[[], ServerError] | None = None
         self._answers: deque[float] = deque(maxlen=WINDOW)
         """When the last contents were answered."""
+        self._next_ticket = 0.0
+        """When there will be room for those that were told to come back."""
 
     @contextmanager
-    def permit(self, contents: int) -> Iterator[None]:
-        """Keeps room in the queue for a call while it is made ready. Raises Overloaded, or what `close` was given."""
+    def permit(self, work: Work, deadline: float | None = None) -> Iterator[None]:
+        """Keeps room in the queue for a call while it is made ready.
+
+        Raises Overloaded, WouldBeLate, or what `close` was given. deadline: by time.perf_counter
+        """
         if self._refusal is not None:
             raise self._refusal()
-        queued = self._waiting() + self._reserved
+        queued = self._engine.waiting + self._reserved
         if not queued:  # the pace so far was the callers', not the server's
             self._answers.clear()
-        waiting = queued + contents
+        waiting = queued + work.contents
         if waiting > self._max_waiting:
-            raise Overloaded(waiting, self._max_waiting, self._retry_after_s(waiting - self._max_waiting))
-        self._reserved += contents
+            raise Overloaded(waiting, self._max_waiting, self._ticket(waiting - self._max_waiting, work.contents))
+        if deadline is not None:
+            self._check_deadline(work, deadline)
+        cost = self._engine.cost_of(work)
+        self._reserved += work.contents
+        self._reserved_cost += cost
         try:
             yield
         finally:
-            self._reserved -= contents
+            self._reserved -= work.contents
+            self._reserved_cost -= cost
 
     def answered(self) -> None:
         """A content left the server."""
@@ -56,10 +94,29 @@ class Admission:
         """Refuses every call from now on, for the given reason."""
         self._refusal = refusal
 
-    def _retry_after_s(self, excess: int) -> float:
+    def _check_deadline(self, work: Work, deadline: float) -> None:
+        """Raises WouldBeLate. A server without a queue always tries: what it expects may be wrong, and so it learns."""
+        left = deadline - self._clock()
+        if left > 0 and not self._engine.waiting + self._reserved:
+            return
+        seconds = self._engine.finish_s(work, self._reserved_cost)
+        if seconds > SURE * left:
+            raise WouldBeLate(seconds, left, self._ticket_s(seconds - SURE * left, self._engine.cost_of(work)))
+
+    def _ticket(self, excess: int, contents: int) -> float:
         """When there should be room for so many more contents, at the speed of the last answers."""
         if len(self._answers) < 2:
-            return FIRST_RETRY_S
+            return self._ticket_s(FIRST_RETRY_S, 0.0)
         seconds_each = (self._answers[-1] - self._answers[0]) / (len(self._answers) - 1)
+        return self._ticket_s(excess * seconds_each, contents * seconds_each)
+
+    def _ticket_s(self, room_s: float, taken_s: float) -> float:
+        """In how many seconds to come back: behind those that were told before, at not quite the same time.
+
+        room_s: when there is room for one. taken_s: how long it then takes it
+        """
+        now = self._clock()
         shortest, longest = RETRY_S
-        return min(max(excess * seconds_each, shortest), longest)
+        at = min(max(now + room_s, self._next_ticket), now + longest)
+        self._next_ticket = at + taken_s
+        return min(max(at - now, shortest) * (1 + JITTER * self._chance()), longest)

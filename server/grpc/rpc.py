@@ -4,6 +4,7 @@ The handlers behind it get parsed messages and raise `server.errors`.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from typing import Any, cast
@@ -119,6 +120,11 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
             raise StreamStalled(self._stall_timeout_s) from error
 
 
+def peer_host(peer: str) -> str:
+    """The address without the port, which is another one for each connection: ipv4:10.0.0.7:41234 -> ipv4:10.0.0.7."""
+    return peer.rpartition(":")[0] if peer.startswith(("ipv4:", "ipv6:")) else peer
+
+
 class RpcCaller:
     """Whoever made an RPC: a `Caller`."""
 
@@ -127,6 +133,11 @@ class RpcCaller:
         sent = context.invocation_metadata() or ()
         self.metadata = {key: value for key, value in sent if isinstance(value, str)}
         """What the caller sent along, without what is not text. Of a key that occurs twice, the last."""
+        self.name = peer_host(context.peer())
+        """Who shares the server with other callers: as yet a host."""
+        remaining = cast("float | None", context.time_remaining())  # None: the call has no deadline
+        self.deadline = None if remaining is None else time.perf_counter() + remaining
+        """When they stop to wait, by time.perf_counter."""
 
     def tell(self, call: Call) -> None:
         """Says how the call went, in trailing metadata."""

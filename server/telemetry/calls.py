@@ -62,6 +62,12 @@ class Call:
     labels: Mapping[str, str] = field(default_factory=dict)
     """What the caller says of it, as `checked_labels` takes it."""
     started: float = field(default_factory=time.perf_counter)
+    deadline: float | None = None
+    """Nobody waits for it after that, by time.perf_counter."""
+    caller: str = ""
+    """Who shares the server with other callers. In no label: there may be any number of them."""
+    bulk: bool = False
+    """Its caller has more urgent ones."""
 
     @property
     def seconds(self) -> float:

@@ -18,6 +18,9 @@ from server.telemetry.tracing import Tracing
 
 log = logging.getLogger(__name__)
 
+CLASS_KEY, BULK = "x-dragoman-class", "bulk"
+"""Metadata of calls that may wait for the caller's other ones."""
+
 
 class Caller(Protocol):
     """Whoever made a call, as the face knows them that it came by."""
@@ -25,6 +28,16 @@ class Caller(Protocol):
     @property
     def metadata(self) -> Mapping[str, str]:
         """What they sent along."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Who shares the server with other callers."""
+        ...
+
+    @property
+    def deadline(self) -> float | None:
+        """When they stop to wait, by time.perf_counter."""
         ...
 
     def tell(self, call: Call) -> None:
@@ -72,6 +85,7 @@ class ObservedCalls:
         """Counts, traces and logs a call, and answers it with whatever error it raises. `method`: never a caller's."""
         span = self._tracing.start(method, caller.metadata)
         call = Call(method, calls.request_id(caller.metadata), span.context)
+        call.deadline, call.caller, call.bulk = caller.deadline, caller.name, caller.metadata.get(CLASS_KEY) == BULK
         calls.begin(call)
         self._metrics.rpc_started(method)
         task = self._enter()

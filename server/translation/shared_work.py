@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from engine.request import Event, Finished, Request, Timings, Tokens
+from server.telemetry.calls import current_call
 from server.telemetry.model_metrics import ModelMetrics
 from server.translation.answer_cache import AnswerCache, Question
 from server.translation.mailbox import Mailbox
@@ -36,8 +37,10 @@ class UnderWay:
         """Called on an engine thread."""
         self._mailbox.post(self._loop, self._tell, event)
 
-    def join(self, waiting: Waiting) -> None:
+    def join(self, waiting: Waiting, deadline: float | None) -> None:
         """One more content waits for it, and is told what was streamed so far."""
+        if self.request.deadline is not None:  # an early one of somebody else's is not this one's
+            self.request.deadline = None if deadline is None else max(deadline, self.request.deadline)
         self._waiting.append(waiting)
         waiting.leave = lambda: self._leave(waiting)
         if self._tokens:
@@ -77,7 +80,7 @@ class SharedWork:
             if (shared := self._shared(question, waiting.stream)) is not None:
                 waiting.reuse = Reuse.SHARED
                 self._metrics.shared()
-                shared.join(waiting)
+                shared.join(waiting, current_call().deadline)
                 return
             if (kept := self._cache.get(question)) is not None:
                 waiting.reuse = Reuse.CACHED
@@ -87,7 +90,10 @@ class SharedWork:
         under_way = UnderWay(self._mailbox, partial(self._end, key))
         under_way.request = make(waiting.source.token_ids, under_way.deliver)
         under_way.request.arrived, under_way.request.trace_id = waiting.arrived, waiting.trace_id
-        under_way.join(waiting)
+        call = current_call()
+        under_way.request.deadline, under_way.request.caller = call.deadline, call.caller
+        under_way.request.bulk = call.bulk
+        under_way.join(waiting, call.deadline)
         if key is not None:
             self._under_way[key] = under_way
         self._submit(under_way.request)

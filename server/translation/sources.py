@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from models.tokenizers.tokenizer import Tokenizer
@@ -12,6 +12,9 @@ from server.telemetry.model_metrics import ModelMetrics
 
 INLINE_CHARACTERS = 4096
 """Calls with more characters are tokenised on another thread: the event loop would stand still for milliseconds."""
+
+FIRST_TOKENS_PER_CHARACTER, FOLLOW = 0.25, 1 / 256
+"""What is guessed before there were texts, and the weight of the newest text in later guesses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ class SourceReader:
         self._max_characters = max_tokens * tokenizer.longest_piece
         """A text with more cannot fit, so it is refused without tokenising it."""
         self._metrics = metrics
+        self._tokens_per_character = FIRST_TOKENS_PER_CHARACTER
 
     def check(self, texts: Mapping[str, str]) -> None:
         """The checks that cost next to nothing. Raises BlankContent or SourceTooLong."""
@@ -44,6 +48,10 @@ class SourceReader:
                 raise BlankContent(field, len(text))
             if len(text) > self._max_characters:
                 raise SourceTooLong(field, "characters", len(text), self._max_characters)
+
+    def guess(self, texts: Iterable[str]) -> list[float]:
+        """How many tokens each has, about, from its length and from the texts before."""
+        return [1 + self._tokens_per_character * len(text) for text in texts]
 
     async def tokenize(self, texts: Mapping[str, str], target_language: str = "") -> list[SourceText]:
         """The tokens of every text, the end token included. Raises BlankContent or SourceTooLong.
@@ -66,4 +74,5 @@ class SourceReader:
             raise BlankContent(field, len(text))
         if len(source_ids) > self._max_tokens:
             raise SourceTooLong(field, "tokens", len(source_ids), self._max_tokens)
+        self._tokens_per_character += FOLLOW * (len(source_ids) / len(text) - self._tokens_per_character)
         return SourceText(text, source_ids, started, seconds)

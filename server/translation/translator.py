@@ -6,7 +6,7 @@ All texts of a call are checked before the first is submitted. Leaving a call, h
 """
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.cost import Work
 from engine.request import (
     Encode,
     Encoded,
@@ -27,7 +28,7 @@ from engine.request import (
     Translate,
 )
 from engine.targets import TargetRules
-from models.decoding import Options
+from models.decoding import Decoding, Options
 from models.tokenizers.tokenizer import TextStream, Tokenizer
 from server.admission.permits import Admission
 from server.catalog.served_model import ServedModel
@@ -107,9 +108,9 @@ class Translator:
 
         no_cache: does the work for this call alone, whatever was done before or is under way
         """
-        target = self._target_language(route, contents)
-        ask = self._ask_translation(options, no_cache)
-        async with self._open(self._named(contents), ask, target) as waiting:
+        target, decoding = self._target_language(route, contents), resolve(options, self.model)
+        ask = self._ask_translation(decoding, no_cache)
+        async with self._open(self._named(contents), ask, decoding, target) as waiting:
             writer = TargetWriter(self._tokenizer)
             return [await self._translation(one, await one.event(), writer) for one in waiting]
 
@@ -120,9 +121,9 @@ class Translator:
 
         Close it (`contextlib.aclosing`) to leave it early.
         """
-        target = self._target_language(route, [content])
-        ask = self._ask_translation(options, no_cache, stream=True)
-        async with self._open({"content": content}, ask, target) as [waiting]:
+        target, decoding = self._target_language(route, [content]), resolve(options, self.model)
+        ask = self._ask_translation(decoding, no_cache, stream=True)
+        async with self._open({"content": content}, ask, decoding, target) as [waiting]:
             text = TextStream(self._tokenizer)
             while isinstance(event := await waiting.event(), Tokens):
                 if delta := text.push(event.token_ids):
@@ -137,9 +138,8 @@ class Translator:
         async with self._open(self._named(contents), self._ask_vector) as waiting:
             return [self._embedding(one, await one.event(), normalize) for one in waiting]
 
-    def _ask_translation(self, options: Options, no_cache: bool, stream: bool = False) -> Ask:
-        """What asks for the translation of a source. Raises OptionOutOfRange."""
-        decoding = resolve(options, self.model)
+    def _ask_translation(self, decoding: Decoding, no_cache: bool, stream: bool = False) -> Ask:
+        """What asks for the translation of a source."""
         make = partial(Translate, decoding=decoding, rules=self._rules, stream=stream)
         question = partial(Question, self.model.package_sha256, decoding, self._rules)
 
@@ -169,18 +169,27 @@ class Translator:
 
     @asynccontextmanager
     async def _open(
-        self, texts: Mapping[str, str], ask: Ask, target_language: str = ""
+        self, texts: Mapping[str, str], ask: Ask, decoding: Decoding | None = None, target_language: str = ""
     ) -> AsyncIterator[list[Waiting]]:
-        """Asks for every text. Those that are not done when the context is left are cancelled."""
+        """Asks for every text. Those that are not done when the context is left are cancelled.
+
+        decoding: None asks for vectors
+        """
         current_call().model = self.model.name
         self._sources.check(texts)
-        with self._admission.permit(len(texts)):
+        with self._admission.permit(self._work_of(texts.values(), decoding), current_call().deadline):
             waiting = [ask(source) for source in await self._sources.tokenize(texts, target_language)]
         try:
             yield waiting
         finally:
             for one in waiting:
                 one.leave()
+
+    def _work_of(self, texts: Collection[str], decoding: Decoding | None) -> Work:
+        """What the texts of this call are expected to ask of the engine."""
+        call, tokens = current_call(), self._sources.guess(texts)
+        beams, most = (0, 0) if decoding is None else (decoding.num_beams, decoding.max_new_tokens)
+        return Work(len(texts), sum(tokens), max(tokens), beams, most, call.caller, call.bulk)
 
     async def _translation(self, waiting: Waiting, event: Event, writer: TargetWriter) -> Translation:
         assert isinstance(event, Finished), event

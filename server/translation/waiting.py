@@ -8,7 +8,16 @@ from enum import Enum
 
 from engine import errors as engine_errors
 from engine.request import Event, Failed, Finished, Timings, Tokens
-from server.errors import Draining, EngineFailed, EngineStopped, NotFinite, OutOfMemory, Quarantined, ServerError
+from server.errors import (
+    Draining,
+    EngineFailed,
+    EngineStopped,
+    NotFinite,
+    OutOfMemory,
+    Quarantined,
+    ServerError,
+    WouldBeLate,
+)
 from server.telemetry.calls import AnsweredContent, current_call
 from server.translation.sources import SourceText
 
@@ -78,6 +87,8 @@ def refusal(error: Exception) -> ServerError:
     """What a caller is told of an engine's error."""
     if isinstance(error, engine_errors.OutOfMemory):
         return OutOfMemory(error.source_tokens)
+    if isinstance(error, engine_errors.Late):
+        return WouldBeLate(error.seconds, error.left)
     if isinstance(error, engine_errors.NotFinite):
         return NotFinite()
     if isinstance(error, engine_errors.Quarantined):

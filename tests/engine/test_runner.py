@@ -82,7 +82,9 @@ def test_what_fits_nowhere_else_goes_to_the_worker_with_the_most_room() -> None:
         for held, call in enumerate((narrow, wide)):
             service.submit(call)
             service.gate.wait_until_held(held + 1)
-        service.submit(Call((9, END), num_beams=6))
+        last = Call((9, END), num_beams=6)
+        last.request.caller = "another"
+        service.submit(last)
         service.step_until(lambda: service.waiting == 0, workers=2)
 
 

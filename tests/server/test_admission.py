@@ -2,19 +2,34 @@
 
 import pytest
 
-from server.admission.permits import FIRST_RETRY_S, RETRY_S, WINDOW, Admission
-from server.errors import Draining, EngineStopped, Overloaded
+from engine.cost import Work
+from server.admission.permits import FIRST_RETRY_S, JITTER, RETRY_S, SURE, WINDOW, Admission
+from server.errors import Draining, EngineStopped, Overloaded, WouldBeLate
+
+
+def work(contents: int) -> Work:
+    return Work(contents, 10.0 * contents, 10.0, 1, 64)
 
 
 class World:
-    """A queue and a clock that tests set."""
+    """A queue, an engine's expectations and a clock that tests set."""
 
     def __init__(self) -> None:
         self.waiting = 0
         self.now = 100.0
+        self.finishes_in_s = 0.0
+        self.reserved = 0.0
+        self.chance = 0.0
+
+    def finish_s(self, work: Work, reserved: float) -> float:
+        self.reserved = reserved
+        return self.finishes_in_s
+
+    def cost_of(self, work: Work) -> float:
+        return 0.1 * work.contents
 
     def admission(self, max_waiting: int) -> Admission:
-        return Admission(max_waiting, lambda: self.waiting, lambda: self.now)
+        return Admission(max_waiting, self, lambda: self.now, lambda: self.chance)
 
     def answer(self, admission: Admission, count: int, seconds_each: float) -> None:
         for _ in range(count):
@@ -23,7 +38,7 @@ class World:
 
 
 def refused(admission: Admission, contents: int) -> Overloaded:
-    with pytest.raises(Overloaded) as caught, admission.permit(contents):
+    with pytest.raises(Overloaded) as caught, admission.permit(work(contents)):
         pass
     return caught.value
 
@@ -32,7 +47,7 @@ def test_lets_in_up_to_the_limit_and_refuses_the_next_with_both_numbers() -> Non
     world = World()
     admission = world.admission(4)
     world.waiting = 3
-    with admission.permit(1):
+    with admission.permit(work(1)):
         pass
     error = refused(admission, 2)
     assert error.metadata == {"waiting": "5", "max_waiting": "4"}
@@ -40,17 +55,17 @@ def test_lets_in_up_to_the_limit_and_refuses_the_next_with_both_numbers() -> Non
 
 def test_a_call_that_is_being_made_ready_takes_room() -> None:
     admission = World().admission(4)
-    with admission.permit(3):
+    with admission.permit(work(3)):
         assert refused(admission, 2).metadata["waiting"] == "5"
-        with admission.permit(1):
+        with admission.permit(work(1)):
             refused(admission, 1)
 
 
 def test_room_is_given_back_when_the_call_is_submitted_or_fails() -> None:
     admission = World().admission(4)
-    with pytest.raises(ValueError, match="bad text"), admission.permit(4):
+    with pytest.raises(ValueError, match="bad text"), admission.permit(work(4)):
         raise ValueError("bad text")
-    with admission.permit(4):
+    with admission.permit(work(4)):
         pass
 
 
@@ -76,25 +91,70 @@ def test_the_advice_is_never_silly(seconds_each: float, advice: float) -> None:
     admission = world.admission(4)
     world.waiting = 4
     world.answer(admission, WINDOW, seconds_each)
-    assert refused(admission, 1).retry_after_s == advice
+    assert refused(admission, 1).retry_after_s == pytest.approx(advice)
+
+
+def test_a_herd_is_told_to_come_back_one_after_the_other() -> None:
+    world = World()
+    admission = world.admission(4)
+    world.waiting = 4
+    world.answer(admission, WINDOW, 0.1)
+    advice = [refused(admission, 2).retry_after_s for _ in range(4)]
+    assert advice == pytest.approx([0.2, 0.4, 0.6, 0.8])
+
+
+def test_no_two_advices_of_a_moment_are_kept_to_at_the_same_time() -> None:
+    world = World()
+    admission = world.admission(4)
+    world.waiting, world.chance = 4, 1.0
+    assert refused(admission, 1).retry_after_s == pytest.approx(FIRST_RETRY_S * (1 + JITTER))
 
 
 def test_answers_from_before_the_queue_was_empty_say_nothing() -> None:
     world = World()
     admission = world.admission(4)
     world.answer(admission, WINDOW, 20.0)  # calls came every 20 s; each took milliseconds
-    with admission.permit(1):
+    with admission.permit(work(1)):
         pass
     world.waiting = 4
     world.answer(admission, 10, 0.2)
     assert refused(admission, 1).retry_after_s == pytest.approx(0.2)
 
 
+def test_what_would_be_late_is_refused_with_both_numbers_and_told_when_there_is_room() -> None:
+    world = World()
+    admission = world.admission(10)
+    world.waiting, world.finishes_in_s = 1, 1.0
+    with pytest.raises(WouldBeLate) as caught, admission.permit(work(2), world.now + 1.0):
+        pass
+    assert caught.value.metadata == {"needed_ms": "1000", "left_ms": "1000"}
+    assert caught.value.retry_after_s == pytest.approx(1.0 - SURE)
+    with admission.permit(work(2), world.now + 1.0 / SURE + 0.01):
+        pass
+
+
+def test_calls_that_are_being_made_ready_are_ahead() -> None:
+    world = World()
+    admission = world.admission(10)
+    with admission.permit(work(3)), admission.permit(work(1), world.now + 9.0):
+        assert world.reserved == pytest.approx(0.3)
+
+
+def test_a_server_without_a_queue_tries_whatever_it_expects() -> None:
+    world = World()
+    admission = world.admission(10)
+    world.finishes_in_s = 9.0
+    with admission.permit(work(1), world.now + 1.0):
+        pass
+    with pytest.raises(WouldBeLate), admission.permit(work(1), world.now - 0.1):
+        pass
+
+
 def test_once_closed_everybody_is_refused_for_that_reason() -> None:
     admission = World().admission(4)
     admission.close(Draining)
-    with pytest.raises(Draining), admission.permit(1):
+    with pytest.raises(Draining), admission.permit(work(1)):
         pass
     admission.close(EngineStopped)
-    with pytest.raises(EngineStopped), admission.permit(1):
+    with pytest.raises(EngineStopped), admission.permit(work(1)):
         pass

@@ -32,6 +32,7 @@ from server.errors import (
     StreamStalled,
     TooManyContents,
     TooManyLabels,
+    WouldBeLate,
 )
 from server.grpc.status import DETAILS_KEY, PUSHBACK_KEY, error_metadata
 
@@ -51,6 +52,7 @@ EXAMPLES: list[ServerError] = [
     StreamStalled(30),
     OutOfMemory(400),
     Overloaded(1030, 1024, 0.25),
+    WouldBeLate(1.2, 0.8, 0.4),
     Draining(),
     EngineStopped(),
     EngineFailed(),
@@ -58,6 +60,8 @@ EXAMPLES: list[ServerError] = [
     NotFinite(),
     InternalError(),
 ]
+
+RETRIED = ["OVERLOADED", "WOULD_BE_LATE"]
 
 
 def classes() -> list[type[ServerError]]:
@@ -138,7 +142,7 @@ def test_an_overload_carries_its_delay_twice() -> None:
 
 
 def test_only_an_overload_asks_to_retry() -> None:
-    assert [error.reason for error in EXAMPLES if PUSHBACK_KEY in dict(error_metadata(error))] == ["OVERLOADED"]
+    assert [error.reason for error in EXAMPLES if PUSHBACK_KEY in dict(error_metadata(error))] == RETRIED
 
 
 def test_a_huge_value_of_the_caller_is_cut_so_that_the_status_fits_into_headers() -> None:

@@ -32,7 +32,7 @@ class Side:
         self.registry, self.engine = CollectorRegistry(), Engine()
         metrics = ModelMetrics(ModelFamilies(self.registry), "copy")
         cache = AnswerCache(cache_bytes, AnswerCacheMetrics(self.registry))
-        submit, admission = self.engine.requests.append, Admission(100, lambda: 0)
+        submit, admission = self.engine.requests.append, Admission(100, self.engine)
         self.translator = Translator(MODEL, tokenizer(), rules_of(0), admission, submit, metrics, cache)
 
     def translate(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
+from engine.cost import Work
 from engine.errors import Closing
 from engine.request import (
     Encode,
@@ -59,6 +60,15 @@ class Engine:
 
     requests: list[Request] = field(default_factory=list)
     waiting: int = 0
+    finishes_in_s: float = 0.0
+
+    def finish_s(self, work: Work, reserved: float) -> float:
+        """In how many seconds work would be done that came now."""
+        return self.finishes_in_s
+
+    def cost_of(self, work: Work) -> float:
+        """Seconds of a worker that work takes."""
+        return 0.01 * work.contents
 
     async def submitted(self, count: int) -> list[Request]:
         await eventually(lambda: len(self.requests) == count)
@@ -94,7 +104,7 @@ def registry() -> CollectorRegistry:
 
 @pytest.fixture
 def admission(engine: Engine) -> Admission:
-    return Admission(8, lambda: engine.waiting)
+    return Admission(8, engine)
 
 
 @pytest.fixture
@@ -296,7 +306,7 @@ async def test_what_is_submitted_no_longer_counts_as_made_ready(
 ) -> None:
     call = asyncio.create_task(translator.translate(["A cat."] * 4, ROUTE, OPTIONS, no_cache=True))
     requests = await engine.submitted(4)
-    with admission.permit(8):
+    with admission.permit(Work(8, 40.0, 5.0, 1, 64)):
         pass
     for request in requests:
         deliver(request, copy(request))

@@ -1,0 +1,150 @@
+"""What requests cost: seconds of a worker, as measured at the start and corrected by every step and answer since.
+
+A step takes `fixed + each * rows` seconds, an encoder run so many for each token. Both are measured once; from then on
+each worker has one factor for its steps and one for its encoder, which follow what really happens: other processes,
+longer rows, a busy interpreter.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.request import Request, Translate
+
+FOLLOW = 1 / 64
+"""Weight of the newest measurement, once there are so many."""
+MOST_RATIO = 8.0
+"""Target tokens for each source token that one answer may teach, so that an endless one does not teach much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Seconds, as one worker was measured that had the machine to itself."""
+
+    fixed: float = 0.001
+    """Of a step, whatever its rows."""
+    each: float = 0.0001
+    """Of a step, for each row."""
+    token: float = 0.0001
+    """Of the encoder, for each source token."""
+
+
+@dataclass(slots=True)
+class Mean:
+    """A mean that forgets. One thread writes."""
+
+    value: float
+    count: int = 0
+
+    def add(self, value: float) -> None:
+        """One more value."""
+        self.count += 1
+        self.value += max(FOLLOW, 1 / self.count) * (value - self.value)
+
+
+class WorkerCost:
+    """What one running batch teaches. Only its thread writes."""
+
+    def __init__(self, measured: Measured) -> None:
+        self.measured = measured
+        self._step, self._encode = Mean(1.0), Mean(1.0)
+        self._step_lengths, self._beam_lengths = Mean(1.25), Mean(1.25)
+
+    def step(self, rows: int, seconds: float) -> None:
+        """A step of so many rows took so long."""
+        self._step.add(seconds / (self.measured.fixed + self.measured.each * rows))
+
+    def encoded(self, tokens: int, seconds: float) -> None:
+        """An encoder run of so many source tokens took so long."""
+        if tokens:
+            self._encode.add(seconds / (self.measured.token * tokens))
+
+    def answered(self, request: Request, steps: int) -> None:
+        """A request was answered after so many steps."""
+        lengths = self._step_lengths if request.rows <= 1 else self._beam_lengths
+        lengths.add(min(steps / len(request.source_ids), MOST_RATIO))
+
+    def step_s(self, rows: float) -> float:
+        """Seconds of a step of so many rows."""
+        return self._step.value * (self.measured.fixed + self.measured.each * rows)
+
+    def token_s(self) -> float:
+        """Seconds of the encoder for a source token."""
+        return self._encode.value * self.measured.token
+
+    def steps(self, tokens: float, beams: int) -> float:
+        """That a source of so many tokens is likely to take."""
+        return 1 + tokens * (self._step_lengths if beams == 1 else self._beam_lengths).value
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a call wants, before it is tokenised."""
+
+    contents: int
+    tokens: float
+    """Source tokens of all contents, about."""
+    longest: float
+    """Source tokens of the longest, about."""
+    beams: int
+    """0: it only wants to be encoded."""
+    max_new_tokens: int
+    caller: str = ""
+    bulk: bool = False
+
+
+class CostModel:
+    """What work costs on some workers with running batches of so many rows. May be asked from any thread."""
+
+    def __init__(self, workers: int, rows: int, measured: Measured | None = None) -> None:
+        self.rows = rows
+        self.workers: Sequence[WorkerCost] = [WorkerCost(measured or Measured()) for _ in range(workers)]
+
+    def measured(self, measured: Measured) -> None:
+        """A worker was measured. Before the first step."""
+        for worker in self.workers:
+            worker.measured = measured
+
+    def of(self, request: Request) -> float:
+        """Seconds of a worker that a request will cost, where its steps are full."""
+        tokens = len(request.source_ids)
+        if not isinstance(request, Translate):
+            return self._encode_s(tokens)
+        return self._cost(tokens, request.rows, request.decoding.max_new_tokens, 1)
+
+    def of_work(self, work: Work) -> float:
+        """The same of a call."""
+        if not work.beams:
+            return self._encode_s(work.tokens)
+        return self._cost(work.tokens, work.beams, work.max_new_tokens, work.contents)
+
+    def spent(self, tokens: int, computed_rows: int) -> float:
+        """Seconds of a worker that a request has cost, whose encoder run and rows were so many."""
+        return self._encode_s(tokens) + computed_rows * self._row_s()
+
+    def service_s(self, tokens: float, beams: int, max_new_tokens: int, rows: float) -> float:
+        """Seconds from the start of a request to its end, in steps of so many rows."""
+        if not beams:
+            return self._encode_s(tokens)
+        step_s = max(worker.step_s(rows) for worker in self.workers)
+        return self._encode_s(tokens) + self._steps(tokens, beams, max_new_tokens) * step_s
+
+    def least_s(self, request: Request) -> float:
+        """Seconds that a request takes in steps of its own rows alone: less there never was."""
+        if not isinstance(request, Translate):
+            return self._encode_s(len(request.source_ids))
+        most = request.decoding.max_new_tokens
+        return self.service_s(len(request.source_ids), request.rows, most, request.rows)
+
+    def _cost(self, tokens: float, beams: int, max_new_tokens: int, contents: int) -> float:
+        steps = contents * self._steps(tokens / contents, beams, max_new_tokens)
+        return self._encode_s(tokens) + beams * steps * self._row_s()
+
+    def _steps(self, tokens: float, beams: int, max_new_tokens: int) -> float:
+        return min(max_new_tokens, max(worker.steps(tokens, beams) for worker in self.workers))
+
+    def _row_s(self) -> float:
+        """Seconds of a row in a full step."""
+        return sum(worker.step_s(self.rows) for worker in self.workers) / len(self.workers) / self.rows
+
+    def _encode_s(self, tokens: float) -> float:
+        return tokens * sum(worker.token_s() for worker in self.workers) / len(self.workers)

@@ -1,0 +1,53 @@
+"""engine.cost: what is expected of steps and answers follows what is measured."""
+
+import pytest
+
+from engine.cost import CostModel, Measured, Work
+from engine.request import Encode, Translate
+from models.decoding import Decoding
+from tests.engine.calling import RULES
+
+MEASURED = Measured(fixed=0.002, each=0.0001, token=0.00005)
+
+
+def model(workers: int = 1, rows: int = 20) -> CostModel:
+    return CostModel(workers, rows, MEASURED)
+
+
+def translate(tokens: int, beams: int = 1, most: int = 512) -> Translate:
+    decoding = Decoding(num_beams=beams, max_new_tokens=most)
+    return Translate((1,) * tokens, lambda event: None, decoding=decoding, rules=RULES)
+
+
+def test_steps_become_as_slow_as_they_are_measured_whatever_their_rows() -> None:
+    cost = model()
+    for rows in (1, 20, 7) * 100:
+        cost.workers[0].step(rows, 3 * (MEASURED.fixed + MEASURED.each * rows))
+    assert cost.workers[0].step_s(10) == pytest.approx(3 * 0.003)
+
+
+def test_the_encoder_becomes_as_slow_as_it_is_measured() -> None:
+    cost = model()
+    for _ in range(100):
+        cost.workers[0].encoded(50, 50 * 4 * MEASURED.token)
+    assert cost.of(Encode((1,) * 10, lambda event: None)) == pytest.approx(40 * MEASURED.token)
+
+
+def test_answers_become_as_long_as_they_are() -> None:
+    cost = model()
+    for _ in range(300):
+        cost.workers[0].answered(translate(10), 30)
+    assert cost.service_s(10, 1, 512, 1) == pytest.approx(31 * 0.0021 + 10 * MEASURED.token, rel=0.01)
+    assert cost.service_s(10, 1, 8, 1) == pytest.approx(8 * 0.0021 + 10 * MEASURED.token)
+
+
+def test_a_beam_costs_its_rows_and_a_call_its_contents() -> None:
+    cost = model()
+    one, wide = cost.of(translate(10)), cost.of(translate(10, beams=4))
+    encoder = 10 * MEASURED.token
+    assert wide - encoder == pytest.approx(4 * (one - encoder))
+    assert cost.of_work(Work(6, 60, 10, 4, 512)) == pytest.approx(6 * wide)
+
+
+def test_what_was_computed_is_what_was_spent() -> None:
+    assert model().spent(10, 40) == pytest.approx(10 * MEASURED.token + 40 * 0.004 / 20)
