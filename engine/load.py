@@ -80,9 +80,17 @@ def load(
             observer.kernels(decoder.counters)
         runner = Runner(decoder, limits.rows, workers, observer, owns_decoder=True, supervision=supervision)
         if takes_threads(model.graphs.spec.precision, device):  # a GPU's thread makes its own CUDA graphs first
-            runner.measure()
+            measure(runner)
         undo.pop_all()
     return runner
+
+
+def measure(runner: Runner) -> None:
+    """Lets a runner know what steps cost. Raises DeviceError where the model does not decode."""
+    try:
+        runner.measure()
+    except Exception as error:
+        raise DeviceError(f"the model does not decode: {error}") from error
 
 
 def open_decoder(
