@@ -80,15 +80,16 @@ def load(
             observer.kernels(decoder.counters)
         runner = Runner(decoder, limits.rows, workers, observer, owns_decoder=True, supervision=supervision)
         if takes_threads(model.graphs.spec.precision, device):  # a GPU's thread makes its own CUDA graphs first
-            measure(runner)
+            most = model.graphs.spec.max_positions
+            measure(runner, limits.source_tokens or most, limits.target_tokens or most)
         undo.pop_all()
     return runner
 
 
-def measure(runner: Runner) -> None:
+def measure(runner: Runner, source_tokens: int, target_tokens: int) -> None:
     """Lets a runner know what steps cost. Raises DeviceError where the model does not decode."""
     try:
-        runner.measure()
+        runner.measure(source_tokens, target_tokens)
     except Exception as error:
         raise DeviceError(f"the model does not decode: {error}") from error
 

@@ -11,7 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from engine.batch.running_batch import RunningBatch
+from engine.batch.running_batch import MEASURED_STEPS, RunningBatch
 from engine.cost import CostModel, Work
 from engine.decoder import Decoder
 from engine.devices.session import Device
@@ -91,9 +91,13 @@ class Runner:
         """Requests in the queue that somebody waits for."""
         return len(self._queue)
 
-    def measure(self) -> None:
-        """Decodes a little, to know what steps cost before the first request. Not once it runs."""
-        self._cost.measured(self._supervisor.workers[0].batch.measure(self.rows))
+    def measure(self, source_tokens: int, target_tokens: int) -> None:
+        """Decodes a little, to know what steps cost before the first request. Not once it runs.
+
+        What rows have no room for is not measured: then the first steps tell.
+        """
+        if target_tokens >= 2 * MEASURED_STEPS:
+            self._cost.measured(self._supervisor.workers[0].batch.measure(self.rows, source_tokens))
 
     def finish_s(self, work: Work, reserved: float = 0.0) -> float:
         """In how many seconds a call would be answered that came now. `reserved`: cost of calls that come before it."""

@@ -118,13 +118,14 @@ class RunningBatch(Generic[S]):
         if self.idle:
             self.deliver()
 
-    def measure(self, rows: int) -> Measured:
+    def measure(self, rows: int, source_tokens: int) -> Measured:
         """Decodes sentences of nobody, and forgets them. For an engine that has nothing else to do."""
         assert self.idle
-        sources = [(0,) * MEASURED_TOKENS] * rows
+        tokens = min(source_tokens, MEASURED_TOKENS)
+        sources = [(0,) * tokens] * rows
         began = time.perf_counter()
         encoded = self._decoder.encode(sources)
-        token = (time.perf_counter() - began) / (MEASURED_TOKENS * rows)
+        token = (time.perf_counter() - began) / (tokens * rows)
         self._cache.join(encoded[0])
         one = self._timed_step(1)
         for source in encoded[1:]:

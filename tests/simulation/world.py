@@ -110,7 +110,7 @@ class World:
         self.chance, self.clock = random.Random(seed), Clock()
         self.decoder = SlowDecoder(self.clock, self.chance)
         self.runner = Runner(self.decoder, rows, workers, Unobserved())
-        self.runner.measure()
+        self.runner.measure(512, 512)
         self.admission = Admission(max_waiting, self.runner, self.clock, self.chance.random)
         self.calls: list[Call] = []
         self.wasted = self.computed = 0
