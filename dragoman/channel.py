@@ -1,6 +1,5 @@
-"""How the clients connect: transport security, retries, message sizes."""
+"""How the clients connect: transport security, keepalive, message sizes."""
 
-import json
 import re
 from dataclasses import dataclass
 
@@ -15,17 +14,13 @@ MAX_RECEIVE_BYTES = 64 * 1024 * 1024
 HOST = re.compile(r"([^:/\[\]]+|\[[0-9A-Fa-f:.%]+\])(:(?P<port>\d+))?")
 """A name or an address, and perhaps a port."""
 
-RETRY_POLICY = {
-    "maxAttempts": 5,
-    "initialBackoff": "0.1s",
-    "maxBackoff": "2s",
-    "backoffMultiplier": 2,
-    "retryableStatusCodes": ["UNAVAILABLE"],
-}
-"""gRPC's own retries (gRFC A6): with jitter, and a server's `grpc-retry-pushback-ms` goes before the backoff."""
+KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS = 60_000, 20_000
+"""A connection with calls under way is asked so often whether it still lives, and is given up so long after that."""
 
 OPTIONS: list[tuple[str, str | int]] = [
-    ("grpc.service_config", json.dumps({"methodConfig": [{"name": [{}], "retryPolicy": RETRY_POLICY}]})),
+    ("grpc.service_config", '{"loadBalancingConfig": [{"round_robin": {}}]}'),
+    ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
     ("grpc.max_receive_message_length", MAX_RECEIVE_BYTES),
     # gRPC waits up to two minutes before it connects again to a server that was down; a restart takes seconds.
     ("grpc.max_reconnect_backoff_ms", 5_000),

@@ -7,7 +7,7 @@
     ├── DeadlineExceeded       no answer within `timeout_s`
     ├── Cancelled              the call was cancelled
     ├── Aborted                the server gave up, such as on a stream that nobody reads
-    ├── Unavailable            overloaded or draining, still so after gRPC's retries; come back after `retry_delay_s`
+    ├── Unavailable            overloaded or draining until the deadline; come back after `retry_delay_s`
     │   └── Unreachable        no Dragoman server answered at the target
     ├── Unimplemented          the server does not know this call
     └── Internal               a bug in the server, or a reply that breaks the API's contract
@@ -90,7 +90,7 @@ class Aborted(DragomanError):
 
 
 class Unavailable(DragomanError):
-    """The server is overloaded or draining, still so after gRPC's retries."""
+    """The server is overloaded or draining, as long as the deadline allowed to ask."""
 
 
 class Unreachable(Unavailable):

@@ -30,7 +30,7 @@ MAX_CONTENTS = 32
 """Texts of one request, if the server takes so many: enough to share a batch, few enough that a retry repeats little.
 """
 MAX_CONTENT_BYTES = 128 * 1024
-"""UTF-8 bytes of the texts of one request, unless one text alone has more. gRPC retries only requests below 256 KiB."""
+"""UTF-8 bytes of the texts of one request, unless one text alone has more. Small enough to be sent again."""
 CONCURRENT_REQUESTS = 4
 """Requests of one split call that are under way at once."""
 

@@ -242,15 +242,17 @@ def translation(text: str, decoding: decoding_pb2.DecodingOptions) -> translatio
 
 
 @contextmanager
-def serving(server: FakeServer, credentials: grpc.ServerCredentials | None = None) -> Iterator[FakeServer]:
-    """Serves on a thread with an event loop of its own until the block ends."""
+def serving(
+    server: FakeServer, credentials: grpc.ServerCredentials | None = None, port: int = 0
+) -> Iterator[FakeServer]:
+    """Serves on a thread with an event loop of its own until the block ends. Port 0: any that is free."""
     started = threading.Event()
     loop = asyncio.new_event_loop()
     ended = asyncio.Event()
 
     async def serve() -> None:
         grpc_server = aio.server()
-        server.target = f"127.0.0.1:{_listen(grpc_server, server, credentials)}"
+        server.target = f"127.0.0.1:{_listen(grpc_server, server, credentials, port)}"
         health_pb2_grpc.add_HealthServicer_to_server(await _health(), grpc_server)
         await grpc_server.start()
         started.set()
@@ -268,13 +270,13 @@ def serving(server: FakeServer, credentials: grpc.ServerCredentials | None = Non
         loop.close()
 
 
-def _listen(grpc_server: aio.Server, server: FakeServer, credentials: grpc.ServerCredentials | None) -> int:
+def _listen(grpc_server: aio.Server, server: FakeServer, credentials: grpc.ServerCredentials | None, port: int) -> int:
     add_TranslationServiceServicer_to_server(server, grpc_server)
     add_EncodingServiceServicer_to_server(server, grpc_server)
     add_ModelServiceServicer_to_server(server, grpc_server)
     if credentials:
-        return grpc_server.add_secure_port("127.0.0.1:0", credentials)
-    return grpc_server.add_insecure_port("127.0.0.1:0")
+        return grpc_server.add_secure_port(f"127.0.0.1:{port}", credentials)
+    return grpc_server.add_insecure_port(f"127.0.0.1:{port}")
 
 
 async def _health() -> health.aio.HealthServicer:

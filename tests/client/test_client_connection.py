@@ -3,29 +3,60 @@
 import asyncio
 import socket
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
 import trustme
 
-from dragoman import AsyncClient, Health, TlsOptions
+from dragoman import AsyncClient, Client, Health, TlsOptions
 from dragoman.errors import DeadlineExceeded, InvalidArgument, Unavailable, Unreachable
 from dragoman.wire import MAX_CONTENT_BYTES, MAX_CONTENTS
 from tests.client.clients import Call, call_sync
 from tests.client.fake_server import WAIT_S, FakeServer, overloaded, serving
 
 
-def test_a_server_that_is_not_there_is_unreachable(call: Call) -> None:
+def free_target() -> str:
     with socket.create_server(("127.0.0.1", 0)) as probe:
-        target = f"127.0.0.1:{probe.getsockname()[1]}"
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+METHODS = ["translate", "stream_translate", "encode"]
+
+
+def test_a_server_that_is_not_there_is_unreachable(call: Call) -> None:
     with pytest.raises(Unreachable, match="Connection refused"):
-        call(target, "health")
+        call(free_target(), "health")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_call_that_waited_for_a_server_says_why_there_is_none(call: Call, method: str) -> None:
+    with pytest.raises(Unreachable, match="Connection refused"):
+        call(free_target(), method, "hello", timeout_s=0.5)
+
+
+def test_who_does_not_want_to_wait_is_told_at_once(call: Call) -> None:
+    target = free_target()
+    with pytest.raises(Unreachable, match="Connection refused"), Client(target, wait_for_ready=False) as client:
+        client.translate("hello", timeout_s=10**6)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_call_waits_for_a_server_that_comes(call: Call, method: str) -> None:
+    target = free_target()
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(call, target, method, "hello", timeout_s=WAIT_S)
+        with pytest.raises(Unreachable):
+            call_sync(target, "health")  # it is not there yet
+        with serving(FakeServer(), port=int(target.rpartition(":")[2])) as server:
+            waiting.result()
+            assert len(server.call_times) == 1
 
 
 # Deadlines, cancellation, retries
 
 
-@pytest.mark.parametrize("method", ["translate", "stream_translate", "encode"])
+@pytest.mark.parametrize("method", METHODS)
 def test_a_passed_deadline_raises_and_reaches_the_server(server: FakeServer, call: Call, method: str) -> None:
     with pytest.raises(DeadlineExceeded):
         call(server.target, method, "hold", timeout_s=0.3)
@@ -49,7 +80,7 @@ async def test_cancelling_a_call_cancels_it_on_the_server(server: FakeServer) ->
         assert await asyncio.to_thread(server.left.wait, WAIT_S)
 
 
-@pytest.mark.parametrize("method", ["translate", "stream_translate", "encode"])
+@pytest.mark.parametrize("method", METHODS)
 def test_an_overloaded_server_is_tried_again_when_it_says(server: FakeServer, call: Call, method: str) -> None:
     """Without pushback the first wait would be at most 120 ms: gRPC's backoff of 100 ms and its jitter."""
     server.failures = deque([overloaded(pushback_ms=300), overloaded(pushback_ms=10)])
@@ -68,12 +99,31 @@ def test_a_negative_pushback_stops_retries(server: FakeServer, call: Call) -> No
     assert len(server.call_times) == 1
 
 
-def test_retries_end_after_five_attempts(server: FakeServer, call: Call) -> None:
+@pytest.mark.parametrize("method", METHODS)
+def test_a_call_is_made_again_as_long_as_its_deadline_allows(server: FakeServer, call: Call, method: str) -> None:
     server.failures = deque([overloaded(pushback_ms=1)] * 10)
+    call(server.target, method, "hello")
+    assert len(server.call_times) == 11
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_a_server_wants_later_than_the_deadline_is_not_waited_for(
+    server: FakeServer, call: Call, method: str
+) -> None:
+    server.failures = deque([overloaded(pushback_ms=10**9)])
     with pytest.raises(Unavailable) as caught:
-        call(server.target, "translate", "hello")
+        call(server.target, method, "hello", timeout_s=10**4)
     assert caught.value.reason == "OVERLOADED"
-    assert len(server.call_times) == 5
+    assert len(server.call_times) == 1
+
+
+def test_the_deadline_is_one_for_all_attempts(server: FakeServer, call: Call) -> None:
+    server.failures = deque([overloaded(pushback_ms=200)])
+    with pytest.raises(DeadlineExceeded):
+        call(server.target, "translate", "hold", timeout_s=0.6)
+    first, second = server.call_times
+    assert second - first >= 0.2
+    assert server.left.wait(WAIT_S)
 
 
 def test_a_refusal_is_not_tried_again(server: FakeServer, call: Call) -> None:

@@ -1,0 +1,65 @@
+"""Which calls are made again, and when: as gRPC's own retries (gRFC A6), but as long as the deadline allows.
+
+gRPC gives up after five attempts. A server that is overloaded says when there is room again, and one that restarts
+comes back: a call that has the time for it should not be lost.
+"""
+
+import random
+import threading
+from collections.abc import Iterable
+from typing import cast
+
+import grpc
+
+FIRST_BACKOFF_S, MAX_BACKOFF_S, GROWTH = 0.1, 2.0, 2
+JITTER = 0.2
+"""Waits differ by up to so much of them, or callers that were refused together would come back together."""
+PUSHBACK_KEY = "grpc-retry-pushback-ms"
+MAX_TOKENS, TOKEN_RATIO = 1000.0, 0.5
+"""A6's throttle: a failure takes a token, a success brings a part of one, and with half of them nothing is repeated."""
+
+
+class Retries:
+    """Of one client. May be shared between threads."""
+
+    def __init__(self, patient: bool = True) -> None:
+        """patient: also where no server has asked for it, because none was reached or something on the way failed."""
+        self._patient, self._tokens, self._lock = patient, MAX_TOKENS, threading.Lock()
+
+    def succeeded(self) -> None:
+        """A call was answered."""
+        with self._lock:
+            self._tokens = min(MAX_TOKENS, self._tokens + TOKEN_RATIO)
+
+    def delay_s(self, error: grpc.RpcError, attempt: int, left_s: float) -> float | None:
+        """How long to wait after this attempt (1: the first) failed. None: there is none after it.
+
+        left_s: until the deadline
+        """
+        if error.code() is not grpc.StatusCode.UNAVAILABLE:
+            return None
+        pushback_ms = _pushback_ms(error)
+        if pushback_ms is None:
+            delay_s = self._backoff_s(attempt)
+        else:  # the server knows what it can take: the throttle is for those that do not
+            delay_s = pushback_ms / 1000 * random.uniform(1, 1 + JITTER) if pushback_ms >= 0 else None
+        return delay_s if delay_s is not None and delay_s < left_s else None
+
+    def _backoff_s(self, attempt: int) -> float | None:
+        with self._lock:
+            self._tokens = max(0.0, self._tokens - 1)
+            if not self._patient or self._tokens <= MAX_TOKENS / 2:
+                return None
+        longest: float = min(FIRST_BACKOFF_S * GROWTH ** min(attempt - 1, 10), MAX_BACKOFF_S)
+        return longest * random.uniform(1 - JITTER, 1 + JITTER)
+
+
+def _pushback_ms(error: grpc.RpcError) -> int | None:
+    """What the server asks for; -1, as A6 has it, for what is no number. None: nothing."""
+    for key, value in cast(Iterable[tuple[str, str | bytes]], error.trailing_metadata() or ()):
+        if key == PUSHBACK_KEY:
+            try:
+                return int(value)
+            except ValueError:
+                return -1
+    return None
