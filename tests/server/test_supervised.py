@@ -29,6 +29,24 @@ sys.exit(main(sys.argv[1:]))
 """
 """A server whose engine crashes over long texts."""
 
+HANGING = """
+import sys, threading
+from engine.batch.searched_rows import SearchedRows
+from server.__main__ import main
+
+end_step, hung = SearchedRows.end_step, []
+
+def fault(rows):
+    if not hung and max(len(one.request.source_ids) for one in rows.running) > 40:
+        hung.append(rows)
+        threading.Event().wait()
+    return end_step(rows)
+
+SearchedRows.end_step = fault
+sys.exit(main(sys.argv[1:]))
+"""
+"""A server whose engine hangs over its first long text."""
+
 LONG = "the cat and the dog " * 12
 
 
@@ -56,6 +74,19 @@ def test_an_engine_that_fails_too_often_ends_the_process_with_code_1() -> None:
         with pytest.raises(grpc.RpcError, match="engine"):
             TranslationServiceStub(channel).Translate(request(LONG), timeout=WAIT_S)
         assert server.process.wait(WAIT_S) == 1
+
+
+def test_an_engine_that_hangs_is_left_behind_and_nobody_is_told() -> None:
+    with (
+        server_process(ZOO, "--workers", 1, program=HANGING) as server,
+        grpc.insecure_channel(server.target) as channel,
+    ):
+        translations = TranslationServiceStub(channel)
+        hanging = translations.Translate.future(request(LONG), timeout=WAIT_S)
+        behind = translations.Translate.future(request("A cat sees two dogs."), timeout=WAIT_S)
+        assert all(call.result().translations[0].hypotheses for call in (hanging, behind))
+        assert server.metrics()("dragoman_engine_restarts_total", cause="hang") == 1
+        assert server.end(signal.SIGTERM) == 0
 
 
 def request(text: str) -> TranslateRequest:

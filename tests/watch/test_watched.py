@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 import trustme
 
-from dragoman import AsyncClient, Client, InvalidArgument, TlsOptions
+from dragoman import AsyncClient, Client, DragomanError, InvalidArgument, TlsOptions
 from engine.request import PHASES
 from models.package.folder import Package
 from server.config import Settings
+from server.telemetry.process_metrics import ProcessMetrics, State
 from tests.fakes import CopyDecoder
 from tests.server.telemetry.test_tracing import collecting
 from tests.server_process import server_process
@@ -122,15 +123,20 @@ async def test_a_server_is_draining_while_a_call_goes_on_after_a_signal(
     assert await serving == 0
 
 
-async def test_a_server_has_failed_when_its_engine_has(
-    launch: Callable[[], "asyncio.Task[int]"], decoder: CopyDecoder, caplog: pytest.LogCaptureFixture
+async def test_a_server_has_failed_when_its_engines_have_too_often(
+    launch: Callable[[], "asyncio.Task[int]"],
+    decoder: CopyDecoder,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    entered: list[State] = []
+    monkeypatch.setattr(ProcessMetrics, "enter", lambda process, state: entered.append(state))
     serving = launch()
-    port, metrics_port = await ports(caplog)
+    port, _ = await ports(caplog)
     decoder.step_error = RuntimeError("bad kernel")
     async with AsyncClient(f"127.0.0.1:{port}") as client:
-        with pytest.raises(Exception, match="engine failed"):
-            await client.translate("a")
-    await becomes(metrics_port, "failed")
-    os.kill(os.getpid(), signal.SIGTERM)
+        for text in "abcde":  # each of them fails twice, but the last
+            with pytest.raises(DragomanError):
+                await client.translate(text)
     assert await serving == 1
+    assert entered == [State.STARTING, State.SERVING, State.FAILED]
