@@ -12,6 +12,8 @@ from engine.request import Request, Translate
 
 FOLLOW = 1 / 64
 """Weight of the newest measurement, once there are so many."""
+PRIOR_S = 0.01
+"""What a worker has measured at first, as seconds: its first step may be a slow one."""
 MOST_RATIO = 8.0
 """Target tokens for each source token that one answer may teach, so that an endless one does not teach much."""
 
@@ -41,22 +43,40 @@ class Mean:
         self.value += max(FOLLOW, 1 / self.count) * (value - self.value)
 
 
+@dataclass(slots=True)
+class Pace:
+    """How much longer things take than they were measured, the long ones counting for more. One thread writes."""
+
+    taken: float = PRIOR_S
+    expected: float = PRIOR_S
+
+    def add(self, taken: float, expected: float) -> None:
+        """Something took so many seconds, and would have taken so many."""
+        self.taken += taken - FOLLOW * self.taken
+        self.expected += expected - FOLLOW * self.expected
+
+    @property
+    def value(self) -> float:
+        """Seconds for each second that was measured."""
+        return self.taken / self.expected
+
+
 class WorkerCost:
     """What one running batch teaches. Only its thread writes."""
 
     def __init__(self, measured: Measured) -> None:
         self.measured = measured
-        self._step, self._encode = Mean(1.0), Mean(1.0)
+        self._step, self._encode = Pace(), Pace()
         self._step_lengths, self._beam_lengths = Mean(1.25), Mean(1.25)
 
     def step(self, rows: int, seconds: float) -> None:
         """A step of so many rows took so long."""
-        self._step.add(seconds / (self.measured.fixed + self.measured.each * rows))
+        self._step.add(seconds, self.measured.fixed + self.measured.each * rows)
 
     def encoded(self, tokens: int, seconds: float) -> None:
         """An encoder run of so many source tokens took so long."""
         if tokens:
-            self._encode.add(seconds / (self.measured.token * tokens))
+            self._encode.add(seconds, self.measured.token * tokens)
 
     def answered(self, request: Request, steps: int) -> None:
         """A request was answered after so many steps."""

@@ -29,6 +29,7 @@ PROGRAMS = {
     **dict.fromkeys(
         ("bench", "bench.firefox", "bench.floor", "bench.gpu_check", "bench.instructions"), "benchmarks.md"
     ),
+    "tests.simulation": "development.md",
     **dict.fromkeys(("bench.metrics", "bench.quality"), "benchmarks.md"),
 }
 """What people run, and the page that has its options."""

@@ -18,7 +18,7 @@ FIRST_RETRY_S = 1.0
 """Advice before there were answers to learn from."""
 JITTER = 0.25
 """Most that is added to an advice, as a share of it: callers of one moment do not come back in another one."""
-SURE = 0.75
+SURE = 0.65
 """Share of the time left that an answer may be expected to take: half of those that were expected just in time would be
 late, and what they cost is lost."""
 

@@ -21,14 +21,14 @@ def translate(tokens: int, beams: int = 1, most: int = 512) -> Translate:
 
 def test_steps_become_as_slow_as_they_are_measured_whatever_their_rows() -> None:
     cost = model()
-    for rows in (1, 20, 7) * 100:
+    for rows in (1, 20, 7) * 300:
         cost.workers[0].step(rows, 3 * (MEASURED.fixed + MEASURED.each * rows))
     assert cost.workers[0].step_s(10) == pytest.approx(3 * 0.003)
 
 
 def test_the_encoder_becomes_as_slow_as_it_is_measured() -> None:
     cost = model()
-    for _ in range(100):
+    for _ in range(900):
         cost.workers[0].encoded(50, 50 * 4 * MEASURED.token)
     assert cost.of(Encode((1,) * 10, lambda event: None)) == pytest.approx(40 * MEASURED.token)
 

@@ -110,11 +110,12 @@ class World:
         self.chance, self.clock = random.Random(seed), Clock()
         self.decoder = SlowDecoder(self.clock, self.chance)
         self.runner = Runner(self.decoder, rows, workers, Unobserved())
-        self.runner.measure(512, 512)
+        with patch.object(time, "perf_counter", self.clock):
+            self.runner.measure(512, 512)
         self.admission = Admission(max_waiting, self.runner, self.clock, self.chance.random)
         self.calls: list[Call] = []
-        self.wasted = self.computed = 0
-        """Rows of all steps, and those of requests that were not answered."""
+        self._rows: Counter[Call] = Counter()
+        self._call_of: dict[Translate, Call] = {}
         self._events: list[tuple[float, int, Call | int]] = []
         self._order = count()
 
@@ -122,6 +123,10 @@ class World:
         """A call will come so long after the start."""
         call.arrived = self.clock.now + at
         heappush(self._events, (call.arrived, next(self._order), call))
+
+    def rows_of(self, call: Call) -> int:
+        """That were computed for it."""
+        return self._rows[call]
 
     def run(self) -> None:
         """Until nothing is left to do. Checks what must hold after every event."""
@@ -157,6 +162,7 @@ class World:
             with self.admission.permit(work, deadline):
                 for number, length in enumerate(call.lengths):
                     call.requests.append(self._request(call, number, length, deadline))
+                    self._call_of[call.requests[-1]] = call
                     self.runner.submit(call.requests[-1])
         except ServerError as error:
             call.refusal = error.reason
@@ -204,9 +210,10 @@ class World:
         if worker.batch.idle:
             worker.batch.deliver()
             return bool(requests or late)
-        before = self.clock.now
         worker.batch.step()
-        return self.clock.now > before or bool(self.runner.waiting) or not worker.batch.idle
+        for running in worker.batch._rows.running:
+            self._rows[self._call_of[running.request]] += running.rows
+        return True
 
     def _check(self) -> None:
         """Rows are neither lost nor made."""
