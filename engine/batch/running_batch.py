@@ -193,6 +193,7 @@ class RunningBatch(Generic[S]):
                 log.exception("a request could not be told what became of it")
         self._told.holds(0, 0)
         self._observer, self._told = Unobserved(), UnobservedWorker()
+        self._cost, self._ended = WorkerCost(Measured()), lambda request, computed: None
         released = []
         for request in list(self._held):
             with suppress(KeyError):  # its own thread has answered it meanwhile

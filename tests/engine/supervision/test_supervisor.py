@@ -122,14 +122,19 @@ def test_a_worker_that_hangs_is_left_behind_and_what_it_says_later_is_not_heard(
             assert hangs.wait(WAIT_S)
 
     with serving(supervision=IMPATIENT) as service:
-        first = service.runner._supervisor.workers[0].thread
+        first, batch = service.runner._supervisor.workers[0].thread, service.runner._supervisor.workers[0].batch
         calls = calls_of(3)
         together(service, calls, fault)
         assert [call.target for call in calls] == sources_of(calls)
         assert restarts(service) == {"hang": 1}
+        ended: list[object] = []
+        service.runner._queue.ended = lambda *told: ended.append(told)  # type: ignore[method-assign]
+        batch.free_rows = 0
         hangs.set()
         first.join(WAIT_S)
         assert not first.is_alive()
+        assert batch.free_rows > 0  # it has come to an end, of which nobody was told
+        assert not ended
         assert all(call.told_nothing for call in calls)
         assert service.sample("dragoman_finished_total", reason="end_token") == 3
 
