@@ -226,7 +226,7 @@ def test_metrics_show_the_traffic(server: ServerProcess, client: Client) -> None
 # Callers that leave
 
 FULL = TranslateRequest(contents=TEXTS[:20], decoding=ENDLESS)
-"""Fills all rows of both workers with 16 of its contents, and leaves the others to wait for one."""
+"""Fills three quarters of the rows of both workers with 12 of its contents: the last one is for other callers."""
 
 
 def cancel(call: "grpc.Future[TranslateResponse]", channel: grpc.Channel) -> None:
@@ -244,8 +244,8 @@ def test_rows_of_a_caller_that_leaves_are_free_at_once(
     before = server.metrics()
     with grpc.insecure_channel(server.target) as channel:
         call = TranslationServiceStub(channel).Translate.future(FULL)
-        eventually(lambda: server.metrics()("dragoman_rows_live") == 2 * 64)
-        assert server.metrics()("dragoman_requests_waiting") == 4
+        eventually(lambda: server.metrics()("dragoman_rows_live") == 2 * 48)
+        assert server.metrics()("dragoman_requests_waiting") == 8
         leave(call, channel)
     check_all_is_dropped(server, before, "CANCELLED")
     assert client.translate(TEXTS[0]).finish_reason is FinishReason.END_TOKEN
@@ -253,9 +253,12 @@ def test_rows_of_a_caller_that_leaves_are_free_at_once(
 
 def test_rows_are_free_when_the_deadline_has_passed(server: ServerProcess, client: Client) -> None:
     before = server.metrics()
-    with pytest.raises(DeadlineExceeded), Client(server.target) as hasty:
-        hasty.translate(list(FULL.contents), num_beams=8, length_penalty=10, early_stopping="never", timeout_s=2)
-    check_all_is_dropped(server, before, "DEADLINE_EXCEEDED")
+    # The deadline has passed, or the server has seen that the next step would end after it.
+    with pytest.raises((DeadlineExceeded, Unavailable)), Client(server.target) as hasty:
+        hasty.translate(
+            list(FULL.contents), num_beams=8, length_penalty=10, early_stopping="never", timeout_s=2, no_cache=True
+        )
+    check_nothing_is_left(server, before)
     assert server.metrics()("dragoman_steps_total") > before("dragoman_steps_total")
     assert client.translate(TEXTS[0]).finish_reason is FinishReason.END_TOKEN
 
@@ -266,10 +269,14 @@ def check_all_is_dropped(server: ServerProcess, before: Metrics, code: str) -> N
     calls = before("dragoman_rpc_requests_total", code=code) + 1
     eventually(lambda: server.metrics()("dragoman_cancellations_total") == cancelled)
     eventually(lambda: server.metrics()("dragoman_rpc_requests_total", code=code) == calls)
-    after = server.metrics()
-    for gauge in ("dragoman_rows_live", "dragoman_requests_waiting", "dragoman_rpc_in_flight"):
-        assert after(gauge) == 0
-    assert after("dragoman_finished_total") == before("dragoman_finished_total")
+    check_nothing_is_left(server, before)
+
+
+def check_nothing_is_left(server: ServerProcess, before: Metrics) -> None:
+    """Nothing was answered since `before`, and nothing runs or waits."""
+    gauges = "dragoman_rows_live", "dragoman_requests_waiting", "dragoman_rpc_in_flight"
+    eventually(lambda: not any(map(server.metrics(), gauges)))
+    assert server.metrics()("dragoman_finished_total") == before("dragoman_finished_total")
 
 
 # The end
@@ -281,6 +288,10 @@ def is_refused(stub: TranslationServiceStub) -> bool:
         stub.Translate(TranslateRequest(contents=["A cat."]))
     except grpc.RpcError as error:
         refusal = from_rpc(error)
+        if (
+            refusal.code is grpc.StatusCode.CANCELLED
+        ):  # gRPC's own, of a call that comes while the server begins to stop
+            return False
         assert isinstance(refusal, Unreachable) or (isinstance(refusal, Unavailable) and refusal.reason == "DRAINING")
         return True
     return False

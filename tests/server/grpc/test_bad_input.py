@@ -2,7 +2,7 @@
 
 import math
 import signal
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import grpc
@@ -12,7 +12,7 @@ from dragoman.errors import from_rpc
 from dragoman.v1.decoding_pb2 import EARLY_STOPPING_NEVER, DecodingOptions
 from dragoman.v1.encoding_pb2 import EncodeRequest
 from dragoman.v1.model_pb2 import GetModelRequest
-from dragoman.v1.translation_pb2 import StreamTranslateRequest, StreamTranslateResponse, TranslateRequest
+from dragoman.v1.translation_pb2 import StreamTranslateRequest, StreamTranslateResponse, TranslateRequest, Translation
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
 from models.package.folder import Package
 from tests.checkpoints import flores
@@ -131,21 +131,22 @@ def channel(server: ServerProcess) -> Iterator[grpc.Channel]:
 
 
 @pytest.fixture(scope="module")
-def alone(server: ServerProcess) -> Sequence[StreamTranslateResponse]:
+def alone(server: ServerProcess) -> tuple[str, Translation]:
     """What the call beside the bad ones gets when there is no other."""
     with grpc.insecure_channel(server.target) as channel:
-        return without_timings(TranslationServiceStub(channel).StreamTranslate(STREAMED))
+        return told(TranslationServiceStub(channel).StreamTranslate(STREAMED))
 
 
-def without_timings(events: Iterable[StreamTranslateResponse]) -> Sequence[StreamTranslateResponse]:
+def told(events: Iterable[StreamTranslateResponse]) -> tuple[str, Translation]:
+    """The text of all deltas, however many they came in, and the translation without its timings."""
     *deltas, last = events
     last.translation.ClearField("timings")
-    return [*deltas, last]
+    return "".join(delta.text_delta for delta in deltas), last.translation
 
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_is_refused_and_a_call_beside_it_untouched(
-    case: str, channel: grpc.Channel, alone: Sequence[StreamTranslateResponse]
+    case: str, channel: grpc.Channel, alone: tuple[str, Translation]
 ) -> None:
     bad = BAD[case]
     stream = TranslationServiceStub(channel).StreamTranslate(STREAMED)
@@ -158,4 +159,4 @@ def test_bad_input_is_refused_and_a_call_beside_it_untouched(
     for name, number in bad.numbers.items():
         assert refusal.metadata[name] == str(number)
         assert str(number) in refusal.message
-    assert without_timings([first, *stream]) == alone
+    assert told([first, *stream]) == alone
