@@ -18,6 +18,10 @@ from models.package import signature
 from models.package.graph_files import GraphFiles
 from models.package.graphs import GraphsSpec, alike
 
+RUN_TOKENS = 512
+"""Most tokens of an encoder run, but that a longer source runs alone: a run's memory grows with them, and ONNX Runtime
+keeps it. More of them are not faster."""
+
 
 class CpuSource:
     """An encoded source, as the encoder graph gave it."""
@@ -77,7 +81,7 @@ class CpuDecoder:
         return self.source_capacity + self.target_capacity
 
     def encode(self, sources: Sequence[Sequence[int]]) -> list[CpuSource]:
-        """Runs the encoder on sources, those of equal length together.
+        """Runs the encoder on sources, some of equal length together.
 
         Not all together, because padding a source to the length of others would change the order in which its attention
         sums, and so its last bits.
@@ -86,8 +90,11 @@ class CpuDecoder:
         of_length: dict[int, list[int]] = {}
         for index, source in enumerate(sources):
             of_length.setdefault(len(source), []).append(index)
-        for indices in of_length.values():
-            found |= zip(indices, self._encode_equal([sources[index] for index in indices]), strict=True)
+        for length, indices in of_length.items():
+            together = max(1, RUN_TOKENS // length)
+            for start in range(0, len(indices), together):
+                run = indices[start : start + together]
+                found |= zip(run, self._encode_equal([sources[index] for index in run]), strict=True)
         return [found[index] for index in range(len(sources))]
 
     def open_cache(self, rows: int) -> "CpuCache":

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from engine.batch.placing import place
-from engine.cpu.decoder import CpuCache, CpuDecoder
+from engine.cpu.decoder import RUN_TOKENS, CpuCache, CpuDecoder
 from engine.decoder import Ask, Cache, Found
 from export.save import save
 from export.trace import trace
@@ -305,6 +305,20 @@ def test_encoded_sources_do_not_depend_on_what_is_encoded_with_them(served: Serv
         assert {name: tensor.tobytes() for name, tensor in encoded.encoded.items()} == {
             name: tensor.tobytes() for name, tensor in alone.encoded.items()
         }
+
+
+def test_a_run_of_the_encoder_has_so_many_tokens_and_no_more(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    session, sizes = served.decoder._encoder, list[int]()
+
+    class Counted:
+        def run(self, names: Sequence[str], feeds: dict[str, NDArray[np.int64]]) -> Any:
+            sizes.append(feeds["ids"].size)
+            return session.run(names, feeds)
+
+    monkeypatch.setattr(served.decoder, "_encoder", Counted())
+    encoded = served.decoder.encode([(7,) * 100] * 12 + [(5,) * 3] * 2)
+    assert sizes == [500, 500, 200, 6]
+    assert max(sizes) <= RUN_TOKENS and len({source.mean().tobytes() for source in encoded[:12]}) == 1
 
 
 def test_targets_end_where_the_room_does(served: Served) -> None:
