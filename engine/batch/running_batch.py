@@ -36,8 +36,8 @@ from engine.request import (
 
 log = logging.getLogger(__name__)
 
-MEASURED_TOKENS, MEASURED_STEPS = 24, 3
-"""Source tokens and steps of each row that costs are measured with: a sentence's."""
+MEASURED_ROWS, MEASURED_TOKENS, MEASURED_STEPS = 8, 24, 3
+"""Rows, source tokens of each, and steps of them, that costs are measured with: enough to tell, and done in no time."""
 
 
 class RunningBatch(Generic[S]):
@@ -121,7 +121,7 @@ class RunningBatch(Generic[S]):
     def measure(self, rows: int, source_tokens: int) -> Measured:
         """Decodes sentences of nobody, and forgets them. For an engine that has nothing else to do."""
         assert self.idle
-        tokens = min(source_tokens, MEASURED_TOKENS)
+        rows, tokens = min(rows, MEASURED_ROWS), min(source_tokens, MEASURED_TOKENS)
         sources = [(0,) * tokens] * rows
         began = time.perf_counter()
         encoded = self._decoder.encode(sources)
