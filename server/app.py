@@ -150,12 +150,13 @@ def open_runner(
 async def open_canary(settings: Settings, loadable: Loadable, runner: Runner, metrics: CanaryMetrics) -> Canary:
     """Has the probes of the package that the settings leave room for.
 
-    Standard operators in 8 bits round otherwise from processor to processor: there, the first answers are the known.
+    Standard operators in 8 bits answer otherwise than the native ones, which the probes are of: there, the first
+    answers are the known.
     """
     source_tokens, target_tokens = settings.max_source_tokens, settings.max_new_tokens
     probes = fitting(loadable.graphs.spec.probes, source_tokens, target_tokens) if settings.canary_interval_s else []
     canary = Canary(probes, loadable.rules, runner.submit, runner.workers, metrics)
-    if loadable.graphs.spec.precision.activations == "int8" and not runner.device.kernels:
+    if loadable.graphs.spec.precision.weights == "int8" and not runner.device.kernels:
         await canary.learn()
     return canary
 

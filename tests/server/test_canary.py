@@ -147,3 +147,13 @@ def test_a_server_takes_itself_out_if_it_is_told_so(kernels: str, state: str) ->
 def test_probes_for_which_there_is_no_room_are_left_out() -> None:
     with server_process(ZOO / "en-pt", "--max-source-tokens", 8) as server:
         assert server.metrics()("dragoman_canary_answers_total") == 0
+
+
+@pytest.mark.parametrize("kernels", ["off", "auto"])
+def test_a_package_of_8_bits_is_as_it_must_be(kernels: str) -> None:
+    """Standard operators answer otherwise than the native ones that the probes were recorded with, but always alike."""
+    with server_process(ZOO / "en-pt-int8", "--kernels", kernels) as server:
+        metrics = server.metrics()
+        assert metrics("dragoman_canary_answers_total", result="equal") == 9
+        assert metrics("dragoman_canary_differs") == 0
+        assert server.end(signal.SIGTERM) == 0
