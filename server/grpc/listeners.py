@@ -2,7 +2,6 @@
 
 import socket
 import ssl
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -10,7 +9,7 @@ import grpc
 from prometheus_client import CollectorRegistry
 
 from server.config import ConfigError, Settings
-from server.telemetry.exposition import MetricsServer
+from server.telemetry import metrics_server
 
 TRANSPORT_FACTOR = 2
 """gRPC itself takes messages so many times larger than ours may be, so that it is we who refuse those, with details. No
@@ -53,15 +52,13 @@ def open_server(settings: Settings, interceptors: Sequence[grpc.aio.ServerInterc
 def metrics_endpoint(settings: Settings, registry: CollectorRegistry) -> Iterator[int]:
     """Serves /metrics on another thread. Gives the port. Raises ConfigError."""
     _check_free(settings.host, settings.metrics_port, "metrics_port")
-    server = MetricsServer(settings.host, settings.metrics_port, registry)
-    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    [(family, _, _, _, where), *_] = socket.getaddrinfo(
+        settings.host, settings.metrics_port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    both = family is socket.AF_INET6 and socket.has_dualstack_ipv6()
+    listener = socket.create_server(where, family=family, dualstack_ipv6=both)
+    with metrics_server.serving(listener, registry):
+        yield listener.getsockname()[1]
 
 
 def address(host: str, port: int) -> str:

@@ -4,20 +4,11 @@ Most of a line, its name and labels, never changes, so it is written once and ke
 as a page takes to write, and calls wait.
 """
 
-import logging
-import socket
-import sys
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Exemplar, Sample
 from prometheus_client.utils import floatToGoString
 
-log = logging.getLogger(__name__)
-
-PATH = "/metrics"
 OPENMETRICS = "application/openmetrics-text"
 """What Prometheus asks for first. Only there are exemplars."""
 CONTENT_TYPES = {
@@ -56,42 +47,6 @@ class Page:
         if written is None:
             written = self._series[key] = sample.name + (_labels(sample.labels) if sample.labels else "")
         return written
-
-
-class MetricsServer(ThreadingHTTPServer):
-    """Serves the page of a registry, each request on a thread of its own."""
-
-    def __init__(self, host: str, port: int, registry: CollectorRegistry) -> None:
-        [(self.address_family, _, _, _, address), *_] = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        self.page = Page(registry)
-        super().__init__(address, _Handler)  # type: ignore[arg-type]  # of IPv6 it has four parts
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Logs why a page was not sent, unless whoever asked for it has gone."""
-        if not isinstance(sys.exc_info()[1], ConnectionError):
-            log.exception("a scrape failed")
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: MetricsServer
-
-    def do_GET(self) -> None:
-        """Sends the page in the format that is asked for."""
-        if self.path.partition("?")[0] != PATH:
-            self.send_error(HTTPStatus.NOT_FOUND, explain=f"the metrics are at {PATH}")
-            return
-        openmetrics = OPENMETRICS in self.headers.get("Accept", "")
-        page = self.server.page.write(openmetrics)
-        self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", CONTENT_TYPES[openmetrics])
-        self.send_header("Content-Length", str(len(page)))
-        self.end_headers()
-        self.wfile.write(page)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """A scrape is not worth a line."""
 
 
 def _heading(family: Metric, openmetrics: bool) -> str:
