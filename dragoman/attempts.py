@@ -1,147 +1,120 @@
-"""A call and its further attempts, synchronous or of asyncio. See `dragoman.retries`."""
+"""A call and its further attempts. See `dragoman.retries` and `dragoman.servers`."""
 
-import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from itertools import count
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 import grpc
 
-from dragoman.errors import from_rpc
 from dragoman.retries import Retries
+from dragoman.servers import Metadata, Server, Servers
 
-R = TypeVar("R")
+M = TypeVar("M")
 
-
+Start = Callable[[M, float, bool], Any]
+"""Makes an attempt, with what a server can be asked, gRPC's `timeout` and its `wait_for_ready`."""
 REACHED_S = 0.5
 """How long it may take to find out that a server is there."""
 
 
-class Calls:
+class Calls(Generic[M]):
     """How the calls of one client are made."""
 
-    def __init__(self, wait_for_ready: bool, reach: Callable[..., Any]) -> None:
-        """wait_for_ready: a call waits for a server that is not there. Else it fails at once.
+    def __init__(
+        self,
+        servers: Sequence[M],
+        reach: Callable[..., Any],
+        wait_for_ready: bool = True,
+        hedge_after_s: float | None = None,
+    ) -> None:
+        """servers: what each can be asked.
 
-        reach: any call that costs a server nothing, with the options of gRPC
+        reach: any call that costs a server nothing, with what it can be asked and the options of gRPC
+        wait_for_ready: a call waits for a server that is not there. Else it fails, once all have been asked.
+        hedge_after_s: a call that has no answer by then is made a second time, and the first answer counts. None: never
+        Raises ValueError.
         """
+        if hedge_after_s is not None and not 0 < hedge_after_s < float("inf"):
+            raise ValueError(
+                f"hedge_after_s is {hedge_after_s}; it must be a positive, finite number of seconds, or None"
+            )
+        self.servers, self.hedge_after_s = Servers(servers), hedge_after_s
         self._wait_for_ready, self._reach, self.retries = wait_for_ready, reach, Retries(wait_for_ready)
 
-    def options(self, left_s: float) -> dict[str, Any]:
-        """What gRPC is told of an attempt."""
-        return {"timeout": max(left_s, 0.0), "wait_for_ready": self._wait_for_ready}
-
-    def reason(self, error: grpc.RpcError) -> grpc.RpcError:
+    def reason(self, error: grpc.RpcError, server: Server[M]) -> grpc.RpcError:
         """Why a call failed that has perhaps only waited for a server: then, why there is none."""
         if self._may_be_unreachable(error):
             try:
-                self._reach(timeout=REACHED_S)
+                self._reach(server.methods, timeout=REACHED_S)
             except grpc.RpcError as unreachable:
                 return self._of(error, unreachable)
         return error
 
-    async def reason_async(self, error: grpc.RpcError) -> grpc.RpcError:
+    async def reason_async(self, error: grpc.RpcError, server: Server[M]) -> grpc.RpcError:
         """See `reason`."""
         if self._may_be_unreachable(error):
             try:
-                await self._reach(timeout=REACHED_S)
+                await self._reach(server.methods, timeout=REACHED_S)
             except grpc.RpcError as unreachable:
                 return self._of(error, unreachable)
         return error
 
+    @property
+    def waits(self) -> bool:
+        """Whether gRPC is to wait for a server. Of several, it must not wait for one that is not there."""
+        return self._wait_for_ready and len(self.servers) == 1
+
     def _may_be_unreachable(self, error: grpc.RpcError) -> bool:
-        return self._wait_for_ready and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        return self.waits and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
 
     @staticmethod
     def _of(error: grpc.RpcError, unreachable: grpc.RpcError) -> grpc.RpcError:
         return unreachable if unreachable.code() is grpc.StatusCode.UNAVAILABLE else error
 
 
-class Pending(Generic[R]):
-    """A synchronous call under way."""
+class Attempts(Generic[M]):
+    """Those of one call."""
 
-    def __init__(self, calls: Calls, start: "Callable[..., grpc.Future[R]]", timeout_s: float) -> None:
-        """Starts it. start: makes an attempt with the options of `Calls`."""
-        self._calls, self._start, self._ends = calls, start, time.monotonic() + timeout_s
-        self._attempt = start(**calls.options(timeout_s))
+    def __init__(self, calls: Calls[M], timeout_s: float) -> None:
+        self._calls, self._ends_s, self._failed = calls, time.monotonic() + timeout_s, 0
+        self._hedge_s = None if calls.hedge_after_s is None else time.monotonic() + calls.hedge_after_s
+        self._tried = list[Server[M]]()
 
-    def cancel(self) -> bool:
+    def begin(self, start: Start[M]) -> tuple[Server[M], Any]:
+        """Begins one: where it goes, and the call. One of the three below must follow."""
+        server = self._calls.servers.begin(self._tried)
+        self._tried.append(server)
+        return server, start(server.methods, max(0.0, self._ends_s - time.monotonic()), self._calls.waits)
+
+    def answered(self, server: Server[M], trailing: Metadata) -> None:
+        """It was the last."""
+        self._calls.servers.answered(server, trailing)
+        self._calls.retries.succeeded()
+
+    def failed(self, server: Server[M], error: grpc.RpcError) -> None:
+        """See `delay_s`."""
+        self._calls.servers.failed(server, error)
+        self._failed += 1
+
+    def left(self, server: Server[M]) -> None:
         """Nobody waits for it any more."""
-        return self._attempt.cancel()
+        self._calls.servers.left(server)
 
-    def result(self) -> R:
-        """The answer of the first attempt that gets one. Raises grpc.RpcError."""
-        for attempt in count(1):
-            try:
-                answer = self._attempt.result()
-            except grpc.RpcError as error:
-                delay_s = self._calls.retries.delay_s(error, attempt, self._ends - time.monotonic())
-                if delay_s is None:
-                    raise self._calls.reason(error) from error
-                time.sleep(delay_s)
-                self._attempt = self._start(**self._calls.options(self._ends - time.monotonic()))
-            else:
-                self._calls.retries.succeeded()
-                return answer
-        raise AssertionError("attempts have no end")
+    def delay_s(self, error: grpc.RpcError) -> float | None:
+        """How long to wait after an attempt failed. None: there is none after it."""
+        elsewhere = self._calls.servers.has_ready(self._tried)
+        return self._calls.retries.delay_s(error, self._failed, self._ends_s - time.monotonic(), elsewhere)
 
+    def hedge_in_s(self) -> float | None:
+        """When to begin a second attempt beside the first. None: not at all."""
+        return None if self._hedge_s is None else max(0.0, self._hedge_s - time.monotonic())
 
-async def answered(calls: Calls, start: Callable[..., Awaitable[R]], timeout_s: float) -> R:
-    """The answer of the first attempt that gets one. Raises grpc.RpcError.
+    def hedges(self) -> bool:
+        """Whether that time has come, and calls go well enough for it. Says so once."""
+        wanted, self._hedge_s = self._hedge_s is not None, None
+        return wanted and self._calls.retries.may_hedge()
 
-    start: makes an attempt with the options of `Calls`
-    """
-    ends = time.monotonic() + timeout_s
-    for attempt in count(1):
-        try:
-            answer = await start(**calls.options(ends - time.monotonic()))
-        except grpc.RpcError as error:
-            delay_s = calls.retries.delay_s(error, attempt, ends - time.monotonic())
-            if delay_s is None:
-                raise await calls.reason_async(error) from error
-            await asyncio.sleep(delay_s)
-        else:
-            calls.retries.succeeded()
-            return answer
-    raise AssertionError("attempts have no end")
-
-
-def streamed(calls: Calls, start: Callable[..., Any], timeout_s: float) -> Generator[Any]:
-    """The messages of a stream, of the first attempt that brings one. Raises DragomanError."""
-    ends = time.monotonic() + timeout_s
-    for attempt in count(1):
-        call, said = start(**calls.options(ends - time.monotonic())), False
-        try:
-            for message in call:
-                said = True
-                yield message
-            calls.retries.succeeded()
-            return
-        except grpc.RpcError as error:
-            delay_s = None if said else calls.retries.delay_s(error, attempt, ends - time.monotonic())
-            if delay_s is None:
-                raise from_rpc(error if said else calls.reason(error)) from error
-        finally:
-            call.cancel()
-        time.sleep(delay_s)
-
-
-async def streamed_async(calls: Calls, start: Callable[..., Any], timeout_s: float) -> AsyncGenerator[Any]:
-    """See `streamed`."""
-    ends = time.monotonic() + timeout_s
-    for attempt in count(1):
-        call, said = start(**calls.options(ends - time.monotonic())), False
-        try:
-            async for message in call:
-                said = True
-                yield message
-            calls.retries.succeeded()
-            return
-        except grpc.RpcError as error:
-            delay_s = None if said else calls.retries.delay_s(error, attempt, ends - time.monotonic())
-            if delay_s is None:
-                raise from_rpc(error if said else await calls.reason_async(error)) from error
-        finally:
-            call.cancel()
-        await asyncio.sleep(delay_s)
+    @property
+    def last(self) -> Server[M]:
+        """Where the last attempt went."""
+        return self._tried[-1]

@@ -1,6 +1,7 @@
 """How the clients connect: transport security, keepalive, message sizes."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import grpc
@@ -65,6 +66,16 @@ def check_target(target: str, tls: TlsOptions | None) -> None:
         raise ValueError(f"{target} has no port; give HOST:PORT, such as {target}:{DEFAULT_TARGET.rpartition(':')[2]}")
     if host["port"] is not None and not 1 <= int(host["port"]) <= 65535:
         raise ValueError(f"port {host['port']} of {target} is not from 1 to 65535")
+
+
+def listed_targets(target: str | Sequence[str]) -> list[str]:
+    """One target, or several. Raises ValueError for none, or for one twice: it would get twice the calls."""
+    targets = [target] if isinstance(target, str) else list(target)
+    if not targets:
+        raise ValueError(f"there is no target; give HOST:PORT, such as {DEFAULT_TARGET}")
+    if twice := [each for each in targets if targets.count(each) > 1]:
+        raise ValueError(f"{twice[0]} is there {targets.count(twice[0])} times; give every target once")
+    return targets
 
 
 def open_channel(target: str, tls: TlsOptions | None) -> grpc.Channel:

@@ -9,25 +9,24 @@ the time that the server asks for.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
 from contextlib import aclosing, closing
 from functools import partial
-from typing import Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 import grpc
 from grpc import aio
 from grpc_health.v1.health_pb2 import HealthCheckRequest
-from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from dragoman import wire
-from dragoman.attempts import Calls, Pending, answered, streamed, streamed_async
-from dragoman.channel import DEFAULT_TARGET, TlsOptions, open_aio_channel, open_channel
+from dragoman.attempts import Calls
+from dragoman.awaited import answered, streamed_async
+from dragoman.channel import DEFAULT_TARGET, TlsOptions, listed_targets
 from dragoman.errors import rpc_errors
+from dragoman.methods import AsyncMethods, Methods, reach
+from dragoman.pending import Pending, streamed
 from dragoman.results import Embedding, Health, Model, TextDelta, Translation
-from dragoman.v1.encoding_pb2_grpc import EncodingServiceStub
 from dragoman.v1.model_pb2 import GetModelRequest, ListModelsRequest
-from dragoman.v1.model_pb2_grpc import ModelServiceStub
-from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
 from dragoman.wire import TranslationOptions, deadline
 
 DEFAULT_TIMEOUT_S = 30.0
@@ -36,24 +35,31 @@ Q = TypeVar("Q")
 R = TypeVar("R")
 T = TypeVar("T")
 
+if TYPE_CHECKING:  # gRPC's classes take no parameters at run time
+    Method = Callable[[Methods], grpc.UnaryUnaryMultiCallable[Q, R]]
+    AsyncMethod = Callable[[AsyncMethods], aio.UnaryUnaryMultiCallable[Q, R]]
+
 
 class Client:
     """A connection to a Dragoman server for synchronous code. May be shared between threads.
 
     `target` is HOST:PORT or any gRPC target, such as `ipv4:10.0.0.1:8500,10.0.0.2:8500`: calls go to all addresses in
-    turn. `tls` None is plaintext. It connects at the first call. `wait_for_ready`: a call waits for a server that is
-    not there, as long as its deadline allows; else it fails with `Unreachable`.
+    turn. Of a sequence of targets, a call goes to the one that seems to answer sooner: see `dragoman.servers`. `tls`
+    None is plaintext. It connects at the first call. `wait_for_ready`: a call waits for a server that is not there, as
+    long as its deadline allows; else it fails with `Unreachable`. `hedge_after_s`: a call other than a stream that has
+    no answer by then is made a second time, on another server if there is one, and the first answer counts.
     """
 
     def __init__(
-        self, target: str = DEFAULT_TARGET, *, tls: TlsOptions | None = None, wait_for_ready: bool = True
+        self,
+        target: str | Sequence[str] = DEFAULT_TARGET,
+        *,
+        tls: TlsOptions | None = None,
+        wait_for_ready: bool = True,
+        hedge_after_s: float | None = None,
     ) -> None:
-        self._channel = open_channel(target, tls)
-        self._translation = TranslationServiceStub(self._channel)
-        self._encoding = EncodingServiceStub(self._channel)
-        self._model = ModelServiceStub(self._channel)
-        self._check_health = HealthStub(self._channel).Check  # type: ignore[attr-defined]  # its types lack methods
-        self._calls = Calls(wait_for_ready, partial(self._check_health, HealthCheckRequest()))
+        self._servers = [Methods(each, tls) for each in listed_targets(target)]
+        self._calls = Calls(self._servers, reach, wait_for_ready, hedge_after_s)
         self._most_contents: dict[str, int] = {}
         """How many texts a request may have, of every model that was asked about."""
 
@@ -64,8 +70,9 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Ends the connection, and what is still under way on it."""
-        self._channel.close()
+        """Ends the connections, and what is still under way on them."""
+        for server in self._servers:
+            server.channel.close()
 
     @overload
     def translate(
@@ -86,7 +93,7 @@ class Client:
         given = wire.listed(texts)
         most = self._most(given, options.get("model", ""), timeout_s)
         requests = wire.translate_requests(given, options, most)
-        results = self._collect(self._translation.Translate, requests, wire.translations, timeout_s)
+        results = self._collect(lambda server: server.translation.Translate, requests, wire.translations, timeout_s)
         return results[0] if isinstance(texts, str) else results
 
     def stream_translate(
@@ -96,7 +103,11 @@ class Client:
 
         The call starts when the first item is asked for. Closing the iterator early cancels it.
         """
-        start = partial(self._translation.StreamTranslate, wire.stream_request(text, options))
+        request = wire.stream_request(text, options)
+
+        def start(server: Methods, timeout_s: float, waits: bool) -> Any:
+            return server.translation.StreamTranslate(request, timeout=timeout_s, wait_for_ready=waits)
+
         with closing(streamed(self._calls, start, deadline(timeout_s))) as messages:
             for message in messages:
                 yield wire.stream_event(message)
@@ -120,41 +131,44 @@ class Client:
         """The vector of one text, or of each of a list; with `normalize`, divided by its L2 norm."""
         given = wire.listed(texts)
         requests = wire.encode_requests(given, model, normalize, self._most(given, model, timeout_s))
-        results = self._collect(self._encoding.Encode, requests, wire.embeddings, timeout_s)
+        results = self._collect(lambda server: server.encoding.Encode, requests, wire.embeddings, timeout_s)
         return results[0] if isinstance(texts, str) else results
 
     def models(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[Model]:
         """Every model of the server, the default one first."""
-        response = self._ask(self._model.ListModels, ListModelsRequest(), timeout_s)
+        response = self._ask(lambda server: server.model.ListModels, ListModelsRequest(), timeout_s)
         return [wire.model(message) for message in response.models]
 
     def model(self, name: str = "", *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Model:
         """One model; the default one if `name` is empty. Raises NotFound."""
-        response = self._ask(self._model.GetModel, GetModelRequest(name=name), timeout_s)
+        response = self._ask(lambda server: server.model.GetModel, GetModelRequest(name=name), timeout_s)
         return wire.model(response.model)
 
     def health(self, service: str = "", *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Health:
-        """State of one gRPC service; of the whole server if `service` is empty. Raises NotFound."""
+        """State of one gRPC service; of the whole server if `service` is empty. Raises NotFound.
+
+        Of several servers, the first is asked.
+        """
         with rpc_errors():
-            response = self._check_health(HealthCheckRequest(service=service), timeout=deadline(timeout_s))
+            response = self._servers[0].check_health(HealthCheckRequest(service=service), timeout=deadline(timeout_s))
         return wire.health(response)
 
-    def _ask(self, method: "grpc.UnaryUnaryMultiCallable[Q, R]", request: Q, timeout_s: float) -> R:
+    def _ask(self, method: "Method[Q, R]", request: Q, timeout_s: float) -> R:
         """One call, made again as long as that may help."""
         with rpc_errors():
-            return Pending(self._calls, partial(method.future, request), deadline(timeout_s)).result()
+            return Pending[Methods, R](self._calls, partial(_start, method, request), deadline(timeout_s)).result()
 
     def _collect(
         self,
-        method: "grpc.UnaryUnaryMultiCallable[Q, R]",
+        method: "Method[Q, R]",
         requests: Iterable[Q],
         unpack: Callable[[Q, R], list[T]],
         timeout_s: float,
     ) -> list[T]:
         """Sends the requests, some at once, and joins what they answer, in order."""
 
-        def start(request: Q) -> Pending[R]:
-            return Pending(self._calls, partial(method.future, request), deadline(timeout_s))
+        def start(request: Q) -> Pending[Methods, R]:
+            return Pending(self._calls, partial(_start, method, request), deadline(timeout_s))
 
         results: list[T] = []
         with closing(wire.windowed(requests, start)) as calls:
@@ -177,14 +191,15 @@ class AsyncClient:
     """
 
     def __init__(
-        self, target: str = DEFAULT_TARGET, *, tls: TlsOptions | None = None, wait_for_ready: bool = True
+        self,
+        target: str | Sequence[str] = DEFAULT_TARGET,
+        *,
+        tls: TlsOptions | None = None,
+        wait_for_ready: bool = True,
+        hedge_after_s: float | None = None,
     ) -> None:
-        self._channel = open_aio_channel(target, tls)
-        self._translation = TranslationServiceStub(self._channel)
-        self._encoding = EncodingServiceStub(self._channel)
-        self._model = ModelServiceStub(self._channel)
-        self._check_health = HealthStub(self._channel).Check  # type: ignore[attr-defined]  # its types lack methods
-        self._calls = Calls(wait_for_ready, partial(self._check_health, HealthCheckRequest()))
+        self._servers = [AsyncMethods(each, tls) for each in listed_targets(target)]
+        self._calls = Calls(self._servers, reach, wait_for_ready, hedge_after_s)
         self._most_contents: dict[str, int] = {}
         """How many texts a request may have, of every model that was asked about."""
 
@@ -195,8 +210,9 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Ends the connection, and what is still under way on it."""
-        await self._channel.close()
+        """Ends the connections, and what is still under way on them."""
+        for server in self._servers:
+            await server.channel.close()
 
     @overload
     async def translate(
@@ -213,14 +229,20 @@ class AsyncClient:
         given = wire.listed(texts)
         most = await self._most(given, options.get("model", ""), timeout_s)
         requests = wire.translate_requests(given, options, most)
-        results = await self._collect(self._translation.Translate, requests, wire.translations, timeout_s)
+        results = await self._collect(
+            lambda server: server.translation.Translate, requests, wire.translations, timeout_s
+        )
         return results[0] if isinstance(texts, str) else results
 
     async def stream_translate(
         self, text: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[TranslationOptions]
     ) -> AsyncGenerator[TextDelta | Translation]:
         """See `Client.stream_translate`. Leave it early only through `contextlib.aclosing`."""
-        start = partial(self._translation.StreamTranslate, wire.stream_request(text, options))
+        request = wire.stream_request(text, options)
+
+        def start(server: AsyncMethods, timeout_s: float, waits: bool) -> Any:
+            return server.translation.StreamTranslate(request, timeout=timeout_s, wait_for_ready=waits)
+
         async with aclosing(streamed_async(self._calls, start, deadline(timeout_s))) as messages:
             async for message in messages:
                 yield wire.stream_event(message)
@@ -244,33 +266,36 @@ class AsyncClient:
         """See `Client.encode`."""
         given = wire.listed(texts)
         requests = wire.encode_requests(given, model, normalize, await self._most(given, model, timeout_s))
-        results = await self._collect(self._encoding.Encode, requests, wire.embeddings, timeout_s)
+        results = await self._collect(lambda server: server.encoding.Encode, requests, wire.embeddings, timeout_s)
         return results[0] if isinstance(texts, str) else results
 
     async def models(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[Model]:
         """See `Client.models`."""
-        response = await self._ask(self._model.ListModels, ListModelsRequest(), timeout_s)
+        response = await self._ask(lambda server: server.model.ListModels, ListModelsRequest(), timeout_s)
         return [wire.model(message) for message in response.models]
 
     async def model(self, name: str = "", *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Model:
         """See `Client.model`."""
-        response = await self._ask(self._model.GetModel, GetModelRequest(name=name), timeout_s)
+        response = await self._ask(lambda server: server.model.GetModel, GetModelRequest(name=name), timeout_s)
         return wire.model(response.model)
 
     async def health(self, service: str = "", *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Health:
         """See `Client.health`."""
         with rpc_errors():
-            response = await self._check_health(HealthCheckRequest(service=service), timeout=deadline(timeout_s))
+            response = await self._servers[0].check_health(
+                HealthCheckRequest(service=service), timeout=deadline(timeout_s)
+            )
         return wire.health(response)
 
-    async def _ask(self, method: "aio.UnaryUnaryMultiCallable[Q, R]", request: Q, timeout_s: float) -> R:
+    async def _ask(self, method: "AsyncMethod[Q, R]", request: Q, timeout_s: float) -> R:
         """See `Client`."""
         with rpc_errors():
-            return await answered(self._calls, partial(method, request), deadline(timeout_s))
+            answer: R = await answered(self._calls, partial(_start_async, method, request), deadline(timeout_s))
+        return answer
 
     async def _collect(
         self,
-        method: "aio.UnaryUnaryMultiCallable[Q, R]",
+        method: "AsyncMethod[Q, R]",
         requests: Iterable[Q],
         unpack: Callable[[Q, R], list[T]],
         timeout_s: float,
@@ -278,7 +303,8 @@ class AsyncClient:
         """See `Client`."""
 
         def start(request: Q) -> asyncio.Task[R]:
-            return asyncio.ensure_future(answered(self._calls, partial(method, request), deadline(timeout_s)))
+            begin = partial(_start_async, method, request)
+            return asyncio.ensure_future(answered(self._calls, begin, deadline(timeout_s)))
 
         results: list[T] = []
         with closing(wire.windowed(requests, start)) as calls:
@@ -292,3 +318,13 @@ class AsyncClient:
         if len(texts) > 1 and model not in self._most_contents:
             self._most_contents[model] = wire.most_contents(await self.model(model, timeout_s=timeout_s))
         return self._most_contents.get(model, 1)
+
+
+def _start(method: "Method[Q, R]", request: Q, server: Methods, timeout_s: float, waits: bool) -> "grpc.Future[R]":
+    return method(server).future(request, timeout=timeout_s, wait_for_ready=waits)
+
+
+def _start_async(
+    method: "AsyncMethod[Q, R]", request: Q, server: AsyncMethods, timeout_s: float, waits: bool
+) -> "aio.UnaryUnaryCall[Q, R]":
+    return method(server)(request, timeout=timeout_s, wait_for_ready=waits)

@@ -31,30 +31,41 @@ class Retries:
         with self._lock:
             self._tokens = min(MAX_TOKENS, self._tokens + TOKEN_RATIO)
 
-    def delay_s(self, error: grpc.RpcError, attempt: int, left_s: float) -> float | None:
+    def may_hedge(self) -> bool:
+        """Whether calls go well enough that one may be made twice at a time. Takes a token."""
+        with self._lock:
+            return self._take()
+
+    def delay_s(self, error: grpc.RpcError, attempt: int, left_s: float, elsewhere: bool = False) -> float | None:
         """How long to wait after this attempt (1: the first) failed. None: there is none after it.
 
         left_s: until the deadline
+        elsewhere: another server can be asked at once, which has not failed this call
         """
         if error.code() is not grpc.StatusCode.UNAVAILABLE:
             return None
-        pushback_ms = _pushback_ms(error)
-        if pushback_ms is None:
-            delay_s = self._backoff_s(attempt)
+        wait_ms = pushback_ms(error)
+        if wait_ms is None:
+            delay_s = self._backoff_s(attempt, elsewhere)
+        elif wait_ms < 0:
+            delay_s = None
         else:  # the server knows what it can take: the throttle is for those that do not
-            delay_s = pushback_ms / 1000 * random.uniform(1, 1 + JITTER) if pushback_ms >= 0 else None
+            delay_s = 0.0 if elsewhere else wait_ms / 1000 * random.uniform(1, 1 + JITTER)
         return delay_s if delay_s is not None and delay_s < left_s else None
 
-    def _backoff_s(self, attempt: int) -> float | None:
+    def _backoff_s(self, attempt: int, elsewhere: bool) -> float | None:
         with self._lock:
-            self._tokens = max(0.0, self._tokens - 1)
-            if not self._patient or self._tokens <= MAX_TOKENS / 2:
+            if not self._take() or not (self._patient or elsewhere):
                 return None
         longest: float = min(FIRST_BACKOFF_S * GROWTH ** min(attempt - 1, 10), MAX_BACKOFF_S)
-        return longest * random.uniform(1 - JITTER, 1 + JITTER)
+        return 0.0 if elsewhere else longest * random.uniform(1 - JITTER, 1 + JITTER)
+
+    def _take(self) -> bool:
+        self._tokens = max(0.0, self._tokens - 1)
+        return self._tokens > MAX_TOKENS / 2
 
 
-def _pushback_ms(error: grpc.RpcError) -> int | None:
+def pushback_ms(error: grpc.RpcError) -> int | None:
     """What the server asks for; -1, as A6 has it, for what is no number. None: nothing."""
     for key, value in cast(Iterable[tuple[str, str | bytes]], error.trailing_metadata() or ()):
         if key == PUSHBACK_KEY:

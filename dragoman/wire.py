@@ -51,7 +51,7 @@ class TranslationOptions(DecodingKeywords, total=False):
 class Cancellable(Protocol):
     """A call under way."""
 
-    def cancel(self) -> bool:
+    def cancel(self) -> object:
         """Ends the call. Does nothing if it is done."""
         ...
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
 
-from dragoman.channel import DEFAULT_TARGET, TlsOptions, check_target
+from dragoman.channel import DEFAULT_TARGET, TlsOptions, check_target, listed_targets
 from dragoman.client import DEFAULT_TIMEOUT_S
 from dragoman.command.commands import OWN
 from dragoman.command.parsing import Parser
@@ -26,7 +26,8 @@ class Arguments(argparse.Namespace):
     """What the command line says. `models` and `health` have only the first block, `translate` decoding options too."""
 
     command: str
-    target: str
+    targets: list[str]
+    """Of every server."""
     timeout: float
     tls: bool
     ca: TlsOptions | None
@@ -76,8 +77,10 @@ def parse(command: str, arguments: Sequence[str]) -> Arguments:
     """
     flags = parser(command)
     args = flags.parse(arguments, Arguments(command=command))
+    args.targets = args.targets or os.environ.get("DRAGOMAN_TARGET", "").split() or [DEFAULT_TARGET]
     try:
-        check_target(args.target, args.tls_options())
+        for target in listed_targets(args.targets):
+            check_target(target, args.tls_options())
     except ValueError as error:
         flags.error(f"--target: {error}")
     if command in ("translate", "encode"):
@@ -108,9 +111,11 @@ def parser(command: str) -> Parser:
 def _add_connection_flags(flags: Parser) -> None:
     flags.add_argument(
         "--target",
-        default=os.environ.get("DRAGOMAN_TARGET") or DEFAULT_TARGET,
+        action="append",
+        dest="targets",
+        default=[],
         metavar="HOST:PORT",
-        help=f"the server (default: $DRAGOMAN_TARGET or {DEFAULT_TARGET})",
+        help=f"the server; may be given for several (default: $DRAGOMAN_TARGET or {DEFAULT_TARGET})",
     )
     flags.add_argument(
         "--timeout",

@@ -22,7 +22,7 @@ async def _translate(args: Arguments) -> int:
     options = args.translation_options()
     plain = output.ranked_lines if (options["num_return_sequences"] or 1) > 1 else output.translation_line
     show = output.translation_json if args.json else plain
-    async with AsyncClient(args.target, tls=args.tls_options(), wait_for_ready=False) as client:
+    async with AsyncClient(args.targets, tls=args.tls_options(), wait_for_ready=False) as client:
 
         async def answer(text: str) -> Answer:
             translation = await client.translate(text, timeout_s=args.timeout, **options)
@@ -33,7 +33,7 @@ async def _translate(args: Arguments) -> int:
 
 async def _encode(args: Arguments) -> int:
     show = output.embedding_json if args.json else output.embedding_line
-    async with AsyncClient(args.target, tls=args.tls_options(), wait_for_ready=False) as client:
+    async with AsyncClient(args.targets, tls=args.tls_options(), wait_for_ready=False) as client:
 
         async def answer(text: str) -> Answer:
             vector = await client.encode(text, normalize=args.normalize, model=args.model, timeout_s=args.timeout)
@@ -44,14 +44,14 @@ async def _encode(args: Arguments) -> int:
 
 async def _models(args: Arguments) -> int:
     show = output.model_json if args.json else output.model_block
-    async with AsyncClient(args.target, tls=args.tls_options(), wait_for_ready=False) as client:
+    async with AsyncClient(args.targets, tls=args.tls_options(), wait_for_ready=False) as client:
         for model in await client.models(timeout_s=args.timeout):
             print(show(model), flush=True)
     return DONE
 
 
 async def _health(args: Arguments) -> int:
-    async with AsyncClient(args.target, tls=args.tls_options(), wait_for_ready=False) as client:
+    async with AsyncClient(args.targets, tls=args.tls_options(), wait_for_ready=False) as client:
         try:
             health = await client.health(args.service, timeout_s=args.timeout)
         except NotFound:
@@ -126,7 +126,7 @@ async def _answer_lines(args: Arguments, answer: Callable[[str], Awaitable[Answe
 
 def _report(refused: Refused, args: Arguments) -> str | None:
     """Tells of a refused line. Gives the line to write in its place, or None if the run ends here."""
-    explanation = output.explained(refused.error, args.target, args.timeout)
+    explanation = output.explained(refused.error, args.targets, args.timeout)
     complain(f"{args.unit} {refused.number}: {explanation}" if refused.of_the_line else explanation)
     if refused.ends_run or not args.keep_going:
         return None

@@ -56,7 +56,7 @@ def _call(command: str, rest: Sequence[str]) -> int:
         _drop_output()
         return PIPE_CLOSED
     except DragomanError as error:
-        output.complain(output.explained(error, args.target, args.timeout))
+        output.complain(output.explained(error, args.targets, args.timeout))
     except OSError as error:
         output.complain(f"{error.filename or 'input or output'}: {error.strerror or error}")
     return FAILED

@@ -84,10 +84,10 @@ def error_json(error: DragomanError | LineError, explanation: str) -> str:
     return to_json({"error": {"code": error.code.name, "reason": error.reason, "message": explanation}})
 
 
-def explained(error: DragomanError | LineError, target: str, timeout_s: float) -> str:
+def explained(error: DragomanError | LineError, targets: list[str], timeout_s: float) -> str:
     """The error and the way out of it, on one line."""
     if isinstance(error, Unreachable):
-        return _unreachable(error, target)
+        return _unreachable(error, targets)
     if isinstance(error, DeadlineExceeded):
         return f"no answer within {timeout_s:g} s; allow more with --timeout"
     return " ".join(str(error).split())
@@ -98,12 +98,13 @@ def complain(message: str) -> None:
     print(f"dragoman: {message}", file=sys.stderr, flush=True)
 
 
-def _unreachable(error: Unreachable, target: str) -> str:
+def _unreachable(error: Unreachable, targets: list[str]) -> str:
+    target = " or ".join(targets)
     cause = CORE_PREFIX.sub("", " ".join(error.message.rpartition("last error: ")[2].split()))
     if "Failed parsing HTTP/2" in cause:  # of gRPC's core, where the first bytes are no HTTP/2
         return f"{target} is no gRPC port, but perhaps an HTTP port, such as a server's metrics port; check --target"
-    host = target.rpartition(":")[0].strip("[]")
-    here = host == "localhost" or host == "::1" or host.startswith("127.")
+    hosts = [each.rpartition(":")[0].strip("[]") for each in targets]
+    here = all(host in ("localhost", "::1") or host.startswith("127.") for host in hosts)
     way = "in a checkout of Dragoman `make run` starts one" if here else "is it running, and can this machine reach it"
     return f"no server at {target} ({cause}); {way}; check --target, --tls and --ca"
 

@@ -1,25 +1,34 @@
 """Both Python clients, called alike."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dragoman import AsyncClient, Client, TlsOptions
 
+Target = str | Sequence[str]
 Call = Callable[..., Any]
 """Calls one method of one of the clients: (target, method, *its arguments)."""
 
 
-def call_sync(target: str, method: str, *args: Any, tls: TlsOptions | None = None, **options: Any) -> Any:
-    with Client(target, tls=tls) as client:
+OF_CLIENTS = ("wait_for_ready", "hedge_after_s")
+"""Options that are not the call's but the client's."""
+
+
+def call_sync(target: Target, method: str, *args: Any, tls: TlsOptions | None = None, **options: Any) -> Any:
+    with Client(target, tls=tls, **_of_client(options)) as client:
         result = getattr(client, method)(*args, **options)
         return list(result) if method == "stream_translate" else result
 
 
-def call_async(target: str, method: str, *args: Any, tls: TlsOptions | None = None, **options: Any) -> Any:
+def call_async(target: Target, method: str, *args: Any, tls: TlsOptions | None = None, **options: Any) -> Any:
     async def run() -> Any:
-        async with AsyncClient(target, tls=tls) as client:
+        async with AsyncClient(target, tls=tls, **_of_client(options)) as client:
             result = getattr(client, method)(*args, **options)
             return [event async for event in result] if method == "stream_translate" else await result
 
     return asyncio.run(run())
+
+
+def _of_client(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: options.pop(name) for name in OF_CLIENTS if name in options}

@@ -2,7 +2,6 @@
 
 import io
 import json
-import socket
 import sys
 from collections import deque
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from dragoman.command.arguments import parser
 from dragoman.command.commands import OWN
 from dragoman.command.main import main
 from tests.client.fake_server import TOO_LONG, Failure, FakeServer, overloaded, serving
+from tests.client.test_client_connection import free_target
 
 ROOT = Path(__file__).parents[2]
 TRANSLATION = {
@@ -253,11 +253,6 @@ def test_health_of_an_unknown_service(command: Dragoman) -> None:
 # Errors of every command
 
 
-def free_target() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return f"127.0.0.1:{probe.getsockname()[1]}"
-
-
 @pytest.mark.parametrize("argv", [["translate", "a"], ["encode", "a"], ["models"], ["health"]], ids=lambda c: c[0])
 def test_without_a_server_the_error_says_how_to_get_one(command: Dragoman, argv: list[str]) -> None:
     target = free_target()
@@ -459,3 +454,15 @@ def test_every_python_example_runs(server: FakeServer, capsys: pytest.CaptureFix
     exec(compile(code.replace("127.0.0.1:8500", server.target), f"example {number}", "exec"), {})
     assert capsys.readouterr().out
     assert server.requests
+
+
+def test_one_of_several_servers_may_be_down(command: Dragoman, server: FakeServer, monkeypatch: Any) -> None:
+    down = free_target()
+    assert command("translate", "--target", down, "--target", server.target, "hello").out == "HELLO\n"
+    monkeypatch.setenv("DRAGOMAN_TARGET", f"{down} {server.target}")
+    assert command("translate", "hello").out == "HELLO\n"
+    result = command("translate", "--target", down, "--target", server.target, "--target", down, "hello")
+    assert result.code == 2
+    assert f"--target: {down} is there 2 times; give every target once" in result.err
+    other = free_target()
+    assert f"no server at {down} or {other} (" in command("translate", "--target", down, "--target", other, "x").err

@@ -1,0 +1,138 @@
+"""The Python clients and several servers: balance, one that is down or full, a second attempt beside the first."""
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from dragoman import Client, InvalidArgument, Unavailable, Unreachable
+from tests.client.clients import Call, call_sync
+from tests.client.fake_server import WAIT_S, FakeServer, overloaded, serving
+from tests.client.test_client_connection import METHODS, free_target
+
+HEDGE_S = 0.05
+
+
+@pytest.fixture
+def other() -> Iterator[FakeServer]:
+    with serving(FakeServer()) as server:
+        yield server
+
+
+def test_calls_go_to_all_servers(server: FakeServer, other: FakeServer) -> None:
+    server.rendezvous = other.rendezvous = 8
+    with Client([server.target, other.target]) as client, ThreadPoolExecutor(16) as pool:
+        texts = [f"text {number}" for number in range(16)]
+        assert list(pool.map(lambda text: client.translate(text).text, texts)) == [text.upper() for text in texts]
+    assert (len(server.call_times), len(other.call_times)) == (8, 8)
+
+
+@pytest.mark.parametrize("wait_for_ready", [True, False])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_server_that_is_down_costs_no_call(server: FakeServer, call: Call, method: str, wait_for_ready: bool) -> None:
+    for _ in range(8):
+        call([free_target(), server.target], method, "hello", wait_for_ready=wait_for_ready)
+    assert len(server.call_times) == 8
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_server_that_is_full_leaves_the_call_to_another(
+    server: FakeServer, other: FakeServer, call: Call, method: str
+) -> None:
+    """It asks to come back after the deadline."""
+    server.failures = deque([overloaded(pushback_ms=10**9)] * 20)
+    for _ in range(8):
+        call([server.target, other.target], method, "hello", timeout_s=WAIT_S)
+    assert len(other.call_times) == 8
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_where_all_are_full_the_call_waits_for_the_first(
+    server: FakeServer, other: FakeServer, call: Call, method: str
+) -> None:
+    server.failures, other.failures = deque([overloaded(pushback_ms=200)]), deque([overloaded(pushback_ms=200)])
+    call([server.target, other.target], method, "hello", timeout_s=WAIT_S)
+    first, second, third = sorted(server.call_times + other.call_times)
+    assert third - second >= 0.19
+    assert third - first >= 0.2
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_where_no_server_is_there_the_error_says_so(call: Call, method: str) -> None:
+    with pytest.raises(Unreachable, match="Connection refused"):
+        call([free_target(), free_target()], method, "hello", timeout_s=0.5)
+
+
+def test_a_refusal_is_not_tried_elsewhere(server: FakeServer, other: FakeServer, call: Call) -> None:
+    with pytest.raises(InvalidArgument):
+        call([server.target, other.target], "translate", "too long")
+    assert len(server.call_times) + len(other.call_times) == 1
+
+
+@pytest.mark.parametrize(
+    ("targets", "told"), [([], "there is no target"), (["a:1", "b:2", "a:1"], "a:1 is there 2 times")]
+)
+def test_targets_are_checked(targets: list[str], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        Client(targets)
+
+
+# A second attempt beside the first
+
+
+def hanging_and_well(server: FakeServer, other: FakeServer) -> list[str]:
+    server.rendezvous = 10**6
+    return [server.target, other.target]
+
+
+def test_a_call_that_hangs_is_made_again_elsewhere(server: FakeServer, other: FakeServer, call: Call) -> None:
+    targets = hanging_and_well(server, other)
+    while not server.call_times:
+        assert call(targets, "translate", "hello", hedge_after_s=HEDGE_S, timeout_s=WAIT_S).text == "HELLO"
+    assert server.left.wait(WAIT_S), "the attempt that lost is cancelled"
+
+
+def test_without_being_told_so_no_call_is_made_twice(server: FakeServer, other: FakeServer, call: Call) -> None:
+    other.rendezvous = 10**6
+    with pytest.raises(Exception, match="Deadline"):
+        call([*hanging_and_well(server, other)], "translate", "hello", timeout_s=4 * HEDGE_S)
+    assert len(server.call_times) + len(other.call_times) == 1
+
+
+def test_a_call_is_made_at_most_twice_at_a_time(server: FakeServer, other: FakeServer, call: Call) -> None:
+    other.rendezvous = 10**6
+    with pytest.raises(Exception, match="Deadline"):
+        call(hanging_and_well(server, other), "translate", "hello", hedge_after_s=HEDGE_S, timeout_s=10 * HEDGE_S)
+    assert len(server.call_times) == len(other.call_times) == 1
+
+
+def test_the_second_attempt_may_fail(server: FakeServer, other: FakeServer) -> None:
+    """The first still gets its answer."""
+    server.rendezvous = other.rendezvous = 2
+    with Client([server.target, other.target], hedge_after_s=HEDGE_S) as client, ThreadPoolExecutor() as pool:
+        first = pool.submit(client.translate, "hello", timeout_s=WAIT_S)
+        while not (server.call_times or other.call_times):
+            pass
+        holding, failing = (server, other) if server.call_times else (other, server)
+        failing.failures = deque([overloaded(pushback_ms=-1)] * 5)
+        while not failing.call_times:
+            threading.Event().wait(0.01)
+        call_sync(holding.target, "translate", "the second of the rendezvous")
+        assert first.result(WAIT_S).text == "HELLO"
+
+
+@pytest.mark.parametrize("hedge_after_s", [0, -1, float("nan"), float("inf")])
+def test_a_time_to_wait_that_is_none_is_refused(server: FakeServer, hedge_after_s: float) -> None:
+    with pytest.raises(ValueError, match=r"hedge_after_s is .*; it must be a positive, finite number"):
+        Client(server.target, hedge_after_s=hedge_after_s)
+
+
+def test_a_refusal_ends_both_attempts(server: FakeServer, call: Call) -> None:
+    with pytest.raises(InvalidArgument):
+        call(server.target, "translate", "too long", hedge_after_s=HEDGE_S)
+    with pytest.raises(Unavailable):
+        server.failures = deque([overloaded(pushback_ms=-1)])
+        call(server.target, "translate", "hello", hedge_after_s=WAIT_S)
+    assert len(server.call_times) == 2
