@@ -6,9 +6,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+import urllib.request
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
 
 from dragoman.quickstart import HOST, is_serving
 
@@ -21,9 +24,18 @@ class Server:
     """A server that is serving."""
 
     target: str
+    metrics_port: int
     pid: int
     start_s: float
     """From the start of the process to the first SERVING."""
+
+    def counted(self, name: str, labels: Mapping[str, str] | None = None) -> float:
+        """The sum of a counter's samples that have these labels."""
+        wanted = (labels or {}).items()
+        with urllib.request.urlopen(f"http://{HOST}:{self.metrics_port}/metrics") as page:
+            families = text_string_to_metric_families(page.read().decode())
+            samples = [sample for family in families for sample in family.samples if sample.name == name]
+        return sum(sample.value for sample in samples if wanted <= sample.labels.items())
 
     def rss_mb(self) -> float:
         """Resident memory now."""
@@ -54,7 +66,7 @@ def serving(module: str, arguments: list[str]) -> Iterator[Server]:
     process = subprocess.Popen(command)
     try:
         _wait_until_serving(port, process)
-        yield Server(f"{HOST}:{port}", process.pid, time.perf_counter() - started)
+        yield Server(f"{HOST}:{port}", metrics_port, process.pid, time.perf_counter() - started)
     finally:
         process.terminate()
         process.wait()

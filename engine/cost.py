@@ -7,6 +7,7 @@ longer rows, a busy interpreter.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 from engine.request import Request, Translate
 
@@ -87,6 +88,19 @@ class WorkerCost:
         """Seconds of a step of so many rows."""
         return self._step.value * (self.measured.fixed + self.measured.each * rows)
 
+    def turn_s(self, rows: float) -> float:
+        """Seconds of a step of so many rows, and of encoding whoever takes the place of those that end meanwhile."""
+        return self.step_s(rows) + rows * self._newcomer_s()
+
+    def rows_within(self, seconds: float) -> float:
+        """Rows whose turn takes so long."""
+        fixed, each = self._step.value * self.measured.fixed, self._step.value * self.measured.each
+        return (seconds - fixed) / (each + self._newcomer_s())
+
+    def _newcomer_s(self) -> float:
+        """Seconds of the encoder for each row and step, where as many come as end."""
+        return self.token_s() / self._step_lengths.value
+
     def token_s(self) -> float:
         """Seconds of the encoder for a source token."""
         return self._encode.value * self.measured.token
@@ -145,15 +159,29 @@ class CostModel:
         """Seconds from the start of a request to its end, in steps of so many rows."""
         if not beams:
             return self._encode_s(tokens)
-        step_s = max(worker.step_s(rows) for worker in self.workers)
-        return self._encode_s(tokens) + self._steps(tokens, beams, max_new_tokens) * step_s
+        turn_s = max(worker.turn_s(rows) for worker in self.workers)
+        return self._encode_s(tokens) + self._steps(tokens, beams, max_new_tokens) * turn_s
+
+    def most_rows(self, worker: int, request: Request, left_s: float) -> float:
+        """Rows of a worker's batch in which a request that begins now would take so long."""
+        if not isinstance(request, Translate):
+            return inf
+        tokens = len(request.source_ids)
+        steps = self._steps(tokens, request.rows, request.decoding.max_new_tokens)
+        return self.workers[worker].rows_within((left_s - self._encode_s(tokens)) / steps)
+
+    def slowdown(self, rows: float) -> float:
+        """How much longer work takes in batches of so many rows than in full ones."""
+        worker, rows = self.workers[0], max(rows, 1.0)
+        return worker.turn_s(rows) / rows / (worker.turn_s(self.rows) / self.rows)
 
     def least_s(self, request: Request) -> float:
         """Seconds that a request takes in steps of its own rows alone: less there never was."""
         if not isinstance(request, Translate):
             return self._encode_s(len(request.source_ids))
-        most = request.decoding.max_new_tokens
-        return self.service_s(len(request.source_ids), request.rows, most, request.rows)
+        tokens = len(request.source_ids)
+        step_s = min(worker.step_s(request.rows) for worker in self.workers)
+        return self._encode_s(tokens) + self._steps(tokens, request.rows, request.decoding.max_new_tokens) * step_s
 
     def _cost(self, tokens: float, beams: int, max_new_tokens: int, contents: int) -> float:
         steps = contents * self._steps(tokens / contents, beams, max_new_tokens)

@@ -4,8 +4,8 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from itertools import count
-from math import ceil, inf
-from typing import Protocol
+from math import ceil, floor, inf
+from typing import NamedTuple, Protocol
 
 from engine.cost import CostModel
 from engine.request import Request
@@ -25,6 +25,9 @@ KEPT_SHARE = 4
 """A beam search may not take the last quarter of a worker's rows beside another of its caller: beams may go on for as
 long as the model has positions, and nobody else would find a row."""
 
+SURE = 0.8
+"""Share of the time left that a request may be expected to take where it joins others: some take longer."""
+
 
 class Queue(Protocol):
     """Requests that wait. Not safe for threads by itself: `engine.runner.Runner` holds a lock around every call."""
@@ -43,14 +46,10 @@ class Queue(Protocol):
         """Takes all requests out."""
         ...
 
-    def late(self, now: float) -> list[Request]:
-        """Takes out those that cannot be answered by their deadline any more."""
-        ...
+    def share(self, worker: int, free_rows: Sequence[int], used: int, now: float) -> "Share":
+        """Takes out what this worker is to admit now, at most `free_rows[worker]` rows of it, and what is too late.
 
-    def share(self, worker: int, free_rows: Sequence[int], now: float) -> list[Request]:
-        """Takes out what this worker is to admit now, at most `free_rows[worker]` rows of it.
-
-        free_rows: of every worker. now: by time.perf_counter
+        free_rows: of every worker. used: rows of this one that others hold. now: by time.perf_counter
         """
         ...
 
@@ -65,6 +64,14 @@ class Queue(Protocol):
     def ahead(self, caller: str, bulk: bool, cost: float) -> float:
         """Seconds of a worker that come before the end of work that costs so many and would come now."""
         ...
+
+
+class Share(NamedTuple):
+    """What leaves the queue."""
+
+    joining: list[Request]
+    late: list[Request]
+    """They cannot be answered by their deadline any more."""
 
 
 class Flow:
@@ -133,7 +140,8 @@ class FairQueue:
         self._latest_starts.clear()
         return requests
 
-    def late(self, now: float) -> list[Request]:
+    def _late(self, now: float) -> list[Request]:
+        """Takes out those that could not be answered by their deadline even if they were alone."""
         late = list[Request]()
         while self._latest_starts and self._latest_starts[0][0] < now:
             request = heappop(self._latest_starts)[-1]
@@ -143,28 +151,35 @@ class FairQueue:
                 late.append(request)
         return late
 
-    def share(self, worker: int, free_rows: Sequence[int], now: float) -> list[Request]:
-        """As many as leave each worker equally many free rows.
+    def share(self, worker: int, free_rows: Sequence[int], used: int, now: float) -> Share:
+        """As many as leave each worker equally many free rows, and make nobody late.
 
         A worker that took all that fits would leave the others idle. But the one with the most free rows takes what
         fits nowhere else.
         """
+        taken, late = list[Request](), self._late(now)
         even, most, rows = (sum(free_rows) - self._rows) // len(free_rows), max(free_rows), free_rows[worker]
-        taken: list[Request] = []
         tokens = 0
         while len(taken) < MAX_JOINING and (flow := self._next(worker, rows)) is not None:
             request = flow.head
             left = rows - request.rows
-            tokens += len(request.source_ids)
-            if left < 0 or (left < even and rows < most) or (taken and tokens > JOINING_TOKENS):
+            together = tokens + len(request.source_ids)
+            if left < 0 or (left < even and rows < most) or (taken and together > JOINING_TOKENS):
                 break
+            if request.deadline is not None:
+                request.most_rows = self._cost.most_rows(worker, request, SURE * (request.deadline - now))
+                if used and used + request.rows > request.most_rows:
+                    self._take_out(flow, request)
+                    late.append(request)
+                    continue
             taken.append(request)
-            rows = left
+            used, tokens = used + request.rows, together
+            rows = floor(min(left, max(0.0, request.most_rows - used))) if request.rows else left
             flow.deficit -= request.cost
             if request.rows > 1:
                 flow.held[worker] = flow.held.get(worker, 0) + request.rows
             self._take_out(flow, request)
-        return taken
+        return Share(taken, late)
 
     def ended(self, request: Request, worker: int, cost: float) -> None:
         flow = self._flow(request)

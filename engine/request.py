@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,6 +122,8 @@ class Request:
     """Its caller has others that are more urgent."""
     cost: float = 0.0
     """Seconds of a worker that it is expected to take. Set by the queue."""
+    most_rows: float = inf
+    """In a batch of more rows it would be late. Set by the queue."""
 
     @property
     def rows(self) -> int:

@@ -91,6 +91,11 @@ class Runner:
         """Requests in the queue that somebody waits for."""
         return len(self._queue)
 
+    @property
+    def idle(self) -> bool:
+        """Nothing runs, and nothing waits."""
+        return not len(self._queue) and not any(worker.used_rows for worker in self._supervisor.workers)
+
     def measure(self, source_tokens: int, target_tokens: int) -> None:
         """Decodes a little, to know what steps cost before the first request. Not once it runs.
 
@@ -105,14 +110,13 @@ class Runner:
         with self._work:
             waiting = len(self._queue)
             ahead = self._queue.ahead(work.caller, work.bulk, cost) if waiting else cost
-        free = sum(worker.free_rows for worker in self._supervisor.workers)
-        wanted = work.contents * work.beams
-        if waiting or wanted > free:
-            rows: float = self.rows
-        else:
-            rows, ahead = self.rows - (free - wanted) / self.workers, 0.0
+        workers, wanted = self._supervisor.workers, work.contents * work.beams
+        used, free = sum(worker.used_rows for worker in workers), sum(worker.free_rows for worker in workers)
+        rows = (used + min(free, waiting + wanted)) / self.workers
+        if not waiting and wanted <= free:
+            ahead = 0.0
         service = self._cost.service_s(work.longest, work.beams, work.max_new_tokens, rows)
-        return ahead / self.workers + service
+        return ahead / self.workers * self._cost.slowdown(rows) + service
 
     def cost_of(self, work: Work) -> float:
         """Seconds of a worker that a call will take."""
@@ -185,9 +189,9 @@ class Runner:
         if not len(self._queue) or worker.leaving:
             return []
         now = time.perf_counter()
-        late += self._queue.late(now)
         free_rows = [other.free_rows for other in self._supervisor.workers]
-        requests = self._queue.share(worker.number, free_rows, now)
+        requests, too_late = self._queue.share(worker.number, free_rows, worker.used_rows, now)
+        late += too_late
         worker.batch.hold(requests)
         if requests or late:
             self._observer.waiting(len(self._queue))

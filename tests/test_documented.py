@@ -30,7 +30,7 @@ PROGRAMS = {
         ("bench", "bench.firefox", "bench.floor", "bench.gpu_check", "bench.instructions"), "benchmarks.md"
     ),
     "tests.simulation": "development.md",
-    **dict.fromkeys(("bench.metrics", "bench.quality"), "benchmarks.md"),
+    **dict.fromkeys(("bench.metrics", "bench.overload", "bench.quality"), "benchmarks.md"),
 }
 """What people run, and the page that has its options."""
 FOR_MAKE = {

@@ -72,8 +72,13 @@ class RunningBatch(Generic[S]):
         """When the last step ended, if rows have waited for the next one since."""
         self._events: deque[tuple[Request, Event]] = deque()
         """What the last step said, not yet delivered."""
-        self.free_rows = rows
+        self.rows = self.free_rows = rows
         """Rows that no running request may come to need."""
+
+    @property
+    def most_rows(self) -> float:
+        """With more than so many, one that it has would be late."""
+        return min((request.most_rows for request in list(self._held)), default=self.rows)
 
     @property
     def idle(self) -> bool:

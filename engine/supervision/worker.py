@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import floor
 from typing import Any
 
 from engine.batch.running_batch import RunningBatch
@@ -59,8 +60,14 @@ class Worker:
 
     @property
     def free_rows(self) -> int:
-        """For requests that wait."""
-        return 0 if self.trying else self.batch.free_rows
+        """For requests that wait, if those that run are not to be late."""
+        free = min(self.batch.free_rows, self.batch.most_rows - self.used_rows)
+        return 0 if self.trying else max(0, floor(free))
+
+    @property
+    def used_rows(self) -> int:
+        """That running requests have, or may come to need."""
+        return self.batch.rows - self.batch.free_rows
 
     def leave(self) -> None:
         """Ends after the turn that it is in, however long that takes."""

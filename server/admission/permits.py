@@ -31,6 +31,11 @@ class Engine(Protocol):
         """Contents in the queue."""
         ...
 
+    @property
+    def idle(self) -> bool:
+        """Nothing runs, and nothing waits."""
+        ...
+
     def finish_s(self, work: Work, reserved: float) -> float:
         """In how many seconds work would be done that came now, behind other work that costs so many."""
         ...
@@ -95,9 +100,9 @@ class Admission:
         self._refusal = refusal
 
     def _check_deadline(self, work: Work, deadline: float) -> None:
-        """Raises WouldBeLate. A server without a queue always tries: what it expects may be wrong, and so it learns."""
+        """Raises WouldBeLate. A server that is idle always tries: what it expects may be wrong, and so it learns."""
         left = deadline - self._clock()
-        if left > 0 and not self._engine.waiting + self._reserved:
+        if left > 0 and not self._reserved and self._engine.idle:
             return
         seconds = self._engine.finish_s(work, self._reserved_cost)
         if seconds > SURE * left:

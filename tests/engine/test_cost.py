@@ -37,8 +37,9 @@ def test_answers_become_as_long_as_they_are() -> None:
     cost = model()
     for _ in range(300):
         cost.workers[0].answered(translate(10), 30)
-    assert cost.service_s(10, 1, 512, 1) == pytest.approx(31 * 0.0021 + 10 * MEASURED.token, rel=0.01)
-    assert cost.service_s(10, 1, 8, 1) == pytest.approx(8 * 0.0021 + 10 * MEASURED.token)
+    turn = 0.0021 + MEASURED.token / 3  # a step, and the encoder's part for who comes when this one ends
+    assert cost.service_s(10, 1, 512, 1) == pytest.approx(31 * turn + 10 * MEASURED.token, rel=0.01)
+    assert cost.service_s(10, 1, 8, 1) == pytest.approx(8 * turn + 10 * MEASURED.token, rel=0.01)
 
 
 def test_a_beam_costs_its_rows_and_a_call_its_contents() -> None:
@@ -51,3 +52,19 @@ def test_a_beam_costs_its_rows_and_a_call_its_contents() -> None:
 
 def test_what_was_computed_is_what_was_spent() -> None:
     assert model().spent(10, 40) == pytest.approx(10 * MEASURED.token + 40 * 0.004 / 20)
+
+
+@pytest.mark.parametrize("rows", [1, 7.5, 20])
+def test_the_most_rows_are_those_in_which_a_request_takes_so_long(rows: float) -> None:
+    cost = model()
+    cost.workers[0].step(4, 0.01)
+    cost.workers[0].encoded(50, 0.02)
+    seconds = cost.service_s(10, 1, 512, rows)
+    assert cost.most_rows(0, translate(10), seconds) == pytest.approx(rows)
+    assert cost.most_rows(0, Encode((1,) * 10, lambda event: None), seconds) == float("inf")
+
+
+def test_work_takes_longer_in_smaller_batches() -> None:
+    cost = model(rows=20)
+    assert cost.slowdown(20) == pytest.approx(1)
+    assert cost.slowdown(1) == cost.slowdown(0.2) == pytest.approx((0.0021 + 0.00004) / (0.004 + 0.0008) * 20)

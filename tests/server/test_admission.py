@@ -16,6 +16,7 @@ class World:
 
     def __init__(self) -> None:
         self.waiting = 0
+        self.idle = False
         self.now = 100.0
         self.finishes_in_s = 0.0
         self.reserved = 0.0
@@ -140,10 +141,13 @@ def test_calls_that_are_being_made_ready_are_ahead() -> None:
         assert world.reserved == pytest.approx(0.3)
 
 
-def test_a_server_without_a_queue_tries_whatever_it_expects() -> None:
+def test_a_server_that_is_idle_tries_whatever_it_expects() -> None:
     world = World()
     admission = world.admission(10)
     world.finishes_in_s = 9.0
+    with pytest.raises(WouldBeLate), admission.permit(work(1), world.now + 1.0):
+        pass
+    world.idle = True
     with admission.permit(work(1), world.now + 1.0):
         pass
     with pytest.raises(WouldBeLate), admission.permit(work(1), world.now - 0.1):

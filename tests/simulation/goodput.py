@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tests.simulation.world import Call, World
+from tests.simulation.world import Call, Speed, World
 
 DEADLINE_S = 1.0
 TEXTS = 4
@@ -31,9 +31,23 @@ def arrivals(world: World, calls_a_second: float, seconds: float, deadline_s: fl
         world.arrive(Call(lengths, caller=world.chance.choice("abcd"), deadline_s=deadline_s), at)
 
 
-def capacity(seed: int, seconds: float) -> float:
+@dataclass(frozen=True)
+class Machine:
+    """A simulated server."""
+
+    rows: int
+    """Of each of its two workers."""
+    speed: Speed
+
+
+FAST = Machine(16, Speed())
+SLOW = Machine(64, Speed(step=0.002, row=0.0006, token=0.0003))
+"""In full batches most answers take longer than the deadline."""
+
+
+def capacity(machine: Machine, seed: int, seconds: float) -> float:
     """Tokens a second of a server that is never idle."""
-    world = World(seed, max_waiting=10**6)
+    world = World(seed, rows=machine.rows, max_waiting=10**6, speed=machine.speed)
     arrivals(world, 1000.0, seconds / 10, None)
     began = world.clock.now
     world.run()
@@ -46,10 +60,10 @@ def tokens(calls: Iterable[Call]) -> int:
     return sum(sum(call.lengths) for call in calls)
 
 
-def goodput(seed: int, load: float, seconds: float) -> Goodput:
+def goodput(machine: Machine, seed: int, load: float, seconds: float) -> Goodput:
     """Of a load that is so many times the capacity."""
-    most = capacity(seed, seconds)
-    world = World(seed)
+    most = capacity(machine, seed, seconds)
+    world = World(seed, rows=machine.rows, speed=machine.speed)
     end = world.clock.now + seconds
     arrivals(world, load * most / (TEXTS * MEAN_TOKENS), seconds, DEADLINE_S)
     world.run()

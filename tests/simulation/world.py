@@ -24,8 +24,16 @@ from server.errors import ServerError
 from tests.engine.calling import END, RULES
 from tests.fakes import CopyCache, CopyDecoder, CopySource
 
-STEP_S, ROW_S, TOKEN_S = 0.002, 0.0003, 0.0001
-"""What a step takes, each of its rows, and each token of an encoder run."""
+
+@dataclass(frozen=True)
+class Speed:
+    """Of a simulated engine, in seconds."""
+
+    step: float = 0.002
+    row: float = 0.0003
+    """Of a step, for each of its rows."""
+    token: float = 0.0001
+    """Of an encoder run."""
 
 
 @dataclass
@@ -41,16 +49,16 @@ class Clock:
 class SlowDecoder(CopyDecoder):
     """Takes its time, by the clock, and not always the same."""
 
-    def __init__(self, clock: Clock, chance: random.Random) -> None:
+    def __init__(self, clock: Clock, chance: random.Random, speed: Speed) -> None:
         super().__init__()
-        self.clock, self._chance = clock, chance
+        self.clock, self.speed, self._chance = clock, speed, chance
 
     def take(self, seconds: float) -> None:
         """Some time passes."""
         self.clock.now += seconds * self._chance.uniform(0.7, 1.3)
 
     def encode(self, sources: Sequence[Sequence[int]]) -> list[CopySource]:
-        self.take(TOKEN_S * sum(map(len, sources)))
+        self.take(self.speed.token * sum(map(len, sources)))
         return super().encode(sources)
 
     def open_cache(self, rows: int) -> "SlowCache":
@@ -65,7 +73,7 @@ class SlowCache(CopyCache):
         self._slow = decoder
 
     def begin_step(self, token_ids: TokenIds, ask: Ask) -> None:
-        self._slow.take(STEP_S + ROW_S * self.live)
+        self._slow.take(self._slow.speed.step + self._slow.speed.row * self.live)
         super().begin_step(token_ids, ask)
 
     def end_step(self) -> Found:
@@ -106,9 +114,11 @@ class Call:
 class World:
     """A server without a network."""
 
-    def __init__(self, seed: int, workers: int = 2, rows: int = 16, max_waiting: int = 1024) -> None:
+    def __init__(
+        self, seed: int, workers: int = 2, rows: int = 16, max_waiting: int = 1024, speed: Speed = Speed()
+    ) -> None:
         self.chance, self.clock = random.Random(seed), Clock()
-        self.decoder = SlowDecoder(self.clock, self.chance)
+        self.decoder = SlowDecoder(self.clock, self.chance, speed)
         self.runner = Runner(self.decoder, rows, workers, Unobserved())
         with patch.object(time, "perf_counter", self.clock):
             self.runner.measure(512, 512)
@@ -189,7 +199,10 @@ class World:
             if isinstance(event, Finished):
                 [best] = event.hypotheses
                 assert call.endless or best.token_ids == source[: call.most], "an answer is another one's"
-            call.failed |= isinstance(event, Failed)
+            if isinstance(event, Failed) and not call.failed:  # it is answered as a whole or not at all
+                call.failed, call.ended = True, self.clock.now
+                for other in call.requests:
+                    other.cancel()
             if len(call.answers) == len(call.lengths) and call.ended is None:
                 call.ended = self.clock.now
 

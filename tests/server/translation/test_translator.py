@@ -60,6 +60,7 @@ class Engine:
 
     requests: list[Request] = field(default_factory=list)
     waiting: int = 0
+    idle: bool = False
     finishes_in_s: float = 0.0
 
     def finish_s(self, work: Work, reserved: float) -> float:
