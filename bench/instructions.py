@@ -1,21 +1,22 @@
-"""`python -m bench.instructions`: counts the instructions of a step of the engine, all but the decoder's part.
+"""`python -m bench.instructions`: counts instructions of a step of the engine, and of the kernels one by one.
 
-It fails where there are more than there may be. Instructions do not depend on what else
-the machine does, so a test can hold them. The bounds are in instructions.json, by Python's version and what is counted;
-`--update` writes those of this Python. See docs/benchmarks.md.
+Of the engine it is all but the decoder's part. It fails where there are more than there may be. Instructions do not
+depend on what else the machine does, so a test can hold them. The bounds are in instructions.json: of the engine by
+Python's version, of the kernels by the processor's kind. `--update` writes those of here. See docs/benchmarks.md.
 """
 
 import argparse
 import json
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
+from bench.kernel_instructions import NotCounted, count_kernels, machine, total
 from bench.markdown import table, verdict
 from bench.marked import CELLS, STEPS
 
@@ -25,22 +26,18 @@ SLACK = 1.15
 LIMIT_S = 600
 
 
-class NotCounted(Exception):
-    """There is nothing to compare. The message says why."""
-
-
 def python() -> str:
     """What bounds are for: another version has other byte code, another processor other kernels."""
     major, minor, _ = platform.python_version_tuple()
     return f"{platform.python_implementation()} {major}.{minor} {platform.machine()}"
 
 
-def bounds() -> dict[str, int]:
-    """Those of this Python. Raises NotCounted where there are none."""
+def bounds(of: str) -> dict[str, int]:
+    """Those of this Python, or of this processor's kernels. Raises NotCounted where there are none."""
     known: dict[str, dict[str, int]] = json.loads(BOUNDS.read_text(encoding="utf-8"))
-    if python() not in known:
-        raise NotCounted(f"there are no bounds for {python()}; there are for {', '.join(known)}: --update adds them")
-    return known[python()]
+    if of not in known:
+        raise NotCounted(f"there are no bounds for {of}; there are for {', '.join(known)}: --update adds them")
+    return known[of]
 
 
 def count() -> dict[str, int]:
@@ -62,37 +59,36 @@ def count() -> dict[str, int]:
             # One order of sets and dictionaries, and no thread that waits by spinning.
             env=os.environ | {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"},
         )
-        parts = [_total(Path(f"{out}.{section + 1}")) for section in range(len(CELLS))]
+        parts = [total(Path(f"{out}.{section + 1}")) for section in range(len(CELLS))]
     return {
-        f"engine, beams {beams}, sentences {sentences}": total // STEPS
-        for (beams, sentences), total in zip(CELLS, parts, strict=True)
+        f"engine, beams {beams}, sentences {sentences}": part // STEPS
+        for (beams, sentences), part in zip(CELLS, parts, strict=True)
     }
 
 
-def _total(part: Path) -> int:
-    found = re.search(r"(?m)^(?:totals|summary): (\d+)", part.read_text(encoding="utf-8"))
-    if found is None:
-        raise NotCounted(f"callgrind wrote no total into {part.name}")
-    return int(found[1])
-
-
-def update(counted: dict[str, int]) -> None:
-    """Makes what was counted, and some more, the bounds of this Python."""
+def update(of: str, counted: dict[str, int]) -> None:
+    """Makes what was counted, and some more, the bounds of this Python, or of this processor's kernels."""
     known = json.loads(BOUNDS.read_text(encoding="utf-8")) if BOUNDS.exists() else {}
-    known[python()] = {name: round(SLACK * value) for name, value in counted.items()}
+    known[of] = {name: round(SLACK * value) for name, value in counted.items()}
     BOUNDS.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
 
 
 def main() -> int:
-    """Returns 0 if every step is within its bound, or nothing could be counted; else 1."""
+    """Returns 0 if everything is within its bound, or nothing could be counted; else 1."""
     parser = argparse.ArgumentParser(prog="python -m bench.instructions", description=__doc__)
     parser.add_argument("--update", action="store_true", help="write what is counted, and 15 %% more, as the bounds")
     options = parser.parse_args()
+    counts: list[tuple[str, Callable[[], dict[str, int]]]] = [(python(), count), (machine(), count_kernels)]
+    return max([compare(of, counting, options.update) for of, counting in counts])
+
+
+def compare(of: str, counting: Callable[[], dict[str, int]], updates: bool) -> int:
+    """Prints what is counted, beside its bounds. Returns 1 where it is more, else 0."""
     try:
-        counted = count()
-        if options.update:
-            update(counted)
-        most = bounds()
+        counted = counting()
+        if updates:
+            update(of, counted)
+        most = bounds(of)
     except NotCounted as reason:
         print(f"skipped: {reason}")
         return 0
@@ -100,7 +96,7 @@ def main() -> int:
         [name, f"{value:,}", f"{most[name]:,}" if name in most else "", verdict(value <= most.get(name, value))]
         for name, value in counted.items()
     ]
-    print(table(["instructions of a step", "counted", "at most", ""], rows))
+    print(table([f"instructions, {of}", "counted", "at most", ""], rows))
     return int(any(value > most.get(name, value) for name, value in counted.items()))
 
 
