@@ -1,7 +1,7 @@
 """How the clients connect: transport security, keepalive, message sizes."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import grpc
@@ -14,6 +14,8 @@ MAX_RECEIVE_BYTES = 64 * 1024 * 1024
 
 HOST = re.compile(r"([^:/\[\]]+|\[[0-9A-Fa-f:.%]+\])(:(?P<port>\d+))?")
 """A name or an address, and perhaps a port."""
+
+TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS = 60_000, 20_000
 """A connection with calls under way is asked so often whether it still lives, and is given up so long after that."""
@@ -48,6 +50,20 @@ class TlsOptions:
     def credentials(self) -> grpc.ChannelCredentials:
         """These options as gRPC takes them."""
         return grpc.ssl_channel_credentials(self.root_certificates, self.key, self.certificate)
+
+
+Token = str | Callable[[], str] | None
+"""A bearer token, or what gives one for each call, such as `Path("token").read_text`. None: none is sent."""
+
+
+def token_metadata(token: Token) -> tuple[tuple[str, str], ...]:
+    """What says who makes a call. Raises what `token` does, and ValueError for one that cannot be sent."""
+    if token is None:
+        return ()
+    sent = (token if isinstance(token, str) else token()).strip()
+    if not TOKEN.fullmatch(sent):
+        raise ValueError("the token is empty, or has a character that none has (RFC 6750)")
+    return (("authorization", f"Bearer {sent}"),)
 
 
 def check_target(target: str, tls: TlsOptions | None) -> None:

@@ -21,7 +21,7 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest
 from dragoman import wire
 from dragoman.attempts import Calls
 from dragoman.awaited import answered, streamed_async
-from dragoman.channel import DEFAULT_TARGET, TlsOptions, listed_targets
+from dragoman.channel import DEFAULT_TARGET, TlsOptions, Token, listed_targets
 from dragoman.errors import rpc_errors
 from dragoman.methods import AsyncMethods, Methods, reach
 from dragoman.pending import Pending, streamed
@@ -45,9 +45,10 @@ class Client:
 
     `target` is HOST:PORT or any gRPC target, such as `ipv4:10.0.0.1:8500,10.0.0.2:8500`: calls go to all addresses in
     turn. Of a sequence of targets, a call goes to the one that seems to answer sooner: see `dragoman.servers`. `tls`
-    None is plaintext. It connects at the first call. `wait_for_ready`: a call waits for a server that is not there, as
-    long as its deadline allows; else it fails with `Unreachable`. `hedge_after_s`: a call other than a stream that has
-    no answer by then is made a second time, on another server if there is one, and the first answer counts.
+    None is plaintext. `token`: who calls, for a server that asks; a function, such as `Path("token").read_text`, is
+    called for each call. It connects at the first call. `wait_for_ready`: a call waits for a server that is not there,
+    as long as its deadline allows; else it fails with `Unreachable`. `hedge_after_s`: a call other than a stream that
+    has no answer by then is made a second time, on another server if there is one, and the first answer counts.
     """
 
     def __init__(
@@ -55,10 +56,11 @@ class Client:
         target: str | Sequence[str] = DEFAULT_TARGET,
         *,
         tls: TlsOptions | None = None,
+        token: Token = None,
         wait_for_ready: bool = True,
         hedge_after_s: float | None = None,
     ) -> None:
-        self._servers = [Methods(each, tls) for each in listed_targets(target)]
+        self._servers = [Methods(each, tls, token) for each in listed_targets(target)]
         self._calls = Calls(self._servers, reach, wait_for_ready, hedge_after_s)
         self._most_contents: dict[str, int] = {}
         """How many texts a request may have, of every model that was asked about."""
@@ -106,7 +108,9 @@ class Client:
         request = wire.stream_request(text, options)
 
         def start(server: Methods, timeout_s: float, waits: bool) -> Any:
-            return server.translation.StreamTranslate(request, timeout=timeout_s, wait_for_ready=waits)
+            return server.translation.StreamTranslate(
+                request, timeout=timeout_s, wait_for_ready=waits, metadata=server.metadata
+            )
 
         with closing(streamed(self._calls, start, deadline(timeout_s))) as messages:
             for message in messages:
@@ -195,10 +199,11 @@ class AsyncClient:
         target: str | Sequence[str] = DEFAULT_TARGET,
         *,
         tls: TlsOptions | None = None,
+        token: Token = None,
         wait_for_ready: bool = True,
         hedge_after_s: float | None = None,
     ) -> None:
-        self._servers = [AsyncMethods(each, tls) for each in listed_targets(target)]
+        self._servers = [AsyncMethods(each, tls, token) for each in listed_targets(target)]
         self._calls = Calls(self._servers, reach, wait_for_ready, hedge_after_s)
         self._most_contents: dict[str, int] = {}
         """How many texts a request may have, of every model that was asked about."""
@@ -241,7 +246,9 @@ class AsyncClient:
         request = wire.stream_request(text, options)
 
         def start(server: AsyncMethods, timeout_s: float, waits: bool) -> Any:
-            return server.translation.StreamTranslate(request, timeout=timeout_s, wait_for_ready=waits)
+            return server.translation.StreamTranslate(
+                request, timeout=timeout_s, wait_for_ready=waits, metadata=server.metadata
+            )
 
         async with aclosing(streamed_async(self._calls, start, deadline(timeout_s))) as messages:
             async for message in messages:
@@ -321,10 +328,10 @@ class AsyncClient:
 
 
 def _start(method: "Method[Q, R]", request: Q, server: Methods, timeout_s: float, waits: bool) -> "grpc.Future[R]":
-    return method(server).future(request, timeout=timeout_s, wait_for_ready=waits)
+    return method(server).future(request, timeout=timeout_s, wait_for_ready=waits, metadata=server.metadata)
 
 
 def _start_async(
     method: "AsyncMethod[Q, R]", request: Q, server: AsyncMethods, timeout_s: float, waits: bool
 ) -> "aio.UnaryUnaryCall[Q, R]":
-    return method(server)(request, timeout=timeout_s, wait_for_ready=waits)
+    return method(server)(request, timeout=timeout_s, wait_for_ready=waits, metadata=server.metadata)

@@ -3,7 +3,9 @@
     DragomanError              any gRPC status without a class of its own; `code` tells which
     ├── InvalidArgument        a field is out of its range; `violations` names it. Fix the request
     ├── NotFound               the server has no such model or service
-    ├── ResourceExhausted      a message is over the size limit
+    ├── Unauthenticated        the server does not know who calls: the token is missing, or is no good
+    ├── PermissionDenied       the caller may not do this
+    ├── ResourceExhausted      a message is over the size limit, or the caller over its quota
     ├── DeadlineExceeded       no answer within `timeout_s`
     ├── Cancelled              the call was cancelled
     ├── Aborted                the server gave up, such as on a stream that nobody reads
@@ -73,8 +75,16 @@ class NotFound(DragomanError):
     """The server has no such model or service."""
 
 
+class Unauthenticated(DragomanError):
+    """The server does not know who calls: the token is missing, or is no good."""
+
+
+class PermissionDenied(DragomanError):
+    """The caller may not do this."""
+
+
 class ResourceExhausted(DragomanError):
-    """A message is over the size limit."""
+    """A message is over the size limit, or the caller over its quota."""
 
 
 class DeadlineExceeded(DragomanError):
@@ -108,6 +118,8 @@ class Internal(DragomanError):
 _CLASSES: dict[grpc.StatusCode, type[DragomanError]] = {
     grpc.StatusCode.INVALID_ARGUMENT: InvalidArgument,
     grpc.StatusCode.NOT_FOUND: NotFound,
+    grpc.StatusCode.UNAUTHENTICATED: Unauthenticated,
+    grpc.StatusCode.PERMISSION_DENIED: PermissionDenied,
     grpc.StatusCode.RESOURCE_EXHAUSTED: ResourceExhausted,
     grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineExceeded,
     grpc.StatusCode.CANCELLED: Cancelled,

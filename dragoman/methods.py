@@ -7,7 +7,7 @@ from grpc import aio
 from grpc_health.v1.health_pb2 import HealthCheckRequest
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
-from dragoman.channel import TlsOptions, open_aio_channel, open_channel
+from dragoman.channel import TlsOptions, Token, open_aio_channel, open_channel, token_metadata
 from dragoman.v1.encoding_pb2_grpc import EncodingServiceStub
 from dragoman.v1.model_pb2_grpc import ModelServiceStub
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
@@ -16,24 +16,36 @@ from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
 class Methods:
     """For synchronous code."""
 
-    def __init__(self, target: str, tls: TlsOptions | None) -> None:
+    def __init__(self, target: str, tls: TlsOptions | None, token: Token = None) -> None:
         """It connects at the first call. Raises ValueError for a target that cannot be."""
+        self._token = token
         self.channel: grpc.Channel = open_channel(target, tls)
         self.translation = TranslationServiceStub(self.channel)
         self.encoding = EncodingServiceStub(self.channel)
         self.model = ModelServiceStub(self.channel)
         self.check_health = HealthStub(self.channel).Check  # type: ignore[attr-defined]  # its types lack methods
 
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """What every call but health's sends along."""
+        return token_metadata(self._token)
+
 
 class AsyncMethods:
     """For the running event loop. See `Methods`."""
 
-    def __init__(self, target: str, tls: TlsOptions | None) -> None:
+    def __init__(self, target: str, tls: TlsOptions | None, token: Token = None) -> None:
+        self._token = token
         self.channel: aio.Channel = open_aio_channel(target, tls)
         self.translation = TranslationServiceStub(self.channel)
         self.encoding = EncodingServiceStub(self.channel)
         self.model = ModelServiceStub(self.channel)
         self.check_health = HealthStub(self.channel).Check  # type: ignore[attr-defined]  # its types lack methods
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """What every call but health's sends along."""
+        return token_metadata(self._token)
 
 
 def reach(methods: Methods | AsyncMethods, timeout: float) -> Any:

@@ -36,6 +36,8 @@ from server.grpc.certificate import first_expiry
 from server.grpc.health import Health
 from server.grpc.listeners import address, metrics_endpoint, open_server
 from server.grpc.rpc import RpcInterceptor
+from server.identity.opening import open_door
+from server.identity.reloads import Reloads
 from server.lifecycle import StopSignals, drain, report_crash
 from server.placement import device_memory, facts, serving_device
 from server.telemetry import logs
@@ -46,6 +48,7 @@ from server.telemetry.logs import CallLog
 from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
 from server.telemetry.observed import ObservedCalls
 from server.telemetry.process_metrics import ProcessMetrics, State
+from server.telemetry.reload_metrics import ReloadMetrics
 from server.telemetry.tracing import Tracing, open_tracing
 from server.translation.answer_cache import AnswerCache
 from server.translation.translator import Translator
@@ -94,7 +97,9 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
     process = open_process_metrics(registry, settings, model)
     calls = ObservedCalls(CallMetrics(registry), tracing, CallLog(settings))
     limits = settings.max_message_bytes, settings.stream_stall_timeout_s
-    server, port = open_server(settings, [RpcInterceptor(service.SERVICES, *limits, calls)])
+    door, sources = open_door(settings)
+    server, port = open_server(settings, [RpcInterceptor(service.SERVICES, *limits, calls, door)])
+    reloads = Reloads(sources, ReloadMetrics(registry, [source.name for source in sources]))
     if settings.tls_certificate is not None:
         process.describe_certificate(first_expiry(settings.tls_certificate))
     with metrics_endpoint(settings, registry) as metrics_port:
@@ -120,12 +125,16 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
             canary_watch = asyncio.create_task(
                 canary.watch(settings.canary_interval_s, health if settings.canary_health else None)
             )
+            reload_watch = asyncio.create_task(reloads.watch())
+            if sources:
+                signals.on_hangup(reloads.asked.set)
             await signals.first.wait()
             if not runner.failure.done():
                 process.enter(State.DRAINING)
             await drain(server, health, admission, calls, settings.grace_period_s, signals.second)
             crash_report.cancel()
             canary_watch.cancel()
+            reload_watch.cancel()
     return 1 if runner.failure.done() else 0
 
 

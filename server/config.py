@@ -24,7 +24,7 @@ from pydantic_settings import (
 )
 
 PREFIX = "DRAGOMAN_"
-CLIENT_VARIABLES = {"DRAGOMAN_TARGET"}
+CLIENT_VARIABLES = {"DRAGOMAN_TARGET", "DRAGOMAN_TOKEN", "DRAGOMAN_TOKEN_FILE"}
 """With our prefix, but the client's."""
 
 
@@ -103,6 +103,9 @@ class Settings(BaseSettings):
     """PEM file with the private key of tls_certificate."""
     tls_client_ca: Path | None = None
     """PEM file with the certificates that client certificates must be signed by. Makes TLS mutual."""
+    callers: Path | None = None
+    """TOML file with those who may call, their tokens' hashes or certificates, scopes and quotas. Read again when it
+    changes, and on SIGHUP."""
     reuse_port: CliImplicitFlag[bool] = False
     """Share the gRPC port with other servers of this machine and user that say so too; the kernel spreads connections.
     Each needs a metrics_port of its own."""

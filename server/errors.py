@@ -11,6 +11,10 @@
     │   ├── TooManyLabels           TOO_MANY_LABELS
     │   ├── LabelTooLong            LABEL_TOO_LONG
     │   └── InvalidMessage          INVALID_MESSAGE
+    ├── NoCredentials               UNAUTHENTICATED     NO_CREDENTIALS
+    ├── InvalidToken                UNAUTHENTICATED     INVALID_TOKEN
+    ├── CallerNotListed             PERMISSION_DENIED   CALLER_NOT_LISTED
+    ├── ScopeMissing                PERMISSION_DENIED   SCOPE_MISSING
     ├── MessageTooLarge             RESOURCE_EXHAUSTED  MESSAGE_TOO_LARGE
     ├── OutOfMemory                 RESOURCE_EXHAUSTED  OUT_OF_MEMORY
     ├── ModelNotFound               NOT_FOUND           MODEL_NOT_FOUND
@@ -32,7 +36,16 @@ The right-hand names are the `reason` of google.rpc.ErrorInfo. They, and the key
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
-Status = Literal["INVALID_ARGUMENT", "RESOURCE_EXHAUSTED", "NOT_FOUND", "ABORTED", "UNAVAILABLE", "INTERNAL"]
+Status = Literal[
+    "INVALID_ARGUMENT",
+    "UNAUTHENTICATED",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "NOT_FOUND",
+    "ABORTED",
+    "UNAVAILABLE",
+    "INTERNAL",
+]
 """Name of a gRPC status code."""
 
 SHOWN = 64
@@ -157,6 +170,52 @@ class InvalidMessage(InvalidRequest):
             "its encoding is broken, or a string in it is not UTF-8"
         )
         super().__init__(message, {"method": method, "size_bytes": size_bytes})
+
+
+class NoCredentials(ServerError):
+    """The caller does not say who it is. Expected."""
+
+    status = "UNAUTHENTICATED"
+    reason = "NO_CREDENTIALS"
+
+    def __init__(self) -> None:
+        super().__init__("the call does not say who makes it; send metadata authorization: Bearer TOKEN")
+
+
+class InvalidToken(ServerError):
+    """A token that lets nobody in. Expected."""
+
+    status = "UNAUTHENTICATED"
+    reason = "INVALID_TOKEN"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the token of the call is not valid: {why}")
+
+
+class CallerNotListed(ServerError):
+    """A certificate that is good, of somebody who is not let in. Expected."""
+
+    status = "PERMISSION_DENIED"
+    reason = "CALLER_NOT_LISTED"
+
+    def __init__(self, names: Sequence[str]) -> None:
+        told = ", ".join(names)
+        message = (
+            f"the certificate is of {quoted(told)}, whom this server does not list; have the name added to its callers"
+        )
+        super().__init__(message, {"names": told})
+
+
+class ScopeMissing(ServerError):
+    """The caller is known and may not do this. Expected."""
+
+    status = "PERMISSION_DENIED"
+    reason = "SCOPE_MISSING"
+
+    def __init__(self, caller: str, scope: str, granted: Sequence[str]) -> None:
+        has = ", ".join(granted)
+        message = f"the call needs scope {scope}; {quoted(caller)} has {has or 'none'}: have it added"
+        super().__init__(message, {"caller": caller, "scope": scope, "granted": has})
 
 
 class MessageTooLarge(ServerError):

@@ -2,12 +2,15 @@
 
 import asyncio
 import logging
+import math
 import os
 import select
 import signal
 import sys
 import threading
+import time
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
 
@@ -43,6 +46,7 @@ class StopSignals:
     def __init__(self, grace_period_s: float) -> None:
         self.first = asyncio.Event()
         self.second = asyncio.Event()
+        self._hangup: Callable[[], None] | None = None
         self._loop = asyncio.get_running_loop()
         self._grace_period_s = grace_period_s
         self._reader, self._writer = os.pipe()
@@ -50,6 +54,11 @@ class StopSignals:
         self._former_fd = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         self._former = {number: signal.signal(number, lambda number, frame: None) for number in STOP}
         threading.Thread(target=self._watch, name="end", daemon=True).start()
+
+    def on_hangup(self, call: Callable[[], None]) -> None:
+        """Has SIGHUP call that, on the event loop. Without, it ends the process, as when a terminal is closed."""
+        self._hangup = call
+        self._former[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda number, frame: None)
 
     def close(self) -> None:
         """Lets the process live on, whatever was received: for one that does more than serve."""
@@ -60,16 +69,22 @@ class StopSignals:
 
     def _watch(self) -> None:
         asked = [(self.first, self._grace_period_s + END_S), (self.second, END_S)]
-        left_s = None
-        while select.select([self._reader], [], [], left_s)[0]:
+        ends_s = math.inf
+        while select.select([self._reader], [], [], None if math.isinf(ends_s) else max(0, ends_s - time.monotonic()))[
+            0
+        ]:
             received = os.read(self._reader, 1)
             if not received:
                 os.close(self._reader)
                 return
+            if received[0] == signal.SIGHUP and self._hangup is not None:
+                with suppress(RuntimeError):  # the loop has ended already
+                    self._loop.call_soon_threadsafe(self._hangup)
             if received[0] in STOP:
                 if not asked:
                     break
                 event, left_s = asked.pop(0)
+                ends_s = time.monotonic() + left_s
                 with suppress(RuntimeError):  # the loop has ended already
                     self._loop.call_soon_threadsafe(event.set)
         give_up()

@@ -34,6 +34,7 @@ from server.grpc import service
 from server.grpc.health import Health
 from server.grpc.listeners import open_server
 from server.grpc.rpc import RpcInterceptor
+from server.identity.door import Door
 from server.lifecycle import StopSignals, report_crash
 from server.telemetry.cache_metrics import AnswerCacheMetrics
 from server.telemetry.call_metrics import CallMetrics
@@ -140,6 +141,7 @@ async def serving(
     max_concurrent_streams: int = 2048,
     port: int = 0,
     reuse_port: bool = False,
+    door: Door | None = None,
 ) -> AsyncIterator[Serving]:
     """Starts a server over a CopyDecoder, and stops it."""
     settings = Settings(
@@ -157,7 +159,7 @@ async def serving(
     decoder = CopyDecoder()
     calls = ObservedCalls(CallMetrics(registry), tracing or open_tracing(settings, "1"), CallLog(settings))
     limits = max_message_bytes, stream_stall_timeout_s
-    server, port = open_server(settings, [RpcInterceptor(service.SERVICES, *limits, calls)])
+    server, port = open_server(settings, [RpcInterceptor(service.SERVICES, *limits, calls, door)])
     rules = rules_of(END, END, suppressed_ids=(PAD,), start_id=PAD)
     async with Runner(decoder, max_rows, workers, metrics) as runner:
         admission = Admission(max_waiting, runner)

@@ -22,6 +22,7 @@ MOST_COLUMNS = 120
 TYPES = ("counter", "gauge", "histogram")
 PROGRAMS = {
     "server": "configuration.md",
+    "server.identity": "deploy.md",
     "export": "checkpoints.md",
     **dict.fromkeys(("dragoman translate", "dragoman encode", "dragoman models", "dragoman health"), "client.md"),
     **dict.fromkeys(("training", "training.distill", "training.examples.number_words"), "training.md"),

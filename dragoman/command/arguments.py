@@ -11,7 +11,7 @@ from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
 
-from dragoman.channel import DEFAULT_TARGET, TlsOptions, check_target, listed_targets
+from dragoman.channel import DEFAULT_TARGET, TlsOptions, Token, check_target, listed_targets, token_metadata
 from dragoman.client import DEFAULT_TIMEOUT_S
 from dragoman.command.commands import OWN
 from dragoman.command.parsing import Parser
@@ -31,6 +31,7 @@ class Arguments(argparse.Namespace):
     timeout: float
     tls: bool
     ca: TlsOptions | None
+    token_file: Path | None
     json: bool
 
     texts: list[str]
@@ -57,6 +58,11 @@ class Arguments(argparse.Namespace):
         """Transport security; None is plaintext."""
         return self.ca or (TlsOptions() if self.tls else None)
 
+    @property
+    def token(self) -> Token:
+        """Who calls. A file is read for each call: somebody may renew it."""
+        return os.environ.get("DRAGOMAN_TOKEN") if self.token_file is None else self.token_file.read_text
+
     def translation_options(self) -> TranslationOptions:
         """The options of a translation; those left out are None."""
         options: TranslationOptions = {
@@ -78,6 +84,12 @@ def parse(command: str, arguments: Sequence[str]) -> Arguments:
     flags = parser(command)
     args = flags.parse(arguments, Arguments(command=command))
     args.targets = args.targets or os.environ.get("DRAGOMAN_TARGET", "").split() or [DEFAULT_TARGET]
+    if args.token_file is None and (file := os.environ.get("DRAGOMAN_TOKEN_FILE")):
+        args.token_file = Path(file)
+    try:
+        token_metadata(args.token)
+    except (OSError, ValueError) as error:
+        flags.error(f"--token-file: {error}")
     try:
         for target in listed_targets(args.targets):
             check_target(target, args.tls_options())
@@ -127,6 +139,12 @@ def _add_connection_flags(flags: Parser) -> None:
     flags.add_argument("--tls", action="store_true", help="use TLS; without it the connection is plaintext")
     flags.add_argument(
         "--ca", type=_authorities, metavar="FILE", help="use TLS and trust the authorities of this PEM file"
+    )
+    flags.add_argument(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help="file with the token that says who calls (default: $DRAGOMAN_TOKEN_FILE, or the token is $DRAGOMAN_TOKEN)",
     )
     flags.add_argument("--json", action="store_true", help="write JSON with all fields, one object on each line")
 

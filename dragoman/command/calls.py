@@ -12,7 +12,16 @@ from dragoman.command.arguments import Arguments
 from dragoman.command.lines import Line, LineError, given_lines, in_order, read_lines
 from dragoman.command.output import complain
 from dragoman.command.progress import Progress
-from dragoman.errors import DragomanError, InvalidArgument, NotFound, Unavailable, Unimplemented, Unreachable
+from dragoman.errors import (
+    DragomanError,
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+    Unauthenticated,
+    Unavailable,
+    Unimplemented,
+    Unreachable,
+)
 from dragoman.results import Health
 
 DONE, FAILED = 0, 1
@@ -22,7 +31,7 @@ async def _translate(args: Arguments) -> int:
     options = args.translation_options()
     plain = output.ranked_lines if (options["num_return_sequences"] or 1) > 1 else output.translation_line
     show = output.translation_json if args.json else plain
-    async with AsyncClient(args.targets, tls=args.tls_options(), wait_for_ready=False) as client:
+    async with AsyncClient(args.targets, tls=args.tls_options(), token=args.token, wait_for_ready=False) as client:
 
         async def answer(text: str) -> Answer:
             translation = await client.translate(text, timeout_s=args.timeout, **options)
@@ -33,7 +42,7 @@ async def _translate(args: Arguments) -> int:
 
 async def _encode(args: Arguments) -> int:
     show = output.embedding_json if args.json else output.embedding_line
-    async with AsyncClient(args.targets, tls=args.tls_options(), wait_for_ready=False) as client:
+    async with AsyncClient(args.targets, tls=args.tls_options(), token=args.token, wait_for_ready=False) as client:
 
         async def answer(text: str) -> Answer:
             vector = await client.encode(text, normalize=args.normalize, model=args.model, timeout_s=args.timeout)
@@ -44,14 +53,14 @@ async def _encode(args: Arguments) -> int:
 
 async def _models(args: Arguments) -> int:
     show = output.model_json if args.json else output.model_block
-    async with AsyncClient(args.targets, tls=args.tls_options(), wait_for_ready=False) as client:
+    async with AsyncClient(args.targets, tls=args.tls_options(), token=args.token, wait_for_ready=False) as client:
         for model in await client.models(timeout_s=args.timeout):
             print(show(model), flush=True)
     return DONE
 
 
 async def _health(args: Arguments) -> int:
-    async with AsyncClient(args.targets, tls=args.tls_options(), wait_for_ready=False) as client:
+    async with AsyncClient(args.targets, tls=args.tls_options(), token=args.token, wait_for_ready=False) as client:
         try:
             health = await client.health(args.service, timeout_s=args.timeout)
         except NotFound:
@@ -86,7 +95,7 @@ class Refused:
         if isinstance(self.error, InvalidArgument):
             fields = [violation.field for violation in self.error.violations]
             return not fields or any(field.startswith("content") for field in fields)
-        return not isinstance(self.error, Unavailable | NotFound | Unimplemented)
+        return not isinstance(self.error, Unavailable | NotFound | Unauthenticated | PermissionDenied | Unimplemented)
 
     @property
     def ends_run(self) -> bool:

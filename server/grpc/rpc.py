@@ -5,22 +5,30 @@ The handlers behind it get parsed messages and raise `server.errors`.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, cast
 
 import grpc
 from google.protobuf.message import DecodeError
 
 from server.errors import InvalidMessage, MessageTooLarge, ServerError, StreamStalled
+from server.grpc.scopes import OPEN_SERVICES, SCOPES
 from server.grpc.status import call_metadata, error_metadata, status_code
-from server.telemetry.calls import Call, request_id
+from server.identity.door import Door, OpenDoor, check_scope
+from server.identity.identity import Credentials
+from server.telemetry.calls import Call, current_call, request_id
 from server.telemetry.observed import ObservedCalls
 
 STATUS_TIMEOUT_S = 1.0
 """How long to wait until a status is sent: it queues behind what the client has not read."""
 DEADLINE_SLACK_S = 0.05
 """So long before its deadline a call may be left because of it: the client's clock has started earlier."""
+
+AUTHORIZATION = "authorization"
+"""Metadata: a bearer token (RFC 6750)."""
+PEER_CERTIFICATE, SUBJECT_ALTERNATIVE_NAME = "x509_pem_cert", "x509_subject_alternative_name"
+"""What gRPC knows of a connection with mutual TLS."""
 
 Handler = Any
 """A grpc.RpcMethodHandler, whose published types know handlers of the synchronous server only."""
@@ -39,9 +47,18 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
     """Stands before all handlers. Those of some services are observed; others, such as health, are guarded only."""
 
     def __init__(
-        self, services: Collection[str], max_message_bytes: int, stall_timeout_s: float, calls: ObservedCalls
+        self,
+        services: Collection[str],
+        max_message_bytes: int,
+        stall_timeout_s: float,
+        calls: ObservedCalls,
+        door: Door | None = None,
     ) -> None:
-        """`services`: full names of the observed. `stall_timeout_s`: how long one write of a stream may take."""
+        """`services`: full names of the observed. `stall_timeout_s`: how long one write of a stream may take.
+
+        door: says who may enter. None: everybody
+        """
+        self._door = door or OpenDoor()
         self._services = services
         self._max_message_bytes = max_message_bytes
         self._stall_timeout_s = stall_timeout_s
@@ -81,12 +98,18 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
         make = MAKE_HANDLER[handler.request_streaming, handler.response_streaming]
         return make(stream if handler.response_streaming else answer, None, handler.response_serializer)
 
-    def _open(self, method: str, context: Context) -> AbstractAsyncContextManager[None]:
+    @asynccontextmanager
+    async def _open(self, method: str, context: Context) -> AsyncIterator[None]:
         """What a handler runs in."""
-        caller = RpcCaller(context)
-        if method.partition("/")[0] in self._services:
-            return self._calls.observed(method, caller)
-        return self._calls.guarded(Call(method, request_id(caller.metadata)), caller)
+        caller, service = RpcCaller(context), method.partition("/")[0]
+        observed = service in self._services
+        call = Call(method, request_id(caller.metadata))
+        async with self._calls.observed(method, caller) if observed else self._calls.guarded(call, caller):
+            if service not in OPEN_SERVICES:
+                identity = await self._door.identify(caller.credentials)
+                current_call().caller = identity.name
+                check_scope(identity, service, SCOPES)
+            yield
 
     def _parse(self, method: str, handler: Handler, data: bytes) -> Any:
         if len(data) > self._max_message_bytes:
@@ -125,6 +148,13 @@ def peer_host(peer: str) -> str:
     return peer.rpartition(":")[0] if peer.startswith(("ipv4:", "ipv6:")) else peer
 
 
+def certificate_names(auth: Mapping[str, Iterable[bytes]]) -> tuple[str, ...] | None:
+    """Subject alternative names of the client's certificate, in its order. None: it has shown none."""
+    if PEER_CERTIFICATE not in auth:
+        return None
+    return tuple(name.decode(errors="backslashreplace") for name in auth.get(SUBJECT_ALTERNATIVE_NAME, ()))
+
+
 class RpcCaller:
     """Whoever made an RPC: a `Caller`."""
 
@@ -134,10 +164,15 @@ class RpcCaller:
         self.metadata = {key: value for key, value in sent if isinstance(value, str)}
         """What the caller sent along, without what is not text. Of a key that occurs twice, the last."""
         self.name = peer_host(context.peer())
-        """Who shares the server with other callers: as yet a host."""
+        """Of the host: who it is, the door says."""
         remaining = cast("float | None", context.time_remaining())  # None: the call has no deadline
         self.deadline = None if remaining is None else time.perf_counter() + remaining
         """When they stop to wait, by time.perf_counter."""
+
+    @property
+    def credentials(self) -> Credentials:
+        """What the caller says of itself."""
+        return Credentials(self.name, self.metadata.get(AUTHORIZATION), certificate_names(self._context.auth_context()))
 
     def tell(self, call: Call) -> None:
         """Says how the call went, in trailing metadata."""

@@ -88,6 +88,7 @@ def call_facts(call: Call, seconds: float) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "request_id": call.request_id,
         "trace_id": call.trace_id,
+        "caller": call.caller,
         "method": call.method,
         "code": call.code,
         "reason": call.reason,

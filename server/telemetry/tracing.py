@@ -78,6 +78,7 @@ class CallSpan:
             {
                 "rpc.grpc.status_code": Code.Value(call.code),
                 "dragoman.request_id": call.request_id,
+                "dragoman.caller": call.caller,
                 "dragoman.model": call.model,
                 "dragoman.contents": len(call.contents),
                 "dragoman.source_tokens": call.source_tokens,

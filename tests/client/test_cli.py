@@ -337,6 +337,8 @@ def test_a_file_that_cannot_be_read_is_named(command: Dragoman, tmp_path: Path) 
         (["health", "--target", "[::1]"], "[::1] has no port; give HOST:PORT, such as [::1]:8500"),
         (["health", "--target", "localhost:85000"], "port 85000 of localhost:85000 is not from 1 to 65535"),
         (["health", "--ca", "no/such/file"], "--ca: no/such/file: No such file or directory"),
+        (["health", "--token-file", "no/such/file"], "--token-file: "),
+        (["health", "--token-file", str(ROOT / "LICENSE")], "--token-file: the token is empty, or has a character"),
         (["health", "--ca", str(ROOT / "LICENSE")], "no certificate in it; root certificates are PEM"),
     ],
 )

@@ -24,7 +24,9 @@ from dragoman.errors import (
     Internal,
     InvalidArgument,
     NotFound,
+    PermissionDenied,
     ResourceExhausted,
+    Unauthenticated,
     Unimplemented,
 )
 from dragoman.v1 import translation_pb2
@@ -380,7 +382,9 @@ def test_an_error_counts_texts_through_the_whole_list(server: FakeServer, call: 
         (grpc.StatusCode.ABORTED, Aborted),
         (grpc.StatusCode.UNIMPLEMENTED, Unimplemented),
         (grpc.StatusCode.INTERNAL, Internal),
-        (grpc.StatusCode.PERMISSION_DENIED, DragomanError),
+        (grpc.StatusCode.UNAUTHENTICATED, Unauthenticated),
+        (grpc.StatusCode.PERMISSION_DENIED, PermissionDenied),
+        (grpc.StatusCode.OUT_OF_RANGE, DragomanError),
     ],
 )
 def test_every_status_has_its_error(server: FakeServer, call: Call, code: grpc.StatusCode, kind: type) -> None:

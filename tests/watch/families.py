@@ -13,6 +13,7 @@ from server.telemetry.call_metrics import CallMetrics
 from server.telemetry.canary_metrics import CanaryMetrics
 from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
 from server.telemetry.process_metrics import ProcessMetrics
+from server.telemetry.reload_metrics import ReloadMetrics
 
 TIMINGS = Timings(queue=0.001, encode=0.002, decode=0.02, steps=5)
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -47,6 +48,7 @@ def everything(
     metrics.finished(FinishReason.LENGTH, TIMINGS, source_tokens=7, target_tokens=9, trace_id=TRACE)
     metrics.detokenized(0.00004, TRACE)
     CanaryMetrics(registry, "en-pt")
+    ReloadMetrics(registry, ["callers", "tls"])
     process.describe_model("ab", "CPUExecutionProvider", "fp32")
     process.describe_build(dict.fromkeys(VERSIONS, "1.0"))
     process.describe_device(dict.fromkeys(FACTS, ""), "cuda", cuda_graphs=True)

@@ -117,6 +117,7 @@ async def test_a_span_tells_of_its_call_but_not_what_it_says() -> None:
         "rpc.method": method,
         "rpc.grpc.status_code": 0,
         "dragoman.request_id": "order-17",
+        "dragoman.caller": "ipv4:127.0.0.1",
         "dragoman.model": "copy",
         "dragoman.contents": 1,
     }

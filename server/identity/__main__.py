@@ -1,0 +1,63 @@
+"""`python -m server.identity NAME --token-file FILE`: makes a token, and the lines of `--callers` that let it in.
+
+The token goes into a file that only its owner can read; on the screen are the lines, which have its hash alone.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from server.identity.callers import Name
+from server.identity.identity import USUAL_SCOPES, Scope
+from server.identity.tokens import new_token, token_hash
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Returns the exit code."""
+    args = _flags().parse_args(arguments)
+    try:
+        name = TypeAdapter(Name).validate_python(args.name)
+        token = new_token()
+        _write(args.token_file, token)
+    except ValidationError:
+        print(f"{args.name!r} is no name; one has 1 to 256 visible ASCII characters, no space", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"{args.token_file}: {error.strerror}", file=sys.stderr)
+        return 1
+    print(entry(name, token, args.scope or sorted(USUAL_SCOPES)))
+    return 0
+
+
+def entry(name: str, token: str, scopes: Sequence[str]) -> str:
+    """What the file of callers has to say, as TOML."""
+    quoted = name.replace("\\", r"\\").replace('"', r"\"")
+    listed = ", ".join(f'"{scope}"' for scope in scopes)
+    return f'[callers."{quoted}"]\ntokens = ["{token_hash(token)}"]\nscopes = [{listed}]'
+
+
+def _write(file: Path, token: str) -> None:
+    """A file of their own: nobody's is written over. Raises OSError."""
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
+        opened.write(token + "\n")
+
+
+def _flags() -> argparse.ArgumentParser:
+    flags = argparse.ArgumentParser("python -m server.identity", description="Makes a token for a caller.")
+    flags.add_argument("name", metavar="NAME", help="the caller's, as the log will have it")
+    flags.add_argument("--token-file", type=Path, required=True, help="file to make, which will have the token")
+    flags.add_argument(
+        "--scope",
+        action="append",
+        choices=[scope.value for scope in Scope],
+        help="what the caller may; may be given several times (default: all but admin)",
+    )
+    return flags
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

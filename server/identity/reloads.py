@@ -1,0 +1,78 @@
+"""Files that are read again when they change, or when the process gets SIGHUP. A bad new one leaves the old in use."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from server.config import ConfigError
+from server.telemetry.reload_metrics import ReloadMetrics
+
+log = logging.getLogger(__name__)
+
+POLL_S = 1.0
+"""How often files are looked at. A change is taken up once nothing has changed since the look before: certificate and
+key, say, are written one after the other."""
+
+Look = tuple[tuple[int, int, int] | None, ...]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Files that belong together."""
+
+    name: str
+    files: Sequence[Path]
+    load: Callable[[], None]
+    """Reads them and puts them to use. Runs on another thread than the event loop's. Raises ConfigError."""
+
+    def look(self) -> Look:
+        """Another value when one of them has changed. Follows links, which Kubernetes changes."""
+        return tuple(map(_stamp, self.files))
+
+
+class Reloads:
+    """Watches all of them."""
+
+    def __init__(self, sources: Iterable[Source], metrics: ReloadMetrics, poll_s: float = POLL_S) -> None:
+        self.asked = asyncio.Event()
+        """Set it to have all read now."""
+        self._sources, self._metrics, self._poll_s = tuple(sources), metrics, poll_s
+        self._used = {source.name: source.look() for source in self._sources}
+        self._seen = dict(self._used)
+
+    async def watch(self) -> None:
+        """Never returns."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._poll_s):
+                    await self.asked.wait()
+            everything = self.asked.is_set()
+            self.asked.clear()
+            for source in self._sources:
+                look = await asyncio.to_thread(source.look)
+                settled = look == self._seen[source.name]
+                self._seen[source.name] = look
+                if everything or (settled and look != self._used[source.name]):
+                    self._used[source.name] = look
+                    await self._load(source)
+
+    async def _load(self, source: Source) -> None:
+        try:
+            await asyncio.to_thread(source.load)
+        except ConfigError as error:
+            log.error("%s is not taken up, and what was in use stays so: %s", source.name, error)
+            self._metrics.failed(source.name)
+        else:
+            log.info("%s is read again", source.name)
+            self._metrics.loaded(source.name)
+
+
+def _stamp(file: Path) -> tuple[int, int, int] | None:
+    try:
+        stat = file.stat()
+    except OSError:
+        return None
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size

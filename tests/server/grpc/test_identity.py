@@ -1,0 +1,116 @@
+"""Who may call what, over gRPC: refusals as callers get them, and callers as logs have them."""
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
+from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
+from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
+
+from dragoman import AsyncClient, PermissionDenied, Unauthenticated
+from dragoman.v1.encoding_pb2 import EncodeRequest
+from dragoman.v1.model_pb2 import ListModelsRequest
+from server.identity.callers import Callers, CallersFile
+from server.identity.door import ListedDoor
+from server.identity.tokens import token_hash
+from tests.serving import Serving, refused, serving, stream_request, translate_request
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+
+def door(**scopes: list[str]) -> ListedDoor:
+    """Callers whose token is their name."""
+    listed = {name: {"tokens": [token_hash(name)], "scopes": granted} for name, granted in scopes.items()}
+    return ListedDoor(Callers(CallersFile.model_validate({"callers": listed})))
+
+
+def bearer(token: str) -> tuple[tuple[str, str]]:
+    return (("authorization", f"Bearer {token}"),)
+
+
+def calls(server: Serving, token: str) -> "dict[str, Awaitable[object]]":
+    """One of every kind."""
+    channel: Any = server.channel  # whose types know the synchronous stub only
+    reflection: Any = ServerReflectionStub(channel)
+    asked = [ServerReflectionRequest(list_services="")]
+    sent: Any = {"metadata": bearer(token)}
+    return {
+        "translate": server.translations.Translate(translate_request("A cat."), **sent),
+        "stream": server.translations.StreamTranslate(stream_request("A cat."), **sent).read(),
+        "encode": server.encodings.Encode(EncodeRequest(contents=["A cat."]), **sent),
+        "models": server.models.ListModels(ListModelsRequest(), **sent),
+        "admin": reflection.ServerReflectionInfo(iter(asked), **sent).read(),
+    }
+
+
+@pytest.mark.parametrize("scope", ["translate", "encode", "models", "admin"])
+async def test_each_method_needs_its_scope(scope: str) -> None:
+    async with serving(door=door(one=[scope])) as server:
+        for name, call in calls(server, "one").items():
+            needed = {"stream": "translate"}.get(name, name)
+            if needed == scope:
+                await call
+                continue
+            told = await refused(call)
+            assert (told.code, told.info.reason) == (grpc.StatusCode.PERMISSION_DENIED, "SCOPE_MISSING")
+            assert dict(told.info.metadata) == {"caller": "one", "scope": needed, "granted": scope}
+
+
+async def test_who_is_not_known_gets_nothing_but_health() -> None:
+    async with serving(door=door(one=["translate"])) as server:
+        for call in calls(server, "guess").values():
+            told = await refused(call)
+            assert (told.code, told.info.reason) == (grpc.StatusCode.UNAUTHENTICATED, "INVALID_TOKEN")
+        told = await refused(server.translations.Translate(translate_request("A cat.")))
+        assert (told.code, told.info.reason) == (grpc.StatusCode.UNAUTHENTICATED, "NO_CREDENTIALS")
+        health: Any = HealthStub(server.channel)
+        assert (await health.Check(HealthCheckRequest())).status == HealthCheckResponse.SERVING
+        assert server.metric("dragoman_refusals_total", reason="INVALID_TOKEN") == 5
+
+
+async def test_a_message_is_looked_at_only_after_its_caller() -> None:
+    async with serving(door=door(one=["translate"])) as server:
+        channel: Any = server.channel
+        raw = channel.unary_unary("/dragoman.v1.TranslationService/Translate")
+        assert (await refused(raw(b"\x0a\x02\xff\xfe"))).info.reason == "NO_CREDENTIALS"
+
+
+async def test_a_caller_whose_token_is_taken_away_is_refused_on_the_connection_it_has() -> None:
+    let_in = door(one=["translate"])
+    async with serving(door=let_in) as server:
+        one: Any = {"metadata": bearer("one")}
+        await server.translations.Translate(translate_request("A cat."), **one)
+        let_in.callers = door(two=["translate"]).callers
+        assert (await refused(server.translations.Translate(translate_request("A cat."), **one))).info.reason == (
+            "INVALID_TOKEN"
+        )
+
+
+async def test_the_log_has_the_caller_and_no_token(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with serving(log_requests=True, door=door(one=["translate", "models"])) as server:
+        one: Any = {"metadata": bearer("one")}
+        await server.translations.Translate(translate_request("A cat."), **one)
+        await refused(server.translations.Translate(translate_request("A cat."), metadata=bearer("s3cret")))
+    lines = [vars(record)["fields"] for record in caplog.records if record.getMessage() == "call answered"]
+    assert [(line["caller"], line["code"]) for line in lines] == [("one", "OK"), ("ipv4:127.0.0.1", "UNAUTHENTICATED")]
+    assert "s3cret" not in str([vars(record) for record in caplog.records])
+
+
+async def test_the_client_sends_a_token() -> None:
+    async with serving(door=door(one=["translate", "models"])) as server:
+        target, tokens = f"127.0.0.1:{server.port}", iter(["one\n", "one", "wrong"])
+        async with AsyncClient(target, token=lambda: next(tokens)) as client:
+            translated = await client.translate("A cat.", target_language="pt")
+            streamed = [event async for event in client.stream_translate("A cat.", target_language="pt")]
+            assert streamed[-1].text == translated.text
+            with pytest.raises(Unauthenticated, match="nobody has it"):
+                await client.models()
+        async with AsyncClient(target, token="one") as client:
+            with pytest.raises(PermissionDenied, match="needs scope encode") as caught:
+                await client.encode("A cat.")
+            assert caught.value.reason == "SCOPE_MISSING"

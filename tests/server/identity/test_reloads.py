@@ -1,0 +1,81 @@
+"""server.identity.reloads: files that change are taken up, once they are whole; bad ones are not."""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from server.config import ConfigError
+from server.identity.reloads import Reloads, Source
+from server.telemetry.reload_metrics import ReloadMetrics
+from tests.serving import eventually
+
+
+@dataclass
+class Read:
+    """Two files, and what was read of them."""
+
+    folder: Path
+    used: list[str] = field(default_factory=list)
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+
+    def load(self) -> None:
+        text = "".join((self.folder / name).read_text() for name in "ab")
+        if "bad" in text:
+            raise ConfigError("it is bad")
+        self.used.append(text)
+
+    def metric(self, name: str, **labels: str) -> float:
+        return self.registry.get_sample_value(f"dragoman_{name}", {"source": "pair", **labels}) or 0.0
+
+
+@asynccontextmanager
+async def watching(folder: Path) -> AsyncIterator[tuple[Read, Reloads]]:
+    for name in "ab":
+        (folder / name).write_text(name)
+    read = Read(folder)
+    source = Source("pair", [folder / "a", folder / "b"], read.load)
+    reloads = Reloads([source], ReloadMetrics(read.registry, ["pair"]), poll_s=0.01)
+    task = asyncio.create_task(reloads.watch())
+    yield read, reloads
+    task.cancel()
+
+
+async def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
+    async with watching(tmp_path) as (read, _):
+        (tmp_path / "a").write_text("new ")
+        await eventually(lambda: read.used == ["new b"])
+        await eventually(lambda: read.metric("reloads_total", result="used") == 1)
+
+
+async def test_links_are_followed_as_kubernetes_changes_them(tmp_path: Path) -> None:
+    async with watching(tmp_path) as (read, _):
+        (tmp_path / "data").mkdir()
+        (tmp_path / "data" / "a").write_text("linked ")
+        os.symlink(tmp_path / "data" / "a", tmp_path / "link")
+        os.replace(tmp_path / "link", tmp_path / "a")
+        await eventually(lambda: read.used == ["linked b"])
+
+
+async def test_a_bad_file_keeps_what_was_in_use_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with watching(tmp_path) as (read, _):
+        (tmp_path / "a").write_text("bad")
+        await eventually(lambda: read.metric("reload_failed") == 1)
+        (tmp_path / "a").write_text("good ")
+        await eventually(lambda: read.used == ["good b"])
+        await eventually(lambda: read.metric("reload_failed") == 0)
+        assert [read.metric("reloads_total", result=result) for result in ("used", "refused")] == [1, 1]
+    [told] = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert told.getMessage() == "pair is not taken up, and what was in use stays so: it is bad"
+
+
+async def test_all_are_read_when_asked_for(tmp_path: Path) -> None:
+    async with watching(tmp_path) as (read, reloads):
+        reloads.asked.set()
+        await eventually(lambda: read.used == ["ab"])
