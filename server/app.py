@@ -32,12 +32,12 @@ from server.catalog.served_model import ServedModel, served_model
 from server.config import ConfigError, Settings
 from server.grpc import health as health_service
 from server.grpc import service
-from server.grpc.certificate import first_expiry
 from server.grpc.health import Health
 from server.grpc.listeners import address, metrics_endpoint, open_server
 from server.grpc.rpc import RpcInterceptor
 from server.identity.opening import open_door
-from server.identity.reloads import Reloads
+from server.identity.reloads import Reloads, Source
+from server.identity.tls import open_tls, warn_of_exposure
 from server.lifecycle import StopSignals, drain, report_crash
 from server.placement import device_memory, facts, serving_device
 from server.telemetry import logs
@@ -64,6 +64,7 @@ SWITCH_INTERVAL_S = 0.0005
 def run(settings: Settings) -> int:
     """Serves until a signal, in a process that ends then. Returns its exit code. Raises ConfigError before that."""
     logs.configure(settings)
+    warn_of_exposure(settings)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         return uvloop.run(_run(settings))
@@ -98,10 +99,13 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
     calls = ObservedCalls(CallMetrics(registry), tracing, CallLog(settings))
     limits = settings.max_message_bytes, settings.stream_stall_timeout_s
     door, sources = open_door(settings)
-    server, port = open_server(settings, [RpcInterceptor(service.SERVICES, *limits, calls, door)])
+    credentials = None
+    if (tls := open_tls(settings)) is not None:
+        sources.append(Source("tls", tls.files.all, tls.load))
+        credentials = tls.credentials()
+        process.describe_certificate(lambda: tls.expiry)
+    server, port = open_server(settings, [RpcInterceptor(service.SERVICES, *limits, calls, door)], credentials)
     reloads = Reloads(sources, ReloadMetrics(registry, [source.name for source in sources]))
-    if settings.tls_certificate is not None:
-        process.describe_certificate(first_expiry(settings.tls_certificate))
     with metrics_endpoint(settings, registry) as metrics_port:
         async with open_runner(settings, loadable, model, device, metrics) as runner:
             process.describe_device(facts(runner.device), settings.device, runner.device.cuda_graphs)

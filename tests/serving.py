@@ -142,8 +142,9 @@ async def serving(
     port: int = 0,
     reuse_port: bool = False,
     door: Door | None = None,
+    credentials: grpc.ServerCredentials | None = None,
 ) -> AsyncIterator[Serving]:
-    """Starts a server over a CopyDecoder, and stops it."""
+    """Starts a server over a CopyDecoder, and stops it. With credentials, its channel is of no use."""
     settings = Settings(
         port=port,
         reuse_port=reuse_port,
@@ -159,7 +160,7 @@ async def serving(
     decoder = CopyDecoder()
     calls = ObservedCalls(CallMetrics(registry), tracing or open_tracing(settings, "1"), CallLog(settings))
     limits = max_message_bytes, stream_stall_timeout_s
-    server, port = open_server(settings, [RpcInterceptor(service.SERVICES, *limits, calls, door)])
+    server, port = open_server(settings, [RpcInterceptor(service.SERVICES, *limits, calls, door)], credentials)
     rules = rules_of(END, END, suppressed_ids=(PAD,), start_id=PAD)
     async with Runner(decoder, max_rows, workers, metrics) as runner:
         admission = Admission(max_waiting, runner)

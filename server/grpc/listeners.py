@@ -1,7 +1,6 @@
 """The two ports: gRPC, with or without TLS, and Prometheus over HTTP."""
 
 import socket
-import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -32,8 +31,12 @@ OPTIONS: Sequence[tuple[str, int]] = (
 )
 
 
-def open_server(settings: Settings, interceptors: Sequence[grpc.aio.ServerInterceptor]) -> tuple[grpc.aio.Server, int]:
-    """A gRPC server, bound but not started, and its port. Raises ConfigError."""
+def open_server(
+    settings: Settings,
+    interceptors: Sequence[grpc.aio.ServerInterceptor],
+    credentials: grpc.ServerCredentials | None = None,
+) -> tuple[grpc.aio.Server, int]:
+    """A gRPC server, bound but not started, and its port. credentials: None is plaintext. Raises ConfigError."""
     _check_free(settings.host, settings.port, "port", settings.reuse_port)
     options = [
         *OPTIONS,
@@ -43,7 +46,7 @@ def open_server(settings: Settings, interceptors: Sequence[grpc.aio.ServerInterc
     ]
     server = grpc.aio.server(interceptors=interceptors, options=options)
     try:
-        return server, _bind(server, settings)
+        return server, _bind(server, settings, credentials)
     except RuntimeError as error:
         raise ConfigError(f"gRPC cannot listen on {address(settings.host, settings.port)}: {error}") from error
 
@@ -66,9 +69,8 @@ def address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _bind(server: grpc.aio.Server, settings: Settings) -> int:
+def _bind(server: grpc.aio.Server, settings: Settings, credentials: grpc.ServerCredentials | None) -> int:
     target = address(settings.host, settings.port)
-    credentials = _credentials(settings)
     return server.add_insecure_port(target) if credentials is None else server.add_secure_port(target, credentials)
 
 
@@ -94,29 +96,3 @@ def _check_free(host: str, port: int, setting: str, reuse: bool = False) -> None
             f"cannot listen on {address(host, port)}: {error.strerror}; "
             f"choose another port with {flag} (0 picks a free one), or another address with --host"
         ) from error
-
-
-def _credentials(settings: Settings) -> grpc.ServerCredentials | None:
-    if settings.tls_certificate is None or settings.tls_key is None:
-        return None
-    _check_tls(settings)
-    client_ca = settings.tls_client_ca.read_bytes() if settings.tls_client_ca else None
-    pair = (settings.tls_key.read_bytes(), settings.tls_certificate.read_bytes())
-    return grpc.ssl_server_credentials([pair], client_ca, require_client_auth=client_ca is not None)
-
-
-def _check_tls(settings: Settings) -> None:
-    """Raises ConfigError for files that gRPC would take, only to fail every handshake."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    assert settings.tls_certificate is not None
-    try:
-        context.load_cert_chain(settings.tls_certificate, settings.tls_key)
-    except OSError as error:  # ssl.SSLError is one
-        raise ConfigError(
-            f"tls_certificate {settings.tls_certificate} and tls_key {settings.tls_key} cannot be used: {error}"
-        ) from error
-    if settings.tls_client_ca is not None:
-        try:
-            context.load_verify_locations(settings.tls_client_ca)
-        except OSError as error:
-            raise ConfigError(f"tls_client_ca {settings.tls_client_ca} cannot be used: {error}") from error

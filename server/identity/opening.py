@@ -1,6 +1,6 @@
 """What the settings say of who may call."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from server.config import Settings
@@ -9,7 +9,7 @@ from server.identity.door import Door, ListedDoor, OpenDoor
 from server.identity.reloads import Source
 
 
-def open_door(settings: Settings) -> tuple[Door, Sequence[Source]]:
+def open_door(settings: Settings) -> tuple[Door, list[Source]]:
     """The door, and the files that it is made of. Raises ConfigError."""
     if settings.callers is None:
         return OpenDoor(), []

@@ -75,13 +75,13 @@ class ProcessMetrics:
         family.labels("total").set_function(lambda: memory()[1])
         family.labels("used").set_function(lambda: used(*memory()))
 
-    def describe_certificate(self, expiry: float) -> None:
-        """The TLS certificate ends then, in seconds since the epoch."""
+    def describe_certificate(self, expiry: Callable[[], float]) -> None:
+        """When the TLS certificate ends, in seconds since the epoch. Called at every scrape, on its thread."""
         Gauge(
             "dragoman_tls_certificate_expiry_timestamp_seconds",
             "When the TLS certificate ends, since the epoch.",
             registry=self._registry,
-        ).set(expiry)
+        ).set_function(expiry)
 
     def describe_queue(self, capacity: int) -> None:
         """So many contents may wait."""

@@ -1,4 +1,4 @@
-"""server.grpc.listeners: ports, TLS, and the metrics endpoint."""
+"""server.grpc.listeners: ports, and the metrics endpoint."""
 
 import asyncio
 import socket
@@ -6,15 +6,8 @@ import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
-import grpc
 import pytest
-import trustme
-from grpc_health.v1.health import aio as health_aio
-from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
-from grpc_health.v1.health_pb2_grpc import HealthStub, add_HealthServicer_to_server
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -123,68 +116,3 @@ async def test_servers_that_both_say_so_share_a_port() -> None:
         open_server(settings(port=port), [])
     for server in (first, second):
         await server.stop(None)
-
-
-# TLS
-
-
-@pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    return trustme.CA()
-
-
-@pytest.fixture
-def tls(authority: trustme.CA, tmp_path: Path) -> dict[str, Path]:
-    """Files of a server with a certificate for 127.0.0.1."""
-    own = authority.issue_cert("127.0.0.1")
-    files = {name: tmp_path / f"{name}.pem" for name in ("tls_certificate", "tls_key", "tls_client_ca")}
-    own.private_key_pem.write_to_path(files["tls_key"])
-    files["tls_certificate"].write_bytes(b"".join(pem.bytes() for pem in own.cert_chain_pems))
-    authority.cert_pem.write_to_path(files["tls_client_ca"])
-    return files
-
-
-async def health(port: int, credentials: grpc.ChannelCredentials) -> int:
-    async with grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
-        stub: Any = HealthStub(channel)  # whose types do not know that it has methods
-        answer = await stub.Check(HealthCheckRequest())
-    assert isinstance(answer, HealthCheckResponse)
-    return answer.status
-
-
-@pytest.mark.parametrize("mutual", [False, True])
-async def test_tls(authority: trustme.CA, tls: dict[str, Path], mutual: bool) -> None:
-    files = tls if mutual else {name: tls[name] for name in ("tls_certificate", "tls_key")}
-    server, port = open_server(settings(**files), [])
-    add_HealthServicer_to_server(health_aio.HealthServicer(), server)
-    await server.start()
-    roots = authority.cert_pem.bytes()
-    client = authority.issue_cert("client.example")
-    chain = b"".join(pem.bytes() for pem in client.cert_chain_pems)
-    known = grpc.ssl_channel_credentials(roots, client.private_key_pem.bytes(), chain)
-    unknown = grpc.ssl_channel_credentials(roots)
-    assert await health(port, known) == HealthCheckResponse.SERVING
-    if mutual:
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await health(port, unknown)
-        assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
-    else:
-        assert await health(port, unknown) == HealthCheckResponse.SERVING
-    await server.stop(None)
-
-
-@pytest.mark.parametrize("broken", ["tls_certificate", "tls_key", "tls_client_ca"])
-@pytest.mark.parametrize("how", ["missing", "not PEM"])
-async def test_a_tls_file_that_cannot_be_used_is_named(tls: dict[str, Path], broken: str, how: str) -> None:
-    if how == "missing":
-        tls[broken].unlink()
-    else:
-        tls[broken].write_text("hello")
-    with pytest.raises(ConfigError, match=f"{broken} .*{broken}.pem.* cannot be used"):
-        open_server(settings(**tls), [])
-
-
-async def test_a_key_of_another_certificate_is_refused(authority: trustme.CA, tls: dict[str, Path]) -> None:
-    authority.issue_cert("127.0.0.1").private_key_pem.write_to_path(tls["tls_key"])
-    with pytest.raises(ConfigError, match=r"cannot be used: .*mismatch"):
-        open_server(settings(**tls), [])

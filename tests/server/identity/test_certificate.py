@@ -1,4 +1,4 @@
-"""server.grpc.certificate, against certificates of every kind of key and date."""
+"""server.identity.certificate, against certificates of every kind of key and date."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from server.config import ConfigError
-from server.grpc.certificate import first_expiry
+from server.identity.certificate import first_expiry
 
 KEYS: dict[str, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey] = {
     "rsa": rsa.generate_private_key(65537, 2048),
