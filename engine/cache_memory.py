@@ -1,6 +1,7 @@
 """Memory for the cache tensors of a running batch on the host."""
 
 from collections.abc import Iterator, Sequence
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,9 @@ from models.package.precision import Precision
 STEP = 32
 """Capacities are multiples of this: every change copies the live rows, and most sentences fit into one or two steps."""
 DTYPES: dict[Precision, type[np.floating]] = {"fp32": np.float32, "fp16": np.float16}
+
+GROWING = Lock()
+"""Held while memory is copied into larger memory: it is there twice then, and only one worker's may be at a time."""
 
 Kept = slice | NDArray[np.intp]
 
@@ -50,15 +54,18 @@ class CacheMemory:
     def fit(self, needed: int, kept: Kept) -> bool:
         """Makes room for `needed` positions, or gives up room that is far too much. Keeps what these rows hold.
 
-        True if the array is another one now. Raises ValueError if a row can never have so many positions.
+        True if the array is another one now: nobody should hold the old one meanwhile. Raises ValueError if a row can
+        never have so many positions.
         """
         if self.fits(needed):
             return False
         enough = self._enough(needed)
-        # What shrinks keeps some room, so that rows which only began do not make it grow again at once.
-        old, self.array = self.array, self._allocate(enough if self.capacity < needed else 2 * enough)
-        places = min(old.shape[3], self.capacity)
-        self.array[:, kept, :, :places] = old[:, kept, :, :places]
+        with GROWING:
+            # What shrinks keeps some room, so that rows which only began do not make it grow again at once.
+            old, self.array = self.array, self._allocate(enough if self.capacity < needed else 2 * enough)
+            places = min(old.shape[3], self.capacity)
+            self.array[:, kept, :, :places] = old[:, kept, :, :places]
+            del old
         return True
 
     def bound(self, rows: int) -> Iterator[tuple[CacheTensor, NDArray[np.floating]]]:

@@ -5,10 +5,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from engine.budget import HostLoad, HostMemory, fit, megabytes
 from engine.cpu.decoder import CpuDecoder
 from engine.cuda.decoder import CudaDecoder
 from engine.decoder import Decoder
 from engine.devices.machine import usable_cores
+from engine.devices.memory import resident_bytes
 from engine.devices.session import Device, DeviceError
 from engine.errors import KernelsRefused
 from engine.native.decoder import NativeDecoder
@@ -26,6 +28,8 @@ log = logging.getLogger(__name__)
 
 Kernels = Literal["auto", "off", "required"]
 """Our own operators: where they are built and say what they must; never; or nothing else."""
+ROWS = 64
+"""Of a running batch, where nobody says."""
 PORTABLE = "portable"
 """Instructions of any processor. Nothing is fast with them."""
 
@@ -52,11 +56,13 @@ class Loadable:
 class Limits:
     """How much an engine takes on. None: as much as the model or the machine has."""
 
-    rows: int = 64
-    """Of each worker's running batch."""
+    rows: int | None = None
+    """Of each worker's running batch. None: ROWS, and fewer where there is no memory for as many."""
     workers: int | None = None
     source_tokens: int | None = None
     target_tokens: int | None = None
+    memory: HostMemory | None = None
+    """Of the host, for a model on the CPU. None: it is not looked at."""
 
 
 def load(
@@ -69,7 +75,8 @@ def load(
 ) -> Runner:
     """Loads a model on a device. It runs inside the context of what is returned.
 
-    Raises DeviceError where a graph does not run on the device, the device has no room, or kernels are required.
+    Raises DeviceError where a graph does not run on the device, the device or the host has no room, or kernels are
+    required.
     """
     workers = worker_count(model.graphs.spec.precision, device, limits.workers)
     with ExitStack() as undo:
@@ -78,12 +85,33 @@ def load(
         observer = observer or Unobserved()
         if isinstance(decoder, NativeDecoder):
             observer.kernels(decoder.counters)
-        runner = Runner(decoder, limits.rows, workers, observer, owns_decoder=True, supervision=supervision)
+        rows = _rows(model, decoder, device, limits, workers, observer)
+        runner = Runner(decoder, rows, workers, observer, owns_decoder=True, supervision=supervision)
         if takes_threads(model.graphs.spec.precision, device):  # a GPU's thread makes its own CUDA graphs first
             most = model.graphs.spec.max_positions
             measure(runner, limits.source_tokens or most, limits.target_tokens or most)
         undo.pop_all()
     return runner
+
+
+def _rows(
+    model: Loadable, decoder: Decoder[Any], device: Device, limits: Limits, workers: int, observer: Observer
+) -> int:
+    """Of each worker, as many as the host's memory has room for. Raises DeviceError."""
+    graphs, memory, rows = model.graphs.spec, limits.memory, limits.rows or ROWS
+    if memory is None or not takes_threads(graphs.precision, device):
+        return rows
+    longest = limits.source_tokens or graphs.max_positions, limits.target_tokens or graphs.max_positions
+    native = isinstance(decoder, NativeDecoder)
+    wanted = HostLoad(graphs, native, workers, rows, *longest, resident_bytes(), memory.besides_bytes)
+    fitting = fit(wanted, memory, fewer=limits.rows is None)
+    if fitting.rows < rows:
+        log.warning("%d rows of each worker, not %d: there is no memory for more", fitting.rows, rows)
+    log.info(
+        "at most %d MB of memory may be needed, of %d MB", *map(megabytes, (fitting.total_bytes, memory.limit_bytes))
+    )
+    observer.memory(fitting.total_bytes, memory.limit_bytes)
+    return fitting.rows
 
 
 def measure(runner: Runner, source_tokens: int, target_tokens: int) -> None:

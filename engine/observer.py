@@ -67,6 +67,10 @@ class Observer(Protocol):
         """All workers together have so many rows, each with room for so many source and target tokens."""
         ...
 
+    def memory(self, budget_bytes: int, limit_bytes: int) -> None:
+        """The process may come to take so much memory of the host, of so much that it may take."""
+        ...
+
     def kernels(self, counters: Callable[[], Counters]) -> None:
         """Our own operators run. What they have counted may be asked at any time, from any thread."""
         ...
@@ -113,6 +117,8 @@ class Unobserved:
         return UnobservedWorker()
 
     def capacity(self, rows: int, row_tokens: int) -> None: ...
+
+    def memory(self, budget_bytes: int, limit_bytes: int) -> None: ...
 
     def kernels(self, counters: Callable[[], Counters]) -> None: ...
 

@@ -16,6 +16,7 @@ from grpc_reflection.v1alpha import reflection
 from prometheus_client import CollectorRegistry
 
 from dragoman import __version__
+from engine.budget import MEGABYTE
 from engine.devices.machine import Machine
 from engine.devices.session import Device, DeviceError
 from engine.load import Limits, Loadable, load
@@ -39,7 +40,7 @@ from server.identity.opening import open_door
 from server.identity.reloads import Reloads, Source
 from server.identity.tls import open_tls, warn_of_exposure
 from server.lifecycle import StopSignals, drain, report_crash
-from server.placement import device_memory, facts, serving_device
+from server.placement import device_memory, facts, host_memory, serving_device
 from server.telemetry import logs
 from server.telemetry.cache_metrics import AnswerCacheMetrics
 from server.telemetry.call_metrics import CallMetrics
@@ -55,7 +56,6 @@ from server.translation.translator import Translator
 
 log = logging.getLogger("server")
 
-MEGABYTE = 1_000_000
 SWITCH_INTERVAL_S = 0.0005
 """How long an engine's thread waits for the interpreter, after its step, while the event loop is busy. Python's own
 5 ms are several steps of a small model."""
@@ -155,7 +155,8 @@ def open_runner(
     settings: Settings, loadable: Loadable, model: ServedModel, device: Device, metrics: ModelMetrics
 ) -> Runner:
     """Loads the model. Raises DeviceError."""
-    limits = Limits(settings.max_rows, settings.workers, model.max_source_tokens, model.max_new_tokens)
+    lengths = model.max_source_tokens, model.max_new_tokens
+    limits = Limits(settings.max_rows, settings.workers, *lengths, host_memory(settings, model))
     supervision = Supervision(settings.engine_restarts, settings.engine_restart_window_s)
     return load(loadable, device, limits, metrics, settings.kernels, supervision)
 
@@ -221,7 +222,7 @@ def announce(
         model.name,
         address(settings.host, port),
         runner.workers,
-        settings.max_rows,
+        runner.rows,
         model.execution_provider,
         address(settings.host, metrics_port),
     )

@@ -77,8 +77,11 @@ class Settings(BaseSettings):
     """How often the package's probes are translated and compared with their known answers, and at start. 0: never."""
     canary_health: CliImplicitFlag[bool] = False
     """Health says NOT_SERVING while the probes' answers are not as they must be."""
-    max_rows: int = Field(default=64, ge=1, le=4096)
-    """Rows of a worker's running batch. Greedy search takes one for each text, beam search `num_beams`."""
+    max_rows: int | None = Field(default=None, ge=1, le=4096)
+    """Rows of a worker's running batch. Greedy search takes one for each text, beam search `num_beams`. Default: 64; on
+    a CPU fewer, where memory is short."""
+    memory_mb: int | None = Field(default=None, ge=1)
+    """Memory that the process may take, in megabytes, to serve on a CPU. Default: all of its container or machine."""
     max_waiting: int = Field(default=1024, ge=1)
     """Texts that may wait for a row. Calls that would bring more are refused with UNAVAILABLE."""
     max_contents: int = Field(default=256, ge=1)

@@ -4,27 +4,45 @@ import logging
 import math
 from collections.abc import Callable
 
+from engine.budget import MEGABYTE, HostMemory
 from engine.devices.cudart import CudaError, CudaRuntime
 from engine.devices.machine import Machine
+from engine.devices.memory import memory_limit
 from engine.devices.selection import Wanted, select_device
 from engine.devices.session import Device
 from engine.devices.sizing import Load
+from engine.load import ROWS
 from models.package.folder import Package
+from server.catalog.served_model import ServedModel
 from server.config import Settings
 
 log = logging.getLogger(__name__)
+
+TOKEN_BYTES = 48
+"""Of a text that waits: a number of Python with its place in a list, and its characters."""
+REST_BYTES = 96 * MEGABYTE
+"""Tokenizer, calls and their messages, connections: what a model's formula does not know. An estimate."""
 
 
 def serving_device(settings: Settings, package: Package, machine: Machine) -> Device:
     """Chooses the device, and logs the choice where there was one. Raises DeviceError."""
     graphs = package.manifest.graphs
     most = graphs.max_positions
-    load = Load(graphs, settings.max_rows, settings.max_source_tokens or most, settings.max_new_tokens or most)
+    load = Load(graphs, settings.max_rows or ROWS, settings.max_source_tokens or most, settings.max_new_tokens or most)
     wanted = Wanted(settings.device, settings.device_id, settings.device_memory_fraction, settings.cuda_graphs)
     device, obstacle = select_device(wanted, load, machine)
     if settings.device == "auto":
         log.info("--device auto chooses %s%s", device.kind, f": {obstacle}" if obstacle else "")
     return device
+
+
+def host_memory(settings: Settings, model: ServedModel) -> HostMemory | None:
+    """What an engine may count on. None: the system does not tell how much memory there is."""
+    limit = memory_limit() if settings.memory_mb is None else settings.memory_mb * MEGABYTE
+    if limit is None:
+        return None
+    waiting = settings.max_waiting * model.max_source_tokens * TOKEN_BYTES
+    return HostMemory(limit, settings.cache_mb * MEGABYTE + waiting + REST_BYTES, model.max_beams)
 
 
 def device_memory(runtime: CudaRuntime, index: int) -> Callable[[], tuple[float, float]]:

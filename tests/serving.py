@@ -21,12 +21,13 @@ from dragoman.v1.encoding_pb2_grpc import EncodingServiceStub
 from dragoman.v1.model_pb2_grpc import ModelServiceStub
 from dragoman.v1.translation_pb2 import StreamTranslateRequest, TranslateRequest
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
+from engine.budget import MEGABYTE
 from engine.runner import Runner
 from models.decoding import Decoding
 from models.tokenizers.sentencepiece_pair import SentencePiecePair, TokenizerSpec
 from models.tokenizers.tokenizer import Tokenizer
 from server.admission.permits import Admission
-from server.app import MEGABYTE, serve, start
+from server.app import serve, start
 from server.catalog.catalog import Catalog
 from server.catalog.served_model import ServedModel
 from server.config import Settings

@@ -10,6 +10,7 @@ from deploy.grafana.panels import GREEN, RED, YELLOW, facts, lines, number
 from deploy.grafana.queries import INSTANCE, MODEL, by, or_none, rate, ratio
 
 DAY_S = 86_400
+BUDGET = "dragoman_memory_bytes"
 MEMORY = "dragoman_device_memory_bytes"
 
 
@@ -25,11 +26,17 @@ def dashboard() -> Dashboard:
 
 def _process() -> Sequence[Builder[Panel]]:
     memory = by("instance", f"process_resident_memory_bytes{{{INSTANCE}}}")
+    budget = by("instance", f'{BUDGET}{{{INSTANCE}, kind="budget"}}')
     cores = by("instance", rate("process_cpu_seconds_total", INSTANCE))
     threads = by("instance", f"dragoman_threads{{{INSTANCE}}}")
     files = ratio(by("instance", f"process_open_fds{{{INSTANCE}}}"), by("instance", f"process_max_fds{{{INSTANCE}}}"))
     return [
-        lines("Memory", "Resident memory of each server.", "bytes", {"{{instance}}": memory}),
+        lines(
+            "Memory",
+            "Resident memory of each server, and what it may come to need as calculated at its start.",
+            "bytes",
+            {"{{instance}}": memory, "{{instance}}: most": budget},
+        ),
         lines("Processor", "Cores that each server keeps busy.", "short", {"{{instance}}": cores}),
         lines(
             "Threads",

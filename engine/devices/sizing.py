@@ -42,8 +42,8 @@ class Load:
     def cache_bytes(self) -> int:
         cache, vocabulary = self.graphs.cache, self.graphs.vocabulary
         places = {"target": self.target_tokens, "source": self.source_tokens, None: 1}
-        kept = sum(_bytes(tensor, places[tensor.grows]) for tensor in cache)
-        last = sum(_bytes(tensor, 1) for tensor in cache if tensor.last is not None)
+        kept = sum(tensor_bytes(tensor, places[tensor.grows]) for tensor in cache)
+        last = sum(tensor_bytes(tensor, 1) for tensor in cache if tensor.last is not None)
         allowed = vocabulary.target_size * ID_BYTES if self.graphs.output is not None else 0
         return self.rows * (kept + last + allowed)
 
@@ -52,7 +52,7 @@ class Load:
         graphs, size = self.graphs, NUMBER_BYTES[self.graphs.precision.activations]
         copies = 1 if graphs.logits is None else 2  # one to be asked for
         logits = self.rows * graphs.vocabulary.target_size * (copies * size + 2 * FLOAT_BYTES)
-        kept = sum(_bytes(tensor, 1) for tensor in graphs.cache if tensor.start is not None)
+        kept = sum(tensor_bytes(tensor, 1) for tensor in graphs.cache if tensor.start is not None)
         tokens = max(BATCH_TOKENS, self.source_tokens)
         return logits + tokens * (graphs.encoder_numbers * size + 2 * kept) + 2 * MOVED_BYTES + RUNTIME_BYTES
 
@@ -63,20 +63,22 @@ class Load:
 
 def most_rows(load: Load, available_bytes: int) -> int:
     """Rows of the load's lengths that fit, 0 if not even one."""
-    return _most(lambda rows: replace(load, rows=rows), load.rows, available_bytes)
+    return most_that_fit(lambda rows: replace(load, rows=rows).total_bytes, load.rows, available_bytes)
 
 
 def most_tokens(load: Load, available_bytes: int) -> int:
     """Source and target tokens, of each so many, for which all rows of the load fit, 0 if none."""
     longest = min(load.source_tokens, load.target_tokens)
-    return _most(lambda n: replace(load, source_tokens=n, target_tokens=n), longest, available_bytes)
+    return most_that_fit(
+        lambda n: replace(load, source_tokens=n, target_tokens=n).total_bytes, longest, available_bytes
+    )
 
 
-def _most(make: Callable[[int], Load], most: int, available_bytes: int) -> int:
-    """The largest number up to `most` whose load fits."""
-    return bisect_right(range(1, most + 1), available_bytes, key=lambda number: make(number).total_bytes)
+def most_that_fit(bytes_of: Callable[[int], int], most: int, available_bytes: int) -> int:
+    """The largest number up to `most` that takes no more bytes than there are, 0 if none."""
+    return bisect_right(range(1, most + 1), available_bytes, key=bytes_of)
 
 
-def _bytes(tensor: CacheTensor, places: int) -> int:
+def tensor_bytes(tensor: CacheTensor, places: int) -> int:
     """Of a row with so many places."""
     return prod(tensor.shape(1, places)) * NUMBER_BYTES[tensor.precision]

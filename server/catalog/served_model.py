@@ -43,14 +43,15 @@ def served_model(package: Package, settings: Settings, execution_provider: str) 
     manifest = package.manifest
     config = manifest.model
     max_new_tokens = _limit("max_new_tokens", settings.max_new_tokens, config.max_positions)
+    max_beams = min(MOST_BEAMS, settings.max_rows or MOST_BEAMS)
     return ServedModel(
         name=manifest.name,
         source_languages=manifest.source_languages,
         target_languages=manifest.target_languages,
         max_source_tokens=_limit("max_source_tokens", settings.max_source_tokens, config.max_positions),
         max_new_tokens=max_new_tokens,
-        max_beams=min(MOST_BEAMS, settings.max_rows),
-        defaults=_defaults(manifest, max_new_tokens, settings.max_rows),
+        max_beams=max_beams,
+        defaults=_defaults(manifest, max_new_tokens, max_beams),
         width=config.width,
         encoder_layers=config.encoder_layers,
         decoder_layers=config.decoder_layers,
@@ -69,15 +70,15 @@ def _limit(name: str, wanted: int | None, most: int) -> int:
     return most if wanted is None else wanted
 
 
-def _defaults(manifest: Manifest, max_new_tokens: int, max_rows: int) -> Decoding:
+def _defaults(manifest: Manifest, max_new_tokens: int, max_beams: int) -> Decoding:
     own = manifest.generation.decoding()
     if own.num_beams > MOST_BEAMS:
         raise ConfigError(
             f"the model's own num_beams is {own.num_beams}; the server takes {MOST_BEAMS}: "
             "export the checkpoint again with fewer in its generation_config.json"
         )
-    if own.num_beams > max_rows:
-        raise ConfigError(f"max_rows is {max_rows}; the model's own num_beams needs {own.num_beams}")
+    if own.num_beams > max_beams:
+        raise ConfigError(f"max_rows is {max_beams}; the model's own num_beams needs {own.num_beams}")
     defaults = replace(own, max_new_tokens=min(own.max_new_tokens, max_new_tokens))
     try:
         check(defaults, {"max_beams": MOST_BEAMS, "max_new_tokens": max_new_tokens})

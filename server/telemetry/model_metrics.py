@@ -35,6 +35,9 @@ class ModelFamilies:
             LATENCY_SECONDS,
         )
         self.waiting = Gauge("dragoman_requests_waiting", "Contents in the queue.", ["model"], registry=registry)
+        self.memory = Gauge(
+            "dragoman_memory_bytes", "Memory of the process, as calculated at start.", ["kind"], registry=registry
+        )
         self.source_tokens = self._counter("dragoman_source_tokens", "Source tokens of answered contents.")
         self.target_tokens = self._counter("dragoman_target_tokens", "Target tokens of the best hypotheses.")
         self.finished = self._counter(
@@ -79,6 +82,7 @@ class ModelMetrics:
             families.phases.labels(model, phase) for phase in PHASES
         )
         self._first_token, self._waiting = families.first_token.labels(model), families.waiting.labels(model)
+        self._memory = families.memory
         self._source_tokens, self._target_tokens = (
             family.labels(model) for family in (families.source_tokens, families.target_tokens)
         )
@@ -98,6 +102,11 @@ class ModelMetrics:
         """All workers together have so many rows, each with room for so many source and target tokens."""
         self._steps.rows_capacity.labels(self._model).set(rows)
         self._steps.tokens_capacity.labels(self._model).set(rows * row_tokens)
+
+    def memory(self, budget_bytes: int, limit_bytes: int) -> None:
+        """The process may come to take so much memory, of so much that it may take."""
+        self._memory.labels("budget").set(budget_bytes)
+        self._memory.labels("limit").set(limit_bytes)
 
     def kernels(self, counters: Callable[[], Counters]) -> None:
         """Our own operators run, and count."""

@@ -43,7 +43,7 @@ def test_flags_go_before_environment_before_file_before_defaults(
     monkeypatch.setenv("DRAGOMAN_PORT", "2")
     monkeypatch.setenv("DRAGOMAN_METRICS_PORT", "2")
     settings = load_settings(["--config", file, "--port", "3"])
-    assert (settings.port, settings.metrics_port, settings.workers, settings.max_rows) == (3, 2, 1, 64)
+    assert (settings.port, settings.metrics_port, settings.workers, settings.max_waiting) == (3, 2, 1, 1024)
     assert settings.log_level == "debug"
 
 

@@ -242,6 +242,8 @@ def test_settings_that_cannot_be_are_told(tiny_package: Package) -> None:
     assert "max_new_tokens is 100000; the model takes" in refused(
         "--package", tiny_package.folder, "--max-new-tokens", 100000
     )
+    told = refused("--package", tiny_package.folder, "--memory-mb", 50, "--log-level", "warning")
+    assert "; 50 MB may be used (--memory-mb): not even one row fits" in told
 
 
 def test_onnx_runtime_reports_to_nobody(tiny_package: Package, tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ def everything(
     for reason in reasons:
         calls.refused(reason)
     metrics.capacity(rows=64 * workers, row_tokens=1024)
+    metrics.memory(budget_bytes=1_000_000_000, limit_bytes=1_073_741_824)
     metrics.kernels(lambda: Counters(rows=9, whole_rows=1, saturated=2))
     for worker in range(workers):
         metrics.worker(worker).step(rows=8, seconds=0.005, model_seconds=0.004)

@@ -1,0 +1,53 @@
+"""How much memory this process may take, and how much it has taken."""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+
+ROOT = Path("/")
+LIMITS = ("memory.max", "memory.limit_in_bytes")
+"""Files of a control group, version 2 and version 1. The former may say "max": none."""
+
+
+def memory_limit(root: Path = ROOT) -> int | None:
+    """Bytes that the process may take: what its container has, or the machine. None: the system does not tell.
+
+    A container's limit is the least of its control group and of those above it, as far as they can be seen.
+    """
+    limits = list[int]()
+    with suppress(OSError, ValueError):
+        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    for group in _groups(root):
+        for file in LIMITS:
+            with suppress(OSError, ValueError):
+                limits.append(int((group / file).read_text()))
+    return min(limits, default=None)
+
+
+def resident_bytes(root: Path = ROOT) -> int:
+    """Memory of the process in RAM; 0 where the system does not tell."""
+    try:
+        pages = int((root / "proc/self/statm").read_text().split()[1])
+    except OSError:
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _groups(root: Path) -> Iterator[Path]:
+    """Folders of the control groups that count the process's memory.
+
+    Inside a container /proc may name the host's folder, of which only the last part is there to be seen.
+    """
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        mounted = root / "sys/fs/cgroup" / ("memory" if controllers else "")
+        own = PurePosixPath(path)
+        for group in (own, *own.parents):
+            yield mounted / group.relative_to("/")

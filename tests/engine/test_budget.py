@@ -1,0 +1,80 @@
+"""engine.budget: what a model takes, and what fits."""
+
+from dataclasses import replace
+
+import pytest
+
+from engine.budget import HostLoad, HostMemory, fit
+from engine.devices.session import DeviceError
+from models.config import ModelConfig
+from models.package.signature import graphs_spec
+
+CONFIG = ModelConfig(
+    width=256,
+    encoder_layers=6,
+    decoder_layers=2,
+    encoder_heads=8,
+    decoder_heads=8,
+    encoder_ffn=1536,
+    decoder_ffn=1536,
+    source_vocab_size=32_000,
+    target_vocab_size=32_000,
+    max_positions=512,
+    pad_id=0,
+    end_id=1,
+    decoder_start_id=0,
+)
+MB = 1_000_000
+LOAD = HostLoad(graphs_spec(CONFIG, "fp32"), False, 2, 64, 500, 512, resident_bytes=250 * MB, besides_bytes=100 * MB)
+
+
+def test_the_parts() -> None:
+    token_bytes = 2 * 2 * 256 * 4  # keys and values of two layers
+    block = 64 * 512 * token_bytes
+    assert LOAD.growth_bytes == block
+    last = 64 * token_bytes
+    assert LOAD.cache_bytes == 2 * (2 * block + last)
+    assert LOAD.total_bytes == sum([LOAD.cache_bytes, LOAD.growth_bytes, LOAD.work_bytes, 350 * MB])
+    recurrent = replace(LOAD, graphs=graphs_spec(CONFIG.model_copy(update={"decoder_cell": "ssru"}), "fp32"))
+    assert recurrent.cache_bytes < LOAD.cache_bytes
+
+
+def test_more_of_anything_takes_more() -> None:
+    for more in (
+        {"rows": 65},
+        {"workers": 3},
+        {"source_tokens": 513},
+        {"target_tokens": 513},
+        {"besides_bytes": 10**9},
+    ):
+        assert replace(LOAD, **more).total_bytes > LOAD.total_bytes  # type: ignore[arg-type]
+
+
+def test_what_fits_stays_as_it_is() -> None:
+    assert fit(LOAD, HostMemory(LOAD.total_bytes), fewer=False) is LOAD
+
+
+def test_rows_that_nobody_asked_for_are_as_many_as_fit() -> None:
+    limit = LOAD.total_bytes - 1
+    found = fit(LOAD, HostMemory(limit, least_rows=16), fewer=True)
+    assert found == replace(LOAD, rows=63) and found.total_bytes <= limit
+
+
+def test_what_does_not_fit_is_told_with_what_would() -> None:
+    with pytest.raises(DeviceError) as refused:
+        fit(LOAD, HostMemory(700 * MB), fewer=False)
+    told = str(refused.value)
+    assert told.startswith("2 workers of 64 rows of 500 source and 512 target tokens may take ")
+    assert "(loaded 250, cache " in told and "; 700 MB may be used (--memory-mb): " in told
+    fits = replace(LOAD, rows=int(told.split("--memory-mb): ")[1].split()[0]))
+    assert fits.total_bytes <= 700 * MB < replace(fits, rows=fits.rows + 1).total_bytes
+
+
+def test_fewer_rows_than_are_of_use_are_refused() -> None:
+    with pytest.raises(DeviceError, match="rows of these lengths fit"):
+        fit(LOAD, HostMemory(600 * MB, least_rows=40), fewer=True)
+
+
+def test_where_nothing_fits_it_says_so() -> None:
+    with pytest.raises(DeviceError, match="not even one row fits"):
+        fit(LOAD, HostMemory(300 * MB), fewer=True)

@@ -1,0 +1,1 @@
+"""Attacks on a real server process: what must hold whatever is sent."""

@@ -1,0 +1,63 @@
+"""The longest texts and the widest searches there can be: the server's memory stays within what it has calculated."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import grpc
+import pytest
+
+from dragoman.v1.decoding_pb2 import EARLY_STOPPING_NEVER, DecodingOptions
+from dragoman.v1.encoding_pb2 import EncodeRequest
+from dragoman.v1.encoding_pb2_grpc import EncodingServiceStub
+from dragoman.v1.translation_pb2 import TranslateRequest
+from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
+from models.package.folder import Package
+from tests.server_process import ServerProcess, server_process
+
+ZOO = Path("models/zoo/en-pt")
+LONGEST = 512
+WORDS = Path("export/verification/samples.en.txt").read_text(encoding="utf-8").split()
+MEGABYTES = 640
+ENDLESS = DecodingOptions(
+    num_beams=16, num_return_sequences=16, length_penalty=10, early_stopping=EARLY_STOPPING_NEVER, max_new_tokens=64
+)
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(params=["auto", "off"])
+def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
+    with server_process(ZOO, "--memory-mb", MEGABYTES, "--kernels", request.param) as server:
+        yield server
+
+
+def longest_texts(count: int) -> Sequence[str]:
+    """Different texts of as many tokens as a text may have."""
+    tokenizer, texts = Package.open(ZOO).tokenizer(), list[str]()
+    for start in range(count):
+        words = 300
+        while len(tokenizer.encode(" ".join(WORDS[start : start + words + 1]))) <= LONGEST:
+            words += 1
+        text = " ".join(WORDS[start : start + words])
+        texts.append(text + " a" * (LONGEST - len(tokenizer.encode(text))))
+    assert {len(tokenizer.encode(text)) for text in texts} == {LONGEST}
+    return texts
+
+
+def most_resident_bytes(server: ServerProcess) -> int:
+    """The largest that the process has been."""
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    [kilobytes] = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
+    return int(kilobytes) * 1024
+
+
+def test_the_longest_texts_and_widest_searches_stay_within_the_budget(server: ServerProcess) -> None:
+    budget = server.metrics()("dragoman_memory_bytes", kind="budget")
+    assert budget <= server.metrics()("dragoman_memory_bytes", kind="limit") == MEGABYTES * 1_000_000
+    texts = longest_texts(32)
+    with grpc.insecure_channel(server.target) as channel:
+        translate, encode = TranslationServiceStub(channel).Translate, EncodingServiceStub(channel).Encode
+        searches = [translate.future(TranslateRequest(contents=texts[:4], decoding=ENDLESS)) for _ in range(2)]
+        encoded = [encode.future(EncodeRequest(contents=texts)) for _ in range(2)]
+        assert all(len(answer.result().translations) == 4 for answer in searches)
+        assert all(len(answer.result().embeddings) == len(texts) for answer in encoded)
+    assert most_resident_bytes(server) <= budget
