@@ -97,7 +97,7 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
     metrics = ModelMetrics(ModelFamilies(registry), model.name)
     process = open_process_metrics(registry, settings, model)
     calls = ObservedCalls(CallMetrics(registry), tracing, CallLog(settings))
-    limits = settings.max_message_bytes, settings.stream_stall_timeout_s
+    limits = settings.max_message_bytes, settings.request_timeout_s, settings.stream_stall_timeout_s
     door, sources = open_door(settings)
     credentials = None
     if (tls := open_tls(settings)) is not None:

@@ -96,8 +96,18 @@ class Settings(BaseSettings):
     """Size of a request."""
     max_concurrent_streams: int = Field(default=2048, ge=1, le=2**31 - 1)
     """Calls of one connection that may be under way at a time. A client keeps those that are more to itself."""
+    max_connections: int = Field(default=2048, ge=1, le=2**31 - 1)
+    """Connections to the gRPC port. One more is closed at once."""
+    connection_age_s: float = Field(default=1800.0, ge=1, le=10**6)
+    """After so long, a tenth more or less, a client is told to connect anew, so that new servers get their share."""
+    connection_age_grace_s: float = Field(default=300.0, ge=1, le=10**6)
+    """How long calls may go on over a connection whose client was told to leave it. It is closed then."""
+    connection_idle_s: float = Field(default=300.0, ge=1, le=10**6)
+    """A connection without a call is closed after so long."""
     grace_period_s: float = Field(default=30.0, ge=0, allow_inf_nan=False)
     """How long running calls may go on after SIGTERM or SIGINT. A second signal ends them at once."""
+    request_timeout_s: float = Field(default=10.0, gt=0, allow_inf_nan=False)
+    """How long a client may take to send the request of a call."""
     stream_stall_timeout_s: float = Field(default=30.0, gt=0, allow_inf_nan=False)
     """How long a client may leave a message of a stream unread before the stream is aborted."""
     tls_certificate: Path | None = None

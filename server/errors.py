@@ -19,6 +19,7 @@
     ├── OutOfMemory                 RESOURCE_EXHAUSTED  OUT_OF_MEMORY
     ├── ModelNotFound               NOT_FOUND           MODEL_NOT_FOUND
     ├── ServiceNotFound             NOT_FOUND           SERVICE_NOT_FOUND
+    ├── RequestStalled              ABORTED             REQUEST_STALLED
     ├── StreamStalled               ABORTED             STREAM_STALLED
     ├── Unavailable                 UNAVAILABLE         the same request may be answered later, or by another server
     │   ├── Overloaded              OVERLOADED
@@ -264,6 +265,20 @@ class ServiceNotFound(ServerError):
         known = ", ".join(f'"{service}"' for service in available)
         message = f"there is no service {quoted(name)}; the server has {known}"
         super().__init__(message, {"service": name, "available": known})
+
+
+class RequestStalled(ServerError):
+    """The caller does not send what it began. Expected."""
+
+    status = "ABORTED"
+    reason = "REQUEST_STALLED"
+
+    def __init__(self, timeout_s: float) -> None:
+        message = (
+            f"the request was not there within {timeout_s:g} s, or sooner while many others were coming in; "
+            "send it at once, or in several calls"
+        )
+        super().__init__(message, {"request_timeout_s": timeout_s})
 
 
 class StreamStalled(ServerError):

@@ -133,6 +133,7 @@ async def serving(
     max_waiting: int = 8,
     max_contents: int = 8,
     max_message_bytes: int = 64 * 1024,
+    request_timeout_s: float = 10.0,
     stream_stall_timeout_s: float = 30.0,
     channel_options: tuple[tuple[str, int], ...] = (),
     tracing: Tracing | None = None,
@@ -160,7 +161,7 @@ async def serving(
     metrics = ModelMetrics(ModelFamilies(registry), MODEL.name)
     decoder = CopyDecoder()
     calls = ObservedCalls(CallMetrics(registry), tracing or open_tracing(settings, "1"), CallLog(settings))
-    limits = max_message_bytes, stream_stall_timeout_s
+    limits = max_message_bytes, request_timeout_s, stream_stall_timeout_s
     server, port = open_server(settings, [RpcInterceptor(service.SERVICES, *limits, calls, door)], credentials)
     rules = rules_of(END, END, suppressed_ids=(PAD,), start_id=PAD)
     async with Runner(decoder, max_rows, workers, metrics) as runner:

@@ -138,5 +138,11 @@ def _saturation() -> Sequence[Builder[Panel]]:
             {"rows": ROWS_FULL, "queue": QUEUE_FULL},
             width=8,
         ),
-        stacked("In flight", "RPCs that are being answered.", "short", {"{{method}}": in_flight}, width=8),
+        stacked(
+            "In flight",
+            "RPCs whose answer is not sent.",
+            "short",
+            {"{{method}}": in_flight},
+            width=8,
+        ),
     ]

@@ -1,5 +1,7 @@
 """The two ports: gRPC, with or without TLS, and Prometheus over HTTP."""
 
+import logging
+import resource
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -8,11 +10,13 @@ import grpc
 from prometheus_client import CollectorRegistry
 
 from server.config import ConfigError, Settings
+from server.grpc.rpc import TRANSPORT_FACTOR
 from server.telemetry import metrics_server
 
-TRANSPORT_FACTOR = 2
-"""gRPC itself takes messages so many times larger than ours may be, so that it is we who refuse those, with details. No
-larger ones: before we see how long a message is, all of it is in memory."""
+log = logging.getLogger(__name__)
+
+OTHER_FILES = 256
+"""Open files that are no connections to the gRPC port, at most: the metrics port has half of them."""
 
 OPTIONS: Sequence[tuple[str, int]] = (
     # Calls that the event loop has not taken up yet. At 1,000, its default, gRPC cancels calls without a reason: it is
@@ -22,6 +26,8 @@ OPTIONS: Sequence[tuple[str, int]] = (
     # Else a client that keeps to the limit on streams has some refused: those that ended count until they are freed.
     ("grpc.http.overload_protection", 0),
     ("grpc.max_send_message_length", -1),  # answers are as long as the limits on requests let them be
+    # A connection that is not one of gRPC: TLS, HTTP/2 and its settings have to be there by then.
+    ("grpc.server_handshake_timeout_ms", 10_000),
     # A client whose machine or network is gone says no goodbye: ask, so that its rows do not run for nobody.
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
@@ -42,6 +48,10 @@ def open_server(
         *OPTIONS,
         ("grpc.max_receive_message_length", settings.max_message_bytes * TRANSPORT_FACTOR),
         ("grpc.max_concurrent_streams", settings.max_concurrent_streams),
+        ("grpc.max_allowed_incoming_connections", _room_for(settings.max_connections)),
+        ("grpc.max_connection_age_ms", round(settings.connection_age_s * 1000)),
+        ("grpc.max_connection_age_grace_ms", round(settings.connection_age_grace_s * 1000)),
+        ("grpc.max_connection_idle_ms", round(settings.connection_idle_s * 1000)),
         ("grpc.so_reuseport", int(settings.reuse_port)),  # not unasked: a second server would take half of the calls
     ]
     server = grpc.aio.server(interceptors=interceptors, options=options)
@@ -72,6 +82,20 @@ def address(host: str, port: int) -> str:
 def _bind(server: grpc.aio.Server, settings: Settings, credentials: grpc.ServerCredentials | None) -> int:
     target = address(settings.host, settings.port)
     return server.add_insecure_port(target) if credentials is None else server.add_secure_port(target, credentials)
+
+
+def _room_for(connections: int) -> int:
+    """How many connections the system has open files for, of so many that are wanted; it is asked for more files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = resource.RLIM_INFINITY
+    wanted = connections + OTHER_FILES
+    if soft != unlimited and soft < wanted:
+        soft = wanted if hard == unlimited else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    room = connections if soft == unlimited else min(connections, max(1, soft - OTHER_FILES))
+    if room < connections:
+        log.warning("%d open files (ulimit -n) leave room for %d connections, not %d", soft, room, connections)
+    return room
 
 
 def _check_free(host: str, port: int, setting: str, reuse: bool = False) -> None:

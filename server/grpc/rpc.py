@@ -12,7 +12,8 @@ from typing import Any, cast
 import grpc
 from google.protobuf.message import DecodeError
 
-from server.errors import InvalidMessage, MessageTooLarge, ServerError, StreamStalled
+from server.arrivals import Arrivals
+from server.errors import InvalidMessage, MessageTooLarge, RequestStalled, ServerError, StreamStalled
 from server.grpc.scopes import OPEN_SERVICES, SCOPES
 from server.grpc.status import call_metadata, error_metadata, status_code
 from server.identity.door import Door, OpenDoor, check_scope
@@ -20,6 +21,13 @@ from server.identity.identity import Credentials
 from server.telemetry.calls import Call, current_call, request_id
 from server.telemetry.observed import ObservedCalls
 
+TRANSPORT_FACTOR = 2
+"""gRPC itself takes messages so many times larger than ours may be, so that it is we who refuse those, with details. No
+larger ones: before we see how long a message is, all of it is in memory."""
+MOST_REQUESTS = 64
+"""Messages that may be coming in. Of 3,000 prompt calls at once ten are."""
+SLOW_BYTES = 64 * 1024 * 1024
+"""Memory of messages that take longer than a second to come in, at most."""
 STATUS_TIMEOUT_S = 1.0
 """How long to wait until a status is sent: it queues behind what the client has not read."""
 DEADLINE_SLACK_S = 0.05
@@ -34,14 +42,6 @@ Handler = Any
 """A grpc.RpcMethodHandler, whose published types know handlers of the synchronous server only."""
 Context = grpc.aio.ServicerContext[Any, Any]
 
-MAKE_HANDLER: dict[tuple[bool, bool], Callable[..., Handler]] = {
-    (False, False): grpc.unary_unary_rpc_method_handler,
-    (False, True): grpc.unary_stream_rpc_method_handler,
-    (True, False): grpc.stream_unary_rpc_method_handler,
-    (True, True): grpc.stream_stream_rpc_method_handler,
-}
-"""By whether the client streams, and the server."""
-
 
 class RpcInterceptor(grpc.aio.ServerInterceptor):
     """Stands before all handlers. Those of some services are observed; others, such as health, are guarded only."""
@@ -50,16 +50,21 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
         self,
         services: Collection[str],
         max_message_bytes: int,
+        request_timeout_s: float,
         stall_timeout_s: float,
         calls: ObservedCalls,
         door: Door | None = None,
     ) -> None:
-        """`services`: full names of the observed. `stall_timeout_s`: how long one write of a stream may take.
+        """`services`: full names of the observed. `request_timeout_s`: how long a message of a caller may take.
 
-        door: says who may enter. None: everybody
+        `stall_timeout_s`: how long one write of a stream may take.
+        door: says who may enter, before their request is taken in. None: everybody
         """
         self._door = door or OpenDoor()
         self._services = services
+        self._request_timeout_s = request_timeout_s
+        most_slow = max(1, SLOW_BYTES // (max_message_bytes * TRANSPORT_FACTOR))
+        self._requests = Arrivals(MOST_REQUESTS, most_slow, request_timeout_s)
         self._max_message_bytes = max_message_bytes
         self._stall_timeout_s = stall_timeout_s
         self._calls = calls
@@ -80,23 +85,31 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
         return self._handlers[path]
 
     def _guard(self, method: str, handler: Handler) -> Handler:
-        """The same handler, on bytes: what gRPC itself cannot parse it answers without a reason."""
+        """The same handler, on bytes: what gRPC itself cannot parse it answers without a reason.
+
+        To gRPC every client streams, so that the handler runs, and the call is counted, before a request is there.
+        """
         behaviour = handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
-        parse = self._parse_each if handler.request_streaming else self._parse
 
-        async def answer(data: Any, context: Context) -> Any:
+        async def request(context: Context) -> Any:
+            if handler.request_streaming:
+                return self._each(method, handler, context)
+            return await self._one(method, handler, context)
+
+        async def answer(_: object, context: Context) -> Any:
             async with self._open(method, context):
-                return await behaviour(parse(method, handler, data), context)
+                return await behaviour(await request(context), context)
 
-        async def stream(data: Any, context: Context) -> None:
+        async def stream(_: object, context: Context) -> None:
             async with (
                 self._open(method, context),
-                aclosing(behaviour(parse(method, handler, data), context)) as responses,
+                aclosing(behaviour(await request(context), context)) as responses,
             ):
                 await self._write_all(context, responses)
 
-        make = MAKE_HANDLER[handler.request_streaming, handler.response_streaming]
-        return make(stream if handler.response_streaming else answer, None, handler.response_serializer)
+        if handler.response_streaming:
+            return grpc.stream_stream_rpc_method_handler(stream, None, handler.response_serializer)
+        return grpc.stream_unary_rpc_method_handler(answer, None, handler.response_serializer)
 
     @asynccontextmanager
     async def _open(self, method: str, context: Context) -> AsyncIterator[None]:
@@ -111,6 +124,25 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
                 check_scope(identity, service, SCOPES)
             yield
 
+    async def _one(self, method: str, handler: Handler, context: Context) -> Any:
+        """The request of a call that has one. Raises InvalidMessage, MessageTooLarge or RequestStalled."""
+        data = await self._read(context)
+        if data is grpc.aio.EOF:
+            raise InvalidMessage(method, 0)
+        current_call().started = time.perf_counter()
+        return self._parse(method, handler, data)
+
+    async def _each(self, method: str, handler: Handler, context: Context) -> AsyncIterator[Any]:
+        while (data := await self._read(context)) is not grpc.aio.EOF:
+            yield self._parse(method, handler, data)
+
+    async def _read(self, context: Context) -> Any:
+        """A message, in bytes, or grpc.aio.EOF."""
+        try:
+            return await self._requests.wait(context.read())
+        except TimeoutError as error:
+            raise RequestStalled(self._request_timeout_s) from error
+
     def _parse(self, method: str, handler: Handler, data: bytes) -> Any:
         if len(data) > self._max_message_bytes:
             raise MessageTooLarge(len(data), self._max_message_bytes)
@@ -118,10 +150,6 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
             return handler.request_deserializer(data)
         except DecodeError as error:
             raise InvalidMessage(method, len(data)) from error
-
-    async def _parse_each(self, method: str, handler: Handler, messages: AsyncIterator[bytes]) -> AsyncIterator[Any]:
-        async for data in messages:
-            yield self._parse(method, handler, data)
 
     async def _write_all(self, context: Context, responses: AsyncIterator[Any]) -> None:
         first = True

@@ -33,7 +33,7 @@ class CallMetrics:
             buckets=LATENCY_SECONDS,
         )
         self._in_flight = Gauge(
-            "dragoman_rpc_in_flight", "RPCs that are being answered.", ["method"], registry=registry
+            "dragoman_rpc_in_flight", "RPCs whose answer is not sent.", ["method"], registry=registry
         )
         # Looking labels up takes longer than counting.
         self._running = cache(self._in_flight.labels)
@@ -48,10 +48,13 @@ class CallMetrics:
 
     def rpc_finished(self, method: str, code: str, seconds: float, trace_id: str = "") -> None:
         """An RPC is answered, with the name of a gRPC status code."""
-        self._running(method).dec()
         requests, durations = self._answered(method, code)
         requests.inc()
         durations.observe(seconds, exemplar(trace_id))
+
+    def rpc_ended(self, method: str) -> None:
+        """Nothing of its answer is left to be sent."""
+        self._running(method).dec()
 
     def refused(self, reason: str) -> None:
         """An RPC is answered with an error of `server.errors`."""

@@ -13,6 +13,7 @@ import h11
 import uvloop
 from prometheus_client import CollectorRegistry
 
+from server.arrivals import Arrivals
 from server.telemetry.exposition import CONTENT_TYPES, OPENMETRICS, Page
 
 log = logging.getLogger(__name__)
@@ -69,8 +70,7 @@ class MetricsServer:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._page = SharedPage(Page(registry))
-        self._asking: dict[asyncio.Timeout, None] = {}
-        """In the order in which they came."""
+        self._requests = Arrivals(MOST_ASKING, MOST_ASKING, REQUEST_S)
         self._answered = 0
 
     async def serve(self, listener: socket.socket, end: asyncio.Event) -> None:
@@ -112,17 +112,7 @@ class MetricsServer:
 
     async def _request(self, connection: h11.Connection, reader: asyncio.StreamReader) -> h11.Request:
         """Raises TimeoutError, ConnectionError, and RemoteProtocolError for what is no request."""
-        if len(self._asking) == MOST_ASKING:
-            oldest = next(iter(self._asking))
-            del self._asking[oldest]
-            oldest.reschedule(0)
-        async with asyncio.timeout(REQUEST_S) as patience:
-            self._asking[patience] = None
-            try:
-                while (event := connection.next_event()) is h11.NEED_DATA:
-                    connection.receive_data(await reader.read(REQUEST_BYTES))
-            finally:
-                self._asking.pop(patience, None)
+        event = await self._requests.wait(_next_event(connection, reader))
         if not isinstance(event, h11.Request):
             raise ConnectionError("whoever connected has gone without a word")
         return event
@@ -154,6 +144,12 @@ def serving(listener: socket.socket, registry: CollectorRegistry) -> Iterator[No
         loop.call_soon_threadsafe(end.set)
         thread.join()
         listener.close()
+
+
+async def _next_event(connection: h11.Connection, reader: asyncio.StreamReader) -> object:
+    while (event := connection.next_event()) is h11.NEED_DATA:
+        connection.receive_data(await reader.read(REQUEST_BYTES))
+    return event
 
 
 def _told(status: HTTPStatus, message: str) -> Answer:

@@ -89,6 +89,7 @@ class ObservedCalls:
         calls.begin(call)
         self._metrics.rpc_started(method)
         task = self._enter()
+        task.add_done_callback(lambda _: self._metrics.rpc_ended(method))  # it sends the answer, too
         try:
             async with self.guarded(call, caller):
                 yield

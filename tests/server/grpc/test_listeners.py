@@ -1,20 +1,28 @@
 """server.grpc.listeners: ports, and the metrics endpoint."""
 
 import asyncio
+import resource
 import socket
 import threading
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
 
+import grpc
 import pytest
+from grpc_health.v1.health import aio as health_aio
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub, add_HealthServicer_to_server
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.registry import Collector
 
 from server.config import ConfigError, Settings
+from server.grpc import listeners
 from server.grpc.listeners import address, metrics_endpoint, open_server
+from tests.fakes import WAIT_S
 
 
 def settings(**values: object) -> Settings:
@@ -116,3 +124,88 @@ async def test_servers_that_both_say_so_share_a_port() -> None:
         open_server(settings(port=port), [])
     for server in (first, second):
         await server.stop(None)
+
+
+# Connections
+
+SETTINGS = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+"""How a client of HTTP/2 begins."""
+
+
+@asynccontextmanager
+async def started(**values: object) -> AsyncIterator[int]:
+    """A server with health alone. Gives the port."""
+    server, port = open_server(settings(**values), [])
+    add_HealthServicer_to_server(health_aio.HealthServicer(), server)
+    await server.start()
+    yield port
+    await server.stop(None)
+
+
+async def closed(port: int, sent: bytes) -> bytes:
+    """What a connection is told until the server closes it."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(sent)
+    async with asyncio.timeout(WAIT_S):
+        told = await reader.read()
+    writer.close()
+    return told
+
+
+async def is_serving(port: int) -> bool:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", [("port", port)]) as channel:
+        stub: Any = HealthStub(channel)
+        return bool((await stub.Check(HealthCheckRequest())).status == HealthCheckResponse.SERVING)
+
+
+@pytest.mark.parametrize("sent", [b"", SETTINGS[:20], b"GET / HTTP/1.1\r\n\r\n"])
+async def test_who_does_not_speak_is_left(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    soon = [(name, 300 if name == "grpc.server_handshake_timeout_ms" else value) for name, value in listeners.OPTIONS]
+    monkeypatch.setattr(listeners, "OPTIONS", soon)
+    async with started() as port:
+        await closed(port, sent)
+        assert await is_serving(port)
+
+
+async def test_a_connection_without_a_call_is_closed() -> None:
+    async with started(connection_idle_s=1) as port:
+        assert b"idle" in await closed(port, SETTINGS)
+
+
+async def test_a_connection_that_is_old_is_closed_and_no_call_lost() -> None:
+    async with started(connection_age_s=1, connection_age_grace_s=1) as port:
+        old = asyncio.create_task(closed(port, SETTINGS))
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            stub: Any = HealthStub(channel)
+            while not old.done():
+                assert (await stub.Check(HealthCheckRequest())).status == HealthCheckResponse.SERVING
+        assert b"max_age" in await old
+
+
+async def test_more_connections_than_there_may_be_are_closed_at_once() -> None:
+    async with started(max_connections=2) as port:
+        kept = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        for reader, writer in kept:
+            writer.write(SETTINGS)
+            assert await reader.read(1)
+        with suppress(ConnectionError):
+            assert await closed(port, SETTINGS) == b""
+        for _, writer in kept:
+            writer.close()
+
+
+def test_open_files_are_asked_for_and_bound_the_connections(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = [1024, 4096]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: tuple(limits))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, new: limits.__setitem__(slice(None), new))
+    assert listeners._room_for(500) == 500
+    assert limits == [1024, 4096]
+    assert listeners._room_for(2000) == 2000
+    assert limits == [2000 + listeners.OTHER_FILES, 4096]
+    assert not caplog.records
+    assert listeners._room_for(10_000) == 4096 - listeners.OTHER_FILES
+    assert "4096 open files (ulimit -n) leave room for 3840 connections, not 10000" in caplog.text
+    limits[:] = [resource.RLIM_INFINITY, resource.RLIM_INFINITY]
+    assert listeners._room_for(10_000) == 10_000

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 import pytest
@@ -16,12 +16,13 @@ from dragoman.v1.model_pb2_grpc import ModelServiceStub
 from server.config import Settings
 from server.errors import EmptyContents
 from server.grpc.listeners import open_server
-from server.grpc.rpc import RpcInterceptor
+from server.grpc.rpc import MOST_REQUESTS, RpcInterceptor
 from server.telemetry.call_metrics import CallMetrics
 from server.telemetry.logs import CallLog
 from server.telemetry.observed import ObservedCalls
 from server.telemetry.tracing import open_tracing
-from tests.serving import TRANSLATE, eventually, refused, serving, texts, translate_request
+from tests.fakes import WAIT_S
+from tests.serving import SMALL_WINDOW, TRANSLATE, Serving, eventually, refused, serving, texts, translate_request
 
 if TYPE_CHECKING:
     from dragoman.v1.model_pb2_grpc import ModelServiceAsyncStub
@@ -74,6 +75,61 @@ async def test_reflection_answers_message_by_message_until_one_is_bad() -> None:
         assert (await refused(call.read())).info.reason == "INVALID_MESSAGE"
 
 
+# Requests that do not come
+
+
+def silent(server: Serving) -> Any:
+    """A call that is begun; the client may stream."""
+    return cast(Any, server.channel).stream_unary(f"/{TRANSLATE}")(timeout=WAIT_S)
+
+
+async def test_a_call_whose_request_does_not_come_is_in_flight_and_then_refused() -> None:
+    async with serving(request_timeout_s=0.3) as server:
+        call = silent(server)
+        await eventually(lambda: server.metric("dragoman_rpc_in_flight", method=TRANSLATE) == 1)
+        told = await refused(call)
+        assert (told.code, told.info.reason) == (grpc.StatusCode.ABORTED, "REQUEST_STALLED")
+        assert dict(told.info.metadata) == {"request_timeout_s": "0.3"}
+        await eventually(lambda: server.metric("dragoman_rpc_in_flight", method=TRANSLATE) == 0)
+        assert await texts(server, "A cat.") == ["A cat."]
+
+
+async def test_silent_calls_keep_nobody_out() -> None:
+    async with serving(request_timeout_s=WAIT_S) as server:
+        calls = [silent(server) for _ in range(MOST_REQUESTS + 1)]
+        await eventually(lambda: server.metric("dragoman_refusals_total", reason="REQUEST_STALLED") == 1)
+        assert await texts(server, "A cat.") == ["A cat."]
+        assert server.metric("dragoman_rpc_in_flight", method=TRANSLATE) <= MOST_REQUESTS
+        for call in calls:
+            call.cancel()
+
+
+async def test_a_call_without_a_request_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving() as server:
+        call = silent(server)
+        await call.done_writing()
+        assert (await refused(call)).info.reason == "INVALID_MESSAGE"
+        call = silent(server)
+        await eventually(lambda: server.metric("dragoman_rpc_in_flight", method=TRANSLATE) == 1)
+        call.cancel()
+        await eventually(lambda: server.metric("dragoman_rpc_in_flight", method=TRANSLATE) == 0)
+    assert not caplog.records
+
+
+async def test_a_call_is_in_flight_until_its_answer_is_read() -> None:
+    async with serving(channel_options=SMALL_WINDOW) as server:
+        call = cast(Any, server.channel).unary_stream(f"/{TRANSLATE}")  # reads when it is told to
+        request = translate_request(*["A cat sleeps on the red sofa. " * 5] * 8).SerializeToString()
+        unread = [call(request) for _ in range(40)]
+        await eventually(
+            lambda: server.metric("dragoman_rpc_requests_total", method=TRANSLATE, code="OK") == len(unread)
+        )
+        assert server.metric("dragoman_rpc_in_flight", method=TRANSLATE) > 0
+        for each in unread:
+            assert await each.read()
+        await eventually(lambda: server.metric("dragoman_rpc_in_flight", method=TRANSLATE) == 0)
+
+
 # Every kind of handler
 
 
@@ -94,7 +150,7 @@ async def sizes(requests: AsyncIterator[bytes], context: object) -> AsyncIterato
 async def test_handlers_of_clients_that_stream_are_observed_as_what_they_are() -> None:
     settings, registry = Settings(workers=1, port=0), CollectorRegistry()
     calls = ObservedCalls(CallMetrics(registry), open_tracing(settings, "1"), CallLog(settings))
-    server, port = open_server(settings, [RpcInterceptor(["t.Sizes"], 8, 30, calls)])
+    server, port = open_server(settings, [RpcInterceptor(["t.Sizes"], 8, 10, 30, calls)])
 
     def same(data: bytes) -> bytes:
         return data

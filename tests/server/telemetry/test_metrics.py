@@ -94,10 +94,11 @@ def test_an_encoding_has_no_decode_phase(counted: Counted) -> None:
     assert counted["dragoman_source_tokens_total"] == 7
 
 
-def test_an_rpc_is_in_flight_until_it_is_finished(counted: Counted) -> None:
+def test_an_rpc_is_in_flight_until_its_answer_is_sent(counted: Counted) -> None:
     counted.calls.rpc_started("s/Translate")
     assert counted.of("dragoman_rpc_in_flight", method="s/Translate") == 1
     counted.calls.rpc_finished("s/Translate", "UNAVAILABLE", 0.3)
+    counted.calls.rpc_ended("s/Translate")
     assert counted.of("dragoman_rpc_in_flight", method="s/Translate") == 0
     assert counted.of("dragoman_rpc_requests_total", method="s/Translate", code="UNAVAILABLE") == 1
     labels = {"method": "s/Translate", "code": "UNAVAILABLE"}

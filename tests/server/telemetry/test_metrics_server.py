@@ -136,9 +136,11 @@ def test_half_requests_keep_nobody_out(port: int) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", REQUEST[:-2]])
-def test_a_request_has_to_come_in_time(port: int, sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_has_to_come_in_time(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_server, "REQUEST_S", 0.05)
-    assert ask(port, sent).startswith(b"HTTP/1.1 408 ")
+    listener = socket.create_server(("127.0.0.1", 0))
+    with serving(listener, CollectorRegistry()):
+        assert ask(listener.getsockname()[1], sent).startswith(b"HTTP/1.1 408 ")
 
 
 def test_more_than_can_be_answered_are_told_to_come_later(port: int, monkeypatch: pytest.MonkeyPatch) -> None:

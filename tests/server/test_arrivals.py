@@ -1,0 +1,66 @@
+"""server.arrivals: for so long, and so many at a time."""
+
+import asyncio
+from collections.abc import Coroutine
+
+import pytest
+
+from server import arrivals
+from server.arrivals import Arrivals
+
+LONG_S = 3600.0
+
+
+def never() -> Coroutine[None, None, bool]:
+    return asyncio.Event().wait()
+
+
+async def begun(waiting: Coroutine[None, None, bool]) -> "asyncio.Task[bool]":
+    task = asyncio.create_task(waiting)
+    await asyncio.sleep(0)
+    return task
+
+
+async def given_up(task: "asyncio.Task[bool]") -> bool:
+    """Whether it is so within some rounds of the event loop."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+    return task.done() and isinstance(task.exception(), TimeoutError)
+
+
+async def test_what_comes_in_is_given() -> None:
+    assert await Arrivals(1, 1, LONG_S).wait(asyncio.sleep(0, 7)) == 7
+
+
+async def test_what_takes_too_long_is_given_up() -> None:
+    with pytest.raises(TimeoutError):
+        await Arrivals(1, 1, 0.01).wait(never())
+
+
+async def test_of_too_many_the_oldest_is_given_up() -> None:
+    coming = Arrivals(2, 2, LONG_S)
+    tasks = [await begun(coming.wait(never())) for _ in range(4)]
+    assert [await given_up(task) for task in tasks] == [True, True, False, False]
+    assert await coming.wait(asyncio.sleep(0, 7)) == 7
+    assert [await given_up(task) for task in tasks] == [True, True, True, False]
+    tasks[3].cancel()
+
+
+async def test_of_too_many_that_are_slow_the_oldest_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrivals, "PROMPT_S", 0.0)
+    coming = Arrivals(9, 1, LONG_S)
+    tasks = [await begun(coming.wait(never())) for _ in range(3)]
+    done, [last] = await asyncio.wait(tasks, timeout=0.1)
+    assert (done, last) == (set(tasks[:2]), tasks[2])
+    assert all(isinstance(task.exception(), TimeoutError) for task in done)
+    last.cancel()
+
+
+async def test_who_is_done_takes_no_place() -> None:
+    coming = Arrivals(1, 1, LONG_S)
+    for _ in range(3):
+        leaving = await begun(coming.wait(never()))
+        leaving.cancel()
+        await asyncio.wait([leaving])
+        assert leaving.cancelled()
+        assert await coming.wait(asyncio.sleep(0, 7)) == 7
