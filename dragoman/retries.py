@@ -42,9 +42,10 @@ class Retries:
         left_s: until the deadline
         elsewhere: another server can be asked at once, which has not failed this call
         """
-        if error.code() is not grpc.StatusCode.UNAVAILABLE:
-            return None
         wait_ms = pushback_ms(error)
+        over_quota = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and wait_ms is not None
+        if error.code() is not grpc.StatusCode.UNAVAILABLE and not over_quota:
+            return None
         if wait_ms is None:
             delay_s = self._backoff_s(attempt, elsewhere)
         elif wait_ms < 0:

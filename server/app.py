@@ -27,6 +27,7 @@ from engine.supervision.policy import Supervision
 from models.package.folder import Package, PackageError
 from models.tokenizers.tokenizer import TokenizerError
 from server.admission.permits import Admission
+from server.admission.quotas import Quota, Quotas
 from server.canary import Canary
 from server.catalog.catalog import Catalog
 from server.catalog.served_model import ServedModel, served_model
@@ -44,6 +45,7 @@ from server.placement import device_memory, facts, host_memory, serving_device
 from server.telemetry import logs
 from server.telemetry.cache_metrics import AnswerCacheMetrics
 from server.telemetry.call_metrics import CallMetrics
+from server.telemetry.caller_metrics import QUOTAS, CallerMetrics
 from server.telemetry.canary_metrics import CanaryMetrics
 from server.telemetry.logs import CallLog
 from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
@@ -98,13 +100,16 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
     process = open_process_metrics(registry, settings, model)
     calls = ObservedCalls(CallMetrics(registry), tracing, CallLog(settings))
     limits = settings.max_message_bytes, settings.request_timeout_s, settings.stream_stall_timeout_s
-    door, sources = open_door(settings)
+    callers = CallerMetrics(registry)
+    quotas = Quotas(Quota(**{name: getattr(settings, f"quota_{name}") for name in QUOTAS}), callers)
+    door, sources = open_door(settings, callers.know)
+    interceptor = RpcInterceptor(service.SERVICES, *limits, calls, door, quotas, settings.caller_key)
     credentials = None
     if (tls := open_tls(settings)) is not None:
         sources.append(Source("tls", tls.files.all, tls.load))
         credentials = tls.credentials()
         process.describe_certificate(lambda: tls.expiry)
-    server, port = open_server(settings, [RpcInterceptor(service.SERVICES, *limits, calls, door)], credentials)
+    server, port = open_server(settings, [interceptor], credentials)
     reloads = Reloads(sources, ReloadMetrics(registry, [source.name for source in sources]))
     with metrics_endpoint(settings, registry) as metrics_port:
         async with open_runner(settings, loadable, model, device, metrics) as runner:
@@ -113,7 +118,7 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
             process.loaded(time.perf_counter() - started, probe_s)
             if device.kind == "cuda":  # not before: the probe captures CUDA graphs, which other calls may disturb
                 process.watch_device_memory(device_memory(machine.runtime(), device.index))
-            admission = Admission(settings.max_waiting, runner)
+            admission = Admission(settings.max_waiting, runner, quotas=quotas)
             cache = AnswerCache(settings.cache_mb * MEGABYTE, AnswerCacheMetrics(registry))
             translator = Translator(
                 model, package.tokenizer(), loadable.rules, admission, runner.submit, metrics, cache

@@ -119,6 +119,14 @@ class Settings(BaseSettings):
     callers: Path | None = None
     """TOML file with those who may call, their tokens' hashes or certificates, scopes and quotas. Read again when it
     changes, and on SIGHUP."""
+    caller_key: str | None = Field(default=None, pattern=r"^[a-z0-9_.-]{1,64}$")
+    """Metadata that names the caller of calls without an identity. Any caller may write it. Default: none, the host."""
+    quota_texts_per_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Most texts of a caller in a second, where `callers` gives it no quota of its own."""
+    quota_cost_per_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Most seconds of a worker that its texts may be expected to take, in a second. 0.5 is half of one worker."""
+    quota_calls: int | None = Field(default=None, ge=1)
+    """Most of its calls that may be under way."""
     reuse_port: CliImplicitFlag[bool] = False
     """Share the gRPC port with other servers of this machine and user that say so too; the kernel spreads connections.
     Each needs a metrics_port of its own."""

@@ -15,6 +15,7 @@
     ├── InvalidToken                UNAUTHENTICATED     INVALID_TOKEN
     ├── CallerNotListed             PERMISSION_DENIED   CALLER_NOT_LISTED
     ├── ScopeMissing                PERMISSION_DENIED   SCOPE_MISSING
+    ├── QuotaExceeded               RESOURCE_EXHAUSTED  QUOTA_EXCEEDED
     ├── MessageTooLarge             RESOURCE_EXHAUSTED  MESSAGE_TOO_LARGE
     ├── OutOfMemory                 RESOURCE_EXHAUSTED  OUT_OF_MEMORY
     ├── ModelNotFound               NOT_FOUND           MODEL_NOT_FOUND
@@ -217,6 +218,22 @@ class ScopeMissing(ServerError):
         has = ", ".join(granted)
         message = f"the call needs scope {scope}; {quoted(caller)} has {has or 'none'}: have it added"
         super().__init__(message, {"caller": caller, "scope": scope, "granted": has})
+
+
+class QuotaExceeded(ServerError):
+    """The caller asks for more than it may, however much there is. Expected."""
+
+    status = "RESOURCE_EXHAUSTED"
+    reason = "QUOTA_EXCEEDED"
+
+    def __init__(self, caller: str, quota: str, asked: float, left: float, limit: float, retry_after_s: float) -> None:
+        """quota: which of its quotas, as the file of callers calls it."""
+        message = (
+            f"{quoted(caller)} asks for {asked:g}, and {left:.3g} are left of its {quota}, which are {limit:g}: "
+            f"retry in {retry_after_s * 1000:.0f} ms"
+        )
+        numbers = {"asked": f"{asked:g}", "left": f"{left:.3g}", "limit": f"{limit:g}"}
+        super().__init__(message, {"caller": caller, "quota": quota, **numbers}, retry_after_s=retry_after_s)
 
 
 class MessageTooLarge(ServerError):

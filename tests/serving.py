@@ -27,6 +27,7 @@ from models.decoding import Decoding
 from models.tokenizers.sentencepiece_pair import SentencePiecePair, TokenizerSpec
 from models.tokenizers.tokenizer import Tokenizer
 from server.admission.permits import Admission
+from server.admission.quotas import Quota, Quotas
 from server.app import serve, start
 from server.catalog.catalog import Catalog
 from server.catalog.served_model import ServedModel
@@ -39,6 +40,7 @@ from server.identity.door import Door
 from server.lifecycle import StopSignals, report_crash
 from server.telemetry.cache_metrics import AnswerCacheMetrics
 from server.telemetry.call_metrics import CallMetrics
+from server.telemetry.caller_metrics import CallerMetrics
 from server.telemetry.logs import CallLog
 from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
 from server.telemetry.observed import ObservedCalls
@@ -145,6 +147,8 @@ async def serving(
     reuse_port: bool = False,
     door: Door | None = None,
     credentials: grpc.ServerCredentials | None = None,
+    quota: Quota | None = None,
+    caller_key: str | None = None,
 ) -> AsyncIterator[Serving]:
     """Starts a server over a CopyDecoder, and stops it. With credentials, its channel is of no use."""
     settings = Settings(
@@ -162,10 +166,12 @@ async def serving(
     decoder = CopyDecoder()
     calls = ObservedCalls(CallMetrics(registry), tracing or open_tracing(settings, "1"), CallLog(settings))
     limits = max_message_bytes, request_timeout_s, stream_stall_timeout_s
-    server, port = open_server(settings, [RpcInterceptor(service.SERVICES, *limits, calls, door)], credentials)
+    quotas = Quotas(quota or Quota(), CallerMetrics(registry))
+    interceptor = RpcInterceptor(service.SERVICES, *limits, calls, door, quotas, caller_key)
+    server, port = open_server(settings, [interceptor], credentials)
     rules = rules_of(END, END, suppressed_ids=(PAD,), start_id=PAD)
     async with Runner(decoder, max_rows, workers, metrics) as runner:
-        admission = Admission(max_waiting, runner)
+        admission = Admission(max_waiting, runner, quotas=quotas)
         model = replace(MODEL, max_contents=max_contents)
         cache = AnswerCache(settings.cache_mb * MEGABYTE, AnswerCacheMetrics(registry))
         translator = Translator(model, tokenizer(), rules, admission, runner.submit, metrics, cache)

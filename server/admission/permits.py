@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from engine.cost import Work
+from server.admission.quotas import Quotas
 from server.errors import Overloaded, ServerError, WouldBeLate
 
 WINDOW = 64
@@ -54,8 +55,10 @@ class Admission:
         engine: Engine,
         clock: Callable[[], float] = time.perf_counter,
         chance: Callable[[], float] = random.random,
+        quotas: Quotas | None = None,
     ) -> None:
-        """`chance`: a number from 0 to 1."""
+        """`chance`: a number from 0 to 1. quotas: None lets callers ask for as much as there is."""
+        self._quotas = quotas
         self._max_waiting, self._engine = max_waiting, engine
         self._clock, self._chance = clock, chance
         self._reserved, self._reserved_cost = 0, 0.0
@@ -70,10 +73,13 @@ class Admission:
     def permit(self, work: Work, deadline: float | None = None) -> Iterator[None]:
         """Keeps room in the queue for a call while it is made ready.
 
-        Raises Overloaded, WouldBeLate, or what `close` was given. deadline: by time.perf_counter
+        Raises QuotaExceeded, Overloaded, WouldBeLate, or what `close` was given. deadline: by time.perf_counter
         """
         if self._refusal is not None:
             raise self._refusal()
+        cost = self._engine.cost_of(work)
+        if self._quotas is not None:
+            self._quotas.check(work.caller, work.contents, cost)
         queued = self._engine.waiting + self._reserved
         if not queued:  # the pace so far was the callers', not the server's
             self._answers.clear()
@@ -82,7 +88,8 @@ class Admission:
             raise Overloaded(waiting, self._max_waiting, self._ticket(waiting - self._max_waiting, work.contents))
         if deadline is not None:
             self._check_deadline(work, deadline)
-        cost = self._engine.cost_of(work)
+        if self._quotas is not None:
+            self._quotas.take(work.caller, work.contents, cost)
         self._reserved += work.contents
         self._reserved_cost += cost
         try:

@@ -12,13 +12,14 @@ from typing import Any, cast
 import grpc
 from google.protobuf.message import DecodeError
 
+from server.admission.quotas import Quotas
 from server.arrivals import Arrivals
 from server.errors import InvalidMessage, MessageTooLarge, RequestStalled, ServerError, StreamStalled
 from server.grpc.scopes import OPEN_SERVICES, SCOPES
 from server.grpc.status import call_metadata, error_metadata, status_code
 from server.identity.door import Door, OpenDoor, check_scope
 from server.identity.identity import Credentials
-from server.telemetry.calls import Call, current_call, request_id
+from server.telemetry.calls import REQUEST_ID, Call, current_call, request_id
 from server.telemetry.observed import ObservedCalls
 
 TRANSPORT_FACTOR = 2
@@ -54,13 +55,17 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
         stall_timeout_s: float,
         calls: ObservedCalls,
         door: Door | None = None,
+        quotas: Quotas | None = None,
+        caller_key: str | None = None,
     ) -> None:
         """`services`: full names of the observed. `request_timeout_s`: how long a message of a caller may take.
 
         `stall_timeout_s`: how long one write of a stream may take.
         door: says who may enter, before their request is taken in. None: everybody
+        quotas: of callers. None: there are none
+        caller_key: metadata that names a caller without an identity
         """
-        self._door = door or OpenDoor()
+        self._door, self._quotas, self._caller_key = door or OpenDoor(), quotas, caller_key
         self._services = services
         self._request_timeout_s = request_timeout_s
         most_slow = max(1, SLOW_BYTES // (max_message_bytes * TRANSPORT_FACTOR))
@@ -119,9 +124,13 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
         call = Call(method, request_id(caller.metadata))
         async with self._calls.observed(method, caller) if observed else self._calls.guarded(call, caller):
             if service not in OPEN_SERVICES:
-                identity = await self._door.identify(caller.credentials)
+                identity = await self._door.identify(caller.credentials(self._caller_key))
                 current_call().caller = identity.name
                 check_scope(identity, service, SCOPES)
+                if self._quotas is not None:
+                    with self._quotas.running(identity.name, identity.quota):
+                        yield
+                    return
             yield
 
     async def _one(self, method: str, handler: Handler, context: Context) -> Any:
@@ -197,10 +206,11 @@ class RpcCaller:
         self.deadline = None if remaining is None else time.perf_counter() + remaining
         """When they stop to wait, by time.perf_counter."""
 
-    @property
-    def credentials(self) -> Credentials:
-        """What the caller says of itself."""
-        return Credentials(self.name, self.metadata.get(AUTHORIZATION), certificate_names(self._context.auth_context()))
+    def credentials(self, caller_key: str | None) -> Credentials:
+        """What the caller says of itself. caller_key: metadata that names it."""
+        named = self.metadata.get(caller_key, "") if caller_key else ""
+        address = f"{caller_key}={named}" if REQUEST_ID.fullmatch(named) else self.name
+        return Credentials(address, self.metadata.get(AUTHORIZATION), certificate_names(self._context.auth_context()))
 
     def tell(self, call: Call) -> None:
         """Says how the call went, in trailing metadata."""

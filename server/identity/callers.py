@@ -7,9 +7,11 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from server.admission.quotas import Quota
 from server.config import ConfigError
-from server.identity.identity import USUAL_SCOPES, Identity, Quota, Scope
+from server.identity.identity import USUAL_SCOPES, Identity, Scope
 from server.identity.tokens import TokenTable
+from server.telemetry.caller_metrics import OTHER
 
 MAX_BYTES = 16 * 1024 * 1024
 
@@ -76,6 +78,8 @@ def read_callers(file: Path) -> Callers:
     for name, one in listed.callers.items():
         if not (one.tokens or one.certificate):
             raise ConfigError(f"callers {file}: {name} has neither tokens nor certificate = true, and could never call")
+    if OTHER in listed.callers:
+        raise ConfigError(f"callers {file}: {OTHER} is what metrics call everybody else; choose another name")
     hashes = Counter(token for one in listed.callers.values() for token in one.tokens)
     if twice := next((token for token, count in hashes.items() if count > 1), None):
         raise ConfigError(f"callers {file}: {twice[:19]}... is there twice; give every caller a token of its own")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict, Field
+from server.admission.quotas import Quota
 
 
 class Scope(StrEnum):
@@ -17,18 +17,6 @@ class Scope(StrEnum):
 
 USUAL_SCOPES = frozenset(Scope) - {Scope.ADMIN}
 """Of a caller of whom nothing else is said."""
-
-
-class Quota(BaseModel):
-    """Most that a caller may ask for. None: as much as there is."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    texts_per_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    cost_per_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Seconds of a worker, for each second: 0.5 is half of one worker."""
-    calls: int | None = Field(default=None, ge=1)
-    """Under way at a time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,19 @@ class Failed(grpc.RpcError):
         return () if self._pushback is None else ((PUSHBACK_KEY, self._pushback),)
 
 
-@pytest.mark.parametrize("code", [code for code in grpc.StatusCode if code is not grpc.StatusCode.UNAVAILABLE])
+REPEATED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
+
+
+@pytest.mark.parametrize("code", [code for code in grpc.StatusCode if code not in REPEATED])
 def test_what_is_not_unavailable_is_not_made_again(code: grpc.StatusCode) -> None:
     assert Retries().delay_s(Failed(code, "1"), 1, 100) is None
+
+
+def test_who_is_over_a_quota_comes_back_when_the_server_says() -> None:
+    code = grpc.StatusCode.RESOURCE_EXHAUSTED
+    delay = Retries().delay_s(Failed(code, "1000"), 1, 100)
+    assert delay is not None and 1 <= delay <= 1 + JITTER
+    assert Retries().delay_s(Failed(code), 1, 100) is None  # a message that is too large stays so
 
 
 def test_waits_grow_to_their_limit() -> None:

@@ -10,6 +10,7 @@ from engine.request import FinishReason, Timings
 from kernels.library import Counters
 from server.telemetry.cache_metrics import AnswerCacheMetrics
 from server.telemetry.call_metrics import CallMetrics
+from server.telemetry.caller_metrics import MOST_CALLERS, QUOTAS, CallerMetrics
 from server.telemetry.canary_metrics import CanaryMetrics
 from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
 from server.telemetry.process_metrics import ProcessMetrics
@@ -49,6 +50,14 @@ def everything(
     metrics.finished(FinishReason.LENGTH, TIMINGS, source_tokens=7, target_tokens=9, trace_id=TRACE)
     metrics.detokenized(0.00004, TRACE)
     CanaryMetrics(registry, "en-pt")
+    callers = CallerMetrics(registry)
+    names = [f"caller-{number}" for number in range(MOST_CALLERS + 2)]
+    callers.know(names)
+    for name in names:
+        callers.running(name, 1)
+        callers.took(name, texts=2, cost=0.1)
+        for quota in QUOTAS:
+            callers.refused(name, quota)
     ReloadMetrics(registry, ["callers", "tls"])
     process.describe_model("ab", "CPUExecutionProvider", "fp32")
     process.describe_build(dict.fromkeys(VERSIONS, "1.0"))

@@ -29,6 +29,7 @@ from server.errors import (
     OutOfMemory,
     Overloaded,
     Quarantined,
+    QuotaExceeded,
     RequestStalled,
     ScopeMissing,
     ServerError,
@@ -55,6 +56,7 @@ EXAMPLES: list[ServerError] = [
     InvalidToken("nobody has it"),
     CallerNotListed(["a.example", "b.example"]),
     ScopeMissing("reports", "encode", ["models", "translate"]),
+    QuotaExceeded("reports", "texts_per_s", 40, 12.5, 100, 0.275),
     MessageTooLarge(5_000_000, 4_194_304),
     ModelNotFound("model", "en-de", ["en-pt"]),
     ServiceNotFound("dragoman.v1.Made-up", ["", "dragoman.v1.ModelService"]),
@@ -71,7 +73,7 @@ EXAMPLES: list[ServerError] = [
     InternalError(),
 ]
 
-RETRIED = ["OVERLOADED", "WOULD_BE_LATE"]
+RETRIED = ["QUOTA_EXCEEDED", "OVERLOADED", "WOULD_BE_LATE"]
 
 
 def classes() -> list[type[ServerError]]:

@@ -1,4 +1,4 @@
-"""Who may call what, over gRPC: refusals as callers get them, and callers as logs have them."""
+"""Who may call what, and how much of it, over gRPC: refusals as callers get them, and callers as logs have them."""
 
 import logging
 from typing import TYPE_CHECKING, Any
@@ -13,10 +13,11 @@ from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 from dragoman import AsyncClient, PermissionDenied, Unauthenticated
 from dragoman.v1.encoding_pb2 import EncodeRequest
 from dragoman.v1.model_pb2 import ListModelsRequest
+from server.admission.quotas import JITTER, Quota
 from server.identity.callers import Callers, CallersFile
 from server.identity.door import ListedDoor
 from server.identity.tokens import token_hash
-from tests.serving import Serving, refused, serving, stream_request, translate_request
+from tests.serving import Serving, eventually, refusal, refused, serving, stream_request, translate_request
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -114,3 +115,69 @@ async def test_the_client_sends_a_token() -> None:
             with pytest.raises(PermissionDenied, match="needs scope encode") as caught:
                 await client.encode("A cat.")
             assert caught.value.reason == "SCOPE_MISSING"
+
+
+# Quotas
+
+
+async def test_a_caller_over_its_quota_is_told_both_numbers_and_when_to_come_back() -> None:
+    quota = Quota(texts_per_s=2.0)
+    async with serving(door=door(one=["translate"], two=["translate"]), quota=quota) as server:
+        one: Any = {"metadata": bearer("one")}
+        two: Any = {"metadata": bearer("two")}
+        await server.translations.Translate(translate_request("A cat.", "A dog."), **one)
+        told = await refused(server.translations.Translate(translate_request("A bird."), **one))
+        assert (told.code, told.info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUOTA_EXCEEDED")
+        assert (told.info.metadata["asked"], told.info.metadata["limit"]) == ("1", "2")
+        assert told.retry_delay_s is not None and 0 < told.retry_delay_s <= 0.5 * (1 + JITTER) + 0.001
+        await server.translations.Translate(translate_request("A bird."), **two)
+
+
+async def test_a_stream_is_a_call_under_way_until_it_ends() -> None:
+    async with serving(quota=Quota(calls=1)) as server:
+        server.decoder.gate.close()
+        stream = server.translations.StreamTranslate(stream_request("A cat."))
+        await eventually(lambda: server.metric("dragoman_caller_calls", caller="other") == 1)
+        told = await refused(server.models.ListModels(ListModelsRequest()))
+        assert (told.info.reason, told.info.metadata["quota"]) == ("QUOTA_EXCEEDED", "calls")
+        server.decoder.gate.open()
+        await stream.read()
+        stream.cancel()
+        await eventually(lambda: server.metric("dragoman_caller_calls", caller="other") == 0)
+        await server.models.ListModels(ListModelsRequest())
+
+
+async def test_a_setting_names_the_metadata_that_names_callers() -> None:
+    async with serving(quota=Quota(texts_per_s=1.0), caller_key="x-tenant") as server:
+
+        async def ask(**metadata: str) -> str:
+            sent: Any = {"metadata": tuple((key.replace("_", "-"), value) for key, value in metadata.items())}
+            try:
+                await server.translations.Translate(translate_request("A cat."), **sent)
+            except grpc.aio.AioRpcError as error:
+                return refusal(error).info.metadata["caller"]
+            return "OK"
+
+        assert [await ask(x_tenant="acme") for _ in range(2)] == ["OK", "x-tenant=acme"]
+        assert await ask(x_tenant="other") == "OK"
+        assert [await ask(x_tenant="a b"), await ask()] == ["OK", "ipv4:127.0.0.1"]  # no name: the host
+
+
+async def test_a_metadata_key_names_nobody_unless_a_setting_says_so() -> None:
+    async with serving(quota=Quota(texts_per_s=1.0)) as server:
+        for tenant, reason in (("a", None), ("b", "QUOTA_EXCEEDED")):
+            sent: Any = {"metadata": (("x-tenant", tenant),)}
+            call = server.translations.Translate(translate_request("A cat."), **sent)
+            if reason is None:
+                await call
+            else:
+                assert (await refused(call)).info.reason == reason
+
+
+async def test_the_client_waits_until_its_quota_has_room() -> None:
+    async with serving(quota=Quota(texts_per_s=4.0)) as server:
+        async with AsyncClient(f"127.0.0.1:{server.port}") as client:
+            texts = [f"Cat {number}." for number in range(8)]
+            answers = [await client.translate(text, target_language="pt") for text in texts]
+        assert [answer.text for answer in answers] == texts
+        assert server.metric("dragoman_caller_refusals_total", caller="other", quota="texts_per_s") >= 1

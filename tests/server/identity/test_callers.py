@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from server.admission.quotas import Quota
 from server.config import ConfigError
 from server.identity.callers import MAX_BYTES, read_callers
-from server.identity.identity import Identity, Quota, Scope
+from server.identity.identity import Identity, Scope
 from server.identity.tokens import token_hash
 
 
@@ -50,6 +51,7 @@ def test_names_scopes_and_quotas_stand_beside_the_hash(tmp_path: Path) -> None:
         ("[callers.a]\ncertificate = true\nquota = {texts = 3}", r"quota\.texts: Extra"),
         ("[callers.a]\ncertificate = true\nquota = {calls = 0}", r"quota\.calls: .*greater than or equal to 1"),
         ("[caller.a]\ncertificate = true", "caller: Extra"),
+        ("[callers.other]\ncertificate = true", "choose another name"),
         ("[callers", "Expected"),
         ("#" * (MAX_BYTES + 1), f"more than {MAX_BYTES} bytes"),
         (f'[callers.a]\ntokens = ["{token_hash("x")}"]\n[callers.b]\ntokens = ["{token_hash("x")}"]', "is there twice"),

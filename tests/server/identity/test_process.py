@@ -55,7 +55,7 @@ def test_a_caller_is_let_in_until_the_file_says_otherwise(tmp_path: Path) -> Non
         server.process.send_signal(signal.SIGHUP)
         eventually(lambda: server.metrics()("dragoman_reload_failed", source="callers") == 1)
         assert not refused(server.target, token)
-        callers.write_text(made(tmp_path, "other"))  # and no signal
+        callers.write_text(made(tmp_path, "billing"))  # and no signal
         eventually(lambda: refused(server.target, token))
         assert server.metrics()("dragoman_reload_failed", source="callers") == 0
         assert server.end(signal.SIGTERM) == 0

@@ -1,0 +1,120 @@
+"""Quotas: most that a caller may ask for, however much there is."""
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from server.errors import QuotaExceeded
+from server.telemetry.caller_metrics import CallerMetrics
+
+BURST_S = 1.0
+"""So many seconds' worth may come at once. One call that asks for more is let in when nothing is owed, and is owed."""
+CALL_RETRY_S = 0.2
+"""Advice to a caller with too many calls under way."""
+JITTER = 0.25
+"""Most that is added to an advice, as a share of it."""
+SWEEP_FROM = 1024
+"""Accounts that may be kept before those who owe nothing are looked for."""
+
+
+class Quota(BaseModel):
+    """Most that a caller may ask for. None: as much as there is."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    texts_per_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    cost_per_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Seconds of a worker, for each second: 0.5 is half of one worker."""
+    calls: int | None = Field(default=None, ge=1)
+    """Under way at a time."""
+
+
+@dataclass(slots=True)
+class Account:
+    """Of a caller. What is owed, is owed until then: the generic cell rate algorithm (ITU-T I.371)."""
+
+    quota: Quota
+    calls: int = 0
+    texts_until: float = 0.0
+    cost_until: float = 0.0
+
+    def owes(self, now: float) -> bool:
+        return self.calls > 0 or max(self.texts_until, self.cost_until) > now
+
+
+class Quotas:
+    """All callers' accounts. Used on the event loop only."""
+
+    def __init__(
+        self,
+        default: Quota,
+        metrics: CallerMetrics,
+        clock: Callable[[], float] = time.perf_counter,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """default: of callers without a quota of their own. `chance`: a number from 0 to 1."""
+        self._default, self._metrics = default, metrics
+        self._clock, self._chance = clock, chance
+        self._accounts: dict[str, Account] = {}
+        self._sweep_at = SWEEP_FROM
+
+    @contextmanager
+    def running(self, caller: str, quota: Quota | None = None) -> Iterator[None]:
+        """A call of the caller is under way. Raises QuotaExceeded. quota: None is the default."""
+        account = self._account(caller)
+        account.quota = quota or self._default
+        most = account.quota.calls
+        if most is not None and account.calls >= most:
+            self._refuse(caller, "calls", account.calls + 1, 0, most, CALL_RETRY_S)
+        account.calls += 1
+        self._metrics.running(caller, 1)
+        try:
+            yield
+        finally:
+            account.calls -= 1
+            self._metrics.running(caller, -1)
+
+    def check(self, caller: str, texts: int, cost: float) -> None:
+        """Raises QuotaExceeded for a caller who owes too much. cost: seconds of a worker."""
+        account, now = self._account(caller), self._clock()
+        self._check(caller, "texts_per_s", texts, account.quota.texts_per_s, account.texts_until - now)
+        self._check(caller, "cost_per_s", cost, account.quota.cost_per_s, account.cost_until - now)
+
+    def take(self, caller: str, texts: int, cost: float) -> None:
+        """The caller is let in with so much."""
+        account, now = self._account(caller), self._clock()
+        if account.quota.texts_per_s is not None:
+            account.texts_until = max(account.texts_until, now) + texts / account.quota.texts_per_s
+        if account.quota.cost_per_s is not None:
+            account.cost_until = max(account.cost_until, now) + cost / account.quota.cost_per_s
+        self._metrics.took(caller, texts, cost)
+
+    def _check(self, caller: str, quota: str, asked: float, limit: float | None, owed_s: float) -> None:
+        if limit is None:
+            return
+        left_s = BURST_S - max(owed_s, 0.0)
+        wait_s = min(asked / limit, BURST_S) - left_s
+        if wait_s > 0:
+            self._refuse(caller, quota, asked, max(left_s, 0.0) * limit, limit, wait_s)
+
+    def _refuse(self, caller: str, quota: str, asked: float, left: float, limit: float, wait_s: float) -> None:
+        self._metrics.refused(caller, quota)
+        raise QuotaExceeded(caller, quota, asked, left, limit, wait_s * (1 + JITTER * self._chance()))
+
+    def _account(self, caller: str) -> Account:
+        account = self._accounts.get(caller)
+        if account is None:
+            if len(self._accounts) >= self._sweep_at:
+                self._sweep()
+            account = self._accounts[caller] = Account(self._default)
+        return account
+
+    def _sweep(self) -> None:
+        """Forgets those who owe nothing: there may be any number of hosts."""
+        now = self._clock()
+        self._accounts = {name: account for name, account in self._accounts.items() if account.owes(now)}
+        self._sweep_at = max(SWEEP_FROM, 2 * len(self._accounts))
