@@ -123,3 +123,33 @@ def test_envoy_listens_where_it_is_published() -> None:
     listener = ENVOY["static_resources"]["listeners"][0]
     port = listener["address"]["socket_address"]["port_value"]
     assert published(COMPOSE["services"]["envoy"]) == [str(port)]
+
+
+def test_envoy_bounds_what_strangers_may_bring() -> None:
+    listener, cluster = ENVOY["static_resources"]["listeners"][0], ENVOY["static_resources"]["clusters"][0]
+    chain = listener["filter_chains"][0]
+    manager = chain["filters"][0]["typed_config"]
+    [host] = manager["route_config"]["virtual_hosts"]
+    transcoder = manager["http_filters"][0]["typed_config"]
+    largest = Settings.model_fields["max_message_bytes"].default
+    assert host["per_request_buffer_limit_bytes"] == transcoder["max_request_body_size"] == largest
+    assert listener["per_connection_buffer_limit_bytes"] == cluster["per_connection_buffer_limit_bytes"] == 32768
+    assert chain["transport_socket_connect_timeout"] == "10s"
+    assert {name: manager[name] for name in ("request_headers_timeout", "request_timeout", "stream_idle_timeout")} == {
+        "request_headers_timeout": "10s",
+        "request_timeout": "30s",
+        "stream_idle_timeout": "300s",
+    }
+    assert manager["use_remote_address"] and manager["normalize_path"] and manager["merge_slashes"]
+    assert manager["http2_protocol_options"]["max_concurrent_streams"] == 1000
+    assert set(manager["common_http_protocol_options"]) >= {"idle_timeout", "max_connection_duration"}
+
+
+def test_envoy_refuses_before_its_memory_is_gone() -> None:
+    overload = ENVOY["overload_manager"]
+    heap, connections = (monitor["typed_config"] for monitor in overload["resource_monitors"])
+    limit = COMPOSE["services"]["envoy"]["deploy"]["resources"]["limits"]["memory"]
+    assert heap["max_heap_size_bytes"] == 192 * 2**20 < int(limit.removesuffix("M")) * 10**6
+    assert connections["max_active_downstream_connections"] == 2000
+    thresholds = [action["triggers"][0]["threshold"]["value"] for action in overload["actions"]]
+    assert thresholds == sorted(thresholds) and thresholds[-1] < 1
