@@ -82,8 +82,12 @@ class Supervisor:
             now = time.monotonic()
             # No more than that: while the process was stopped nobody could make a step.
             elapsed_s, looked = min(now - looked, 2 * LOOK_S), now
-            for worker, seconds in self._watchdog.hung(self.workers, elapsed_s):
-                self._failed(worker, Hung(seconds))
+            self.look(elapsed_s)
+
+    def look(self, elapsed_s: float) -> None:
+        """Begins those anew that hang. `elapsed_s`: since it was called before."""
+        for worker, seconds in self._watchdog.hung(self.workers, elapsed_s):
+            self._failed(worker, Hung(seconds))
 
     def _failed(self, worker: Worker, error: Exception) -> None:
         """Ends a life and begins the next, on the thread that has failed or on the watching one."""

@@ -80,23 +80,34 @@ class Worker:
             while self.suspects.requests:
                 tell(self.suspects.requests.popleft(), error)
 
-    def _live(self) -> None:
+    def go_on(self) -> bool:
+        """Makes one turn, for which it may wait. False: this life is over, and all that it had is seen to."""
         try:
-            self._try_suspects()
-            while (requests := self._receive(self)) is not None:
-                self._turn(requests)
-            self.fail(Closing())
+            requests = self._next()
+            if requests is None:
+                self.fail(Closing())
+                return False
+            self._turn(requests)
         except Exception as error:
             self._failed(self, error)
+            return False
+        return True
 
-    def _try_suspects(self) -> None:
-        while not self.leaving and (requests := self.suspects.take(self.batch.free_rows)):
-            self._turn(requests)
-            while not (self.batch.idle or self.leaving):
-                self._turn()
+    def _live(self) -> None:
+        while self.go_on():
+            pass
+
+    def _next(self) -> Sequence[Request] | None:
+        """What it admits now: first the suspects, one after the other, and then what it receives. None: end."""
+        if self.trying and not self.leaving:
+            if not self.batch.idle:
+                return ()
+            if requests := self.suspects.take(self.batch.free_rows):
+                return requests
         self.trying = False
+        return self._receive(self)
 
-    def _turn(self, requests: Sequence[Request] = ()) -> None:
+    def _turn(self, requests: Sequence[Request]) -> None:
         """Admits these, and makes a step. What the step before has said is delivered meanwhile."""
         began = time.perf_counter()
         self.in_turn = True

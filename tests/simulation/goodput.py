@@ -3,7 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tests.simulation.world import Call, Speed, World
+from tests.simulation.calls import Call
+from tests.simulation.machine import Speed
+from tests.simulation.world import World
 
 DEADLINE_S = 1.0
 TEXTS = 4

@@ -1,53 +1,39 @@
-"""Any schedule of calls: everybody is answered once, rows are conserved, and nobody is starved."""
+"""Any schedule of calls and failures: everybody is answered once, rows are conserved, and nobody is starved."""
 
-import random
+from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 
-from tests.simulation.world import Call, World, told
+from engine.batch.running_batch import RunningBatch
+from engine.request import Request
+from tests.simulation.calls import Arrival, Call, Schedule, long_schedule
+from tests.simulation.machine import Fault
+from tests.simulation.schedules import Violation, run, run_many, run_shortened, shortest
+from tests.simulation.world import World
 
-SCHEDULES = 60
-"""In the suite. `python -m tests.simulation` makes as many as wanted."""
-
-
-def some_call(chance: random.Random) -> Call:
-    beams = chance.choice([1, 1, 1, 2, 4, 8, 16])
-    return Call(
-        [chance.randint(2, 40) for _ in range(chance.choice([1, 1, 2, 4, 12]))],
-        beams,
-        most=chance.choice([8, 60, 200]),
-        endless=chance.random() < 0.1,
-        caller=chance.choice("abcd"),
-        bulk=chance.random() < 0.3,
-        deadline_s=chance.choice([None, None, 0.02, 0.3, 1.0]),
-        leaves_after_s=chance.choice([None, None, 0.1, 0.5]),
-    )
+PARTS, SCHEDULES = 10, 1000
+"""In the suite, and in each part of it. `python -m tests.simulation` makes as many as wanted."""
 
 
-def run_schedule(seed: int) -> World:
-    """Some calls in some seconds."""
-    world = World(seed, workers=1 + seed % 3, max_waiting=world_waiting(seed))
-    for _ in range(40):
-        world.arrive(some_call(world.chance), world.chance.uniform(0, 1.5))
-    with told(seed):
-        world.run()
-    return world
+@pytest.mark.parametrize("part", range(PARTS))
+def test_everybody_is_answered_once_whatever_comes_and_whatever_fails(part: int) -> None:
+    told = run_many(part * SCHEDULES, SCHEDULES)
+    kinds = ("crash", "hang", "memory", "poison", "answered", "not answered")
+    refusals = ("OVERLOADED", "WOULD_BE_LATE", "DRAINING", "ENGINE_STOPPED")
+    assert all(told[name] for name in (*kinds, *refusals)), told
 
 
-def world_waiting(seed: int) -> int:
-    return (12, 40, 1024)[seed // 3 % 3]
-
-
-@pytest.mark.parametrize("first", range(0, SCHEDULES, 20))
-def test_everybody_is_answered_once_and_rows_are_conserved(first: int) -> None:
-    calls = [call for seed in range(first, first + 20) for call in run_schedule(seed).calls]
+@pytest.mark.parametrize("first", [0, 9])
+def test_everybody_is_answered_once_where_texts_are_long_and_beams_wide(first: int) -> None:
+    calls = [call for seed in range(first, first + 9) for call in run_shortened(long_schedule(seed)).calls]
     assert any(call.refusal == "WOULD_BE_LATE" for call in calls)
     assert any(call.in_time for call in calls)
 
 
 def test_a_caller_within_its_share_does_not_wait_for_one_that_sends_anything() -> None:
     world = World(1)
-    for _ in range(40):
+    for _ in range(10):
         world.arrive(Call([30] * 4, 16, endless=True, caller="greedy one", most=200), 0.0)
     for number in range(50):
         world.arrive(Call([10], caller="modest one"), 0.1 * number)
@@ -55,3 +41,33 @@ def test_a_caller_within_its_share_does_not_wait_for_one_that_sends_anything() -
     modest = sorted(call.ended - call.arrived for call in world.calls if call.caller == "modest one" and call.ended)
     assert len(modest) == 50
     assert modest[-1] < 1.5, modest
+
+
+SCHEDULE = Schedule(
+    0,
+    tuple(Arrival(0.002 * number, (5, 3), beams=1 + number % 2, stream=number % 3 == 0) for number in range(6)),
+    (Fault(0.004, "crash"), Fault(0.01, "hang")),
+    workers=2,
+)
+
+
+def test_a_violation_is_told_as_the_shortest_schedule_that_has_it() -> None:
+    run(SCHEDULE)
+    with patch.object(RunningBatch, "_answer", lambda batch, request, event: batch._held.pop(request, None)):
+        with pytest.raises(Violation) as raised:
+            run(SCHEDULE)
+        violation = shortest(raised.value)
+    assert "a request is lost" in str(violation)
+    assert len(violation.schedule.arrivals) == 1
+    assert not violation.schedule.faults
+
+
+def give_nothing_back(batch: object, request: Request, computed: int) -> None: ...
+
+
+def test_rows_that_are_not_given_back_are_a_violation() -> None:
+    with (
+        patch.object(RunningBatch, "_give_back", give_nothing_back),
+        pytest.raises(Violation, match="rows free"),
+    ):
+        run(replace(SCHEDULE, faults=()))
