@@ -8,6 +8,7 @@ import grpc
 
 from dragoman.attempts import Attempts, Calls, Start
 from dragoman.errors import from_rpc
+from dragoman.retries import is_unavailable
 
 M = TypeVar("M")
 
@@ -61,7 +62,7 @@ async def _hedged(attempts: Attempts[M], start: Start[M]) -> Any:
 
 
 def _unavailable(error: BaseException) -> bool:
-    return isinstance(error, grpc.RpcError) and error.code() is grpc.StatusCode.UNAVAILABLE
+    return isinstance(error, grpc.RpcError) and is_unavailable(error)
 
 
 async def streamed_async(calls: Calls[M], start: Start[M], timeout_s: float) -> AsyncGenerator[Any]:

@@ -9,6 +9,7 @@ import grpc
 
 from dragoman.attempts import Attempts, Calls, Start
 from dragoman.errors import from_rpc
+from dragoman.retries import is_unavailable
 from dragoman.servers import Server
 
 M = TypeVar("M")
@@ -63,7 +64,7 @@ class Pending(Generic[M, R]):
                 answer: R = call.result()
             except grpc.RpcError as error:
                 self._attempts.failed(server, error)
-                if self._running and error.code() is grpc.StatusCode.UNAVAILABLE:
+                if self._running and is_unavailable(error):
                     continue  # another one is still under way
                 self.cancel()
                 raise

@@ -44,7 +44,7 @@ class Retries:
         """
         wait_ms = pushback_ms(error)
         over_quota = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and wait_ms is not None
-        if error.code() is not grpc.StatusCode.UNAVAILABLE and not over_quota:
+        if not is_unavailable(error) and not over_quota:
             return None
         if wait_ms is None:
             delay_s = self._backoff_s(attempt, elsewhere)
@@ -64,6 +64,16 @@ class Retries:
     def _take(self) -> bool:
         self._tokens = max(0.0, self._tokens - 1)
         return self._tokens > MAX_TOKENS / 2
+
+
+def is_unavailable(error: grpc.RpcError) -> bool:
+    """Whether another server, or the same one later, may answer.
+
+    gRPC ends calls with a bare CANCELLED that come while their server begins to stop, and does nothing for them. What
+    a server itself says has trailing metadata.
+    """
+    code = error.code()
+    return code is grpc.StatusCode.UNAVAILABLE or (code is grpc.StatusCode.CANCELLED and not error.trailing_metadata())
 
 
 def pushback_ms(error: grpc.RpcError) -> int | None:

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 import grpc
 
-from dragoman.retries import pushback_ms
+from dragoman.retries import is_unavailable, pushback_ms
 
 M = TypeVar("M")
 
@@ -81,7 +81,7 @@ class Servers(Generic[M]):
     def failed(self, server: Server[M], error: grpc.RpcError) -> None:
         """It refused, or was not there."""
         wait_ms = pushback_ms(error)
-        silent = error.code() is grpc.StatusCode.UNAVAILABLE and wait_ms is None
+        silent = is_unavailable(error) and wait_ms is None
         with self._lock:
             self._ended(server, failed=silent or error.code() is grpc.StatusCode.DEADLINE_EXCEEDED)
             rest_s = max(0, wait_ms or 0) / 1000

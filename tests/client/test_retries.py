@@ -21,6 +21,13 @@ class Failed(grpc.RpcError):
         return () if self._pushback is None else ((PUSHBACK_KEY, self._pushback),)
 
 
+def test_a_call_that_grpc_cancels_by_itself_is_made_again() -> None:
+    """It does so where a server begins to stop."""
+    delay = Retries().delay_s(Failed(grpc.StatusCode.CANCELLED), 1, 100)
+    assert delay is not None and delay <= FIRST_BACKOFF_S * (1 + JITTER)
+    assert Retries().delay_s(Failed(grpc.StatusCode.CANCELLED), 1, 100, elsewhere=True) == 0
+
+
 REPEATED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 
