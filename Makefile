@@ -104,15 +104,15 @@ zoo: setup  ## make the folders of models/zoo packages again, after a change of 
 test: setup  ## run the tests
 	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-# An environment of its own: the least that `dependencies`, `serve`, `cpu` and `tracing` allow, and what the tests that want
-# no torch want. The oldest numpy has wheels up to Python 3.12.
+# An environment of its own: the least that `dependencies`, `serve`, `cpu`, `tracing` and `jwt` allow, and what the tests
+# that want no torch want. The oldest numpy has wheels up to Python 3.12.
 OLDEST := $(VENV)/oldest
 UV = $(OLDEST)/bin/uv pip
 oldest: pyproject.toml  ## run the tests that need no torch with the oldest versions that pyproject.toml allows
 	@"$(PYTHON)" -m venv --clear $(OLDEST)
 	@$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
 	@$(UV) compile --quiet --resolution lowest-direct --python $(OLDEST)/bin/python --no-header --no-annotate \
-		--extra cpu --extra tracing pyproject.toml -o $(OLDEST)/versions.txt
+		--extra cpu --extra tracing --extra jwt pyproject.toml -o $(OLDEST)/versions.txt
 	@$(UV) install --quiet --python $(OLDEST)/bin/python -r $(OLDEST)/versions.txt \
 		build hatchling hypothesis pytest pytest-asyncio pytest-timeout pytest-xdist pyyaml trustme
 	@grep -E '^(onnxruntime|grpcio|numpy|pydantic|protobuf)==' $(OLDEST)/versions.txt
@@ -177,8 +177,8 @@ lock: setup  ## bring the pinned versions up to date
 	@$(BIN)/python -m pip install --quiet uv
 	@$(COMPILE) --extra dev --extra deploy requirements/train.txt requirements/oracles.txt -o requirements/lock.txt \
 		--no-emit-package cuda-bindings --no-emit-package cuda-pathfinder
-	@$(COMPILE) --extra cpu --extra tracing --generate-hashes -c requirements/lock.txt -o requirements/serve.lock.txt
-	@$(COMPILE) --extra cuda --extra tracing --generate-hashes -c requirements/lock.txt -o requirements/serve-cuda.lock.txt
+	@$(COMPILE) --extra cpu --extra tracing --extra jwt --generate-hashes -c requirements/lock.txt -o requirements/serve.lock.txt
+	@$(COMPILE) --extra cuda --extra tracing --extra jwt --generate-hashes -c requirements/lock.txt -o requirements/serve-cuda.lock.txt
 
 clean:  ## remove what was made, the environment and the packages included
 	rm -rf $(VENV) artifacts dist kernels/build kernels/lib .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -119,6 +119,12 @@ class Settings(BaseSettings):
     callers: Path | None = None
     """TOML file with those who may call, their tokens' hashes or certificates, scopes and quotas. Read again when it
     changes, and on SIGHUP."""
+    jwt_keys: str | None = Field(default=None, min_length=1)
+    """JSON Web Key Set of an issuer whose tokens say who calls: a file, or an https:// URL. Needs the two below."""
+    jwt_issuer: str | None = Field(default=None, min_length=1)
+    """The `iss` that its tokens must have."""
+    jwt_audience: str | None = Field(default=None, min_length=1)
+    """The `aud` that its tokens must have: the name by which it knows this server."""
     caller_key: str | None = Field(default=None, pattern=r"^[a-z0-9_.-]{1,64}$")
     """Metadata that names the caller of calls without an identity. Any caller may write it. Default: none, the host."""
     quota_texts_per_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -156,6 +162,9 @@ class Settings(BaseSettings):
             raise ValueError("tls_certificate and tls_key need each other")
         if self.tls_client_ca is not None and self.tls_certificate is None:
             raise ValueError("tls_client_ca needs tls_certificate and tls_key")
+        jwt = [self.jwt_keys, self.jwt_issuer, self.jwt_audience]
+        if None in jwt and any(jwt):
+            raise ValueError("jwt_keys, jwt_issuer and jwt_audience need each other")
         if self.canary_health and not self.canary_interval_s:
             raise ValueError("canary_health needs canary_interval_s: nothing would be compared")
         if self.log_text and not self.log_requests:

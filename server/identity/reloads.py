@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +20,10 @@ key, say, are written one after the other."""
 Look = tuple[tuple[int, int, int] | None, ...]
 
 
+EVERY_S = 300.0
+"""How often what has no file is read again."""
+
+
 @dataclass(frozen=True)
 class Source:
     """Files that belong together."""
@@ -29,8 +34,11 @@ class Source:
     """Reads them and puts them to use. Runs on another thread than the event loop's. Raises ConfigError."""
 
     def look(self) -> Look:
-        """Another value when one of them has changed. Follows links, which Kubernetes changes."""
-        return tuple(map(_stamp, self.files))
+        """Another value when one of them has changed, or without any, when it is time again.
+
+        Follows links, which Kubernetes changes.
+        """
+        return tuple(map(_stamp, self.files)) or ((int(time.monotonic() / EVERY_S), 0, 0),)
 
 
 class Reloads:

@@ -76,7 +76,7 @@ def warn_of_exposure(settings: Settings) -> None:
     open_doors = []
     if settings.tls_certificate is None:
         open_doors.append("calls are not encrypted")
-    if settings.callers is None:
+    if settings.callers is None and settings.jwt_keys is None:
         certified = settings.tls_client_ca is not None
         open_doors.append(
             "any certificate of tls_client_ca may call" if certified else "everybody may call who reaches the port"

@@ -58,7 +58,7 @@ def everything(
         callers.took(name, texts=2, cost=0.1)
         for quota in QUOTAS:
             callers.refused(name, quota)
-    ReloadMetrics(registry, ["callers", "tls"])
+    ReloadMetrics(registry, ["callers", "tls", "jwt_keys"])
     process.describe_model("ab", "CPUExecutionProvider", "fp32")
     process.describe_build(dict.fromkeys(VERSIONS, "1.0"))
     process.describe_device(dict.fromkeys(FACTS, ""), "cuda", cuda_graphs=True)
