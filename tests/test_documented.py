@@ -30,6 +30,7 @@ PROGRAMS = {
     **dict.fromkeys(
         ("bench", "bench.firefox", "bench.floor", "bench.gpu_check", "bench.instructions"), "benchmarks.md"
     ),
+    "tests.hostile.fuzz": "development.md",
     "tests.simulation": "development.md",
     **dict.fromkeys(("bench.metrics", "bench.overload", "bench.quality"), "benchmarks.md"),
 }

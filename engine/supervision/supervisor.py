@@ -99,14 +99,16 @@ class Supervisor:
             if hung:
                 log.error("%s; its thread is left behind", error)
             memory = is_out_of_memory(error)
+            # Taken away first: a thread that is left behind answers what its worker has, should it come back.
+            waiting, worker.suspects = worker.suspects, Suspects()
             worker.leave()
             requests = worker.batch.release(delivering=not hung)
             halving = memory and len(requests) > 1
             if not self._may_restart(counts=not halving):
-                self._end(error, (*requests, *worker.suspects.requests))
+                self._end(error, (*requests, *waiting.requests))
                 return
             self._observer.restarted(RestartCause.of(hung, memory))
-            self._begin(worker, self._judge(worker, requests, error, memory))
+            self._begin(worker, self._judge(worker.trying, requests, waiting, error, memory))
 
     def _begin(self, former: Worker, suspects: Suspects) -> None:
         """The next life, with fresh buffers: a thread that hangs may still write into the others."""
@@ -126,15 +128,17 @@ class Supervisor:
             tell(request, error)
         self._give_up(error)
 
-    def _judge(self, worker: Worker, requests: Sequence[Request], error: Exception, memory: bool) -> Suspects:
+    def _judge(
+        self, trying: bool, requests: Sequence[Request], waiting: Suspects, error: Exception, memory: bool
+    ) -> Suspects:
         """Answers those of these requests that cannot be tried again. The others, and those not yet tried, are left."""
-        if worker.trying and len(requests) == 1:
+        if trying and len(requests) == 1:
             self._convict(requests[0], memory)
-            return worker.suspects
+            return waiting
         again = [one for request in requests if (one := suspect(request, error, memory)) is not None]
         self._observer.retried(len(again))
         together = max(1, len(requests) // 2) if memory else 1
-        return Suspects(deque([*again, *worker.suspects.requests]), together)
+        return Suspects(deque([*again, *waiting.requests]), together)
 
     def _convict(self, request: Request, memory: bool) -> None:
         """It was alone when the engine failed again."""

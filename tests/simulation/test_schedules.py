@@ -62,6 +62,23 @@ def test_a_violation_is_told_as_the_shortest_schedule_that_has_it() -> None:
     assert not violation.schedule.faults
 
 
+LEFT_BEHIND = Schedule(
+    293, (Arrival(0.0073, (4, 2, 5)),), (Fault(0.0067, "hang"), Fault(0.0068, "hang")), rows=2, restarts=1
+)
+SUCCEEDED = Schedule(
+    108069,
+    (Arrival(0.01646, (2, 6)), Arrival(0.01722, (7,)), Arrival(11.52271, (7,))),
+    (Fault(0.02097, "hang"), Fault(0.02151, "hang"), Fault(0.04071, "hang")),
+    rows=6,
+)
+
+
+@pytest.mark.parametrize("schedule", [LEFT_BEHIND, SUCCEEDED])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_worker_that_comes_back_does_not_answer_what_its_successor_is_to_try(schedule: Schedule, seed: int) -> None:
+    run(replace(schedule, seed=seed))
+
+
 def give_nothing_back(batch: object, request: Request, computed: int) -> None: ...
 
 

@@ -30,7 +30,7 @@ from server.admission.permits import Admission
 from server.errors import Draining, EngineStopped, ServerError
 from tests.engine.calling import END, RULES
 from tests.simulation.calls import Call
-from tests.simulation.machine import POISON, SPEED, Clock, Idle, SlowDecoder, Speed, Stuck, Thread, Turns
+from tests.simulation.machine import POISON, SPEED, Clock, Crash, Idle, SlowDecoder, Speed, Stuck, Thread, Turns
 
 NOTICED_S = 15.0
 """In which a hang must be."""
@@ -64,6 +64,8 @@ class World:
         self._call_of: dict[int, Call] = {}
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
+        self._wrong: list[str] = []
+        """What was told that may not be."""
         self._stuck: list[Thread] = []
         self._turn_of: Stuck | None = None
         self._closed = self._ending = self._looking = False
@@ -164,6 +166,12 @@ class World:
         streamed: tuple[int, ...] = ()
 
         def deliver(event: Event) -> None:
+            try:
+                tell(event)
+            except AssertionError as error:  # the engine would take it for a failure of its own
+                self._wrong.append(str(error))
+
+        def tell(event: Event) -> None:
             nonlocal streamed
             assert not call.answers[number], f"content {number} is told something after its answer: {event}"
             if isinstance(event, Tokens):
@@ -241,7 +249,8 @@ class World:
             thread.ended = True
 
     def _hang(self) -> None:
-        assert self._turn_of is not None
+        if self._turn_of is None:  # it began before its time: it cannot be left behind
+            raise Crash("the engine crashed where it should have hung")
         self._turn_of.hang()
 
     def _come_back(self, thread: Thread) -> None:
@@ -288,6 +297,7 @@ class World:
 
     def _check(self) -> None:
         """Rows are neither lost nor made."""
+        assert not self._wrong, self._wrong[0]
         assert self.admission._reserved == 0, "a permit was not given back"
         if self.runner.failure.done() and not self._ending:  # the process ends then
             self._ending = True
