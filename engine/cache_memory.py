@@ -32,7 +32,7 @@ class CacheMemory:
         self.tensors = tensors
         first = tensors[0]
         self.owner, self.grows = first.owner, first.grows
-        self._shape = len(tensors), rows, first.heads, first.slot
+        self._shape = len(tensors), rows, first.heads, first.head_dim
         self._dtype = DTYPES[first.precision]
         self._longest = longest if self.grows else 1
         self.array = self._allocate(STEP)

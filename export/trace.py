@@ -163,7 +163,7 @@ def trace_decoder(model: Transformer, spec: GraphsSpec) -> ir.Model:
         "ranks": torch.arange(k),
         "target_past": zeros(target),
         "cross_past": zeros(source),
-        "cross_last": [torch.zeros(rows, 1, tensor.heads * tensor.slot, dtype=dtype) for tensor in source],
+        "cross_last": [torch.zeros(rows, 1, tensor.heads * tensor.head_dim, dtype=dtype) for tensor in source],
     }
     shapes: dict[str, object] = {
         "ids": {0: rows_axis},

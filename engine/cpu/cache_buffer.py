@@ -17,7 +17,7 @@ class CacheBuffer(CacheMemory):
         super().__init__(tensors, rows, longest)
         first = tensors[0]
         heads = first.heads if first.last else 0
-        self.last = np.zeros((len(tensors), rows, 1, heads * first.slot), self.array.dtype)
+        self.last = np.zeros((len(tensors), rows, 1, heads * first.head_dim), self.array.dtype)
         """What the graph wants of each row's last source token, if it does."""
 
     def start(self, row: int, encoded: Mapping[str, NDArray[np.floating]]) -> None:

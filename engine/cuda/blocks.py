@@ -37,7 +37,8 @@ class TensorBlock:
     def bound_last(self, rows: int) -> Iterator[tuple[str, Tensor]]:
         """By the name of its input, what the graph wants of the last source token."""
         if self.last is not None:
-            element, shape = NUMBER_TYPES[self.first.precision].element, (rows, 1, self.first.heads * self.first.slot)
+            element = NUMBER_TYPES[self.first.precision].element
+            shape = rows, 1, self.first.heads * self.first.head_dim
             for tensor, address in zip(self.tensors, self.last.tensor_addresses(), strict=True):
                 if tensor.last is not None:
                     yield tensor.last, (element, shape, address)
@@ -88,7 +89,7 @@ def allocate_blocks(
 
     def tensor_block(tensors: tuple[CacheTensor, ...]) -> TensorBlock:
         first, count = tensors[0], len(tensors)
-        slot_bytes = first.slot * NUMBER_TYPES[first.precision].size_bytes
+        slot_bytes = first.head_dim * NUMBER_TYPES[first.precision].size_bytes
         places = {"source": source_places, "target": target_places, None: 1}[first.grows]
         return TensorBlock(
             tensors,

@@ -160,7 +160,7 @@ class CudaEncoder:
 def _layout(tensor: CacheTensor, tensors: int, sentences: int, length: int) -> Block:
     """A block for what so many tensors like this one start with, which lies nowhere yet."""
     places = 1 if tensor.grows is None else length
-    slot_bytes = tensor.slot * NUMBER_TYPES[tensor.precision].size_bytes
+    slot_bytes = tensor.head_dim * NUMBER_TYPES[tensor.precision].size_bytes
     return Block(0, tensors, sentences, tensor.heads, places, slot_bytes)
 
 

@@ -80,12 +80,12 @@ class CacheTensor(Frozen):
 
     @property
     def heads(self) -> int:
-        """Numbers lie together in slots. A row has so many slots for each place along which it grows."""
+        """How many a row has for each place along which it grows; of a state, 1."""
         return prod(self._numbers(self.axes[1 : self._place]))
 
     @property
-    def slot(self) -> int:
-        """Numbers of a slot."""
+    def head_dim(self) -> int:
+        """Numbers of a head that lie together; of a state, all."""
         return prod(self._numbers(self.axes[self._place :]))
 
     def shape(self, rows: int, places: int) -> tuple[int, ...]:
@@ -107,7 +107,7 @@ def alike(tensors: Sequence[CacheTensor]) -> list[tuple[CacheTensor, ...]]:
     groups: dict[object, list[CacheTensor]] = {}
     for tensor in tensors:
         begins = tensor.start is None, tensor.last is None
-        layout = tensor.precision, tensor.heads, tensor.slot
+        layout = tensor.precision, tensor.heads, tensor.head_dim
         groups.setdefault((tensor.owner, tensor.grows, begins, layout), []).append(tensor)
     return [tuple(group) for group in groups.values()]
 

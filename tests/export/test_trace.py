@@ -215,7 +215,7 @@ def test_what_is_declared_is_what_the_graphs_are(traced: Traced) -> None:
         axes = "float32", [names.get(axis, axis) if isinstance(axis, str) else axis for axis in tensor.axes]
         assert inputs.pop(tensor.past) == outputs.pop(tensor.present) == axes
         if tensor.last is not None:
-            assert inputs.pop(tensor.last) == ("float32", ["rows", 1, tensor.heads * tensor.slot])
+            assert inputs.pop(tensor.last) == ("float32", ["rows", 1, tensor.heads * tensor.head_dim])
         if tensor.start is not None:
             assert encoded.pop(tensor.start) == ("float32", ["sentences", *tensor.axes[1:]])
     assert list(inputs) == list(signature.DECODER_INPUTS)

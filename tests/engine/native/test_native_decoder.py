@@ -158,7 +158,7 @@ def test_only_second_children_are_copied(served: NativeServed) -> None:
     assert batch.cache.take([0, 1]) == 0
     copied = batch.cache.take([0, 1, 1])
     shapes = [tensor for tensor in served.native._native.cache if tensor.owner == "hypothesis"]
-    expected = [tensor.heads * tensor.slot * (16 if tensor.grows else 1) for tensor in shapes]
+    expected = [tensor.heads * tensor.head_dim * (16 if tensor.grows else 1) for tensor in shapes]
     sizes = {"fp32": 4, "fp16": 2}
     assert copied == sum(count * sizes[tensor.precision] for count, tensor in zip(expected, shapes, strict=True))
     assert batch.cache.take([2, 0]) == 0
