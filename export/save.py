@@ -40,7 +40,7 @@ def save_beside(graphs: Graphs, folder: Path, weights: StoredWeights) -> GraphFi
     for name, model in graphs.models.items():
         point(model, weights)
         ir.save(model, folder / name)
-    return GraphFiles(folder, graphs.spec)
+    return GraphFiles(folder, graphs.spec, weights=weights.file.name)
 
 
 class _WeightsFile:

@@ -2,6 +2,7 @@
 
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from export.command.arguments import Options
@@ -31,6 +32,7 @@ from export.verification.verify import verify
 from models.checkpoint import load_checkpoint
 from models.package.folder import draft, publish, publish_beside
 from models.package.manifest import SHORTLIST, WEIGHTS, Manifest
+from models.package.seal import private_key, sign
 from models.tokenizers.sentencepiece_pair import SentencePiecePair
 
 PACKAGES = Path("artifacts")
@@ -42,6 +44,7 @@ def export(options: Options, fetched: Fetched, progress: Progress) -> tuple[Path
 
     Returns the package's folder and what lies there.
     """
+    seal = None if options.sign is None else partial(sign, key=private_key(options.sign))
     texts = read_samples(options.samples, options.verify_samples)
     quantizing_texts = read_quantizing_texts(options, texts)
     with progress.stage("load"):
@@ -88,5 +91,5 @@ def export(options: Options, fetched: Fetched, progress: Progress) -> tuple[Path
         with progress.stage("publish"):
             weights = WEIGHTS if stored is None else stored.file.name
             manifest = make_manifest(checkpoint, name, files, verified, weights)
-            (publish if stored is None else publish_beside)(folder, manifest, target)
+            (publish if stored is None else publish_beside)(folder, manifest, target, seal)
     return target, manifest, graphs

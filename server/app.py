@@ -24,7 +24,9 @@ from engine.probes import fitting
 from engine.request import Event, Failed, Probe, Request
 from engine.runner import Runner
 from engine.supervision.policy import Supervision
-from models.package.folder import Package, PackageError
+from models.package.checked import PackageError
+from models.package.folder import Package
+from models.package.seal import SealError, check_seal, public_key
 from models.tokenizers.tokenizer import TokenizerError
 from server.admission.permits import Admission
 from server.admission.quotas import Quota, Quotas
@@ -70,7 +72,7 @@ def run(settings: Settings) -> int:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         return uvloop.run(_run(settings))
-    except (PackageError, TokenizerError, DeviceError) as error:
+    except (PackageError, SealError, TokenizerError, DeviceError) as error:
         raise ConfigError(str(error)) from error
 
 
@@ -90,7 +92,7 @@ async def serve(settings: Settings, signals: StopSignals) -> int:
 async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracing) -> int:
     """See `serve`."""
     started = time.perf_counter()
-    package = Package.open(settings.package)
+    package = open_package(settings)
     machine = Machine()
     device = serving_device(settings, package, machine)
     loadable = Loadable.of(package)
@@ -154,6 +156,17 @@ def open_process_metrics(registry: CollectorRegistry, settings: Settings, model:
     process.describe_build({"dragoman": __version__, "onnxruntime": ort.__version__, "grpcio": version("grpcio")})
     process.describe_queue(settings.max_waiting)
     return process
+
+
+def open_package(settings: Settings) -> Package:
+    """The package, signed if it has to be. Raises PackageError or SealError."""
+    if settings.require_signed is None:
+        return Package.open(settings.package)
+    key = public_key(settings.require_signed)
+    package = Package.open(settings.package)
+    check_seal(package, key)
+    log.info("the package is signed by the owner of %s", settings.require_signed)
+    return package
 
 
 def open_runner(

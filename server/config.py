@@ -51,6 +51,8 @@ class Settings(BaseSettings):
     """TOML file with any of these settings, under the names of the flags with underscores."""
     package: Path = Path("models/zoo/en-pt")
     """Folder that `python -m export` wrote."""
+    require_signed: Path | None = None
+    """PEM file with an Ed25519 public key: only packages that its owner has signed are served."""
     host: str = Field(default="127.0.0.1", min_length=1)
     """Address to listen on, for gRPC and for metrics. "0.0.0.0" is every IPv4 interface."""
     port: int = Field(default=8500, ge=0, le=65535)

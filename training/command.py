@@ -6,7 +6,7 @@ from collections.abc import Callable
 from rich.console import Console
 
 from models.checkpoint import CheckpointError
-from models.package.folder import PackageError
+from models.package.checked import PackageError
 from models.tokenizers.tokenizer import TokenizerError
 from training.errors import TrainingError
 

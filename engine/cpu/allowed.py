@@ -5,13 +5,12 @@ together here, and each row of the batch knows its places among them. Most sente
 vocabulary.
 """
 
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.devices.session import CPU, open_session
 from models.package import signature
+from models.package.graph_files import Graph
 from models.package.signature import MAX_CANDIDATES, NO_TOKEN
 
 STEP = 256
@@ -23,7 +22,7 @@ ROOM = 1.5
 class OutputLayer:
     """The graph that gives rows of the output layer."""
 
-    def __init__(self, graph: Path, vocab_size: int) -> None:
+    def __init__(self, graph: Graph, vocab_size: int) -> None:
         self.vocab_size = vocab_size
         self._session = open_session(graph, CPU)
 

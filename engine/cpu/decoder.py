@@ -13,6 +13,7 @@ from engine.cpu.allowed import AllowedTokens, OutputLayer
 from engine.cpu.cache_buffer import CacheBuffer
 from engine.decoder import Ask, Found, TokenIds
 from engine.devices.session import CPU, Device, bind, open_session
+from engine.devices.shapes import check_shapes
 from engine.whole_rows import answer, asks_logits, asks_more, attend, check_offered, mark_not_finite
 from models.package import signature
 from models.package.graph_files import GraphFiles
@@ -65,10 +66,14 @@ class CpuDecoder:
         """Loads the graphs. Rows have room for so many source tokens and so many target tokens."""
         self.spec = graphs.spec
         self.source_capacity, self.target_capacity = source_capacity, target_capacity
-        self._encoder, self._decoder = (open_session(graph, CPU) for graph in (graphs.encoder, graphs.decoder))
+        contents, spec = graphs.contents(), graphs.spec
+        self._encoder, self._decoder = (
+            open_session(contents.graph(graph.file), CPU) for graph in (spec.encoder, spec.decoder)
+        )
+        check_shapes((self._encoder, self._decoder), spec, spec.cache)
         self._shortlist = graphs.shortlist
         size = graphs.spec.vocabulary.target_size
-        self._output = None if graphs.output is None else OutputLayer(graphs.output, size)
+        self._output = None if spec.output is None else OutputLayer(contents.graph(spec.output.file), size)
 
     @property
     def device(self) -> Device:

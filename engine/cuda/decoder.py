@@ -10,7 +10,6 @@ import logging
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from pathlib import Path
 from weakref import WeakSet
 
 import onnxruntime as ort
@@ -20,7 +19,7 @@ from engine.cuda.encoder import CudaEncoder, CudaSource
 from engine.cuda.output import CudaOutput, most_allowed
 from engine.cuda.runtime import DeviceRuntime
 from engine.devices.session import CAPTURE_REFUSED, Device, DeviceError, is_out_of_memory
-from models.package.graph_files import GraphFiles
+from models.package.graph_files import Graph, GraphFiles
 
 log = logging.getLogger(__name__)
 
@@ -35,18 +34,18 @@ class CudaDecoder:
         """
         self.spec, self.device = graphs.spec, device
         self.source_capacity, self.target_capacity = source_capacity, target_capacity
-        spec, shortlist = graphs.spec, graphs.shortlist
+        spec, shortlist, contents = graphs.spec, graphs.shortlist, graphs.contents()
         places = 0 if shortlist is None else most_allowed(shortlist, source_capacity)
         longest = max(source_capacity, target_capacity, places, 2)
         self._caches: WeakSet[CudaCache] = WeakSet()
         with ExitStack() as held:
             self._runtime = runtime = held.enter_context(closing(DeviceRuntime(device, longest)))
             self._output = None
-            if shortlist is not None and graphs.output is not None:
-                self._output = CudaOutput(runtime, graphs.output, shortlist, spec, places)
-            encoder = CudaEncoder(runtime, graphs.encoder, spec, source_capacity, self._output)
+            if shortlist is not None and spec.output is not None:
+                self._output = CudaOutput(runtime, contents.graph(spec.output.file), shortlist, spec, places)
+            encoder = CudaEncoder(runtime, contents.graph(spec.encoder.file), spec, source_capacity, self._output)
             self._encoder = held.enter_context(closing(encoder))
-            self._decoder = self._open_decoder(graphs.decoder)
+            self._decoder = self._open_decoder(contents.graph(spec.decoder.file))
             held.callback(self._forget)
             self._held = held.pop_all()
 
@@ -55,7 +54,7 @@ class CudaDecoder:
         """Source and target tokens that a row has room for."""
         return self.source_capacity + self.target_capacity
 
-    def _open_decoder(self, graph: Path) -> ort.InferenceSession:
+    def _open_decoder(self, graph: Graph) -> ort.InferenceSession:
         """Loads the decoder graph to be captured, or if it cannot be, to be launched kernel by kernel."""
         try:
             return self._runtime.open_session(graph, capture=True)

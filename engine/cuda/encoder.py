@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from engine.devices.elements import INT32, INT64
 from engine.devices.session import is_out_of_memory, run_options
 from engine.devices.sizing import BATCH_TOKENS
 from engine.errors import OutOfMemory
+from models.package.graph_files import Graph
 from models.package.graphs import CacheTensor, GraphsSpec, alike
 
 LENGTH_STEP = 16
@@ -76,7 +76,7 @@ class CudaEncoder:
     def __init__(
         self,
         runtime: DeviceRuntime,
-        graph: Path,
+        graph: Graph,
         spec: GraphsSpec,
         capacity: int,
         output: CudaOutput | None,

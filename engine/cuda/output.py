@@ -5,7 +5,6 @@ output layer, in their order, and the place of a token is its id. What a row may
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from engine.devices.elements import INT64
 from engine.devices.session import run_options
 from engine.devices.sizing import ID_BYTES
 from models.package import signature
+from models.package.graph_files import Graph
 from models.package.graphs import GraphsSpec
 from models.package.shortlist import Shortlist
 from models.package.signature import MAX_CANDIDATES, NO_TOKEN
@@ -32,7 +32,7 @@ class CudaOutput:
     """The output layer, and lists of what rows are allowed."""
 
     def __init__(
-        self, runtime: DeviceRuntime, graph: Path, shortlist: Shortlist, spec: GraphsSpec, places: int
+        self, runtime: DeviceRuntime, graph: Graph, shortlist: Shortlist, spec: GraphsSpec, places: int
     ) -> None:
         """`places`: of a row, see `most_allowed`."""
         self.places, self._runtime, self._shortlist = places, runtime, shortlist

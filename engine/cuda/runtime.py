@@ -15,6 +15,7 @@ from engine.devices.elements import BFLOAT16, FLOAT, FLOAT16, INT64
 from engine.devices.session import Device, open_session, run_options
 from engine.devices.sizing import MOVED_BYTES
 from engine.devices.transfers import open_transfers
+from models.package.graph_files import Graph
 from models.package.precision import Precision
 
 WORD_BYTES = 8
@@ -115,7 +116,7 @@ class DeviceRuntime:
         for name in ("outbox", "_desk", "_mover"):
             vars(self).pop(name, None)
 
-    def open_session(self, graph: Path | bytes, capture: bool = False) -> ort.InferenceSession:
+    def open_session(self, graph: Graph | Path | bytes, capture: bool = False) -> ort.InferenceSession:
         """Loads a graph. Raises DeviceError."""
         return open_session(graph, self.device, self.transfers.stream, capture)
 

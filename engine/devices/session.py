@@ -8,6 +8,8 @@ from typing import Any, Literal
 import onnxruntime as ort
 from numpy.typing import NDArray
 
+from models.package.graph_files import Graph
+
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
 NO_GRAPH = -1
@@ -84,9 +86,15 @@ CPU = Device()
 
 
 def open_session(
-    graph: Path | bytes, device: Device, stream: int | None = None, capture: bool = False, library: Path | None = None
+    graph: Graph | Path | bytes,
+    device: Device,
+    stream: int | None = None,
+    capture: bool = False,
+    library: Path | None = None,
 ) -> ort.InferenceSession:
     """Loads a graph on a device, whose operators may be in a library. Raises DeviceError where it would run elsewhere.
+
+    The weights of one in memory come from the file that it has beside it. Others are refused.
 
     On CUDA first with the host forbidden altogether: so run the fused decoder and the graph that moves rows. Graphs
     with arithmetic on shapes are refused then: they are loaded again, and every node on the host is looked at.
@@ -102,13 +110,19 @@ def open_session(
 
 
 def _load(
-    graph: Path | bytes, device: Device, stream: int | None, capture: bool, library: Path | None
+    graph: Graph | Path | bytes, device: Device, stream: int | None, capture: bool, library: Path | None
 ) -> ort.InferenceSession:
     provider = device.provider, device.provider_options(stream, capture)
 
     def load(strict: bool) -> ort.InferenceSession:
         # Without `enable_fallback=0` ONNX Runtime's Python package prints what fails, and tries again on the CPU.
-        return ort.InferenceSession(graph, _options(strict, library), providers=[provider], enable_fallback=0)
+        options = _options(strict, library)
+        if not isinstance(graph, Graph):
+            return ort.InferenceSession(graph, options, providers=[provider], enable_fallback=0)
+        options.add_external_initializers_from_files_in_memory(
+            [graph.weights_file], [graph.weights], [len(graph.weights)]
+        )
+        return ort.InferenceSession(graph.content, options, providers=[provider], enable_fallback=0)
 
     if device.kind == "cpu":
         return load(strict=False)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.devices.session import CPU, Device, open_session
+from engine.devices.shapes import check_shapes
 from engine.errors import KernelsRefused
 from engine.native.cache import SlotCache
 from engine.native.encoder import NativeSource, encode
@@ -32,10 +33,12 @@ class NativeDecoder:
         """Loads the graphs. Rows have room for so many source tokens and so many target tokens."""
         self.spec, self._native, self._library = graphs.spec, native, library
         self.source_capacity, self.target_capacity = source_capacity, target_capacity
+        contents = graphs.contents()
         self._encoder, self._decoder = (
-            open_session(graphs.folder / graph.file, CPU, library=library.path)
+            open_session(contents.graph(graph.file), CPU, library=library.path)
             for graph in (native.encoder, native.decoder)
         )
+        check_shapes((self._encoder, self._decoder), graphs.spec, native.cache)
         self._shortlist, self._logits = graphs.shortlist, LogitsGraph(graphs)
 
     @classmethod

@@ -1,6 +1,6 @@
 """Whole rows of logits, by a graph of their own that is loaded when somebody first asks for them."""
 
-from pathlib import Path
+import logging
 from threading import Lock
 
 import numpy as np
@@ -12,7 +12,10 @@ from engine.devices.session import CPU, open_session
 from engine.errors import NotOffered
 from engine.whole_rows import asks_logits, check_offered
 from models.package import signature
+from models.package.checked import PackageError
 from models.package.graph_files import GraphFiles
+
+log = logging.getLogger(__name__)
 
 
 class LogitsGraph:
@@ -21,23 +24,34 @@ class LogitsGraph:
     def __init__(self, graphs: GraphFiles) -> None:
         """Loads nothing yet."""
         self._spec, self._lock = graphs.spec, Lock()
-        self._file: Path | None = None
+        self._graphs = graphs
+        self._file: str | None = None
         if graphs.spec.logits is not None and graphs.spec.logits.graph is not None:
-            self._file = graphs.folder / graphs.spec.logits.graph.file
+            self._file = graphs.spec.logits.graph.file
         self._session: ort.InferenceSession | None = None
 
     def check_offered(self, ask: Ask) -> None:
         """Raises NotOffered where the graphs do not give what is asked."""
         check_offered(ask, self._spec)
-        if asks_logits(ask) and self._file is None:
+        if asks_logits(ask) and not self._load():
             raise NotOffered("log-probabilities of other tokens than the best")
+
+    def _load(self) -> bool:
+        """Whether there is such a graph, and its files are still what the manifest says."""
+        if self._file is None:
+            return False
+        with self._lock:
+            try:
+                if self._session is None:
+                    self._session = open_session(self._graphs.contents().graph(self._file), CPU)
+            except PackageError as error:
+                log.error("no whole rows of logits: %s", error)
+                return False
+        return True
 
     def run(self, hidden: NDArray[np.float32]) -> NDArray[np.float32]:
         """Hidden states [rows, width] -> logits [rows, vocabulary]."""
-        assert self._file is not None and self._spec.logits is not None
-        with self._lock:
-            if self._session is None:
-                self._session = open_session(self._file, CPU)
+        assert self._session is not None and self._spec.logits is not None
         [logits] = self._session.run([self._spec.logits.name], {signature.HIDDEN: hidden})
         found: NDArray[np.float32] = logits[:, : self._spec.vocabulary.target_size]
         return found

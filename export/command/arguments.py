@@ -45,6 +45,7 @@ class Options(argparse.Namespace):
     calibration: Path | None
     references: Path | None
     firefox_registry: str
+    sign: Path | None
     quiet: bool
 
 
@@ -154,6 +155,7 @@ def build(program: str) -> Parser:
     parser.add_argument(
         "--firefox-registry", default=MOZILLA, metavar="URL", help="list of Firefox's models (default: Mozilla's)"
     )
+    parser.add_argument("--sign", type=Path, metavar="KEY", help="sign the package with this Ed25519 private key (PEM)")
     parser.add_argument("--quiet", action="store_true", help="do not list what the package holds")
     parser.add_argument("--version", action="version", version=f"Dragoman {__version__}")
     return parser

@@ -13,10 +13,11 @@ from export.steps import export
 from export.variant import VariantError
 from export.verification.verify import VerificationError
 from models.checkpoint import CheckpointError
-from models.package.folder import PackageError
+from models.package.checked import PackageError
+from models.package.seal import SealError
 from models.package.shortlist import ShortlistError
 
-BAD_INPUT = (InputError, CheckpointError, ShortlistError, VariantError, DeviceError, PackageError, OSError)
+BAD_INPUT = (InputError, CheckpointError, SealError, ShortlistError, VariantError, DeviceError, PackageError, OSError)
 
 
 def run(options: Options, fetched: Fetched, progress: Progress) -> int:

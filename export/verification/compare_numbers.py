@@ -55,7 +55,7 @@ def encoder_error(model: Transformer, graphs: GraphFiles, device: Device) -> flo
 def native_encoder_error(model: Transformer, graphs: GraphFiles, native: NativeGraphs) -> float:
     """The same of the native encoder, which gets the sources one after another."""
     sources = random_sources(model.config, len(SOURCE_LENGTHS))
-    session = open_session(graphs.folder / native.encoder.file, CPU, library=open_library().path)
+    session = open_session(graphs.contents().graph(native.encoder.file), CPU, library=open_library().path)
     errors = []
     for source, found in zip(sources, encode(session, sources), strict=True):
         hidden = model.encode(torch.tensor([source]), torch.tensor([len(source)]))[0]
@@ -66,7 +66,7 @@ def native_encoder_error(model: Transformer, graphs: GraphFiles, native: NativeG
 
 def run_encoder(graphs: GraphFiles, ids: Tensor, lengths: Tensor, outputs: Sequence[Tensor], device: Device) -> None:
     """Fills `outputs`. They are PyTorch's, because numpy has no bf16."""
-    session = open_session(graphs.encoder, device)
+    session = open_session(graphs.contents().graph(graphs.spec.encoder.file), device)
     binding = session.io_binding()
     for name, tensor in zip(signature.ENCODER_INPUTS, (ids, lengths), strict=True):
         binding.bind_cpu_input(name, tensor.numpy())

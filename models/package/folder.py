@@ -18,7 +18,7 @@ import hashlib
 import json
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ from pydantic import ValidationError
 
 from models.disk import sync
 from models.package import format1
+from models.package.checked import EXPORT_AGAIN, PackageError, check
 from models.package.graph_files import GraphFiles
 from models.package.manifest import FORMAT_VERSION, FileEntry, Manifest, first_fault
 from models.package.shortlist import Shortlist, ShortlistError
@@ -34,13 +35,12 @@ from models.tokenizers.sentencepiece_pair import SentencePiecePair
 from models.tokenizers.tokenizer import Tokenizer
 
 MANIFEST = "manifest.json"
+SIGNATURE = "manifest.json.sig"
+"""Who made it, if anybody says so: see `models.package.seal`."""
+Seal = Callable[[Path], object]
+"""Signs a manifest."""
 CHECKPOINT = "config.json"
 """No package that stands alone has it."""
-EXPORT_AGAIN = "export the checkpoint again"
-
-
-class PackageError(Exception):
-    """A package that cannot be opened or written. The message names the file, and says what to do."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,8 @@ class Package:
         data = _read_manifest(folder)
         manifest = _parse_manifest(folder, data)
         for name, entry in manifest.files.items():
-            _check_file(folder / name, entry)
+            check(folder / name, entry)
+        _check_vocabulary(folder, manifest)
         return cls(folder, manifest, hashlib.sha256(data).hexdigest())
 
     def tokenizer(self) -> Tokenizer:
@@ -69,9 +70,10 @@ class Package:
         """The graphs, with the shortlist, if there is one. Raises PackageError."""
         spec, shortlist = self.manifest.graphs, self.manifest.shortlist
         if shortlist is None:
-            return GraphFiles(self.folder, spec)
+            return GraphFiles(self.folder, spec, None, self.manifest.files, self.manifest.weights)
         try:
-            return GraphFiles(self.folder, spec, Shortlist.load(self.folder / shortlist, spec.vocabulary))
+            table = Shortlist.load(self.folder / shortlist, spec.vocabulary)
+            return GraphFiles(self.folder, spec, table, self.manifest.files, self.manifest.weights)
         except ShortlistError as error:
             raise PackageError(f"{error}; {EXPORT_AGAIN}") from error
 
@@ -104,9 +106,9 @@ def file_entries(folder: Path) -> dict[str, FileEntry]:
     return {file.name: FileEntry(sha256=sha256(file), size_bytes=file.stat().st_size) for file in files}
 
 
-def publish(folder: Path, manifest: Manifest, target: Path) -> None:
+def publish(folder: Path, manifest: Manifest, target: Path, seal: Seal | None = None) -> None:
     """Makes a finished draft the package at `target`. A package that stood there stands until then."""
-    (folder / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    _finish(folder, manifest, seal)
     for path in [*folder.iterdir(), folder]:
         sync(path)
     replaced = folder.parent / "replaced"
@@ -121,15 +123,22 @@ def publish(folder: Path, manifest: Manifest, target: Path) -> None:
     sync(target.parent)
 
 
-def publish_beside(folder: Path, manifest: Manifest, checkpoint: Path) -> None:
+def publish_beside(folder: Path, manifest: Manifest, checkpoint: Path, seal: Seal | None = None) -> None:
     """Moves what is new of a finished draft into the folder of the checkpoint it was made of, the manifest last."""
-    (folder / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    for name in [*manifest.files, MANIFEST]:
+    _finish(folder, manifest, seal)
+    (checkpoint / SIGNATURE).unlink(missing_ok=True)
+    for name in [*manifest.files, MANIFEST, *([] if seal is None else [SIGNATURE])]:
         file, place = folder / name, checkpoint / name
         if not place.exists() or sha256(place) != sha256(file):
             sync(file)
             file.replace(place)
     sync(checkpoint)
+
+
+def _finish(folder: Path, manifest: Manifest, seal: Seal | None) -> None:
+    (folder / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    if seal is not None:
+        seal(folder / MANIFEST)
 
 
 def sha256(file: Path) -> str:
@@ -166,19 +175,15 @@ def _parse_manifest(folder: Path, data: bytes) -> Manifest:
         raise PackageError(f"{file}: {first_fault(error)}; {EXPORT_AGAIN}") from error
 
 
-def _check_file(file: Path, expected: FileEntry) -> None:
-    try:
-        size = file.stat().st_size
-        found = sha256(file)
-    except OSError as error:
-        raise PackageError(f"{file} cannot be read ({error.strerror}); {EXPORT_AGAIN}") from error
-    if size != expected.size_bytes:
+def _check_vocabulary(folder: Path, manifest: Manifest) -> None:
+    """A token has a number of at least a byte for each unit of the model's width."""
+    spec = manifest.graphs
+    tokens = max(spec.vocabulary.source_size, spec.vocabulary.target_size)
+    weights = manifest.files[manifest.weights].size_bytes
+    if tokens * spec.width > weights:
         raise PackageError(
-            f"{file} was changed: it has {size} bytes, {MANIFEST} says {expected.size_bytes}; {EXPORT_AGAIN}"
-        )
-    if found != expected.sha256:
-        raise PackageError(
-            f"{file} was changed: its SHA-256 is {found}, {MANIFEST} says {expected.sha256}; {EXPORT_AGAIN}"
+            f"{folder / MANIFEST}: {tokens} tokens of width {spec.width} take at least {tokens * spec.width} bytes, "
+            f"and the weights have {weights}; {EXPORT_AGAIN}"
         )
 
 

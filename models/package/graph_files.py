@@ -1,10 +1,38 @@
-"""The graphs of a package where they lie."""
+"""The graphs of a package where they lie, and in memory."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from models.package.checked import read
 from models.package.graphs import GraphsSpec
+from models.package.manifest import WEIGHTS, FileEntry
 from models.package.shortlist import Shortlist
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A graph in memory, and the one file that it may take weights from."""
+
+    content: bytes
+    weights_file: str
+    weights: bytes
+
+
+class GraphContents:
+    """What the files had when they were read. Only for as long as graphs are loaded: the weights are in it."""
+
+    def __init__(self, folder: Path, entries: Mapping[str, FileEntry], weights: str) -> None:
+        """Reads the weights. Raises PackageError."""
+        self._folder, self._entries, self._weights_file = folder, entries, weights
+        self._weights = self._read(weights)
+
+    def graph(self, file: str) -> Graph:
+        """Raises PackageError."""
+        return Graph(self._read(file), self._weights_file, self._weights)
+
+    def _read(self, file: str) -> bytes:
+        return read(self._folder / file, self._entries.get(file))
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +43,14 @@ class GraphFiles:
     spec: GraphsSpec
     shortlist: Shortlist | None = None
     """What each source may become, if there is an output graph."""
+    entries: Mapping[str, FileEntry] = field(default_factory=dict)
+    """What the manifest says of its files. Empty: there is none yet."""
+    weights: str = WEIGHTS
+    """The file that its graphs take weights from."""
+
+    def contents(self) -> GraphContents:
+        """Private copies: nobody changes what is served. Raises PackageError where a file was changed meanwhile."""
+        return GraphContents(self.folder, self.entries, self.weights)
 
     @property
     def encoder(self) -> Path:
@@ -23,7 +59,3 @@ class GraphFiles:
     @property
     def decoder(self) -> Path:
         return self.folder / self.spec.decoder.file
-
-    @property
-    def output(self) -> Path | None:
-        return None if self.spec.output is None else self.folder / self.spec.output.file

@@ -26,7 +26,17 @@ KUBERNETES = ["1.30", "1.33", "1.36"]
 CUSTOM = {"ScaledObject", "ServiceMonitor"}
 SCHEMAS = ROOT / ".venv" / "chart"
 """Where `make tools` puts what knows the custom kinds."""
-THE_CHARTS_OWN = {"config", "package", "host", "port", "metrics_port", "reuse_port", "grace_period_s", "callers"}
+THE_CHARTS_OWN = {
+    "config",
+    "package",
+    "require_signed",
+    "host",
+    "port",
+    "metrics_port",
+    "reuse_port",
+    "grace_period_s",
+    "callers",
+}
 PLAINTEXT_PROBES = {"tls_certificate", "tls_key", "tls_client_ca"}
 
 Objects = Mapping[str, dict[str, Any]]

@@ -16,7 +16,8 @@ from engine.load import Loadable, open_decoder
 from engine.observer import Unobserved
 from engine.offline import decode
 from engine.runner import Runner
-from models.package.folder import MANIFEST, Package, PackageError
+from models.package.checked import PackageError
+from models.package.folder import MANIFEST, Package
 from models.package.graphs import Precisions
 from models.package.signature import graphs_spec
 

@@ -1,6 +1,7 @@
 """A package opens only if it is whole, and stands in its place only if it is."""
 
 import json
+import os
 import shutil
 import stat
 import time
@@ -8,9 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 
-from models.package.folder import MANIFEST, Package, PackageError, draft, file_entries, publish, sha256
+from engine.devices.session import CPU
+from engine.load import Limits, Loadable, load
+from models.package.checked import PackageError
+from models.package.folder import MANIFEST, Package, draft, file_entries, publish, sha256
 from models.package.manifest import FORMAT_VERSION, Manifest
 
 
@@ -251,3 +256,63 @@ def test_an_empty_folder_is_replaced(tiny_package: Package, tmp_path: Path) -> N
     with draft(target) as folder:
         publish(folder, fill(folder, tiny_package), target)
     assert Package.open(target).manifest.name == "again"
+
+
+def test_a_vocabulary_that_the_weights_have_no_room_for_is_refused(copy: Path) -> None:
+    edit_manifest(copy, in_graphs("vocabulary", target_size=10**9))
+    with pytest.raises(PackageError, match=r"1000000000 tokens of width \d+ take at least \d+ bytes, and the weights"):
+        Package.open(copy)
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe"])
+def test_a_file_that_is_none_is_refused_and_not_read(copy: Path, kind: str) -> None:
+    (copy / "decoder.onnx").unlink()
+    (os.mkdir if kind == "folder" else os.mkfifo)(copy / "decoder.onnx")
+    with pytest.raises(PackageError, match=r"decoder\.onnx is no file"):
+        Package.open(copy)
+
+
+def test_graphs_are_what_they_were_checked_to_be(copy: Path) -> None:
+    graphs = Package.open(copy).graphs()
+    weights = copy / graphs.weights
+    for file in (weights, copy / "decoder.onnx"):
+        content = file.read_bytes()
+        file.write_bytes(content[:-1] + b"?")
+        with pytest.raises(PackageError, match=f"{file.name} was changed: its SHA-256 is"):
+            graphs.contents().graph("decoder.onnx")
+        file.write_bytes(content)
+    graphs.contents().graph("decoder.onnx")
+
+
+def relisted(folder: Path) -> Package:
+    """A package whose manifest has been made to say what its files are."""
+    entries = {name: entry.model_dump() for name, entry in file_entries(folder).items() if name != MANIFEST}
+    edit_manifest(folder, lambda manifest: manifest.update(files=entries))
+    return Package.open(folder)
+
+
+def test_a_graph_takes_weights_from_nowhere_but_the_weights(copy: Path) -> None:
+    shutil.copy(copy / "weights.bin", copy / "other.bin")
+    graph = onnx.load(copy / "decoder.onnx", load_external_data=False)
+    for entry in (entry for tensor in graph.graph.initializer for entry in tensor.external_data):
+        if entry.key == "location":
+            entry.value = "other.bin"
+    onnx.save(graph, copy / "decoder.onnx")
+    with pytest.raises(Exception, match=r"External file: other\.bin not found from the table"):
+        load(Loadable.of(relisted(copy)), CPU, Limits(), kernels="off")
+
+
+@pytest.mark.parametrize("axis", [1, 3])
+def test_a_cache_that_is_not_the_graphs_is_refused(copy: Path, axis: int) -> None:
+    def change(manifest: dict[str, Any]) -> None:
+        manifest["graphs"]["cache"][0]["axes"][axis] += 1
+
+    edit_manifest(copy, change)
+    with pytest.raises(PackageError, match=r"self_k0 of a graph is .*, and the manifest says"):
+        load(Loadable.of(Package.open(copy)), CPU, Limits(), kernels="off")
+
+
+def test_logits_that_are_not_the_graphs_are_refused(copy: Path) -> None:
+    edit_manifest(copy, in_graphs("logits", size=7))
+    with pytest.raises(PackageError, match=r"logits of a graph is .*, and the manifest says \['rows', 7\]"):
+        load(Loadable.of(Package.open(copy)), CPU, Limits(), kernels="off")

@@ -16,6 +16,8 @@ from typing import Any
 
 import grpc
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
@@ -157,6 +159,15 @@ def test_a_port_in_use_is_named_with_the_way_out(flag: str, tiny_package: Packag
         told = refused("--package", tiny_package.folder, flag, port)
     assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in told
     assert f"choose another port with {flag} " in told
+
+
+def test_a_package_that_is_not_signed_is_refused_where_it_has_to_be(tiny_package: Package, tmp_path: Path) -> None:
+    key = tmp_path / "key.pem"
+    key.write_text("no key")
+    assert f"{key} is no public key" in refused("--package", tiny_package.folder, "--require-signed", key)
+    public = Ed25519PrivateKey.generate().public_key()
+    key.write_bytes(public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    assert "is not signed" in refused("--package", tiny_package.folder, "--require-signed", key)
 
 
 def test_a_folder_that_is_no_package_is_named(tmp_path: Path) -> None:

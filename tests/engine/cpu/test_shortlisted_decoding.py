@@ -170,8 +170,9 @@ class TestAllowedTokens:
 
     @pytest.fixture
     def tokens(self, served: Shortlisted) -> AllowedTokens:
-        assert served.graphs.output is not None
-        return AllowedTokens(OutputLayer(served.graphs.output, TOKENS), rows=4)
+        output = served.graphs.spec.output
+        assert output is not None
+        return AllowedTokens(OutputLayer(served.graphs.contents().graph(output.file), TOKENS), rows=4)
 
     def check(self, served: Shortlisted, tokens: AllowedTokens, rows: list[list[int]]) -> None:
         """Every row has its tokens, at places with their rows of the output layer."""

@@ -9,7 +9,8 @@ from bench.sentences import flores, heldout
 from export import __main__ as command
 from export.command.arguments import CALIBRATION, SAMPLES, parse
 from export.inputs import LEAST_CALIBRATION, InputError, read_calibration, read_references
-from models.package.folder import Package, PackageError, sha256
+from models.package.checked import PackageError
+from models.package.folder import Package, sha256
 from models.package.graphs import Precisions
 
 SENTENCES = [line.strip() for line in SAMPLES.read_text(encoding="utf-8").splitlines()]
