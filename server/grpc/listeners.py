@@ -54,6 +54,7 @@ def open_server(
         ("grpc.max_connection_idle_ms", round(settings.connection_idle_s * 1000)),
         ("grpc.so_reuseport", int(settings.reuse_port)),  # not unasked: a second server would take half of the calls
     ]
+    logging.getLogger("grpc._cython.cygrpc").addFilter(_is_news)
     server = grpc.aio.server(interceptors=interceptors, options=options)
     try:
         return server, _bind(server, settings, credentials)
@@ -82,6 +83,11 @@ def address(host: str, port: int) -> str:
 def _bind(server: grpc.aio.Server, settings: Settings, credentials: grpc.ServerCredentials | None) -> int:
     target = address(settings.host, settings.port)
     return server.add_insecure_port(target) if credentials is None else server.add_secure_port(target, credentials)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Not that somebody left while they were sent an answer, for which gRPC has a traceback."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], grpc.aio.InternalError)
 
 
 def _room_for(connections: int) -> int:

@@ -1,6 +1,7 @@
 """server.grpc.listeners: ports, and the metrics endpoint."""
 
 import asyncio
+import logging
 import resource
 import socket
 import threading
@@ -192,6 +193,14 @@ async def test_more_connections_than_there_may_be_are_closed_at_once() -> None:
             assert await closed(port, SETTINGS) == b""
         for _, writer in kept:
             writer.close()
+
+
+async def test_who_leaves_while_they_are_answered_is_not_worth_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    grpc_log = logging.getLogger("grpc._cython.cygrpc")
+    async with started():
+        for error in (grpc.aio.InternalError("gone"), ValueError("news")):
+            grpc_log.error("failed", exc_info=error)
+    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["news"]
 
 
 def test_open_files_are_asked_for_and_bound_the_connections(

@@ -1,0 +1,144 @@
+"""Connections, streams and messages that are not meant to be answered: others are, and memory stays."""
+
+import random
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from dragoman.v1.encoding_pb2 import EncodeRequest
+from dragoman.v1.translation_pb2 import TranslateRequest
+from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
+from server.grpc.rpc import MOST_REQUESTS
+from tests.hostile.http2 import WINDOW_SIZE, Connection, message
+from tests.server_process import WAIT_S, ServerProcess, eventually, server_process
+
+TRANSLATE = "/dragoman.v1.TranslationService/Translate"
+ENCODE = "/dragoman.v1.EncodingService/Encode"
+CHECK = "/grpc.health.v1.Health/Check"
+REFLECT = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+REQUEST = TranslateRequest(contents=["A cat."])
+MEGABYTE = 1_000_000
+MOST_BYTES = 64 * MEGABYTE
+"""What an attack may add to the server's memory."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ServerProcess]:
+    with server_process(Path("models/zoo/en-pt")) as server:
+        assert is_answered(server)
+        yield server
+        assert server.end(signal.SIGTERM) == 0
+        assert server.process.stderr is not None
+        assert "Traceback" not in server.process.stderr.read()
+
+
+def is_answered(server: ServerProcess) -> bool:
+    """Whether a new client is."""
+    with grpc.insecure_channel(server.target, [("grpc.use_local_subchannel_pool", 1)]) as channel:
+        return bool(TranslationServiceStub(channel).Translate(REQUEST, timeout=WAIT_S).translations)
+
+
+def facts(server: ServerProcess) -> dict[str, str]:
+    lines = Path(f"/proc/{server.process.pid}/status").read_text().splitlines()
+    return dict(line.split(":", 1) for line in lines)
+
+
+def resident_bytes(server: ServerProcess) -> int:
+    return int(facts(server)["VmRSS"].split()[0]) * 1024
+
+
+def in_flight(server: ServerProcess) -> float:
+    return server.metrics()("dragoman_rpc_in_flight")
+
+
+@pytest.mark.parametrize("sent", [b"", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"])
+def test_connections_that_say_nothing(sent: bytes, server: ServerProcess) -> None:
+    before = resident_bytes(server)
+    with ExitStack() as opened:
+        for _ in range(1000):
+            opened.enter_context(socket.create_connection(("127.0.0.1", server.port), WAIT_S)).sendall(sent)
+        assert is_answered(server)
+        assert resident_bytes(server) - before < MOST_BYTES
+    assert is_answered(server)
+
+
+def test_half_requests_to_the_metrics_port(server: ServerProcess) -> None:
+    before, threads = resident_bytes(server), int(facts(server)["Threads"])
+    with ExitStack() as opened:
+        for _ in range(300):
+            asking = opened.enter_context(socket.create_connection(("127.0.0.1", server.metrics_port), WAIT_S))
+            asking.sendall(b"GET /metrics HTTP/1.1\r\n")
+        assert server.metrics()("dragoman_build_info") == 1
+        assert is_answered(server)
+        assert int(facts(server)["Threads"]) <= threads + 2
+        assert resident_bytes(server) - before < MOST_BYTES
+
+
+def test_streams_that_send_no_request(server: ServerProcess) -> None:
+    before = resident_bytes(server)
+    with ExitStack() as opened:
+        for _ in range(2):
+            connection = opened.enter_context(closing(Connection(server.port)))
+            for _ in range(1000):
+                connection.begin(TRANSLATE)
+        assert is_answered(server)
+        eventually(lambda: in_flight(server) <= MOST_REQUESTS)
+        assert resident_bytes(server) - before < MOST_BYTES
+    eventually(lambda: in_flight(server) == 0)
+
+
+@pytest.mark.parametrize("compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip])
+def test_messages_that_are_too_large(compression: grpc.Compression, server: ServerProcess) -> None:
+    """Also when they are unpacked."""
+    before, huge = resident_bytes(server), bytes(62 << 20)
+    with grpc.insecure_channel(server.target, [("grpc.max_send_message_length", -1)]) as channel:
+        call: Any = channel.unary_unary(TRANSLATE)
+        sent = [call.future(huge, timeout=WAIT_S, compression=compression) for _ in range(3)]
+        assert {each.exception().code() for each in sent} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+    assert is_answered(server)
+    assert resident_bytes(server) - before < MOST_BYTES
+
+
+def test_answers_that_are_not_read_are_in_flight_until_their_client_leaves(server: ServerProcess) -> None:
+    before = resident_bytes(server)
+    request = EncodeRequest(contents=["A cat."] * 100).SerializeToString()
+    with closing(Connection(server.port, {WINDOW_SIZE: 0})) as connection:
+        for _ in range(10):
+            connection.send(connection.begin(ENCODE), message(request), end=True)
+        eventually(lambda: server.metrics()("dragoman_rpc_requests_total", code="OK", method=ENCODE[1:]) >= 10)
+        assert in_flight(server) == 10
+        assert is_answered(server)
+        assert resident_bytes(server) - before < MOST_BYTES
+    eventually(lambda: in_flight(server) == 0)
+
+
+def test_messages_that_are_never_finished(server: ServerProcess) -> None:
+    """More of them than may be slow are refused; what the window does not let in is not taken in."""
+    with ExitStack() as opened:
+        for _ in range(20):
+            connection = opened.enter_context(closing(Connection(server.port)))
+            connection.send(connection.begin(TRANSLATE), message(bytes(60_000), size=7 << 20))
+        assert is_answered(server)
+        refused = "dragoman_refusals_total"
+        eventually(lambda: server.metrics()(refused, reason="REQUEST_STALLED") >= 12)
+    eventually(lambda: in_flight(server) == 0)
+
+
+@pytest.mark.parametrize("method", [TRANSLATE, CHECK, REFLECT])
+def test_bytes_of_any_kind(method: str, server: ServerProcess) -> None:
+    random_bytes = random.Random(7)
+    with grpc.insecure_channel(server.target) as channel:
+        call: Any = channel.stream_stream(method) if method == REFLECT else channel.unary_unary(method)
+        for _ in range(200):
+            data = random_bytes.randbytes(random_bytes.randrange(60))
+            try:
+                list(call(iter([data]), timeout=WAIT_S)) if method == REFLECT else call(data, timeout=WAIT_S)
+            except grpc.RpcError as error:
+                assert error.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND), data
+    assert is_answered(server)
