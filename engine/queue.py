@@ -15,6 +15,8 @@ MAX_JOINING = 32
 JOINING_TOKENS = 2048
 """Most source tokens of those that join together, but that one may always join: the memory of an encoder run grows with
 them, and sources of equal length are encoded together. Thirty-two sources of 512 tokens took a gigabyte."""
+BUSY_TOKENS = 512
+"""The same beside rows that run: they wait for it."""
 QUANTUM_S = 0.01
 """Seconds of a worker that a flow of weight 1 gets in a round."""
 INTERACTIVE_WEIGHT, BULK_WEIGHT = 4.0, 1.0
@@ -46,10 +48,13 @@ class Queue(Protocol):
         """Takes all requests out."""
         ...
 
-    def share(self, worker: int, free_rows: Sequence[int], used: int, now: float) -> "Share":
+    def share(
+        self, worker: int, free_rows: Sequence[int], used: int, now: float, tokens: int = JOINING_TOKENS
+    ) -> "Share":
         """Takes out what this worker is to admit now, at most `free_rows[worker]` rows of it, and what is too late.
 
-        free_rows: of every worker. used: rows of this one that others hold. now: by time.perf_counter
+        free_rows: of every worker. used: rows of this one that others hold. now: by time.perf_counter. tokens: most
+        source tokens together; a longer source comes alone, unless that is 0
         """
         ...
 
@@ -151,20 +156,24 @@ class FairQueue:
                 late.append(request)
         return late
 
-    def share(self, worker: int, free_rows: Sequence[int], used: int, now: float) -> Share:
+    def share(
+        self, worker: int, free_rows: Sequence[int], used: int, now: float, tokens: int = JOINING_TOKENS
+    ) -> Share:
         """As many as leave each worker equally many free rows, and make nobody late.
 
         A worker that took all that fits would leave the others idle. But the one with the most free rows takes what
         fits nowhere else.
         """
         taken, late = list[Request](), self._late(now)
+        if not tokens:
+            return Share(taken, late)
         even, most, rows = (sum(free_rows) - self._rows) // len(free_rows), max(free_rows), free_rows[worker]
-        tokens = 0
+        joining = 0
         while len(taken) < MAX_JOINING and (flow := self._next(worker, rows)) is not None:
             request = flow.head
             left = rows - request.rows
-            together = tokens + len(request.source_ids)
-            if left < 0 or (left < even and rows < most) or (taken and together > JOINING_TOKENS):
+            together = joining + len(request.source_ids)
+            if left < 0 or (left < even and rows < most) or (taken and together > tokens):
                 break
             if request.deadline is not None:
                 request.most_rows = self._cost.most_rows(worker, request, SURE * (request.deadline - now))
@@ -173,7 +182,7 @@ class FairQueue:
                     late.append(request)
                     continue
             taken.append(request)
-            used, tokens = used + request.rows, together
+            used, joining = used + request.rows, together
             rows = floor(min(left, max(0.0, request.most_rows - used))) if request.rows else left
             flow.deficit -= request.cost
             if request.rows > 1:

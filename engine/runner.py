@@ -17,7 +17,7 @@ from engine.decoder import Decoder
 from engine.devices.session import Device
 from engine.errors import Closing, DoesNotFit, Late, Stopped
 from engine.observer import Observer
-from engine.queue import FairQueue, Queue
+from engine.queue import BUSY_TOKENS, JOINING_TOKENS, FairQueue, Queue
 from engine.request import Failed, Request, tell
 from engine.supervision.policy import UNSUPERVISED, Supervision
 from engine.supervision.supervisor import Supervisor
@@ -190,7 +190,8 @@ class Runner:
             return []
         now = time.perf_counter()
         free_rows = [other.free_rows for other in self._supervisor.workers]
-        requests, too_late = self._queue.share(worker.number, free_rows, worker.used_rows, now)
+        tokens = JOINING_TOKENS if worker.batch.idle else BUSY_TOKENS if worker.batch.may_encode else 0
+        requests, too_late = self._queue.share(worker.number, free_rows, worker.used_rows, now, tokens)
         late += too_late
         worker.batch.hold(requests)
         if requests or late:

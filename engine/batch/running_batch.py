@@ -64,6 +64,8 @@ class RunningBatch(Generic[S]):
         self._cost, self._ended = cost or WorkerCost(Measured()), ended
         self._computed = 0
         """Rows of all steps."""
+        self._waited_s = 0.0
+        """Seconds that rows have waited for encoder runs, and that steps have not made up for."""
         self._earliest = inf
         """No deadline of those that run is before it."""
         self._held: dict[Request, None] = {}
@@ -81,6 +83,11 @@ class RunningBatch(Generic[S]):
         return min((request.most_rows for request in list(self._held)), default=self.rows)
 
     @property
+    def may_encode(self) -> bool:
+        """The rows that run have had as much time as encoder runs beside them."""
+        return self._waited_s <= 0.0
+
+    @property
     def idle(self) -> bool:
         """Nothing is running."""
         return not self._rows.running
@@ -94,6 +101,8 @@ class RunningBatch(Generic[S]):
         ended = time.perf_counter()
         source_tokens = sum(len(request.source_ids) for request, _ in encoded)
         self._cost.encoded(source_tokens, ended - started)
+        if not self.idle:
+            self._waited_s += ended - started
         self._told.encoded(source_tokens, sum((source.computed_tokens for _, source in encoded), 0.0))
         for request, source in encoded:
             self._join(request, source, started, ended)
@@ -285,7 +294,7 @@ class RunningBatch(Generic[S]):
             self._told.dropped(computed)
             self._give_back(running.request, computed)
         if self.idle:
-            self._stepped = None
+            self._stepped, self._waited_s = None, 0.0
 
     def _give_back(self, request: Request, computed: int) -> None:
         """Its rows are free; so many were computed for it."""
@@ -296,6 +305,7 @@ class RunningBatch(Generic[S]):
         """Counts a step of so many rows, whose model run started and ended then."""
         now = time.perf_counter()
         self._cost.step(rows, now - started)
+        self._waited_s = 0.0 if self.idle else max(0.0, self._waited_s - (now - started))
         self._told.step(rows, now - started, ended - started)
         self._told.holds(self._rows.live, self._rows.tokens)
         if self._stepped is not None and not self.idle:

@@ -161,6 +161,30 @@ def test_timings_are_of_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
     assert batch.sample("dragoman_phase_duration_seconds_sum", phase="decode") == 14.0 + 6.0
 
 
+def test_rows_that_waited_for_an_encoder_run_get_as_much_time_before_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An encoder run takes 7 s and a step 3 s."""
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr("engine.batch.running_batch.time", SimpleNamespace(perf_counter=lambda: clock.now))
+    batch = Batch()
+    monkeypatch.setattr(batch.decoder, "encode", taking(7.0, clock, batch.decoder.encode))
+    monkeypatch.setattr(batch.cache, "end_step", taking(3.0, clock, batch.cache.end_step))
+    batch.engine.admit([make_visit([4, 5, 6, 7, 8, END]).request])
+    assert batch.engine.may_encode, "nobody had to wait"
+    batch.step()
+    encode(batch.engine, (3, END))
+    waits = []
+    for _ in range(3):
+        waits.append(not batch.engine.may_encode)
+        batch.step()
+    assert waits == [True, True, True]
+    assert batch.engine.may_encode
+    encode(batch.engine, (3, END))
+    batch.step()
+    batch.step()
+    assert batch.engine.idle
+    assert batch.engine.may_encode, "nobody waits any more"
+
+
 def taking(seconds: float, clock: SimpleNamespace, call: Callable[..., T]) -> Callable[..., T]:
     def wait() -> None:
         clock.now += seconds

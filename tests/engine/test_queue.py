@@ -105,6 +105,13 @@ def test_sources_join_up_to_a_number_of_tokens() -> None:
     assert len(joining(queue, [ROWS])) == 4
 
 
+def test_fewer_may_join_beside_rows_that_run() -> None:
+    queue = queue_of([request("a", tokens=100) for _ in range(9)])
+    assert len(queue.share(0, [ROWS], 0, 0.0, tokens=300).joining) == 3
+    assert len(queue.share(0, [ROWS], 0, 0.0, tokens=50).joining) == 1
+    assert queue.share(0, [ROWS], 0, 0.0, tokens=0).joining == []
+
+
 def test_requests_that_cannot_be_answered_in_time_are_taken_out() -> None:
     queue = queue_of([first := request("a", deadline=5.0), request("a", deadline=500.0), request("a")])
     assert late(queue, 1.0) == []

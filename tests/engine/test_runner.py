@@ -152,8 +152,8 @@ def test_what_fits_no_row_is_refused_with_both_numbers() -> None:
         assert str(wide.error) == "the request needs 5 rows; the engine has 4"
 
 
-def test_long_sources_are_encoded_a_few_at_a_time() -> None:
-    """Their memory grows with the tokens that are encoded together."""
+def test_long_sources_are_encoded_one_at_a_time_beside_rows_that_run() -> None:
+    """These wait meanwhile."""
     with serving(max_rows=32) as service:
         service.submit(first := Call())
         service.gate.wait_until_held()
@@ -162,7 +162,7 @@ def test_long_sources_are_encoded_a_few_at_a_time() -> None:
         service.gate.open()
         assert first.target == SOURCE
         assert [call.target for call in long] == [call.request.source_ids for call in long]
-    assert service.decoder.together == [4, JOINING_TOKENS, JOINING_TOKENS, JOINING_TOKENS // 2]
+    assert service.decoder.together == [4, *[JOINING_TOKENS // 2] * 5]
 
 
 def test_one_source_may_be_longer_than_what_joins_together() -> None:
