@@ -15,11 +15,11 @@ class Supervision:
     hang_times: float = 10.0
     """Nor has one that takes no longer than so many times what is expected."""
     first_s: float = 120.0
-    """Nor the first one: a device compiles and captures then."""
+    """Nor the very first one: a device compiles and captures then. Who follows one that failed knows what it knew."""
 
     def patience_s(self, turns: int, expected_s: float) -> float:
-        """How long a turn may take, after so many turns."""
-        return max(self.hang_s, self.hang_times * expected_s) if turns else self.first_s
+        """How long a turn may take, after so many turns. expected_s: 0 where nothing is known yet."""
+        return max(self.hang_s, self.hang_times * expected_s) if turns or expected_s else self.first_s
 
 
 UNSUPERVISED = Supervision()

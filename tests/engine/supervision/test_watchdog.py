@@ -25,6 +25,7 @@ def looks(worker: Turning, seconds: int) -> int | None:
 def test_a_turn_hangs_after_ten_seconds_and_ten_times_what_is_expected() -> None:
     assert looks(Turning(expected_s=0.01), 100) == 11
     assert looks(Turning(expected_s=5.0), 100) == 51
+    assert looks(Turning(turns=0, expected_s=0.01), 100) == 11, "it follows one that knew"
 
 
 def test_the_first_turn_may_take_longer() -> None:
