@@ -2,7 +2,7 @@
 SHELL := bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup tools kernels kernels-if-possible run zoo test oldest check buf proto dashboards graphs pictures bench lock clean
+.PHONY: help setup tools kernels kernels-if-possible run zoo test oldest check buf proto dashboards graphs pictures bench lock sbom clean
 
 # onnxruntime and torch have wheels for these. The newest of them, where python3 is none.
 FITS := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
@@ -117,6 +117,18 @@ oldest: pyproject.toml  ## run the tests that need no torch with the oldest vers
 		build hatchling hypothesis pytest pytest-asyncio pytest-timeout pytest-xdist pyyaml trustme
 	@grep -E '^(onnxruntime|grpcio|numpy|pydantic|protobuf)==' $(OLDEST)/versions.txt
 	@$(OLDEST)/bin/python -m pytest -p no:cacheprovider --numprocesses auto --dist loadfile tests/server tests/client tests/engine
+
+# An environment of its own: nothing that we run needs it.
+SBOM := $(VENV)/sbom
+sbom:  ## list what the images serve with, as CycloneDX, in artifacts/
+	@"$(PYTHON)" -m venv $(SBOM)
+	@$(SBOM)/bin/python -m pip install --quiet --disable-pip-version-check cyclonedx-bom==7.5.0
+	@mkdir -p artifacts
+	@for lock in serve serve-cuda; do \
+		$(SBOM)/bin/python -W ignore -m cyclonedx_py requirements requirements/$$lock.lock.txt --pyproject pyproject.toml \
+			--mc-type application --output-reproducible --of JSON --validate -o artifacts/$$lock.cdx.json || exit; \
+		echo artifacts/$$lock.cdx.json; \
+	done
 
 check: setup buf  ## lint, types, import order, and that the generated stubs are up to date
 	$(BIN)/ruff check
