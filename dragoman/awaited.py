@@ -51,17 +51,18 @@ async def _hedged(attempts: Attempts[M], start: Start[M]) -> Any:
             )
             if not done and attempts.hedges():
                 running.add(asyncio.ensure_future(_attempted(attempts, start)))
-            for attempt in done:
-                error = attempt.exception()
-                if error is None or not running or not _unavailable(error):
-                    return attempt.result()
+            errors = {attempt: attempt.exception() for attempt in done}
+            answers = [attempt for attempt, error in errors.items() if error is None]
+            final = [attempt for attempt, error in errors.items() if not running or not _unavailable(error)]
+            for attempt in answers or final:
+                return attempt.result()
     finally:
         for attempt in running:
             attempt.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
 
-def _unavailable(error: BaseException) -> bool:
+def _unavailable(error: BaseException | None) -> bool:
     return isinstance(error, grpc.RpcError) and is_unavailable(error)
 
 

@@ -56,7 +56,7 @@ def graphs(tiny_package: Package, tmp_path: Path) -> GraphFiles:
     folder.mkdir()
     for file in [*tiny_package.folder.glob("*.onnx"), tiny_package.folder / "weights.bin"]:
         shutil.copyfile(file, folder / file.name)
-    return replace(tiny_package.graphs(), folder=folder)
+    return replace(tiny_package.graphs(), folder=folder, entries={})
 
 
 def export(*arguments: object) -> int:

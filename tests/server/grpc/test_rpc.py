@@ -117,7 +117,7 @@ async def test_a_call_without_a_request_is_told_so(caplog: pytest.LogCaptureFixt
 
 
 async def test_a_call_is_in_flight_until_its_answer_is_read() -> None:
-    async with serving(channel_options=SMALL_WINDOW) as server:
+    async with serving(max_waiting=320, channel_options=SMALL_WINDOW) as server:
         call = cast(Any, server.channel).unary_stream(f"/{TRANSLATE}")  # reads when it is told to
         request = translate_request(*["A cat sleeps on the red sofa. " * 5] * 8).SerializeToString()
         unread = [call(request) for _ in range(40)]

@@ -46,7 +46,7 @@ KEYS = {"keys": [public(algorithm, algorithm) for algorithm in PRIVATE]}
 
 def token(algorithm: str = "RS256", kid: str | None = None, **changed: Any) -> str:
     """A good token, but for what is changed. None leaves a claim out."""
-    claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": "alice", "exp": time.time() + 600}
+    claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": "alice", "exp": time.time() + 100_000}
     claims["scope"] = "openid translate models"
     told = {name: value for name, value in (claims | changed).items() if value is not None}
     return jwt.encode(told, PRIVATE[algorithm], algorithm, headers={"kid": algorithm if kid is None else kid})
