@@ -71,7 +71,7 @@ endif
 # Our own operators, in C++: kernels/README.md. Of several processors each compiles a file.
 COMPILER ?= $(firstword $(foreach compiler,g++ clang++,$(shell command -v $(compiler))) \
 	$(shell $(BIN)/python -c 'import ziglang' 2>/dev/null && echo '$(abspath $(BIN))/python -m ziglang c++'))
-BUILD_KERNELS = $(MAKE) --no-print-directory --silent -C kernels -j$(shell nproc 2>/dev/null || echo 2) CXX="$(COMPILER)"
+BUILD_KERNELS = MAKEFLAGS= $(MAKE) --no-print-directory --silent -C kernels -j$(shell nproc 2>/dev/null || echo 2) CXX="$(COMPILER)"
 kernels:  ## build the operators of kernels/ with g++, clang++ or COMPILER="python -m ziglang c++"
 	@[ -n "$(COMPILER)" ] || { echo "no C++ compiler was found: install g++ or clang++, or set COMPILER=" >&2; exit 1; }
 	@$(BUILD_KERNELS)
@@ -93,7 +93,8 @@ run bench: export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
 # On a terminal it gets a process group of its own (set -m). Else make too would get the Ctrl-C, and end with 130.
 QUICKSTART = $(BIN)/python -m dragoman.quickstart $(PACKAGE) --port $(DRAGOMAN_PORT) --metrics-port $(DRAGOMAN_METRICS_PORT)
-run: $(SERVING) kernels-if-possible  ## serve the English-Portuguese model that comes with it and translate three sentences
+run:  ## serve the English-Portuguese model that comes with it and translate three sentences
+	@$(MAKE) --no-print-directory --jobs 2 $(SERVING) kernels-if-possible
 	@if [ -t 0 ]; then set -m; $(QUICKSTART); exit $$?; else exec $(QUICKSTART); fi
 
 zoo: setup  ## make the folders of models/zoo packages again, after a change of export

@@ -22,11 +22,16 @@ def other() -> Iterator[FakeServer]:
 
 
 def test_calls_go_to_all_servers(server: FakeServer, other: FakeServer) -> None:
-    server.rendezvous = other.rendezvous = 8
+    server.rendezvous = other.rendezvous = 9
+    texts = [f"text {number}" for number in range(16)]
     with Client([server.target, other.target]) as client, ThreadPoolExecutor(16) as pool:
-        texts = [f"text {number}" for number in range(16)]
-        assert list(pool.map(lambda text: client.translate(text).text, texts)) == [text.upper() for text in texts]
-    assert (len(server.call_times), len(other.call_times)) == (8, 8)
+        answers = pool.map(lambda text: client.translate(text).text, texts)
+        while len(server.call_times) + len(other.call_times) < 16:
+            threading.Event().wait(0.01)
+        assert (len(server.call_times), len(other.call_times)) == (8, 8)
+        for each in (server, other):
+            call_sync(each.target, "translate", "the ninth of the rendezvous")
+        assert list(answers) == [text.upper() for text in texts]
 
 
 @pytest.mark.parametrize("wait_for_ready", [True, False])

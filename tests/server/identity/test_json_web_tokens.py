@@ -114,8 +114,8 @@ async def test_a_good_token_names_its_subject_and_scopes(algorithm: str, keys_fi
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"exp": time.time() - 60}, "expired"),
-        ({"nbf": time.time() + 600}, "not valid yet"),
+        ({"exp": 10**9}, "expired"),
+        ({"nbf": 2**33}, "not valid yet"),
         ({"aud": "somebody"}, "for somebody else"),
         ({"iss": "https://evil.example"}, "from somebody else"),
         *[({claim: None}, "it lacks a claim|somebody else") for claim in ("exp", "iss", "aud", "sub")],
