@@ -19,7 +19,7 @@ from server.translation.options import Route
 from server.translation.translator import TextDelta, Translation, Translator
 from server.translation.waiting import Reuse
 from tests.fakes import rules_of
-from tests.server.translation.test_translator import OPTIONS, ROUTE, TIMINGS, Engine, copy, deliver
+from tests.server.translation.engine import OPTIONS, ROUTE, TIMINGS, Engine, copy, deliver
 from tests.serving import MODEL, eventually, tokenizer
 
 TEXT = "Two small dogs bark."

@@ -3,8 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterable
-from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,14 +14,10 @@ from engine.errors import Closing
 from engine.request import (
     Encode,
     Encoded,
-    Event,
     Failed,
     Finished,
     FinishReason,
     Hypothesis,
-    Request,
-    Timings,
-    Tokens,
     Translate,
 )
 from models.decoding import Options
@@ -45,74 +40,10 @@ from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
 from server.translation.answer_cache import AnswerCache
 from server.translation.options import Route
 from server.translation.targets import INLINE_TOKENS
-from server.translation.translator import TextDelta, Translation, Translator
+from server.translation.translator import Translator
 from tests.fakes import rules_of
-from tests.serving import MODEL, ZOO, eventually, tokenizer
-
-ROUTE = Route(target_language="pt")
-OPTIONS = Options()
-TIMINGS = Timings(0.001, 0.002, 0.003, 4)
-
-
-@dataclass
-class Engine:
-    """Takes requests, and answers when a test says so, on a thread of its own as an engine does."""
-
-    requests: list[Request] = field(default_factory=list)
-    waiting: int = 0
-    idle: bool = False
-    finishes_in_s: float = 0.0
-
-    def finish_s(self, work: Work, reserved: float) -> float:
-        """In how many seconds work would be done that came now."""
-        return self.finishes_in_s
-
-    def cost_of(self, work: Work) -> float:
-        """Seconds of a worker that work takes."""
-        return 0.01 * work.contents
-
-    async def submitted(self, count: int) -> list[Request]:
-        await eventually(lambda: len(self.requests) == count)
-        return self.requests
-
-
-def deliver(request: Request, *events: Event) -> None:
-    """Delivers from another thread."""
-
-    def work() -> None:
-        for event in events:
-            request.deliver(event)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-
-
-def copy(request: Request) -> Finished:
-    """The source as its translation."""
-    return Finished((Hypothesis(request.source_ids, -0.5, FinishReason.END_TOKEN),), TIMINGS)
-
-
-@pytest.fixture
-def engine() -> Engine:
-    return Engine()
-
-
-@pytest.fixture
-def registry() -> CollectorRegistry:
-    return CollectorRegistry()
-
-
-@pytest.fixture
-def admission(engine: Engine) -> Admission:
-    return Admission(8, engine)
-
-
-@pytest.fixture
-def translator(engine: Engine, admission: Admission, registry: CollectorRegistry) -> Translator:
-    model, metrics = replace(MODEL, max_contents=4), ModelMetrics(ModelFamilies(registry), "copy")
-    cache = AnswerCache(0, AnswerCacheMetrics(registry))
-    return Translator(model, tokenizer(), rules_of(0), admission, engine.requests.append, metrics, cache)
+from tests.server.translation.engine import OPTIONS, ROUTE, TIMINGS, Engine, copy, deliver
+from tests.serving import MODEL, ZOO, tokenizer
 
 
 async def test_translations_come_in_the_order_of_the_contents(translator: Translator, engine: Engine) -> None:
@@ -312,66 +243,6 @@ async def test_what_is_submitted_no_longer_counts_as_made_ready(
     for request in requests:
         deliver(request, copy(request))
     await call
-
-
-async def events_of(translator: Translator, content: str) -> list[TextDelta | Translation]:
-    return [event async for event in translator.stream(content, ROUTE, OPTIONS)]
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 100])
-async def test_deltas_together_are_the_text_of_the_translation_that_ends_the_stream(
-    translator: Translator, engine: Engine, size: int
-) -> None:
-    text = "A small café, naïve: “quoted” words — and rain."
-    call = asyncio.create_task(events_of(translator, text))
-    [request] = await engine.submitted(1)
-    ids = request.source_ids
-    parts = [Tokens(ids[start : start + size]) for start in range(0, len(ids), size)]
-    deliver(request, *parts, copy(request))
-    *deltas, last = await call
-    assert isinstance(last, Translation)
-    assert all(isinstance(delta, TextDelta) and delta.text for delta in deltas)
-    assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == last.hypotheses[0].text
-    assert last.source_tokens == len(ids)
-    assert request.cancelled  # the stream was left; it costs nothing
-
-
-async def test_a_stream_tells_tokens_as_they_come(translator: Translator, engine: Engine) -> None:
-    async with aclosing(translator.stream("Two dogs bark.", ROUTE, OPTIONS)) as stream:
-        first = asyncio.ensure_future(anext(stream))
-        [request] = await engine.submitted(1)
-        assert isinstance(request, Translate)
-        assert request.stream
-        deliver(request, Tokens(request.source_ids[:1]))
-        assert await first == TextDelta("Two")
-    assert request.cancelled
-
-
-async def test_a_stream_without_settled_tokens_is_one_delta(translator: Translator, engine: Engine) -> None:
-    call = asyncio.create_task(events_of(translator, "Two dogs bark."))
-    [request] = await engine.submitted(1)
-    deliver(request, copy(request))
-    delta, _ = await call
-    assert delta == TextDelta("Two dogs bark.")
-
-
-async def test_a_stream_that_fails_raises(translator: Translator, engine: Engine) -> None:
-    call = asyncio.create_task(events_of(translator, "Two dogs bark."))
-    [request] = await engine.submitted(1)
-    deliver(request, Tokens(request.source_ids[:1]), Failed(ValueError()))
-    with pytest.raises(EngineFailed):
-        await call
-    assert request.cancelled
-
-
-@pytest.mark.parametrize(("content", "error"), [("", BlankContent), ("cat " * 200, SourceTooLong)])
-async def test_the_content_of_a_stream_is_checked_under_its_own_name(
-    translator: Translator, engine: Engine, content: str, error: type[InvalidRequest]
-) -> None:
-    with pytest.raises(error) as caught:
-        await events_of(translator, content)
-    assert caught.value.field == "content"
-    assert engine.requests == []
 
 
 @pytest.mark.parametrize(
