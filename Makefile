@@ -43,13 +43,15 @@ PROGRESS = 2>&1 | tee -a $(VENV)/setup.log | awk -v tty="$$([ -t 1 ] && echo 1)"
 	'/^(Collecting|Installing collected)/ && tty { printf "\r\033[K  %s", substr($$0, 1, 70); fflush() } \
 	/^(ERROR|error)/ { print } END { if (tty) printf "\r\033[K" }'
 
+# The interpreter's own pip, where it has one, takes a second to put the newest there; `venv` takes five, for an old one.
 $(VENV)/pyvenv.cfg:
 	@command -v "$(PYTHON)" >/dev/null || \
 		{ echo "'$(PYTHON)' was not found. Install Python 3.14 (3.11 or newer will do), or set PYTHON=/path/to/python3." >&2; exit 1; }
 	@"$(PYTHON)" -c '$(FITS)' || \
 		{ echo "$$("$(PYTHON)" --version) cannot be used: ONNX Runtime and PyTorch are made for Python 3.11 to 3.14." \
 		"Install Python 3.14, or set PYTHON=/path/to/python3." >&2; exit 1; }
-	@"$(PYTHON)" -m venv $(VENV) || \
+	@{ "$(PYTHON)" -m venv --without-pip $(VENV) && "$(PYTHON)" -m pip --python $(BIN)/python install --no-compile pip; } >/dev/null 2>&1 || \
+		"$(PYTHON)" -m venv --clear $(VENV) || \
 		{ echo "'$(PYTHON) -m venv' failed. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 
 $(SERVING): pyproject.toml requirements/lock.txt | $(VENV)/pyvenv.cfg
@@ -71,7 +73,8 @@ endif
 # Our own operators, in C++: kernels/README.md. Of several processors each compiles a file.
 COMPILER ?= $(firstword $(foreach compiler,g++ clang++,$(shell command -v $(compiler))) \
 	$(shell $(BIN)/python -c 'import ziglang' 2>/dev/null && echo '$(abspath $(BIN))/python -m ziglang c++'))
-BUILD_KERNELS = MAKEFLAGS= $(MAKE) --no-print-directory --silent -C kernels -j$(shell nproc 2>/dev/null || echo 2) CXX="$(COMPILER)"
+BUILD_KERNELS = MAKEFLAGS= $(MAKE) --no-print-directory --silent -C kernels -j$(shell nproc 2>/dev/null || echo 2) CXX="$(COMPILER)" \
+	$(if $(SETS),SETS=$(SETS))
 kernels:  ## build the operators of kernels/ with g++, clang++ or COMPILER="python -m ziglang c++"
 	@[ -n "$(COMPILER)" ] || { echo "no C++ compiler was found: install g++ or clang++, or set COMPILER=" >&2; exit 1; }
 	@$(BUILD_KERNELS)
@@ -94,7 +97,7 @@ run bench: export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 # On a terminal it gets a process group of its own (set -m). Else make too would get the Ctrl-C, and end with 130.
 QUICKSTART = $(BIN)/python -m dragoman.quickstart $(PACKAGE) --port $(DRAGOMAN_PORT) --metrics-port $(DRAGOMAN_METRICS_PORT)
 run:  ## serve the English-Portuguese model that comes with it and translate three sentences
-	@$(MAKE) --no-print-directory --jobs 2 $(SERVING) kernels-if-possible
+	@$(MAKE) --no-print-directory --jobs 2 $(SERVING) kernels-if-possible SETS=own
 	@if [ -t 0 ]; then set -m; $(QUICKSTART); exit $$?; else exec $(QUICKSTART); fi
 
 zoo: setup  ## make the folders of models/zoo packages again, after a change of export

@@ -61,8 +61,8 @@ class Library:
 
     @property
     def isa(self) -> str:
-        """Which instructions were chosen: kernels/README.md lists them."""
-        return bytes(self._functions.dragoman_isa()).decode()
+        """Which instructions were chosen: kernels/README.md lists them. Empty: it has none that this processor has."""
+        return bytes(self._functions.dragoman_isa() or b"").decode()
 
     @property
     def operators(self) -> int:
@@ -158,6 +158,8 @@ def open_library(path: Path = LIBRARY) -> Library:
         raise LibraryError(f"{path} is no library of kernels for this machine ({error}): make kernels") from error
     if operators != OPERATORS:
         raise LibraryError(f"{path} has operators of version {operators}, not {OPERATORS}: make kernels")
+    if not library.isa:
+        raise LibraryError(f"{path} was built for other processors: make kernels")
     return library
 
 

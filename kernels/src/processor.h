@@ -1,11 +1,17 @@
-// What an x86 processor and its operating system can do, by cpuid: __builtin_cpu_supports answers no to everything in a
-// library that zig has linked.
+// A function `has_<name>` for each instruction set: whether processor and operating system have what its -m flags in the
+// Makefile say. On x86 by cpuid: __builtin_cpu_supports answers no to everything in a library that zig has linked.
 #pragma once
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
 
 namespace dragoman::processor {
 
+inline bool has_portable() { return true; }
+
+#if defined(__x86_64__)
 // A bit of a leaf of cpuid. Intel 64 Software Developer's Manual, volume 2A, CPUID.
 struct Feature {
   unsigned leaf, subleaf;
@@ -32,5 +38,15 @@ inline bool keeps(unsigned registers) {
   return (low & registers) == registers;
 }
 
-}  // namespace dragoman::processor
+inline bool has_avx2() { return keeps(0x6) && avx2.there() && fma.there() && f16c.there(); }
+inline bool has_avx512vnni() {
+  return has_avx2() && keeps(0xe6) && avx512f.there() && avx512bw.there() && avx512vl.there() && avx512dq.there() &&
+         avx512vnni.there();
+}
+inline bool has_avxvnni() { return has_avx2() && avxvnni.there(); }
+#elif defined(__aarch64__) && defined(__linux__)
+inline bool has_neon_dotprod() { return (getauxval(AT_HWCAP) & 1ul << 20) != 0; }
+inline bool has_neon_i8mm() { return has_neon_dotprod() && (getauxval(AT_HWCAP2) & 1ul << 13) != 0; }
 #endif
+
+}  // namespace dragoman::processor

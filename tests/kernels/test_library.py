@@ -45,6 +45,12 @@ def test_a_library_of_other_operators(library: Library, monkeypatch: pytest.Monk
         open_library(library.path)
 
 
+def test_a_library_for_other_processors(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Library, "isa", "")
+    with pytest.raises(LibraryError, match="was built for other processors: make kernels"):
+        open_library(library.path)
+
+
 class ApiBase(ctypes.Structure):
     """OrtApiBase, of a runtime that there is not."""
 
