@@ -4,10 +4,11 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .PHONY: help setup tools kernels kernels-if-possible run zoo test oldest check buf proto dashboards graphs pictures bench lock sbom clean
 
-# onnxruntime and torch have wheels for these. The newest of them, where python3 is none.
+# onnxruntime and torch have wheels for these. The newest of them, where python3 is none. Looked for once, if at all.
 FITS := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
-PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 python3.11, \
+FOUND = $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 python3.11, \
 	$(shell $(python) -c '$(FITS)' 2>/dev/null && echo $(python))) python3)
+PYTHON ?= $(eval PYTHON := $(FOUND))$(PYTHON)
 VENV := .venv
 BIN := $(VENV)/bin
 # One environment, in two steps: what serves, and everything.
