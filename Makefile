@@ -39,26 +39,27 @@ setup: $(STAMP) kernels-if-possible  ## install everything that test, check, ben
 
 # Modules are compiled when they are imported: of the large packages most never are.
 # pip's own words go to a file; each package it takes up shows as a sign of life.
-PIP = $(BIN)/python -m pip --disable-pip-version-check install --no-compile --constraint requirements/lock.txt
+PIP_OF = $(1) -m pip --python $(BIN)/python --disable-pip-version-check install --no-compile --constraint requirements/lock.txt
+PIP = $(call PIP_OF,$(BIN)/python)
 PROGRESS = 2>&1 | tee -a $(VENV)/setup.log | awk -v tty="$$([ -t 1 ] && echo 1)" \
 	'/^(Collecting|Installing collected)/ && tty { printf "\r\033[K  %s", substr($$0, 1, 70); fflush() } \
 	/^(ERROR|error)/ { print } END { if (tty) printf "\r\033[K" }'
 
-# The interpreter's own pip, where it has one, takes a second to put the newest there; `venv` takes five, for an old one.
+# With pip and hatchling. The interpreter's own pip, where it has one, brings the newest in a second; `venv` takes five
+# seconds for an old one.
 $(VENV)/pyvenv.cfg:
 	@command -v "$(PYTHON)" >/dev/null || \
 		{ echo "'$(PYTHON)' was not found. Install Python 3.14 (3.11 or newer will do), or set PYTHON=/path/to/python3." >&2; exit 1; }
 	@"$(PYTHON)" -c '$(FITS)' || \
 		{ echo "$$("$(PYTHON)" --version) cannot be used: ONNX Runtime and PyTorch are made for Python 3.11 to 3.14." \
 		"Install Python 3.14, or set PYTHON=/path/to/python3." >&2; exit 1; }
-	@{ "$(PYTHON)" -m venv --without-pip $(VENV) && "$(PYTHON)" -m pip --python $(BIN)/python install --no-compile pip; } >/dev/null 2>&1 || \
-		"$(PYTHON)" -m venv --clear $(VENV) || \
+	@{ "$(PYTHON)" -m venv --without-pip $(VENV) && $(call PIP_OF,"$(PYTHON)") pip hatchling; } >/dev/null 2>&1 || \
+		{ "$(PYTHON)" -m venv --clear $(VENV) && $(PIP) --quiet hatchling; } || \
 		{ echo "'$(PYTHON) -m venv' failed. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 
 $(SERVING): pyproject.toml requirements/lock.txt | $(VENV)/pyvenv.cfg
 	@echo "Installing what the server needs into $(VENV) (63 MB to download; pip's output goes to $(VENV)/setup.log)"
 	@: > $(VENV)/setup.log
-	@set -o pipefail; $(PIP) hatchling $(PROGRESS)
 	@set -o pipefail; $(PIP) --no-build-isolation --editable '.[cpu]' $(PROGRESS)
 	@touch $@
 
@@ -71,10 +72,10 @@ endif
 	@set -o pipefail; $(PIP) --no-build-isolation --editable '.[dev]' -r requirements/train.txt -r requirements/oracles.txt $(PROGRESS)
 	@touch $@
 
-# Our own operators, in C++: kernels/README.md. Of several processors each compiles a file.
+# Our own operators, in C++: kernels/README.md. Of several processors each compiles a file, when pip leaves it time.
 COMPILER ?= $(firstword $(foreach compiler,g++ clang++,$(shell command -v $(compiler))) \
 	$(shell $(BIN)/python -c 'import ziglang' 2>/dev/null && echo '$(abspath $(BIN))/python -m ziglang c++'))
-BUILD_KERNELS = MAKEFLAGS= $(MAKE) --no-print-directory --silent -C kernels -j$(shell nproc 2>/dev/null || echo 2) CXX="$(COMPILER)" \
+BUILD_KERNELS = MAKEFLAGS= nice $(MAKE) --no-print-directory --silent -C kernels -j$(shell nproc 2>/dev/null || echo 2) CXX="$(COMPILER)" \
 	$(if $(SETS),SETS=$(SETS))
 kernels:  ## build the operators of kernels/ with g++, clang++ or COMPILER="python -m ziglang c++"
 	@[ -n "$(COMPILER)" ] || { echo "no C++ compiler was found: install g++ or clang++, or set COMPILER=" >&2; exit 1; }
