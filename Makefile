@@ -58,7 +58,7 @@ $(VENV)/pyvenv.cfg:
 		{ echo "'$(PYTHON) -m venv' failed. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 
 $(SERVING): pyproject.toml requirements/lock.txt | $(VENV)/pyvenv.cfg
-	@echo "Installing what the server needs into $(VENV) (63 MB to download; pip's output goes to $(VENV)/setup.log)"
+	@echo "Installing what the server needs into $(VENV) (65 MB to download; pip's output goes to $(VENV)/setup.log)"
 	@: > $(VENV)/setup.log
 	@set -o pipefail; $(PIP) --no-build-isolation --editable '.[cpu]' $(PROGRESS)
 	@touch $@
