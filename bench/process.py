@@ -23,11 +23,26 @@ POLL_S = 0.02
 class Server:
     """A server that is serving."""
 
-    target: str
+    port: int
     metrics_port: int
-    pid: int
+    process: subprocess.Popen[bytes]
     start_s: float
     """From the start of the process to the first SERVING."""
+
+    @property
+    def target(self) -> str:
+        """Where clients find it."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self.process.pid
+
+    def end(self) -> int:
+        """Asks it to end, and waits until it has. Returns the exit code."""
+        self.process.terminate()
+        return self.process.wait()
 
     def counted(self, name: str, labels: Mapping[str, str] | None = None) -> float:
         """The sum of a counter's samples that have these labels."""
@@ -45,6 +60,14 @@ class Server:
         """Largest resident memory so far."""
         return self._status_mb("VmHWM")
 
+    def descriptors(self) -> int:
+        """Open files and connections."""
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def threads(self) -> int:
+        """All of them."""
+        return len(os.listdir(f"/proc/{self.pid}/task"))
+
     def cpu_seconds(self) -> float:
         """Of all its threads so far."""
         text = Path(f"/proc/{self.pid}/stat").read_text()
@@ -58,15 +81,15 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(module: str, arguments: list[str]) -> Iterator[Server]:
-    """Runs `python -m module` on a free port until the block ends."""
-    port, metrics_port = free_port(), free_port()
+def serving(module: str, arguments: list[str], port: int | None = None) -> Iterator[Server]:
+    """Runs `python -m module` until the block ends. port: a free one where it is left open."""
+    port, metrics_port = port or free_port(), free_port()
     command = [sys.executable, "-m", module, *arguments, "--port", str(port), "--metrics-port", str(metrics_port)]
     started = time.perf_counter()
     process = subprocess.Popen(command)
     try:
         _wait_until_serving(port, process)
-        yield Server(f"{HOST}:{port}", metrics_port, process.pid, time.perf_counter() - started)
+        yield Server(port, metrics_port, process, time.perf_counter() - started)
     finally:
         process.terminate()
         process.wait()

@@ -32,12 +32,15 @@ PROGRAMS = {
     ),
     "tests.hostile.fuzz": "development.md",
     "tests.simulation": "development.md",
-    **dict.fromkeys(("bench.metrics", "bench.overload", "bench.quality"), "benchmarks.md"),
+    **dict.fromkeys(
+        ("bench.metrics", "bench.overload", "bench.quality", "bench.rolling", "bench.soak"), "benchmarks.md"
+    ),
 }
 """What people run, and the page that has its options."""
 FOR_MAKE = {
     "bench.cpu.peer",
     "bench.marked",
+    "bench.soak.faulty_server",
     "deploy.grafana",
     "dragoman.quickstart",
     "export.device_graphs",

@@ -6,7 +6,7 @@ The handlers behind it get parsed messages and raise `server.errors`.
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, ExitStack, aclosing, asynccontextmanager, suppress
 from typing import Any, cast
 
 import grpc
@@ -102,12 +102,15 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
             return await self._one(method, handler, context)
 
         async def answer(_: object, context: Context) -> Any:
-            async with self._open(method, context):
+            caller = RpcCaller(context)
+            async with self._open(method, caller), self._entered(method, caller):
                 return await behaviour(await request(context), context)
 
         async def stream(_: object, context: Context) -> None:
+            caller = RpcCaller(context)
             async with (
-                self._open(method, context),
+                self._open(method, caller),
+                self._entered(method, caller),
                 aclosing(behaviour(await request(context), context)) as responses,
             ):
                 await self._write_all(context, responses)
@@ -116,21 +119,23 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
             return grpc.stream_stream_rpc_method_handler(stream, None, handler.response_serializer)
         return grpc.stream_unary_rpc_method_handler(answer, None, handler.response_serializer)
 
+    def _open(self, method: str, caller: "RpcCaller") -> AbstractAsyncContextManager[None]:
+        """What a handler runs in, and what answers whatever it raises."""
+        if method.partition("/")[0] in self._services:
+            return self._calls.observed(method, caller)
+        return self._calls.guarded(Call(method, request_id(caller.metadata)), caller)
+
     @asynccontextmanager
-    async def _open(self, method: str, context: Context) -> AsyncIterator[None]:
-        """What a handler runs in."""
-        caller, service = RpcCaller(context), method.partition("/")[0]
-        observed = service in self._services
-        call = Call(method, request_id(caller.metadata))
-        async with self._calls.observed(method, caller) if observed else self._calls.guarded(call, caller):
+    async def _entered(self, method: str, caller: "RpcCaller") -> AsyncIterator[None]:
+        """Who calls is known, may do so, and has a quota left. Raises ServerError."""
+        service = method.partition("/")[0]
+        with ExitStack() as running:
             if service not in OPEN_SERVICES:
                 identity = await self._door.identify(caller.credentials(self._caller_key))
                 current_call().caller = identity.name
                 check_scope(identity, service, SCOPES)
                 if self._quotas is not None:
-                    with self._quotas.running(identity.name, identity.quota):
-                        yield
-                    return
+                    running.enter_context(self._quotas.running(identity.name, identity.quota))
             yield
 
     async def _one(self, method: str, handler: Handler, context: Context) -> Any:

@@ -4,18 +4,18 @@ import random
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
+from bench.soak.http2 import WINDOW_SIZE, Connection, message
 from dragoman.v1.encoding_pb2 import EncodeRequest
 from dragoman.v1.translation_pb2 import TranslateRequest
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
 from server.grpc.rpc import MOST_REQUESTS
-from tests.hostile.http2 import WINDOW_SIZE, Connection, message
 from tests.server_process import WAIT_S, ServerProcess, eventually, server_process
 
 TRANSLATE = "/dragoman.v1.TranslationService/Translate"
@@ -84,7 +84,7 @@ def test_streams_that_send_no_request(server: ServerProcess) -> None:
     before = resident_bytes(server)
     with ExitStack() as opened:
         for _ in range(2):
-            connection = opened.enter_context(closing(Connection(server.port)))
+            connection = opened.enter_context(Connection(server.port))
             for _ in range(1000):
                 connection.begin(TRANSLATE)
         assert is_answered(server)
@@ -108,7 +108,7 @@ def test_messages_that_are_too_large(compression: grpc.Compression, server: Serv
 def test_answers_that_are_not_read_are_in_flight_until_their_client_leaves(server: ServerProcess) -> None:
     before = resident_bytes(server)
     request = EncodeRequest(contents=["A cat."] * 100).SerializeToString()
-    with closing(Connection(server.port, {WINDOW_SIZE: 0})) as connection:
+    with Connection(server.port, {WINDOW_SIZE: 0}) as connection:
         for _ in range(10):
             connection.send(connection.begin(ENCODE), message(request), end=True)
         eventually(lambda: server.metrics()("dragoman_rpc_requests_total", code="OK", method=ENCODE[1:]) >= 10)
@@ -122,7 +122,7 @@ def test_messages_that_are_never_finished(server: ServerProcess) -> None:
     """More of them than may be slow are refused; what the window does not let in is not taken in."""
     with ExitStack() as opened:
         for _ in range(20):
-            connection = opened.enter_context(closing(Connection(server.port)))
+            connection = opened.enter_context(Connection(server.port))
             connection.send(connection.begin(TRANSLATE), message(bytes(60_000), size=7 << 20))
         assert is_answered(server)
         refused = "dragoman_refusals_total"

@@ -80,6 +80,16 @@ async def test_a_message_is_looked_at_only_after_its_caller() -> None:
         assert (await refused(raw(b"\x0a\x02\xff\xfe"))).info.reason == "NO_CREDENTIALS"
 
 
+async def test_a_refusal_that_takes_long_to_be_sent_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("server.grpc.rpc.STATUS_TIMEOUT_S", 0)
+    async with serving(door=door(one=["translate"])) as server:
+        for call in calls(server, "guess").values():
+            assert (await refused(call)).info.reason == "INVALID_TOKEN"
+    assert not caplog.records
+
+
 async def test_a_caller_whose_token_is_taken_away_is_refused_on_the_connection_it_has() -> None:
     let_in = door(one=["translate"])
     async with serving(door=let_in) as server:

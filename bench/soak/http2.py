@@ -3,19 +3,21 @@
 import socket
 import struct
 from collections.abc import Mapping
+from typing import Self
 
-from tests.server_process import WAIT_S
-
+WAIT_S = 60.0
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, SETTINGS = 0, 1, 4
+DATA, HEADERS, RESET, SETTINGS, PING = 0, 1, 3, 4, 6
 ACKNOWLEDGED, END_STREAM, END_HEADERS = 1, 1, 4
+CANCEL = 8
+"""The code of a reset."""
 WINDOW_SIZE = 4
 """The setting: how much a stream may be sent before its reader asks for more."""
 FRAME_BYTES = 16 * 1024
 
 
 class Connection:
-    """One that reads nothing."""
+    """One that reads nothing. Its methods raise OSError once the server has closed it."""
 
     def __init__(self, port: int, settings: Mapping[int, int] | None = None) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), WAIT_S)
@@ -23,18 +25,25 @@ class Connection:
         self._socket.sendall(PREFACE + frame(SETTINGS, 0, 0, pairs) + frame(SETTINGS, ACKNOWLEDGED, 0))
         self._next = 1
 
-    def begin(self, path: str) -> int:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def begin(self, path: str, headers: Mapping[str, str] | None = None) -> int:
         """Opens a stream. Gives its number."""
         number, self._next = self._next, self._next + 2
-        headers = {
+        fields = {
             ":method": "POST",
             ":scheme": "http",
             ":path": path,
             ":authority": "x",
             "te": "trailers",
             "content-type": "application/grpc",
+            **(headers or {}),
         }
-        block = b"".join(b"\x00" + text(name) + text(value) for name, value in headers.items())
+        block = b"".join(b"\x00" + text(name) + text(value) for name, value in fields.items())
         self._socket.sendall(frame(HEADERS, END_HEADERS, number, block))
         return number
 
@@ -44,6 +53,14 @@ class Connection:
         for index, piece in enumerate(pieces):
             last = end and index == len(pieces) - 1
             self._socket.sendall(frame(DATA, END_STREAM if last else 0, number, piece))
+
+    def reset(self, number: int) -> None:
+        """Ends a stream before its answer."""
+        self._socket.sendall(frame(RESET, 0, number, struct.pack(">I", CANCEL)))
+
+    def send_frames(self, frames: bytes) -> None:
+        """As they are."""
+        self._socket.sendall(frames)
 
     def close(self) -> None:
         self._socket.close()

@@ -1,0 +1,31 @@
+"""`python -m bench.soak.faulty_server`: a server whose engine crashes, hangs and finds no memory now and then."""
+
+import random
+import sys
+import threading
+from typing import Any
+
+from engine.batch.searched_rows import SearchedRows
+from engine.decoder import Found
+from server.__main__ import main
+
+STEPS_BETWEEN = 3000
+"""Between two faults, on average."""
+HANGS = 0.05
+"""How many of them are hangs, which it takes ten seconds to notice."""
+
+end_step = SearchedRows.end_step
+
+
+def end_or_fail(rows: SearchedRows[Any]) -> Found:
+    """Stands for the end of a step."""
+    if random.random() < 1 / STEPS_BETWEEN:
+        if random.random() < HANGS:
+            threading.Event().wait()
+        raise random.choice((RuntimeError("a kernel is broken"), MemoryError()))
+    return end_step(rows)
+
+
+if __name__ == "__main__":
+    SearchedRows.end_step = end_or_fail  # type: ignore[assignment, method-assign]
+    sys.exit(main(sys.argv[1:]))
