@@ -4,11 +4,12 @@ from pathlib import Path
 
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
-from deploy.grafana import batching, latency, models, overview, resources
+from deploy.grafana import batching, faults, latency, models, overview, resources
 
 FOLDER = Path(__file__).parent / "dashboards"
 DASHBOARDS = {
-    module.__name__.rpartition(".")[2]: module.dashboard for module in (overview, latency, batching, resources, models)
+    module.__name__.rpartition(".")[2]: module.dashboard
+    for module in (overview, latency, batching, faults, resources, models)
 }
 
 

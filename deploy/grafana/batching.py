@@ -20,7 +20,7 @@ def dashboard() -> Dashboard:
         "batching",
         "Batching and waste",
         "How full the shared steps are, and how much of what is computed is in an answer.",
-        {"Batches": _batches(), "Waste": _waste(), "Contents": _contents()},
+        {"Batches": _batches(), "Waste": _waste(), "Contents": _contents(), "Answers that were there": _kept()},
     )
 
 
@@ -56,6 +56,10 @@ def _waste() -> Sequence[Builder[Panel]]:
     wasted = by("reason", rate("dragoman_rows_wasted_total", MODEL))
     encoder = by("kind", rate("dragoman_encoder_tokens_total", MODEL))
     moved = by("model, instance", rate("dragoman_cache_moved_bytes_total", MODEL))
+    whole = by("model, instance", rate("dragoman_output_rows_total", f'{MODEL}, kind="whole"'))
+    screened = by("model, instance", rate("dragoman_output_rows_total", MODEL))
+    cut = by("model, instance", rate("dragoman_saturated_values_total", MODEL))
+    no_kernels = ("instance", "standard graphs")
     return [
         stacked(
             "Computed tokens",
@@ -79,6 +83,18 @@ def _waste() -> Sequence[Builder[Panel]]:
             {"source": "green", "padding": "orange"},
         ),
         lines("Cache moved", "Cache copied to reorder beams and close gaps.", "Bps", {"{{model}} {{instance}}": moved}),
+        lines(
+            "Output layers computed whole",
+            "Share of the rows for which our own operators could not rule out most tokens: several times slower.",
+            "percentunit",
+            {"{{instance}}": or_none(ratio(whole, screened), *no_kernels)},
+        ),
+        lines(
+            "Values cut off",
+            "Beyond the range that an 8-bit package was calibrated for. Many for ordinary texts: calibrate it better.",
+            "cps",
+            {"{{instance}}": or_none(cut, *no_kernels)},
+        ),
     ]
 
 
@@ -101,4 +117,24 @@ def _contents() -> Sequence[Builder[Panel]]:
             {"end_token": "green", "cancelled": "gray"},
         ),
         lines("Suspicious", "Translations that repeat themselves or copy their source.", "cps", {"{{flag}}": flags}),
+    ]
+
+
+def _kept() -> Sequence[Builder[Panel]]:
+    answers = {
+        "kept": total("dragoman_answer_cache_hits_total", INSTANCE),
+        "shared": total("dragoman_answers_shared_total", MODEL),
+    }
+    size = {
+        "kept": f"sum(dragoman_answer_cache_bytes{{{INSTANCE}}})",
+        "most": f"sum(dragoman_answer_cache_capacity_bytes{{{INSTANCE}}})",
+    }
+    return [
+        stacked(
+            "Answers of others",
+            "Contents that took no row: the answer was kept, or an equal content was under way.",
+            "cps",
+            answers,
+        ),
+        lines("Answer cache", "Size of the answers that are kept, and what it may be.", "bytes", size),
     ]

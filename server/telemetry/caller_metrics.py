@@ -35,12 +35,14 @@ class CallerMetrics:
         # Looking labels up takes longer than counting.
         self._asked = cache(lambda label: (texts.labels(label), cost.labels(label)))
         self._calls, self._refused = cache(calls.labels), cache(refused.labels)
+        self._begin(OTHER)
 
     def know(self, names: Iterable[str]) -> None:
         """Gives these callers a label, as far as there are any left. One that was given stays."""
         for name in names:
             if len(self._known) < MOST_CALLERS:
                 self._known.add(name)
+                self._begin(name)
 
     def running(self, caller: str, more: int) -> None:
         """So many more calls are under way."""
@@ -55,6 +57,13 @@ class CallerMetrics:
     def refused(self, caller: str, quota: str) -> None:
         """The caller asked for more than it may."""
         self._refused(self._label(caller), quota).inc()
+
+    def _begin(self, label: str) -> None:
+        """Counts from zero: what begins with its first event has no rate at that event."""
+        self._asked(label)
+        self._calls(label)
+        for quota in QUOTAS:
+            self._refused(label, quota)
 
     def _label(self, caller: str) -> str:
         return caller if caller in self._known else OTHER

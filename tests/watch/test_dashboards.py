@@ -25,7 +25,7 @@ def test_the_files_are_what_the_code_makes() -> None:
 
 
 def test_there_are_the_dashboards_and_each_has_its_own_address() -> None:
-    assert set(DASHBOARDS) == {"overview", "latency", "batching", "resources", "models"}
+    assert set(DASHBOARDS) == {"overview", "latency", "batching", "faults", "resources", "models"}
     assert {dashboard["uid"] for dashboard in DASHBOARDS.values()} == {f"dragoman-{name}" for name in DASHBOARDS}
 
 
