@@ -20,10 +20,10 @@ from dragoman.client import AsyncClient
 from dragoman.errors import DragomanError
 
 ROOT = Path(__file__).parent.parent
-TEXTS = 200
+TEXTS = 50
 NEW_TOKENS = 8
 DEADLINE_S = 30.0
-PAUSE_S = 2.0
+PAUSE_S = 1.0
 """With both servers there, before the next one goes."""
 
 
@@ -31,7 +31,7 @@ def main(given: Sequence[str] | None = None) -> int:
     """Command line. Returns the exit code: 1 if a call failed or an answer was wrong."""
     parser = argparse.ArgumentParser(prog="python -m bench.rolling", description=__doc__)
     parser.add_argument("--package", type=Path, default=ROOT / "models" / "zoo" / "en-pt", help="what is served")
-    parser.add_argument("--calls", type=int, default=10_000, help="how many are made")
+    parser.add_argument("--calls", type=int, default=10_000, help="how many are made, at least")
     parser.add_argument("--callers", type=int, default=32, help="of them at a time")
     parser.add_argument("--kill", action="store_true", help="servers get SIGKILL, not SIGTERM")
     arguments = parser.parse_args(given)
@@ -86,7 +86,7 @@ class Rolling:
 
     async def _call(self, client: AsyncClient, alone: Mapping[str, str], seed: int) -> None:
         draw, texts = random.Random(seed), list(alone)
-        while self._left > 0:
+        while self._left > 0 or not self._restarts:
             self._left -= 1
             text, began_s = draw.choice(texts), time.perf_counter()
             try:

@@ -4,14 +4,14 @@ import random
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
-from bench.soak.http2 import WINDOW_SIZE, Connection, message
+from bench.soak.http2 import PING, SETTINGS, WINDOW_SIZE, Connection, frame, message
 from dragoman.v1.encoding_pb2 import EncodeRequest
 from dragoman.v1.translation_pb2 import TranslateRequest
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
@@ -116,6 +116,40 @@ def test_answers_that_are_not_read_are_in_flight_until_their_client_leaves(serve
         assert is_answered(server)
         assert resident_bytes(server) - before < MOST_BYTES
     eventually(lambda: in_flight(server) == 0)
+
+
+def test_calls_that_are_reset_as_soon_as_they_are_made(server: ServerProcess) -> None:
+    before, request = resident_bytes(server), message(REQUEST.SerializeToString())
+    with Connection(server.port) as connection, suppress(OSError):  # the server may have had enough
+        for _ in range(3000):
+            number = connection.begin(TRANSLATE)
+            connection.send(number, request, end=True)
+            connection.reset(number)
+    assert is_answered(server)
+    eventually(lambda: in_flight(server) == 0)
+    assert resident_bytes(server) - before < MOST_BYTES
+
+
+@pytest.mark.parametrize("kind", [PING, SETTINGS])
+def test_frames_that_ask_for_an_answer_each_and_a_half_one(kind: int, server: ServerProcess) -> None:
+    before, one = resident_bytes(server), frame(kind, 0, 0, bytes(8) if kind == PING else b"")
+    with Connection(server.port) as connection, suppress(OSError):
+        for _ in range(200):
+            connection.send_frames(one * 100)
+        connection.send_frames(one[:5])
+        assert is_answered(server)
+    assert is_answered(server)
+    assert resident_bytes(server) - before < MOST_BYTES
+
+
+def test_headers_that_are_too_large(server: ServerProcess) -> None:
+    before = resident_bytes(server)
+    with Connection(server.port) as connection, suppress(OSError):
+        for _ in range(100):
+            connection.begin(TRANSLATE, {f"x-{number}": "v" * 100 for number in range(100)})
+    assert is_answered(server)
+    eventually(lambda: in_flight(server) == 0)
+    assert resident_bytes(server) - before < MOST_BYTES
 
 
 def test_messages_that_are_never_finished(server: ServerProcess) -> None:

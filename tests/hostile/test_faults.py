@@ -1,0 +1,75 @@
+"""What may fail around a server process: open files, the disk of its log, the clock."""
+
+import signal
+import socket
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from bench.soak.http2 import PREFACE
+from dragoman import Client
+from tests.server_process import WAIT_S, ServerProcess, eventually, server_process
+
+ZOO = Path("models/zoo/en-pt-int8")
+FEW_FILES = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+from server.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+FULL = Path("/dev/full")
+FULL_DISK = f"""
+import os, signal, sys
+signal.signal(signal.SIGUSR1, lambda *_: os.dup2(os.open("{FULL}", os.O_WRONLY), 2))
+from server.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+"""What it writes to standard error finds no room, after SIGUSR1."""
+JUMPING_CLOCK = """
+import itertools, sys, time
+real, jumps = time.time, itertools.cycle((0, 86400, -86400, 10 * 365 * 86400))
+time.time = lambda: real() + next(jumps)
+time.time_ns = lambda: int(time.time() * 1e9)
+from server.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def is_answered(server: ServerProcess) -> bool:
+    """Whether a new client is, at once."""
+    with suppress(Exception), Client(server.target, wait_for_ready=False) as client:
+        return bool(client.translate("A cat.", timeout_s=WAIT_S, no_cache=True).text)
+    return False
+
+
+def test_connections_that_take_all_open_files_leave_them_when_they_go() -> None:
+    with server_process(ZOO, program=FEW_FILES) as server:
+        with ExitStack() as opened:
+            for _ in range(200):
+                connection = opened.enter_context(socket.create_connection(("127.0.0.1", server.port), WAIT_S))
+                with suppress(OSError):  # the server has closed it
+                    connection.sendall(PREFACE)
+            assert len(list(Path(f"/proc/{server.process.pid}/fd").iterdir())) <= 64
+        eventually(lambda: is_answered(server))
+        assert server.end(signal.SIGTERM) == 0
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")
+def test_a_full_disk_below_the_log_costs_no_call() -> None:
+    with server_process(ZOO, "--log-requests", program=FULL_DISK) as server, Client(server.target) as client:
+        server.process.send_signal(signal.SIGUSR1)
+        eventually(lambda: Path(f"/proc/{server.process.pid}/fd/2").readlink() == FULL)
+        for number in range(50):
+            assert client.translate(f"{number} cats.", timeout_s=WAIT_S).text
+        assert server.end(signal.SIGTERM) == 0
+
+
+def test_a_clock_that_jumps_loses_no_call() -> None:
+    with server_process(ZOO, "--canary-interval-s", 0.1, program=JUMPING_CLOCK) as server:
+        with Client(server.target) as client:
+            before = client.translate("A cat.", timeout_s=WAIT_S)
+            for _ in range(50):
+                assert client.translate("A cat.", timeout_s=WAIT_S).text == before.text
+        assert server.metrics()("dragoman_build_info") == 1
+        assert server.end(signal.SIGTERM) == 0
