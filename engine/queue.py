@@ -36,6 +36,10 @@ class Queue(Protocol):
 
     def __len__(self) -> int: ...
 
+    def length_of(self, caller: str) -> int:
+        """Requests of a caller."""
+        ...
+
     def put(self, request: Request) -> None:
         """A request has come."""
         ...
@@ -119,6 +123,10 @@ class FairQueue:
 
     def __len__(self) -> int:
         return self._length
+
+    def length_of(self, caller: str) -> int:
+        flows = (self._flows.get((caller, bulk)) for bulk in (False, True))
+        return sum(len(flow.requests) for flow in flows if flow is not None)
 
     def put(self, request: Request) -> None:
         flow = self._flow(request) or self._open_flow(request)

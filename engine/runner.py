@@ -91,6 +91,11 @@ class Runner:
         """Requests in the queue that somebody waits for."""
         return len(self._queue)
 
+    def waiting_of(self, caller: str) -> int:
+        """Those of a caller."""
+        with self._work:
+            return self._queue.length_of(caller)
+
     @property
     def idle(self) -> bool:
         """Nothing runs, and nothing waits."""

@@ -316,15 +316,19 @@ class Unavailable(ServerError):
 
 
 class Overloaded(Unavailable):
-    """The queue is full."""
+    """The queue is full, or a caller's share of it."""
 
     reason = "OVERLOADED"
 
-    def __init__(self, waiting: int, max_waiting: int, retry_after_s: float) -> None:
-        message = (
-            f"{waiting} contents would wait; the queue takes {max_waiting}: retry in {retry_after_s * 1000:.0f} ms"
-        )
-        super().__init__(message, {"waiting": waiting, "max_waiting": max_waiting}, retry_after_s=retry_after_s)
+    def __init__(self, waiting: int, max_waiting: int, retry_after_s: float, share: int | None = None) -> None:
+        """waiting: contents; with a share, those of the caller."""
+        metadata = {"waiting": waiting, "max_waiting": max_waiting}
+        if share is None:
+            told = f"{waiting} contents would wait; the queue takes {max_waiting}"
+        else:
+            metadata["share"] = share
+            told = f"{waiting} contents of this caller would wait; it may have {share} of {max_waiting} places just now"
+        super().__init__(f"{told}: retry in {retry_after_s * 1000:.0f} ms", metadata, retry_after_s=retry_after_s)
 
 
 class WouldBeLate(Unavailable):

@@ -7,8 +7,8 @@ from server.admission.permits import FIRST_RETRY_S, JITTER, RETRY_S, SURE, WINDO
 from server.errors import Draining, EngineStopped, Overloaded, WouldBeLate
 
 
-def work(contents: int) -> Work:
-    return Work(contents, 10.0 * contents, 10.0, 1, 64)
+def work(contents: int, caller: str = "") -> Work:
+    return Work(contents, 10.0 * contents, 10.0, 1, 64, caller)
 
 
 class World:
@@ -21,6 +21,10 @@ class World:
         self.finishes_in_s = 0.0
         self.reserved = 0.0
         self.chance = 0.0
+        self.waiting_by: dict[str, int] = {}
+
+    def waiting_of(self, caller: str) -> int:
+        return self.waiting_by.get(caller, 0)
 
     def finish_s(self, work: Work, reserved: float) -> float:
         self.reserved = reserved
@@ -54,11 +58,47 @@ def test_lets_in_up_to_the_limit_and_refuses_the_next_with_both_numbers() -> Non
     assert error.metadata == {"waiting": "5", "max_waiting": "4"}
 
 
+def test_one_caller_leaves_an_eighth_of_the_queue_to_others() -> None:
+    world = World()
+    admission = world.admission(1024)
+    world.waiting, world.waiting_by["greedy"] = 768, 768
+    with pytest.raises(Overloaded, match="1024 contents of this caller would wait; it may have 896 of 1024") as caught:
+        admission.permit(work(256, "greedy")).__enter__()
+    assert caught.value.metadata == {"waiting": "1024", "max_waiting": "1024", "share": "896"}
+    with admission.permit(work(128, "greedy")), admission.permit(work(128, "modest")):
+        pass
+
+
+def test_where_others_wait_a_share_is_smaller() -> None:
+    world = World()
+    admission = world.admission(80)
+    world.waiting, world.waiting_by = 60, {"one": 40, "other": 20}
+    for caller, share in (("one", 52), ("other", 35)):
+        with pytest.raises(Overloaded) as caught:
+            admission.permit(work(share + 1 - world.waiting_by[caller], caller)).__enter__()
+        assert caught.value.metadata["share"] == str(share)
+        with admission.permit(work(share - world.waiting_by[caller], caller)):
+            pass
+    with admission.permit(work(20, "third")):  # what fits, and nothing is left
+        pass
+
+
+def test_what_a_caller_has_that_is_being_made_ready_counts() -> None:
+    admission = World().admission(8)
+    with admission.permit(work(6, "one")):
+        with pytest.raises(Overloaded, match="8 contents of this caller"):
+            admission.permit(work(2, "one")).__enter__()
+        with admission.permit(work(2, "other")):
+            pass
+    with admission.permit(work(8, "one")):
+        pass
+
+
 def test_a_call_that_is_being_made_ready_takes_room() -> None:
     admission = World().admission(4)
     with admission.permit(work(3)):
         assert refused(admission, 2).metadata["waiting"] == "5"
-        with admission.permit(work(1)):
+        with admission.permit(work(1, "other")):
             refused(admission, 1)
 
 

@@ -298,7 +298,7 @@ class World:
     def _check(self) -> None:
         """Rows are neither lost nor made."""
         assert not self._wrong, self._wrong[0]
-        assert self.admission._reserved == 0, "a permit was not given back"
+        assert not self.admission._reserved, "a permit was not given back"
         if self.runner.failure.done() and not self._ending:  # the process ends then
             self._ending = True
             self.admission.close(EngineStopped)
@@ -349,7 +349,7 @@ class World:
         if unwatched and not self._closed:  # nobody watches: what hangs does
             return
         assert self.runner.waiting == 0, "requests wait, and nobody will take them"
-        assert self.admission._reserved == 0
+        assert not self.admission._reserved
         if not self.decoder.failed and not self._closed:
             assert all(worker.batch.free_rows == self.runner.rows for worker in self.workers), "rows are not given back"
         for number, call in enumerate(self.calls, 1):

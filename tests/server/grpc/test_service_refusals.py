@@ -235,6 +235,26 @@ async def test_overload_is_refused_with_a_delay_and_what_runs_and_waits_is_answe
         assert server.metric("dragoman_refusals_total", reason="OVERLOADED") == 1
 
 
+async def test_a_caller_who_fills_the_queue_leaves_places_to_others() -> None:
+    async with serving(max_rows=1, max_waiting=16, max_contents=8, caller_key="x-tenant") as server:
+        server.decoder.gate.close()
+        runs = asyncio.ensure_future(texts(server, "A cat."))
+        await held(server)
+        greedy, modest = ((("x-tenant", name),) for name in ("greedy", "modest"))
+        calls = [translate_request(*(f"Cat {number}." for number in numbers)) for numbers in (range(7), range(7, 14))]
+        fills = [server.translations.Translate(call, metadata=greedy) for call in calls]
+        await eventually(lambda: server.runner.waiting == 14)
+        told = await refused(server.translations.Translate(translate_request("One more."), metadata=greedy))
+        assert told.info.reason == "OVERLOADED"
+        assert dict(told.info.metadata) == {"waiting": "15", "max_waiting": "16", "share": "14"}
+        waits = asyncio.ensure_future(server.translations.Translate(translate_request("Rain."), metadata=modest))
+        await eventually(lambda: server.runner.waiting == 15)
+        server.decoder.gate.open()
+        assert (await waits).translations[0].hypotheses[0].text == "Rain."
+        assert [len((await call).translations) for call in fills] == [7, 7]
+        assert await runs == ["A cat."]
+
+
 async def test_unknown_methods_are_unimplemented_and_make_no_metric() -> None:
     async with serving() as server:
         channel: Any = server.channel

@@ -30,6 +30,10 @@ class Engine:
     idle: bool = False
     finishes_in_s: float = 0.0
 
+    def waiting_of(self, caller: str) -> int:
+        """Nobody's."""
+        return 0
+
     def finish_s(self, work: Work, reserved: float) -> float:
         """In how many seconds work would be done that came now."""
         return self.finishes_in_s
