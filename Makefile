@@ -2,7 +2,7 @@
 SHELL := bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup tools kernels kernels-if-possible run zoo test oldest check buf proto dashboards graphs pictures bench lock sbom clean
+.PHONY: help setup tools kernels kernels-if-possible run zoo test simulate fuzz oldest check buf proto dashboards graphs pictures bench lock sbom clean
 
 # onnxruntime and torch have wheels for these. The newest of them, where python3 is none. Looked for once, if at all.
 FITS := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
@@ -109,6 +109,17 @@ zoo: setup  ## make the folders of models/zoo packages again, after a change of 
 
 test: setup  ## run the tests
 	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+
+# More than the suite does: 10^6 schedules take an hour of a core and more, 10^7 messages some hours.
+SCHEDULES ?= 100000
+MESSAGES ?= 100000
+FIRST ?= 0
+PROCESSES ?= $(shell nproc 2>/dev/null || echo 2)
+simulate: setup  ## run SCHEDULES=100000 simulated schedules of calls and failures, from the seed FIRST=0 on
+	@$(BIN)/python -m tests.simulation --schedules $(SCHEDULES) --first $(FIRST) --processes $(PROCESSES) --seconds 0
+
+fuzz: setup  ## send MESSAGES=100000 mutated messages to every method of a server, from the seed FIRST=0 on
+	@$(BIN)/python -m tests.hostile.fuzz --messages $(MESSAGES) --first $(FIRST) --processes $(PROCESSES)
 
 # An environment of its own: the least that `dependencies`, `serve`, `cpu`, `tracing` and `jwt` allow, and what the tests
 # that want no torch want. The oldest numpy has wheels up to Python 3.12.

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dragoman.quickstart import HOST, is_serving
 
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = 180
 POLL_S = 0.02
 
 

@@ -9,6 +9,7 @@ import logging
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,8 @@ from tests.serving import Serving, refusal, serving, texts
 
 TOGETHER = 32
 """Messages under way at a time."""
+PART = 5000
+"""Messages that a server gets."""
 STRANGE = [
     *("\0", "\u202e\u2066abc", "e" + "\u0301" * 300, "\ufdfa" * 50, "\U0001f468\u200d\U0001f469" * 20, "\u2581" * 9),
     *(
@@ -228,13 +231,30 @@ async def fuzz(first: int, messages: int) -> Counter[str]:
     return told
 
 
+def fuzz_part(first: int, messages: int) -> Counter[str]:
+    """On a server of its own."""
+    return asyncio.run(fuzz(first, messages))
+
+
+def fuzz_shared(first: int, messages: int, processes: int) -> Counter[str]:
+    """As `fuzz`, in several processes."""
+    seeds = range(first, first + messages)
+    parts = [seeds[start : start + PART] for start in range(0, messages, PART)]
+    told = Counter[str]()
+    with ProcessPoolExecutor(processes) as pool:
+        for found in pool.map(fuzz_part, [part.start for part in parts], map(len, parts)):
+            told.update(found)
+    return told
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.hostile.fuzz", description=__doc__)
     parser.add_argument("--messages", type=int, default=100_000, help="how many")
     parser.add_argument("--first", type=int, default=0, help="seed of the first")
+    parser.add_argument("--processes", type=int, default=1, help="that share them")
     given = parser.parse_args(arguments)
-    told = asyncio.run(fuzz(given.first, given.messages))
+    told = fuzz_shared(given.first, given.messages, given.processes)
     print(f"{given.messages} messages, all answered: {dict(told.most_common())}")
 
 

@@ -24,6 +24,10 @@ class Call:
     stream: bool = False
     poison: bool = False
     """Its texts make every engine crash."""
+    reads_s: float = 0.0
+    """So long it reads each thing that it is told."""
+    read_until: float = 0.0
+    """When it will have read all that it was told so far."""
     arrived: float = 0.0
     ended: float | None = None
     refusal: str = ""
@@ -58,6 +62,7 @@ class Arrival:
     leaves_after_s: float | None = None
     stream: bool = False
     poison: bool = False
+    reads_s: float = 0.0
 
     def call(self) -> Call:
         """That nothing has become of yet."""
@@ -81,6 +86,8 @@ class Schedule:
     drain_at: float | None = None
     """When it is asked to end."""
     grace_s: float = 0.05
+    drains: bool = True
+    """False: it is closed at once, with all that runs and waits, and callers come who have not been told."""
 
     def smaller(self) -> Iterator["Schedule"]:
         """Schedules with less in them, those with much less first."""
@@ -96,6 +103,7 @@ class Schedule:
                 yield replace(self, arrivals=(*self.arrivals[:number], change, *self.arrivals[number + 1 :]))
         if self.drain_at is not None:
             yield replace(self, drain_at=None)
+            yield replace(self, drains=True)
         if self.workers > 1:
             yield replace(self, workers=1)
 
@@ -124,6 +132,7 @@ def short_schedule(seed: int) -> Schedule:
         restarts=chance.choice([0, 1, 20, 20, 20]) if faults else 20,
         drain_at=chance.choice([None, None, None, chance.uniform(0, 0.06)]),
         grace_s=chance.choice([0.0, 0.02, 1.0]),
+        drains=chance.random() < 0.7,
     )
 
 
@@ -141,6 +150,7 @@ def some_arrival(chance: random.Random) -> Arrival:
         leaves_after_s=chance.choice([None, None, None, 0.0, 0.01, 0.03]),
         stream=chance.random() < 0.3,
         poison=chance.random() < 0.03,
+        reads_s=chance.choice([0.0, 0.0, 0.0, 0.002, 0.02]),
     )
 
 

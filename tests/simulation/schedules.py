@@ -16,7 +16,7 @@ def run(schedule: Schedule) -> World:
     for arrival in schedule.arrivals:
         world.arrive(arrival.call(), arrival.at)
     if schedule.drain_at is not None:
-        world.drain(schedule.drain_at, schedule.grace_s)
+        world.end(schedule.drain_at, schedule.grace_s if schedule.drains else None)
     try:
         world.run()
     except AssertionError as error:
@@ -28,12 +28,17 @@ class Violation(AssertionError):
     """Of a schedule: what happened, step by step."""
 
     def __init__(self, schedule: Schedule, trace: list[str], what: str) -> None:
-        self.schedule = schedule
+        self.schedule, self._made_of = schedule, (schedule, trace, what)
         calls = [f"call {arrival}" for arrival in sorted(schedule.arrivals, key=lambda arrival: arrival.at)]
         server = f"workers={schedule.workers} rows={schedule.rows} waiting={schedule.max_waiting}"
         ends = f"restarts={schedule.restarts} drain_at={schedule.drain_at} grace_s={schedule.grace_s}"
+        ends += f" drains={schedule.drains}"
         told = [f"seed {schedule.seed}: {what}", f"{server} {ends}", *calls, *map(str, schedule.faults), *trace]
         super().__init__("\n".join(told))
+
+    def __reduce__(self) -> tuple[type["Violation"], tuple[Schedule, list[str], str]]:
+        """For other processes."""
+        return Violation, self._made_of
 
 
 def shortest(violation: Violation) -> Violation:

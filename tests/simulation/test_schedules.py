@@ -1,5 +1,6 @@
 """Any schedule of calls and failures: everybody is answered once, rows are conserved, and nobody is starved."""
 
+import pickle
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -7,6 +8,7 @@ import pytest
 
 from engine.batch.running_batch import RunningBatch
 from engine.request import Request
+from engine.runner import Runner
 from tests.simulation.calls import Arrival, Call, Schedule, long_schedule
 from tests.simulation.machine import Fault
 from tests.simulation.schedules import Violation, run, run_many, run_shortened, shortest
@@ -60,6 +62,29 @@ def test_a_violation_is_told_as_the_shortest_schedule_that_has_it() -> None:
     assert "a request is lost" in str(violation)
     assert len(violation.schedule.arrivals) == 1
     assert not violation.schedule.faults
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_whoever_waits_when_it_is_closed_at_once_is_told(workers: int) -> None:
+    closed = replace(SCHEDULE, faults=(), workers=workers, rows=2, drain_at=0.006, drains=False)
+    assert any(call.failed for call in run(closed).calls)
+    with patch.object(Runner, "_fail_waiting", lambda *_: None), pytest.raises(Violation):
+        run(closed)
+
+
+def test_who_reads_slowly_has_all_of_it_later_or_leaves_before() -> None:
+    arrivals = (Arrival(0, (5,), stream=True), Arrival(0, (5,), stream=True, reads_s=0.5))
+    prompt, slow = run(Schedule(0, arrivals)).calls
+    assert prompt.ended is not None and slow.ended is not None
+    assert slow.ended > prompt.ended + 1
+    leaving = replace(arrivals[1], leaves_after_s=0.7)
+    assert run(Schedule(0, (leaving,))).calls[0].failed
+
+
+def test_a_violation_comes_from_another_process_as_it_was() -> None:
+    violation = Violation(SCHEDULE, ["something"], "wrong")
+    again = pickle.loads(pickle.dumps(violation))
+    assert (str(again), again.schedule) == (str(violation), SCHEDULE)
 
 
 LEFT_BEHIND = Schedule(

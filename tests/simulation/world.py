@@ -80,8 +80,11 @@ class World:
         call.arrived = self.began + at
         self._at(call.arrived, lambda: self._come(call))
 
-    def drain(self, at: float, grace_s: float) -> None:
-        """The server will be asked to end so long after the start, and ends after the grace period."""
+    def end(self, at: float, grace_s: float | None) -> None:
+        """The server will be asked to end so long after the start, and ends after the grace period. None: at once."""
+        if grace_s is None:
+            self._at(self.began + at, self._shut)
+            return
         self._at(self.began + at, lambda: self.admission.close(Draining))
         self._at(self.began + at + grace_s, self._close)
 
@@ -159,6 +162,19 @@ class World:
             for request in call.requests:
                 request.cancel()
 
+    def _finish(self, call: Call) -> None:
+        """All of it is answered. Who reads slowly has read it later, and may leave before."""
+        if not call.reads_s:
+            call.ended = self.clock.now
+            return
+
+        def end() -> None:
+            if call.ended is None:
+                call.ended = self.clock.now
+                self._tell(f"call {self.calls.index(call) + 1} has read all")
+
+        self._at(call.read_until, end)
+
     def _request(self, call: Call, number: int, length: int, deadline: float | None) -> Translate:
         source = (7,) * length if call.endless else (*(5 + (i + length) % 9 for i in range(length - 1)), END)
         if call.poison:
@@ -174,6 +190,7 @@ class World:
         def tell(event: Event) -> None:
             nonlocal streamed
             assert not call.answers[number], f"content {number} is told something after its answer: {event}"
+            call.read_until = max(call.read_until, self.clock.now) + call.reads_s
             if isinstance(event, Tokens):
                 streamed += event.token_ids
                 return
@@ -191,7 +208,7 @@ class World:
                     for other in call.requests:
                         other.cancel()
             if len(call.answers) == len(call.lengths) and call.ended is None:
-                call.ended = self.clock.now
+                self._finish(call)
             self._tell(f"call {self.calls.index(call) + 1}.{number} is told {type(event).__name__} {event!s:.70}")
 
         decoding = Decoding(num_beams=call.beams, max_new_tokens=call.most)
@@ -285,6 +302,12 @@ class World:
             return
         for call in self.calls:
             self._leave(call, "is told DRAINING")
+        self._shut()
+
+    def _shut(self) -> None:
+        """The engine ends, whoever waits."""
+        if self._closed:
+            return
         self._closed = True
         self._tell("the engine is closed")
         self.runner.close()
