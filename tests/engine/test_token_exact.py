@@ -3,7 +3,8 @@
 Real weights: 200 sentences with the package of models/zoo/en-pt. They go through one scheduler all at once, in random
 order, so that every answer comes out of a running batch of all widths and options. Greedy search and, for every number
 of beams, the default options are compared on all 200 sentences. The five other pairs of options share the sentences of
-a width, each taking another fifth. (All 200 for each pair would take transformers seven minutes of processor time.)
+a width, each taking another fifth. What transformers says of them is kept, and asked again for some of them:
+tests.engine.exact_cases.
 
 Random weights: small models of odd shapes, each traced here, and random sources.
 
@@ -15,7 +16,6 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -33,47 +33,29 @@ from export.trace import trace
 from models.checkpoint import Checkpoint, load_checkpoint
 from models.decoding import Decoding
 from models.package.folder import Package
-from tests.checkpoints import END, ZOO, flores, random_model, sentencepiece_model, write_tokenizer
+from tests.checkpoints import END, ZOO, random_model, sentencepiece_model, write_tokenizer
+from tests.engine.exact_cases import (
+    ALL_OPTIONS,
+    CASES,
+    DEFAULT,
+    GREEDY,
+    LONGEST,
+    SENTENCES,
+    WIDTHS,
+    Case,
+    Recorded,
+    options,
+    read_sources,
+    weights_sha256,
+)
 from tests.oracles import Eager, HuggingFace, Scored, Tokens
 
 pytestmark = pytest.mark.timeout(600)
 
-HELDOUT = Path(__file__).parents[1] / "data" / "heldout.en-pt.tsv"
 SCORE_TOLERANCE = 1e-4
 TIE = 1e-5
 TIES = 0.01
-LONGEST = 128
 ROWS = 64
-
-
-@dataclass(frozen=True)
-class Case:
-    """Options, and the sentences that are decoded with them."""
-
-    decoding: Decoding
-    sentences: range
-
-
-def options(num_beams: int, length_penalty: float, early_stopping: bool, max_new_tokens: int = LONGEST) -> Decoding:
-    """Wants all its hypotheses."""
-    return Decoding(num_beams, num_beams, max_new_tokens, length_penalty, early_stopping)
-
-
-GREEDY = options(1, 1.0, False)
-WIDTHS = (2, 4, 8)
-DEFAULT = (1.0, False)
-OTHERS = [pair for pair in product((0.6, 1.0, 2.0), (False, True)) if pair != DEFAULT]
-ALL_OPTIONS = [GREEDY, *(options(width, *pair) for width in WIDTHS for pair in (DEFAULT, *OTHERS))]
-
-SENTENCES = 200
-ALL = range(SENTENCES)
-CASES = [
-    Case(GREEDY, ALL),
-    *(Case(options(width, *DEFAULT), ALL) for width in WIDTHS),
-    *(Case(options(width, *pair), ALL[index :: len(OTHERS)]) for width in WIDTHS for index, pair in enumerate(OTHERS)),
-    # Too short for most, so that the end is forced.
-    *(Case(options(width, *DEFAULT, max_new_tokens=16), ALL[::5]) for width in (1, 4)),
-]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -91,7 +73,7 @@ class Exported:
 
     checkpoint: Checkpoint
     decoder: CpuDecoder
-    huggingface: HuggingFace
+    huggingface: HuggingFace | Recorded
     eager: Eager
 
     def decode(self, requests: Sequence[tuple[Tokens, Decoding]]) -> list[tuple[Hypothesis, ...]]:
@@ -137,19 +119,20 @@ Answers = dict[tuple[Decoding, int], tuple[Hypothesis, ...]]
 
 
 @pytest.fixture(scope="module")
-def zoo(zoo_package: Package) -> Exported:
+def recorded() -> Recorded:
+    return Recorded()
+
+
+@pytest.fixture(scope="module")
+def zoo(zoo_package: Package, recorded: Recorded) -> Exported:
     checkpoint = load_checkpoint(ZOO)
     decoder = CpuDecoder(zoo_package.graphs(), LONGEST, LONGEST)
-    return Exported(checkpoint, decoder, HuggingFace(ZOO), Eager(checkpoint))
+    return Exported(checkpoint, decoder, recorded, Eager(checkpoint))
 
 
 @pytest.fixture(scope="module")
 def sources(zoo_package: Package) -> list[Tokens]:
-    """Half of them news, half of them from software and games."""
-    heldout = [line.split("\t")[2] for line in HELDOUT.read_text(encoding="utf-8").splitlines()]
-    texts = [english for english, _ in flores()[:: len(flores()) // 100][:100]] + heldout[:: len(heldout) // 100][:100]
-    tokenizer = zoo_package.tokenizer()
-    return [tuple(tokenizer.encode(text)) for text in texts]
+    return read_sources(zoo_package)
 
 
 @pytest.fixture(scope="module")
@@ -162,13 +145,25 @@ def answers(zoo: Exported, sources: list[Tokens]) -> Answers:
 
 
 @pytest.mark.parametrize("decoding", [GREEDY, options(4, *DEFAULT)], ids=["greedy", "beam"])
-def test_hugging_face_does_not_mind_its_batches(decoding: Decoding, zoo: Exported, sources: list[Tokens]) -> None:
+def test_hugging_face_does_not_mind_its_batches(decoding: Decoding, recorded: Recorded, sources: list[Tokens]) -> None:
     """Else its padding would not be masked, and it no oracle."""
     some = sources[::25]
-    for together, source in zip(zoo.huggingface.generate(some, decoding), some, strict=True):
-        [alone] = zoo.huggingface.generate([source], decoding)
+    for together, source in zip(recorded.asked.generate(some, decoding), some, strict=True):
+        [alone] = recorded.asked.generate([source], decoding)
         assert [tokens for tokens, _ in together] == [tokens for tokens, _ in alone]
         assert [score for _, score in together] == pytest.approx([score for _, score in alone], abs=TIE, rel=0)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_hugging_face_says_what_it_said(case: Case, recorded: Recorded, sources: list[Tokens]) -> None:
+    """Of every twentieth sentence."""
+    assert recorded.weights == weights_sha256(), "python -m tests.engine.exact_cases"
+    some = [sources[index] for index in case.sentences][::20]
+    for now, before in zip(
+        recorded.asked.generate(some, case.decoding), recorded.generate(some, case.decoding), strict=True
+    ):
+        assert [tokens for tokens, _ in now] == [tokens for tokens, _ in before]
+        assert [score for _, score in now] == pytest.approx([score for _, score in before], abs=TIE, rel=0)
 
 
 @pytest.mark.parametrize("num_beams", [1, *WIDTHS])
