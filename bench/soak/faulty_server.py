@@ -9,7 +9,7 @@ from engine.batch.searched_rows import SearchedRows
 from engine.decoder import Found
 from server.__main__ import main
 
-STEPS_BETWEEN = 3000
+STEPS_BETWEEN = 500
 """Between two faults, on average."""
 HANGS = 0.05
 """How many of them are hangs, which it takes ten seconds to notice."""
