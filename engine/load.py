@@ -83,7 +83,7 @@ def load(
         decoder = open_decoder(model, device, limits.source_tokens, limits.target_tokens, kernels)
         undo.callback(decoder.close)
         observer = observer or Unobserved()
-        if isinstance(decoder, NativeDecoder):
+        if isinstance(decoder, NativeDecoder | CpuDecoder) and decoder.counters is not None:
             observer.kernels(decoder.counters)
         rows = _rows(model, decoder, device, limits, workers, observer)
         runner = Runner(decoder, rows, workers, observer, owns_decoder=True, supervision=supervision)

@@ -72,7 +72,7 @@ class Observer(Protocol):
         ...
 
     def kernels(self, counters: Callable[[], Counters]) -> None:
-        """Our own operators run. What they have counted may be asked at any time, from any thread."""
+        """What our own operators, or a screened graph, have counted may be asked at any time, from any thread."""
         ...
 
     def waiting(self, requests: int) -> None:

@@ -29,11 +29,15 @@ class Graphs:
     decoder: ir.Model
     output: ir.Model | None = None
     """With a shortlist only."""
+    logits: ir.Model | None = None
+    """Beside a screened decoder only."""
     native: NativeModels | None = None
 
     def with_native(self, native: NativeModels) -> "Graphs":
         """With graphs of our own operators besides."""
         assert self.spec.logits is not None
+        if self.logits is not None:
+            return replace(self, spec=self.spec.model_copy(update={"native": native.spec}), native=native)
         file = GraphFile(file=LOGITS_GRAPH, weight_bytes=weight_bytes(native.logits))
         logits = self.spec.logits.model_copy(update={"graph": file})
         return replace(self, spec=self.spec.model_copy(update={"native": native.spec, "logits": logits}), native=native)
@@ -44,9 +48,9 @@ class Graphs:
         output = {} if self.output is None else {OUTPUT: self.output}
         models = {ENCODER: self.encoder, DECODER: self.decoder, **output}
         if self.native is not None:
-            names = NATIVE_ENCODER, NATIVE_DECODER, LOGITS_GRAPH
-            models |= zip(names, (self.native.encoder, self.native.decoder, self.native.logits), strict=True)
-        return models
+            models |= {NATIVE_ENCODER: self.native.encoder, NATIVE_DECODER: self.native.decoder}
+        logits = self.logits if self.native is None else self.logits or self.native.logits
+        return models | ({} if logits is None else {LOGITS_GRAPH: logits})
 
 
 def weight_bytes(graph: ir.Model) -> int:

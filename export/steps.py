@@ -22,6 +22,7 @@ from export.native.graphs import native_graphs, why_standard_only
 from export.quantization.model import native_model
 from export.quantization.quantize import quantize_model
 from export.save import save, save_beside
+from export.screened import why_full
 from export.shortlist.count import count_shortlist
 from export.shortlist.text import read_text
 from export.sources import Fetched
@@ -69,11 +70,15 @@ def export(options: Options, fetched: Fetched, progress: Progress) -> tuple[Path
             model = quantized.model
     with draft(target if stored is None else target / "package") as folder:
         with progress.stage("trace"):
-            graphs = trace(model, options.attention, shortlist is not None)
+            full = why_full(checkpoint.config, options.precision, options.attention, shortlist is not None)
+            output_layer = options.output_layer if full is None else "full"
+            graphs = trace(model, options.attention, shortlist is not None, output_layer)
             missing = why_standard_only(checkpoint.model, options.precision)
             if missing is None:
                 recipe = {} if quantized is None else quantized.recipe
                 graphs = graphs.with_native(native_graphs(checkpoint.model, recipe, shortlist is not None))
+        if full is not None and options.output_layer == "screened":
+            progress.tell(f"full output layer: {full}")
         if missing is not None:
             progress.tell(f"standard graphs only: {missing}")
         with progress.stage("save"):

@@ -41,6 +41,9 @@ DTYPES = {"F32": ir.DataType.FLOAT, "F16": ir.DataType.FLOAT16, "BF16": ir.DataT
 TABLES = {(DOMAIN, "Embed", 2), (DOMAIN, "BestTokens", 2)}
 """Inputs that may be fp16."""
 
+LOOK = "screened."
+"""How the constants of `export.screened` begin: a few numbers for each token, which stay in the graph."""
+
 Numbers = NDArray[np.float32]
 
 
@@ -89,6 +92,8 @@ def point(model: ir.Model, weights: StoredWeights) -> None:
     rewriting = _Rewriting(model.graph, weights)
     for value in list(model.graph.initializers.values()):
         tensor = value.const_value
+        if (value.name or "").startswith(LOOK):
+            continue
         if tensor is not None and tensor.dtype.is_floating_point() and tensor.nbytes >= INLINE_BYTES:
             rewriting.replace(value, tensor)
     rewriting.finish()
@@ -107,7 +112,7 @@ class _Rewriting:
         name, numbers = value.name or "", tensor.numpy().astype(np.float32)
         found, rest = self._weights.find(numbers.reshape(-1))
         parts = [self._part(stored, numbers.shape[1:]) for stored in found]
-        if len(parts) == 1 and tensor.dtype != self._weights.dtype:
+        if len(parts) == 1 and tensor.dtype != self._weights.dtype and numbers.ndim == 2:
             self._widen_rows(value, parts[0], tensor.dtype)
             if not len(rest):
                 self._keep_table(value, parts[0])

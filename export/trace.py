@@ -16,12 +16,13 @@ from torch.nn import functional
 from export.graphs import Graphs, weight_bytes
 from export.quantization.model import QuantizedTransformer
 from export.quantization.stored import store_by_outputs
+from export.screened import LogitsGraph, ScreenedOutput
 from export.variant import PRECISIONS
 from models.attention import plain
 from models.best_tokens import best_allowed_tokens, best_tokens, block_size, padded_size
 from models.package import signature
-from models.package.graphs import CacheTensor, CrossQuery, GraphsSpec, Logits, Owner
-from models.package.precision import AttentionKind
+from models.package.graphs import CacheTensor, CrossQuery, GraphFile, GraphsSpec, Logits, Owner
+from models.package.precision import AttentionKind, OutputLayer
 from models.transformer import Transformer
 
 OPSET = 21
@@ -48,10 +49,11 @@ class EncoderGraph(nn.Module):
 class DecoderGraph(nn.Module):
     """What decoder.onnx computes."""
 
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: Transformer, screened: bool = False) -> None:
         super().__init__()
         self.model = model
         self.block = block_size(model.config.target_vocab_size)
+        self.screened = ScreenedOutput(model) if screened else None
 
     def forward(
         self,
@@ -71,6 +73,10 @@ class DecoderGraph(nn.Module):
             ids, positions, total, source_last, source_total, target_past, cross_past, cross_last
         )
         k = ranks.shape[0]
+        if self.screened is not None:
+            hidden = self.model.decoder_norm(hidden)
+            ids, log_probs, certain, normaliser = self.screened(self.model, hidden, k)
+            return [ids, log_probs, *present, certain, normaliser, hidden, query]
         if choice is None:
             logits = self.model.logits(hidden)
             return [*best_tokens(logits, k, self.block), *present, logits, query]
@@ -93,22 +99,35 @@ class OutputGraph(nn.Module):
         return self.model.output_rows(ids)
 
 
-def trace(model: Transformer, attention: AttentionKind = "fused", shortlist: bool = False) -> Graphs:
+def trace(
+    model: Transformer,
+    attention: AttentionKind = "fused",
+    shortlist: bool = False,
+    output_layer: OutputLayer = "full",
+) -> Graphs:
     """Traces the graphs of a model on the CPU, in the precision of its weights.
 
     shortlist: as a package with one needs them
+    output_layer: "screened" only where `export.screened.why_full` has nothing against it
     """
     model = model.eval()
     precision = "int8" if isinstance(model, QuantizedTransformer) else PRECISIONS[model.target_embedding.dtype]
     spec = signature.graphs_spec(model.config, precision, attention, shortlist)
+    spec = spec.model_copy(update={"output_layer": output_layer})
     with plain() if attention == "plain" else nullcontext():
         encoder, decoder = trace_encoder(model, spec), trace_decoder(model, spec)
         output = trace_output(model) if shortlist else None
-    return Graphs(declare(model, spec, encoder, decoder, output), encoder, decoder, output)
+        logits = trace_logits(model, spec) if output_layer == "screened" else None
+    return Graphs(declare(model, spec, encoder, decoder, output, logits), encoder, decoder, output, logits)
 
 
 def declare(
-    model: Transformer, spec: GraphsSpec, encoder: ir.Model, decoder: ir.Model, output: ir.Model | None
+    model: Transformer,
+    spec: GraphsSpec,
+    encoder: ir.Model,
+    decoder: ir.Model,
+    output: ir.Model | None,
+    logits_graph: ir.Model | None,
 ) -> GraphsSpec:
     """Adds what only the graphs themselves say."""
     keys = signature.source_tensors(model.config, spec.precision.cache)[-2]
@@ -118,7 +137,10 @@ def declare(
         for name, (file, graph) in traced.items()
         if file is not None and graph is not None
     }
-    logits = Logits(name=signature.LOGITS, size=padded_size(model.config.target_vocab_size))
+    file = None
+    if logits_graph is not None:
+        file = GraphFile(file=signature.LOGITS_GRAPH, weight_bytes=weight_bytes(logits_graph))
+    logits = Logits(name=signature.LOGITS, graph=file, size=padded_size(model.config.target_vocab_size))
     query = CrossQuery(name=signature.CROSS_QUERY, keys=keys.past, scale=model.config.decoder_head_dim**-0.5)
     return spec.model_copy(update={**files, "logits": logits, "cross_query": query})
 
@@ -126,7 +148,7 @@ def declare(
 def trace_encoder(model: Transformer, spec: GraphsSpec) -> ir.Model:
     """The graph of one pass over padded sources."""
     sentences, source = Dim("sentences", max=MAX_BATCH), Dim("source", max=model.config.max_positions)
-    return _export(
+    return trace_module(
         EncoderGraph(model),
         # No example size is 0 or 1 and no two are equal, or the exporter might take them for constants or for one axis.
         inputs={"ids": torch.zeros(3, 7, dtype=torch.int64), "lengths": torch.tensor([7, 5, 2], dtype=torch.int32)},
@@ -188,13 +210,27 @@ def trace_decoder(model: Transformer, spec: GraphsSpec) -> ir.Model:
         shapes["choice"] = {0: tokens_axis}, {0: tokens_axis}, {0: rows_axis, 1: places_axis}
         names += [*signature.OUTPUT_ROWS, signature.ALLOWED]
     present = [tensor.present for tensor in target + source]
-    outputs = [*signature.DECODER_OUTPUTS, *present, signature.LOGITS, signature.CROSS_QUERY]
-    return _export(DecoderGraph(model), inputs, shapes, names, outputs)
+    screened = spec.output_layer == "screened"
+    rest = signature.SCREENED if screened else (signature.LOGITS,)
+    outputs = [*signature.DECODER_OUTPUTS, *present, *rest, signature.CROSS_QUERY]
+    return trace_module(DecoderGraph(model, screened), inputs, shapes, names, outputs)
+
+
+def trace_logits(model: Transformer, spec: GraphsSpec) -> ir.Model:
+    """The graph of whole rows, beside a screened decoder."""
+    rows, k = Dim("rows", max=MAX_BATCH), Dim("k", max=spec.most_candidates)
+    return trace_module(
+        LogitsGraph(model),
+        inputs={"hidden": torch.zeros(4, spec.width), "ranks": torch.arange(3)},
+        shapes={"hidden": {0: rows}, "ranks": {0: k}},
+        input_names=signature.LOGITS_INPUTS,
+        output_names=signature.LOGITS_OUTPUTS,
+    )
 
 
 def trace_output(model: Transformer) -> ir.Model:
     """The graph of rows of the output layer."""
-    return _export(
+    return trace_module(
         OutputGraph(model),
         inputs={"ids": torch.arange(3)},
         shapes={"ids": {0: Dim("tokens", max=MAX_TOKENS)}},
@@ -203,13 +239,14 @@ def trace_output(model: Transformer) -> ir.Model:
     )
 
 
-def _export(
+def trace_module(
     module: nn.Module,
     inputs: dict[str, object],
     shapes: dict[str, object],
     input_names: Sequence[str],
     output_names: Sequence[str],
 ) -> ir.Model:
+    """The graph of a module. shapes: which axes of its inputs are dynamic."""
     with torch.no_grad(), _known_noise_silenced():
         program = torch.onnx.export(
             module.eval(),

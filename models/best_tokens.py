@@ -19,10 +19,10 @@ register, and the rest in a way that rounds otherwise: a row must fill registers
 would depend on how many rows there are."""
 
 
-def block_size(vocab_size: int) -> int:
-    """The largest power of two up to BLOCK that cuts the vocabulary into enough blocks for MAX_CANDIDATES, or 1."""
+def block_size(vocab_size: int, blocks: int = MAX_CANDIDATES) -> int:
+    """The largest power of two up to BLOCK that cuts the vocabulary into so many blocks or more, or 1."""
     size = BLOCK
-    while size > 1 and vocab_size < size * MAX_CANDIDATES:
+    while size > 1 and vocab_size < size * blocks:
         size //= 2
     return size
 

@@ -1,6 +1,6 @@
 """The decoder on ONNX Runtime: two sessions, shared by all engines, and a preallocated cache for each engine."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 from engine.cache_memory import DTYPES
 from engine.cpu.allowed import AllowedTokens, OutputLayer
 from engine.cpu.cache_buffer import CacheBuffer
+from engine.cpu.screened import Screened, WholeRows
 from engine.decoder import Ask, Found, TokenIds
 from engine.devices.session import CPU, Device, bind, open_session
 from engine.devices.shapes import check_shapes
+from engine.logits import LogitsGraph
 from engine.whole_rows import answer, asks_logits, asks_more, attend, check_offered, mark_not_finite
+from kernels.library import Counters
 from models.package import signature
 from models.package.graph_files import GraphFiles
 from models.package.graphs import GraphsSpec, alike
@@ -74,6 +77,11 @@ class CpuDecoder:
         self._shortlist = graphs.shortlist
         size = graphs.spec.vocabulary.target_size
         self._output = None if spec.output is None else OutputLayer(contents.graph(spec.output.file), size)
+        self._logits, self._whole = None, None
+        if spec.output_layer == "screened":
+            self._logits = LogitsGraph(graphs)
+            self._logits.load(contents)
+            self._whole = WholeRows(self._logits)
 
     @property
     def device(self) -> Device:
@@ -105,7 +113,13 @@ class CpuDecoder:
     def open_cache(self, rows: int) -> "CpuCache":
         """A running batch with room for so many rows."""
         allowed = None if self._output is None else AllowedTokens(self._output, rows)
-        return CpuCache(self._decoder, self.spec, rows, self.source_capacity, self.target_capacity, allowed)
+        capacities = self.source_capacity, self.target_capacity
+        return CpuCache(self._decoder, self.spec, rows, *capacities, allowed, self._logits, self._whole)
+
+    @property
+    def counters(self) -> Callable[[], Counters] | None:
+        """What reads how many rows of the output layer were computed whole, where it is screened."""
+        return None if self._whole is None else self._whole.counters
 
     def close(self) -> None:
         """Nothing outlives it."""
@@ -132,6 +146,7 @@ class BoundStep:
     logits: NDArray[np.floating] | None
     query: NDArray[np.floating] | None
     """Of the last layer, to the source."""
+    screened: Screened | None = None
 
 
 class CpuCache:
@@ -145,8 +160,12 @@ class CpuCache:
         source_capacity: int,
         target_capacity: int,
         allowed: AllowedTokens | None = None,
+        logits: LogitsGraph | None = None,
+        whole: WholeRows | None = None,
     ) -> None:
+        """`logits` and `whole` are those of a screened graph."""
         self._session, self._spec, self._allowed = session, spec, allowed
+        self._logits, self._whole = logits, whole
         longest = {"target": target_capacity, "source": source_capacity, None: 1}
         self._buffers = [CacheBuffer(tensors, rows, longest[tensors[0].grows]) for tensors in alike(spec.cache)]
         self._of_hypotheses = [buffer for buffer in self._buffers if buffer.owner == "hypothesis"]
@@ -204,6 +223,8 @@ class CpuCache:
         self._session.run_with_iobinding(step.binding)
         self._positions[: self._live] += 1
         best = step.best
+        if self._whole is not None and step.screened is not None:
+            self._whole.mend(best, step.screened)
         if self._allowed is not None:
             best = Found(self._allowed.token_ids(best.token_ids), best.log_probs)
         mark_not_finite(best)
@@ -244,7 +265,9 @@ class CpuCache:
 
     def _answer(self, ask: Ask, best: Found, step: BoundStep) -> Found:
         logits = attention = None
-        if step.logits is not None and asks_logits(ask):
+        if self._logits is not None and step.screened is not None and asks_logits(ask):
+            logits = self._logits.run(step.screened.hidden)
+        elif step.logits is not None and asks_logits(ask):
             if self._allowed is None:
                 logits = step.logits[:, : self._spec.vocabulary.target_size].astype(np.float32, copy=False)
             else:
@@ -268,17 +291,21 @@ class CpuCache:
     def _make_binding(self, rows: int, k: int, more: bool) -> BoundStep:
         best = Found(np.zeros((rows, k), np.int64), np.zeros((rows, k), np.float32))
         besides = self._besides(rows) if more else {}
-        binding = bind(self._session, self._inputs(rows, k), self._outputs(rows, best) | besides)
+        screened = None if self._whole is None else Screened.room(rows, self._spec.width)
+        named = {} if screened is None else dict(zip(signature.SCREENED, screened.arrays, strict=True))
+        binding = bind(self._session, self._inputs(rows, k), self._outputs(rows, best) | named | besides)
         logits, query = (
             besides.get(output.name) if output is not None else None
             for output in (self._spec.logits, self._spec.cross_query)
         )
-        return BoundStep(binding, best, logits, query)
+        return BoundStep(binding, best, logits, query, screened)
 
     def _besides(self, rows: int) -> dict[str, NDArray[np.floating]]:
         """Memory for what the graph gives besides the best tokens."""
         logits, query, dtype = self._spec.logits, self._spec.cross_query, DTYPES[self._spec.precision.activations]
         shapes: dict[str, tuple[int, int]] = {}
+        if self._logits is not None:
+            logits = None  # a graph of its own gives them
         if logits is not None and self._allowed is None:
             shapes[logits.name] = rows, logits.size
         elif logits is not None and self._allowed is not None:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from engine.devices.session import CPU, Device, open_session
 from engine.devices.shapes import check_shapes
 from engine.errors import KernelsRefused
+from engine.logits import LogitsGraph
 from engine.native.cache import SlotCache
 from engine.native.encoder import NativeSource, encode
-from engine.native.logits import LogitsGraph
 from kernels.library import Counters, Library, LibraryError, open_library
 from models.package.graph_files import GraphFiles
 from models.package.graphs import NativeGraphs

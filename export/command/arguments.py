@@ -9,7 +9,7 @@ from typing import Literal, NoReturn, get_args
 
 from dragoman import __version__
 from export.sources import source_of
-from models.package.precision import AttentionKind, Precision
+from models.package.precision import AttentionKind, OutputLayer, Precision
 
 PROGRAMS = ("python -m export", "dragoman export")
 """What people call it. The latter sets sys.argv."""
@@ -39,6 +39,7 @@ class Options(argparse.Namespace):
     shortlist_best: int
     precision: Precision
     attention: AttentionKind
+    output_layer: OutputLayer
     device: Literal["cpu", "cuda"]
     verify_samples: int
     samples: Path
@@ -129,6 +130,13 @@ def build(program: str) -> Parser:
         choices=get_args(AttentionKind),
         default="fused",
         help="fused: ONNX Runtime's kernels; plain: standard operators, for fp32 on CUDA (default: fused)",
+    )
+    parser.add_argument(
+        "--output-layer",
+        choices=get_args(OutputLayer),
+        default="full",
+        help="of graphs of standard operators: screened looks at all tokens in 8 bits and computes in fp32 those that "
+        "may be best, in fp32 packages with fused attention and no shortlist; full computes all (default: full)",
     )
     parser.add_argument(
         "--device", choices=("cpu", "cuda"), default="cpu", help="what runs the graphs to verify them (default: cpu)"

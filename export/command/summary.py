@@ -19,6 +19,7 @@ def summary(manifest: Manifest, graphs: Graphs, seconds: dict[str, float]) -> Ta
         table.add_row(f"{name}: nodes", f"{counts.total()}: {listed}")
     table.add_section()
     table.add_row("computes in", f"{manifest.graphs.precision.activations}, {manifest.graphs.attention} attention")
+    table.add_row("output layer", manifest.graphs.output_layer)
     certify(table, "", manifest.certificate)
     if manifest.native_certificate is not None:
         certify(table, "native graphs ", manifest.native_certificate)

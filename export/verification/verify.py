@@ -95,7 +95,8 @@ class _Verification:
         with closing(open_decoder(self._model, device)) as decoder:
             self._progress("hidden states")
             hidden = encoder_error(self._checkpoint.model, self._model.graphs, device)
-            limits = self._limits.error, 0.0
+            screened = self._model.graphs.spec.output_layer == "screened"
+            limits = self._limits.error, SCREENED if screened else 0.0
             return self._certify(decoder, self._checkpoint.model, hidden, limits, "exported", self._progress)
 
     def certify_native(self, native: NativeGraphs, reference: Transformer) -> Certified:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from models.config import Frozen
-from models.package.precision import AttentionKind, Precision
+from models.package.precision import AttentionKind, OutputLayer, Precision
 
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
 FileName = Annotated[str, Field(pattern=NAME_PATTERN)]
@@ -141,7 +141,7 @@ class Logits(Frozen):
     name: str
     graph: GraphFile | None = None
     """A graph of its own that gives them, `hidden` [rows, width] -> logits [rows, vocabulary], where a decoder's output
-    layer looks at few tokens exactly. The decoder gives `hidden` as an inner value."""
+    layer looks at few tokens exactly. The decoder gives `hidden` besides."""
     size: int = Field(gt=0)
     """Columns: the vocabulary, and what fills it up. With a shortlist there are as many as rows of the output layer are
     given, and one row more than the batch has."""
@@ -195,6 +195,8 @@ class GraphsSpec(Frozen):
     """Of the output layer; there is one if there is a shortlist."""
     precision: Precisions
     attention: AttentionKind
+    output_layer: OutputLayer = "full"
+    """Of the decoder graph of standard operators."""
     vocabulary: Vocabulary
     max_positions: int = Field(gt=1)
     """Most tokens of a source, and of a target."""

@@ -18,6 +18,9 @@ Precision = Literal["fp32", "fp16", "bf16", "int8"]
 
 NUMBER_BYTES: dict[Precision, int] = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1}
 
+OutputLayer = Literal["screened", "full"]
+"""screened: all tokens are looked at in 8 bits, and those that may be best are computed in fp32. full: all in fp32."""
+
 AttentionKind = Literal["fused", "plain"]
 """fused: com.microsoft.GroupQueryAttention and MultiHeadAttention. On CUDA, the former knows fp16 and bf16 only.
 plain: standard ONNX operators, which run in any precision on any device, and slower."""

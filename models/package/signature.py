@@ -26,6 +26,21 @@ and the cache tensors. A `present` output is bound to the buffer of its `past` i
 Tensors of "float" have the package's precision: fp32, fp16 or bf16. The last two outputs are inner values of the graph
 anyway: a step to which they are not bound pays nothing for them.
 
+Where the output layer is screened (`GraphsSpec.output_layer`), the decoder has no logits, and gives instead
+
+    certain      bool [rows, 1]        the candidates are proven to be those of all tokens, and the normaliser is one
+    normaliser   fp32 [rows, 1]        logarithm of the sum of all exp(logit); NaN: too rough to be used
+    hidden       fp32 [rows, width]    what the output layer takes
+
+The graph of logits computes rows whole. Where its log-probabilities are over the decoder's normaliser, they are the
+decoder's to the last bit, so that it does not matter which of them a token is from:
+
+    hidden, ranks                      as above
+    candidates   int64 [rows, k]       as above
+    scores       fp32 [rows, k]        their logits
+    normaliser   fp32 [rows, 1]        as above, never NaN
+    logits       fp32 [rows, vocabulary, padded]
+
 A package with a shortlist (`models.package.shortlist`) has a third graph, the output layer, which gives rows of itself:
 
     ids           int64 [tokens]
@@ -71,9 +86,14 @@ LOGITS_GRAPH = "logits.onnx"
 
 ENCODER_INPUTS = ("ids", "lengths")
 HIDDEN = "hidden"
+SCREENED = ("certain", "normaliser", HIDDEN)
+"""What a screened decoder graph gives in place of logits."""
 DECODER_INPUTS = ("ids", "positions", "total", "source_last", "source_total", "ranks")
 DECODER_OUTPUTS = ("candidates", "log_probs")
 LOGITS, CROSS_QUERY = "logits", "cross_query"
+LOGITS_INPUTS = ("hidden", "ranks")
+LOGITS_OUTPUTS = ("candidates", "scores", "normaliser", "logits")
+"""Of the graph of logits beside a screened decoder."""
 OUTPUT_INPUTS = ("ids",)
 OUTPUT_ROWS = ("output_weight", "output_bias")
 """What the graph of the output layer gives, and what the decoder graph of the same package takes."""

@@ -171,6 +171,13 @@ def hold_to_pytorch(model: Model, decoder: Decoder[Any], atol: float) -> None:
     play(Batch(decoder, rows=5), check, asks)
 
 
+def test_a_screened_output_layer_answers_the_same(tmp_path: Path) -> None:
+    """Its graph of logits answers what the best tokens do not, and rows of which it is not certain."""
+    transformer = random_model(SHAPES["attention"])
+    model = Model(transformer, save(trace(transformer, output_layer="screened"), tmp_path))
+    hold_to_pytorch(model, model.open(on_device=False), ATOL)
+
+
 @pytest.mark.parametrize("on_device", [False, True], ids=["cpu", "cuda's, on the CPU provider"])
 def test_the_best_tokens_have_the_same_bits_whatever_else_is_asked(model: Model, on_device: bool) -> None:
     def collect(asks: Sequence[Ask]) -> list[tuple[bytes, bytes]]:

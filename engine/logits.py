@@ -1,4 +1,4 @@
-"""Whole rows of logits, by a graph of their own that is loaded when somebody first asks for them."""
+"""Whole rows of logits, by a graph of their own that is loaded when it is first needed."""
 
 import logging
 from threading import Lock
@@ -13,7 +13,7 @@ from engine.errors import NotOffered
 from engine.whole_rows import asks_logits, check_offered
 from models.package import signature
 from models.package.checked import PackageError
-from models.package.graph_files import GraphFiles
+from models.package.graph_files import GraphContents, GraphFiles
 
 log = logging.getLogger(__name__)
 
@@ -29,12 +29,19 @@ class LogitsGraph:
         if graphs.spec.logits is not None and graphs.spec.logits.graph is not None:
             self._file = graphs.spec.logits.graph.file
         self._session: ort.InferenceSession | None = None
+        self._ranks = np.arange(graphs.spec.most_candidates)
+        self._of_screened = {"ranks": self._ranks[:1]} if graphs.spec.output_layer == "screened" else {}
 
     def check_offered(self, ask: Ask) -> None:
         """Raises NotOffered where the graphs do not give what is asked."""
         check_offered(ask, self._spec)
         if asks_logits(ask) and not self._load():
             raise NotOffered("log-probabilities of other tokens than the best")
+
+    def load(self, contents: GraphContents) -> None:
+        """Loads it now. There must be one. Raises PackageError."""
+        assert self._file is not None
+        self._session = open_session(contents.graph(self._file), CPU)
 
     def _load(self) -> bool:
         """Whether there is such a graph, and its files are still what the manifest says."""
@@ -43,7 +50,7 @@ class LogitsGraph:
         with self._lock:
             try:
                 if self._session is None:
-                    self._session = open_session(self._graphs.contents().graph(self._file), CPU)
+                    self.load(self._graphs.contents())
             except PackageError as error:
                 log.error("no whole rows of logits: %s", error)
                 return False
@@ -52,6 +59,16 @@ class LogitsGraph:
     def run(self, hidden: NDArray[np.float32]) -> NDArray[np.float32]:
         """Hidden states [rows, width] -> logits [rows, vocabulary]."""
         assert self._session is not None and self._spec.logits is not None
-        [logits] = self._session.run([self._spec.logits.name], {signature.HIDDEN: hidden})
+        given = {signature.HIDDEN: hidden} | self._of_screened
+        [logits] = self._session.run([self._spec.logits.name], given)
         found: NDArray[np.float32] = logits[:, : self._spec.vocabulary.target_size]
         return found
+
+    def best(
+        self, hidden: NDArray[np.float32], k: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
+        """The `k` best tokens, their logits [rows, k], and normalisers [rows, 1], beside a screened decoder."""
+        assert self._session is not None
+        given = dict(zip(signature.LOGITS_INPUTS, (hidden, self._ranks[:k]), strict=True))
+        ids, scores, normaliser = self._session.run(signature.LOGITS_OUTPUTS[:3], given)
+        return ids, scores, normaliser
