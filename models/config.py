@@ -28,7 +28,7 @@ class ModelConfig(Frozen):
     decoder_heads: int = Field(gt=0)
     encoder_ffn: int = Field(gt=0)
     decoder_ffn: int = Field(gt=0)
-    max_positions: int = Field(gt=1)
+    max_positions: int = Field(gt=1, le=1 << 16)
     """Most tokens of a source, and of a target."""
     decoder_cell: DecoderCell = "attention"
     """How a decoder layer sees the target so far: self-attention, or a recurrence (`models.layers.Recurrence`)."""

@@ -102,9 +102,8 @@ def open_session(
     try:
         session = _load(graph, device, stream, capture, library)
     except Exception as error:  # the errors of ONNX Runtime have nothing else in common
-        if device.kind == "cpu":
-            raise
-        raise DeviceError(f"ONNX Runtime loads no model on device {device.index} ({device.name}): {error}") from error
+        where = "the CPU" if device.kind == "cpu" else f"device {device.index} ({device.name})"
+        raise DeviceError(f"ONNX Runtime loads no model on {where}: {error}") from error
     check_placement(session, device)
     return session
 

@@ -10,7 +10,16 @@ from models.best_tokens import NEVER
 from models.checkpoint.contents import Checkpoint, CheckpointError
 from models.checkpoint.generation import GenerationSettings, generation_file, read_generation
 from models.checkpoint.marian_tokenizer import read_tokenizer_config, tokenizer_spec
-from models.checkpoint.reading import JsonKeys, find_weights, invalid, notices, parse, read_json, read_weights
+from models.checkpoint.reading import (
+    JsonKeys,
+    check_size,
+    find_weights,
+    invalid,
+    notices,
+    parse,
+    read_json,
+    read_weights,
+)
 from models.checkpoint.renames import Rename, fill, linear
 from models.config import Activation, ModelConfig
 from models.package.folder import sha256
@@ -141,8 +150,10 @@ def generation_defaults(settings: GenerationSettings, config: ModelConfig, file:
 
 def load_model(weights: Path, marian: MarianConfig, config: ModelConfig) -> Transformer:
     """Builds the Transformer and puts the weights into it."""
+    tensors = read_weights(weights)
+    check_size(config, weights)
     model = Transformer(config)
-    fill(model, renames(marian), copies(marian), read_weights(weights))
+    fill(model, renames(marian), copies(marian), tensors)
     return model
 
 

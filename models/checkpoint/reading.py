@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from models.checkpoint.contents import CheckpointError
+from models.config import ModelConfig
 from models.package.graphs import NAME_PATTERN
 
 
@@ -30,7 +31,7 @@ def read_json(file: Path) -> dict[str, Any]:
         content = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise CheckpointError(f"{file} cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{file} is not JSON: {error}") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{file} is not a JSON object, but begins with {str(content)[:20]!r}")
@@ -96,6 +97,21 @@ class TensorFile:
 def read_weights(file: Path) -> TensorFile:
     """Reads .safetensors, or what torch.save wrote. The latter is unpickled without running any code."""
     return TensorFile(file, _load_safetensors(file) if file.suffix == ".safetensors" else _load_pickle(file))
+
+
+def check_size(config: ModelConfig, weights: Path) -> None:
+    """Raises CheckpointError where a model is larger than its weights, before anything of that size is made.
+
+    A number takes a byte at least.
+    """
+    width = config.width
+    layers = config.encoder_layers * (4 * width + 2 * config.encoder_ffn)
+    layers += config.decoder_layers * (4 * width + 2 * config.decoder_ffn)
+    needed, found = width * (config.source_vocab_size + layers), weights.stat().st_size
+    if needed > found:
+        raise CheckpointError(
+            f"{weights} has {found} bytes; a model of the sizes in its configuration has {needed} numbers or more"
+        )
 
 
 def find_weights(folder: Path) -> Path:

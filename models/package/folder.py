@@ -161,7 +161,7 @@ def _parse_manifest(folder: Path, data: bytes) -> Manifest:
     file = folder / MANIFEST
     try:
         content = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise PackageError(f"{file} is not JSON ({error}); {EXPORT_AGAIN}") from error
     version = content.get("format_version") if isinstance(content, dict) else None
     if version not in (1, FORMAT_VERSION):

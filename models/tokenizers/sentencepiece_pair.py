@@ -123,7 +123,7 @@ def load_vocabulary(file: Path) -> dict[str, int]:
     """Reads piece -> id. Raises TokenizerError."""
     try:
         vocabulary = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise TokenizerError(f"{file.name} cannot be read: {error}") from error
     if not isinstance(vocabulary, dict) or not all(type(token_id) is int for token_id in vocabulary.values()):
         raise TokenizerError(f"{file.name} is not an object of pieces and their integer ids")
@@ -136,9 +136,13 @@ def load_sentencepiece(file: Path) -> SentencePieceProcessor:
         data = file.read_bytes()
         if not data:  # which SentencePiece would take for a model without pieces
             raise TokenizerError(f"{file.name} is empty; a SentencePiece model was expected")
-        return SentencePieceProcessor(model_proto=data)
-    except (OSError, RuntimeError) as error:
+        model = SentencePieceProcessor(model_proto=data)
+        pieces = _pieces(model)
+    except (OSError, RuntimeError, UnicodeDecodeError) as error:
         raise TokenizerError(f"{file.name} is not a SentencePiece model: {error}") from error
+    if not any(pieces):
+        raise TokenizerError(f"{file.name} is a SentencePiece model without pieces")
+    return model
 
 
 def _pieces(model: SentencePieceProcessor) -> list[str]:

@@ -15,7 +15,7 @@ from models.checkpoint.marian_nmt.configuration import MAX_POSITIONS, MarianNmtC
 from models.checkpoint.marian_nmt.file import CONFIGURATION, read_marian_file
 from models.checkpoint.marian_nmt.folder import MarianFolder, read_folder
 from models.checkpoint.marian_nmt.renames import renames
-from models.checkpoint.reading import TensorFile, notices, parse
+from models.checkpoint.reading import TensorFile, check_size, notices, parse
 from models.checkpoint.renames import fill
 from models.config import ModelConfig
 from models.package.folder import sha256
@@ -39,6 +39,7 @@ def load(folder: Path) -> Checkpoint:
         load_vocabulary(file, size) for file, size in zip(files.vocabularies, marian.dim_vocabs, strict=True)
     )
     config = model_config(marian, target.eos_id(), label)
+    check_size(config, files.model)
     tokenizer = tokenizer_spec(files, source, config)
     return Checkpoint(
         name=folder.resolve().name,
