@@ -83,8 +83,8 @@ def load(
         decoder = open_decoder(model, device, limits.source_tokens, limits.target_tokens, kernels)
         undo.callback(decoder.close)
         observer = observer or Unobserved()
-        if isinstance(decoder, NativeDecoder | CpuDecoder) and decoder.counters is not None:
-            observer.kernels(decoder.counters)
+        if counters := getattr(decoder, "counters", None):  # some decoders have them
+            observer.kernels(counters)
         rows = _rows(model, decoder, device, limits, workers, observer)
         runner = Runner(decoder, rows, workers, observer, owns_decoder=True, supervision=supervision)
         if takes_threads(model.graphs.spec.precision, device):  # a GPU's thread makes its own CUDA graphs first

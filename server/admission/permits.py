@@ -91,8 +91,7 @@ class Admission:
         queued = self._engine.waiting + self._reserved.total()
         if not queued:  # the pace so far was the callers', not the server's
             self._answers.clear()
-        else:
-            self._check_places(work, queued)
+        self._check_places(work, queued)
         if deadline is not None:
             self._check_deadline(work, deadline)
         if self._quotas is not None:
@@ -120,7 +119,7 @@ class Admission:
         waiting, most, left = queued + work.contents, self._max_waiting, self._max_waiting - queued
         if waiting > most:
             raise Overloaded(waiting, most, self._ticket(waiting - most, work.contents))
-        own = self._engine.waiting_of(work.caller) + self._reserved[work.caller]
+        own = self._engine.waiting_of(work.caller) + self._reserved[work.caller] if queued else 0
         share = (own + left) * PLACES // (PLACES + 1)
         if own and own + work.contents > share:
             waiting = own + work.contents

@@ -41,7 +41,7 @@ from models.package.folder import Package
 from models.package.graph_files import GraphFiles
 from models.package.graphs import Precisions
 from models.package.manifest import Certificate, StepError
-from models.package.precision import AttentionKind, Precision
+from models.package.precision import AttentionKind, OutputLayer, Precision
 from models.transformer import Transformer
 from tests.checkpoints import ROOT, edit_json, write_checkpoint
 
@@ -240,8 +240,8 @@ def test_a_wrong_graph_ends_with_1_and_leaves_the_old_package(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def damaged(model: Transformer, attention: AttentionKind, shortlist: bool) -> Graphs:
-        graphs = trace(model, attention, shortlist)
+    def damaged(model: Transformer, attention: AttentionKind, shortlist: bool, output_layer: OutputLayer) -> Graphs:
+        graphs = trace(model, attention, shortlist, output_layer)
         value = next(value for name, value in graphs.decoder.graph.initializers.items() if name.endswith("down.weight"))
         assert value.const_value is not None
         value.const_value = ir.tensor(value.const_value.numpy() * 1.5, name=value.name)

@@ -94,6 +94,10 @@ def test_what_a_caller_has_that_is_being_made_ready_counts() -> None:
         pass
 
 
+def test_a_call_that_is_larger_than_the_queue_never_fits() -> None:
+    assert refused(World().admission(4), 5).metadata == {"waiting": "5", "max_waiting": "4"}
+
+
 def test_a_call_that_is_being_made_ready_takes_room() -> None:
     admission = World().admission(4)
     with admission.permit(work(3)):
