@@ -14,9 +14,9 @@ from bench.cpu.tables import how
 from bench.cpu.turns import players
 from bench.firefox import compared, lexicon
 from bench.noise import Watch
+from bench.packages.shapes import BASE
 from bench.peak import measure_peaks
 from bench.sentences import english, heldout
-from bench.shapes import BASE
 
 ROOT = Path(__file__).parent.parent
 ZOO = ROOT / "models" / "zoo" / "en-pt"

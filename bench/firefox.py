@@ -16,7 +16,7 @@ from bench.cpu.plan import Pair
 from bench.cpu.sides.firefox import FastTranslate, Fxtranslate
 from bench.cpu.sides.ours import Ours
 from bench.cpu.work import Side
-from bench.markdown import table, verdict
+from bench.pages.markdown import table, verdict
 from bench.process import serving
 from bench.sentences import heldout
 from dragoman import Client

@@ -8,8 +8,8 @@ import argparse
 from pathlib import Path
 
 from bench.cpu.steps import measure, show
-from bench.markdown import machine
 from bench.noise import instructions
+from bench.pages.markdown import machine
 from bench.peak import Numbers
 from engine.load import Kernels
 from models.package.folder import Package

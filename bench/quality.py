@@ -19,7 +19,7 @@ import sacrebleu
 from bench.cpu.sides.ctranslate2 import ComputeType, Ctranslate2
 from bench.cpu.turns import Player
 from bench.cpu.work import Side
-from bench.markdown import table
+from bench.pages.markdown import table
 from bench.process import serving
 from bench.sentences import flores, heldout
 from dragoman import Client

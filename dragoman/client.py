@@ -19,12 +19,12 @@ from grpc import aio
 from grpc_health.v1.health_pb2 import HealthCheckRequest
 
 from dragoman import wire
-from dragoman.attempts import Calls
-from dragoman.awaited import answered, streamed_async
+from dragoman.calls.attempts import Calls
+from dragoman.calls.awaited import answered, streamed_async
+from dragoman.calls.pending import Pending, streamed
 from dragoman.channel import DEFAULT_TARGET, TlsOptions, Token, listed_targets
 from dragoman.errors import rpc_errors
 from dragoman.methods import AsyncMethods, Methods, reach
-from dragoman.pending import Pending, streamed
 from dragoman.results import Embedding, Health, Model, TextDelta, Translation
 from dragoman.v1.model_pb2 import GetModelRequest, ListModelsRequest
 from dragoman.wire import TranslationOptions, deadline
@@ -44,11 +44,11 @@ class Client:
     """A connection to a Dragoman server for synchronous code. May be shared between threads.
 
     `target` is HOST:PORT or any gRPC target, such as `ipv4:10.0.0.1:8500,10.0.0.2:8500`: calls go to all addresses in
-    turn. Of a sequence of targets, a call goes to the one that seems to answer sooner: see `dragoman.servers`. `tls`
-    None is plaintext. `token`: who calls, for a server that asks; a function, such as `Path("token").read_text`, is
-    called for each call. It connects at the first call. `wait_for_ready`: a call waits for a server that is not there,
-    as long as its deadline allows; else it fails with `Unreachable`. `hedge_after_s`: a call other than a stream that
-    has no answer by then is made a second time, on another server if there is one, and the first answer counts.
+    turn. Of a sequence of targets, a call goes to the one that seems to answer sooner: see `dragoman.calls.servers`.
+    `tls` None is plaintext. `token`: who calls, for a server that asks; a function, such as `Path("token").read_text`,
+    is called for each call. It connects at the first call. `wait_for_ready`: a call waits for a server that is not
+    there, as long as its deadline allows; else it fails with `Unreachable`. `hedge_after_s`: a call other than a stream
+    that has no answer by then is made a second time, on another server if there is one, and the first answer counts.
     """
 
     def __init__(

@@ -12,12 +12,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from engine.batch.running_batch import MEASURED_STEPS, RunningBatch
-from engine.cost import CostModel, Work
 from engine.decoder import Decoder
 from engine.devices.session import Device
 from engine.errors import Closing, DoesNotFit, Late, Stopped
 from engine.observer import Observer
-from engine.queue import BUSY_TOKENS, JOINING_TOKENS, FairQueue, Queue
+from engine.queueing.cost import CostModel, Work
+from engine.queueing.queue import BUSY_TOKENS, JOINING_TOKENS, FairQueue, Queue
 from engine.request import Failed, Request, tell
 from engine.supervision.policy import UNSUPERVISED, Supervision
 from engine.supervision.supervisor import Supervisor

@@ -3,8 +3,8 @@
 from importlib.metadata import version
 from pathlib import Path
 
-from export.stored_weights import StoredWeights
 from export.verification.verify import Verified
+from export.weights.stored import StoredWeights
 from models.checkpoint import Checkpoint
 from models.package.folder import file_entries
 from models.package.graph_files import GraphFiles

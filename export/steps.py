@@ -21,15 +21,15 @@ from export.manifest import make_manifest, package_files
 from export.native.graphs import native_graphs, why_standard_only
 from export.quantization.model import native_model
 from export.quantization.quantize import quantize_model
-from export.save import save, save_beside
 from export.screened import why_full
 from export.shortlist.count import count_shortlist
 from export.shortlist.text import read_text
 from export.sources import Fetched
-from export.stored_weights import STORED, StoredWeights
 from export.trace import trace
 from export.variant import variant
 from export.verification.verify import verify
+from export.weights.save import save, save_beside
+from export.weights.stored import STORED, StoredWeights
 from models.checkpoint import load_checkpoint
 from models.package.folder import draft, publish, publish_beside
 from models.package.manifest import SHORTLIST, WEIGHTS, Manifest

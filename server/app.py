@@ -45,15 +45,15 @@ from server.identity.tls import open_tls, warn_of_exposure
 from server.lifecycle import StopSignals, drain, report_crash
 from server.placement import device_memory, facts, host_memory, serving_device
 from server.telemetry import logs
-from server.telemetry.cache_metrics import AnswerCacheMetrics
-from server.telemetry.call_metrics import CallMetrics
-from server.telemetry.caller_metrics import QUOTAS, CallerMetrics
-from server.telemetry.canary_metrics import CanaryMetrics
 from server.telemetry.logs import CallLog
-from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
+from server.telemetry.metrics.cache import AnswerCacheMetrics
+from server.telemetry.metrics.call import CallMetrics
+from server.telemetry.metrics.caller import QUOTAS, CallerMetrics
+from server.telemetry.metrics.canary import CanaryMetrics
+from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
+from server.telemetry.metrics.process import ProcessMetrics, State
+from server.telemetry.metrics.reload import ReloadMetrics
 from server.telemetry.observed import ObservedCalls
-from server.telemetry.process_metrics import ProcessMetrics, State
-from server.telemetry.reload_metrics import ReloadMetrics
 from server.telemetry.tracing import Tracing, open_tracing
 from server.translation.answer_cache import AnswerCache
 from server.translation.translator import Translator

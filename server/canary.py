@@ -13,7 +13,7 @@ from engine.request import Event, Failed, Finished, Request
 from engine.targets import TargetRules
 from models.package.graphs import Probe
 from server.grpc.health import Health
-from server.telemetry.canary_metrics import CanaryMetrics
+from server.telemetry.metrics.canary import CanaryMetrics
 
 log = logging.getLogger(__name__)
 

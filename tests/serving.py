@@ -38,11 +38,11 @@ from server.grpc.listeners import open_server
 from server.grpc.rpc import RpcInterceptor
 from server.identity.door import Door
 from server.lifecycle import StopSignals, report_crash
-from server.telemetry.cache_metrics import AnswerCacheMetrics
-from server.telemetry.call_metrics import CallMetrics
-from server.telemetry.caller_metrics import CallerMetrics
 from server.telemetry.logs import CallLog
-from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
+from server.telemetry.metrics.cache import AnswerCacheMetrics
+from server.telemetry.metrics.call import CallMetrics
+from server.telemetry.metrics.caller import CallerMetrics
+from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
 from server.telemetry.observed import ObservedCalls
 from server.telemetry.tracing import Tracing, open_tracing
 from server.translation.answer_cache import AnswerCache

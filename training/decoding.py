@@ -15,8 +15,8 @@ from engine.offline import decode
 from engine.request import FinishReason
 from engine.runner import Runner
 from engine.targets import TargetRules
-from export.save import save
 from export.trace import trace
+from export.weights.save import save
 from models.decoding import Decoding
 from models.package.folder import Package
 from models.package.manifest import GenerationDefaults

@@ -16,8 +16,8 @@ from bench.cpu.sides.ours import Ours
 from bench.cpu.turns import Player, players, race
 from bench.cpu.work import WORKERS, Side, Work
 from bench.measure import Series
+from bench.packages.shapes import tiny
 from bench.peak import Numbers, Peaks, encoding_cost, step_cost
-from bench.shapes import tiny
 from models.config import ModelConfig
 from models.package.folder import Package
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import sentencepiece
 
 from bench.cpu.plan import Models
-from bench.random_weights import write_checkpoint
+from bench.packages.random_weights import write_checkpoint
+from bench.packages.shapes import Shape
+from bench.packages.unverified import write_package
 from bench.sentences import english, flores, heldout
-from bench.shapes import Shape
-from bench.unverified import write_package
 from models.package.precision import Precision
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")

@@ -11,9 +11,9 @@ from bench.cpu.curves import Curve
 from bench.cpu.races import Race
 from bench.cpu.service import Footprint, Latency
 from bench.cpu.steps import Floor, show
-from bench.markdown import file_name, join, machine, processors
 from bench.noise import Noise, instructions
-from bench.svg import Chart, bar_chart, line_charts
+from bench.pages.markdown import file_name, join, machine, processors
+from bench.pages.svg import Chart, bar_chart, line_charts
 
 RESULTS = Path(__file__).parents[1] / "results"
 LIBRARIES = (

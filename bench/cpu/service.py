@@ -116,7 +116,7 @@ class Opposed:
 
     def peer_server(self, models: Models) -> tuple[str, list[str]]:
         folders = ["--checkpoint", str(models.checkpoint), "--folder", str(models.converted)]
-        return "bench.cpu.peer", [*folders, "--compute-type", self.compute_type]
+        return "bench.cpu.sides.peer", [*folders, "--compute-type", self.compute_type]
 
 
 def opposed(models: Models) -> list[Opposed]:

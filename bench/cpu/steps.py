@@ -6,8 +6,8 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from bench.cpu.races import CLOSED
-from bench.markdown import table
 from bench.measure import Series, seconds
+from bench.pages.markdown import table
 from bench.peak import Numbers, Peaks, measure_peaks, step_cost
 from engine.decoder import Ask
 from engine.devices.session import CPU

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from bench.cpu.curves import Curve
 from bench.cpu.races import Race, Rate, Ratio
 from bench.cpu.service import Footprint, Latency
-from bench.markdown import table, verdict
+from bench.pages.markdown import table, verdict
 
 MILLION = 1_000_000
 

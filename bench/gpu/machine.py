@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 from bench.gpu.plan import Plan
-from bench.markdown import processors
+from bench.pages.markdown import processors
 
 FACTS = ("name", "driver_version", "compute_cap", "memory.total")
 """What nvidia-smi is asked for."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from bench.shapes import BASE, Shape
+from bench.packages.shapes import BASE, Shape
 
 Device = Literal["cpu", "cuda"]
 Precision = Literal["fp32", "fp16"]

@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.gpu import figures, tables
 from bench.gpu.plan import PARTS, Findings, Plan
 from bench.gpu.runner import Outcome
-from bench.markdown import file_name, join, machine
+from bench.pages.markdown import file_name, join, machine
 
 LIBRARIES = ("onnxruntime-gpu", "onnxruntime", "torch", "transformers", "ctranslate2", "numpy")
 

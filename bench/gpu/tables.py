@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from bench.gpu.plan import Findings
-from bench.markdown import table
+from bench.pages.markdown import table
 
 
 def figures(checked: Sequence[Findings]) -> str:

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from grpc import aio
 
-from bench.markdown import machine
+from bench.pages.markdown import machine
 from bench.process import Server, serving
 from bench.soak.callers import Callers
 from bench.soak.questions import Metadata, answers_alone, texts_of_all_lengths

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel
 
-from bench.markdown import join, table
+from bench.pages.markdown import join, table
 
 GROWTH_MB = 20.0
 """Resident memory may grow by so much in a million calls."""

@@ -14,11 +14,11 @@ from typing import Generic
 
 from engine.batch.running import Running
 from engine.batch.searched_rows import SearchedRows
-from engine.cost import Measured, WorkerCost
 from engine.decoder import Ask, Decoder, S
 from engine.devices.session import is_out_of_memory
 from engine.errors import Late, NotFinite, OutOfMemory
 from engine.observer import Observer, Unobserved, UnobservedWorker, WorkerObserver
+from engine.queueing.cost import Measured, WorkerCost
 from engine.request import (
     Encode,
     Encoded,

@@ -15,8 +15,8 @@ from engine.cpu.screened import Screened, WholeRows
 from engine.decoder import Ask, Found, TokenIds
 from engine.devices.session import CPU, Device, bind, open_session
 from engine.devices.shapes import check_shapes
-from engine.logits import LogitsGraph
-from engine.whole_rows import answer, asks_logits, asks_more, attend, check_offered, mark_not_finite
+from engine.logits.graph import LogitsGraph
+from engine.logits.whole_rows import answer, asks_logits, asks_more, attend, check_offered, mark_not_finite
 from kernels.library import Counters
 from models.package import signature
 from models.package.graph_files import GraphFiles

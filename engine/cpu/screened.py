@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.decoder import Found
-from engine.logits import LogitsGraph
+from engine.logits.graph import LogitsGraph
 from kernels.library import Counters
 
 TOGETHER = 16

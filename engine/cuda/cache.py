@@ -21,7 +21,7 @@ from engine.cuda.output import CudaOutput
 from engine.cuda.runtime import Block, DeviceRuntime
 from engine.cuda.step import CudaStep
 from engine.decoder import Ask, Found, TokenIds
-from engine.whole_rows import check_offered, mark_not_finite
+from engine.logits.whole_rows import check_offered, mark_not_finite
 from models.package.graphs import GraphsSpec
 
 LENGTH_STEP = 32

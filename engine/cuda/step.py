@@ -22,7 +22,7 @@ from engine.cuda.runtime import DeviceRuntime
 from engine.cuda.whole_rows import WholeRows
 from engine.decoder import Ask, Found, TokenIds
 from engine.devices.session import DeviceError
-from engine.whole_rows import asks_more
+from engine.logits.whole_rows import asks_more
 from models.package.graphs import GraphsSpec
 
 

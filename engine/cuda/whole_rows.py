@@ -9,7 +9,7 @@ from engine.cuda.blocks import CacheBlocks
 from engine.cuda.runtime import NUMBER_TYPES, DeviceRuntime, Tensor
 from engine.decoder import Ask, Found
 from engine.devices.buffers import Buffer
-from engine.whole_rows import answer, asks_logits, attend
+from engine.logits.whole_rows import answer, asks_logits, attend
 from models.package.graphs import GraphsSpec
 from models.package.signature import NO_TOKEN
 

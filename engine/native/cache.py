@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 
 from engine.cache_memory import STEP, CacheMemory
 from engine.decoder import Ask, Found, TokenIds
-from engine.logits import LogitsGraph
+from engine.logits.graph import LogitsGraph
+from engine.logits.whole_rows import answer, asks_logits, asks_more, attend
 from engine.native.allowed import AllowedTokens
 from engine.native.encoder import NativeSource
 from engine.native.rows import Rows
 from engine.native.step import BoundStep, NativeStep
-from engine.whole_rows import answer, asks_logits, asks_more, attend
 from kernels.library import Library
 from models.package.graphs import GraphsSpec, NativeGraphs, alike
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from engine.devices.session import CPU, Device, open_session
 from engine.devices.shapes import check_shapes
 from engine.errors import KernelsRefused
-from engine.logits import LogitsGraph
+from engine.logits.graph import LogitsGraph
 from engine.native.cache import SlotCache
 from engine.native.encoder import NativeSource, encode
 from kernels.library import Counters, Library, LibraryError, open_library

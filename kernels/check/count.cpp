@@ -1,5 +1,5 @@
 // Runs kernels of one instruction set on the sizes of a small model, each between two marks of callgrind, which writes
-// a file of instructions for every one: see bench/kernel_instructions.py.
+// a file of instructions for every one: see bench/instructions/kernels.py.
 #include ISA_HEADER
 
 #include <valgrind/callgrind.h>

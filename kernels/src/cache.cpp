@@ -6,7 +6,7 @@
 
 #include "compute/table.h"
 #include "counters.h"
-#include "refuse.h"
+#include "ort/refuse.h"
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 

@@ -2,7 +2,7 @@
 #pragma once
 #include "compute/table.h"
 #include "memory.h"
-#include "tensor.h"
+#include "ort/tensor.h"
 
 namespace dragoman {
 

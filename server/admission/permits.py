@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from engine.cost import Work
+from engine.queueing.cost import Work
 from server.admission.quotas import Quotas
 from server.errors import Overloaded, ServerError, WouldBeLate
 

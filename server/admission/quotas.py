@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, Field
 
 from server.errors import QuotaExceeded
-from server.telemetry.caller_metrics import CallerMetrics
+from server.telemetry.metrics.caller import CallerMetrics
 
 BURST_S = 1.0
 """So many seconds' worth may come at once. One call that asks for more is let in when nothing is owed, and is owed."""

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from server.config import ConfigError, Settings
 from server.grpc.rpc import TRANSPORT_FACTOR
-from server.telemetry import metrics_server
+from server.telemetry.metrics import server as metrics_server
 
 log = logging.getLogger(__name__)
 

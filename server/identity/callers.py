@@ -11,7 +11,7 @@ from server.admission.quotas import Quota
 from server.config import ConfigError
 from server.identity.identity import USUAL_SCOPES, Identity, Scope
 from server.identity.tokens import TokenTable
-from server.telemetry.caller_metrics import OTHER
+from server.telemetry.metrics.caller import OTHER
 
 MAX_BYTES = 16 * 1024 * 1024
 

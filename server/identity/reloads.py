@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from server.config import ConfigError
-from server.telemetry.reload_metrics import ReloadMetrics
+from server.telemetry.metrics.reload import ReloadMetrics
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from typing import Protocol
 
 from server.errors import InternalError, ServerError
 from server.telemetry import calls
-from server.telemetry.call_metrics import CallMetrics
 from server.telemetry.calls import Call
 from server.telemetry.logs import CallLog
+from server.telemetry.metrics.call import CallMetrics
 from server.telemetry.tracing import Tracing
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from sys import getsizeof
 from engine.request import FinishReason, Hypothesis
 from engine.targets import TargetRules
 from models.decoding import Decoding
-from server.telemetry.cache_metrics import AnswerCacheMetrics
+from server.telemetry.metrics.cache import AnswerCacheMetrics
 
 ENTRY_BYTES = 320
 """Of an answer, besides its tokens: its place in the dictionary, its question, and objects that stand for numbers."""

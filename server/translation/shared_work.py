@@ -10,7 +10,7 @@ from functools import partial
 
 from engine.request import Event, Finished, Request, Timings, Tokens
 from server.telemetry.calls import current_call
-from server.telemetry.model_metrics import ModelMetrics
+from server.telemetry.metrics.model import ModelMetrics
 from server.translation.answer_cache import AnswerCache, Question
 from server.translation.mailbox import Mailbox
 from server.translation.waiting import Reuse, Waiting

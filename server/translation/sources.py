@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from models.tokenizers.tokenizer import Tokenizer
 from server.errors import BlankContent, SourceTooLong
 from server.telemetry.calls import current_call
-from server.telemetry.model_metrics import ModelMetrics
+from server.telemetry.metrics.model import ModelMetrics
 
 INLINE_CHARACTERS = 4096
 """Calls with more characters are tokenised on another thread: the event loop would stand still for milliseconds."""

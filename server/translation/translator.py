@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cost import Work
+from engine.queueing.cost import Work
 from engine.request import (
     Encode,
     Encoded,
@@ -38,7 +38,7 @@ from server.errors import (
 )
 from server.telemetry.calls import current_call
 from server.telemetry.guards import guard_flags
-from server.telemetry.model_metrics import ModelMetrics
+from server.telemetry.metrics.model import ModelMetrics
 from server.translation.answer_cache import AnswerCache, Question, packed
 from server.translation.options import Route, check_route, resolve
 from server.translation.shared_work import SharedWork

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from bench import instructions
-from bench.instructions import BOUNDS, bounds, count, main, python, update
-from bench.kernel_instructions import NotCounted, count_kernels, machine
+from bench.instructions import __main__ as instructions
+from bench.instructions.__main__ import BOUNDS, bounds, count, main, python, update
+from bench.instructions.kernels import NotCounted, count_kernels, machine
 
 
 def test_kernels_take_no_more_instructions_than_they_may() -> None:

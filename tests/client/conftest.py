@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.command_line import Dragoman
+from tests.client.command.command_line import Dragoman
 from tests.client.fake_server import FakeServer
 
 

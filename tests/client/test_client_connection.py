@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import grpc
 import pytest
@@ -17,8 +18,14 @@ from tests.client.fake_server import WAIT_S, FakeServer, overloaded, serving
 
 
 def free_target() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+    return free_targets(1)[0]
+
+
+def free_targets(count: int) -> list[str]:
+    """Different ones: all are looked for before the first is given back."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [f"127.0.0.1:{probe.getsockname()[1]}" for probe in probes]
 
 
 METHODS = ["translate", "stream_translate", "encode"]

@@ -10,7 +10,7 @@ import pytest
 from dragoman import Client, InvalidArgument, Unavailable, Unreachable
 from tests.client.clients import Call, call_sync
 from tests.client.fake_server import WAIT_S, FakeServer, overloaded, serving
-from tests.client.test_client_connection import METHODS, free_target
+from tests.client.test_client_connection import METHODS, free_target, free_targets
 
 HEDGE_S = 0.05
 
@@ -67,7 +67,7 @@ def test_where_all_are_full_the_call_waits_for_the_first(
 @pytest.mark.parametrize("method", METHODS)
 def test_where_no_server_is_there_the_error_says_so(call: Call, method: str) -> None:
     with pytest.raises(Unreachable, match="Connection refused"):
-        call([free_target(), free_target()], method, "hello", timeout_s=0.5)
+        call(free_targets(2), method, "hello", timeout_s=0.5)
 
 
 def test_a_refusal_is_not_tried_elsewhere(server: FakeServer, other: FakeServer, call: Call) -> None:

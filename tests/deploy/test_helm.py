@@ -13,7 +13,7 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from server.config import Settings
-from server.telemetry.model_metrics import ModelFamilies
+from server.telemetry.metrics.model import ModelFamilies
 
 helm = pytest.importorskip("helm_python", reason="`make tools` has not been run")
 kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="`make tools` has not been run")

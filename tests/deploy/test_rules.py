@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from deploy.grafana.queries import FAULTS
-from server.telemetry.call_metrics import LATENCY_SECONDS
+from server.telemetry.metrics.call import LATENCY_SECONDS
 from tests.server_process import ROOT
 from tests.watch.dashboards import RULES, alerts, recorded_names, rules
 from tests.watch.promql import misuses

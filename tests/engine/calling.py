@@ -13,7 +13,7 @@ from engine.request import Encode, Event, Failed, Finished, FinishReason, Reques
 from engine.runner import Runner
 from engine.supervision.policy import UNSUPERVISED, Supervision
 from models.decoding import Decoding
-from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
+from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
 from tests.fakes import WAIT_S, CopyDecoder, CopySource, rules_of
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from engine.batch.running_batch import RunningBatch
 from engine.decoder import S
 from engine.errors import OutOfMemory
 from engine.request import Encode, Encoded, Event, Failed, Request
-from tests.engine.engine_batch import END, MAX_ROWS, Batch, make_visit
+from tests.engine.batch.engine_batch import END, MAX_ROWS, Batch, make_visit
 from tests.fakes import CopySource
 
 T = TypeVar("T")

@@ -4,7 +4,7 @@ import time
 
 from hypothesis import given
 
-from tests.engine.engine_batch import END, WORKER, Batch, PrefixCache, Visit, make_visit, schedules, split
+from tests.engine.batch.engine_batch import END, WORKER, Batch, PrefixCache, Visit, make_visit, schedules, split
 from tests.fakes import rules_of
 
 WASTE = ("hypotheses", "cancelled")

@@ -3,7 +3,7 @@
 import random
 import threading
 
-from engine.queue import JOINING_TOKENS
+from engine.queueing.queue import JOINING_TOKENS
 from engine.request import Encoded
 from tests.engine.calling import END, ENDLESS, SOURCE, Call, calls_of, serving, sources_of
 from tests.fakes import WAIT_S, CopySource

@@ -30,12 +30,12 @@ from export import steps
 from export.command.progress import Progress
 from export.command.summary import size
 from export.graphs import Graphs
-from export.save import save
 from export.trace import trace
 from export.variant import variant
 from export.verification.compare_numbers import candidate_error, encoder_error, step_errors
 from export.verification.tolerances import TOLERANCES
 from export.verification.verify import VerificationError, large_errors, most_tokens, open_decoder, verify
+from export.weights.save import save
 from models.checkpoint import load_checkpoint
 from models.package.folder import Package
 from models.package.graph_files import GraphFiles

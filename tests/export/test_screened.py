@@ -15,7 +15,7 @@ from torch.export import Dim
 from engine.cpu.screened import Screened, WholeRows
 from engine.decoder import Found
 from engine.devices.session import CPU, open_session
-from engine.logits import LogitsGraph
+from engine.logits.graph import LogitsGraph
 from export.screened import LEAST_TOKENS, ScreenedOutput, why_full
 from export.trace import trace_logits, trace_module
 from models.best_tokens import padded_size

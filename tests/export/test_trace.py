@@ -17,8 +17,8 @@ from torch import Tensor
 
 from engine.devices.session import CPU
 from export.graphs import Graphs, histogram
-from export.save import INLINE_BYTES, PAGE_BYTES, save
 from export.trace import DecoderGraph, EncoderGraph, trace
+from export.weights.save import INLINE_BYTES, PAGE_BYTES, save
 from models.best_tokens import block_size, padded_size
 from models.config import ModelConfig
 from models.package import signature

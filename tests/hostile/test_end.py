@@ -12,7 +12,7 @@ import pytest
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
-from bench import rolling
+from bench.server import rolling
 from bench.soak.http2 import WINDOW_SIZE, Connection, message
 from dragoman.v1.translation_pb2 import TranslateRequest
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub

@@ -10,11 +10,11 @@ import pytest
 from engine.cpu.decoder import CpuDecoder
 from engine.devices.session import CPU
 from export.graphs import histogram
-from export.save import save
 from export.trace import trace
 from export.verification.compare_numbers import encoder_error, step_errors
 from export.verification.compare_tokens import translate
 from export.verification.tolerances import TOLERANCES
+from export.weights.save import save
 from models.attention import plain
 from models.checkpoint import load_checkpoint
 from models.package.folder import Package

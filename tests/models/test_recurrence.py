@@ -24,9 +24,9 @@ from engine.devices.transfers import HostTransfers
 from engine.observer import Unobserved
 from engine.request import Event, Finished, Translate
 from export.graphs import histogram
-from export.save import save
 from export.trace import trace
 from export.verification.reference import log_probs
+from export.weights.save import save
 from models.decoding import Decoding
 from models.layers import Recurrence
 from models.package import signature

@@ -19,7 +19,7 @@ from engine.runner import Runner
 from models.package.graphs import Probe
 from server.canary import Canary
 from server.grpc.health import Health
-from server.telemetry.canary_metrics import CanaryMetrics
+from server.telemetry.metrics.canary import CanaryMetrics
 from tests.engine.calling import END, RULES
 from tests.fakes import BEST, CopyDecoder
 from tests.server_process import server_process

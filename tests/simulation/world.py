@@ -16,10 +16,10 @@ from unittest.mock import patch
 
 import engine.runner
 import engine.supervision.worker
-from engine.cost import Work
 from engine.errors import Closing, EngineError, Late, OutOfMemory, Quarantined, Stopped
 from engine.observer import Unobserved
-from engine.queue import FairQueue
+from engine.queueing.cost import Work
+from engine.queueing.queue import FairQueue
 from engine.request import Event, Failed, Finished, Tokens, Translate
 from engine.runner import Runner
 from engine.supervision.policy import UNSUPERVISED, Supervision

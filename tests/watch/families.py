@@ -8,13 +8,13 @@ from prometheus_client import CollectorRegistry
 from engine.observer import RestartCause
 from engine.request import FinishReason, Timings
 from kernels.library import Counters
-from server.telemetry.cache_metrics import AnswerCacheMetrics
-from server.telemetry.call_metrics import CallMetrics
-from server.telemetry.caller_metrics import MOST_CALLERS, QUOTAS, CallerMetrics
-from server.telemetry.canary_metrics import CanaryMetrics
-from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
-from server.telemetry.process_metrics import ProcessMetrics
-from server.telemetry.reload_metrics import ReloadMetrics
+from server.telemetry.metrics.cache import AnswerCacheMetrics
+from server.telemetry.metrics.call import CallMetrics
+from server.telemetry.metrics.caller import MOST_CALLERS, QUOTAS, CallerMetrics
+from server.telemetry.metrics.canary import CanaryMetrics
+from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
+from server.telemetry.metrics.process import ProcessMetrics
+from server.telemetry.metrics.reload import ReloadMetrics
 
 TIMINGS = Timings(queue=0.001, encode=0.002, decode=0.02, steps=5)
 TRACE = "0af7651916cd43dd8448eb211c80319c"

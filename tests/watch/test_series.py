@@ -15,7 +15,7 @@ from dragoman.v1 import encoding_pb2, model_pb2, translation_pb2
 from dragoman.v1.translation_pb2 import TranslateRequest
 from server import errors
 from server.errors import ServerError
-from server.telemetry.call_metrics import CallMetrics
+from server.telemetry.metrics.call import CallMetrics
 from tests.serving import MODEL, Serving, eventually, serving
 from tests.watch.families import everything
 

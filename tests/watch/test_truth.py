@@ -18,7 +18,7 @@ import pytest
 import trustme
 
 from models.package.folder import Package
-from server.telemetry.call_metrics import LATENCY_SECONDS
+from server.telemetry.metrics.call import LATENCY_SECONDS
 from tests.server_process import ServerProcess, eventually, server_process
 from tests.watch.dashboards import DASHBOARDS, Panel, alerts, panels, rules
 from tests.watch.promql import selectors

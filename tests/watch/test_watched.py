@@ -19,7 +19,7 @@ from dragoman import AsyncClient, Client, DragomanError, InvalidArgument, TlsOpt
 from engine.request import PHASES
 from models.package.folder import Package
 from server.config import Settings
-from server.telemetry.process_metrics import ProcessMetrics, State
+from server.telemetry.metrics.process import ProcessMetrics, State
 from tests.fakes import CopyDecoder
 from tests.server.telemetry.test_tracing import collecting
 from tests.server_process import server_process

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 
-from bench import unverified
 from bench.gpu.plan import PRECISIONS, Findings, Plan, Precision
-from bench.random_weights import write_checkpoint
+from bench.packages import unverified
+from bench.packages.random_weights import write_checkpoint
 from models.package.precision import AttentionKind
 
 

@@ -1,7 +1,7 @@
 // What is checked of caches, slots and positions.
 #pragma once
 #include "compute/table.h"
-#include "tensor.h"
+#include "ort/tensor.h"
 
 namespace dragoman {
 

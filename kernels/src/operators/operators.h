@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "compute/table.h"
-#include "operator.h"
+#include "ort/operator.h"
 
 namespace dragoman {
 

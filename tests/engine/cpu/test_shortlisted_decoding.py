@@ -19,9 +19,9 @@ from engine.decoder import Decoder
 from engine.devices.session import CPU
 from engine.observer import Unobserved
 from engine.request import Event, Finished, Translate
-from export.save import save
 from export.trace import trace
 from export.verification.reference import log_probs
+from export.weights.save import save
 from models.decoding import Decoding
 from models.package.graph_files import GraphFiles
 from models.package.shortlist import Shortlist

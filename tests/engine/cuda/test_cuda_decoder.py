@@ -27,9 +27,9 @@ from engine.devices.transfers import HostTransfers
 from engine.errors import OutOfMemory
 from engine.observer import Unobserved
 from engine.request import Event, Failed, Finished, Probe, Probed, Translate
-from export.save import save
 from export.trace import trace
 from export.variant import variant
+from export.weights.save import save
 from models.config import ModelConfig
 from models.decoding import Decoding
 from models.package.folder import Package

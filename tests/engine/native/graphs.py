@@ -7,8 +7,8 @@ from engine.cpu.decoder import CpuDecoder
 from engine.load import Loadable
 from engine.native.decoder import NativeDecoder
 from export.native.graphs import native_graphs
-from export.save import save
 from export.trace import trace
+from export.weights.save import save
 from kernels.library import Library
 from models.config import ModelConfig
 from models.package.graph_files import GraphFiles

@@ -24,7 +24,7 @@ from models.config import ModelConfig
 from models.decoding import Decoding
 from models.package.graphs import GraphFile, Logits
 from models.transformer import Transformer
-from tests.engine import test_whole_rows
+from tests.engine.logits import test_whole_rows
 from tests.engine.native.graphs import LONGEST, POST, PRE, RECURRENT, Exported, export, export_random
 from tests.models.test_transformer import random_model
 

@@ -10,9 +10,9 @@ from safetensors.torch import save_file
 
 from export.graphs import Graphs
 from export.native.graphs import native_graphs
-from export.save import INLINE_BYTES, save
-from export.stored_weights import StoredWeights, point
 from export.trace import trace
+from export.weights.save import INLINE_BYTES, save
+from export.weights.stored import StoredWeights, point
 from models.config import ModelConfig
 from models.package.manifest import WEIGHTS
 from models.transformer import Transformer

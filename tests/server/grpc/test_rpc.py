@@ -17,8 +17,8 @@ from server.config import Settings
 from server.errors import EmptyContents
 from server.grpc.listeners import open_server
 from server.grpc.rpc import MOST_REQUESTS, RpcInterceptor
-from server.telemetry.call_metrics import CallMetrics
 from server.telemetry.logs import CallLog
+from server.telemetry.metrics.call import CallMetrics
 from server.telemetry.observed import ObservedCalls
 from server.telemetry.tracing import open_tracing
 from tests.fakes import WAIT_S

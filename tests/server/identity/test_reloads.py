@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from server.config import ConfigError
 from server.identity.reloads import Reloads, Source
-from server.telemetry.reload_metrics import ReloadMetrics
+from server.telemetry.metrics.reload import ReloadMetrics
 from tests.serving import eventually
 
 

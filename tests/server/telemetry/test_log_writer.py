@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from server.telemetry.log_writer import LogWriter
-from server.telemetry.process_metrics import ProcessMetrics
+from server.telemetry.metrics.process import ProcessMetrics
 
 PIPE_LINES = 200
 """Of a kilobyte each: more than a pipe has room for."""

@@ -6,8 +6,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from server.admission.permits import Admission
-from server.telemetry.cache_metrics import AnswerCacheMetrics
-from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
+from server.telemetry.metrics.cache import AnswerCacheMetrics
+from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
 from server.translation.answer_cache import AnswerCache
 from server.translation.translator import Translator
 from tests.fakes import rules_of

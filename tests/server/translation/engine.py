@@ -3,7 +3,7 @@
 import threading
 from dataclasses import dataclass, field
 
-from engine.cost import Work
+from engine.queueing.cost import Work
 from engine.request import (
     Event,
     Finished,

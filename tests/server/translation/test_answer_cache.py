@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from engine.request import FinishReason, Hypothesis
 from models.decoding import Decoding
-from server.telemetry.cache_metrics import AnswerCacheMetrics
+from server.telemetry.metrics.cache import AnswerCacheMetrics
 from server.translation.answer_cache import AnswerCache, Question, packed
 from tests.fakes import rules_of
 

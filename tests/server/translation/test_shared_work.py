@@ -12,8 +12,8 @@ from engine.request import Failed, Tokens, Translate
 from models.decoding import Options
 from server import errors
 from server.admission.permits import Admission
-from server.telemetry.cache_metrics import AnswerCacheMetrics
-from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
+from server.telemetry.metrics.cache import AnswerCacheMetrics
+from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
 from server.translation.answer_cache import AnswerCache
 from server.translation.options import Route
 from server.translation.translator import TextDelta, Translation, Translator

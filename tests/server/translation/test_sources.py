@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from server.errors import BlankContent, SourceTooLong
-from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
+from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
 from server.translation.sources import INLINE_CHARACTERS, SourceReader
 from tests.serving import END, tokenizer
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
-from engine.cost import Work
 from engine.errors import Closing
+from engine.queueing.cost import Work
 from engine.request import (
     Encode,
     Encoded,
@@ -35,8 +35,8 @@ from server.errors import (
     SourceTooLong,
     TooManyContents,
 )
-from server.telemetry.cache_metrics import AnswerCacheMetrics
-from server.telemetry.model_metrics import ModelFamilies, ModelMetrics
+from server.telemetry.metrics.cache import AnswerCacheMetrics
+from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
 from server.translation.answer_cache import AnswerCache
 from server.translation.options import Route
 from server.translation.targets import INLINE_TOKENS

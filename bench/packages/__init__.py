@@ -1,0 +1,1 @@
+"""Packages to measure that nobody has trained."""

@@ -1,0 +1,1 @@
+"""What a running server does under load, and what its metrics cost."""

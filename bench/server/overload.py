@@ -1,0 +1,151 @@
+"""`python -m bench.server.overload`: more calls than a server can do, each with a deadline. See docs/benchmarks.md.
+
+Goodput is what was answered in time, as a share of what the server does when nobody is in a hurry; in characters, as
+short texts are let in sooner. Capacity is measured before and after each load, and its mean counts: machines change.
+Server and callers share this machine, so what the callers cost is lost to the server, and the more so the more of them
+it refuses.
+"""
+
+import argparse
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+from grpc import aio
+
+from bench.cpu.load import arrivals
+from bench.measure import percentile
+from bench.process import Server, serving
+from bench.sentences import english
+from dragoman.errors import from_rpc
+from dragoman.v1.translation_pb2 import TranslateRequest
+from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
+
+ROOT = Path(__file__).parents[2]
+LOADS = (0.7, 1.5, 2.5, 10.0)
+"""Calls that arrive for each that the server can do."""
+DEADLINE_S = 1.0
+CONTENTS = 4
+"""Of a call."""
+TOGETHER = 48
+"""Calls that are kept open to measure capacity."""
+PATIENCE_S = 60.0
+
+
+@dataclass
+class Outcome:
+    """Of one load."""
+
+    sent: int = 0
+    ends: Counter[str] = field(default_factory=Counter)
+    """What calls ended with: "in time", a reason, or a status of gRPC's own."""
+    characters: int = 0
+    """Of the calls that were answered in time."""
+    refusals_s: list[float] = field(default_factory=list)
+    """How long it took to be refused."""
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench.server.overload", description=__doc__)
+    parser.add_argument("--package", type=Path, default=ROOT / "artifacts" / "en-pt", help="what is served")
+    parser.add_argument("--seconds", type=float, default=15, help="of each load")
+    parser.add_argument("--loads", type=float, nargs="+", default=LOADS, help="calls for each that it can do")
+    parser.add_argument("server", nargs="*", help="more arguments of the server, after --")
+    arguments = parser.parse_args()
+    with serving("server", ["--package", str(arguments.package), *arguments.server]) as server:
+        asyncio.run(measure(server, arguments.loads, arguments.seconds))
+
+
+async def measure(server: Server, loads: Sequence[float], seconds: float) -> None:
+    """Says what becomes of each load."""
+    async with aio.insecure_channel(server.target) as channel:
+        stub, texts = TranslationServiceStub(channel), english(1000)
+        await capacity(stub, texts, seconds / 2)  # warms up
+        before = await capacity(stub, texts, seconds / 2)
+        print("| load | capacity, characters/s | calls | goodput | rows for nobody | refused after p50 / p99 | ends |")
+        print("|---|---|---|---|---|---|---|")
+        for load in loads:
+            computed, wasted = rows(server)
+            rate = load * before / CONTENTS / (sum(map(len, texts)) / len(texts))
+            outcome = await overload(stub, texts, rate, seconds)
+            computed, wasted = (now - then for now, then in zip(rows(server), (computed, wasted), strict=True))
+            after = await capacity(stub, texts, seconds / 2)
+            mean, told = (before + after) / 2, outcome.refusals_s or [float("nan")]
+            ends = ", ".join(f"{end} {count}" for end, count in outcome.ends.most_common())
+            print(
+                f"| {load:g} | {mean:.0f} | {outcome.sent} | {outcome.characters / seconds / mean:.0%} "
+                f"| {wasted / max(1, computed):.1%} "
+                f"| {percentile(told, 50) * 1e3:.1f} / {percentile(told, 99) * 1e3:.1f} ms | {ends} |",
+                flush=True,
+            )
+            before = after
+
+
+def rows(server: Server) -> tuple[float, float]:
+    """Computed so far, and of them for callers who had left."""
+    wasted = server.counted("dragoman_rows_wasted_total", {"reason": "cancelled"})
+    return server.counted("dragoman_rows_computed_total"), wasted
+
+
+def request(texts: Sequence[str], draw: random.Random) -> TranslateRequest:
+    """Some of the texts, decoded for themselves."""
+    return TranslateRequest(contents=draw.sample(texts, CONTENTS), no_cache=True)
+
+
+def characters(request: TranslateRequest) -> int:
+    """Of its texts."""
+    return sum(map(len, request.contents))
+
+
+async def capacity(stub: TranslationServiceStub, texts: Sequence[str], seconds: float) -> float:
+    """Characters a second of callers that wait for each other."""
+    draw, ends_s = random.Random(1), time.perf_counter() + seconds
+    done = 0
+
+    async def call() -> None:
+        nonlocal done
+        while time.perf_counter() < ends_s:
+            asked = request(texts, draw)
+            await stub.Translate(asked, timeout=PATIENCE_S)  # type: ignore[misc]  # the stub is asyncio's
+            done += characters(asked) * (time.perf_counter() < ends_s)
+
+    await asyncio.gather(*(call() for _ in range(TOGETHER)))
+    return done / seconds
+
+
+async def overload(stub: TranslationServiceStub, texts: Sequence[str], rate: float, seconds: float) -> Outcome:
+    """Calls that come whatever the server does."""
+    outcome, draw = Outcome(), random.Random(2)
+
+    async def call() -> None:
+        asked, started_s = request(texts, draw), time.perf_counter()
+        try:
+            await stub.Translate(asked, timeout=DEADLINE_S)  # type: ignore[misc]  # as above
+        except grpc.RpcError as error:
+            end = from_rpc(error).reason or error.code().name
+            if error.code() is grpc.StatusCode.UNAVAILABLE:
+                outcome.refusals_s.append(time.perf_counter() - started_s)
+        else:
+            end = "in time"
+            outcome.characters += characters(asked)
+        outcome.ends[end] += 1
+
+    due = arrivals("Poisson", round(rate * seconds), rate, seed=3)
+    started_s, calls = time.perf_counter(), list[asyncio.Task[None]]()
+    for at_s in due:
+        if (early_s := started_s + at_s - time.perf_counter()) > 0:
+            await asyncio.sleep(early_s)
+        calls.append(asyncio.create_task(call()))
+    outcome.sent = len(calls)
+    await asyncio.wait(calls)
+    return outcome
+
+
+if __name__ == "__main__":
+    main()

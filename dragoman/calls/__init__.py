@@ -1,0 +1,1 @@
+"""How calls are made: to which server, how often, and how long they may take."""

@@ -1,0 +1,120 @@
+"""A call and its further attempts. See `dragoman.calls.retries` and `dragoman.calls.servers`."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+import grpc
+
+from dragoman.calls.retries import Retries
+from dragoman.calls.servers import Metadata, Server, Servers
+
+M = TypeVar("M")
+
+Start = Callable[[M, float, bool], Any]
+"""Makes an attempt, with what a server can be asked, gRPC's `timeout` and its `wait_for_ready`."""
+REACHED_S = 0.5
+"""How long it may take to find out that a server is there."""
+
+
+class Calls(Generic[M]):
+    """How the calls of one client are made."""
+
+    def __init__(
+        self,
+        servers: Sequence[M],
+        reach: Callable[..., Any],
+        wait_for_ready: bool = True,
+        hedge_after_s: float | None = None,
+    ) -> None:
+        """servers: what each can be asked.
+
+        reach: any call that costs a server nothing, with what it can be asked and the options of gRPC
+        wait_for_ready: a call waits for a server that is not there. Else it fails, once all have been asked.
+        hedge_after_s: a call that has no answer by then is made a second time, and the first answer counts. None: never
+        Raises ValueError.
+        """
+        if hedge_after_s is not None and not 0 < hedge_after_s < float("inf"):
+            raise ValueError(
+                f"hedge_after_s is {hedge_after_s}; it must be a positive, finite number of seconds, or None"
+            )
+        self.servers, self.hedge_after_s = Servers(servers), hedge_after_s
+        self._wait_for_ready, self._reach, self.retries = wait_for_ready, reach, Retries(wait_for_ready)
+
+    def reason(self, error: grpc.RpcError, server: Server[M]) -> grpc.RpcError:
+        """Why a call failed that has perhaps only waited for a server: then, why there is none."""
+        if self._may_be_unreachable(error):
+            try:
+                self._reach(server.methods, timeout=REACHED_S)
+            except grpc.RpcError as unreachable:
+                return self._of(error, unreachable)
+        return error
+
+    async def reason_async(self, error: grpc.RpcError, server: Server[M]) -> grpc.RpcError:
+        """See `reason`."""
+        if self._may_be_unreachable(error):
+            try:
+                await self._reach(server.methods, timeout=REACHED_S)
+            except grpc.RpcError as unreachable:
+                return self._of(error, unreachable)
+        return error
+
+    @property
+    def waits(self) -> bool:
+        """Whether gRPC is to wait for a server. Of several, it must not wait for one that is not there."""
+        return self._wait_for_ready and len(self.servers) == 1
+
+    def _may_be_unreachable(self, error: grpc.RpcError) -> bool:
+        return self.waits and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+    @staticmethod
+    def _of(error: grpc.RpcError, unreachable: grpc.RpcError) -> grpc.RpcError:
+        return unreachable if unreachable.code() is grpc.StatusCode.UNAVAILABLE else error
+
+
+class Attempts(Generic[M]):
+    """Those of one call."""
+
+    def __init__(self, calls: Calls[M], timeout_s: float) -> None:
+        self._calls, self._ends_s, self._failed = calls, time.monotonic() + timeout_s, 0
+        self._hedge_s = None if calls.hedge_after_s is None else time.monotonic() + calls.hedge_after_s
+        self._tried = list[Server[M]]()
+
+    def begin(self, start: Start[M]) -> tuple[Server[M], Any]:
+        """Begins one: where it goes, and the call. One of the three below must follow."""
+        server = self._calls.servers.begin(self._tried)
+        self._tried.append(server)
+        return server, start(server.methods, max(0.0, self._ends_s - time.monotonic()), self._calls.waits)
+
+    def answered(self, server: Server[M], trailing: Metadata) -> None:
+        """It was the last."""
+        self._calls.servers.answered(server, trailing)
+        self._calls.retries.succeeded()
+
+    def failed(self, server: Server[M], error: grpc.RpcError) -> None:
+        """See `delay_s`."""
+        self._calls.servers.failed(server, error)
+        self._failed += 1
+
+    def left(self, server: Server[M]) -> None:
+        """Nobody waits for it any more."""
+        self._calls.servers.left(server)
+
+    def delay_s(self, error: grpc.RpcError) -> float | None:
+        """How long to wait after an attempt failed. None: there is none after it."""
+        elsewhere = self._calls.servers.has_ready(self._tried)
+        return self._calls.retries.delay_s(error, self._failed, self._ends_s - time.monotonic(), elsewhere)
+
+    def hedge_in_s(self) -> float | None:
+        """When to begin a second attempt beside the first. None: not at all."""
+        return None if self._hedge_s is None else max(0.0, self._hedge_s - time.monotonic())
+
+    def hedges(self) -> bool:
+        """Whether that time has come, and calls go well enough for it. Says so once."""
+        wanted, self._hedge_s = self._hedge_s is not None, None
+        return wanted and self._calls.retries.may_hedge()
+
+    @property
+    def last(self) -> Server[M]:
+        """Where the last attempt went."""
+        return self._tried[-1]

@@ -1,0 +1,91 @@
+"""Calls of asyncio, made again as long as that may help."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any, TypeVar
+
+import grpc
+
+from dragoman.calls.attempts import Attempts, Calls, Start
+from dragoman.calls.retries import is_unavailable
+from dragoman.errors import from_rpc
+
+M = TypeVar("M")
+
+
+async def answered(calls: Calls[M], start: Start[M], timeout_s: float) -> Any:
+    """The answer of the first attempt that gets one. Raises grpc.RpcError."""
+    attempts = Attempts(calls, timeout_s)
+    once = _attempted if calls.hedge_after_s is None else _hedged
+    while True:
+        try:
+            return await once(attempts, start)
+        except grpc.RpcError as error:
+            delay_s = attempts.delay_s(error)
+            if delay_s is None:
+                raise await calls.reason_async(error, attempts.last) from error
+        await asyncio.sleep(delay_s)
+
+
+async def _attempted(attempts: Attempts[M], start: Start[M]) -> Any:
+    server, call = attempts.begin(start)
+    try:
+        answer, trailing = await call, await call.trailing_metadata()
+    except grpc.RpcError as error:
+        attempts.failed(server, error)
+        raise
+    except asyncio.CancelledError:
+        attempts.left(server)
+        raise
+    attempts.answered(server, trailing)
+    return answer
+
+
+async def _hedged(attempts: Attempts[M], start: Start[M]) -> Any:
+    """The first answer of up to two attempts, or the error of the last."""
+    running = {asyncio.ensure_future(_attempted(attempts, start))}
+    try:
+        while True:
+            done, running = await asyncio.wait(
+                running, timeout=attempts.hedge_in_s(), return_when=asyncio.FIRST_COMPLETED
+            )
+            if not done and attempts.hedges():
+                running.add(asyncio.ensure_future(_attempted(attempts, start)))
+            errors = {attempt: attempt.exception() for attempt in done}
+            answers = [attempt for attempt, error in errors.items() if error is None]
+            final = [attempt for attempt, error in errors.items() if not running or not _unavailable(error)]
+            for attempt in answers or final:
+                return attempt.result()
+    finally:
+        for attempt in running:
+            attempt.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+def _unavailable(error: BaseException | None) -> bool:
+    return isinstance(error, grpc.RpcError) and is_unavailable(error)
+
+
+async def streamed_async(calls: Calls[M], start: Start[M], timeout_s: float) -> AsyncGenerator[Any]:
+    """See `streamed`."""
+    attempts = Attempts(calls, timeout_s)
+    while True:
+        (server, call), said = attempts.begin(start), False
+        try:
+            async for message in call:
+                said = True
+                yield message
+            trailing = await call.trailing_metadata()
+        except grpc.RpcError as error:
+            attempts.failed(server, error)
+            delay_s = None if said else attempts.delay_s(error)
+            if delay_s is None:
+                raise from_rpc(error if said else await calls.reason_async(error, server)) from error
+        except BaseException:
+            call.cancel()
+            attempts.left(server)
+            raise
+        else:
+            attempts.answered(server, trailing)
+            return
+        await asyncio.sleep(delay_s)

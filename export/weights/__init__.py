@@ -1,0 +1,1 @@
+"""Where the weights of a package lie."""

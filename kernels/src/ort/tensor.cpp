@@ -1,0 +1,121 @@
+#include "ort/tensor.h"
+
+namespace dragoman {
+
+using ort::api;
+
+void check(OrtStatus* status) {
+  if (status == nullptr) return;
+  std::string message = api.GetErrorMessage(status);
+  api.ReleaseStatus(status);
+  throw std::runtime_error(message);
+}
+
+Tensor::Tensor(const OrtValue* value) : value_(value) {
+  if (value == nullptr) return;
+  OrtTensorTypeAndShapeInfo* info;
+  check(api.GetTensorTypeAndShape(value, &info));
+  int type = 0;
+  OrtStatus* status = api.GetTensorElementType(info, &type);
+  if (status == nullptr) status = api.GetDimensionsCount(info, &rank_);
+  if (status == nullptr && rank_ <= shape_.size()) status = api.GetDimensions(info, shape_.data(), rank_);
+  api.ReleaseTensorTypeAndShapeInfo(info);
+  check(status);
+  if (rank_ > shape_.size()) refuse("a tensor has ", rank_, " axes; at most ", shape_.size(), " are understood");
+  type_ = (ort::ElementType)type;
+  check(api.GetTensorMutableData((OrtValue*)value, &data_));
+}
+
+int64_t Tensor::count() const {
+  int64_t product = 1;
+  for (size_t i = 0; i < rank_; i++) product *= shape_[i];
+  return product;
+}
+
+std::string Tensor::shape() const {
+  std::string text = "[";
+  for (size_t i = 0; i < rank_; i++) text += (i ? ", " : "") + std::to_string(shape_[i]);
+  return text + "]";
+}
+
+void expect_shape(const char* name, const Tensor& tensor, std::initializer_list<int64_t> shape) {
+  bool same = tensor.rank() == (int)shape.size();
+  int axis = 0;
+  std::string wanted = "[";
+  for (int64_t size : shape) {
+    if (size >= 0 && tensor.size(axis) != size) same = false;
+    wanted += (axis++ ? ", " : "") + (size < 0 ? std::string("any") : std::to_string(size));
+  }
+  if (!same) refuse(name, " has the shape ", tensor.shape(), ", not ", wanted, "]");
+}
+
+Tensor Node::optional_constant(size_t input) const {
+  int is_constant = 0;
+  const OrtValue* value = nullptr;
+  if (OrtStatus* status = api.KernelInfoGetConstantInput_tensor(info_, input, &is_constant, &value)) {
+    api.ReleaseStatus(status);  // the node has fewer inputs
+    return {};
+  }
+  return is_constant ? Tensor(value) : Tensor();
+}
+
+Tensor Node::constant(size_t input, const char* name) const {
+  Tensor tensor = optional_constant(input);
+  if (!tensor) refuse("input ", input, " (", name, ") must be a constant");
+  return tensor;
+}
+
+float Node::number(const char* attribute, float otherwise) const {
+  float value = otherwise;
+  if (OrtStatus* status = api.KernelInfoGetAttribute_float(info_, attribute, &value)) {
+    api.ReleaseStatus(status);
+    return otherwise;
+  }
+  return value;
+}
+
+int64_t Node::integer(const char* attribute, int64_t otherwise) const {
+  int64_t value = otherwise;
+  if (OrtStatus* status = api.KernelInfoGetAttribute_int64(info_, attribute, &value)) {
+    api.ReleaseStatus(status);
+    return otherwise;
+  }
+  return value;
+}
+
+std::string Node::word(const char* attribute, const char* otherwise) const {
+  char text[64];
+  size_t size = sizeof(text);
+  if (OrtStatus* status = api.KernelInfoGetAttribute_string(info_, attribute, text, &size)) {
+    api.ReleaseStatus(status);
+    return otherwise;
+  }
+  return text;
+}
+
+Call::Call(OrtKernelContext* context) : context_(context) { check(api.KernelContext_GetInputCount(context, &inputs_)); }
+
+Tensor Call::input(size_t index) const {
+  if (index >= inputs_) return {};
+  const OrtValue* value = nullptr;
+  check(api.KernelContext_GetInput(context_, index, &value));
+  return Tensor(value);
+}
+
+Tensor Call::output(size_t index, const int64_t* shape, size_t rank) const {
+  OrtValue* value = nullptr;
+  check(api.KernelContext_GetOutput(context_, index, shape, rank, &value));
+  return Tensor(value);
+}
+
+Tensor Call::output(size_t index, std::initializer_list<int64_t> shape) const {
+  return output(index, shape.begin(), shape.size());
+}
+
+Tensor Call::output_like(size_t index, const Tensor& tensor) const {
+  int64_t shape[5];
+  for (int axis = 0; axis < tensor.rank(); axis++) shape[axis] = tensor.size(axis);
+  return output(index, shape, tensor.rank());
+}
+
+}  // namespace dragoman

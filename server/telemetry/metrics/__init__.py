@@ -1,0 +1,1 @@
+"""What Prometheus can ask for."""

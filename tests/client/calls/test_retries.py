@@ -1,0 +1,94 @@
+"""dragoman.calls.retries: which calls are made again, and when."""
+
+from typing import Any
+
+import grpc
+import pytest
+
+from dragoman.calls.retries import (
+    FIRST_BACKOFF_S,
+    JITTER,
+    MAX_BACKOFF_S,
+    MAX_TOKENS,
+    PUSHBACK_KEY,
+    TOKEN_RATIO,
+    Retries,
+)
+
+
+class Failed(grpc.RpcError):
+    """A call that failed."""
+
+    def __init__(self, code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE, pushback: str | None = None) -> None:
+        self._code, self._pushback = code, pushback
+
+    def code(self) -> grpc.StatusCode:
+        return self._code
+
+    def trailing_metadata(self) -> Any:
+        return () if self._pushback is None else ((PUSHBACK_KEY, self._pushback),)
+
+
+def test_a_call_that_grpc_cancels_by_itself_is_made_again() -> None:
+    """It does so where a server begins to stop."""
+    delay = Retries().delay_s(Failed(grpc.StatusCode.CANCELLED), 1, 100)
+    assert delay is not None and delay <= FIRST_BACKOFF_S * (1 + JITTER)
+    assert Retries().delay_s(Failed(grpc.StatusCode.CANCELLED), 1, 100, elsewhere=True) == 0
+
+
+REPEATED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
+
+
+@pytest.mark.parametrize("code", [code for code in grpc.StatusCode if code not in REPEATED])
+def test_what_is_not_unavailable_is_not_made_again(code: grpc.StatusCode) -> None:
+    assert Retries().delay_s(Failed(code, "1"), 1, 100) is None
+
+
+def test_who_is_over_a_quota_comes_back_when_the_server_says() -> None:
+    code = grpc.StatusCode.RESOURCE_EXHAUSTED
+    delay = Retries().delay_s(Failed(code, "1000"), 1, 100)
+    assert delay is not None and 1 <= delay <= 1 + JITTER
+    assert Retries().delay_s(Failed(code), 1, 100) is None  # a message that is too large stays so
+
+
+def test_waits_grow_to_their_limit() -> None:
+    retries = Retries()
+    for attempt, expected in ((1, FIRST_BACKOFF_S), (2, 0.2), (5, 1.6), (6, MAX_BACKOFF_S), (400, MAX_BACKOFF_S)):
+        delays = {retries.delay_s(Failed(), attempt, 100) for _ in range(20)}
+        assert len(delays) == 20, "callers would come back together"
+        assert all(delay == pytest.approx(expected, rel=JITTER + 1e-9) for delay in delays)
+
+
+def test_a_pushback_goes_before_the_backoff() -> None:
+    delays = {Retries().delay_s(Failed(pushback="3000"), 1, 100) for _ in range(20)}
+    assert all(delay is not None and 3 <= delay <= 3 * (1 + JITTER) for delay in delays)
+    assert len(delays) == 20
+
+
+@pytest.mark.parametrize("pushback", ["-1", "soon", ""])
+def test_a_pushback_that_is_no_time_ends_the_attempts(pushback: str) -> None:
+    assert Retries().delay_s(Failed(pushback=pushback), 1, 100) is None
+
+
+def test_nothing_is_waited_for_that_comes_after_the_deadline() -> None:
+    retries = Retries()
+    assert retries.delay_s(Failed(pushback="2000"), 1, 1.9) is None
+    assert retries.delay_s(Failed(), 1, FIRST_BACKOFF_S / 2) is None
+
+
+def test_the_impatient_only_wait_where_a_server_asks_for_it() -> None:
+    retries = Retries(patient=False)
+    assert retries.delay_s(Failed(), 1, 100) is None
+    assert retries.delay_s(Failed(pushback="20"), 1, 100) is not None
+
+
+def test_many_failures_end_all_attempts_until_there_are_answers() -> None:
+    retries = Retries()
+    failures = 0
+    while retries.delay_s(Failed(), 1, 100) is not None:
+        failures += 1
+    assert failures == MAX_TOKENS / 2 - 1
+    assert retries.delay_s(Failed(pushback="20"), 1, 100) is not None, "a server that asks for it can take it"
+    for _ in range(int(2 / TOKEN_RATIO) + 1):
+        retries.succeeded()
+    assert retries.delay_s(Failed(), 1, 100) is not None

@@ -1,0 +1,35 @@
+"""The page of the command line and the Python client, docs/client.md, is true."""
+
+from pathlib import Path
+
+import pytest
+
+from dragoman.command.arguments import parser
+from dragoman.command.commands import OWN
+from tests.client.fake_server import FakeServer
+
+ROOT = Path(__file__).parents[3]
+
+
+def flags() -> set[str]:
+    return {flag for command in OWN for action in parser(command)._actions for flag in action.option_strings}
+
+
+def test_every_flag_is_documented() -> None:
+    page = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
+    assert "--num-beams" in flags()
+    assert [flag for flag in sorted(flags() - {"-h", "--help"}) if f"`{flag}" not in page] == []
+
+
+def python_examples() -> list[str]:
+    page = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
+    return [block.split("```")[0] for block in page.split("```python\n")[1:]]
+
+
+@pytest.mark.parametrize("number", range(len(python_examples())))
+def test_every_python_example_runs(server: FakeServer, capsys: pytest.CaptureFixture[str], number: int) -> None:
+    code = python_examples()[number]
+    assert "127.0.0.1:8500" in code
+    exec(compile(code.replace("127.0.0.1:8500", server.target), f"example {number}", "exec"), {})
+    assert capsys.readouterr().out
+    assert server.requests

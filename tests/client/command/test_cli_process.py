@@ -1,0 +1,123 @@
+"""The command line as a process, where signals, pipes and locales matter, against a real gRPC server."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.client.fake_server import TOO_LONG, WAIT_S, FakeServer
+
+ROOT = Path(__file__).parents[3]
+
+
+def start(server: FakeServer, *argv: str | Path, **environment: str) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "dragoman", *argv],
+        cwd=ROOT,
+        env=os.environ | {"DRAGOMAN_TARGET": server.target} | environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+@pytest.fixture
+def processes() -> Iterator[list["subprocess.Popen[bytes]"]]:
+    """Ends what a failed test left running."""
+    started: list[subprocess.Popen[bytes]] = []
+    yield started
+    for process in started:
+        with process:
+            process.kill()
+
+
+def test_standard_input_is_answered_line_by_line(
+    server: FakeServer, processes: list["subprocess.Popen[bytes]"]
+) -> None:
+    process = start(server, "translate", "--file", "-")
+    processes.append(process)
+    assert process.stdin and process.stdout
+    for text in (b"one", b"two"):
+        process.stdin.write(text + b"\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == text.upper() + b"\n"
+    out, err = process.communicate(b"three", timeout=WAIT_S)
+    assert (process.returncode, out, err) == (0, b"THREE\n", b"")
+
+
+def test_standard_input_that_is_no_terminal_is_read_unasked(
+    server: FakeServer, processes: list["subprocess.Popen[bytes]"]
+) -> None:
+    process = start(server, "translate")
+    processes.append(process)
+    assert process.communicate(b"one\ntwo\n", timeout=WAIT_S) == (b"ONE\nTWO\n", b"")
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("verbosity", ["", "INFO"])
+def test_grpc_keeps_silent_unless_told_otherwise(
+    server: FakeServer, processes: list["subprocess.Popen[bytes]"], verbosity: str
+) -> None:
+    process = start(server, "health", "--tls", **({"GRPC_VERBOSITY": verbosity} if verbosity else {}))
+    processes.append(process)
+    _, err = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 1
+    assert err.splitlines()[-1].startswith(b"dragoman: no server at ")
+    assert (len(err.splitlines()) > 1) is bool(verbosity)
+
+
+@pytest.mark.parametrize("text", [b"hold\n", b""], ids=["waits for the server", "waits for input"])
+def test_ctrl_c_ends_quietly(server: FakeServer, processes: list["subprocess.Popen[bytes]"], text: bytes) -> None:
+    process = start(server, "translate", "--file", "-")
+    processes.append(process)
+    assert process.stdin and process.stdout
+    process.stdin.write(b"one\n" + text)
+    process.stdin.flush()
+    assert process.stdout.readline() == b"ONE\n"
+    assert not text or server.held.wait(WAIT_S)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(WAIT_S) == 130
+    assert process.stderr and process.stderr.read() == b""
+    assert not text or server.left.wait(WAIT_S)
+
+
+def test_an_error_ends_the_run_though_input_is_still_open(
+    server: FakeServer, processes: list["subprocess.Popen[bytes]"]
+) -> None:
+    process = start(server, "translate", "--file", "-")
+    processes.append(process)
+    assert process.stdin and process.stderr
+    process.stdin.write(b"too long\n")
+    process.stdin.flush()
+    assert process.wait(WAIT_S) == 1
+    assert process.stderr.read().decode() == f"dragoman: line 1: {TOO_LONG}\n"
+
+
+def test_a_closed_pipe_ends_quietly(
+    server: FakeServer, processes: list["subprocess.Popen[bytes]"], tmp_path: Path
+) -> None:
+    file = tmp_path / "lines.txt"
+    file.write_text("a line\n" * 20_000)
+    process = start(server, "translate", "--file", file)
+    processes.append(process)
+    assert process.stdout and process.stderr
+    assert process.stdout.readline() == b"A LINE\n"
+    process.stdout.close()
+    assert process.wait(WAIT_S) == 141
+    assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize("where", ["argument", "file"])
+def test_text_is_utf8_whatever_the_locale(
+    server: FakeServer, processes: list["subprocess.Popen[bytes]"], where: str
+) -> None:
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
+    process = start(server, "translate", *(["maçã 語"] if where == "argument" else ["--file", "-"]), **ascii_only)
+    processes.append(process)
+    out, err = process.communicate("maçã 語\n".encode(), timeout=WAIT_S)
+    assert (process.returncode, out.decode(), err) == (0, "MAÇÃ 語\n", b"")
+    assert server.contents == ["maçã 語"]

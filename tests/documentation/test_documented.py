@@ -1,0 +1,221 @@
+"""The documentation names everything a user can set, watch or type, and its links lead somewhere."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics_core import Metric
+from pydantic import BaseModel
+
+from server.config import PREFIX, Settings
+from tests.documentation.commands import calls, named, options
+from tests.watch.families import everything
+from training.config import Experiment, ParallelText
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("models/zoo/*/*.md"))]
+WRAPPED = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+MOST_COLUMNS = 120
+TYPES = ("counter", "gauge", "histogram")
+PROGRAMS = {
+    "server": "configuration.md",
+    "server.identity": "deploy.md",
+    "export": "checkpoints.md",
+    **dict.fromkeys(("dragoman translate", "dragoman encode", "dragoman models", "dragoman health"), "client.md"),
+    **dict.fromkeys(("training", "training.distill", "training.examples.number_words"), "training.md"),
+    **dict.fromkeys(("training.corpus", "training.corpus.check", "training.corpus.choose"), "training.md"),
+    **dict.fromkeys(
+        ("bench", "bench.firefox", "bench.floor", "bench.gpu_check", "bench.instructions"), "benchmarks.md"
+    ),
+    "tests.hostile.files": "development.md",
+    "tests.hostile.fuzz": "development.md",
+    "tests.simulation": "development.md",
+    **dict.fromkeys(
+        ("bench.server.metrics", "bench.server.overload", "bench.quality", "bench.server.rolling", "bench.soak"),
+        "benchmarks.md",
+    ),
+}
+"""What people run, and the page that has its options."""
+FOR_MAKE = {
+    "bench.cpu.sides.peer",
+    "bench.instructions.marked",
+    "bench.soak.faulty_server",
+    "deploy.grafana",
+    "dragoman.quickstart",
+    "export.device_graphs",
+    "kernels",
+    "proto.client_options",
+}
+"""What `make` or another program runs."""
+FOREIGN_PROGRAMS = {"pip", "pytest", "venv", "ziglang"}
+FOREIGN_OPTIONS = {"--build-arg", "--constraint", "--enable-feature", "--health-cmd", "--profile"}
+"""Of docker, pip and prometheus."""
+EVERYWHERE = {"--help", "--version"}
+LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)[^)]*\)")
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+
+
+def missing(names: list[str], text: str) -> list[str]:
+    """The names that no page has as a whole word."""
+    return [name for name in names if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)]
+
+
+@dataclass(frozen=True)
+class Family:
+    """A metric as Prometheus shows it."""
+
+    name: str
+    type: str
+    labels: frozenset[str]
+
+
+def metric_families() -> set[Family]:
+    """What the server counts, sorted by what the page says of it."""
+    everything(registry := CollectorRegistry())
+    suffixes = {"counter": "_total", "info": "_info"}
+    return {
+        Family(family.name + suffixes.get(family.type, ""), family.type, _labels(family))
+        for family in registry.collect()
+    }
+
+
+def documented_families() -> set[Family]:
+    """The tables of docs/metrics.md."""
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.split("|")] for line in page.splitlines()]
+    return {
+        Family(name, "info" if kind == "gauge, always 1" else kind, frozenset(re.findall(r"`(\w+)`", labels)))
+        for _, names, kind, labels, *_ in (row for row in rows if len(row) > 4 and row[2].split(",")[0] in TYPES)
+        for name in re.findall(r"`(\w+)`", names)
+    }
+
+
+def _labels(family: Metric) -> frozenset[str]:
+    return frozenset(label for sample in family.samples for label in sample.labels) - {"le"}
+
+
+def make_targets() -> list[str]:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    return [f"make {target}" for target in re.findall(r"^([a-z]+):.*## ", makefile, re.MULTILINE)]
+
+
+def test_the_page_of_metrics_has_every_name_type_and_label_and_no_other() -> None:
+    assert documented_families() == metric_families()
+
+
+def test_the_queries_of_the_page_name_metrics_that_there_are() -> None:
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    used = set(re.findall(r"dragoman_[a-z_]+", page.split("## Questions and queries")[1]))
+    assert used
+    known = {family.name for family in metric_families()}
+    assert {re.sub("_(bucket|sum|count)$", "", name) for name in used} <= known
+
+
+def settings_table() -> list[tuple[list[str], str, str]]:
+    """Flags, variable and default of every row of docs/configuration.md."""
+    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.split("|")] for line in page.splitlines() if line.startswith("| `--")]
+    return [(re.findall(r"`(--[\w-]+)`", flags), variable, default) for _, flags, variable, default, *_ in rows]
+
+
+def written(default: object) -> str | None:
+    """A default as the table has it. None is said in words."""
+    if isinstance(default, bool):
+        return str(default).lower()
+    return f"{default:g}" if isinstance(default, float) else None if default is None else str(default)
+
+
+def test_the_table_of_settings_has_every_flag_with_its_variable_and_default_and_no_other() -> None:
+    table = settings_table()
+    assert {flag for flags, *_ in table for flag in flags} <= options("server")
+    documented = {flags[0]: (variable, default) for flags, variable, default in table}
+    flags = {name: f"--{name.replace('_', '-')}" for name in Settings.model_fields}
+    assert set(documented) == set(flags.values())
+    for name, field in Settings.model_fields.items():
+        variable, default = documented[flags[name]]
+        literal = re.fullmatch(r"`(.*)`", default)
+        assert variable == f"`{PREFIX}{name.upper()}`"
+        assert (literal and literal[1]) == written(field.default), name
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_option_is_on_the_page_of_its_program(program: str) -> None:
+    page = (ROOT / "docs" / PROGRAMS[program]).read_text(encoding="utf-8")
+    given = {option for called, used in calls(page) if called == program for option in used}
+    found = options(program)
+    assert "--help" in found
+    negated = {option for option in found if option.replace("--no-", "--", 1) in found - {option}}
+    assert found - negated - EVERYWHERE - named(page) - given == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_page_names_a_program_or_an_option_that_there_is_not(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for program, used in calls(text):
+        if program not in FOREIGN_PROGRAMS:
+            assert program in {*PROGRAMS, "dragoman"}
+            assert used <= options(program), program
+    assert named(text) <= FOREIGN_OPTIONS.union(*map(options, PROGRAMS))
+
+
+def test_every_program_is_known() -> None:
+    starts = [file for file in ROOT.glob("[!.]*/**/*.py") if '__name__ == "__main__"' in file.read_text("utf-8")]
+    modules = {".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__") for file in starts}
+    documented = {program.split()[0] for program in PROGRAMS}
+    assert modules - {"tests.documentation.test_documented", "tests.engine.exact_cases"} == documented | FOR_MAKE
+
+
+def test_what_is_not_there_is_noticed() -> None:
+    """In a block, over two lines, behind a prompt or a variable, in a line of text."""
+    page = (
+        "Say `--max-rows 8`, or `python -m server --max-row 8`.\n\n"
+        "    FOO=1 python -m export zoo \\\n      --outt x | cat\n\n"
+        "```console\n$ make && dragoman translate --bems 4 'from dragoman import'\n```\n"
+    )
+    used = [("dragoman translate", {"--bems"}), ("export", {"--outt"}), ("server", {"--max-row"})]
+    assert sorted(calls(page)) == used
+    assert named(page) == {"--max-rows"} <= options("server")
+
+
+def test_every_key_of_an_experiment_is_documented() -> None:
+    page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    keys = experiment_keys(Experiment)
+    assert {"output", "peak_learning_rate", "[distillation]"} <= set(keys)
+    assert missing(keys, page) == []
+
+
+def experiment_keys(model: type[BaseModel]) -> list[str]:
+    """Of a section and of those below it, whose names are in brackets."""
+    keys = []
+    for name, field in model.model_fields.items():
+        kinds = [kind for kind in (field.annotation, *get_args(field.annotation)) if isinstance(kind, type)]
+        sections = [kind for kind in kinds if issubclass(kind, BaseModel) and kind is not ParallelText]
+        keys += [f"[{name}]", *experiment_keys(sections[0])] if sections else [name]
+    return keys
+
+
+def test_every_make_target_is_documented(text: str) -> None:
+    targets = make_targets()
+    assert "make run" in targets
+    assert missing(targets, text) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_resolve(page: Path) -> None:
+    links = LINK.findall(page.read_text(encoding="utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", WRAPPED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_prose_wraps(page: Path) -> None:
+    """Tables and blocks are as wide as they are."""
+    text = re.sub(r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    prose = [line for line in text.splitlines() if not line.lstrip().startswith("|") and not line.startswith("    ")]
+    assert [line for line in prose if len(line) > MOST_COLUMNS] == []

@@ -1,0 +1,185 @@
+"""engine.queueing.queue: each caller its share of the work, wide beams too, and nothing for those that are too late."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+from engine.queueing.cost import CostModel
+from engine.queueing.queue import JOINING_TOKENS, SURE, FairQueue
+from engine.request import Encode, Request, Translate
+from models.decoding import Decoding
+from tests.engine.calling import RULES
+
+ROWS = 16
+
+
+def request(
+    caller: str, beams: int = 1, tokens: int = 10, bulk: bool = False, deadline: float | None = None
+) -> Request:
+    decoding = Decoding(num_beams=beams, max_new_tokens=512)
+    made = Translate((5,) * tokens, lambda event: None, decoding=decoding, rules=RULES)
+    made.caller, made.bulk, made.deadline = caller, bulk, deadline
+    return made
+
+
+def queue_of(requests: Iterable[Request], workers: int = 1) -> FairQueue:
+    queue = FairQueue(CostModel(workers, ROWS))
+    for one in requests:
+        queue.put(one)
+    return queue
+
+
+def joining(queue: FairQueue, free: Sequence[int]) -> list[Request]:
+    """What the first worker is to admit, whose rows but these are held by others."""
+    return queue.share(0, free, ROWS - free[0], 0.0).joining
+
+
+def late(queue: FairQueue, now: float) -> list[Request]:
+    """What cannot be answered any more at that time, by a worker without a free row."""
+    return queue.share(0, [0], ROWS, now).late
+
+
+def served(queue: FairQueue, shares: int, free: Sequence[int] = (1,)) -> Counter[str]:
+    """Whose requests come of so many shares, each of which ends before the next."""
+    callers = Counter[str]()
+    for _ in range(shares):
+        for one in joining(queue, free):
+            callers[one.caller] += 1
+            queue.ended(one, 0, one.cost)
+    return callers
+
+
+def test_those_of_one_caller_come_in_their_order() -> None:
+    requests = [request("a", tokens=tokens) for tokens in (3, 90, 5, 7)]
+    assert joining(queue_of(requests), [ROWS]) == requests
+
+
+def test_callers_take_turns_however_many_requests_each_has() -> None:
+    queue = queue_of([request("many") for _ in range(500)] + [request("few") for _ in range(10)])
+    assert served(queue, 24)["few"] >= 9
+
+
+def test_shares_are_of_work_and_not_of_requests() -> None:
+    queue = queue_of([request("long", tokens=100) for _ in range(50)] + [request("short") for _ in range(400)])
+    callers = served(queue, 220)
+    assert 6 < callers["short"] / callers["long"] < 14
+
+
+def test_interactive_requests_get_four_times_what_bulk_gets() -> None:
+    queue = queue_of([request("b", bulk=True) for _ in range(300)] + [request("i") for _ in range(300)])
+    callers = served(queue, 200)
+    assert callers["i"] / callers["b"] == pytest.approx(4, rel=0.2)
+
+
+def test_a_caller_alone_never_waits_for_a_share() -> None:
+    assert served(queue_of([request("a", beams=4, tokens=500) for _ in range(9)]), 9, [ROWS]) == {"a": 9}
+
+
+def test_what_a_request_cost_more_than_expected_is_taken_from_its_caller() -> None:
+    queue = queue_of([request("endless") for _ in range(100)] + [request("honest") for _ in range(100)])
+    [first] = joining(queue, [1])
+    assert first.caller == "endless"
+    queue.ended(first, 0, 31 * first.cost)
+    callers = served(queue, 60)
+    assert callers["honest"] - callers["endless"] == pytest.approx(30, abs=10)
+
+
+def test_a_wide_beam_is_not_starved_by_narrow_ones() -> None:
+    queue = queue_of([request("wide", beams=ROWS)] + [request("narrow") for _ in range(100)])
+    callers = served(queue, 90, [1])
+    assert callers["wide"] == 0
+    assert callers["narrow"] < 60  # its turn came, and the others wait for it
+    assert served(queue, 1, [ROWS])["wide"] == 1
+
+
+def test_beams_of_one_caller_leave_rows_to_others() -> None:
+    queue = queue_of([request("beams", beams=4) for _ in range(8)])
+    assert len(joining(queue, [ROWS])) == 3
+    queue.put(other := request("other"))
+    assert joining(queue, [4]) == [other]
+
+
+def test_sources_join_up_to_a_number_of_tokens() -> None:
+    queue = queue_of([request("a", tokens=JOINING_TOKENS // 4) for _ in range(9)])
+    assert len(joining(queue, [ROWS])) == 4
+
+
+def test_fewer_may_join_beside_rows_that_run() -> None:
+    queue = queue_of([request("a", tokens=100) for _ in range(9)])
+    assert len(queue.share(0, [ROWS], 0, 0.0, tokens=300).joining) == 3
+    assert len(queue.share(0, [ROWS], 0, 0.0, tokens=50).joining) == 1
+    assert queue.share(0, [ROWS], 0, 0.0, tokens=0).joining == []
+
+
+def test_requests_that_cannot_be_answered_in_time_are_taken_out() -> None:
+    queue = queue_of([first := request("a", deadline=5.0), request("a", deadline=500.0), request("a")])
+    assert late(queue, 1.0) == []
+    assert late(queue, 5.0) == [first]
+    assert len(queue) == 2
+
+
+def test_a_later_deadline_of_somebody_who_shares_the_request_counts() -> None:
+    queue = queue_of([shared := request("a", deadline=5.0)])
+    shared.deadline = 50.0
+    assert late(queue, 6.0) == []
+    assert late(queue, 51.0) == [shared]
+
+
+def test_a_request_leaves_wherever_it_stands_and_only_once() -> None:
+    requests = [request(caller) for caller in "abcab"]
+    queue = queue_of(requests)
+    assert [queue.discard(requests[3]), queue.discard(requests[3])] == [True, False]
+    assert set(queue.clear()) == {*requests} - {requests[3]}
+    assert len(queue) == 0
+    assert joining(queue, [ROWS]) == []
+
+
+def test_what_comes_before_a_new_request_is_its_own_callers_and_the_others_share() -> None:
+    queue = queue_of([request("big") for _ in range(100)] + [request("small")])
+    one = request("small")
+    queue.put(one)
+    assert queue.ahead("small", False, one.cost) == pytest.approx(6 * one.cost)
+    assert queue.ahead("big", False, one.cost) == pytest.approx(103 * one.cost)
+    assert queue.ahead("new", False, one.cost) == pytest.approx(3 * one.cost)
+
+
+def test_vectors_take_no_row() -> None:
+    queue = FairQueue(CostModel(1, ROWS))
+    queue.put(vector := Encode((1, 2), lambda event: None))
+    assert joining(queue, [0]) == [vector]
+
+
+def test_workers_keep_equally_many_free_rows() -> None:
+    queue = queue_of([request("a") for _ in range(8)], workers=2)
+    assert len(joining(queue, [ROWS, ROWS])) == 4
+
+
+# Deadlines and rows: a step takes 0.0011 s and 0.0001 s for each row of it, and who ends is followed by a newcomer
+
+
+def in_time_with(rows: float) -> float:
+    """The deadline of a request that just makes it in a batch of so many rows."""
+    cost = CostModel(1, ROWS)
+    return cost.service_s(10, 1, 512, rows) / SURE
+
+
+def test_nobody_joins_where_that_makes_others_late() -> None:
+    queue = queue_of([request("a", deadline=in_time_with(6.5)), *(request("b") for _ in range(20))])
+    assert len(joining(queue, [ROWS])) == 6
+
+
+def test_who_would_be_late_among_those_that_run_is_told_so_and_holds_up_nobody() -> None:
+    queue = queue_of([hasty := request("a", deadline=in_time_with(6.5)), patient := request("a")])
+    share = queue.share(0, [ROWS - 6], 6, 0.0)
+    assert (share.joining, share.late) == ([patient], [hasty])
+
+
+def test_a_batch_without_others_takes_whatever_may_still_be_in_time() -> None:
+    queue = queue_of([request("a", deadline=in_time_with(0.5))])
+    assert len(joining(queue, [ROWS])) == 1
+
+
+def test_a_deadline_that_is_far_away_limits_nothing() -> None:
+    queue = queue_of([request("a", deadline=in_time_with(ROWS + 1)) for _ in range(ROWS + 4)])
+    assert len(joining(queue, [ROWS])) == ROWS
