@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dragoman.channel import TlsOptions
     from dragoman.client import AsyncClient, Client
+    from dragoman.encoding import EncodingOptions
     from dragoman.enums import EarlyStopping
     from dragoman.errors import (
         Aborted,
@@ -49,6 +50,7 @@ __all__ = [
     "DragomanError",
     "EarlyStopping",
     "Embedding",
+    "EncodingOptions",
     "FieldViolation",
     "FinishReason",
     "Health",
@@ -72,7 +74,7 @@ __all__ = [
     "__version__",
 ]
 
-_HOMES = ("channel", "client", "enums", "errors", "results", "v1.decoding_options", "wire")
+_HOMES = ("channel", "client", "encoding", "enums", "errors", "results", "v1.decoding_options", "wire")
 
 if not TYPE_CHECKING:  # who would take any name for one of the module
 

@@ -18,11 +18,12 @@ import grpc
 from grpc import aio
 from grpc_health.v1.health_pb2 import HealthCheckRequest
 
-from dragoman import wire
+from dragoman import encoding, wire
 from dragoman.calls.attempts import Calls
 from dragoman.calls.awaited import answered, streamed_async
 from dragoman.calls.pending import Pending, streamed
 from dragoman.channel import DEFAULT_TARGET, TlsOptions, Token, listed_targets
+from dragoman.encoding import EncodingOptions
 from dragoman.errors import rpc_errors
 from dragoman.methods import AsyncMethods, Methods, reach
 from dragoman.results import Embedding, Health, Model, TextDelta, Translation
@@ -118,24 +119,19 @@ class Client:
 
     @overload
     def encode(
-        self, texts: str, *, normalize: bool = False, model: str = "", timeout_s: float = DEFAULT_TIMEOUT_S
+        self, texts: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[EncodingOptions]
     ) -> Embedding: ...
     @overload
     def encode(
-        self, texts: list[str], *, normalize: bool = False, model: str = "", timeout_s: float = DEFAULT_TIMEOUT_S
+        self, texts: list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[EncodingOptions]
     ) -> list[Embedding]: ...
     def encode(
-        self,
-        texts: str | list[str],
-        *,
-        normalize: bool = False,
-        model: str = "",
-        timeout_s: float = DEFAULT_TIMEOUT_S,
+        self, texts: str | list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[EncodingOptions]
     ) -> Embedding | list[Embedding]:
-        """The vector of one text, or of each of a list; with `normalize`, divided by its L2 norm."""
+        """The vector of one text, or of each of a list. See `EncodingOptions`."""
         given = wire.listed(texts)
-        requests = wire.encode_requests(given, model, normalize, self._most(given, model, timeout_s))
-        results = self._collect(lambda server: server.encoding.Encode, requests, wire.embeddings, timeout_s)
+        requests = encoding.encode_requests(given, options, self._most(given, options.get("model", ""), timeout_s))
+        results = self._collect(lambda server: server.encoding.Encode, requests, encoding.embeddings, timeout_s)
         return results[0] if isinstance(texts, str) else results
 
     def models(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[Model]:
@@ -256,24 +252,20 @@ class AsyncClient:
 
     @overload
     async def encode(
-        self, texts: str, *, normalize: bool = False, model: str = "", timeout_s: float = DEFAULT_TIMEOUT_S
+        self, texts: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[EncodingOptions]
     ) -> Embedding: ...
     @overload
     async def encode(
-        self, texts: list[str], *, normalize: bool = False, model: str = "", timeout_s: float = DEFAULT_TIMEOUT_S
+        self, texts: list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[EncodingOptions]
     ) -> list[Embedding]: ...
     async def encode(
-        self,
-        texts: str | list[str],
-        *,
-        normalize: bool = False,
-        model: str = "",
-        timeout_s: float = DEFAULT_TIMEOUT_S,
+        self, texts: str | list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[EncodingOptions]
     ) -> Embedding | list[Embedding]:
         """See `Client.encode`."""
         given = wire.listed(texts)
-        requests = wire.encode_requests(given, model, normalize, await self._most(given, model, timeout_s))
-        results = await self._collect(lambda server: server.encoding.Encode, requests, wire.embeddings, timeout_s)
+        most = await self._most(given, options.get("model", ""), timeout_s)
+        requests = encoding.encode_requests(given, options, most)
+        results = await self._collect(lambda server: server.encoding.Encode, requests, encoding.embeddings, timeout_s)
         return results[0] if isinstance(texts, str) else results
 
     async def models(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[Model]:

@@ -114,13 +114,21 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """The vector of one text."""
+    """The vector of one text; with `poolings=["none"]` the vectors of its tokens, one after the other."""
 
     values: tuple[float, ...]
-    """Mean of the encoder's last hidden states [width]."""
+    """All of them, as far as the type they were sent in tells. Empty of "binary"."""
     source_tokens: int
-    """Tokens of the text, the end token included."""
+    """Tokens that were encoded: those of the prompt and of the text, special tokens included."""
     timings: Timings
+    shape: tuple[int, ...]
+    """(values,), or (source_tokens, values) of tokens."""
+    truncated: bool
+    """The end of the text was cut off."""
+    data: bytes
+    """As it was sent in "float16" (little-endian), "int8" and "binary" (most significant bit first), else empty."""
+    scales: tuple[float, ...]
+    """Of "int8": a scale for each vector, which its values were divided by."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from grpc_health.v1 import health_pb2
 from dragoman.enums import ENUMS
 from dragoman.errors import Internal
 from dragoman.results import (
-    Embedding,
     FinishReason,
     Health,
     Hypothesis,
@@ -23,7 +22,7 @@ from dragoman.results import (
     Timings,
     Translation,
 )
-from dragoman.v1 import decoding_pb2, encoding_pb2, model_pb2, translation_pb2
+from dragoman.v1 import decoding_pb2, model_pb2, translation_pb2
 from dragoman.v1.decoding_options import Decoding, DecodingKeywords
 
 MAX_CONTENTS = 32
@@ -149,14 +148,6 @@ def stream_request(text: str, options: TranslationOptions) -> translation_pb2.St
     )
 
 
-def encode_requests(
-    texts: Iterable[str], model: str, normalize: bool, most: int
-) -> Iterator[encoding_pb2.EncodeRequest]:
-    """The requests that together encode the texts; see `batches` for `most`."""
-    for contents in batches(texts, most):
-        yield encoding_pb2.EncodeRequest(contents=contents, model=model, normalize=normalize)
-
-
 def windowed(requests: Iterable[Q], start: Callable[[Q], C]) -> Generator[tuple[Q, C]]:
     """Starts requests ahead and gives them with their calls, in order. Closing it cancels what is still under way."""
     window: deque[tuple[Q, C]] = deque()
@@ -198,14 +189,8 @@ def translations(
     request: translation_pb2.TranslateRequest, response: translation_pb2.TranslateResponse
 ) -> list[Translation]:
     """The translations of a request's contents, in order."""
-    _check_count(request.contents, response.translations)
+    check_count(request.contents, response.translations)
     return [translation(message) for message in response.translations]
-
-
-def embeddings(request: encoding_pb2.EncodeRequest, response: encoding_pb2.EncodeResponse) -> list[Embedding]:
-    """The embeddings of a request's contents, in order."""
-    _check_count(request.contents, response.embeddings)
-    return [Embedding(tuple(e.values), e.source_tokens, timings(e.timings)) for e in response.embeddings]
 
 
 def stream_event(message: translation_pb2.StreamTranslateResponse) -> TextDelta | Translation:
@@ -286,7 +271,7 @@ def _hypothesis(message: translation_pb2.Hypothesis) -> Hypothesis:
     return Hypothesis(message.text, message.score, message.tokens, reason)
 
 
-def _check_count(contents: Sequence[str], answers: Sequence[object]) -> None:
+def check_count(contents: Sequence[str], answers: Sequence[object]) -> None:
     """An answer too few or too many would give every later text the translation of another."""
     if len(contents) != len(answers):
         raise Internal(f"the server sent {len(answers)} results for {len(contents)} contents", grpc.StatusCode.INTERNAL)

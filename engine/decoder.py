@@ -22,8 +22,8 @@ class EncodedSource(Protocol):
         """Tokens that the encoder computed for it: its own, and its share of those that fill up a batch."""
         ...
 
-    def mean(self) -> NDArray[np.float32]:
-        """Mean of the last hidden states over the source tokens [width]."""
+    def hidden(self) -> NDArray[np.float32]:
+        """The last hidden states of the source tokens [tokens, width]."""
         ...
 
 

@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
 
-import numpy as np
-from numpy.typing import NDArray
-
 from engine.targets import TargetRules
 from models.decoding import Decoding
+from models.encoding import Encoding, Vectors
 
 log = logging.getLogger(__name__)
 
@@ -77,9 +75,9 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """The answer to an `Encode`: the mean of its last hidden states [width]."""
+    """The answer to an `Encode`."""
 
-    vector: NDArray[np.float32]
+    vectors: Vectors
     timings: Timings
 
 
@@ -144,7 +142,9 @@ class Probe(Request):
 
 @dataclass(slots=True, eq=False)
 class Encode(Request):
-    """Wants the source's vector. Needs no row."""
+    """Wants the source's vectors. Needs no row."""
+
+    encoding: Encoding = field(default=Encoding(), kw_only=True)
 
 
 @dataclass(slots=True, eq=False)

@@ -8,6 +8,8 @@
     │   ├── SourceTooLong           SOURCE_TOO_LONG
     │   ├── LanguageNotSupported    LANGUAGE_NOT_SUPPORTED
     │   ├── OptionOutOfRange        OPTION_OUT_OF_RANGE
+    │   ├── PoolingsConflict        POOLINGS_CONFLICT
+    │   ├── PromptNotSupported      PROMPT_NOT_SUPPORTED
     │   ├── TooManyLabels           TOO_MANY_LABELS
     │   ├── LabelTooLong            LABEL_TOO_LONG
     │   └── InvalidMessage          INVALID_MESSAGE
@@ -17,6 +19,7 @@
     ├── ScopeMissing                PERMISSION_DENIED   SCOPE_MISSING
     ├── QuotaExceeded               RESOURCE_EXHAUSTED  QUOTA_EXCEEDED
     ├── MessageTooLarge             RESOURCE_EXHAUSTED  MESSAGE_TOO_LARGE
+    ├── VectorsTooLarge             RESOURCE_EXHAUSTED  VECTORS_TOO_LARGE
     ├── OutOfMemory                 RESOURCE_EXHAUSTED  OUT_OF_MEMORY
     ├── ModelNotFound               NOT_FOUND           MODEL_NOT_FOUND
     ├── ServiceNotFound             NOT_FOUND           SERVICE_NOT_FOUND
@@ -141,6 +144,28 @@ class OptionOutOfRange(InvalidRequest):
         super().__init__(message, {"value": value, "min": low, "max": high}, field)
 
 
+class PoolingsConflict(InvalidRequest):
+    """Poolings that cannot be asked for together."""
+
+    reason = "POOLINGS_CONFLICT"
+
+    def __init__(self, poolings: Sequence[str], fault: str) -> None:
+        told = ", ".join(poolings)
+        message = f"poolings are {told}: {fault}; leave it out, or send two requests"
+        super().__init__(message, {"poolings": told}, "poolings")
+
+
+class PromptNotSupported(InvalidRequest):
+    """The model has no prompt of that name."""
+
+    reason = "PROMPT_NOT_SUPPORTED"
+
+    def __init__(self, name: str, supported: Sequence[str]) -> None:
+        known = ", ".join(supported)
+        message = f"prompt is {quoted(name)}; the model has {known or 'none: leave it out'}"
+        super().__init__(message, {"prompt": name, "supported": known}, "prompt")
+
+
 class TooManyLabels(InvalidRequest):
     """More labels than a call may have."""
 
@@ -245,6 +270,20 @@ class MessageTooLarge(ServerError):
     def __init__(self, size_bytes: int, max_message_bytes: int) -> None:
         message = (
             f"the request has {size_bytes} bytes; the server takes {max_message_bytes}: send the texts in several calls"
+        )
+        super().__init__(message, {"size_bytes": size_bytes, "max_message_bytes": max_message_bytes})
+
+
+class VectorsTooLarge(ServerError):
+    """Vectors that no message has room for. Expected."""
+
+    status = "RESOURCE_EXHAUSTED"
+    reason = "VECTORS_TOO_LARGE"
+
+    def __init__(self, size_bytes: int, max_message_bytes: int) -> None:
+        message = (
+            f"the vectors of the request would have {size_bytes} bytes; a message takes {max_message_bytes}: "
+            "send fewer texts in a call, or ask for fewer dimensions or smaller numbers"
         )
         super().__init__(message, {"size_bytes": size_bytes, "max_message_bytes": max_message_bytes})
 

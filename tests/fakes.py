@@ -81,10 +81,10 @@ class CopySource:
     def computed_tokens(self) -> float:
         return len(self.source_ids)
 
-    def mean(self) -> NDArray[np.float32]:
-        """Four numbers that tell sources apart [4]."""
-        ids = np.array(self.source_ids, np.float32)
-        return np.array([ids.mean(), ids.min(), ids.max(), len(ids)], np.float32)
+    def hidden(self) -> NDArray[np.float32]:
+        """Four numbers of every token that tell sources apart [tokens, 4]."""
+        ids, places = np.array(self.source_ids, np.float32), np.arange(len(self.source_ids), dtype=np.float32)
+        return np.stack([ids, places, -ids, np.ones_like(ids)], axis=1)
 
 
 @dataclass

@@ -24,6 +24,7 @@ from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
 from engine.budget import MEGABYTE
 from engine.runner import Runner
 from models.decoding import Decoding
+from models.encoding import EncodingDefaults
 from models.tokenizers.sentencepiece_pair import SentencePiecePair, TokenizerSpec
 from models.tokenizers.tokenizer import Tokenizer
 from server.admission.permits import Admission
@@ -82,6 +83,8 @@ MODEL = ServedModel(
     package_sha256="0" * 64,
     checkpoint_sha256="1" * 64,
     max_contents=8,
+    max_message_bytes=64 * 1024,
+    encoding=EncodingDefaults(prompts={"query": "query: "}),
 )
 """What `serving` serves. Two target languages, so that one has to be named."""
 
@@ -172,7 +175,7 @@ async def serving(
     rules = rules_of(END, END, suppressed_ids=(PAD,), start_id=PAD)
     async with Runner(decoder, max_rows, workers, metrics) as runner:
         admission = Admission(max_waiting, runner, quotas=quotas)
-        model = replace(MODEL, max_contents=max_contents)
+        model = replace(MODEL, max_contents=max_contents, max_message_bytes=max_message_bytes)
         cache = AnswerCache(settings.cache_mb * MEGABYTE, AnswerCacheMetrics(registry))
         translator = Translator(model, tokenizer(), rules, admission, runner.submit, metrics, cache)
         health = await start(server, Catalog({model.name: translator}))

@@ -44,8 +44,8 @@ class Still:
     def computed_tokens(self) -> float:
         return 0.0
 
-    def mean(self) -> NDArray[np.float32]:
-        return np.zeros(4, np.float32)
+    def hidden(self) -> NDArray[np.float32]:
+        return np.zeros((1, 4), np.float32)
 
     def close(self) -> None:
         """Nothing to close."""

@@ -15,6 +15,15 @@ from dragoman.channel import DEFAULT_TARGET, TlsOptions, Token, check_target, li
 from dragoman.client import DEFAULT_TIMEOUT_S
 from dragoman.command.commands import OWN
 from dragoman.command.parsing import Parser
+from dragoman.encoding import (
+    POOLINGS,
+    TRUNCATIONS,
+    TYPES,
+    EmbeddingType,
+    EncodingOptions,
+    Pooling,
+    Truncation,
+)
 from dragoman.enums import ENUMS
 from dragoman.v1.decoding_options import DOCS
 from dragoman.wire import OPTIONS, TranslationOptions
@@ -46,7 +55,12 @@ class Arguments(argparse.Namespace):
     no_cache: bool
     timings: bool
 
-    normalize: bool
+    poolings: list[Pooling] | None
+    dimensions: int | None
+    normalize: bool | None
+    type: EmbeddingType | None
+    truncation: Truncation | None
+    prompt: str | None
     service: str
 
     @property
@@ -74,6 +88,18 @@ class Arguments(argparse.Namespace):
         for name in OPTIONS:
             options[name] = getattr(self, name)  # type: ignore[literal-required]  # the type has the same names
         return options
+
+    def encoding_options(self) -> EncodingOptions:
+        """The options of vectors; those left out are None."""
+        return {
+            "poolings": self.poolings,
+            "dimensions": self.dimensions,
+            "normalize": self.normalize,
+            "type": self.type,
+            "truncation": self.truncation,
+            "prompt": self.prompt,
+            "model": self.model,
+        }
 
 
 def parse(command: str, arguments: Sequence[str]) -> Arguments:
@@ -113,7 +139,7 @@ def parser(command: str) -> Parser:
     if command == "translate":
         _add_translate_flags(flags)
     if command == "encode":
-        flags.add_argument("--normalize", action="store_true", help="divide every vector by its L2 norm")
+        _add_encode_flags(flags)
     if command == "health":
         flags.add_argument("--service", default="", help="a gRPC service (default: the whole server)")
     _add_connection_flags(flags)
@@ -180,6 +206,23 @@ def _add_translate_flags(flags: Parser) -> None:
     flags.add_argument(
         "--timings", action="store_true", help="tell where the time of each text went, on standard error"
     )
+
+
+def _add_encode_flags(flags: Parser) -> None:
+    flags.add_argument(
+        "--pooling",
+        dest="poolings",
+        action="append",
+        choices=list(POOLINGS),
+        help="what makes one vector of those of all tokens; given more than once, one vector after the other",
+    )
+    flags.add_argument("--dimensions", type=_int32, metavar="N", help="the first so many values of a vector")
+    flags.add_argument("--normalize", action=argparse.BooleanOptionalAction, help="divide every vector by its L2 norm")
+    flags.add_argument("--type", choices=list(TYPES), help="the numbers that vectors are sent in")
+    flags.add_argument(
+        "--truncation", choices=list(TRUNCATIONS), help="refuse a text that is too long (error), or cut it (end)"
+    )
+    flags.add_argument("--prompt", metavar="NAME", help="a prompt of the model, which is put before each text")
 
 
 def _add_option(flags: Parser, field: FieldDescriptor, told: str) -> None:

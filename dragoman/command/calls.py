@@ -41,12 +41,14 @@ async def _translate(args: Arguments) -> int:
 
 
 async def _encode(args: Arguments) -> int:
+    options = args.encoding_options()
     show = output.embedding_json if args.json else output.embedding_line
     async with AsyncClient(args.targets, tls=args.tls_options(), token=args.token, wait_for_ready=False) as client:
 
         async def answer(text: str) -> Answer:
-            vector = await client.encode(text, normalize=args.normalize, model=args.model, timeout_s=args.timeout)
-            return Answer(show(vector))
+            vector = await client.encode(text, timeout_s=args.timeout, **options)
+            note = f"the end of a text was cut off after {vector.source_tokens} tokens" if vector.truncated else ""
+            return Answer(show(vector), note)
 
         return await _answer_lines(args, answer, blank=output.to_json({"values": []}) if args.json else "")
 

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from base64 import b64encode
 from dataclasses import asdict
 from typing import Any
 
@@ -49,13 +50,20 @@ def timings_line(timings: Timings) -> str:
 
 
 def embedding_line(embedding: Embedding) -> str:
-    """The values; 9 digits tell every float32 apart."""
-    return " ".join(f"{value:.9g}" for value in embedding.values)
+    """The values; 9 digits tell every float32 apart. Those of tokens: a tab between two tokens. Binary ones: bits."""
+    if embedding.values:
+        size = embedding.shape[-1]
+        vectors = [embedding.values[first : first + size] for first in range(0, len(embedding.values), size)]
+        return "\t".join(" ".join(f"{value:.9g}" for value in vector) for vector in vectors)
+    row_bytes = -(-embedding.shape[-1] // 8)
+    rows = [embedding.data[first : first + row_bytes] for first in range(0, len(embedding.data), row_bytes)]
+    bits = ("".join(f"{byte:08b}" for byte in row)[: embedding.shape[-1]] for row in rows)
+    return "\t".join(map(" ".join, bits))
 
 
 def embedding_json(embedding: Embedding) -> str:
-    """All fields."""
-    return to_json(asdict(embedding))
+    """All fields; bytes in base64."""
+    return to_json(asdict(embedding) | {"data": b64encode(embedding.data).decode()})
 
 
 def model_json(model: Model) -> str:

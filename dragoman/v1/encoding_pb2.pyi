@@ -8,6 +8,7 @@ from dragoman.v1 import decoding_pb2 as _decoding_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -19,6 +20,110 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _Pooling:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PoolingEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Pooling.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    POOLING_UNSPECIFIED: _Pooling.ValueType  # 0
+    """Never sent."""
+    POOLING_NONE: _Pooling.ValueType  # 1
+    """Nothing: a vector for every token."""
+    POOLING_CLS: _Pooling.ValueType  # 2
+    """That of the first token."""
+    POOLING_LAST: _Pooling.ValueType  # 3
+    """That of the last token."""
+    POOLING_MEAN: _Pooling.ValueType  # 4
+    """The mean."""
+    POOLING_MAX: _Pooling.ValueType  # 5
+    """The largest of each value."""
+    POOLING_SUM: _Pooling.ValueType  # 6
+    """The sum."""
+    POOLING_SUM_SQRT: _Pooling.ValueType  # 7
+    """The sum, divided by the square root of the number of tokens."""
+
+class Pooling(_Pooling, metaclass=_PoolingEnumTypeWrapper):
+    """What makes one vector of the encoder's last hidden states, special tokens included."""
+
+POOLING_UNSPECIFIED: Pooling.ValueType  # 0
+"""Never sent."""
+POOLING_NONE: Pooling.ValueType  # 1
+"""Nothing: a vector for every token."""
+POOLING_CLS: Pooling.ValueType  # 2
+"""That of the first token."""
+POOLING_LAST: Pooling.ValueType  # 3
+"""That of the last token."""
+POOLING_MEAN: Pooling.ValueType  # 4
+"""The mean."""
+POOLING_MAX: Pooling.ValueType  # 5
+"""The largest of each value."""
+POOLING_SUM: Pooling.ValueType  # 6
+"""The sum."""
+POOLING_SUM_SQRT: Pooling.ValueType  # 7
+"""The sum, divided by the square root of the number of tokens."""
+Global___Pooling: _TypeAlias = Pooling  # noqa: Y015
+
+class _EmbeddingType:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _EmbeddingTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EmbeddingType.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    EMBEDDING_TYPE_UNSPECIFIED: _EmbeddingType.ValueType  # 0
+    """As EMBEDDING_TYPE_FLOAT32."""
+    EMBEDDING_TYPE_FLOAT32: _EmbeddingType.ValueType  # 1
+    """IEEE 754 single precision, in `values`."""
+    EMBEDDING_TYPE_FLOAT16: _EmbeddingType.ValueType  # 2
+    """IEEE 754 half precision, in `data`, little-endian."""
+    EMBEDDING_TYPE_INT8: _EmbeddingType.ValueType  # 3
+    """Signed bytes, in `data`. Times the vector's scale they are its values."""
+    EMBEDDING_TYPE_BINARY: _EmbeddingType.ValueType  # 4
+    """A bit for each value, in `data`: 1 where it is above 0. The first value is the most significant bit of the first
+    byte; every vector begins with a byte.
+    """
+
+class EmbeddingType(_EmbeddingType, metaclass=_EmbeddingTypeEnumTypeWrapper):
+    """The numbers that vectors are sent in."""
+
+EMBEDDING_TYPE_UNSPECIFIED: EmbeddingType.ValueType  # 0
+"""As EMBEDDING_TYPE_FLOAT32."""
+EMBEDDING_TYPE_FLOAT32: EmbeddingType.ValueType  # 1
+"""IEEE 754 single precision, in `values`."""
+EMBEDDING_TYPE_FLOAT16: EmbeddingType.ValueType  # 2
+"""IEEE 754 half precision, in `data`, little-endian."""
+EMBEDDING_TYPE_INT8: EmbeddingType.ValueType  # 3
+"""Signed bytes, in `data`. Times the vector's scale they are its values."""
+EMBEDDING_TYPE_BINARY: EmbeddingType.ValueType  # 4
+"""A bit for each value, in `data`: 1 where it is above 0. The first value is the most significant bit of the first
+byte; every vector begins with a byte.
+"""
+Global___EmbeddingType: _TypeAlias = EmbeddingType  # noqa: Y015
+
+class _Truncation:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _TruncationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Truncation.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TRUNCATION_UNSPECIFIED: _Truncation.ValueType  # 0
+    """As TRUNCATION_ERROR."""
+    TRUNCATION_ERROR: _Truncation.ValueType  # 1
+    """It is refused, and with it the request."""
+    TRUNCATION_END: _Truncation.ValueType  # 2
+    """Its end is cut off, and Embedding.truncated says so."""
+
+class Truncation(_Truncation, metaclass=_TruncationEnumTypeWrapper):
+    """What becomes of a text that has more tokens than the model takes."""
+
+TRUNCATION_UNSPECIFIED: Truncation.ValueType  # 0
+"""As TRUNCATION_ERROR."""
+TRUNCATION_ERROR: Truncation.ValueType  # 1
+"""It is refused, and with it the request."""
+TRUNCATION_END: Truncation.ValueType  # 2
+"""Its end is cut off, and Embedding.truncated says so."""
+Global___Truncation: _TypeAlias = Truncation  # noqa: Y015
+
 @_typing.final
 class EncodeRequest(_message.Message):
     """A request to encode texts."""
@@ -28,26 +133,65 @@ class EncodeRequest(_message.Message):
     CONTENTS_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
     NORMALIZE_FIELD_NUMBER: _builtins.int
+    POOLINGS_FIELD_NUMBER: _builtins.int
+    DIMENSIONS_FIELD_NUMBER: _builtins.int
+    TYPE_FIELD_NUMBER: _builtins.int
+    TRUNCATION_FIELD_NUMBER: _builtins.int
+    PROMPT_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """Optional. Name of the model. Empty: the server's default model."""
     normalize: _builtins.bool
-    """Optional. Divide every vector by its L2 norm."""
+    """Optional. Divide every vector by its L2 norm. If not set, what the model does."""
+    dimensions: _builtins.int
+    """Optional. The first so many values of a vector, before it is normalised: for models that were trained for that
+    (Matryoshka representations). From 1 to Model.width for each pooling. If not set, what the model does.
+    """
+    type: Global___EmbeddingType.ValueType
+    """Optional. The numbers that vectors are sent in."""
+    truncation: Global___Truncation.ValueType
+    """Optional. What becomes of a text that has more tokens than the model takes."""
+    prompt: _builtins.str
+    """Optional. Name of a prompt of the model, a text that is put before each content. Empty: none. If not set, what the
+    model does.
+    """
     @_builtins.property
     def contents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Required. The texts, each at most Model.max_source_tokens tokens and not blank."""
+
+    @_builtins.property
+    def poolings(self) -> _containers.RepeatedScalarFieldContainer[Global___Pooling.ValueType]:
+        """Optional. What makes one vector of those of all tokens; of several, their vectors one after the other in this order.
+        None twice, and POOLING_NONE with no other. If empty, what the model does.
+        """
 
     def __init__(
         self,
         *,
         contents: _abc.Iterable[_builtins.str] | None = ...,
         model: _builtins.str = ...,
-        normalize: _builtins.bool = ...,
+        normalize: _builtins.bool | None = ...,
+        poolings: _abc.Iterable[Global___Pooling.ValueType] | None = ...,
+        dimensions: _builtins.int | None = ...,
+        type: Global___EmbeddingType.ValueType = ...,
+        truncation: Global___Truncation.ValueType = ...,
+        prompt: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_dimensions", b"_dimensions", "_normalize", b"_normalize", "_prompt", b"_prompt", "dimensions", b"dimensions", "normalize", b"normalize", "prompt", b"prompt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["contents", b"contents", "model", b"model", "normalize", b"normalize"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dimensions", b"_dimensions", "_normalize", b"_normalize", "_prompt", b"_prompt", "contents", b"contents", "dimensions", b"dimensions", "model", b"model", "normalize", b"normalize", "poolings", b"poolings", "prompt", b"prompt", "truncation", b"truncation", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__dimensions: _TypeAlias = _typing.Literal["dimensions"]  # noqa: Y015
+    _WhichOneofArgType__dimensions: _TypeAlias = _typing.Literal["_dimensions", b"_dimensions"]  # noqa: Y015
+    _WhichOneofReturnType__normalize: _TypeAlias = _typing.Literal["normalize"]  # noqa: Y015
+    _WhichOneofArgType__normalize: _TypeAlias = _typing.Literal["_normalize", b"_normalize"]  # noqa: Y015
+    _WhichOneofReturnType__prompt: _TypeAlias = _typing.Literal["prompt"]  # noqa: Y015
+    _WhichOneofArgType__prompt: _TypeAlias = _typing.Literal["_prompt", b"_prompt"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__dimensions) -> _WhichOneofReturnType__dimensions | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__normalize) -> _WhichOneofReturnType__normalize | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__prompt) -> _WhichOneofReturnType__prompt | None: ...
 
 Global___EncodeRequest: _TypeAlias = EncodeRequest  # noqa: Y015
 
@@ -81,22 +225,38 @@ Global___EncodeResponse: _TypeAlias = EncodeResponse  # noqa: Y015
 
 @_typing.final
 class Embedding(_message.Message):
-    """The vector of one content."""
+    """The vector of one content, or with POOLING_NONE the vectors of its tokens, one after the other."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     VALUES_FIELD_NUMBER: _builtins.int
     SOURCE_TOKENS_FIELD_NUMBER: _builtins.int
     TIMINGS_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    SHAPE_FIELD_NUMBER: _builtins.int
+    SCALES_FIELD_NUMBER: _builtins.int
+    TRUNCATED_FIELD_NUMBER: _builtins.int
     source_tokens: _builtins.int
-    """Tokens of the content, the end token included."""
+    """Tokens that were encoded: those of the prompt and of the content, special tokens included."""
+    data: _builtins.bytes
+    """Of the other types: the vectors, one after the other."""
+    truncated: _builtins.bool
+    """The end of the content was cut off."""
     @_builtins.property
     def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
-        """Mean over all source tokens, the end token included, of the encoder's last hidden state. Model.width values."""
+        """Of EMBEDDING_TYPE_FLOAT32, else empty."""
 
     @_builtins.property
     def timings(self) -> _decoding_pb2.Timings:
         """Where the time went."""
+
+    @_builtins.property
+    def shape(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """[values], or [source_tokens, values] with POOLING_NONE."""
+
+    @_builtins.property
+    def scales(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """Of EMBEDDING_TYPE_INT8: a scale for each vector."""
 
     def __init__(
         self,
@@ -104,10 +264,14 @@ class Embedding(_message.Message):
         values: _abc.Iterable[_builtins.float] | None = ...,
         source_tokens: _builtins.int = ...,
         timings: _decoding_pb2.Timings | None = ...,
+        data: _builtins.bytes = ...,
+        shape: _abc.Iterable[_builtins.int] | None = ...,
+        scales: _abc.Iterable[_builtins.float] | None = ...,
+        truncated: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["timings", b"timings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["source_tokens", b"source_tokens", "timings", b"timings", "values", b"values"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "scales", b"scales", "shape", b"shape", "source_tokens", b"source_tokens", "timings", b"timings", "truncated", b"truncated", "values", b"values"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

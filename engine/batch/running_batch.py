@@ -14,7 +14,7 @@ from typing import Generic
 
 from engine.batch.running import Running
 from engine.batch.searched_rows import SearchedRows
-from engine.decoder import Ask, Decoder, S
+from engine.decoder import Ask, Decoder, EncodedSource, S
 from engine.devices.session import is_out_of_memory
 from engine.errors import Late, NotFinite, OutOfMemory
 from engine.observer import Observer, Unobserved, UnobservedWorker, WorkerObserver
@@ -249,7 +249,7 @@ class RunningBatch(Generic[S]):
             timings = Timings(queued, encoded, 0.0, 0)
             self._observer.encoded(timings, len(request.source_ids), request.trace_id)
             self._give_back(request, 0)
-            self._answer(request, Encoded(source.mean(), timings))
+            self._answer(request, _vectors(request, source, timings))
         elif isinstance(request, Probe):
             self._probe(source)
             self._give_back(request, 0)
@@ -326,3 +326,11 @@ class RunningBatch(Generic[S]):
         self._observer.finished(reason, timings, len(request.source_ids), tokens, request.trace_id)
         self._told.answered(computed, min(tokens, timings.steps))  # a forced end token takes no step
         self._events.append((request, Finished(hypotheses, timings)))
+
+
+def _vectors(request: Encode, source: EncodedSource, timings: Timings) -> Event:
+    """The answer to a request for vectors."""
+    try:
+        return Encoded(request.encoding.of(source.hidden()), timings)
+    except FloatingPointError:
+        return Failed(NotFinite())

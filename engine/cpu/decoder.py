@@ -52,10 +52,10 @@ class CpuSource:
         """Tokens that the encoder computed for it: only its own."""
         return self.length
 
-    def mean(self) -> NDArray[np.float32]:
-        """Mean of the last hidden states over the source tokens [width]."""
-        mean: NDArray[np.float32] = self._hidden[0].mean(axis=0, dtype=np.float32)
-        return mean
+    def hidden(self) -> NDArray[np.float32]:
+        """The last hidden states of the source tokens [tokens, width]."""
+        hidden: NDArray[np.float32] = self._hidden[0].astype(np.float32, copy=False)
+        return hidden
 
 
 class CpuDecoder:

@@ -59,15 +59,13 @@ class CudaSource:
         """Tokens that the encoder computed for it: its own, and its share of those that fill up the batch."""
         return self.batch.sentences * self.batch.places / self.batch.sources
 
-    def mean(self) -> NDArray[np.float32]:
-        """Mean of the last hidden states over the source tokens [width]. Waits for the device."""
+    def hidden(self) -> NDArray[np.float32]:
+        """The last hidden states of the source tokens [tokens, width]. Waits for the device."""
         batch = self.batch
         token_bytes = batch.width * batch.numbers.size_bytes
         first = batch.hidden.address + self.sentence * batch.places * token_bytes
         raw = batch.runtime.read(first, self.length * token_bytes)
-        hidden = batch.numbers.to_float(raw).reshape(self.length, batch.width)
-        mean: NDArray[np.float32] = hidden.mean(axis=0)
-        return mean
+        return batch.numbers.to_float(raw).reshape(self.length, batch.width)
 
 
 class CudaEncoder:

@@ -37,10 +37,9 @@ class NativeSource:
         """Tokens that the encoder computed for it: only its own."""
         return self.length
 
-    def mean(self) -> NDArray[np.float32]:
-        """Mean of the last hidden states over the source tokens [width]."""
-        mean: NDArray[np.float32] = self._hidden.mean(axis=0)
-        return mean
+    def hidden(self) -> NDArray[np.float32]:
+        """The last hidden states of the source tokens [tokens, width]."""
+        return self._hidden
 
 
 def encode(

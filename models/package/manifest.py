@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from models.config import Frozen, ModelConfig
 from models.decoding import OPTIONS, Decoding
+from models.encoding import EncodingDefaults
 from models.package.graphs import FileName, GraphsSpec
 from models.tokenizers.sentencepiece_pair import TokenizerSpec
 
@@ -139,6 +140,7 @@ class Manifest(Frozen):
     """BCP-47 tags."""
     target_languages: tuple[str, ...]
     generation: GenerationDefaults
+    encoding: EncodingDefaults = EncodingDefaults()
     graphs: GraphsSpec
     shortlist: FileName | None = None
     """What each source may become; there is one if there is an output graph."""

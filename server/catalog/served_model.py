@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from models.decoding import Decoding, OutOfRange, check
+from models.encoding import EncodingDefaults
 from models.package.folder import Package
 from models.package.manifest import Manifest
 from server.config import ConfigError, Settings
@@ -31,6 +32,8 @@ class ServedModel:
     package_sha256: str
     checkpoint_sha256: str
     max_contents: int
+    max_message_bytes: int
+    encoding: EncodingDefaults
 
     @property
     def limits(self) -> dict[str, float]:
@@ -61,6 +64,8 @@ def served_model(package: Package, settings: Settings, execution_provider: str) 
         package_sha256=package.sha256,
         checkpoint_sha256=manifest.checkpoint.sha256,
         max_contents=settings.max_contents,
+        max_message_bytes=settings.max_message_bytes,
+        encoding=manifest.encoding,
     )
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import grpc
 import numpy as np
 from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.duration_pb2 import Duration
 
 from dragoman.v1 import (
     decoding_pb2,
@@ -18,15 +17,17 @@ from dragoman.v1 import (
     translation_pb2,
     translation_pb2_grpc,
 )
-from engine.request import FinishReason, Timings
+from engine.request import FinishReason
 from models.decoding import Decoding, Options
 from server.catalog.catalog import Catalog
 from server.catalog.served_model import ServedModel
 from server.errors import OptionOutOfRange
+from server.grpc.encoding import EncodingService
+from server.grpc.timings import timings
 from server.telemetry.calls import checked_labels, current_call
 from server.translation.options import Route
 from server.translation.targets import TargetText
-from server.translation.translator import Embedding, TextDelta, Translation, Translator
+from server.translation.translator import TextDelta, Translation, Translator
 from server.translation.waiting import Reuse
 
 SERVICES = tuple(
@@ -95,19 +96,6 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
                 yield _stream_response(event)
 
 
-class EncodingService(encoding_pb2_grpc.EncodingServiceServicer):
-    """See proto/dragoman/v1/encoding.proto."""
-
-    def __init__(self, models: Catalog[Translator]) -> None:
-        self._models = models
-
-    async def Encode(self, request: encoding_pb2.EncodeRequest, context: object) -> encoding_pb2.EncodeResponse:
-        """Encodes every content of the request."""
-        translator = self._models.find(request.model)
-        embeddings = await translator.encode(request.contents, request.normalize)
-        return encoding_pb2.EncodeResponse(embeddings=map(_embedding, embeddings), model=translator.model.name)
-
-
 class ModelService(model_pb2_grpc.ModelServiceServicer):
     """See proto/dragoman/v1/model.proto."""
 
@@ -157,7 +145,7 @@ def _translation(translation: Translation) -> translation_pb2.Translation:
     return translation_pb2.Translation(
         hypotheses=map(_hypothesis, translation.hypotheses),
         source_tokens=translation.source_tokens,
-        timings=_timings(translation.timings),
+        timings=timings(translation.timings),
         reuse=REUSES[translation.reuse],
     )
 
@@ -169,32 +157,6 @@ def _hypothesis(target: TargetText) -> translation_pb2.Hypothesis:
         tokens=target.tokens,
         finish_reason=FINISH_REASONS[target.finish_reason],
     )
-
-
-def _embedding(embedding: Embedding) -> encoding_pb2.Embedding:
-    return encoding_pb2.Embedding(
-        values=embedding.values.tolist(),
-        source_tokens=embedding.source_tokens,
-        timings=_timings(embedding.timings),
-    )
-
-
-def _timings(timings: Timings) -> decoding_pb2.Timings:
-    return decoding_pb2.Timings(
-        queue=_duration(timings.queue),
-        encode=_duration(timings.encode),
-        decode=_duration(timings.decode),
-        total=_duration(timings.total),
-        steps=timings.steps,
-        tokenize=_duration(timings.tokenize),
-        detokenize=_duration(timings.detokenize),
-        mean_batch_rows=timings.mean_batch_rows,
-    )
-
-
-def _duration(seconds: float) -> Duration:
-    whole, nanos = divmod(round(seconds * 1e9), 10**9)
-    return Duration(seconds=whole, nanos=nanos)
 
 
 def _model(model: ServedModel) -> model_pb2.Model:

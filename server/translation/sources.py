@@ -28,6 +28,20 @@ class SourceText:
     """When tokenising began, by time.perf_counter."""
     seconds: float
     """How long it took."""
+    truncated: bool = False
+    """Its end was cut off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How texts become tokens."""
+
+    target_language: str = ""
+    """What they become, as the model calls it."""
+    prompt: str = ""
+    """What is put before every one."""
+    truncate: bool = False
+    """Cut the end off one that is too long, instead of refusing it."""
 
 
 class SourceReader:
@@ -40,39 +54,47 @@ class SourceReader:
         """A text with more cannot fit, so it is refused without tokenising it."""
         self._metrics = metrics
         self._tokens_per_character = FIRST_TOKENS_PER_CHARACTER
+        self._tokens_of_nothing: dict[Reading, int] = {}
+        """Tokens of an empty text: the end token, and what else is put around a text."""
 
-    def check(self, texts: Mapping[str, str]) -> None:
+    def check(self, texts: Mapping[str, str], reading: Reading = Reading()) -> None:
         """The checks that cost next to nothing. Raises BlankContent or SourceTooLong."""
         for field, text in texts.items():
             if not text or text.isspace():
                 raise BlankContent(field, len(text))
-            if len(text) > self._max_characters:
+            if len(text) > self._max_characters and not reading.truncate:
                 raise SourceTooLong(field, "characters", len(text), self._max_characters)
 
     def guess(self, texts: Iterable[str]) -> list[float]:
         """How many tokens each has, about, from its length and from the texts before."""
-        return [1 + self._tokens_per_character * len(text) for text in texts]
+        return [min(1 + self._tokens_per_character * len(text), self._max_tokens) for text in texts]
 
-    async def tokenize(self, texts: Mapping[str, str], target_language: str = "") -> list[SourceText]:
-        """The tokens of every text, the end token included. Raises BlankContent or SourceTooLong.
-
-        target_language: what the texts become, as the model calls it
-        """
+    async def tokenize(self, texts: Mapping[str, str], reading: Reading = Reading()) -> list[SourceText]:
+        """The tokens of every text, the end token included. Raises BlankContent or SourceTooLong."""
         if sum(map(len, texts.values())) <= INLINE_CHARACTERS:
-            return self._tokenize_all(texts, target_language)
-        return await asyncio.to_thread(self._tokenize_all, texts, target_language)
+            return self._tokenize_all(texts, reading)
+        return await asyncio.to_thread(self._tokenize_all, texts, reading)
 
-    def _tokenize_all(self, texts: Mapping[str, str], target_language: str) -> list[SourceText]:
-        return [self._tokenize(field, text, target_language) for field, text in texts.items()]
+    def _tokenize_all(self, texts: Mapping[str, str], reading: Reading) -> list[SourceText]:
+        return [self._tokenize(field, text, reading) for field, text in texts.items()]
 
-    def _tokenize(self, field: str, text: str, target_language: str) -> SourceText:
+    def _tokenize(self, field: str, text: str, reading: Reading) -> SourceText:
         started = time.perf_counter()
-        source_ids = tuple(self._tokenizer.encode(text, target_language))
+        read = text[: self._max_characters]  # all of it, but of one that is cut off anyway
+        source_ids = tuple(self._tokenizer.encode(reading.prompt + read, reading.target_language))
         seconds = time.perf_counter() - started
         self._metrics.tokenized(seconds, current_call().exemplar)
-        if len(source_ids) == 1:  # the end token: all characters were invisible ones
+        if len(source_ids) <= self._of_nothing(reading):  # all characters were invisible ones
             raise BlankContent(field, len(text))
-        if len(source_ids) > self._max_tokens:
+        too_long = len(source_ids) > self._max_tokens
+        if too_long and not reading.truncate:
             raise SourceTooLong(field, "tokens", len(source_ids), self._max_tokens)
-        self._tokens_per_character += FOLLOW * (len(source_ids) / len(text) - self._tokens_per_character)
-        return SourceText(text, source_ids, started, seconds)
+        self._tokens_per_character += FOLLOW * (len(source_ids) / len(read) - self._tokens_per_character)
+        if too_long:
+            source_ids = (*source_ids[: self._max_tokens - 1], source_ids[-1])
+        return SourceText(text, source_ids, started, seconds, too_long or len(read) < len(text))
+
+    def _of_nothing(self, reading: Reading) -> int:
+        if reading not in self._tokens_of_nothing:
+            self._tokens_of_nothing[reading] = len(self._tokenizer.encode(reading.prompt, reading.target_language))
+        return self._tokens_of_nothing[reading]

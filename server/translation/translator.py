@@ -11,9 +11,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
-from numpy.typing import NDArray
-
 from engine.queueing.cost import Work
 from engine.request import (
     Encode,
@@ -29,6 +26,7 @@ from engine.request import (
 )
 from engine.targets import TargetRules
 from models.decoding import Decoding, Options
+from models.encoding import Encoding
 from models.tokenizers.tokenizer import TextStream, Tokenizer
 from server.admission.permits import Admission
 from server.catalog.served_model import ServedModel
@@ -40,9 +38,10 @@ from server.telemetry.calls import current_call
 from server.telemetry.guards import guard_flags
 from server.telemetry.metrics.model import ModelMetrics
 from server.translation.answer_cache import AnswerCache, Question, packed
+from server.translation.embeddings import Embedding, EncodingOptions, check_size, prompt_text, resolve_encoding
 from server.translation.options import Route, check_route, resolve
 from server.translation.shared_work import SharedWork
-from server.translation.sources import SourceReader, SourceText
+from server.translation.sources import Reading, SourceReader, SourceText
 from server.translation.targets import TargetText, TargetWriter
 from server.translation.waiting import Reuse, Waiting
 
@@ -65,16 +64,6 @@ class TextDelta:
     """Text to append to what came before."""
 
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Embedding:
-    """The vector of one content."""
-
-    values: NDArray[np.float32]
-    """[width]"""
-    source_tokens: int
-    timings: Timings
 
 
 class Translator:
@@ -110,7 +99,7 @@ class Translator:
         """
         target, decoding = self._target_language(route, contents), resolve(options, self.model)
         ask = self._ask_translation(decoding, no_cache)
-        async with self._open(self._named(contents), ask, decoding, target) as waiting:
+        async with self._open(self._named(contents), ask, decoding, Reading(target)) as waiting:
             writer = TargetWriter(self._tokenizer)
             return [await self._translation(one, await one.event(), writer) for one in waiting]
 
@@ -123,7 +112,7 @@ class Translator:
         """
         target, decoding = self._target_language(route, [content]), resolve(options, self.model)
         ask = self._ask_translation(decoding, no_cache, stream=True)
-        async with self._open({"content": content}, ask, decoding, target) as [waiting]:
+        async with self._open({"content": content}, ask, decoding, Reading(target)) as [waiting]:
             text = TextStream(self._tokenizer)
             while isinstance(event := await waiting.event(), Tokens):
                 if delta := text.push(event.token_ids):
@@ -133,10 +122,13 @@ class Translator:
                 yield TextDelta(delta)
             yield await self._translation(waiting, event, TargetWriter(self._tokenizer))
 
-    async def encode(self, contents: Sequence[str], normalize: bool) -> list[Embedding]:
+    async def encode(self, contents: Sequence[str], options: EncodingOptions) -> list[Embedding]:
         """Encodes every content; vectors are in their order. Raises ServerError."""
-        async with self._open(self._named(contents), self._ask_vector) as waiting:
-            return [self._embedding(one, await one.event(), normalize) for one in waiting]
+        encoding = resolve_encoding(options, self.model)
+        reading = Reading(prompt=prompt_text(options, self.model), truncate=options.truncate)
+        ask, check = self._ask_vectors(encoding), partial(check_size, encoding, model=self.model)
+        async with self._open(self._named(contents), ask, None, reading, check) as waiting:
+            return [self._embedding(one, await one.event()) for one in waiting]
 
     def _ask_translation(self, decoding: Decoding, no_cache: bool, stream: bool = False) -> Ask:
         """What asks for the translation of a source."""
@@ -150,10 +142,16 @@ class Translator:
 
         return ask
 
-    def _ask_vector(self, source: SourceText) -> Waiting:
-        waiting = Waiting(source)
-        self._work.ask(waiting, Encode)
-        return waiting
+    def _ask_vectors(self, encoding: Encoding) -> Ask:
+        """What asks for the vectors of a source."""
+        make = partial(Encode, encoding=encoding)
+
+        def ask(source: SourceText) -> Waiting:
+            waiting = Waiting(source)
+            self._work.ask(waiting, make)
+            return waiting
+
+        return ask
 
     def _target_language(self, route: Route, contents: Sequence[str]) -> str:
         """The target language, as the model calls it; empty where the texts name theirs themselves."""
@@ -169,16 +167,23 @@ class Translator:
 
     @asynccontextmanager
     async def _open(
-        self, texts: Mapping[str, str], ask: Ask, decoding: Decoding | None = None, target_language: str = ""
+        self,
+        texts: Mapping[str, str],
+        ask: Ask,
+        decoding: Decoding | None,
+        reading: Reading,
+        check: Callable[[Sequence[SourceText]], None] = lambda sources: None,
     ) -> AsyncIterator[list[Waiting]]:
         """Asks for every text. Those that are not done when the context is left are cancelled.
 
-        decoding: None asks for vectors
+        decoding: None asks for vectors. check: raises ServerError where these sources are not to be asked for
         """
         current_call().model = self.model.name
-        self._sources.check(texts)
+        self._sources.check(texts, reading)
         with self._admission.permit(self._work_of(texts.values(), decoding), current_call().deadline):
-            waiting = [ask(source) for source in await self._sources.tokenize(texts, target_language)]
+            sources = await self._sources.tokenize(texts, reading)
+            check(sources)
+            waiting = [ask(source) for source in sources]
         try:
             yield waiting
         finally:
@@ -209,10 +214,9 @@ class Translator:
         for flag in guard_flags(source, text, best.token_ids[:-1] if ended else best.token_ids):
             self._metrics.flagged(flag)
 
-    def _embedding(self, waiting: Waiting, event: Event, normalize: bool) -> Embedding:
+    def _embedding(self, waiting: Waiting, event: Event) -> Embedding:
         assert isinstance(event, Encoded), event
         self._admission.answered()
-        norm = float(np.linalg.norm(event.vector)) if normalize else 1.0
-        timings = event.timings.around(waiting.source.seconds, 0.0)
+        source, timings = waiting.source, event.timings.around(waiting.source.seconds, 0.0)
         current_call().contents.append(waiting.answered(None, timings, time.perf_counter(), 0))
-        return Embedding(event.vector / (norm or 1.0), len(waiting.source.token_ids), timings)
+        return Embedding(event.vectors, len(source.token_ids), timings, source.truncated)

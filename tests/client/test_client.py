@@ -305,6 +305,25 @@ def test_encode_one_and_many(server: FakeServer, call: Call) -> None:
     many = call(server.target, "encode", ["abc", "a"], normalize=True, model="en-pt")
     assert [embedding.values for embedding in many] == [(1.5, 0.25), (0.5, 0.25)]
     assert server.requests[1].model == "en-pt"
+    assert (one.shape, one.truncated, one.data, one.scales) == ((2,), False, b"", ())
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"poolings": ["median"]}, ValueError, r"poolings is 'median'; it must be one of 'none', 'cls', "),
+        ({"poolings": "mean"}, TypeError, r"poolings is 'mean'; it must be a list"),
+        ({"type": "float64"}, ValueError, r"type is 'float64'; it must be one of 'float32', "),
+        ({"truncation": "middle"}, ValueError, r"truncation is 'middle'; it must be one of 'error', 'end'"),
+        ({"pooling": "mean"}, TypeError, r"unknown option 'pooling'; known are poolings, dimensions, "),
+    ],
+)
+def test_impossible_encoding_options_are_errors_of_the_caller(
+    server: FakeServer, call: Call, options: dict[str, object], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        call(server.target, "encode", "abc", **options)
+    assert not server.requests
 
 
 def test_models_carry_every_field(server: FakeServer, call: Call) -> None:

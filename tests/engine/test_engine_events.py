@@ -61,7 +61,7 @@ def test_encode_needs_no_row() -> None:
     batch.engine.admit([make_visit([4, END], num_beams=MAX_ROWS).request])
     assert batch.engine.free_rows == 0
     answer = encode(batch.engine, (3, 5, END))
-    assert answer.vector.tolist() == CopySource((3, 5, END)).mean().tolist()
+    assert answer.vectors.data.tolist() == CopySource((3, 5, END)).hidden().mean(axis=0).tolist()
     assert (answer.timings.decode, answer.timings.steps) == (0.0, 0)
     assert batch.cache.live == 1
     assert batch.sample("dragoman_source_tokens_total") == 3

@@ -97,7 +97,7 @@ def test_vectors_need_no_row() -> None:
         service.gate.let(1)
         answer = vector.answer()
         assert isinstance(answer, Encoded)
-        assert answer.vector.tolist() == CopySource(SOURCE).mean().tolist()
+        assert answer.vectors.data.tolist() == CopySource(SOURCE).hidden().mean(axis=0).tolist()
 
 
 def test_cancelled_requests_in_the_queue_are_dropped() -> None:

@@ -10,6 +10,9 @@ import trustme
 
 import dragoman.command.progress
 from dragoman.command.main import main
+from dragoman.command.output import embedding_line
+from dragoman.results import Embedding, Timings
+from dragoman.v1.encoding_pb2 import EMBEDDING_TYPE_INT8, POOLING_CLS, POOLING_MAX, TRUNCATION_END, EncodeRequest
 from tests.client.command.command_line import Dragoman, Result, Terminal
 from tests.client.fake_server import TOO_LONG, FakeServer, serving
 from tests.client.test_client_connection import free_target
@@ -169,9 +172,36 @@ def test_encode_writes_the_values(command: Dragoman, file: Path) -> None:
 def test_encode_json_has_every_field(command: Dragoman) -> None:
     result = command("encode", "--json", "abc", " ")
     assert result.json == [
-        {"values": [3.0, 0.5], "source_tokens": 2, "timings": TRANSLATION["timings"]},
+        {
+            "values": [3.0, 0.5],
+            "source_tokens": 2,
+            "timings": TRANSLATION["timings"],
+            "shape": [2],
+            "truncated": False,
+            "data": "",
+            "scales": [],
+        },
         {"values": []},
     ]
+
+
+def test_encode_flags_are_the_options(command: Dragoman, server: FakeServer) -> None:
+    flags = "--pooling max --pooling cls --dimensions 3 --no-normalize --type int8 --truncation end --prompt query"
+    assert command("encode", *flags.split(), "abc").code == 0
+    [request] = server.requests
+    assert isinstance(request, EncodeRequest)
+    assert list(request.poolings) == [POOLING_MAX, POOLING_CLS]
+    assert (request.dimensions, request.HasField("normalize"), request.normalize) == (3, True, False)
+    assert (request.type, request.truncation) == (EMBEDDING_TYPE_INT8, TRUNCATION_END)
+    assert request.prompt == "query"
+
+
+def test_vectors_of_tokens_are_separated_by_tabs_and_binary_ones_are_bits() -> None:
+    timings = Timings(0, 0, 0, 0, 0, 0, 0, 0)
+    tokens = Embedding((1.0, 0.5, 2.0, 0.25), 2, timings, (2, 2), False, b"", ())
+    assert embedding_line(tokens) == "1 0.5\t2 0.25"
+    bits = Embedding((), 2, timings, (2, 3), False, bytes([0b10100000, 0b01100000]), ())
+    assert embedding_line(bits) == "1 0 1\t0 1 1"
 
 
 def test_models_shows_what_the_server_serves(command: Dragoman) -> None:

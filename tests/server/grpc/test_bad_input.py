@@ -4,13 +4,14 @@ import math
 import signal
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import grpc
 import pytest
 
 from dragoman.errors import from_rpc
 from dragoman.v1.decoding_pb2 import EARLY_STOPPING_NEVER, DecodingOptions
-from dragoman.v1.encoding_pb2 import EncodeRequest
+from dragoman.v1.encoding_pb2 import POOLING_NONE, EncodeRequest
 from dragoman.v1.model_pb2 import GetModelRequest
 from dragoman.v1.translation_pb2 import StreamTranslateRequest, StreamTranslateResponse, TranslateRequest, Translation
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
@@ -61,6 +62,10 @@ def bad_option(decoding: DecodingOptions, **numbers: object) -> Bad:
     return Bad(TRANSLATE, request.SerializeToString(), "OPTION_OUT_OF_RANGE", numbers)
 
 
+def bad_encoding(reason: str, told: Mapping[str, object], **fields: Any) -> Bad:
+    return Bad(ENCODE, EncodeRequest(contents=["A cat."], **fields).SerializeToString(), reason, told)
+
+
 def no_message(method: str, data: bytes) -> Bad:
     return Bad(method, data, "INVALID_MESSAGE", {"size_bytes": len(data)})
 
@@ -104,6 +109,27 @@ BAD = {
     "more new tokens than positions": bad_option(DecodingOptions(max_new_tokens=513), value=513, min=1, max=512),
     "NaN": bad_option(DecodingOptions(length_penalty=math.nan), value=math.nan, min=-10.0, max=10.0),
     "infinity": bad_option(DecodingOptions(length_penalty=-math.inf), value=-math.inf, min=-10.0, max=10.0),
+    "no dimensions": bad_encoding("OPTION_OUT_OF_RANGE", dimensions=0, told={"value": 0, "min": 1, "max": 256}),
+    "more dimensions than the width": bad_encoding(
+        "OPTION_OUT_OF_RANGE", dimensions=257, told={"value": 257, "min": 1, "max": 256}
+    ),
+    "more dimensions than two vectors have": bad_encoding(
+        "OPTION_OUT_OF_RANGE", dimensions=513, poolings=[4, 5], told={"value": 513, "min": 1, "max": 512}
+    ),
+    "unknown pooling": bad_encoding("OPTION_OUT_OF_RANGE", poolings=[8], told={"value": 8, "min": 1, "max": 7}),
+    "unspecified pooling": bad_encoding("OPTION_OUT_OF_RANGE", poolings=[0], told={"value": 0, "min": 1, "max": 7}),
+    "a pooling twice": bad_encoding("POOLINGS_CONFLICT", poolings=[4, 4], told={"poolings": "mean, mean"}),
+    "tokens and more": bad_encoding("POOLINGS_CONFLICT", poolings=[1, 4], told={"poolings": "none, mean"}),
+    "unknown type": bad_encoding("OPTION_OUT_OF_RANGE", type=5, told={"value": 5, "min": 0, "max": 4}),
+    "unknown truncation": bad_encoding("OPTION_OUT_OF_RANGE", truncation=3, told={"value": 3, "min": 0, "max": 2}),
+    "unknown prompt": bad_encoding("PROMPT_NOT_SUPPORTED", prompt="query", told={"prompt": "query", "supported": ""}),
+    "vectors over the message limit": Bad(
+        ENCODE,
+        EncodeRequest(contents=["cat " * 500] * 9, poolings=[POOLING_NONE]).SerializeToString(),
+        "VECTORS_TOO_LARGE",
+        {"size_bytes": 9 * 501 * 256 * 4, "max_message_bytes": 4 * 1024**2},
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+    ),
     "invalid UTF-8": no_message(TRANSLATE, b"\x0a\x05caf\xe9 "),
     "invalid UTF-8 to stream": no_message(STREAM, b"\x0a\x05caf\xe9 "),
     "half a message": no_message(ENCODE, EncodeRequest(contents=["A cat."]).SerializeToString()[:-1]),

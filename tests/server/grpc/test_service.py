@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,6 @@ import pytest
 
 from dragoman.v1 import decoding_pb2, model_pb2, translation_pb2
 from dragoman.v1.decoding_pb2 import DecodingOptions
-from dragoman.v1.encoding_pb2 import EncodeRequest
 from dragoman.v1.translation_pb2 import StreamTranslateResponse
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
 from engine.request import Request, Translate
@@ -31,7 +29,6 @@ from tests.serving import (
     serving,
     stream_request,
     texts,
-    tokenizer,
     translate_request,
 )
 
@@ -131,19 +128,6 @@ async def test_a_stream_is_deltas_and_then_the_translation() -> None:
         assert len(deltas) > 1
         assert "".join(delta.text_delta for delta in deltas) == last.translation.hypotheses[0].text == "Two dogs bark."
         assert last.translation.timings.steps == last.translation.source_tokens
-
-
-async def test_encode_gives_the_mean_and_normalises_if_asked() -> None:
-    async with serving() as server:
-        ids = tokenizer().encode("A cat.")
-        mean = [sum(ids) / len(ids), min(ids), max(ids), len(ids)]
-        plain = await server.encodings.Encode(EncodeRequest(contents=["Rain.", "A cat."]))
-        assert plain.model == "copy"
-        assert plain.embeddings[1].values == pytest.approx(mean)
-        assert plain.embeddings[1].source_tokens == len(ids)
-        unit = await server.encodings.Encode(EncodeRequest(contents=["A cat."], normalize=True))
-        assert math.hypot(*unit.embeddings[0].values) == pytest.approx(1)
-        assert unit.embeddings[0].values == pytest.approx([value / math.hypot(*mean) for value in mean])
 
 
 async def test_models_are_listed_and_found_with_every_field() -> None:

@@ -15,6 +15,7 @@ from server.admission.permits import Admission
 from server.telemetry.metrics.cache import AnswerCacheMetrics
 from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
 from server.translation.answer_cache import AnswerCache
+from server.translation.embeddings import EncodingOptions
 from server.translation.options import Route
 from server.translation.translator import TextDelta, Translation, Translator
 from server.translation.waiting import Reuse
@@ -278,7 +279,7 @@ async def test_without_a_cache_only_what_is_under_way_is_shared() -> None:
 
 
 async def test_vectors_are_no_translations(side: Side) -> None:
-    calls = [asyncio.create_task(side.translator.encode([TEXT, TEXT], normalize=False)), side.translate(TEXT)]
+    calls = [asyncio.create_task(side.translator.encode([TEXT, TEXT], EncodingOptions())), side.translate(TEXT)]
     requests = await side.engine.submitted(3)
     for call in calls:
         call.cancel()

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from server.errors import BlankContent, SourceTooLong
 from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
-from server.translation.sources import INLINE_CHARACTERS, SourceReader
+from server.translation.sources import INLINE_CHARACTERS, Reading, SourceReader
 from tests.serving import END, tokenizer
 
 
@@ -56,6 +56,37 @@ async def test_as_many_tokens_as_the_model_takes_pass_and_one_more_does_not() ->
     assert caught.value.metadata == {"tokens": str(len(ids)), "max_tokens": str(len(ids) - 1)}
 
 
+async def test_what_is_too_long_is_cut_if_wanted_and_keeps_its_end_token() -> None:
+    whole, short = await reader().tokenize(named(["cat " * 50, "cat"]), Reading(truncate=True))
+    assert not whole.truncated and not short.truncated
+    cut, again = await reader(8).tokenize(named(["cat " * 50, "cat"]), Reading(truncate=True))
+    assert cut.truncated and cut.token_ids == (*whole.token_ids[:7], END)
+    assert not again.truncated and again.token_ids == short.token_ids
+
+
+async def test_no_more_of_a_long_text_is_tokenised_than_can_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, encode = list[int](), tokenizer().encode
+
+    def counted(text: str, target_language: str) -> list[int]:
+        seen.append(len(text))
+        return encode(text, target_language)
+
+    monkeypatch.setattr(tokenizer(), "encode", counted)
+    reading, texts = Reading(truncate=True), named(["cat " * 100_000])
+    (eight := reader(8)).check(texts, reading)
+    [cut] = await eight.tokenize(texts, reading)
+    assert cut.truncated and len(cut.token_ids) == 8
+    assert max(seen) == 8 * tokenizer().longest_piece
+
+
+async def test_a_prompt_stands_before_every_text_and_is_no_text_itself() -> None:
+    [source] = await reader().tokenize(named(["a cat"]), Reading(prompt="query: "))
+    assert tokenizer().decode(source.token_ids) == "query: a cat"
+    assert source.text == "a cat"
+    with pytest.raises(BlankContent):
+        await reader().tokenize(named(["\u200b\u200b"]), Reading(prompt="query: "))
+
+
 def test_a_megabyte_is_refused_without_tokenising_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokenizer(), "encode", lambda text: pytest.fail("tokenised"))
     with pytest.raises(SourceTooLong) as caught:
@@ -76,7 +107,7 @@ async def test_long_texts_are_tokenised_on_another_thread(
     encode = tokenizer().encode
 
     def spy(text: str, target_language: str) -> list[int]:
-        threads.append(threading.current_thread())
+        threads.extend([threading.current_thread()] if text else [])
         return encode(text, target_language)
 
     monkeypatch.setattr(tokenizer(), "encode", spy)

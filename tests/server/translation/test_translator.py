@@ -21,6 +21,7 @@ from engine.request import (
     Translate,
 )
 from models.decoding import Options
+from models.encoding import Encoding, Vectors
 from models.tokenizers.sentencepiece_pair import SentencePiecePair, TokenizerSpec
 from server.admission.permits import Admission
 from server.errors import (
@@ -38,6 +39,7 @@ from server.errors import (
 from server.telemetry.metrics.cache import AnswerCacheMetrics
 from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
 from server.translation.answer_cache import AnswerCache
+from server.translation.embeddings import EncodingOptions
 from server.translation.options import Route
 from server.translation.targets import INLINE_TOKENS
 from server.translation.translator import Translator
@@ -172,7 +174,7 @@ async def test_nothing_is_submitted_unless_everything_is_right(
     "leave",
     [
         lambda translator: translator.translate(["A cat.", "Two dogs."], ROUTE, OPTIONS),
-        lambda translator: translator.encode(["A cat.", "Two dogs."], False),
+        lambda translator: translator.encode(["A cat.", "Two dogs."], EncodingOptions()),
     ],
     ids=["translate", "encode"],
 )
@@ -245,19 +247,15 @@ async def test_what_is_submitted_no_longer_counts_as_made_ready(
     await call
 
 
-@pytest.mark.parametrize(
-    ("normalize", "vector", "expected"),
-    [(False, [3.0, 4.0], [3.0, 4.0]), (True, [3.0, 4.0], [0.6, 0.8]), (True, [0.0, 0.0], [0.0, 0.0])],
-)
-async def test_vectors_are_normalised_if_wanted(
-    translator: Translator, engine: Engine, normalize: bool, vector: list[float], expected: list[float]
-) -> None:
-    call = asyncio.create_task(translator.encode(["A cat."], normalize))
+async def test_vectors_come_with_what_is_to_be_told_of_them(translator: Translator, engine: Engine) -> None:
+    call = asyncio.create_task(translator.encode(["A cat."], EncodingOptions(normalize=True)))
     [request] = await engine.submitted(1)
     assert isinstance(request, Encode)
-    deliver(request, Encoded(np.array(vector, np.float32), TIMINGS))
+    assert request.encoding == Encoding(normalize=True)
+    vectors = Vectors(np.array([0.6, 0.8], np.float32), (2,))
+    deliver(request, Encoded(vectors, TIMINGS))
     [embedding] = await call
-    assert embedding.values.tolist() == pytest.approx(expected)
+    assert embedding.vectors is vectors and not embedding.truncated
     assert embedding.source_tokens == len(request.source_ids)
     assert embedding.timings.tokenize > 0
     assert replace(embedding.timings, tokenize=0.0) == TIMINGS
@@ -265,7 +263,7 @@ async def test_vectors_are_normalised_if_wanted(
 
 async def test_encode_checks_contents(translator: Translator, engine: Engine) -> None:
     with pytest.raises(EmptyContents):
-        await translator.encode([], False)
+        await translator.encode([], EncodingOptions())
     assert engine.requests == []
 
 

@@ -1,0 +1,147 @@
+"""What becomes of the hidden states of a source: pooling, dimensions, norm, and the numbers it is sent in.
+
+The order is that of sentence-transformers: poolings, cut to `dimensions` (Matryoshka representations, Kusupati et al.
+2022), norm, numbers. All of it concerns one source alone, so that no other one decides about its bits.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from models.config import Frozen
+
+
+class Pooling(StrEnum):
+    """What makes one vector of those of all tokens. See `dragoman.v1.Pooling`."""
+
+    NONE = "none"
+    CLS = "cls"
+    LAST = "last"
+    MEAN = "mean"
+    MAX = "max"
+    SUM = "sum"
+    SUM_SQRT = "sum_sqrt"
+
+
+class Numbers(StrEnum):
+    """What the values of a vector are sent as. See `dragoman.v1.EmbeddingType`."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    INT8 = "int8"
+    BINARY = "binary"
+
+    @property
+    def bits(self) -> int:
+        """Of one value."""
+        return {"float32": 32, "float16": 16, "int8": 8, "binary": 1}[self]
+
+
+POOLED: dict[Pooling, Callable[[NDArray[np.float32]], NDArray[np.float32]]] = {
+    Pooling.CLS: lambda hidden: hidden[0],
+    Pooling.LAST: lambda hidden: hidden[-1],
+    Pooling.MEAN: lambda hidden: hidden.mean(axis=0),
+    Pooling.MAX: lambda hidden: hidden.max(axis=0),
+    Pooling.SUM: lambda hidden: hidden.sum(axis=0),
+    Pooling.SUM_SQRT: lambda hidden: hidden.sum(axis=0) / np.float32(np.sqrt(len(hidden))),
+}
+"""Hidden states [tokens, width] -> a vector [width]."""
+
+
+class EncodingDefaults(Frozen):
+    """How a model's sources are encoded where a request does not say."""
+
+    poolings: tuple[Pooling, ...] = (Pooling.MEAN,)
+    dimensions: int | None = Field(default=None, gt=0)
+    """The first so many values of a vector. None: all."""
+    normalize: bool = False
+    prompts: dict[str, str] = Field(default_factory=dict)
+    """What may be put before a text, by the name that requests use."""
+    prompt: str | None = None
+    """The name of the one that is put there where a request does not say."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "EncodingDefaults":
+        if fault := conflict(self.poolings):
+            raise ValueError(f"poolings: {fault}")
+        if self.prompt is not None and self.prompt not in self.prompts:
+            raise ValueError(f"prompt is {self.prompt!r}; there are {', '.join(self.prompts) or 'none'}")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """What a source became."""
+
+    data: NDArray[np.generic]
+    """In the numbers that were asked for; the last axis of BINARY is eight values a byte, most significant bit first.
+    [values], or [tokens, values] of Pooling.NONE."""
+    shape: tuple[int, ...]
+    """[values] or [tokens, values], also of BINARY."""
+    scales: NDArray[np.float32] | None = None
+    """Of INT8: what the numbers of each vector are multiplied with [vectors]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How a source is encoded."""
+
+    poolings: tuple[Pooling, ...] = (Pooling.MEAN,)
+    """Several: their vectors one after the other, in this order."""
+    dimensions: int | None = None
+    normalize: bool = False
+    numbers: Numbers = Numbers.FLOAT32
+
+    def shape(self, tokens: int, width: int) -> tuple[int, ...]:
+        """Of what becomes of a source."""
+        values = min(self.dimensions or len(self.poolings) * width, len(self.poolings) * width)
+        return (tokens, values) if self.poolings == (Pooling.NONE,) else (values,)
+
+    def size_bytes(self, tokens: int, width: int) -> int:
+        """Of what becomes of a source, without its scales."""
+        *vectors, values = self.shape(tokens, width)
+        return prod(vectors) * -(-values * self.numbers.bits // 8)
+
+    def of(self, hidden: NDArray[np.float32]) -> Vectors:
+        """Of the last hidden states of a source [tokens, width]. Raises FloatingPointError if a value is not finite."""
+        if self.poolings == (Pooling.NONE,):
+            pooled = hidden
+        else:
+            pooled = np.concatenate([POOLED[pooling](hidden) for pooling in self.poolings])
+        values: NDArray[np.floating] = pooled[..., : self.dimensions]
+        if self.normalize:
+            norms = np.linalg.norm(values, axis=-1, keepdims=True)
+            values = values / np.where(norms == 0.0, np.float32(1.0), norms)
+        if not np.isfinite(values).all():
+            raise FloatingPointError("a value is not finite")
+        return _in_numbers(np.ascontiguousarray(values, np.float32), self.numbers)
+
+
+def conflict(poolings: tuple[Pooling, ...]) -> str:
+    """Why these poolings cannot be asked for together. Empty: they can."""
+    if not poolings:
+        return "there is none"
+    if len(set(poolings)) < len(poolings):
+        return "one of them occurs twice"
+    if Pooling.NONE in poolings and len(poolings) > 1:
+        return "none gives a vector for every token, and goes with no other"
+    return ""
+
+
+def _in_numbers(values: NDArray[np.float32], numbers: Numbers) -> Vectors:
+    """float32 values in what they are sent as. Raises FloatingPointError where float16 has no room for one."""
+    if numbers is Numbers.FLOAT16:
+        with np.errstate(over="raise"):
+            return Vectors(values.astype(np.float16), values.shape)
+    if numbers is Numbers.BINARY:
+        return Vectors(np.packbits(values > 0, axis=-1), values.shape)
+    if numbers is Numbers.INT8:
+        scales: NDArray[np.float32] = (np.abs(values).max(axis=-1, keepdims=True) / 127).astype(np.float32)
+        scales[scales == 0.0] = 1.0
+        return Vectors(np.rint(values / scales).astype(np.int8), values.shape, scales.reshape(-1))
+    return Vectors(values, values.shape)

@@ -1,0 +1,85 @@
+"""EncodingService: protobuf to plain values and back."""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+import numpy as np
+
+from dragoman.v1 import encoding_pb2, encoding_pb2_grpc
+from models.encoding import Numbers, Pooling
+from server.catalog.catalog import Catalog
+from server.errors import OptionOutOfRange
+from server.grpc.timings import timings
+from server.translation.embeddings import Embedding, EncodingOptions
+from server.translation.translator import Translator
+
+POOLINGS = {
+    encoding_pb2.POOLING_NONE: Pooling.NONE,
+    encoding_pb2.POOLING_CLS: Pooling.CLS,
+    encoding_pb2.POOLING_LAST: Pooling.LAST,
+    encoding_pb2.POOLING_MEAN: Pooling.MEAN,
+    encoding_pb2.POOLING_MAX: Pooling.MAX,
+    encoding_pb2.POOLING_SUM: Pooling.SUM,
+    encoding_pb2.POOLING_SUM_SQRT: Pooling.SUM_SQRT,
+}
+NUMBERS = {
+    encoding_pb2.EMBEDDING_TYPE_UNSPECIFIED: Numbers.FLOAT32,
+    encoding_pb2.EMBEDDING_TYPE_FLOAT32: Numbers.FLOAT32,
+    encoding_pb2.EMBEDDING_TYPE_FLOAT16: Numbers.FLOAT16,
+    encoding_pb2.EMBEDDING_TYPE_INT8: Numbers.INT8,
+    encoding_pb2.EMBEDDING_TYPE_BINARY: Numbers.BINARY,
+}
+TRUNCATES = {
+    encoding_pb2.TRUNCATION_UNSPECIFIED: False,
+    encoding_pb2.TRUNCATION_ERROR: False,
+    encoding_pb2.TRUNCATION_END: True,
+}
+"""Whether a text that is too long is cut."""
+
+E = TypeVar("E", bound=int)
+T = TypeVar("T")
+
+
+class EncodingService(encoding_pb2_grpc.EncodingServiceServicer):
+    """See proto/dragoman/v1/encoding.proto."""
+
+    def __init__(self, models: Catalog[Translator]) -> None:
+        self._models = models
+
+    async def Encode(self, request: encoding_pb2.EncodeRequest, context: object) -> encoding_pb2.EncodeResponse:
+        """Encodes every content of the request."""
+        translator = self._models.find(request.model)
+        embeddings = await translator.encode(request.contents, _options(request))
+        return encoding_pb2.EncodeResponse(embeddings=map(_embedding, embeddings), model=translator.model.name)
+
+
+def _options(request: encoding_pb2.EncodeRequest) -> EncodingOptions:
+    return EncodingOptions(
+        poolings=tuple(_plain(f"poolings[{i}]", pooling, POOLINGS) for i, pooling in enumerate(request.poolings)),
+        dimensions=request.dimensions if request.HasField("dimensions") else None,
+        normalize=request.normalize if request.HasField("normalize") else None,
+        numbers=_plain("type", request.type, NUMBERS),
+        truncate=_plain("truncation", request.truncation, TRUNCATES),
+        prompt=request.prompt if request.HasField("prompt") else None,
+    )
+
+
+def _plain(field: str, value: E, known: Mapping[E, T]) -> T:
+    """The plain value of an enum's. Raises OptionOutOfRange for one that this server has no name for."""
+    if value not in known:
+        raise OptionOutOfRange(field, value, min(known), max(known))
+    return known[value]
+
+
+def _embedding(embedding: Embedding) -> encoding_pb2.Embedding:
+    vectors = embedding.vectors
+    single = vectors.data.dtype == np.float32
+    return encoding_pb2.Embedding(
+        values=vectors.data.ravel().tolist() if single else None,
+        data=b"" if single else vectors.data.astype(vectors.data.dtype.newbyteorder("<"), copy=False).tobytes(),
+        scales=None if vectors.scales is None else vectors.scales.tolist(),
+        shape=vectors.shape,
+        source_tokens=embedding.source_tokens,
+        timings=timings(embedding.timings),
+        truncated=embedding.truncated,
+    )

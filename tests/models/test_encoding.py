@@ -1,0 +1,125 @@
+"""models.encoding, against sentence-transformers' own modules."""
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from models.encoding import Encoding, EncodingDefaults, Numbers, Pooling
+
+WIDTH, TOKENS = 12, 7
+HIDDEN: NDArray[np.float32] = np.random.default_rng(1).normal(size=(TOKENS, WIDTH)).astype(np.float32)
+ONE = [pooling for pooling in Pooling if pooling is not Pooling.NONE]
+
+
+def pooled(pooling: Pooling) -> NDArray[np.float32]:
+    """By torch, as sentence-transformers computes it (`Pooling.forward`)."""
+    hidden = torch.from_numpy(HIDDEN)
+    by_torch = {
+        Pooling.CLS: lambda: hidden[0],
+        Pooling.LAST: lambda: hidden[TOKENS - 1],
+        Pooling.MEAN: lambda: hidden.sum(0) / TOKENS,
+        Pooling.MAX: lambda: hidden.amax(0),
+        Pooling.SUM: lambda: hidden.sum(0),
+        Pooling.SUM_SQRT: lambda: hidden.sum(0) / torch.tensor(float(TOKENS)).sqrt(),
+    }
+    found: NDArray[np.float32] = by_torch[pooling]().numpy()
+    return found
+
+
+@pytest.mark.parametrize("pooling", ONE)
+def test_poolings_are_those_of_sentence_transformers(pooling: Pooling) -> None:
+    vectors = Encoding((pooling,)).of(HIDDEN)
+    assert vectors.shape == (WIDTH,) and vectors.scales is None
+    assert vectors.data.tolist() == pytest.approx(pooled(pooling).tolist(), rel=1e-6, abs=1e-6)
+
+
+def test_several_are_one_after_the_other_in_the_order_asked() -> None:
+    asked = (Pooling.MAX, Pooling.CLS, Pooling.SUM_SQRT)
+    expected = np.concatenate([pooled(pooling) for pooling in asked])
+    assert Encoding(asked).of(HIDDEN).data.tolist() == pytest.approx(expected.tolist(), rel=1e-6, abs=1e-6)
+
+
+def test_none_gives_the_vectors_of_all_tokens() -> None:
+    vectors = Encoding((Pooling.NONE,)).of(HIDDEN)
+    assert vectors.shape == (TOKENS, WIDTH)
+    assert vectors.data.tobytes() == HIDDEN.tobytes()
+
+
+def test_dimensions_are_cut_before_the_norm() -> None:
+    expected = torch.nn.functional.normalize(torch.from_numpy(HIDDEN.mean(0))[:5], dim=0)
+    vectors = Encoding(dimensions=5, normalize=True).of(HIDDEN)
+    assert vectors.data.tolist() == pytest.approx(expected.tolist(), rel=1e-6)
+    of_tokens = Encoding((Pooling.NONE,), dimensions=5, normalize=True).of(HIDDEN)
+    np.testing.assert_allclose(np.linalg.norm(of_tokens.data.astype(np.float32), axis=1), np.ones(TOKENS), rtol=1e-6)
+
+
+def test_a_vector_of_zeros_stays_one() -> None:
+    zeros = np.zeros((3, WIDTH), np.float32)
+    assert not Encoding(normalize=True).of(zeros).data.any()
+    whole = Encoding(numbers=Numbers.INT8).of(zeros)
+    assert not whole.data.any() and whole.scales is not None and whole.scales.tolist() == [1.0]
+
+
+@pytest.mark.parametrize("poolings", [(Pooling.MEAN, Pooling.MAX), (Pooling.NONE,)])
+def test_int8_has_a_scale_for_each_vector(poolings: tuple[Pooling, ...]) -> None:
+    values = np.atleast_2d(Encoding(poolings).of(HIDDEN).data).astype(np.float32)
+    vectors = Encoding(poolings, numbers=Numbers.INT8).of(HIDDEN)
+    whole = np.atleast_2d(vectors.data)
+    assert whole.dtype == np.int8 and vectors.scales is not None and vectors.scales.shape == (len(values),)
+    assert (np.abs(whole).max(axis=1) == 127).all()
+    assert (np.abs(whole * vectors.scales[:, None] - values) <= vectors.scales[:, None] * 0.501).all()
+
+
+def test_binary_is_the_signs_with_the_most_significant_bit_first() -> None:
+    vectors = Encoding((Pooling.NONE,), numbers=Numbers.BINARY).of(HIDDEN)
+    assert vectors.data.dtype == np.uint8 and vectors.data.shape == (TOKENS, 2) and vectors.shape == (TOKENS, WIDTH)
+    for row, hidden in zip(vectors.data.tolist(), HIDDEN.tolist(), strict=True):
+        bits = "".join("1" if value > 0 else "0" for value in hidden).ljust(16, "0")
+        assert row == [int(bits[:8], 2), int(bits[8:], 2)]
+
+
+def test_float16_is_the_nearest() -> None:
+    vectors = Encoding(numbers=Numbers.FLOAT16).of(HIDDEN)
+    assert vectors.data.tobytes() == torch.from_numpy(HIDDEN.mean(0)).half().numpy().tobytes()
+
+
+@pytest.mark.parametrize("numbers", Numbers)
+@pytest.mark.parametrize("poolings", [(Pooling.NONE,), (Pooling.MEAN,), (Pooling.MEAN, Pooling.MAX)])
+@pytest.mark.parametrize("dimensions", [None, 3, 9, WIDTH + 1])
+def test_the_size_is_known_before(poolings: tuple[Pooling, ...], numbers: Numbers, dimensions: int | None) -> None:
+    encoding = Encoding(poolings, dimensions, numbers=numbers)
+    vectors = encoding.of(HIDDEN)
+    assert encoding.shape(TOKENS, WIDTH) == vectors.shape
+    assert encoding.size_bytes(TOKENS, WIDTH) == vectors.data.nbytes
+
+
+@pytest.mark.parametrize(
+    ("hidden", "encoding"),
+    [
+        (np.full((2, 3), np.nan, np.float32), Encoding(numbers=Numbers.BINARY)),
+        (np.full((2, 3), np.inf, np.float32), Encoding()),
+        (np.full((2, 3), 70000.0, np.float32), Encoding(numbers=Numbers.FLOAT16)),
+    ],
+    ids=["NaN", "infinity", "no room in float16"],
+)
+def test_what_is_not_finite_is_no_vector(hidden: NDArray[np.float32], encoding: Encoding) -> None:
+    with pytest.raises(FloatingPointError):
+        encoding.of(hidden)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"poolings": ()},
+        {"poolings": ("mean", "mean")},
+        {"poolings": ("none", "mean")},
+        {"poolings": ("median",)},
+        {"dimensions": 0},
+        {"prompt": "query"},
+    ],
+)
+def test_defaults_that_make_no_sense_are_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        EncodingDefaults.model_validate(fields)

@@ -1,0 +1,118 @@
+"""server.grpc.encoding and the clients: vectors over real gRPC, of a decoder whose hidden states are known."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dragoman.client import AsyncClient
+from dragoman.v1 import encoding_pb2
+from dragoman.v1.encoding_pb2 import EncodeRequest
+from models.encoding import Encoding, Numbers, Pooling
+from server.grpc.encoding import NUMBERS, POOLINGS, TRUNCATES
+from tests.fakes import CopySource
+from tests.serving import refused, serving, tokenizer
+
+TEXT = "A cat."
+
+
+def hidden(text: str) -> NDArray[np.float32]:
+    return CopySource(tuple(tokenizer().encode(text))).hidden()
+
+
+async def test_the_mean_is_the_default_and_has_its_shape() -> None:
+    async with serving() as server:
+        response = await server.encodings.Encode(EncodeRequest(contents=["Rain.", TEXT]))
+        assert response.model == "copy"
+        embedding = response.embeddings[1]
+        assert embedding.values == pytest.approx(hidden(TEXT).mean(axis=0))
+        assert embedding.source_tokens == len(hidden(TEXT))
+        assert (list(embedding.shape), embedding.data, list(embedding.scales)) == ([4], b"", [])
+        assert not embedding.truncated
+
+
+async def test_poolings_dimensions_and_norm_are_as_asked() -> None:
+    async with serving() as server:
+        asked = [encoding_pb2.POOLING_MAX, encoding_pb2.POOLING_SUM_SQRT]
+        request = EncodeRequest(contents=[TEXT], poolings=asked, dimensions=6, normalize=True)
+        [embedding] = (await server.encodings.Encode(request)).embeddings
+        expected = Encoding((Pooling.MAX, Pooling.SUM_SQRT), 6, True).of(hidden(TEXT))
+        assert embedding.values == pytest.approx(expected.data)
+        assert list(embedding.shape) == [6]
+
+
+@pytest.mark.parametrize("poolings", [["none"], ["mean"], ["cls", "last"]])
+@pytest.mark.parametrize("kind", list(Numbers))
+async def test_the_client_gives_what_was_encoded(poolings: Any, kind: Any) -> None:
+    async with serving() as server, AsyncClient(f"127.0.0.1:{server.port}") as client:
+        found = await client.encode(TEXT, poolings=poolings, type=kind)
+        plain = tuple(map(Pooling, poolings))
+        expected = Encoding(plain, numbers=Numbers(kind)).of(hidden(TEXT))
+        assert found.shape == expected.shape
+        if kind == "float32":
+            assert (found.data, found.scales) == (b"", ())
+        else:
+            assert found.data == expected.data.tobytes()
+        if kind == "binary":
+            assert found.values == ()
+        else:
+            exact, largest = Encoding(plain).of(hidden(TEXT)).data.ravel().tolist(), np.abs(hidden(TEXT)).max()
+            tolerance = {"float32": 0.0, "float16": 5e-4, "int8": 1 / 253}[kind] * largest
+            np.testing.assert_allclose(np.array(found.values), np.array(exact), atol=tolerance, rtol=0)
+
+
+async def test_a_text_that_is_too_long_is_refused_or_cut() -> None:
+    async with serving() as server, AsyncClient(f"127.0.0.1:{server.port}") as client:
+        text = "cat " * 200
+        told = await refused(server.encodings.Encode(EncodeRequest(contents=[TEXT, text])))
+        assert (told.info.reason, told.fields) == ("SOURCE_TOO_LONG", ["contents[1]"])
+        whole, cut = await client.encode([TEXT, text], truncation="end", poolings=["last"])
+        assert (whole.truncated, cut.truncated) == (False, True)
+        assert cut.source_tokens == 128
+        assert cut.values == tuple(CopySource((*tokenizer().encode(text)[:127], 0)).hidden()[-1])
+
+
+async def test_a_prompt_is_put_before_the_text() -> None:
+    async with serving() as server, AsyncClient(f"127.0.0.1:{server.port}") as client:
+        prompted = await client.encode(TEXT, prompt="query")
+        assert prompted.values == (await client.encode("query: " + TEXT)).values
+        assert (await client.encode(TEXT, prompt="")).values == (await client.encode(TEXT)).values
+        told = await refused(server.encodings.Encode(EncodeRequest(contents=[TEXT], prompt="passage")))
+        assert told.info.reason == "PROMPT_NOT_SUPPORTED"
+        assert dict(told.info.metadata) == {"prompt": "passage", "supported": "query"}
+
+
+async def test_vectors_that_no_message_has_room_for_are_not_computed() -> None:
+    async with serving() as server:
+        contents = ["cat " * 126] * 8
+        request = EncodeRequest(contents=contents, poolings=[encoding_pb2.POOLING_NONE])
+        fits = await server.encodings.Encode(request)
+        assert len(fits.embeddings) == 8
+    async with serving(max_message_bytes=8 * 127 * 4 * 4 - 1) as server:
+        told = await refused(server.encodings.Encode(request))
+        assert told.info.reason == "VECTORS_TOO_LARGE"
+        assert dict(told.info.metadata) == {"size_bytes": "16256", "max_message_bytes": "16255"}
+        assert server.model_metric("dragoman_source_tokens_total") == 0
+        half = EncodeRequest(contents=contents, poolings=request.poolings, type=encoding_pb2.EMBEDDING_TYPE_FLOAT16)
+        assert len((await server.encodings.Encode(half)).embeddings) == 8
+
+
+async def test_vectors_that_are_not_finite_are_refused_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    ids, plain = tuple(tokenizer().encode(TEXT)), CopySource.hidden
+
+    def broken(source: CopySource) -> NDArray[np.float32]:
+        return plain(source) * np.float32(np.nan if source.source_ids == ids else 1)
+
+    async with serving() as server:
+        monkeypatch.setattr(CopySource, "hidden", broken)
+        told = await refused(server.encodings.Encode(EncodeRequest(contents=[TEXT])))
+        assert told.info.reason == "NOT_FINITE"
+        assert (await server.encodings.Encode(EncodeRequest(contents=["Rain."]))).embeddings[0].values
+
+
+def test_every_name_of_the_api_has_a_meaning() -> None:
+    assert POOLINGS.keys() == set(encoding_pb2.Pooling.values()) - {encoding_pb2.POOLING_UNSPECIFIED}
+    assert set(POOLINGS.values()) == set(Pooling)
+    assert NUMBERS.keys() == set(encoding_pb2.EmbeddingType.values()) and set(NUMBERS.values()) == set(Numbers)
+    assert TRUNCATES.keys() == set(encoding_pb2.Truncation.values())
