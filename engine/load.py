@@ -156,7 +156,10 @@ def _open_native(model: Loadable, capacities: tuple[int, int], kernels: Kernels)
         log.log(logging.INFO if model.graphs.spec.native is None else logging.WARNING, "standard graphs: %s", error)
         return None
     isa = decoder.device.kernels
-    log.log(logging.WARNING if isa == PORTABLE else logging.INFO, "native kernels: %s", isa)
+    if isa == PORTABLE:
+        log.warning("native kernels: portable, which are slow: this processor has no instructions of kernels/README.md")
+    else:
+        log.info("native kernels: %s", isa)
     return decoder
 
 

@@ -74,6 +74,15 @@ def test_native_graphs_run_where_the_library_does_and_they_know_the_answers(
         assert [message for _, message in said(caplog)] == [f"native kernels: {library.isa}"]
 
 
+def test_a_processor_without_their_instructions_is_warned_of(
+    exported: Exported, library: Library, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Library, "isa", "portable")
+    assert opened(exported.loadable()) is NativeDecoder
+    [(level, message)] = said(caplog)
+    assert level == logging.WARNING and message.startswith("native kernels: portable, which are slow")
+
+
 def test_standard_graphs_run_where_kernels_are_off(exported: Exported, caplog: pytest.LogCaptureFixture) -> None:
     assert opened(exported.loadable(), "off") is CpuDecoder
     assert said(caplog) == [(logging.INFO, "standard graphs: kernels are off")]

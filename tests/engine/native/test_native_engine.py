@@ -25,7 +25,7 @@ from models.decoding import Decoding
 from models.package.graphs import GraphFile, Logits
 from models.transformer import Transformer
 from tests.engine.logits import test_whole_rows
-from tests.engine.native.graphs import LONGEST, POST, PRE, RECURRENT, Exported, export, export_random
+from tests.engine.native.graphs import LONGEST, POST, PRE, RECURRENT, Exported, export, export_narrow, export_random
 from tests.models.test_transformer import random_model
 
 pytestmark = pytest.mark.timeout(300)
@@ -100,7 +100,17 @@ def hypotheses(events: Sequence[Event]) -> Answer:
 
 @pytest.mark.parametrize("quantized", [False, True])
 def test_who_joins_and_leaves_changes_no_bit(library: Library, tmp_path: Path, quantized: bool) -> None:
-    exported = export_random(tmp_path, POST, quantized)
+    check_answers_alone_and_together(export_random(tmp_path, POST, quantized), library)
+
+
+def test_nor_do_numbers_beyond_their_static_range_and_they_are_counted(library: Library, tmp_path: Path) -> None:
+    before = library.counters().saturated
+    check_answers_alone_and_together(export_narrow(tmp_path, POST), library)
+    assert library.counters().saturated > before + 1000
+
+
+def check_answers_alone_and_together(exported: Exported, library: Library) -> None:
+    """Callers come and go by chance; some of them leave before their answer."""
     sources, decoder = random_sources(POST, 30), exported.native(library)
     alone = []
     for source in sources:

@@ -77,6 +77,17 @@ def test_more_bits_cost_less(model: Transformer, pairs: list[Pair]) -> None:
     assert drift(expected, expected) == 0
 
 
+def test_what_was_calibrated_on_other_text_is_seen_to_cost_more(model: Transformer, pairs: list[Pair]) -> None:
+    """Text of another language, say: what is measured is always text that the model is for."""
+    other = [((0,), translate(model, [(0,)], LONGEST)[0])]
+    costs = []
+    for calibrating in (pairs, other):
+        recipe = make_recipe(model, calibrating)
+        expected = teacher_forced(model, pairs)
+        costs.append(drift(teacher_forced(standard_model(model, recipe), pairs), expected))
+    assert costs[1] > 1.05 * costs[0]
+
+
 def test_constant_scales_are_near_those_of_rows(model: Transformer, pairs: list[Pair]) -> None:
     recipe, expected = make_recipe(model, pairs), teacher_forced(model, pairs)
     spread = float(torch.cat(expected).std())
