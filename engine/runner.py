@@ -141,7 +141,7 @@ class Runner:
             elif refusal is None:
                 self._queue.put(request)
                 self._observer.waiting(len(self._queue))
-                self._work.notify()
+                self._work.notify(self.workers if self._queue.choosy else 1)
         if refusal is not None:
             request.deliver(Failed(refusal))
 

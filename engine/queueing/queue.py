@@ -17,6 +17,8 @@ JOINING_TOKENS = 2048
 them, and sources of equal length are encoded together. Thirty-two sources of 512 tokens took a gigabyte."""
 BUSY_TOKENS = 512
 """The same beside rows that run: they wait for it."""
+ENCODE_TOKENS = 256
+"""The same of those that want no row: together they are no faster, and whoever comes meanwhile waits for them."""
 QUANTUM_S = 0.01
 """Seconds of a worker that a flow of weight 1 gets in a round."""
 INTERACTIVE_WEIGHT, BULK_WEIGHT = 4.0, 1.0
@@ -27,6 +29,15 @@ KEPT_SHARE = 4
 """A beam search may not take the last quarter of a worker's rows beside another of its caller: beams may go on for as
 long as the model has positions, and nobody else would find a row."""
 
+CROWD_S = 2.0
+"""So long after another caller's last request, a caller has a crowd to think of."""
+CROWD_SLOWDOWN = 3.0
+"""In a crowd, a caller's rows make no step longer than so many of one row, but for one request: every row of a batch
+waits for all others, so the rows of one caller are the latency of the next."""
+EMBEDDER = 0
+"""The one worker that encodes, in a crowd, for those that want no row: a long text cannot be encoded by parts, and
+rows beside it would wait. It has rows only where no other worker has room."""
+
 SURE = 0.8
 """Share of the time left that a request may be expected to take where it joins others: some take longer."""
 
@@ -35,6 +46,11 @@ class Queue(Protocol):
     """Requests that wait. Not safe for threads by itself: `engine.runner.Runner` holds a lock around every call."""
 
     def __len__(self) -> int: ...
+
+    @property
+    def choosy(self) -> bool:
+        """What waits may not be for any worker: all of them must look."""
+        ...
 
     def length_of(self, caller: str) -> int:
         """Requests of a caller."""
@@ -86,7 +102,8 @@ class Share(NamedTuple):
 class Flow:
     """What waits of one caller and class, first come, first served."""
 
-    def __init__(self, bulk: bool) -> None:
+    def __init__(self, caller: str, bulk: bool) -> None:
+        self.caller = caller
         self.weight = BULK_WEIGHT if bulk else INTERACTIVE_WEIGHT
         self.requests: OrderedDict[Request, None] = OrderedDict()
         self.backlog = 0.0
@@ -96,12 +113,20 @@ class Flow:
         self.its_turn = False
         """It has got its quantum in this round."""
         self.held: dict[int, int] = {}
-        """Rows that its beam searches hold, of each worker."""
+        """Rows that its requests hold, of each worker."""
+        self.beams: dict[int, int] = {}
+        """Those of them that beam searches hold."""
 
     @property
     def head(self) -> Request:
         """Its next request."""
         return next(iter(self.requests))
+
+    def hold(self, worker: int, rows: int) -> None:
+        """A request takes so many rows; or gives them back, if it is less than 0."""
+        self.held[worker] = max(0, self.held.get(worker, 0) + rows)
+        if abs(rows) > 1:
+            self.beams[worker] = max(0, self.beams.get(worker, 0) + rows)
 
 
 class FairQueue:
@@ -116,13 +141,19 @@ class FairQueue:
         self._flows: dict[tuple[str, bool], Flow] = {}
         self._round: deque[Flow] = deque()
         """Flows that have requests, the one whose turn it is first."""
-        self._length = self._rows = 0
+        self._length = self._rows = self._embeddings = 0
         self._arrivals = count()
         self._latest_starts: list[tuple[float, int, Request]] = []
         """A heap of when requests must have begun. Some of them may have left."""
+        self._newest = self._newest_other = ("", -inf)
+        """Who has come last and when, and the same of all others."""
 
     def __len__(self) -> int:
         return self._length
+
+    @property
+    def choosy(self) -> bool:
+        return self._embeddings > 0
 
     def length_of(self, caller: str) -> int:
         flows = (self._flows.get((caller, bulk)) for bulk in (False, True))
@@ -132,11 +163,15 @@ class FairQueue:
         flow = self._flow(request) or self._open_flow(request)
         if not flow.requests:
             self._round.append(flow)
+        if request.caller != self._newest[0]:
+            self._newest_other = self._newest
+        self._newest = (request.caller, request.arrived)
         request.cost = self._cost.of(request)
         flow.requests[request] = None
         flow.backlog += request.cost
         self._length += 1
         self._rows += request.rows
+        self._embeddings += not request.rows
         self._note_deadline(request)
 
     def discard(self, request: Request) -> bool:
@@ -148,7 +183,7 @@ class FairQueue:
 
     def clear(self) -> list[Request]:
         requests = [request for flow in self._round for request in flow.requests]
-        self._flows, self._length, self._rows = {}, 0, 0
+        self._flows, self._length, self._rows, self._embeddings = {}, 0, 0, 0
         self._round.clear()
         self._latest_starts.clear()
         return requests
@@ -177,11 +212,13 @@ class FairQueue:
             return Share(taken, late)
         even, most, rows = (sum(free_rows) - self._rows) // len(free_rows), max(free_rows), free_rows[worker]
         joining = 0
-        while len(taken) < MAX_JOINING and (flow := self._next(worker, rows)) is not None:
+        while len(taken) < MAX_JOINING and (flow := self._next(worker, free_rows, rows, now)) is not None:
             request = flow.head
             left = rows - request.rows
             together = joining + len(request.source_ids)
             if left < 0 or (left < even and rows < most) or (taken and together > tokens):
+                break
+            if taken and not request.rows and (taken[0].rows or together > ENCODE_TOKENS):
                 break
             if request.deadline is not None:
                 request.most_rows = self._cost.most_rows(worker, request, SURE * (request.deadline - now))
@@ -193,8 +230,7 @@ class FairQueue:
             used, joining = used + request.rows, together
             rows = floor(min(left, max(0.0, request.most_rows - used))) if request.rows else left
             flow.deficit -= request.cost
-            if request.rows > 1:
-                flow.held[worker] = flow.held.get(worker, 0) + request.rows
+            flow.hold(worker, request.rows)
             self._take_out(flow, request)
         return Share(taken, late)
 
@@ -203,14 +239,14 @@ class FairQueue:
         if flow is None and (cost <= request.cost or not self._length):
             return
         flow = flow or self._open_flow(request)
-        if request.rows > 1:
-            flow.held[worker] = max(0, flow.held.get(worker, 0) - request.rows)
+        flow.hold(worker, -request.rows)
         flow.deficit += request.cost - cost
         self._forget(flow, request)
 
     def restarted(self, worker: int) -> None:
         for flow in self._flows.values():
             flow.held.pop(worker, None)
+            flow.beams.pop(worker, None)
 
     def ahead(self, caller: str, bulk: bool, cost: float) -> float:
         """Its own flow's work, and what the others get while that is done."""
@@ -223,9 +259,9 @@ class FairQueue:
     def _flow(self, request: Request) -> Flow | None:
         return self._flows.get((request.caller, request.bulk))
 
-    def _next(self, worker: int, rows: int) -> Flow | None:
+    def _next(self, worker: int, free_rows: Sequence[int], rows: int, now: float) -> Flow | None:
         """The flow whose turn it is, and which can pay for its next request. None: there is no such flow."""
-        able = {flow for flow in self._round if self._may_join(flow, worker, rows)}
+        able = {flow for flow in self._round if self._may_join(flow, worker, free_rows, rows, now)}
         if not able:
             return None
         while True:
@@ -242,10 +278,25 @@ class FairQueue:
             for flow in able:  # nobody can pay: the rounds in which nobody can are made at once
                 flow.deficit += max(0, rounds) * QUANTUM_S * flow.weight
 
-    def _may_join(self, flow: Flow, worker: int, rows: int) -> bool:
-        """Whether its next request leaves others the rows that beams may not take."""
-        needed = flow.head.rows
-        return needed <= 1 or not flow.held.get(worker) or rows - needed >= self._cost.rows // KEPT_SHARE
+    def _may_join(self, flow: Flow, worker: int, free_rows: Sequence[int], rows: int, now: float) -> bool:
+        """Whether its next request leaves others the rows, and the time of a worker, that one caller may not take."""
+        needed, held, crowded = flow.head.rows, flow.held.get(worker, 0), self._crowded(flow, now)
+        if crowded and self._embeddings and len(free_rows) > 1:
+            if not needed:
+                return worker == EMBEDDER
+            if worker == EMBEDDER and max(free_rows[EMBEDDER + 1 :]) >= needed:
+                return False
+        if not needed or not held:
+            return True
+        if needed > 1 and flow.beams.get(worker) and rows - needed < self._cost.rows // KEPT_SHARE:
+            return False
+        step_s = self._cost.workers[worker].step_s
+        return not crowded or step_s(held + needed) <= CROWD_SLOWDOWN * step_s(1)
+
+    def _crowded(self, flow: Flow, now: float) -> bool:
+        """Whether somebody else has come of late."""
+        other = self._newest_other if self._newest[0] == flow.caller else self._newest
+        return now - other[1] < CROWD_S
 
     def _pass_on(self) -> None:
         self._round[0].its_turn = False
@@ -256,6 +307,7 @@ class FairQueue:
         flow.backlog -= request.cost
         self._length -= 1
         self._rows -= request.rows
+        self._embeddings -= not request.rows
         if not flow.requests:
             self._round.remove(flow)
             flow.its_turn, flow.backlog, flow.deficit = False, 0.0, min(flow.deficit, 0.0)
@@ -278,7 +330,7 @@ class FairQueue:
         """A new one for a request. What was owed is forgotten where too many owe."""
         if len(self._flows) >= MOST_FLOWS:
             self._flows = {key: one for key, one in self._flows.items() if one.requests or any(one.held.values())}
-        flow = self._flows[request.caller, request.bulk] = Flow(request.bulk)
+        flow = self._flows[request.caller, request.bulk] = Flow(request.caller, request.bulk)
         return flow
 
     def _forget(self, flow: Flow, request: Request) -> None:

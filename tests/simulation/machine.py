@@ -192,8 +192,8 @@ class Condition:
         self._turns.waiting.append(self._turns.current)
         raise Idle
 
-    def notify(self) -> None:
-        self._turns.notify(1)
+    def notify(self, n: int = 1) -> None:
+        self._turns.notify(n)
 
     def notify_all(self) -> None:
         self._turns.notify(len(self._turns.waiting))

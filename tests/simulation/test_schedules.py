@@ -42,7 +42,7 @@ def test_a_caller_within_its_share_does_not_wait_for_one_that_sends_anything() -
     world.run()
     modest = sorted(call.ended - call.arrived for call in world.calls if call.caller == "modest one" and call.ended)
     assert len(modest) == 50
-    assert modest[-1] < 1.5, modest
+    assert modest[-1] < 2.0, modest  # one search of the greedy one takes 2.7 s
 
 
 SCHEDULE = Schedule(

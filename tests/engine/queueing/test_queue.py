@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from engine.queueing.cost import CostModel
-from engine.queueing.queue import JOINING_TOKENS, SURE, FairQueue
+from engine.queueing.cost import CostModel, Measured
+from engine.queueing.queue import CROWD_S, CROWD_SLOWDOWN, ENCODE_TOKENS, JOINING_TOKENS, SURE, FairQueue
 from engine.request import Encode, Request, Translate
 from models.decoding import Decoding
 from tests.engine.calling import RULES
@@ -15,11 +15,22 @@ ROWS = 16
 
 
 def request(
-    caller: str, beams: int = 1, tokens: int = 10, bulk: bool = False, deadline: float | None = None
+    caller: str,
+    beams: int = 1,
+    tokens: int = 10,
+    bulk: bool = False,
+    deadline: float | None = None,
+    arrived: float = 0.0,
 ) -> Request:
     decoding = Decoding(num_beams=beams, max_new_tokens=512)
     made = Translate((5,) * tokens, lambda event: None, decoding=decoding, rules=RULES)
-    made.caller, made.bulk, made.deadline = caller, bulk, deadline
+    made.caller, made.bulk, made.deadline, made.arrived = caller, bulk, deadline, arrived
+    return made
+
+
+def vector(caller: str, tokens: int = 10) -> Request:
+    made = Encode((5,) * tokens, lambda event: None)
+    made.caller, made.arrived = caller, 0.0
     return made
 
 
@@ -98,6 +109,36 @@ def test_beams_of_one_caller_leave_rows_to_others() -> None:
     assert len(joining(queue, [ROWS])) == 3
     queue.put(other := request("other"))
     assert joining(queue, [4]) == [other]
+
+
+def test_in_a_crowd_the_rows_of_one_caller_do_not_make_everybodys_steps_long() -> None:
+    for since_s, expected in ((CROWD_S / 2, int(2 * CROWD_SLOWDOWN) - 1), (2 * CROWD_S, ROWS)):
+        queue = FairQueue(CostModel(1, ROWS, Measured(fixed=0.001, each=0.001)))
+        queue.put(other := request("other", arrived=0.0))
+        queue.discard(other)
+        for _ in range(2 * ROWS):
+            queue.put(request("many", arrived=since_s))
+        assert len(queue.share(0, [ROWS], 0, since_s).joining) == expected
+
+
+def test_in_a_crowd_one_worker_encodes_and_rows_go_to_the_others() -> None:
+    texts, vectors = [request("texts") for _ in range(2)], [vector("vectors") for _ in range(3)]
+    queue = queue_of([*texts, *vectors], workers=2)
+    assert queue.choosy
+    assert queue.share(1, [ROWS, ROWS], 0, 0.0).joining == texts
+    queue.put(more := request("texts"))
+    assert queue.share(0, [ROWS, ROWS], 0, 0.0).joining == vectors
+    assert not queue.choosy
+    assert queue.share(0, [ROWS, ROWS], 0, 0.0).joining == [more]
+    queue = queue_of([request("texts"), vector("vectors")], workers=2)
+    assert len(queue.share(0, [ROWS, 0], 0, 0.0).joining) == 1, "the others have no room"
+
+
+def test_vectors_join_neither_rows_nor_many_others() -> None:
+    vectors = [vector("a", ENCODE_TOKENS // 2) for _ in range(3)]
+    queue = queue_of([text := request("a"), *vectors])
+    assert joining(queue, [ROWS]) == [text]
+    assert joining(queue, [ROWS]) == vectors[:2]
 
 
 def test_sources_join_up_to_a_number_of_tokens() -> None:
