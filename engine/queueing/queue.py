@@ -210,9 +210,12 @@ class FairQueue:
         taken, late = list[Request](), self._late(now)
         if not tokens:
             return Share(taken, late)
-        even, most, rows = (sum(free_rows) - self._rows) // len(free_rows), max(free_rows), free_rows[worker]
-        joining = 0
-        while len(taken) < MAX_JOINING and (flow := self._next(worker, free_rows, rows, now)) is not None:
+        rows, takers, encodes, elsewhere = free_rows[worker], free_rows, True, 0
+        if len(free_rows) > 1 and self._encodes_apart(now):
+            takers, encodes = free_rows[EMBEDDER + 1 :], worker == EMBEDDER
+            elsewhere = max(takers) if encodes else 0
+        even, most, joining = (sum(takers) - self._rows) // len(takers), max(takers), 0
+        while len(taken) < MAX_JOINING and (flow := self._next(worker, rows, encodes, elsewhere, now)) is not None:
             request = flow.head
             left = rows - request.rows
             together = joining + len(request.source_ids)
@@ -259,9 +262,13 @@ class FairQueue:
     def _flow(self, request: Request) -> Flow | None:
         return self._flows.get((request.caller, request.bulk))
 
-    def _next(self, worker: int, free_rows: Sequence[int], rows: int, now: float) -> Flow | None:
-        """The flow whose turn it is, and which can pay for its next request. None: there is no such flow."""
-        able = {flow for flow in self._round if self._may_join(flow, worker, free_rows, rows, now)}
+    def _next(self, worker: int, rows: int, encodes: bool, elsewhere: int, now: float) -> Flow | None:
+        """The flow whose turn it is, and which can pay for its next request. None: there is no such flow.
+
+        encodes: this worker does so for those who want no row. elsewhere: what wants no more rows is left to others
+        """
+        able = {flow for flow in self._round if (flow.head.rows > elsewhere if flow.head.rows else encodes)}
+        able = {flow for flow in able if self._may_join(flow, worker, rows, now)}
         if not able:
             return None
         while True:
@@ -278,20 +285,19 @@ class FairQueue:
             for flow in able:  # nobody can pay: the rounds in which nobody can are made at once
                 flow.deficit += max(0, rounds) * QUANTUM_S * flow.weight
 
-    def _may_join(self, flow: Flow, worker: int, free_rows: Sequence[int], rows: int, now: float) -> bool:
-        """Whether its next request leaves others the rows, and the time of a worker, that one caller may not take."""
-        needed, held, crowded = flow.head.rows, flow.held.get(worker, 0), self._crowded(flow, now)
-        if crowded and self._embeddings and len(free_rows) > 1:
-            if not needed:
-                return worker == EMBEDDER
-            if worker == EMBEDDER and max(free_rows[EMBEDDER + 1 :]) >= needed:
-                return False
+    def _may_join(self, flow: Flow, worker: int, rows: int, now: float) -> bool:
+        """Whether its next request leaves others the rows, and the time of a step, that one caller may not take."""
+        needed, held = flow.head.rows, flow.held.get(worker, 0)
         if not needed or not held:
             return True
         if needed > 1 and flow.beams.get(worker) and rows - needed < self._cost.rows // KEPT_SHARE:
             return False
         step_s = self._cost.workers[worker].step_s
-        return not crowded or step_s(held + needed) <= CROWD_SLOWDOWN * step_s(1)
+        return not self._crowded(flow, now) or step_s(held + needed) <= CROWD_SLOWDOWN * step_s(1)
+
+    def _encodes_apart(self, now: float) -> bool:
+        """Whether one worker alone is to encode for those who want no row."""
+        return self._embeddings > 0 and any(self._crowded(flow, now) for flow in self._round if not flow.head.rows)
 
     def _crowded(self, flow: Flow, now: float) -> bool:
         """Whether somebody else has come of late."""
