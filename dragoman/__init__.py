@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         Cancelled,
         DeadlineExceeded,
         DragomanError,
+        FailedPrecondition,
         FieldViolation,
         Internal,
         InvalidArgument,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     )
     from dragoman.results import (
         Embedding,
+        EncodingDefaults,
         FinishReason,
         Health,
         Hypothesis,
@@ -50,7 +52,9 @@ __all__ = [
     "DragomanError",
     "EarlyStopping",
     "Embedding",
+    "EncodingDefaults",
     "EncodingOptions",
+    "FailedPrecondition",
     "FieldViolation",
     "FinishReason",
     "Health",

@@ -3,6 +3,7 @@
     DragomanError              any gRPC status without a class of its own; `code` tells which
     ├── InvalidArgument        a field is out of its range; `violations` names it. Fix the request
     ├── NotFound               the server has no such model or service
+    ├── FailedPrecondition     the model does not do that, such as an encoder alone that is asked to translate
     ├── Unauthenticated        the server does not know who calls: the token is missing, or is no good
     ├── PermissionDenied       the caller may not do this
     ├── ResourceExhausted      a message is over the size limit, or the caller over its quota
@@ -75,6 +76,10 @@ class NotFound(DragomanError):
     """The server has no such model or service."""
 
 
+class FailedPrecondition(DragomanError):
+    """The model does not do that, such as an encoder alone that is asked to translate."""
+
+
 class Unauthenticated(DragomanError):
     """The server does not know who calls: the token is missing, or is no good."""
 
@@ -118,6 +123,7 @@ class Internal(DragomanError):
 _CLASSES: dict[grpc.StatusCode, type[DragomanError]] = {
     grpc.StatusCode.INVALID_ARGUMENT: InvalidArgument,
     grpc.StatusCode.NOT_FOUND: NotFound,
+    grpc.StatusCode.FAILED_PRECONDITION: FailedPrecondition,
     grpc.StatusCode.UNAUTHENTICATED: Unauthenticated,
     grpc.StatusCode.PERMISSION_DENIED: PermissionDenied,
     grpc.StatusCode.RESOURCE_EXHAUSTED: ResourceExhausted,

@@ -1,6 +1,6 @@
 """What the clients return: plain frozen values, no protobuf."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 
 from dragoman.v1.decoding_options import Decoding
@@ -132,6 +132,19 @@ class Embedding:
 
 
 @dataclass(frozen=True, slots=True)
+class EncodingDefaults:
+    """How a model encodes where a call sets nothing. See `EncodingOptions`."""
+
+    poolings: tuple[str, ...]
+    dimensions: int
+    normalize: bool
+    prompts: dict[str, str] = field(hash=False)
+    """What may be put before a text, by the name that calls use."""
+    prompt: str
+    """The name of the one that is put there. Empty: none."""
+
+
+@dataclass(frozen=True, slots=True)
 class Model:
     """A model of a server, and its limits."""
 
@@ -164,3 +177,7 @@ class Model:
     """SHA-256 of the checkpoint's weights file, lower-case hexadecimal."""
     max_contents: int
     """Most texts of a request. 0: the server does not say."""
+    tasks: tuple[str, ...]
+    """What it does: "translate", "encode". Empty: the server does not say."""
+    default_encoding: EncodingDefaults
+    """What `encode` does where a call sets nothing."""

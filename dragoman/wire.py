@@ -6,13 +6,14 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
 import grpc
-from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
 from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health_pb2
 
 from dragoman.enums import ENUMS
 from dragoman.errors import Internal
 from dragoman.results import (
+    EncodingDefaults,
     FinishReason,
     Health,
     Hypothesis,
@@ -22,7 +23,7 @@ from dragoman.results import (
     Timings,
     Translation,
 )
-from dragoman.v1 import decoding_pb2, model_pb2, translation_pb2
+from dragoman.v1 import decoding_pb2, encoding_pb2, model_pb2, translation_pb2
 from dragoman.v1.decoding_options import Decoding, DecodingKeywords
 
 MAX_CONTENTS = 32
@@ -241,7 +242,21 @@ def model(message: model_pb2.Model) -> Model:
         package_sha256=message.package_sha256,
         checkpoint_sha256=message.checkpoint_sha256,
         max_contents=message.max_contents,
+        tasks=tuple(_plain(model_pb2.Task.DESCRIPTOR, task, "TASK_") for task in message.tasks),
+        default_encoding=_encoding_defaults(message.default_encoding),
     )
+
+
+def _encoding_defaults(message: model_pb2.EncodingDefaults) -> EncodingDefaults:
+    poolings = (_plain(encoding_pb2.Pooling.DESCRIPTOR, pooling, "POOLING_") for pooling in message.poolings)
+    prompts = dict(message.prompts)
+    return EncodingDefaults(tuple(poolings), message.dimensions, message.normalize, prompts, message.prompt)
+
+
+def _plain(enum: EnumDescriptor, number: int, prefix: str) -> str:
+    """The value's name on the wire, without what all of them begin with."""
+    value = enum.values_by_number.get(number)
+    return "unknown" if value is None else value.name.removeprefix(prefix).lower()
 
 
 def health(message: health_pb2.HealthCheckResponse) -> Health:

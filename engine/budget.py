@@ -66,7 +66,9 @@ class HostLoad:
         heads = max((tensor.heads for tensor in self._tensors), default=0)
         run = max(RUN_TOKENS, self.source_tokens)
         encoder = run * (graphs.encoder_numbers + heads * self.source_tokens) * FLOAT_BYTES
-        logits = 0 if self.native else 2 * self.rows * graphs.vocabulary.target_size * FLOAT_BYTES
+        logits = (
+            0 if self.native or graphs.decoder is None else 2 * self.rows * graphs.vocabulary.target_size * FLOAT_BYTES
+        )
         return self.workers * (joining + 2 * (encoder + logits))
 
     @property

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from engine.budget import HostLoad, HostMemory, fit, megabytes
 from engine.cpu.decoder import CpuDecoder
+from engine.cpu.encoder import CpuEncoder
 from engine.cuda.decoder import CudaDecoder
 from engine.decoder import Decoder
 from engine.devices.machine import usable_cores
@@ -132,11 +133,22 @@ def open_decoder(
     """The decoder that runs a model on a device, with rows of so many tokens. Raises DeviceError."""
     graphs, most = model.graphs, model.graphs.spec.max_positions
     capacities = source_tokens or most, target_tokens or most
+    if graphs.spec.decoder is None:
+        return _open_encoder(model, device, capacities[0], kernels)
     if takes_threads(graphs.spec.precision, device):
         return _open_native(model, capacities, kernels) or CpuDecoder(graphs, *capacities)
     if kernels == "required":
         raise DeviceError(f"kernels are required; {_described(graphs.spec.precision, device)} has none: leave that out")
     return CudaDecoder(graphs, *capacities, device)
+
+
+def _open_encoder(model: Loadable, device: Device, source_tokens: int, kernels: Kernels) -> CpuEncoder:
+    """Raises DeviceError."""
+    if device.kind != "cpu":
+        raise DeviceError("the package is an encoder alone, which runs on the CPU only: serve it with --device cpu")
+    if kernels == "required":
+        raise DeviceError("kernels are required; an encoder alone has no graphs of them: leave that out")
+    return CpuEncoder(model.graphs, source_tokens)
 
 
 def _open_native(model: Loadable, capacities: tuple[int, int], kernels: Kernels) -> NativeDecoder | None:

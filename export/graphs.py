@@ -6,7 +6,15 @@ from dataclasses import dataclass, replace
 import onnx_ir as ir
 
 from models.package.graphs import GraphFile, GraphsSpec, NativeGraphs
-from models.package.signature import DECODER, ENCODER, LOGITS_GRAPH, NATIVE_DECODER, NATIVE_ENCODER, OUTPUT
+from models.package.signature import (
+    DECODER,
+    ENCODER,
+    LOGITS_GRAPH,
+    NATIVE_DECODER,
+    NATIVE_ENCODER,
+    OUTPUT,
+    PACKED_ENCODER,
+)
 
 
 @dataclass(frozen=True)
@@ -18,6 +26,20 @@ class NativeModels:
     decoder: ir.Model
     logits: ir.Model
     """See `models.package.graphs.Logits`."""
+
+
+@dataclass(frozen=True)
+class EncoderGraphs:
+    """Those of a model that is an encoder alone."""
+
+    spec: GraphsSpec
+    encoder: ir.Model
+    packed_encoder: ir.Model
+
+    @property
+    def models(self) -> dict[str, ir.Model]:
+        """All of them, by the names of their files."""
+        return {ENCODER: self.encoder, PACKED_ENCODER: self.packed_encoder}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from export.command.arguments import Options
 from export.command.progress import Progress
-from export.graphs import Graphs
+from export.encoders import export_encoder
+from export.graphs import EncoderGraphs, Graphs
 from export.inputs import (
     adapt,
     check_list_size,
@@ -31,6 +32,7 @@ from export.verification.verify import verify
 from export.weights.save import save, save_beside
 from export.weights.stored import STORED, StoredWeights
 from models.checkpoint import load_checkpoint
+from models.checkpoint.encoders import is_encoder
 from models.package.folder import draft, publish, publish_beside
 from models.package.manifest import SHORTLIST, WEIGHTS, Manifest
 from models.package.seal import private_key, sign
@@ -40,11 +42,13 @@ PACKAGES = Path("artifacts")
 """Where a package goes, under its model's name, unless the command line says where."""
 
 
-def export(options: Options, fetched: Fetched, progress: Progress) -> tuple[Path, Manifest, Graphs]:
+def export(options: Options, fetched: Fetched, progress: Progress) -> tuple[Path, Manifest, Graphs | EncoderGraphs]:
     """Loads, traces, saves, verifies and publishes. Until then nothing is where the package belongs.
 
     Returns the package's folder and what lies there.
     """
+    if is_encoder(fetched.folder):
+        return export_encoder(options, fetched, PACKAGES, progress)
     seal = None if options.sign is None else partial(sign, key=private_key(options.sign))
     texts = read_samples(options.samples, options.verify_samples)
     quantizing_texts = read_quantizing_texts(options, texts)

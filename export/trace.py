@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 from torch.nn import functional
 
-from export.graphs import Graphs, weight_bytes
+from export.graphs import EncoderGraphs, Graphs, weight_bytes
 from export.quantization.model import QuantizedTransformer
 from export.quantization.stored import store_by_outputs
 from export.screened import LogitsGraph, ScreenedOutput
@@ -43,7 +43,19 @@ class EncoderGraph(nn.Module):
     def forward(self, ids: Tensor, lengths: Tensor) -> list[Tensor]:
         """See models.package.signature."""
         hidden = self.model.encode(ids, lengths)
-        return [hidden, *self.model.cross_keys_values(hidden)]
+        return [hidden, *(self.model.cross_keys_values(hidden) if self.model.config.decoder_layers else [])]
+
+
+class PackedEncoderGraph(nn.Module):
+    """What packed_encoder.onnx computes."""
+
+    def __init__(self, model: Transformer) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor, positions: Tensor, padded: Tensor, places: Tensor, lengths: Tensor) -> Tensor:
+        """See models.package.signature."""
+        return self.model.encode_packed(ids, positions, padded, places, lengths)
 
 
 class DecoderGraph(nn.Module):
@@ -118,7 +130,20 @@ def trace(
         encoder, decoder = trace_encoder(model, spec), trace_decoder(model, spec)
         output = trace_output(model) if shortlist else None
         logits = trace_logits(model, spec) if output_layer == "screened" else None
-    return Graphs(declare(model, spec, encoder, decoder, output, logits), encoder, decoder, output, logits)
+    declared = declare(model, spec, encoder, decoder, output, logits)
+    return Graphs(declared, encoder, decoder, output, logits)
+
+
+def trace_encoders(model: Transformer) -> EncoderGraphs:
+    """Traces the graphs of an encoder alone on the CPU, in fp32."""
+    model = model.eval()
+    spec = signature.graphs_spec(model.config, "fp32")
+    encoder, packed = trace_encoder(model, spec), trace_packed_encoder(model)
+    files = {
+        "encoder": GraphFile(file=signature.ENCODER, weight_bytes=weight_bytes(encoder)),
+        "packed_encoder": GraphFile(file=signature.PACKED_ENCODER, weight_bytes=weight_bytes(packed)),
+    }
+    return EncoderGraphs(spec.model_copy(update=files), encoder, packed)
 
 
 def declare(
@@ -155,6 +180,31 @@ def trace_encoder(model: Transformer, spec: GraphsSpec) -> ir.Model:
         shapes={"ids": {0: sentences, 1: source}, "lengths": {0: sentences}},
         input_names=signature.ENCODER_INPUTS,
         output_names=signature.encoder_outputs(spec),
+    )
+
+
+def trace_packed_encoder(model: Transformer) -> ir.Model:
+    """The graph of one pass over sources that lie one after another."""
+    tokens, sentences = Dim("tokens", max=MAX_TOKENS), Dim("sentences", max=MAX_BATCH)
+    lengths = torch.tensor([7, 5, 2], dtype=torch.int32)
+    return trace_module(
+        PackedEncoderGraph(model),
+        inputs={
+            "ids": torch.zeros(14, dtype=torch.int64),
+            "positions": torch.zeros(14, dtype=torch.int64),
+            "padded": torch.zeros(3, 7, dtype=torch.int64),
+            "places": torch.zeros(14, dtype=torch.int64),
+            "lengths": lengths,
+        },
+        shapes={
+            "ids": {0: tokens},
+            "positions": {0: tokens},
+            "padded": {0: sentences, 1: Dim("source", max=model.config.max_positions)},
+            "places": {0: tokens},
+            "lengths": {0: sentences},
+        },
+        input_names=signature.PACKED_ENCODER_INPUTS,
+        output_names=[signature.HIDDEN],
     )
 
 

@@ -8,6 +8,7 @@ lack those kernels: GroupQueryAttention knows no fp32 on CUDA.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,13 +30,25 @@ def plain() -> Iterator[None]:
         _fused.reset(token)
 
 
-def self_attention(qkv: Tensor, lengths: Tensor, heads: int) -> Tensor:
+class Packing(NamedTuple):
+    """Where sources lie one after another, without padding."""
+
+    padded: Tensor
+    """The token of each place of a padded batch; of padding, any [sentences, source]."""
+    places: Tensor
+    """The place of each token, counted through that batch [tokens]."""
+
+
+def self_attention(qkv: Tensor, lengths: Tensor, heads: int, packing: Packing | None = None) -> Tensor:
     """Every source token attends to all tokens of its source.
 
-    qkv: packed queries, keys and values [sentences * source, 3 * width]
+    qkv: queries, keys and values, joined [sentences * source, 3 * width], or of packed sources [tokens, 3 * width]
     lengths: tokens of each source before the padding [sentences]
-    Returns [sentences * source, width].
+    Returns [sentences * source, width], or [tokens, width].
     """
+    if packing is not None:
+        attended = self_attention(qkv.index_select(0, packing.padded.flatten()), lengths, heads)
+        return attended.index_select(0, packing.places)
     width = qkv.shape[1] // 3
     qkv = qkv.view(lengths.shape[0], -1, 3 * width)
     query, key, value = qkv.split(width, dim=2)

@@ -23,7 +23,8 @@ class ModelConfig(Frozen):
     target_vocab_size: int = Field(gt=0)
     width: int = Field(gt=0)
     encoder_layers: int = Field(gt=0)
-    decoder_layers: int = Field(gt=0)
+    decoder_layers: int = Field(ge=0)
+    """0: an encoder alone, whose target side is its source side and is not computed."""
     encoder_heads: int = Field(gt=0)
     decoder_heads: int = Field(gt=0)
     encoder_ffn: int = Field(gt=0)
@@ -36,6 +37,8 @@ class ModelConfig(Frozen):
     """"post": x = norm(x + f(x)). "pre": x = x + f(norm(x)), and one more norm after the last layer."""
     activation: Activation = "relu"
     positions: PositionKind = "sinusoidal"
+    encoder_embedding_norm: Literal["none", "sum"] = "none"
+    """What the encoder normalises before its first layer: nothing, or the sum of embeddings and positions."""
     scale_embedding: bool = False
     """Multiply token embeddings by sqrt(width)."""
     share_embeddings: bool = True

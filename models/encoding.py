@@ -60,6 +60,8 @@ class EncodingDefaults(Frozen):
     dimensions: int | None = Field(default=None, gt=0)
     """The first so many values of a vector. None: all."""
     normalize: bool = False
+    max_tokens: int | None = Field(default=None, gt=1)
+    """Most tokens of a text, where the model was trained with fewer than it has positions."""
     prompts: dict[str, str] = Field(default_factory=dict)
     """What may be put before a text, by the name that requests use."""
     prompt: str | None = None

@@ -59,9 +59,9 @@ class SelfAttention(nn.Module):
         self.qkv, self.out = nn.Linear(config.width, 3 * config.width), nn.Linear(config.width, config.width)
         self.residual = Residual(config)
 
-    def over_source(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """x: [sentences * source, width]; lengths: [sentences]."""
-        attended = attention.self_attention(self.qkv(self.residual.enter(x)), lengths, self.heads)
+    def over_source(self, x: Tensor, lengths: Tensor, packing: attention.Packing | None = None) -> Tensor:
+        """x: [sentences * source, width], or [tokens, width] if packed; lengths: [sentences]."""
+        attended = attention.self_attention(self.qkv(self.residual.enter(x)), lengths, self.heads, packing)
         return self.residual.leave(x, self.out(attended))
 
     def over_target(self, x: Tensor, sentences: int) -> Tensor:
@@ -148,9 +148,9 @@ class EncoderLayer(nn.Module):
         self.attention = SelfAttention(config, config.encoder_heads)
         self.feed_forward = FeedForward(config, config.encoder_ffn)
 
-    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """[sentences * source, width] -> [sentences * source, width]."""
-        output: Tensor = self.feed_forward(self.attention.over_source(x, lengths))
+    def forward(self, x: Tensor, lengths: Tensor, packing: attention.Packing | None = None) -> Tensor:
+        """[sentences * source, width] -> [sentences * source, width], or of packed sources [tokens, width]."""
+        output: Tensor = self.feed_forward(self.attention.over_source(x, lengths, packing))
         return output
 
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from models.attention import Packing
 from models.best_tokens import NEVER, padded_size
 from models.config import ModelConfig
 from models.layers import DecoderLayer, EncoderLayer
@@ -39,10 +40,16 @@ class Transformer(nn.Module):
         )
         # There even without `output_bias`: it keeps the padded ids from winning.
         self.output_bias = nn.Parameter(torch.zeros(target_size), requires_grad=config.output_bias)
-        self.source_positions, self.target_positions = (position_table(config) for _ in range(2))
+        self.source_positions = position_table(config)
+        if config.decoder_layers:
+            self.target_positions = position_table(config)
+        self.encoder_embedding_norm = (
+            nn.LayerNorm(width, eps=config.norm_epsilon) if config.encoder_embedding_norm == "sum" else nn.Identity()
+        )
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
-        self.cross_kv = nn.Linear(width, 2 * width * config.decoder_layers)
+        if config.decoder_layers:
+            self.cross_kv = nn.Linear(width, 2 * width * config.decoder_layers)
         self.encoder_norm, self.decoder_norm = (
             nn.LayerNorm(width, eps=config.norm_epsilon) if config.norm == "pre" else nn.Identity() for _ in range(2)
         )
@@ -78,11 +85,23 @@ class Transformer(nn.Module):
     def encode(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """The last hidden states [sentences, source, width] of ids [sentences, source]."""
         sentences, source = ids.shape
-        x = self.dropout(self._embed(ids, self.source_embedding) + self.source_positions[:source]).flatten(0, 1)
+        x = (self._embed(ids, self.source_embedding) + self.source_positions[:source]).flatten(0, 1)
+        return self._encoded(x, lengths, None).view(sentences, source, self.config.width)
+
+    def encode_packed(self, ids: Tensor, positions: Tensor, padded: Tensor, places: Tensor, lengths: Tensor) -> Tensor:
+        """The same [tokens, width] of sources that lie one after another, of which only attention is padded.
+
+        ids, positions: [tokens]; padded, places: see `models.attention.Packing`; lengths: [sentences]
+        """
+        x = self._embed(ids, self.source_embedding) + F.embedding(positions, self.source_positions)
+        return self._encoded(x, lengths, Packing(padded, places))
+
+    def _encoded(self, x: Tensor, lengths: Tensor, packing: Packing | None) -> Tensor:
+        x = self.dropout(self.encoder_embedding_norm(x))
         for layer in self.encoder:
-            x = layer(x, lengths)
+            x = layer(x, lengths, packing)
         hidden: Tensor = self.encoder_norm(x)
-        return hidden.view(sentences, source, self.config.width)
+        return hidden
 
     def decode(self, encoded: Tensor, source_lengths: Tensor, target_ids: Tensor) -> list[Tensor]:
         """The teacher-forced pass without the output projection. `forward` describes the arguments.

@@ -23,6 +23,7 @@
     ├── OutOfMemory                 RESOURCE_EXHAUSTED  OUT_OF_MEMORY
     ├── ModelNotFound               NOT_FOUND           MODEL_NOT_FOUND
     ├── ServiceNotFound             NOT_FOUND           SERVICE_NOT_FOUND
+    ├── DoesNotTranslate            FAILED_PRECONDITION DOES_NOT_TRANSLATE
     ├── RequestStalled              ABORTED             REQUEST_STALLED
     ├── StreamStalled               ABORTED             STREAM_STALLED
     ├── Unavailable                 UNAVAILABLE         the same request may be answered later, or by another server
@@ -47,6 +48,7 @@ Status = Literal[
     "PERMISSION_DENIED",
     "RESOURCE_EXHAUSTED",
     "NOT_FOUND",
+    "FAILED_PRECONDITION",
     "ABORTED",
     "UNAVAILABLE",
     "INTERNAL",
@@ -321,6 +323,17 @@ class ServiceNotFound(ServerError):
         known = ", ".join(f'"{service}"' for service in available)
         message = f"there is no service {quoted(name)}; the server has {known}"
         super().__init__(message, {"service": name, "available": known})
+
+
+class DoesNotTranslate(ServerError):
+    """The model is an encoder alone. Expected."""
+
+    status = "FAILED_PRECONDITION"
+    reason = "DOES_NOT_TRANSLATE"
+
+    def __init__(self, model: str) -> None:
+        message = f"model {quoted(model)} is an encoder alone and does not translate; ask another, or EncodingService"
+        super().__init__(message, {"model": model}, "model")
 
 
 class RequestStalled(ServerError):

@@ -76,7 +76,7 @@ MODEL = ServedModel(
     ),
     width=4,
     encoder_layers=0,
-    decoder_layers=0,
+    decoder_layers=1,
     vocabulary_size=32001,
     precision="fp32",
     execution_provider="none",

@@ -73,11 +73,17 @@ def model_json(model: Model) -> str:
 
 def model_block(model: Model) -> str:
     """A model for people, on several lines."""
+    own = model.default_encoding
+    vectors = f"{own.dimensions} values, {' + '.join(own.poolings)}{', normalised' * own.normalize}"
+    if own.prompts:
+        vectors += f"; prompts {', '.join(own.prompts)}"
     default = ", ".join(f"{name} {_short(value)}" for name, value in asdict(model.default_decoding).items())
     return f"""{model.name}
+  does        {", ".join(model.tasks)}
   languages   {", ".join(model.source_languages)} -> {", ".join(model.target_languages)}
   limits      {model.max_source_tokens} source tokens, {model.max_new_tokens} new tokens, {model.max_beams} beams
   default     {default}
+  vectors     {vectors}
   size        width {model.width}, {model.encoder_layers} encoder and {model.decoder_layers} decoder layers, \
 {model.vocabulary_size} target tokens
   runs as     {model.precision} on {model.execution_provider}

@@ -5,9 +5,11 @@ isort:skip_file
 
 from collections import abc as _abc
 from dragoman.v1 import decoding_pb2 as _decoding_pb2
+from dragoman.v1 import encoding_pb2 as _encoding_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -18,6 +20,30 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _Task:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _TaskEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Task.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TASK_UNSPECIFIED: _Task.ValueType  # 0
+    """Never sent."""
+    TASK_TRANSLATE: _Task.ValueType  # 1
+    """TranslationService."""
+    TASK_ENCODE: _Task.ValueType  # 2
+    """EncodingService."""
+
+class Task(_Task, metaclass=_TaskEnumTypeWrapper):
+    """What a model does."""
+
+TASK_UNSPECIFIED: Task.ValueType  # 0
+"""Never sent."""
+TASK_TRANSLATE: Task.ValueType  # 1
+"""TranslationService."""
+TASK_ENCODE: Task.ValueType  # 2
+"""EncodingService."""
+Global___Task: _TypeAlias = Task  # noqa: Y015
 
 @_typing.final
 class ListModelsRequest(_message.Message):
@@ -107,6 +133,68 @@ class GetModelResponse(_message.Message):
 Global___GetModelResponse: _TypeAlias = GetModelResponse  # noqa: Y015
 
 @_typing.final
+class EncodingDefaults(_message.Message):
+    """How a model encodes where a request sets nothing. See EncodeRequest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class PromptsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    POOLINGS_FIELD_NUMBER: _builtins.int
+    DIMENSIONS_FIELD_NUMBER: _builtins.int
+    NORMALIZE_FIELD_NUMBER: _builtins.int
+    PROMPTS_FIELD_NUMBER: _builtins.int
+    PROMPT_FIELD_NUMBER: _builtins.int
+    dimensions: _builtins.int
+    """Values of a vector."""
+    normalize: _builtins.bool
+    """Vectors are divided by their L2 norm."""
+    prompt: _builtins.str
+    """The name of the one that is put there. Empty: none."""
+    @_builtins.property
+    def poolings(self) -> _containers.RepeatedScalarFieldContainer[_encoding_pb2.Pooling.ValueType]:
+        """What makes one vector of those of all tokens."""
+
+    @_builtins.property
+    def prompts(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """What may be put before a text, by the name that requests use."""
+
+    def __init__(
+        self,
+        *,
+        poolings: _abc.Iterable[_encoding_pb2.Pooling.ValueType] | None = ...,
+        dimensions: _builtins.int = ...,
+        normalize: _builtins.bool = ...,
+        prompts: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        prompt: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dimensions", b"dimensions", "normalize", b"normalize", "poolings", b"poolings", "prompt", b"prompt", "prompts", b"prompts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EncodingDefaults: _TypeAlias = EncodingDefaults  # noqa: Y015
+
+@_typing.final
 class Model(_message.Message):
     """A model and its limits."""
 
@@ -128,6 +216,8 @@ class Model(_message.Message):
     PACKAGE_SHA256_FIELD_NUMBER: _builtins.int
     CHECKPOINT_SHA256_FIELD_NUMBER: _builtins.int
     MAX_CONTENTS_FIELD_NUMBER: _builtins.int
+    TASKS_FIELD_NUMBER: _builtins.int
+    DEFAULT_ENCODING_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name to use in requests."""
     max_source_tokens: _builtins.int
@@ -141,9 +231,9 @@ class Model(_message.Message):
     encoder_layers: _builtins.int
     """Encoder layers."""
     decoder_layers: _builtins.int
-    """Decoder layers."""
+    """Decoder layers. 0: it is an encoder alone."""
     vocabulary_size: _builtins.int
-    """Target tokens the model knows."""
+    """Target tokens the model knows; of an encoder alone, tokens."""
     precision: _builtins.str
     """Numbers the weights are stored in: "fp32"."""
     execution_provider: _builtins.str
@@ -166,6 +256,14 @@ class Model(_message.Message):
     def default_decoding(self) -> _decoding_pb2.DecodingOptions:
         """What is used where a request sets nothing; every field is set."""
 
+    @_builtins.property
+    def tasks(self) -> _containers.RepeatedScalarFieldContainer[Global___Task.ValueType]:
+        """What it does. Empty from servers that do not say it."""
+
+    @_builtins.property
+    def default_encoding(self) -> Global___EncodingDefaults:
+        """What EncodingService does where a request sets nothing; every field is set."""
+
     def __init__(
         self,
         *,
@@ -185,10 +283,12 @@ class Model(_message.Message):
         package_sha256: _builtins.str = ...,
         checkpoint_sha256: _builtins.str = ...,
         max_contents: _builtins.int = ...,
+        tasks: _abc.Iterable[Global___Task.ValueType] | None = ...,
+        default_encoding: Global___EncodingDefaults | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["default_decoding", b"default_decoding"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["default_decoding", b"default_decoding", "default_encoding", b"default_encoding"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint_sha256", b"checkpoint_sha256", "decoder_layers", b"decoder_layers", "default_decoding", b"default_decoding", "encoder_layers", b"encoder_layers", "execution_provider", b"execution_provider", "max_beams", b"max_beams", "max_contents", b"max_contents", "max_new_tokens", b"max_new_tokens", "max_source_tokens", b"max_source_tokens", "name", b"name", "package_sha256", b"package_sha256", "precision", b"precision", "source_language_codes", b"source_language_codes", "target_language_codes", b"target_language_codes", "vocabulary_size", b"vocabulary_size", "width", b"width"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint_sha256", b"checkpoint_sha256", "decoder_layers", b"decoder_layers", "default_decoding", b"default_decoding", "default_encoding", b"default_encoding", "encoder_layers", b"encoder_layers", "execution_provider", b"execution_provider", "max_beams", b"max_beams", "max_contents", b"max_contents", "max_new_tokens", b"max_new_tokens", "max_source_tokens", b"max_source_tokens", "name", b"name", "package_sha256", b"package_sha256", "precision", b"precision", "source_language_codes", b"source_language_codes", "target_language_codes", b"target_language_codes", "tasks", b"tasks", "vocabulary_size", b"vocabulary_size", "width", b"width"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

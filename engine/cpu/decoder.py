@@ -70,6 +70,7 @@ class CpuDecoder:
         self.spec = graphs.spec
         self.source_capacity, self.target_capacity = source_capacity, target_capacity
         contents, spec = graphs.contents(), graphs.spec
+        assert spec.decoder is not None
         self._encoder, self._decoder = (
             open_session(contents.graph(graph.file), CPU) for graph in (spec.encoder, spec.decoder)
         )

@@ -45,6 +45,7 @@ class CudaDecoder:
                 self._output = CudaOutput(runtime, contents.graph(spec.output.file), shortlist, spec, places)
             encoder = CudaEncoder(runtime, contents.graph(spec.encoder.file), spec, source_capacity, self._output)
             self._encoder = held.enter_context(closing(encoder))
+            assert spec.decoder is not None
             self._decoder = self._open_decoder(contents.graph(spec.decoder.file))
             held.callback(self._forget)
             self._held = held.pop_all()

@@ -2,12 +2,12 @@
 
 from rich.table import Table
 
-from export.graphs import Graphs, histogram
+from export.graphs import EncoderGraphs, Graphs, histogram
 from export.verification.compare_tokens import search_name
 from models.package.manifest import Certificate, Manifest
 
 
-def summary(manifest: Manifest, graphs: Graphs, seconds: dict[str, float]) -> Table:
+def summary(manifest: Manifest, graphs: Graphs | EncoderGraphs, seconds: dict[str, float]) -> Table:
     """What the package holds, how near it is to its checkpoint, and how long that took."""
     table = Table(show_header=False, title=f"package {manifest.name}", title_justify="left")
     for name, entry in sorted(manifest.files.items()):
@@ -31,8 +31,14 @@ def summary(manifest: Manifest, graphs: Graphs, seconds: dict[str, float]) -> Ta
 def certify(table: Table, which: str, certificate: Certificate) -> None:
     """Adds what a certificate says."""
     table.add_row(f"{which}verified on", certificate.device)
-    worst = max(step.log_prob_error for step in certificate.steps)
-    table.add_row("largest errors", f"hidden states {certificate.encoder_error:.1e}, log-probabilities {worst:.1e}")
+    errors = [f"hidden states {certificate.encoder_error:.1e}"]
+    if certificate.steps:
+        errors.append(f"log-probabilities {max(step.log_prob_error for step in certificate.steps):.1e}")
+    table.add_row("largest errors", ", ".join(errors))
+    if certificate.vectors is not None:
+        found = certificate.vectors
+        told = f"{found.sentences} sentences: hidden states within {found.hidden_error:.1e}, cosine {found.cosine:.7f}"
+        table.add_row("vectors of transformers", told)
     for agreement in certificate.agreements:
         table.add_row(
             f"same tokens as {agreement.reference}, {search_name(agreement.num_beams)}",

@@ -25,7 +25,9 @@ from huggingface_hub.utils.tqdm import disable_progress_bars
 from export.sources.fetched import Fetched, SourceError, Tell
 
 SETTINGS = ("config.json", "generation_config.json", "tokenizer_config.json")
-TOKENIZER = ("vocab.json", "target_vocab.json", "source.spm", "target.spm")
+SENTENCES = ("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json", "*_Pooling/config.json")
+"""What sentence-transformers says of vectors."""
+TOKENIZER = ("tokenizer.json", "vocab.json", "target_vocab.json", "source.spm", "target.spm")
 NOTICES = ("LICENSE*", "NOTICE*")
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 """The first that there is."""
@@ -40,7 +42,7 @@ def fetch(name: str, tell: Tell) -> Fetched:
     repository, _, revision = name.partition("@")
     with _explained(repository, revision):
         tell(f"{name}, settings and tokenizer")
-        folder = _download(repository, revision, [*SETTINGS, *TOKENIZER, *NOTICES])
+        folder = _download(repository, revision, [*SETTINGS, *SENTENCES, *TOKENIZER, *NOTICES])
         commit = folder.name
         _check_family(folder, repository)
         for weights in WEIGHTS:
@@ -62,6 +64,7 @@ def _check_family(folder: Path, repository: str) -> None:
     """Before the weights are fetched, which are large."""
     # It imports torch, which takes seconds: a name that there is not is told before.
     from models.checkpoint import CheckpointError, find_loader
+    from models.checkpoint.encoders import is_encoder
 
     if not (folder / "config.json").exists():
         raise SourceError(
@@ -69,14 +72,15 @@ def _check_family(folder: Path, repository: str) -> None:
             f"exported from a folder (see docs/checkpoints.md)"
         )
     try:
-        find_loader(folder)
+        if not is_encoder(folder):
+            find_loader(folder)
     except CheckpointError as error:
         raise SourceError(f"hf:{repository}: {error}") from error
 
 
 def _check_hashes(folder: Path) -> None:
     """The cache names a file by its hash, but never looks again. Removes a file that is not what it is called."""
-    for link in folder.iterdir():
+    for link in (link for link in folder.rglob("*") if not link.is_dir()):
         file = link.resolve()
         if not _is_named_by_hash(file):
             file.unlink()

@@ -60,7 +60,7 @@ class TransformersModel:
     def __init__(self, folder: Path, shortlist: Shortlist | None = None) -> None:
         """shortlist: what each source may become."""
         self._shortlist = shortlist
-        with _quiet():
+        with quiet():
             self._model = transformers.AutoModelForSeq2SeqLM.from_pretrained(
                 folder, dtype=torch.float32, local_files_only=True
             ).eval()
@@ -82,7 +82,7 @@ class TransformersModel:
         self, sources: Sequence[Sequence[int]], num_beams: int, generation: GenerationDefaults
     ) -> list[tuple[int, ...]]:
         ids, mask = self._pad(sources)
-        with _quiet():
+        with quiet():
             output = self._model.generate(
                 input_ids=ids,
                 attention_mask=mask,
@@ -115,7 +115,7 @@ def _until_end(tokens: list[int], end_id: int) -> tuple[int, ...]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without the progress bars and the advice of transformers."""
     verbosity = transformers.logging.get_verbosity()
     transformers.logging.set_verbosity_error()

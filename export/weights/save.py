@@ -7,7 +7,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from export.graphs import Graphs
+from export.graphs import EncoderGraphs, Graphs
 from export.weights.sinusoids import leave_out_sinusoids
 from export.weights.stored import StoredWeights, point
 from models.package.graph_files import GraphFiles
@@ -20,7 +20,7 @@ PAGE_BYTES = 4096
 Bytes = NDArray[np.uint8]
 
 
-def save(graphs: Graphs, folder: Path) -> GraphFiles:
+def save(graphs: Graphs | EncoderGraphs, folder: Path) -> GraphFiles:
     """Writes the files of the graphs into a folder. Returns them as a decoder opens them."""
     with (folder / WEIGHTS).open("wb") as file:
         weights = _WeightsFile(file)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from models.checkpoint import marian, marian_nmt
 from models.checkpoint.contents import Checkpoint, CheckpointError
+from models.checkpoint.encoders import FAMILIES as ENCODERS
 from models.checkpoint.reading import read_json
 
 __all__ = ["Checkpoint", "CheckpointError", "find_loader", "load_checkpoint"]
@@ -26,6 +27,8 @@ def find_loader(folder: Path) -> Callable[[Path], Checkpoint]:
     """What loads a folder with a config.json. Raises CheckpointError where nothing does."""
     file = folder / "config.json"
     family = read_json(file).get("model_type")
+    if family in ENCODERS:
+        raise CheckpointError(f"{file}: model_type is {family!r}, an encoder alone, which does not translate")
     if not isinstance(family, str) or family not in FAMILIES:
         raise CheckpointError(f"{file}: model_type is {family!r}; supported: {', '.join(sorted(FAMILIES))}")
     return FAMILIES[family]

@@ -56,6 +56,19 @@ def invalid(error: ValidationError, file: Path | str) -> CheckpointError:
     return CheckpointError(f"{file}: {found}{first['msg']}")
 
 
+def read_json_list(file: Path) -> list[dict[str, Any]]:
+    """Reads a JSON array of objects."""
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CheckpointError(f"{file} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{file} is not JSON: {error}") from error
+    if not isinstance(content, list) or not all(isinstance(entry, dict) for entry in content):
+        raise CheckpointError(f"{file} is not a JSON array of objects, but begins with {str(content)[:20]!r}")
+    return content
+
+
 class TensorFile:
     """The named tensors of a weights file. `take` what is expected, then see that nothing is `left`."""
 
@@ -87,6 +100,14 @@ class TensorFile:
             tensor = self._tensors.pop(copy)
             if not torch.equal(self._tensors.setdefault(original, tensor), tensor):
                 raise CheckpointError(f"{self.file}: {copy} differs from {original}, to which config.json ties it")
+
+    def without_prefix(self, prefix: str) -> "TensorFile":
+        """The same, with names that lack a prefix where they had it."""
+        return TensorFile(self.file, {name.removeprefix(prefix): tensor for name, tensor in self._tensors.items()})
+
+    def leave(self, prefixes: tuple[str, ...]) -> None:
+        """Forgets the tensors whose names begin with one of these: nothing is made of them."""
+        self._tensors = {name: tensor for name, tensor in self._tensors.items() if not name.startswith(prefixes)}
 
     @property
     def left(self) -> list[str]:

@@ -31,7 +31,7 @@ from models.package.checked import EXPORT_AGAIN, PackageError, check
 from models.package.graph_files import GraphFiles
 from models.package.manifest import FORMAT_VERSION, FileEntry, Manifest, first_fault
 from models.package.shortlist import Shortlist, ShortlistError
-from models.tokenizers.sentencepiece_pair import SentencePiecePair
+from models.tokenizers.open import open_tokenizer
 from models.tokenizers.tokenizer import Tokenizer
 
 MANIFEST = "manifest.json"
@@ -64,7 +64,7 @@ class Package:
 
     def tokenizer(self) -> Tokenizer:
         """Loads the tokenizer."""
-        return SentencePiecePair.load(self.folder, self.manifest.tokenizer)
+        return open_tokenizer(self.folder, self.manifest.tokenizer)
 
     def graphs(self) -> GraphFiles:
         """The graphs, with the shortlist, if there is one. Raises PackageError."""

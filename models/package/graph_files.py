@@ -58,4 +58,6 @@ class GraphFiles:
 
     @property
     def decoder(self) -> Path:
+        """There must be one."""
+        assert self.spec.decoder is not None
         return self.folder / self.spec.decoder.file

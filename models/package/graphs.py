@@ -190,7 +190,10 @@ class GraphsSpec(Frozen):
     """What an engine must know of the graphs. Names and shapes that never change are in `models.package.signature`."""
 
     encoder: GraphFile
-    decoder: GraphFile
+    packed_encoder: GraphFile | None = None
+    """The encoder over sources that lie one after another, for the CPU."""
+    decoder: GraphFile | None
+    """None: the model is an encoder alone."""
     output: GraphFile | None = None
     """Of the output layer; there is one if there is a shortlist."""
     precision: Precisions
@@ -220,7 +223,7 @@ class GraphsSpec(Frozen):
         """All graphs that there are."""
         native = () if self.native is None else (self.native.encoder, self.native.decoder)
         logits = None if self.logits is None else self.logits.graph
-        graphs = self.encoder, self.decoder, self.output, logits, *native
+        graphs = self.encoder, self.packed_encoder, self.decoder, self.output, logits, *native
         return tuple(graph for graph in graphs if graph is not None)
 
     @model_validator(mode="after")

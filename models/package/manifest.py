@@ -10,6 +10,7 @@ from models.decoding import OPTIONS, Decoding
 from models.encoding import EncodingDefaults
 from models.package.graphs import FileName, GraphsSpec
 from models.tokenizers.sentencepiece_pair import TokenizerSpec
+from models.tokenizers.tokenizer_json import TokenizerJsonSpec
 
 FORMAT_VERSION: Literal[2] = 2
 WEIGHTS, SHORTLIST = "weights.bin", "shortlist.bin"
@@ -110,6 +111,16 @@ class Quantization(Frozen):
     int8: Quality | None = None
 
 
+class VectorAgreement(Frozen):
+    """How near the vectors of sample sentences are to those of transformers, which has its own tokens and model."""
+
+    sentences: int
+    hidden_error: float
+    """Largest absolute difference of a hidden state."""
+    cosine: float
+    """Least, of two vectors."""
+
+
 class Certificate(Frozen):
     """What export measured before it wrote the package."""
 
@@ -125,6 +136,8 @@ class Certificate(Frozen):
     agreements: tuple[Agreement, ...]
     quantization: Quantization | None = None
     """Of an int8 package."""
+    vectors: VectorAgreement | None = None
+    """Of an encoder alone."""
 
 
 class Manifest(Frozen):
@@ -135,7 +148,7 @@ class Manifest(Frozen):
     """What requests call the model."""
     model: ModelConfig
     """The architecture. Told to callers; engines read `graphs`."""
-    tokenizer: TokenizerSpec
+    tokenizer: Annotated[TokenizerSpec | TokenizerJsonSpec, Field(union_mode="left_to_right")]
     source_languages: tuple[str, ...]
     """BCP-47 tags."""
     target_languages: tuple[str, ...]

@@ -9,6 +9,14 @@ Encoder graph, one pass over padded sources:
     hidden   float [sentences, source, width], the last hidden states
     cross_k0, cross_v0, ...  float [sentences, heads, source, head_dim], keys and values of every decoder layer
 
+An encoder alone gives no keys and values, and has no decoder graph. Packed encoder graph, the same over sources that
+lie one after another; attention alone is padded, and how sources are packed changes no bit:
+
+    ids      int64 [tokens]       positions  int64 [tokens], 0.. of each source     lengths  int32 [sentences]
+    padded   int64 [sentences, source], the token of each place; of padding, any
+    places   int64 [tokens], the place of each token
+    hidden   float [tokens, width]
+
 Decoder graph, one token of each live row:
 
     ids          int64 [rows]     the token each row produced last
@@ -84,7 +92,10 @@ ENCODER, DECODER, OUTPUT = "encoder.onnx", "decoder.onnx", "output.onnx"
 NATIVE_ENCODER, NATIVE_DECODER = "native_encoder.onnx", "native_decoder.onnx"
 LOGITS_GRAPH = "logits.onnx"
 
+PACKED_ENCODER = "packed_encoder.onnx"
+
 ENCODER_INPUTS = ("ids", "lengths")
+PACKED_ENCODER_INPUTS = ("ids", "positions", "padded", "places", "lengths")
 HIDDEN = "hidden"
 SCREENED = ("certain", "normaliser", HIDDEN)
 """What a screened decoder graph gives in place of logits."""
@@ -119,7 +130,7 @@ def graphs_spec(
     encoder, decoder, output = (size * NUMBER_BYTES[precision] for size in weights(config))
     return GraphsSpec(
         encoder=GraphFile(file=ENCODER, weight_bytes=encoder),
-        decoder=GraphFile(file=DECODER, weight_bytes=decoder),
+        decoder=GraphFile(file=DECODER, weight_bytes=decoder) if config.decoder_layers else None,
         output=GraphFile(file=OUTPUT, weight_bytes=output) if shortlist else None,
         precision=precisions,
         attention=attention,

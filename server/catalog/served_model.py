@@ -51,7 +51,9 @@ def served_model(package: Package, settings: Settings, execution_provider: str) 
         name=manifest.name,
         source_languages=manifest.source_languages,
         target_languages=manifest.target_languages,
-        max_source_tokens=_limit("max_source_tokens", settings.max_source_tokens, config.max_positions),
+        max_source_tokens=_limit(
+            "max_source_tokens", settings.max_source_tokens or manifest.encoding.max_tokens, config.max_positions
+        ),
         max_new_tokens=max_new_tokens,
         max_beams=max_beams,
         defaults=_defaults(manifest, max_new_tokens, max_beams),

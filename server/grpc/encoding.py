@@ -5,12 +5,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from dragoman.v1 import encoding_pb2, encoding_pb2_grpc
+from dragoman.v1 import encoding_pb2, encoding_pb2_grpc, model_pb2
 from models.encoding import Numbers, Pooling
 from server.catalog.catalog import Catalog
+from server.catalog.served_model import ServedModel
 from server.errors import OptionOutOfRange
 from server.grpc.timings import timings
-from server.translation.embeddings import Embedding, EncodingOptions
+from server.translation.embeddings import Embedding, EncodingOptions, resolve_encoding
 from server.translation.translator import Translator
 
 POOLINGS = {
@@ -51,6 +52,20 @@ class EncodingService(encoding_pb2_grpc.EncodingServiceServicer):
         translator = self._models.find(request.model)
         embeddings = await translator.encode(request.contents, _options(request))
         return encoding_pb2.EncodeResponse(embeddings=map(_embedding, embeddings), model=translator.model.name)
+
+
+def encoding_defaults(model: ServedModel) -> model_pb2.EncodingDefaults:
+    """What a request need not say."""
+    own = model.encoding
+    numbers = {pooling: number for number, pooling in POOLINGS.items()}
+    [*_, values] = resolve_encoding(EncodingOptions(), model).shape(1, model.width)
+    return model_pb2.EncodingDefaults(
+        poolings=[numbers[pooling] for pooling in own.poolings],
+        dimensions=values,
+        normalize=own.normalize,
+        prompts=own.prompts,
+        prompt=own.prompt or "",
+    )
 
 
 def _options(request: encoding_pb2.EncodeRequest) -> EncodingOptions:

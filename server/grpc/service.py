@@ -22,7 +22,7 @@ from models.decoding import Decoding, Options
 from server.catalog.catalog import Catalog
 from server.catalog.served_model import ServedModel
 from server.errors import OptionOutOfRange
-from server.grpc.encoding import EncodingService
+from server.grpc.encoding import EncodingService, encoding_defaults
 from server.grpc.timings import timings
 from server.telemetry.calls import checked_labels, current_call
 from server.translation.options import Route
@@ -177,6 +177,8 @@ def _model(model: ServedModel) -> model_pb2.Model:
         package_sha256=model.package_sha256,
         checkpoint_sha256=model.checkpoint_sha256,
         max_contents=model.max_contents,
+        tasks=[*([model_pb2.TASK_TRANSLATE] if model.decoder_layers else []), model_pb2.TASK_ENCODE],
+        default_encoding=encoding_defaults(model),
     )
 
 

@@ -31,6 +31,7 @@ from models.tokenizers.tokenizer import TextStream, Tokenizer
 from server.admission.permits import Admission
 from server.catalog.served_model import ServedModel
 from server.errors import (
+    DoesNotTranslate,
     EmptyContents,
     TooManyContents,
 )
@@ -155,6 +156,8 @@ class Translator:
 
     def _target_language(self, route: Route, contents: Sequence[str]) -> str:
         """The target language, as the model calls it; empty where the texts name theirs themselves."""
+        if not self.model.decoder_layers:
+            raise DoesNotTranslate(self.model.name)
         return check_route(route, self.model, all(map(self._tokenizer.names_target, contents)))
 
     def _named(self, contents: Sequence[str]) -> dict[str, str]:

@@ -61,6 +61,14 @@ MODEL = model_pb2.Model(
     execution_provider="CPUExecutionProvider",
     package_sha256="ab" * 32,
     checkpoint_sha256="cd" * 32,
+    tasks=[model_pb2.TASK_TRANSLATE, model_pb2.TASK_ENCODE],
+    default_encoding=model_pb2.EncodingDefaults(
+        poolings=[encoding_pb2.POOLING_MEAN, encoding_pb2.POOLING_SUM_SQRT],
+        dimensions=4,
+        normalize=True,
+        prompts={"query": "query: "},
+        prompt="query",
+    ),
 )
 
 Context = aio.ServicerContext[Any, Any]

@@ -338,6 +338,9 @@ def test_models_carry_every_field(server: FakeServer, call: Call) -> None:
     assert (model.width, model.encoder_layers, model.decoder_layers, model.vocabulary_size) == (2, 6, 1, 32001)
     assert (model.precision, model.execution_provider) == ("fp32", "CPUExecutionProvider")
     assert (model.package_sha256, model.checkpoint_sha256) == ("ab" * 32, "cd" * 32)
+    assert model.tasks == ("translate", "encode")
+    own = dragoman.EncodingDefaults(("mean", "sum_sqrt"), 4, True, {"query": "query: "}, "query")
+    assert model.default_encoding == own
 
 
 def test_an_unknown_model_is_not_found(server: FakeServer, call: Call) -> None:

@@ -12,6 +12,7 @@ from dragoman.errors import (
     Cancelled,
     DeadlineExceeded,
     DragomanError,
+    FailedPrecondition,
     FieldViolation,
     Internal,
     InvalidArgument,
@@ -52,6 +53,7 @@ def test_an_error_counts_texts_through_the_whole_list(server: FakeServer, call: 
     [
         (grpc.StatusCode.INVALID_ARGUMENT, InvalidArgument),
         (grpc.StatusCode.NOT_FOUND, NotFound),
+        (grpc.StatusCode.FAILED_PRECONDITION, FailedPrecondition),
         (grpc.StatusCode.RESOURCE_EXHAUSTED, ResourceExhausted),
         (grpc.StatusCode.DEADLINE_EXCEEDED, DeadlineExceeded),
         (grpc.StatusCode.CANCELLED, Cancelled),

@@ -224,6 +224,7 @@ def test_what_is_declared_is_what_the_graphs_are(traced: Traced) -> None:
     assert list(outputs) == list(signature.DECODER_OUTPUTS)
     assert list(encoded) == [spec.hidden]
     for told, graph in ((spec.encoder, encoder), (spec.decoder, decoder)):
+        assert told is not None
         assert told.weight_bytes == sum(map(size, graph.initializer)) + computed_bytes(traced.config)
 
 
@@ -242,6 +243,7 @@ def test_what_is_known_before_tracing_is_near(traced: Traced) -> None:
     expected, spec = traced.graphs.spec, signature.graphs_spec(traced.config, "fp32")
     assert spec.cache == expected.cache
     for ours, theirs in ((spec.encoder, expected.encoder), (spec.decoder, expected.decoder)):
+        assert ours is not None and theirs is not None
         assert ours.weight_bytes == pytest.approx(theirs.weight_bytes, rel=0.05)  # but for biases and norms
 
 

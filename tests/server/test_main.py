@@ -181,7 +181,7 @@ def test_a_folder_that_is_no_package_is_named(tmp_path: Path) -> None:
 def test_a_damaged_file_of_the_package_is_named(how: str, tiny_package: Package, tmp_path: Path) -> None:
     folder = tmp_path / "package"
     shutil.copytree(tiny_package.folder, folder)
-    file = folder / tiny_package.manifest.graphs.decoder.file
+    file = folder / "decoder.onnx"
     data = file.read_bytes()
     if how == "missing":
         file.unlink()

@@ -18,7 +18,7 @@ from export import __main__ as export
 from models.best_tokens import NEVER
 from models.checkpoint import Checkpoint, load_checkpoint
 from models.package.folder import Package, sha256
-from models.tokenizers.sentencepiece_pair import SentencePiecePair
+from models.tokenizers.sentencepiece_pair import SentencePiecePair, TokenizerSpec
 from tests.checkpoints import END, flores
 from tests.models.checkpoint.marian_nmt import (
     CONFIGURATION,
@@ -164,5 +164,6 @@ def test_a_package_of_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert export.main([*command_line, *languages, "--keep-typography"]) == 0
     manifest = Package.open(tmp_path / "package").manifest
     assert (manifest.source_languages, manifest.target_languages) == (("en",), ("pt", "pt-BR"))
+    assert isinstance(manifest.tokenizer, TokenizerSpec)
     assert manifest.tokenizer.normalization == {}
     assert [(agreement.reference, agreement.equal) for agreement in manifest.certificate.agreements] == [("pytorch", 2)]

@@ -1,0 +1,79 @@
+"""A model that is an encoder alone, on ONNX Runtime's CPU provider: one session, shared by all workers."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.cpu.packs import encode_packed
+from engine.decoder import Ask, Found, TokenIds
+from engine.devices.session import CPU, Device, open_session
+from models.package.graph_files import GraphFiles
+
+
+class EncodedText:
+    """An encoded source."""
+
+    def __init__(self, hidden: NDArray[np.floating]) -> None:
+        self._hidden = hidden
+
+    @property
+    def computed_tokens(self) -> float:
+        """Tokens that the encoder computed for it: only its own."""
+        return len(self._hidden)
+
+    def hidden(self) -> NDArray[np.float32]:
+        """The last hidden states of the source tokens [tokens, width]."""
+        hidden: NDArray[np.float32] = self._hidden.astype(np.float32, copy=False)
+        return hidden
+
+
+class CpuEncoder:
+    """A `Decoder` that decodes nothing."""
+
+    def __init__(self, graphs: GraphFiles, source_capacity: int) -> None:
+        """Loads the packed graph. Sources have at most so many tokens."""
+        assert graphs.spec.packed_encoder is not None
+        self.row_tokens = source_capacity
+        self._session = open_session(graphs.contents().graph(graphs.spec.packed_encoder.file), CPU)
+
+    @property
+    def device(self) -> Device:
+        """What it runs on."""
+        return CPU
+
+    def encode(self, sources: Sequence[Sequence[int]]) -> list[EncodedText]:
+        """Runs the encoder on sources, the end tokens included."""
+        found = dict(encode_packed(self._session, sources))
+        return [EncodedText(found[index]) for index in range(len(sources))]
+
+    def open_cache(self, rows: int) -> "NoCache":
+        """Rows that nothing is decoded in."""
+        return NoCache()
+
+    def close(self) -> None:
+        """Nothing outlives it."""
+
+
+class NoCache:
+    """Rows without a decoder, whose steps take no time and find token 0. Only probes and measurements make any."""
+
+    def __init__(self) -> None:
+        self.live = 0
+
+    def join(self, source: EncodedText) -> int:
+        """Starts a row."""
+        self.live += 1
+        return self.live - 1
+
+    def begin_step(self, token_ids: TokenIds, ask: Ask) -> None:
+        """Does nothing."""
+
+    def end_step(self) -> Found:
+        """See the class."""
+        return Found(np.zeros((self.live, 1), np.int64), np.zeros((self.live, 1), np.float32))
+
+    def take(self, parents: Sequence[int]) -> int:
+        """Leaves so many rows. Copies nothing."""
+        self.live = len(parents)
+        return 0

@@ -1,0 +1,266 @@
+"""Encoders alone as Hugging Face keeps them: the references are transformers' models of the same `model_type`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from pydantic import Field, ValidationError
+
+from models.checkpoint.contents import CheckpointError
+from models.checkpoint.reading import (
+    JsonKeys,
+    check_size,
+    find_weights,
+    invalid,
+    notices,
+    parse,
+    read_json,
+    read_weights,
+)
+from models.checkpoint.renames import Rename, fill, linear
+from models.checkpoint.sentence_transformers import Sentences, read_sentences
+from models.config import Activation, ModelConfig
+from models.encoding import EncodingDefaults
+from models.package.folder import sha256
+from models.tokenizers.tokenizer import TokenizerError
+from models.tokenizers.tokenizer_json import TokenizerJsonSpec, load_backend
+from models.transformer import Transformer
+
+ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "gelu": "gelu", "silu": "swish", "swish": "swish"}
+HEADS = ("pooler.", "cls.", "lm_head.", "vocab_transform.", "vocab_layer_norm.", "vocab_projector.")
+"""Tensors that only the training had a use for, or that no vector is made of."""
+BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
+
+
+class EncoderConfig(JsonKeys):
+    """What config.json says, by BERT's names. Where a key has a default, it is Hugging Face's."""
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    intermediate_size: int
+    hidden_act: Literal["relu", "gelu", "silu", "swish"] = "gelu"
+    max_position_embeddings: int
+    type_vocab_size: int = 2
+    layer_norm_eps: float = Field(default=1e-12, gt=0)
+    pad_token_id: int
+    # Other choices have layers that the Transformer does not.
+    position_embedding_type: Literal["absolute"] = "absolute"
+    is_decoder: Literal[False] = False
+    add_cross_attention: Literal[False] = False
+
+
+@dataclass(frozen=True)
+class Family:
+    """How the checkpoints of one kind differ."""
+
+    prefix: str = "bert."
+    """Of all tensors, where a head was trained with them."""
+    layer: str = "encoder.layer.{}"
+    attention: tuple[str, str, str] = ("attention.self.query", "attention.self.key", "attention.self.value")
+    attention_out: str = "attention.output.dense"
+    attention_norm: str = "attention.output.LayerNorm"
+    up: str = "intermediate.dense"
+    down: str = "output.dense"
+    last_norm: str = "output.LayerNorm"
+    after_padding: bool = False
+    """The first token's position is the row after that of the padding's id."""
+    token_types: bool = True
+    keys: Mapping[str, str] | None = None
+    """BERT's names of the configuration's keys, where the family has others."""
+    defaults: Mapping[str, Any] | None = None
+    """Of keys that it may leave out."""
+
+
+BERT = Family()
+ROBERTA = Family(prefix="roberta.", after_padding=True, defaults={"pad_token_id": 1, "layer_norm_eps": 1e-12})
+DISTILBERT = Family(
+    prefix="distilbert.",
+    layer="transformer.layer.{}",
+    attention=("attention.q_lin", "attention.k_lin", "attention.v_lin"),
+    attention_out="attention.out_lin",
+    attention_norm="sa_layer_norm",
+    up="ffn.lin1",
+    down="ffn.lin2",
+    last_norm="output_layer_norm",
+    token_types=False,
+    keys={
+        "hidden_size": "dim",
+        "num_hidden_layers": "n_layers",
+        "num_attention_heads": "n_heads",
+        "intermediate_size": "hidden_dim",
+        "hidden_act": "activation",
+    },
+    defaults={"pad_token_id": 0},
+)
+FAMILIES = {
+    "bert": BERT,
+    "roberta": ROBERTA,
+    "xlm-roberta": ROBERTA,
+    "camembert": ROBERTA,
+    "distilbert": DISTILBERT,
+}
+"""By the `model_type` of a Hugging Face config.json. MiniLM is a BERT."""
+
+
+@dataclass(frozen=True)
+class EncoderCheckpoint:
+    """A trained encoder, with all that a package says of it."""
+
+    name: str
+    config: ModelConfig
+    model: Transformer
+    """With its weights, in fp32."""
+    tokenizer: TokenizerJsonSpec
+    encoding: EncodingDefaults
+    files: dict[str, Path]
+    """What belongs into a package as it is."""
+    folder: Path
+    """Of the encoder itself."""
+    sha256: str
+    """Of the weights file."""
+
+
+def is_encoder(folder: Path) -> bool:
+    """Whether a folder has an encoder alone: of a family above, or one that sentence-transformers has wrapped up."""
+    if (folder / "modules.json").exists():
+        return True
+    file = folder / "config.json"
+    return file.exists() and read_json(file).get("model_type") in FAMILIES
+
+
+def load(folder: Path) -> EncoderCheckpoint:
+    """Reads a folder with config.json, tokenizer.json and the weights, or one of sentence-transformers.
+
+    Raises CheckpointError.
+    """
+    sentences = read_sentences(folder)
+    inner = sentences.folder
+    content = read_json(inner / "config.json")
+    family = FAMILIES.get(str(content.get("model_type")))
+    if family is None:
+        known = ", ".join(FAMILIES)
+        raise CheckpointError(f"{inner}/config.json: model_type is {content.get('model_type')!r}; supported: {known}")
+    settings = parse(EncoderConfig, _in_berts_words(content, family), inner / "config.json")
+    tokenizer, end_id = tokenizer_spec(inner, settings)
+    config = model_config(settings, family, end_id, inner / "config.json")
+    weights = find_weights(inner)
+    return EncoderCheckpoint(
+        name=folder.resolve().name,
+        config=config,
+        model=load_model(weights, settings, family, config),
+        tokenizer=tokenizer,
+        encoding=_within(sentences, config),
+        files={"tokenizer.json": inner / "tokenizer.json"} | notices(folder),
+        folder=inner,
+        sha256=sha256(weights),
+    )
+
+
+def model_config(settings: EncoderConfig, family: Family, end_id: int, file: Path) -> ModelConfig:
+    """What the Transformer is built with."""
+    try:
+        return ModelConfig(
+            source_vocab_size=settings.vocab_size,
+            target_vocab_size=settings.vocab_size,
+            width=settings.hidden_size,
+            encoder_layers=settings.num_hidden_layers,
+            decoder_layers=0,
+            encoder_heads=settings.num_attention_heads,
+            decoder_heads=settings.num_attention_heads,
+            encoder_ffn=settings.intermediate_size,
+            decoder_ffn=settings.intermediate_size,
+            max_positions=settings.max_position_embeddings - _first_position(settings, family),
+            activation=ACTIVATIONS[settings.hidden_act],
+            positions="learned",
+            encoder_embedding_norm="sum",
+            norm_epsilon=settings.layer_norm_eps,
+            pad_id=settings.pad_token_id,
+            end_id=end_id,
+            decoder_start_id=end_id,
+        )
+    except ValidationError as error:
+        raise invalid(error, file) from error
+
+
+def tokenizer_spec(folder: Path, settings: EncoderConfig) -> tuple[TokenizerJsonSpec, int]:
+    """What stands around a text, by the tokenizer's own template, and the id that ends it."""
+    file = folder / "tokenizer.json"
+    if not file.exists():
+        raise CheckpointError(
+            f"{folder} has no tokenizer.json; transformers writes one: "
+            "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+        )
+    try:
+        backend = load_backend(file)
+    except TokenizerError as error:
+        raise CheckpointError(f"{folder}: {error}") from error
+    size = max(backend.get_vocab().values()) + 1
+    if size > settings.vocab_size:
+        raise CheckpointError(f"{file} has token {size - 1}; the model has {settings.vocab_size} tokens")
+    bare = backend.encode("a", add_special_tokens=False).ids
+    whole = backend.encode("a").ids
+    before = next((start for start in range(len(whole)) if whole[start : start + len(bare)] == bare), len(whole))
+    suffix = tuple(whole[before + len(bare) :])
+    if not suffix:
+        raise CheckpointError(f"{file}: no token ends a text; expected a template with one, such as [SEP]")
+    return TokenizerJsonSpec(prefix=tuple(whole[:before]), suffix=suffix), suffix[-1]
+
+
+@torch.no_grad()
+def load_model(weights: Path, settings: EncoderConfig, family: Family, config: ModelConfig) -> Transformer:
+    """Builds the Transformer and puts the weights into it."""
+    tensors = read_weights(weights).without_prefix(family.prefix)
+    tensors.leave(HEADS + BUFFERS)
+    check_size(config, weights)
+    model = Transformer(config)
+    width = settings.hidden_size
+    shape = settings.max_position_embeddings, width
+    positions = tensors.take("embeddings.position_embeddings.weight", shape)[_first_position(settings, family) :]
+    if family.token_types:  # every token of a text is of the first type
+        types = tensors.take("embeddings.token_type_embeddings.weight", (settings.type_vocab_size, width))
+        positions = positions + types[0]
+    model.source_positions[:] = positions
+    renames = [
+        Rename("source_embedding", ("embeddings.word_embeddings.weight",), (settings.vocab_size, width)),
+        *linear("encoder_embedding_norm", "embeddings.LayerNorm"),
+        *(rename for index in range(config.encoder_layers) for rename in _layer(family, index)),
+    ]
+    fill(model, renames, {}, tensors)
+    return model.eval()
+
+
+def _layer(family: Family, index: int) -> list[Rename]:
+    ours, theirs = f"encoder.{index}", family.layer.format(index)
+    return [
+        *linear(f"{ours}.attention.qkv", *(f"{theirs}.{part}" for part in family.attention)),
+        *linear(f"{ours}.attention.out", f"{theirs}.{family.attention_out}"),
+        *linear(f"{ours}.attention.residual.norm", f"{theirs}.{family.attention_norm}"),
+        *linear(f"{ours}.feed_forward.up", f"{theirs}.{family.up}"),
+        *linear(f"{ours}.feed_forward.down", f"{theirs}.{family.down}"),
+        *linear(f"{ours}.feed_forward.residual.norm", f"{theirs}.{family.last_norm}"),
+    ]
+
+
+def _in_berts_words(content: dict[str, Any], family: Family) -> dict[str, Any]:
+    """config.json with BERT's names of its keys."""
+    renamed = {ours: content[theirs] for ours, theirs in (family.keys or {}).items() if theirs in content}
+    return {**(family.defaults or {}), **content, **renamed}
+
+
+def _first_position(settings: EncoderConfig, family: Family) -> int:
+    """Row of the position table that belongs to the first token."""
+    return settings.pad_token_id + 1 if family.after_padding else 0
+
+
+def _within(sentences: Sentences, config: ModelConfig) -> EncodingDefaults:
+    """Raises CheckpointError where a text may have more tokens than there are positions."""
+    most = sentences.encoding.max_tokens
+    if most is not None and most > config.max_positions:
+        raise CheckpointError(
+            f"{sentences.folder}: max_seq_length is {most}; the model has {config.max_positions} positions"
+        )
+    return sentences.encoding

@@ -1,0 +1,115 @@
+"""Folders of sentence-transformers: an encoder, and in modules.json what becomes of its hidden states."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import Field, ValidationError
+
+from models.checkpoint.contents import CheckpointError
+from models.checkpoint.reading import JsonKeys, invalid, parse, read_json, read_json_list
+from models.encoding import EncodingDefaults, Pooling
+
+MODES = {
+    "pooling_mode_cls_token": Pooling.CLS,
+    "pooling_mode_max_tokens": Pooling.MAX,
+    "pooling_mode_mean_tokens": Pooling.MEAN,
+    "pooling_mode_mean_sqrt_len_tokens": Pooling.SUM_SQRT,
+    "pooling_mode_lasttoken": Pooling.LAST,
+}
+"""In the order in which sentence-transformers joins their vectors."""
+NAMES = {"cls": Pooling.CLS, "max": Pooling.MAX, "mean": Pooling.MEAN, "mean_sqrt_len_tokens": Pooling.SUM_SQRT}
+NAMES |= {"lasttoken": Pooling.LAST}
+"""Of `pooling_mode`, where there are no flags."""
+
+
+class Module(JsonKeys):
+    """A module, in the order in which they run."""
+
+    path: str
+    type: str
+
+    @property
+    def name(self) -> str:
+        """The class alone: the packages that it was in are many."""
+        return self.type.rpartition(".")[2]
+
+
+class TransformerSettings(JsonKeys):
+    """What sentence_bert_config.json says."""
+
+    max_seq_length: int | None = Field(default=None, gt=1)
+    do_lower_case: Literal[False] = False
+
+
+class ModelSettings(JsonKeys):
+    """What config_sentence_transformers.json says."""
+
+    prompts: dict[str, str] = Field(default_factory=dict)
+    default_prompt_name: str | None = None
+    truncate_dim: int | None = None
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """What such a folder says of vectors."""
+
+    folder: Path
+    """Of the encoder."""
+    encoding: EncodingDefaults
+
+
+def read_sentences(folder: Path) -> Sentences:
+    """Raises CheckpointError for what has another module than a Transformer, Pooling and Normalize, in this order.
+
+    A folder of an encoder alone has the mean of its hidden states, as in sentence-transformers.
+    """
+    file = folder / "modules.json"
+    if not file.exists():
+        return Sentences(folder, EncodingDefaults())
+    modules = [parse(Module, content, file) for content in read_json_list(file)]
+    names = [module.name for module in modules]
+    if names[:2] != ["Transformer", "Pooling"] or names[2:] not in ([], ["Normalize"]):
+        raise CheckpointError(
+            f"{file}: the modules are {', '.join(names) or 'none'}; expected Transformer, Pooling and perhaps Normalize"
+        )
+    inner, pooling = folder / modules[0].path, folder / modules[1].path / "config.json"
+    settings = _optional(TransformerSettings, inner / "sentence_bert_config.json")
+    model = _optional(ModelSettings, folder / "config_sentence_transformers.json")
+    prompts = {name: prompt for name, prompt in model.prompts.items() if prompt}
+    try:
+        encoding = EncodingDefaults(
+            poolings=read_poolings(read_json(pooling), pooling),
+            dimensions=model.truncate_dim,
+            normalize=len(modules) == 3,
+            prompts=prompts,
+            prompt=model.default_prompt_name if model.default_prompt_name in prompts else None,
+            max_tokens=settings.max_seq_length,
+        )
+    except ValidationError as error:
+        raise invalid(error, folder) from error
+    return Sentences(inner, encoding)
+
+
+def read_poolings(content: dict[str, Any], file: Path) -> tuple[Pooling, ...]:
+    """Those that are on. Raises CheckpointError."""
+    if content.get("include_prompt", True) is not True:
+        raise CheckpointError(f"{file}: include_prompt is {content['include_prompt']!r}; expected true")
+    unknown = [key for key, on in content.items() if key.startswith("pooling_mode_") and on and key not in MODES]
+    if unknown:
+        raise CheckpointError(f"{file}: {unknown[0]} is true; supported: {', '.join(MODES)}")
+    on = tuple(pooling for key, pooling in MODES.items() if content.get(key))
+    mode = content.get("pooling_mode")
+    named = [mode] if isinstance(mode, str) else list(mode or [])
+    if not on and named and all(name in NAMES for name in named):
+        on = tuple(NAMES[name] for name in named)
+    if not on:
+        raise CheckpointError(f"{file}: no pooling of {', '.join(MODES)} is on; pooling_mode is {mode!r}")
+    return on
+
+
+S = TypeVar("S", bound=JsonKeys)
+
+
+def _optional(settings: type[S], file: Path) -> S:
+    return parse(settings, read_json(file) if file.exists() else {}, file)

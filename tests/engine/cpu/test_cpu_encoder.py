@@ -1,0 +1,89 @@
+"""engine.cpu.encoder and engine.cpu.packs: an encoder alone, against PyTorch, and every sentence alone."""
+
+import random
+from dataclasses import dataclass
+from queue import Queue
+
+import numpy as np
+import pytest
+import torch
+
+from engine.cpu.encoder import CpuEncoder
+from engine.cpu.packs import PACK_TOKENS, PADDING, packs
+from engine.devices.session import CPU, Device, DeviceError
+from engine.load import Limits, Loadable, load, open_decoder
+from engine.request import Encode, Encoded
+from models.package.graph_files import GraphFiles
+from models.package.manifest import GenerationDefaults
+from models.transformer import Transformer
+from tests.encoders import CONFIG, random_encoder, saved
+from tests.fakes import WAIT_S
+
+LONGEST = CONFIG.max_positions
+
+
+@dataclass(frozen=True)
+class Served:
+    model: Transformer
+    files: GraphFiles
+    encoder: CpuEncoder
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
+    model = random_encoder()
+    files = saved(model, tmp_path_factory.mktemp("encoder"))
+    return Served(model, files, CpuEncoder(files, LONGEST))
+
+
+def random_texts(count: int, seed: int = 3) -> list[tuple[int, ...]]:
+    chance = random.Random(seed)
+    return [tuple(chance.choices(range(97), k=chance.randint(1, LONGEST))) for _ in range(count)]
+
+
+@torch.no_grad()
+def test_hidden_states_are_those_of_pytorch(served: Served) -> None:
+    texts = random_texts(30)
+    for text, found in zip(texts, served.encoder.encode(texts), strict=True):
+        expected = served.model.encode(torch.tensor([text]), torch.tensor([len(text)]))[0]
+        np.testing.assert_allclose(found.hidden(), expected.numpy(), atol=1e-5, rtol=0)
+        assert found.computed_tokens == len(text)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_text_alone_and_in_any_pack_has_the_same_bits(served: Served, seed: int) -> None:
+    texts = random_texts(40, seed)
+    together = [source.hidden().tobytes() for source in served.encoder.encode(texts)]
+    assert together == [served.encoder.encode([text])[0].hidden().tobytes() for text in texts]
+    fewer = [source.hidden().tobytes() for source in served.encoder.encode(texts[::-3])]
+    assert fewer == together[::-3]
+
+
+def test_packs_have_every_text_once_and_little_padding() -> None:
+    lengths = [random.Random(4).randint(1, 200) for _ in range(100)]
+    cut = list(packs(lengths))
+    assert sorted(index for pack in cut for index in pack) == list(range(100))
+    for pack in cut:
+        tokens = [lengths[index] for index in pack]
+        assert sum(tokens) <= PACK_TOKENS
+        assert sum(tokens) >= (1 - PADDING) * max(tokens) * len(tokens)
+    assert list(packs([PACK_TOKENS + 1, 3])) == [[1], [0]]
+    assert list(packs([])) == []
+
+
+def test_it_runs_as_an_engine(served: Served) -> None:
+    text, events = random_texts(1)[0], Queue[object]()
+    loadable = Loadable(served.files, GenerationDefaults())
+    with load(loadable, CPU, Limits(rows=2, workers=1)) as runner:
+        runner.submit(Encode(text, events.put))
+        answer = events.get(timeout=WAIT_S)
+    assert isinstance(answer, Encoded)
+    assert answer.vectors.data.tobytes() == served.encoder.encode([text])[0].hidden().mean(axis=0).tobytes()
+
+
+def test_what_it_cannot_do_is_said(served: Served) -> None:
+    loadable = Loadable(served.files, GenerationDefaults())
+    with pytest.raises(DeviceError, match="encoder alone, which runs on the CPU only"):
+        open_decoder(loadable, Device("cuda"))
+    with pytest.raises(DeviceError, match="kernels are required; an encoder alone"):
+        open_decoder(loadable, CPU, kernels="required")

