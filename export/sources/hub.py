@@ -24,13 +24,11 @@ from huggingface_hub.utils.tqdm import disable_progress_bars
 
 from export.sources.fetched import Fetched, SourceError, Tell
 
-SETTINGS = ("config.json", "generation_config.json", "tokenizer_config.json")
+SETTINGS = ("config.json", "generation_config.json", "tokenizer_config.json", "adapter_config.json")
 SENTENCES = ("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json", "*_Pooling/config.json")
 """What sentence-transformers says of vectors."""
 TOKENIZER = ("tokenizer.json", "vocab.json", "target_vocab.json", "source.spm", "target.spm")
 NOTICES = ("LICENSE*", "NOTICE*")
-WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-"""The first that there is."""
 CHECK = "check the connection, and HF_ENDPOINT if it is set"
 
 
@@ -45,11 +43,7 @@ def fetch(name: str, tell: Tell) -> Fetched:
         folder = _download(repository, revision, [*SETTINGS, *SENTENCES, *TOKENIZER, *NOTICES])
         commit = folder.name
         _check_family(folder, repository)
-        for weights in WEIGHTS:
-            tell(f"{repository}@{commit}, {weights}")
-            _download(repository, commit, [weights])
-            if (folder / weights).exists():
-                break
+        _fetch_weights(folder, repository, tell)
         _check_hashes(folder)
     return Fetched(folder, repository.rpartition("/")[2], f"hf:{repository}@{commit}")
 
@@ -60,13 +54,38 @@ def _download(repository: str, revision: str, files: Sequence[str]) -> Path:
     return Path(snapshot_download(repository, revision=revision or None, allow_patterns=list(files)))
 
 
+def _fetch_weights(folder: Path, repository: str, tell: Tell) -> None:
+    """The first of the weights files that there is; of an index, all its shards."""
+    from models.checkpoint import CheckpointError
+    from models.checkpoint.weights import WEIGHTS, weights_files
+
+    commit = folder.name
+    for weights in WEIGHTS:
+        tell(f"{repository}@{commit}, {weights}")
+        _download(repository, commit, [weights])
+        if (folder / weights).exists():
+            break
+    else:
+        return
+    try:
+        shards = [file.name for file in weights_files(folder / weights) if file.name != weights]
+    except CheckpointError as error:
+        raise SourceError(f"hf:{repository}: {error}") from error
+    if shards:
+        tell(f"{repository}@{commit}, {len(shards)} shards")
+        _download(repository, commit, shards)
+
+
 def _check_family(folder: Path, repository: str) -> None:
     """Before the weights are fetched, which are large."""
     # It imports torch, which takes seconds: a name that there is not is told before.
     from models.checkpoint import CheckpointError, find_loader
     from models.checkpoint.encoders import is_encoder
+    from models.checkpoint.foreign import say_what_it_is
 
     if not (folder / "config.json").exists():
+        if said := say_what_it_is(folder):
+            raise SourceError(f"hf:{repository}: {said}")
         raise SourceError(
             f"hf:{repository} has no config.json, so it is no checkpoint of Hugging Face's; one of Marian NMT can be "
             f"exported from a folder (see docs/checkpoints.md)"

@@ -6,6 +6,7 @@ from pathlib import Path
 from models.checkpoint import marian, marian_nmt
 from models.checkpoint.contents import Checkpoint, CheckpointError
 from models.checkpoint.encoders import FAMILIES as ENCODERS
+from models.checkpoint.foreign import check_quantization, say_what_it_is, why_refused
 from models.checkpoint.reading import read_json
 
 __all__ = ["Checkpoint", "CheckpointError", "find_loader", "load_checkpoint"]
@@ -20,7 +21,11 @@ def load_checkpoint(folder: Path) -> Checkpoint:
         raise CheckpointError(
             f"{folder} is not a folder; expected a checkpoint folder, with a config.json or Marian's own"
         )
-    return find_loader(folder)(folder) if (folder / "config.json").exists() else marian_nmt.load(folder)
+    if (folder / "config.json").exists():
+        return find_loader(folder)(folder)
+    if not any(folder.glob("*.spm")) and (said := say_what_it_is(folder)):
+        raise CheckpointError(said)
+    return marian_nmt.load(folder)
 
 
 def find_loader(folder: Path) -> Callable[[Path], Checkpoint]:
@@ -29,6 +34,9 @@ def find_loader(folder: Path) -> Callable[[Path], Checkpoint]:
     family = read_json(file).get("model_type")
     if family in ENCODERS:
         raise CheckpointError(f"{file}: model_type is {family!r}, an encoder alone, which does not translate")
+    if reason := why_refused(family):
+        raise CheckpointError(f"{file}: model_type is {family!r}: {reason}; supported: {', '.join(sorted(FAMILIES))}")
     if not isinstance(family, str) or family not in FAMILIES:
         raise CheckpointError(f"{file}: model_type is {family!r}; supported: {', '.join(sorted(FAMILIES))}")
+    check_quantization(folder)
     return FAMILIES[family]

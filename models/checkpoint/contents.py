@@ -29,7 +29,7 @@ class Checkpoint:
     files: dict[str, Path]
     """What belongs into a package as it is: the tokenizer's files, licences and notices."""
     sha256: str
-    """Of the weights file."""
+    """Of the weights: see `models.checkpoint.weights`."""
     in_transformers: bool
     """Hugging Face transformers reads the folder too."""
     shortlist: Path | None = None

@@ -9,21 +9,12 @@ import torch
 from pydantic import Field, ValidationError
 
 from models.checkpoint.contents import CheckpointError
-from models.checkpoint.reading import (
-    JsonKeys,
-    check_size,
-    find_weights,
-    invalid,
-    notices,
-    parse,
-    read_json,
-    read_weights,
-)
+from models.checkpoint.reading import JsonKeys, invalid, notices, parse, read_json
 from models.checkpoint.renames import Rename, fill, linear
 from models.checkpoint.sentence_transformers import Sentences, read_sentences
+from models.checkpoint.weights import check_size, find_weights, read_weights, weights_sha256
 from models.config import Activation, ModelConfig
 from models.encoding import EncodingDefaults
-from models.package.folder import sha256
 from models.tokenizers.tokenizer import TokenizerError
 from models.tokenizers.tokenizer_json import TokenizerJsonSpec, load_backend
 from models.transformer import Transformer
@@ -121,7 +112,7 @@ class EncoderCheckpoint:
     folder: Path
     """Of the encoder itself."""
     sha256: str
-    """Of the weights file."""
+    """Of the weights: see `models.checkpoint.weights`."""
 
 
 def is_encoder(folder: Path) -> bool:
@@ -156,7 +147,7 @@ def load(folder: Path) -> EncoderCheckpoint:
         encoding=_within(sentences, config),
         files={"tokenizer.json": inner / "tokenizer.json"} | notices(folder),
         folder=inner,
-        sha256=sha256(weights),
+        sha256=weights_sha256(weights),
     )
 
 

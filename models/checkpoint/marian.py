@@ -10,19 +10,10 @@ from models.best_tokens import NEVER
 from models.checkpoint.contents import Checkpoint, CheckpointError
 from models.checkpoint.generation import GenerationSettings, generation_file, read_generation
 from models.checkpoint.marian_tokenizer import read_tokenizer_config, tokenizer_spec
-from models.checkpoint.reading import (
-    JsonKeys,
-    check_size,
-    find_weights,
-    invalid,
-    notices,
-    parse,
-    read_json,
-    read_weights,
-)
+from models.checkpoint.reading import JsonKeys, invalid, notices, parse, read_json
 from models.checkpoint.renames import Rename, fill, linear
+from models.checkpoint.weights import check_size, find_weights, read_weights, weights_sha256
 from models.config import Activation, ModelConfig
-from models.package.folder import sha256
 from models.package.manifest import GenerationDefaults
 from models.transformer import Transformer
 
@@ -96,7 +87,7 @@ def load(folder: Path) -> Checkpoint:
         source_languages=(tokens.source_lang.replace("_", "-"),),
         target_languages=tuple(tokenizer.target_codes) or (tokens.target_lang.replace("_", "-"),),
         files={name: folder / name for name in tokenizer.files} | notices(folder),
-        sha256=sha256(weights),
+        sha256=weights_sha256(weights),
         in_transformers=True,
     )
 

@@ -7,12 +7,9 @@ from typing import Any, TypeVar
 
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from models.checkpoint.contents import CheckpointError
-from models.config import ModelConfig
 from models.package.graphs import NAME_PATTERN
 
 
@@ -115,54 +112,7 @@ class TensorFile:
         return sorted(self._tensors)
 
 
-def read_weights(file: Path) -> TensorFile:
-    """Reads .safetensors, or what torch.save wrote. The latter is unpickled without running any code."""
-    return TensorFile(file, _load_safetensors(file) if file.suffix == ".safetensors" else _load_pickle(file))
-
-
-def check_size(config: ModelConfig, weights: Path) -> None:
-    """Raises CheckpointError where a model is larger than its weights, before anything of that size is made.
-
-    A number takes a byte at least.
-    """
-    width = config.width
-    layers = config.encoder_layers * (4 * width + 2 * config.encoder_ffn)
-    layers += config.decoder_layers * (4 * width + 2 * config.decoder_ffn)
-    needed, found = width * (config.source_vocab_size + layers), weights.stat().st_size
-    if needed > found:
-        raise CheckpointError(
-            f"{weights} has {found} bytes; a model of the sizes in its configuration has {needed} numbers or more"
-        )
-
-
-def find_weights(folder: Path) -> Path:
-    """The weights file of a Hugging Face folder."""
-    names = ("model.safetensors", "pytorch_model.bin")
-    for name in names:
-        if (folder / name).is_file():
-            return folder / name
-    raise CheckpointError(f"{folder} has no weights: expected {' or '.join(names)}")
-
-
 def notices(folder: Path) -> dict[str, Path]:
     """Licences and notices, which go wherever the weights go."""
     files = (file for pattern in ("LICENSE*", "NOTICE*") for file in sorted(folder.glob(pattern)))
     return {file.name: file for file in files if file.is_file() and re.fullmatch(NAME_PATTERN, file.name)}
-
-
-def _load_safetensors(file: Path) -> dict[str, Tensor]:
-    try:
-        return load_file(file)
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{file} is not a whole safetensors file: {error}") from error
-
-
-def _load_pickle(file: Path) -> dict[str, Tensor]:
-    try:
-        content = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as error:  # whatever a stream of bytes that is no pickle leads to
-        reason = str(error).partition("\n")[0]
-        raise CheckpointError(f"{file} is not a whole PyTorch weights file: {reason}") from error
-    if not isinstance(content, dict) or not all(isinstance(tensor, Tensor) for tensor in content.values()):
-        raise CheckpointError(f"{file} holds no dictionary of tensors")
-    return content

@@ -15,8 +15,9 @@ from models.checkpoint.marian_nmt.configuration import MAX_POSITIONS, MarianNmtC
 from models.checkpoint.marian_nmt.file import CONFIGURATION, read_marian_file
 from models.checkpoint.marian_nmt.folder import MarianFolder, read_folder
 from models.checkpoint.marian_nmt.renames import renames
-from models.checkpoint.reading import TensorFile, check_size, notices, parse
+from models.checkpoint.reading import TensorFile, notices, parse
 from models.checkpoint.renames import fill
+from models.checkpoint.weights import check_size
 from models.config import ModelConfig
 from models.package.folder import sha256
 from models.package.manifest import GenerationDefaults

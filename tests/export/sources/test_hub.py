@@ -87,6 +87,29 @@ def test_weights_of_pytorch_where_there_are_no_others(served: Hub) -> None:
     assert "tf_model.h5" not in served.fetched()
 
 
+def test_shards_that_the_index_names_are_fetched(served: Hub) -> None:
+    shards = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
+    places = dict(zip(("one", "two"), shards, strict=True))
+    served.files |= {name: served.files["model.safetensors"] for name in [*shards, "model-00003.safetensors"]}
+    served.files["model.safetensors.index.json"] = json.dumps({"weight_map": places}).encode()
+    del served.files["model.safetensors"]
+    obtain()
+    assert {*shards, "model.safetensors.index.json"} <= served.fetched()
+    assert not {"model-00003.safetensors", "pytorch_model.bin"} & served.fetched()
+
+
+def test_an_index_that_leads_out_of_the_folder(served: Hub, capsys: Capture, tmp_path: Path) -> None:
+    del served.files["model.safetensors"]
+    served.files["model.safetensors.index.json"] = json.dumps({"weight_map": {"one": "../../token"}}).encode()
+    assert "tensor one is in '../../token'; expected a file of the same folder" in refused(capsys, tmp_path)
+
+
+def test_an_adapter_is_refused_before_its_weights_are_fetched(served: Hub, capsys: Capture, tmp_path: Path) -> None:
+    served.files = {"adapter_config.json": b"{}", "adapter_model.safetensors": b"weights"}
+    assert "has adapter_config.json: a PEFT adapter, which is no model alone" in refused(capsys, tmp_path)
+    assert "adapter_model.safetensors" not in served.fetched()
+
+
 def test_a_second_run_fetches_nothing(served: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     first = obtain()
     assert first.pinned == f"{NAME}@{COMMIT}"

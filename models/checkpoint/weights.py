@@ -1,0 +1,135 @@
+"""The weights of a Hugging Face folder: one file, or several with an index that says which tensor is where."""
+
+import hashlib
+import re
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from models.checkpoint.contents import CheckpointError
+from models.checkpoint.foreign import check_quantization, say_what_it_is
+from models.checkpoint.reading import TensorFile, read_json
+from models.config import ModelConfig
+from models.package.folder import sha256
+from models.package.graphs import NAME_PATTERN
+
+INDEX = ".index.json"
+WEIGHTS = (
+    "model.safetensors",
+    f"model.safetensors{INDEX}",
+    "pytorch_model.bin",
+    f"pytorch_model.bin{INDEX}",
+)
+"""The first that there is holds the weights, as in transformers."""
+POINTER = b"version https://git-lfs"
+"""How a file begins that Git LFS has not fetched."""
+ZIP = b"PK\x03\x04"
+"""How a file of torch.save begins, but for those of PyTorch before 1.6."""
+
+
+def find_weights(folder: Path) -> Path:
+    """The weights file of a Hugging Face folder, or the index of several. Raises CheckpointError."""
+    check_quantization(folder)
+    for name in WEIGHTS:
+        if (folder / name).is_file():
+            return folder / name
+    raise CheckpointError(
+        say_what_it_is(folder) or f"{folder} has no weights: expected {' or '.join(WEIGHTS[::2])}, or their shards"
+    )
+
+
+def weights_files(weights: Path) -> list[Path]:
+    """The files with the tensors: the shards that an index names, or the one file. Raises CheckpointError."""
+    if not weights.name.endswith(INDEX):
+        return [weights]
+    return [weights.parent / name for name in sorted(set(_weight_map(weights).values()))]
+
+
+def weights_sha256(weights: Path) -> str:
+    """SHA-256 of the weights file; of several, that of `sha256sum`'s lines for the shards in order of their names."""
+    files = weights_files(weights)
+    if files == [weights]:
+        return sha256(weights)
+    try:
+        return hashlib.sha256("".join(f"{sha256(file)}  {file.name}\n" for file in files).encode()).hexdigest()
+    except OSError as error:
+        raise CheckpointError(f"{error.filename} cannot be read: {error.strerror}") from error
+
+
+def read_weights(weights: Path) -> TensorFile:
+    """The tensors of .safetensors, of what torch.save wrote, or of the shards of an index.
+
+    Files are mapped into memory, not read. What torch.save wrote is unpickled without running any code.
+    Raises CheckpointError.
+    """
+    if not weights.name.endswith(INDEX):
+        return TensorFile(weights, _load(weights))
+    places = _weight_map(weights)
+    tensors: dict[str, Tensor] = {}
+    for file in weights_files(weights):
+        found = _load(file)
+        if missing := sorted(name for name, place in places.items() if place == file.name and name not in found):
+            raise CheckpointError(f"{weights} says that {file.name} has tensor {missing[0]}, which it has not")
+        if twice := sorted(tensors.keys() & found.keys()):
+            raise CheckpointError(f"{file} has tensor {twice[0]}, which another shard of {weights.name} has, too")
+        tensors |= found
+    return TensorFile(weights, tensors)
+
+
+def check_size(config: ModelConfig, weights: Path) -> None:
+    """Raises CheckpointError where a model is larger than its weights, before anything of that size is made.
+
+    A number takes a byte at least.
+    """
+    width = config.width
+    layers = config.encoder_layers * (4 * width + 2 * config.encoder_ffn)
+    layers += config.decoder_layers * (4 * width + 2 * config.decoder_ffn)
+    needed = width * (config.source_vocab_size + layers)
+    found = sum(file.stat().st_size for file in weights_files(weights))
+    if needed > found:
+        raise CheckpointError(
+            f"{weights} has {found} bytes; a model of the sizes in its configuration has {needed} numbers or more"
+        )
+
+
+def _weight_map(index: Path) -> dict[str, str]:
+    """Tensor -> the file beside the index that has it."""
+    places = read_json(index).get("weight_map")
+    if not isinstance(places, dict) or not places:
+        raise CheckpointError(f"{index}: weight_map is {str(places)[:20]!r}; expected an object of tensors and files")
+    for name, place in places.items():
+        if not isinstance(place, str) or not re.fullmatch(NAME_PATTERN, place) or place.endswith(INDEX):
+            raise CheckpointError(f"{index}: tensor {name} is in {place!r}; expected a file of the same folder")
+    return places
+
+
+def _load(file: Path) -> dict[str, Tensor]:
+    try:
+        with file.open("rb") as content:
+            beginning = content.read(len(POINTER))
+    except OSError as error:
+        raise CheckpointError(f"{file} cannot be read: {error.strerror}") from error
+    if beginning == POINTER:
+        raise CheckpointError(f"{file} stands for a file that Git LFS has not fetched: run `git lfs pull` there")
+    return _load_safetensors(file) if file.suffix == ".safetensors" else _load_pickle(file, beginning.startswith(ZIP))
+
+
+def _load_safetensors(file: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(file)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{file} is not a whole safetensors file: {error}") from error
+
+
+def _load_pickle(file: Path, mapped: bool) -> dict[str, Tensor]:
+    try:
+        content = torch.load(file, map_location="cpu", weights_only=True, mmap=mapped)
+    except Exception as error:  # whatever a stream of bytes that is no pickle leads to
+        reason = str(error).partition("\n")[0]
+        raise CheckpointError(f"{file} is not a whole PyTorch weights file: {reason}") from error
+    if not isinstance(content, dict) or not all(isinstance(tensor, Tensor) for tensor in content.values()):
+        raise CheckpointError(f"{file} holds no dictionary of tensors")
+    return content

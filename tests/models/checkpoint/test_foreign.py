@@ -1,0 +1,90 @@
+"""Folders that are no checkpoint of ours are refused by what they are."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from models.checkpoint import CheckpointError, load_checkpoint
+from tests.checkpoints import edit_json, write_json
+
+FILES = {
+    "tf_model.h5": "TensorFlow's weights only; transformers before version 5",
+    "saved_model.pb": "TensorFlow's weights only",
+    "model.weights.h5": "Keras's weights only",
+    "model.keras": "Keras's weights only",
+    "flax_model.msgpack": "Flax's weights only; transformers before version 5",
+    "model-Q4_K_M.gguf": "GGUF",
+    "adapter_config.json": "a PEFT adapter, which is no model alone: merge it with peft",
+    "onnx/decoder_model.onnx": "ONNX graphs only",
+    "shared_vocabulary.json": "a model of CTranslate2",
+    "model.pt": "a model of fairseq or a bare PyTorch file",
+}
+
+
+@pytest.fixture
+def folder(tiny_checkpoint: Path, tmp_path: Path) -> Path:
+    """A checkpoint of one's own."""
+    return Path(shutil.copytree(tiny_checkpoint, tmp_path / "tiny"))
+
+
+def refused(folder: Path) -> str:
+    with pytest.raises(CheckpointError) as error:
+        load_checkpoint(folder)
+    message = str(error.value)
+    assert str(folder) in message
+    assert "\n" not in message
+    return message
+
+
+def put(file: Path) -> None:
+    file.parent.mkdir(exist_ok=True, parents=True)
+    file.write_bytes(b"weights")
+
+
+@pytest.mark.parametrize(("name", "said"), FILES.items())
+@pytest.mark.parametrize("config", [True, False])
+def test_weights_of_others(folder: Path, tmp_path: Path, name: str, said: str, config: bool) -> None:
+    (folder / "model.safetensors").unlink()
+    foreign = folder if config else tmp_path / "other"
+    put(foreign / name)
+    message = refused(foreign)
+    assert f"has {name}: " in message
+    assert said in message
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_weights_of_others_beside_ours_do_no_harm(folder: Path, name: str) -> None:
+    put(folder / name)
+    assert load_checkpoint(folder).name == "tiny"
+
+
+@pytest.mark.parametrize(
+    ("family", "said"),
+    [
+        ("nllb-moe", "mixture of experts"),
+        ("switch_transformers", "mixture of experts"),
+        ("bigbird_pegasus", "sparse attention"),
+        ("led", "sparse attention"),
+        ("longt5", "sparse attention"),
+        ("prophetnet", "predicts several tokens at once"),
+        ("whisper", "a model of speech"),
+    ],
+)
+def test_families_that_do_not_fit(folder: Path, family: str, said: str) -> None:
+    edit_json(folder / "config.json", model_type=family)
+    message = refused(folder)
+    assert f"config.json: model_type is {family!r}: " in message
+    assert said in message
+    assert "supported: " in message
+
+
+@pytest.mark.parametrize("method", ["gptq", "awq", "bitsandbytes"])
+def test_quantized_checkpoints(folder: Path, method: str) -> None:
+    edit_json(folder / "config.json", quantization_config={"quant_method": method, "bits": 4})
+    assert f"quantized ({method}); export the checkpoint" in refused(folder)
+
+
+def test_a_checkpoint_that_was_quantized_before_configurations_said_so(folder: Path) -> None:
+    write_json(folder / "quantize_config.json", {"bits": 4, "group_size": 128})
+    assert "quantize_config.json: bits says that the weights are quantized (4 bits)" in refused(folder)
