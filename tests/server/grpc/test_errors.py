@@ -12,6 +12,7 @@ from server import errors
 from server.errors import (
     BlankContent,
     CallerNotListed,
+    DoesNotTranslate,
     Draining,
     EmptyContents,
     EngineFailed,
@@ -28,6 +29,8 @@ from server.errors import (
     OptionOutOfRange,
     OutOfMemory,
     Overloaded,
+    PoolingsConflict,
+    PromptNotSupported,
     Quarantined,
     QuotaExceeded,
     RequestStalled,
@@ -38,6 +41,7 @@ from server.errors import (
     StreamStalled,
     TooManyContents,
     TooManyLabels,
+    VectorsTooLarge,
     WouldBeLate,
 )
 from server.grpc.status import DETAILS_KEY, PUSHBACK_KEY, error_metadata
@@ -49,6 +53,8 @@ EXAMPLES: list[ServerError] = [
     SourceTooLong("contents[0]", "tokens", 1300, 512),
     LanguageNotSupported("target_language_code", "de", ["pt"]),
     OptionOutOfRange("decoding.num_beams", 1_000_000, 1, 16),
+    PoolingsConflict(["mean", "mean"], "one of them occurs twice"),
+    PromptNotSupported("query", ["passage"]),
     TooManyLabels(20, 16),
     LabelTooLong("tenant", "value", 300, 128),
     InvalidMessage("dragoman.v1.TranslationService/Translate", 4),
@@ -63,6 +69,8 @@ EXAMPLES: list[ServerError] = [
     RequestStalled(10),
     StreamStalled(30),
     OutOfMemory(400),
+    VectorsTooLarge(5_000_000, 4_194_304),
+    DoesNotTranslate("minilm"),
     Overloaded(1030, 1024, 0.25),
     WouldBeLate(1.2, 0.8, 0.4),
     Draining(),
