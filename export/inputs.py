@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from engine.devices.machine import Machine
 from engine.devices.selection import Wanted, select_device
@@ -21,6 +22,12 @@ from models.package.folder import sha256
 from models.package.graphs import NAME_PATTERN
 from models.package.shortlist import Shortlist, verify_checksum
 from models.package.signature import graphs_spec, vocabulary
+from models.tokenizers.byte_tokenizer import ByteSpec
+from models.tokenizers.sentencepiece_pair import SentencePieceSpec
+from models.tokenizers.spec import TokenizerSpec
+from models.tokenizers.tokenizer_json import TokenizerJsonSpec
+
+C = TypeVar("C")
 
 LEAST_CALIBRATION, MOST_CALIBRATION = 32, 1000
 """Sentences. With fewer, no scale fits the next text; with more, none changes."""
@@ -79,20 +86,29 @@ def read_references(options: Options) -> list[str]:
 
 def adapt(checkpoint: Checkpoint, fetched: Fetched, options: Options) -> Checkpoint:
     """The checkpoint, as its source and the options have it. Raises InputError."""
-    tokenizer = checkpoint.tokenizer
     source = options.source_language or fetched.source_languages or checkpoint.source_languages
     target = options.target_language or fetched.target_languages or checkpoint.target_languages
-    codes = choose_codes(tokenizer.target_codes, target)
-    normalization = {} if options.keep_typography else tokenizer.normalization
     return replace(
         checkpoint,
         name=fetched.name,
         pinned=fetched.pinned,
         source_languages=check_languages("source", source),
         target_languages=check_languages("target", target),
-        tokenizer=tokenizer.model_copy(update={"normalization": normalization, "target_codes": codes}),
+        tokenizer=adapt_tokenizer(checkpoint.tokenizer, target, options.keep_typography),
         shortlist=None if options.no_shortlist or options.shortlist else checkpoint.shortlist,
     )
+
+
+def adapt_tokenizer(spec: TokenizerSpec, targets: Sequence[str], keeps_typography: bool) -> TokenizerSpec:
+    """The tokenizer for these target languages alone. Raises InputError."""
+    match spec:
+        case SentencePieceSpec():
+            update: dict[str, object] = {"target_codes": choose_codes(spec.target_codes, targets)}
+            return spec.model_copy(update=update | ({"normalization": {}} if keeps_typography else {}))
+        case TokenizerJsonSpec():
+            return spec.model_copy(update={"target_codes": choose_codes(spec.target_codes, targets)})
+        case ByteSpec():
+            return spec
 
 
 def check_languages(side: str, tags: Sequence[str]) -> tuple[str, ...]:
@@ -107,7 +123,7 @@ def check_languages(side: str, tags: Sequence[str]) -> tuple[str, ...]:
     return tuple(tags)
 
 
-def choose_codes(codes: Mapping[str, str], targets: Sequence[str]) -> dict[str, str]:
+def choose_codes(codes: Mapping[str, C], targets: Sequence[str]) -> dict[str, C]:
     """The codes of the target languages, for a checkpoint that has codes."""
     missing = [tag for tag in targets if codes and tag not in codes]
     if missing:

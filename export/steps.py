@@ -36,7 +36,7 @@ from models.checkpoint.encoders import is_encoder
 from models.package.folder import draft, publish, publish_beside
 from models.package.manifest import SHORTLIST, WEIGHTS, Manifest
 from models.package.seal import private_key, sign
-from models.tokenizers.sentencepiece_pair import SentencePiecePair
+from models.tokenizers.spec import open_tokenizer
 
 PACKAGES = Path("artifacts")
 """Where a package goes, under its model's name, unless the command line says where."""
@@ -69,7 +69,7 @@ def export(options: Options, fetched: Fetched, progress: Progress) -> tuple[Path
     quantized = None
     if quantizing_texts is not None:
         with progress.stage("quantize") as tell:
-            tokenizer = SentencePiecePair.load(fetched.folder, checkpoint.tokenizer)
+            tokenizer = open_tokenizer(fetched.folder, checkpoint.tokenizer)
             quantized = quantize_model(checkpoint, tokenizer, *quantizing_texts, tell)
             model = quantized.model
     with draft(target if stored is None else target / "package") as folder:

@@ -25,7 +25,7 @@ from engine.budget import MEGABYTE
 from engine.runner import Runner
 from models.decoding import Decoding
 from models.encoding import EncodingDefaults
-from models.tokenizers.sentencepiece_pair import SentencePiecePair, TokenizerSpec
+from models.tokenizers.sentencepiece_pair import SentencePiecePair, SentencePieceSpec
 from models.tokenizers.tokenizer import Tokenizer
 from server.admission.permits import Admission
 from server.admission.quotas import Quota, Quotas
@@ -92,7 +92,7 @@ MODEL = ServedModel(
 @cache
 def tokenizer() -> Tokenizer:
     """The zoo model's: both sides share one vocabulary, so that a copy of the source is readable."""
-    return SentencePiecePair.load(ZOO, TokenizerSpec(end_id=END, unknown_id=1, hidden_ids=(END, PAD)))
+    return SentencePiecePair.load(ZOO, SentencePieceSpec(end_id=END, unknown_id=1, hidden_ids=(END, PAD)))
 
 
 @dataclass

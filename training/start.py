@@ -17,7 +17,7 @@ from models.checkpoint.marian_writer import NORM_EPSILON, POSITIONS
 from models.checkpoint.reading import notices
 from models.config import ModelConfig
 from models.package.manifest import first_fault
-from models.tokenizers.sentencepiece_pair import TokenizerSpec, load_vocabulary
+from models.tokenizers.sentencepiece_pair import SentencePieceSpec, load_vocabulary
 from models.transformer import Transformer
 from training import config
 from training.data.files import new_folder
@@ -31,7 +31,7 @@ class Beginning:
     """A model before its first update."""
 
     model: Transformer
-    tokenizer: TokenizerSpec
+    tokenizer: SentencePieceSpec
     folder: Path
     """Where the tokenizer's files are."""
 
@@ -107,8 +107,8 @@ def from_checkpoint(start: config.Start, dropout: float, output: Path) -> Beginn
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise TrainingError("start.freeze leaves nothing to train")
     with_dropout(model, dropout)
-    if checkpoint.tokenizer.vocabulary is not None:
-        return Beginning(model, checkpoint.tokenizer, start.checkpoint)
+    if checkpoint.sentencepiece.vocabulary is not None:
+        return Beginning(model, checkpoint.sentencepiece, start.checkpoint)
     folder = output / "vocabulary"
     copy_tokenizer(checkpoint, start.checkpoint, folder)
     return Beginning(model, tokenizer_spec(folder, read_tokenizer_config(folder), model.config), folder)
@@ -119,7 +119,7 @@ def copy_tokenizer(checkpoint: Checkpoint, source: Path, folder: Path) -> None:
 
     Raises TrainingError where a Marian folder cannot be that.
     """
-    spec = checkpoint.tokenizer
+    spec = checkpoint.sentencepiece
     if spec.source_model != spec.target_model:
         raise TrainingError(f"{source} has a vocabulary for each side; training supports one for both")
     if not checkpoint.source_languages or not checkpoint.target_languages:

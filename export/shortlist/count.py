@@ -64,9 +64,10 @@ def count_shortlist(
 def encode(checkpoint: Checkpoint, folder: Path, text: Text, attention: AttentionKind, tell: Tell) -> list[Pair]:
     """Token ids of both sides. Raises InputError where the vocabulary does not know them."""
     language = checkpoint.target_languages[0]
-    source_side, end = SentencePiecePair.load(folder, checkpoint.tokenizer), checkpoint.config.end_id
+    spec, end = checkpoint.sentencepiece, checkpoint.config.end_id
+    source_side = SentencePiecePair.load(folder, spec)
     sources = [source_side.encode(line, language) for line in text.sources]
-    _refuse_unknown("source", sources, checkpoint.tokenizer.unknown_id)
+    _refuse_unknown("source", sources, spec.unknown_id)
     if text.targets is None:
         fit = [source for source in sources if len(source) <= MOST_TOKENS]
         rate = Rate("lines translated", len(fit), tell)
@@ -75,9 +76,9 @@ def encode(checkpoint: Checkpoint, folder: Path, text: Text, attention: Attentio
             pairs.append((source, target))
             rate.add(1)
         return pairs
-    encoder = target_side(folder, checkpoint.tokenizer)
+    encoder = target_side(folder, spec)
     targets = [[*encoder.encode(line)[:-1], end] for line in text.targets]
-    _refuse_unknown("target", targets, checkpoint.tokenizer.unknown_id)
+    _refuse_unknown("target", targets, spec.unknown_id)
     return list(zip(sources, targets, strict=True))
 
 

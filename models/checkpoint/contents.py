@@ -5,7 +5,8 @@ from pathlib import Path
 
 from models.config import ModelConfig
 from models.package.manifest import GenerationDefaults
-from models.tokenizers.sentencepiece_pair import TokenizerSpec
+from models.tokenizers.sentencepiece_pair import SentencePieceSpec
+from models.tokenizers.spec import TokenizerSpec
 from models.transformer import Transformer
 
 
@@ -36,3 +37,12 @@ class Checkpoint:
     """A lexical shortlist, see `models.package.shortlist`."""
     pinned: str | None = None
     """The name it was fetched by, see `models.package.manifest.Origin`."""
+
+    @property
+    def sentencepiece(self) -> SentencePieceSpec:
+        """Its tokenizer, for what works with pieces. Raises CheckpointError where it has another kind."""
+        if not isinstance(self.tokenizer, SentencePieceSpec):
+            raise CheckpointError(
+                f"{self.name} has a tokenizer of kind {self.tokenizer.kind!r}; this takes one of SentencePiece models"
+            )
+        return self.tokenizer

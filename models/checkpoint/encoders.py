@@ -9,6 +9,7 @@ import torch
 from pydantic import Field, ValidationError
 
 from models.checkpoint.contents import CheckpointError
+from models.checkpoint.fast_tokenizer import spec_of
 from models.checkpoint.reading import JsonKeys, invalid, notices, parse, read_json
 from models.checkpoint.renames import Rename, fill, linear
 from models.checkpoint.sentence_transformers import Sentences, read_sentences
@@ -192,13 +193,10 @@ def tokenizer_spec(folder: Path, settings: EncoderConfig) -> tuple[TokenizerJson
     size = max(backend.get_vocab().values()) + 1
     if size > settings.vocab_size:
         raise CheckpointError(f"{file} has token {size - 1}; the model has {settings.vocab_size} tokens")
-    bare = backend.encode("a", add_special_tokens=False).ids
-    whole = backend.encode("a").ids
-    before = next((start for start in range(len(whole)) if whole[start : start + len(bare)] == bare), len(whole))
-    suffix = tuple(whole[before + len(bare) :])
-    if not suffix:
+    spec = spec_of(backend)
+    if not spec.affixes.suffix_ids:
         raise CheckpointError(f"{file}: no token ends a text; expected a template with one, such as [SEP]")
-    return TokenizerJsonSpec(prefix=tuple(whole[:before]), suffix=suffix), suffix[-1]
+    return spec, spec.affixes.suffix_ids[-1]
 
 
 @torch.no_grad()

@@ -9,7 +9,7 @@ from models.checkpoint.contents import CheckpointError
 from models.checkpoint.language_codes import target_codes
 from models.checkpoint.reading import JsonKeys, parse, read_json
 from models.config import ModelConfig
-from models.tokenizers.sentencepiece_pair import SentencePiecePair, TokenizerSpec, load_vocabulary
+from models.tokenizers.sentencepiece_pair import SentencePiecePair, SentencePieceSpec, load_vocabulary
 from models.tokenizers.tokenizer import TokenizerError
 from models.tokenizers.typography import normalization_table
 
@@ -39,7 +39,7 @@ def read_tokenizer_config(folder: Path) -> MarianTokenizerConfig:
     return parse(MarianTokenizerConfig, read_json(file), file)
 
 
-def tokenizer_spec(folder: Path, tokens: MarianTokenizerConfig, config: ModelConfig) -> TokenizerSpec:
+def tokenizer_spec(folder: Path, tokens: MarianTokenizerConfig, config: ModelConfig) -> SentencePieceSpec:
     """Which files the tokenizer is, and which characters they need replaced."""
     target_vocabulary = "target_vocab.json" if tokens.separate_vocabs else None
     same_model = _bytes(folder / "source.spm") == _bytes(folder / "target.spm")
@@ -49,7 +49,7 @@ def tokenizer_spec(folder: Path, tokens: MarianTokenizerConfig, config: ModelCon
         _check_ids(folder / "vocab.json", source_ids, config.source_vocab_size, (tokens.eos_token, tokens.unk_token))
         _check_ids(folder / (target_vocabulary or "vocab.json"), target_ids, config.target_vocab_size, ())
         _check_end(folder / (target_vocabulary or "vocab.json"), target_ids, tokens.eos_token, config.end_id)
-        spec = TokenizerSpec(
+        spec = SentencePieceSpec(
             target_model="source.spm" if same_model else "target.spm",
             target_vocabulary=target_vocabulary,
             end_id=source_ids[tokens.eos_token],

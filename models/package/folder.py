@@ -31,7 +31,7 @@ from models.package.checked import EXPORT_AGAIN, PackageError, check
 from models.package.graph_files import GraphFiles
 from models.package.manifest import FORMAT_VERSION, FileEntry, Manifest, first_fault
 from models.package.shortlist import Shortlist, ShortlistError
-from models.tokenizers.open import open_tokenizer
+from models.tokenizers.spec import open_tokenizer
 from models.tokenizers.tokenizer import Tokenizer
 
 MANIFEST = "manifest.json"

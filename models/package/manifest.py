@@ -9,8 +9,7 @@ from models.config import Frozen, ModelConfig
 from models.decoding import OPTIONS, Decoding
 from models.encoding import EncodingDefaults
 from models.package.graphs import FileName, GraphsSpec
-from models.tokenizers.sentencepiece_pair import TokenizerSpec
-from models.tokenizers.tokenizer_json import TokenizerJsonSpec
+from models.tokenizers.spec import TokenizerSpec
 
 FORMAT_VERSION: Literal[2] = 2
 WEIGHTS, SHORTLIST = "weights.bin", "shortlist.bin"
@@ -148,7 +147,7 @@ class Manifest(Frozen):
     """What requests call the model."""
     model: ModelConfig
     """The architecture. Told to callers; engines read `graphs`."""
-    tokenizer: Annotated[TokenizerSpec | TokenizerJsonSpec, Field(union_mode="left_to_right")]
+    tokenizer: TokenizerSpec
     source_languages: tuple[str, ...]
     """BCP-47 tags."""
     target_languages: tuple[str, ...]

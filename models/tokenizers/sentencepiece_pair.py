@@ -10,7 +10,7 @@ from pydantic import Field
 from sentencepiece import SentencePieceProcessor
 
 from models.config import Frozen
-from models.tokenizers.tokenizer import TokenizerError
+from models.tokenizers.tokenizer import TokenizerError, without_tail
 
 SPACE = "▁"
 """How SentencePiece writes a space (U+2581)."""
@@ -18,7 +18,7 @@ LANGUAGE_CODE = re.compile(r">>[^<>]+<<")
 """One token that names the target language, at the beginning of a source (multilingual Marian models)."""
 
 
-class TokenizerSpec(Frozen):
+class SentencePieceSpec(Frozen):
     """A SentencePiece model for each side, and the ids that the translation model gave their pieces."""
 
     kind: Literal["sentencepiece-pair"] = "sentencepiece-pair"
@@ -51,7 +51,7 @@ class SentencePiecePair:
 
     def __init__(
         self,
-        spec: TokenizerSpec,
+        spec: SentencePieceSpec,
         source: SentencePieceProcessor,
         target: SentencePieceProcessor,
         source_ids: dict[str, int],
@@ -73,7 +73,7 @@ class SentencePiecePair:
         """
 
     @classmethod
-    def load(cls, folder: Path, spec: TokenizerSpec) -> "SentencePiecePair":
+    def load(cls, folder: Path, spec: SentencePieceSpec) -> "SentencePiecePair":
         """Reads the files that the spec names. Raises TokenizerError."""
         source = load_sentencepiece(folder / spec.source_model)
         target = source if spec.target_model == spec.source_model else load_sentencepiece(folder / spec.target_model)
@@ -83,7 +83,7 @@ class SentencePiecePair:
         target_ids = ids if spec.target_vocabulary is None else load_vocabulary(folder / spec.target_vocabulary)
         return cls(spec, source, target, ids, target_ids)
 
-    def encode(self, text: str, target_language: str = "") -> list[int]:
+    def encode(self, text: str, target_language: str = "", source_language: str = "") -> list[int]:
         """The token ids of a source, the end token included.
 
         A text that names its target language itself is left to it; else the code of `target_language` comes first, if
@@ -102,6 +102,10 @@ class SentencePiecePair:
         pieces = [piece_of(token_id, unknown) for token_id in token_ids if token_id not in hidden]
         text: str = self._target.decode_pieces(pieces) if pieces else ""
         return text.replace(SPACE, " ").strip()
+
+    def settled(self, text: str) -> str:
+        """What no later token can change, of the text of a target that is not complete."""
+        return without_tail(text)
 
     def names_target(self, text: str) -> bool:
         """Whether the text begins with the code of a language, such as `>>fra<<`, that the vocabulary has."""

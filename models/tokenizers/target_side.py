@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from models.tokenizers.sentencepiece_pair import SentencePiecePair, TokenizerSpec
+from models.tokenizers.sentencepiece_pair import SentencePiecePair, SentencePieceSpec
 from models.tokenizers.typography import normalization_table
 
 
-def target_side(folder: Path, spec: TokenizerSpec) -> SentencePiecePair:
+def target_side(folder: Path, spec: SentencePieceSpec) -> SentencePiecePair:
     """Encodes targets as the other does sources. What the vocabulary lacks is replaced there too.
 
     Raises TokenizerError.

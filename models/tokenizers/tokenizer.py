@@ -23,11 +23,10 @@ class Tokenizer(Protocol):
         """
         ...
 
-    def encode(self, text: str, target_language: str = "") -> list[int]:
-        """The token ids of a source, the end token included.
+    def encode(self, text: str, target_language: str = "", source_language: str = "") -> list[int]:
+        """The token ids of a source, with what belongs around it: the end token, and languages that the model is told.
 
-        A text that names its target language itself is left to it; else what names `target_language` is put in, if the
-        model wants it told.
+        A text that names its target language itself is left to it.
         """
         ...
 
@@ -35,9 +34,18 @@ class Tokenizer(Protocol):
         """The text of target tokens. Ids that stand for no text are skipped."""
         ...
 
+    def settled(self, text: str) -> str:
+        """What no later token can change, of the text of a target that is not complete."""
+        ...
+
     def names_target(self, text: str) -> bool:
         """Whether the text names its target language itself."""
         ...
+
+
+def without_tail(text: str) -> str:
+    """Without a character of which bytes are missing, and spaces, which the end of a text loses."""
+    return text.rstrip(UNFINISHED).rstrip()
 
 
 class TextStream:
@@ -49,13 +57,9 @@ class TextStream:
         self._sent = 0
 
     def push(self, token_ids: Sequence[int]) -> str:
-        """Takes the next tokens; returns the text that is new and that no later token can change.
-
-        Held back: a character of which bytes are missing, and spaces, which the end of a text loses.
-        """
+        """Takes the next tokens; returns the text that is new and that no later token can change."""
         self._token_ids += token_ids
-        text = self._tokenizer.decode(self._token_ids)
-        return self._send(text.rstrip(UNFINISHED).rstrip())
+        return self._send(self._tokenizer.settled(self._tokenizer.decode(self._token_ids)))
 
     def finish(self, token_ids: Sequence[int]) -> str:
         """Takes all tokens of the target, those pushed before included; returns the rest of its text."""

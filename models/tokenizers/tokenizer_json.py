@@ -1,25 +1,42 @@
-"""Text <-> token ids by the tokenizer.json of Hugging Face `tokenizers`."""
+"""Text <-> token ids by a tokenizer.json, as Hugging Face's library `tokenizers` reads it: most families have one."""
 
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from pydantic import Field
+
 from models.config import Frozen
-from models.tokenizers.tokenizer import TokenizerError
+from models.tokenizers.tokenizer import TokenizerError, without_tail
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
 
 
+class Affixes(Frozen):
+    """Ids around the text of a source."""
+
+    prefix_ids: tuple[int, ...] = ()
+    suffix_ids: tuple[int, ...] = ()
+
+
 class TokenizerJsonSpec(Frozen):
-    """A tokenizer.json, and the tokens that stand around a source."""
+    """A tokenizer.json, and what it does not say."""
 
     kind: Literal["tokenizers"] = "tokenizers"
     file: str = "tokenizer.json"
-    prefix: tuple[int, ...] = ()
-    """Ids before a source, such as that of [CLS]."""
-    suffix: tuple[int, ...]
-    """Ids after it, such as that of [SEP]. One at least."""
+    affixes: Affixes
+    """Around every source."""
+    source_affixes: dict[str, Affixes] = Field(default_factory=dict)
+    """Source language -> what is around its texts instead."""
+    target_codes: dict[str, int] = Field(default_factory=dict)
+    """Target language -> the id before a source that names it, for a model that is told so there."""
+    unknown_id: int
+    """The id of what the vocabulary lacks, and of control tokens that are written in a text."""
+    hidden_ids: tuple[int, ...]
+    """Ids that stand for no text: control tokens."""
+    cleans_up: bool = False
+    """Spaces before punctuation and in contractions are taken out of targets, as some old English models want."""
 
     @property
     def files(self) -> list[str]:
@@ -28,39 +45,78 @@ class TokenizerJsonSpec(Frozen):
 
 
 class TokenizerJson:
-    """A `Tokenizer` of one vocabulary. May be used from several threads."""
+    """A `Tokenizer` of the library `tokenizers`. May be used from several threads.
 
-    def __init__(self, backend: "Backend", spec: TokenizerJsonSpec) -> None:
-        self._backend = backend
-        self._prefix, self._suffix = list(spec.prefix), list(spec.suffix)
-        self.longest_piece = 1 + max(map(len, backend.get_vocab(with_added_tokens=False)))
-        """Characters of the longest source piece, and a space before it."""
+    Control tokens written in a text are text here, or an unknown token where the vocabulary has them as pieces; in
+    transformers they are control tokens. Whoever sends a text is not to end it for the model, or to name another
+    language. This is the one difference that is meant.
+    """
+
+    def __init__(self, spec: TokenizerJsonSpec, backend: "Backend") -> None:
+        """backend: see `load_backend`."""
+        self.spec, self._backend = spec, backend
+        self._hidden = frozenset(spec.hidden_ids)
+        vocabulary = backend.get_vocab()
+        self._vocabulary_size = 1 + max(vocabulary.values())
+        self.longest_piece = 1 + max(map(len, vocabulary))
+        """Characters of the longest source piece, and a space before it.
+
+        Ordinary text of n characters has at least n / longest_piece tokens; runs of spaces, or of characters that the
+        vocabulary does not know, are a single token however long they are.
+        """
 
     @classmethod
     def load(cls, folder: Path, spec: TokenizerJsonSpec) -> "TokenizerJson":
-        """Reads the file. Raises TokenizerError."""
-        return cls(load_backend(folder / spec.file), spec)
+        """Reads the file that the spec names. Raises TokenizerError."""
+        tokenizer = cls(spec, load_backend(folder / spec.file))
+        tokenizer._check_ids()
+        return tokenizer
 
-    def encode(self, text: str, target_language: str = "") -> list[int]:
-        """The token ids of a source, with those around it. What looks like a special token in a text is text."""
-        ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
-        return [*self._prefix, *ids, *self._suffix]
+    def encode(self, text: str, target_language: str = "", source_language: str = "") -> list[int]:
+        """The token ids of a source, with what is around it."""
+        affixes = self.spec.source_affixes.get(source_language, self.spec.affixes)
+        code = self.spec.target_codes.get(target_language)
+        hidden, unknown = self._hidden, self.spec.unknown_id
+        ids = self._backend.encode(text, add_special_tokens=False).ids
+        inside = [unknown if token_id in hidden else token_id for token_id in ids]
+        return [*affixes.prefix_ids, *([] if code is None else [code]), *inside, *affixes.suffix_ids]
 
     def decode(self, token_ids: Iterable[int]) -> str:
-        """The text of tokens. Special ones stand for none."""
-        text: str = self._backend.decode(list(token_ids), skip_special_tokens=True)
-        return text
+        """The text of target tokens. Ids that stand for no text, or that the vocabulary lacks, are skipped."""
+        hidden, size = self._hidden, self._vocabulary_size
+        shown = [token_id for token_id in token_ids if token_id not in hidden and token_id < size]
+        text: str = self._backend.decode(shown, skip_special_tokens=False)
+        return clean_up(text) if self.spec.cleans_up else text
+
+    def settled(self, text: str) -> str:
+        """What no later token can change, of the text of a target that is not complete.
+
+        Cleaning up may join a word to the one before it.
+        """
+        whole = without_tail(text)
+        return whole.rpartition(" ")[0] if self.spec.cleans_up else whole
 
     def names_target(self, text: str) -> bool:
-        """No text does."""
+        """Never: a control token in a text is an unknown one."""
         return False
+
+    def _check_ids(self) -> None:
+        spec = self.spec
+        around = [spec.affixes, *spec.source_affixes.values()]
+        named = [*(token_id for one in around for token_id in (*one.prefix_ids, *one.suffix_ids))]
+        beyond = [one for one in (*named, *spec.target_codes.values(), spec.unknown_id) if one >= self._vocabulary_size]
+        if beyond:
+            raise TokenizerError(
+                f"{spec.file} has ids up to {self._vocabulary_size - 1}, and the manifest names {max(beyond)}: "
+                "they are of different models"
+            )
 
 
 def load_backend(file: Path) -> "Backend":
-    """A tokenizer that neither cuts nor fills up, and takes no text for a special token. Raises TokenizerError."""
+    """A tokenizer that neither cuts nor fills up, as a saved one may ask for. Raises TokenizerError."""
     try:
         from tokenizers import Tokenizer as Backend
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         raise TokenizerError(f"{file.name} needs the package tokenizers: pip install 'dragoman[tokenizers]'") from error
     try:
         backend = Backend.from_str(file.read_text(encoding="utf-8"))
@@ -74,3 +130,17 @@ def load_backend(file: Path) -> "Backend":
     if not backend.get_vocab(with_added_tokens=False):
         raise TokenizerError(f"{file.name} is a tokenizer without a vocabulary")
     return backend
+
+
+def clean_up(text: str) -> str:
+    """As transformers' `clean_up_tokenization`."""
+    for found, replacement in CLEANED:
+        text = text.replace(found, replacement)
+    return text
+
+
+CLEANED = (
+    *((f" {sign}", sign) for sign in ".?!,"),
+    (" ' ", "'"),
+    *((f" {ending}", ending) for ending in ("n't", "'m", "'s", "'ve", "'re")),
+)

@@ -25,7 +25,7 @@ from models.package.folder import MANIFEST, Package
 from models.package.graph_files import Graph
 from models.package.graphs import Vocabulary
 from models.package.shortlist import Shortlist, ShortlistError
-from models.tokenizers.sentencepiece_pair import SentencePiecePair, TokenizerSpec
+from models.tokenizers.sentencepiece_pair import SentencePiecePair, SentencePieceSpec
 from models.tokenizers.tokenizer import TokenizerError
 from tests.hostile.fuzz import mutated
 
@@ -42,7 +42,7 @@ JSON_VALUES = [
 ]
 VOCABULARY = Vocabulary(source_size=40, target_size=40, shared=True, pad_id=39, end_id=0, start_id=39)
 TEXTS = ["A cat.", "", "\ud7ff\u2581 e\u0301 \U0001f468", ">>pt<< x", "a" * 500]
-SPEC = TokenizerSpec(end_id=0, unknown_id=1, hidden_ids=(0, 210), target_model="source.spm")
+SPEC = SentencePieceSpec(end_id=0, unknown_id=1, hidden_ids=(0, 210), target_model="source.spm")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from models.decoding import Decoding
 from models.package.folder import Package
 from models.package.manifest import Certificate, FileEntry, GenerationDefaults, Manifest, Origin
 from models.package.signature import graphs_spec
-from models.tokenizers.sentencepiece_pair import TokenizerSpec
+from models.tokenizers.sentencepiece_pair import SentencePieceSpec
 from server.catalog.served_model import served_model
 from server.config import ConfigError, Settings
 from tests.serving import ZOO
@@ -35,7 +35,7 @@ def package(generation: GenerationDefaults) -> Package:
     manifest = Manifest(
         name="tiny",
         model=CONFIG,
-        tokenizer=TokenizerSpec(end_id=0, unknown_id=1, hidden_ids=(0, 99)),
+        tokenizer=SentencePieceSpec(end_id=0, unknown_id=1, hidden_ids=(0, 99)),
         source_languages=("en",),
         target_languages=("pt",),
         generation=generation,

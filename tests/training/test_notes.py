@@ -155,8 +155,8 @@ def test_a_model_of_firefox_is_trained_on_and_becomes_one_of_transformers(tmp_pa
         ours.model.shared.weight[:-1].float(), theirs.model.source_embedding[:PIECES].half().float()
     )
     tokenizers = (
-        SentencePiecePair.load(folder, load_checkpoint(folder).tokenizer),
-        SentencePiecePair.load(teacher, theirs.tokenizer),
+        SentencePiecePair.load(folder, load_checkpoint(folder).sentencepiece),
+        SentencePiecePair.load(teacher, theirs.sentencepiece),
     )
     for text in flores()[0]:
         assert tokenizers[0].encode(text) == tokenizers[1].encode(text)

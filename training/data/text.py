@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from models.tokenizers.sentencepiece_pair import SentencePiecePair, TokenizerSpec
+from models.tokenizers.sentencepiece_pair import SentencePiecePair, SentencePieceSpec
 from models.tokenizers.target_side import target_side
 from training.config import Data, ParallelText
 from training.errors import TrainingError
@@ -74,7 +74,7 @@ class TextPair:
 class Codec:
     """Text -> ids for both sides of a vocabulary."""
 
-    def __init__(self, folder: Path, spec: TokenizerSpec) -> None:
+    def __init__(self, folder: Path, spec: SentencePieceSpec) -> None:
         """Loads the tokenizer of a checkpoint folder. Raises TokenizerError; TrainingError for two vocabularies."""
         if spec.target_vocabulary is not None:
             raise TrainingError(f"{folder} has a vocabulary for each side; training supports one for both")

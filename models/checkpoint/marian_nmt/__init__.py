@@ -21,7 +21,7 @@ from models.checkpoint.weights import check_size
 from models.config import ModelConfig
 from models.package.folder import sha256
 from models.package.manifest import GenerationDefaults
-from models.tokenizers.sentencepiece_pair import SentencePiecePair, TokenizerSpec, load_sentencepiece
+from models.tokenizers.sentencepiece_pair import SentencePiecePair, SentencePieceSpec, load_sentencepiece
 from models.tokenizers.tokenizer import TokenizerError
 from models.tokenizers.typography import normalization_table
 from models.transformer import Transformer
@@ -70,10 +70,10 @@ def load_vocabulary(file: Path, size: int) -> SentencePieceProcessor:
     return vocabulary
 
 
-def tokenizer_spec(files: MarianFolder, source: SentencePieceProcessor, config: ModelConfig) -> TokenizerSpec:
+def tokenizer_spec(files: MarianFolder, source: SentencePieceProcessor, config: ModelConfig) -> SentencePieceSpec:
     """Which files the tokenizer is, and which characters they need replaced."""
     source_file, target_file = files.vocabularies
-    spec = TokenizerSpec(
+    spec = SentencePieceSpec(
         source_model=source_file.name,
         target_model=target_file.name,
         vocabulary=None,

@@ -129,7 +129,7 @@ def test_hidden_states_are_those_of_transformers(family: str, tmp_path: Path) ->
 def test_a_plain_folder_has_the_mean_and_its_tokenizers_own_template(saved: Saved) -> None:
     checkpoint = load(saved.folder)
     assert checkpoint.encoding.poolings == (Pooling.MEAN,) and not checkpoint.encoding.normalize
-    assert (checkpoint.tokenizer.prefix, checkpoint.tokenizer.suffix) == ((2,), (3,))
+    assert (checkpoint.tokenizer.affixes.prefix_ids, checkpoint.tokenizer.affixes.suffix_ids) == ((2,), (3,))
     assert (checkpoint.config.end_id, checkpoint.config.pad_id, checkpoint.config.decoder_layers) == (3, 0, 0)
 
 

@@ -34,14 +34,14 @@ def marian(folder: Path) -> MarianTokenizer:
 
 @pytest.fixture(scope="module")
 def tokenizer(folder: Path) -> Tokenizer:
-    return SentencePiecePair.load(folder, load_checkpoint(folder).tokenizer)
+    return SentencePiecePair.load(folder, load_checkpoint(folder).sentencepiece)
 
 
 def test_the_codes_are_the_target_languages(folder: Path) -> None:
     checkpoint = load_checkpoint(folder)
     assert checkpoint.target_languages == ("pt", "es", "zh-Hant")
     assert checkpoint.source_languages == ("en",)
-    assert checkpoint.tokenizer.target_codes == {"pt": ">>pt<<", "es": ">>spa<<", "zh-Hant": ">>zho_Hant<<"}
+    assert checkpoint.sentencepiece.target_codes == {"pt": ">>pt<<", "es": ">>spa<<", "zh-Hant": ">>zho_Hant<<"}
 
 
 @pytest.mark.parametrize(("language", "code"), [("pt", ">>pt<<"), ("es", ">>spa<<"), ("zh-Hant", ">>zho_Hant<<")])
@@ -82,7 +82,7 @@ def test_codes_are_told_as_bcp_47_writes_them(codes: list[str], expected: dict[s
 
 def test_a_vocabulary_without_codes_has_the_language_of_its_configuration(tiny_checkpoint: Path) -> None:
     checkpoint = load_checkpoint(tiny_checkpoint)
-    assert (checkpoint.target_languages, checkpoint.tokenizer.target_codes) == (("pt",), {})
+    assert (checkpoint.target_languages, checkpoint.sentencepiece.target_codes) == (("pt",), {})
 
 
 def test_export_takes_the_chosen_languages_only() -> None:

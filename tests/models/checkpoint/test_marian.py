@@ -82,15 +82,15 @@ def test_what_a_checkpoint_says_of_itself() -> None:
     assert (checkpoint.source_languages, checkpoint.target_languages) == (("en",), ("pt",))
     assert checkpoint.sha256 == sha256(ZOO / "model.safetensors")
     assert checkpoint.files.keys() == {"source.spm", "vocab.json", "LICENSE", "NOTICE"}
-    assert checkpoint.tokenizer.hidden_ids == (0, 32000)
-    assert checkpoint.tokenizer.normalization["’"] == "'"
+    assert checkpoint.sentencepiece.hidden_ids == (0, 32000)
+    assert checkpoint.sentencepiece.normalization["’"] == "'"
     assert all(weight.dtype == torch.float32 for weight in checkpoint.model.parameters())
 
 
 def test_two_sentencepiece_models(tmp_path: Path) -> None:
     checkpoint = load_checkpoint(write_checkpoint(tmp_path / "two", separate=True))
     assert checkpoint.files.keys() == {"source.spm", "target.spm", "vocab.json", "target_vocab.json"}
-    assert checkpoint.tokenizer.target_model == "target.spm"
+    assert checkpoint.sentencepiece.target_model == "target.spm"
 
 
 def test_licences_are_files(folder: Path) -> None:

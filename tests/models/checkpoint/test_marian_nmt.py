@@ -18,7 +18,7 @@ from export import __main__ as export
 from models.best_tokens import NEVER
 from models.checkpoint import Checkpoint, load_checkpoint
 from models.package.folder import Package, sha256
-from models.tokenizers.sentencepiece_pair import SentencePiecePair, TokenizerSpec
+from models.tokenizers.sentencepiece_pair import SentencePiecePair, SentencePieceSpec
 from tests.checkpoints import END, flores
 from tests.models.checkpoint.marian_nmt import (
     CONFIGURATION,
@@ -138,13 +138,13 @@ def test_what_the_folder_says(tmp_path: Path) -> None:
     assert checkpoint.files.keys() == {"srcvocab.enpt.spm", "trgvocab.enpt.spm", "LICENSE"}
     assert checkpoint.shortlist == folder / "lex.50.50.enpt.s2t.bin"
     assert checkpoint.sha256 == sha256(folder / "model.enpt.intgemm.alphas.bin")
-    assert checkpoint.tokenizer.normalization["\u2019"] == "'"
+    assert checkpoint.sentencepiece.normalization["\u2019"] == "'"
     assert load_checkpoint(write_model(tmp_path / "npz", "npz")).source_languages == ()
 
 
 def test_ids_are_those_of_sentencepiece(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "model", **TWO)
-    tokenizer = SentencePiecePair.load(folder, load_checkpoint(folder).tokenizer)
+    tokenizer = SentencePiecePair.load(folder, load_checkpoint(folder).sentencepiece)
     source, target = (SentencePieceProcessor(str(folder / f"{side}vocab.enpt.spm")) for side in ("src", "trg"))
     replacements = str.maketrans({**tokenizer.spec.normalization})
     for english, portuguese in flores()[:50]:
@@ -164,6 +164,5 @@ def test_a_package_of_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert export.main([*command_line, *languages, "--keep-typography"]) == 0
     manifest = Package.open(tmp_path / "package").manifest
     assert (manifest.source_languages, manifest.target_languages) == (("en",), ("pt", "pt-BR"))
-    assert isinstance(manifest.tokenizer, TokenizerSpec)
-    assert manifest.tokenizer.normalization == {}
+    assert isinstance(manifest.tokenizer, SentencePieceSpec) and manifest.tokenizer.normalization == {}
     assert [(agreement.reference, agreement.equal) for agreement in manifest.certificate.agreements] == [("pytorch", 2)]

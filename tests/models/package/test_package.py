@@ -17,7 +17,6 @@ from engine.load import Limits, Loadable, load
 from models.package.checked import PackageError
 from models.package.folder import MANIFEST, Package, draft, file_entries, publish, sha256
 from models.package.manifest import FORMAT_VERSION, Manifest
-from models.tokenizers.sentencepiece_pair import TokenizerSpec
 
 
 @pytest.fixture
@@ -76,8 +75,7 @@ def test_open_gives_what_was_written(tiny_package: Package, copy: Path) -> None:
     assert package.sha256 == tiny_package.sha256 == sha256(copy / MANIFEST)
     assert package.graphs().encoder == copy / "encoder.onnx"
     assert package.graphs().decoder == copy / "decoder.onnx"
-    assert isinstance(package.manifest.tokenizer, TokenizerSpec)
-    assert package.tokenizer().encode("The cat")[-1] == package.manifest.tokenizer.end_id
+    assert package.tokenizer().encode("The cat")[-1] == package.manifest.model.end_id
     assert set(package.manifest.files) == {file.name for file in copy.iterdir()} - {MANIFEST}
 
 

@@ -9,13 +9,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from transformers import MarianTokenizer
 
-from models.tokenizers.sentencepiece_pair import SentencePiecePair, TokenizerSpec
+from models.tokenizers.sentencepiece_pair import SentencePiecePair, SentencePieceSpec
 from models.tokenizers.tokenizer import TextStream, TokenizerError
 from models.tokenizers.typography import TYPOGRAPHY, normalization_table
 from tests.checkpoints import END, UNKNOWN, ZOO, flores, sentencepiece_model, vocabulary, write_json, write_tokenizer
 
 PAD = 32000
-SPEC = TokenizerSpec(target_model="source.spm", end_id=END, unknown_id=UNKNOWN, hidden_ids=(END, PAD))
+SPEC = SentencePieceSpec(target_model="source.spm", end_id=END, unknown_id=UNKNOWN, hidden_ids=(END, PAD))
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def byte_tokenizer(folder: Path) -> SentencePiecePair:
     """Of a vocabulary that falls back to bytes."""
     model = sentencepiece_model(side=1, byte_fallback=True)
     _, size = write_tokenizer(folder, model, model, separate=False)
-    return SentencePiecePair.load(folder, TokenizerSpec(end_id=END, unknown_id=UNKNOWN, hidden_ids=(END, size - 1)))
+    return SentencePiecePair.load(folder, SentencePieceSpec(end_id=END, unknown_id=UNKNOWN, hidden_ids=(END, size - 1)))
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def test_languages_of_a_multilingual_vocabulary_are_one_token(tmp_path: Path) ->
 def test_target_vocabulary_of_its_own(tmp_path: Path) -> None:
     source, target = sentencepiece_model(), sentencepiece_model(side=1, pieces=187)
     write_tokenizer(tmp_path, source, target, separate=True)
-    spec = TokenizerSpec(
+    spec = SentencePieceSpec(
         target_vocabulary="target_vocab.json", end_id=END, unknown_id=UNKNOWN, hidden_ids=(END, len(vocabulary(target)))
     )
     tokenizer = SentencePiecePair.load(tmp_path, spec)

@@ -1,55 +1,224 @@
-"""models.tokenizers.tokenizer_json, against transformers' fast tokenizer of the same file."""
+"""Tokenizers of a tokenizer.json, against those of transformers."""
 
+import json
+import random
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from transformers import PreTrainedTokenizerFast
+import sentencepiece
+import tokenizers
+import transformers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from models.tokenizers.open import open_tokenizer
-from models.tokenizers.tokenizer import TokenizerError
-from models.tokenizers.tokenizer_json import TokenizerJsonSpec
-from tests.checkpoints import flores
-from tests.models.checkpoint.test_encoders import wordpiece
+from models.checkpoint.contents import CheckpointError
+from models.checkpoint.fast_tokenizer import read_fast_tokenizer
+from models.tokenizers.tokenizer import TextStream, TokenizerError
+from models.tokenizers.tokenizer_json import Affixes, TokenizerJson, TokenizerJsonSpec
 
-SPEC = TokenizerJsonSpec(prefix=(2,), suffix=(3,))
+PAGE = (Path(__file__).parents[2] / "data" / "flores-dev.en-pt.tsv").read_text(encoding="utf-8").split("\n")[:300]
+SCRIPTS = (
+    "The house isn't red , is it ?",
+    "Die Straße über den Fluß",
+    "O coração não é só um órgão",
+    "Живёт в лесу ёж",
+    "Η θάλασσα είναι ήρεμη σήμερα",
+    "שלום לכולם",
+    "السلام عليكم ورحمة الله",
+    "नमस्ते दुनिया",
+    "আমি বাংলায় গান গাই",
+    "வணக்கம் உலகம்",
+    "ఎలా ఉన్నారు",
+    "ສະບາຍດີ",
+    "สวัสดีชาวโลก",
+    "မင်္ဂလာပါ",
+    "გამარჯობა მსოფლიო",
+    "Բարեւ աշխարհ",
+    "今天天气很好。",
+    "東京は夜の七時",
+    "안녕하세요 세계",
+    "ሰላም ለዓለም",
+    "ᏣᎳᎩ ᎦᏬᏂᎯᏍᏗ",
+    "👩‍👩‍👧‍👦 ﬁn … ½ \u00ad x\u0301",
+)
+TEXTS = 2000
+
+Write = Callable[[Path], None]
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    tokenizer = wordpiece()
-    tokenizer.enable_truncation(8)  # as the files of some models have it
-    tokenizer.enable_padding(length=8)
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    return tmp_path
+def texts(count: int = TEXTS) -> list[str]:
+    """Pieces of sentences of many scripts, with spaces of all kinds in between."""
+    chance, words = random.Random(17), [word for text in SCRIPTS for word in text.split()]
+    spaces = (" ", " ", " ", "  ", "\n", "\t", "")
+    return [
+        "".join(chance.choice(words) + chance.choice(spaces) for _ in range(chance.randint(1, 12)))
+        for _ in range(count)
+    ]
 
 
-def test_tokens_are_those_of_transformers_whole_and_without_padding(folder: Path) -> None:
-    ours = open_tokenizer(folder, SPEC)
-    theirs = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
-    texts = [text for pair in flores()[:200] for text in pair]
-    texts += ["", " ", "a", "Ünï 漢字 עברית", "\u200b", "tab\tand\nline", "x" * 300]
-    expected = [theirs(text, truncation=False, padding=False)["input_ids"] for text in texts]
-    assert [ours.encode(text) for text in texts] == expected
+def sentencepieces(folder: Path, name: str, **configuration: Any) -> None:
+    page = folder / "page.txt"
+    page.write_text("\n".join([*PAGE, *SCRIPTS]), encoding="utf-8")
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(page), model_prefix=str(folder / "pieces"), vocab_size=700, pad_id=0, eos_id=1, unk_id=2, bos_id=-1,
+        character_coverage=0.99, minloglevel=2,
+    )  # fmt: skip
+    (folder / "pieces.model").rename(folder / name)
+    (folder / "tokenizer_config.json").write_text(json.dumps(configuration))
 
 
-def test_what_looks_like_a_special_token_is_text(folder: Path) -> None:
-    ids = open_tokenizer(folder, SPEC).encode("a [SEP] b [CLS]")
-    assert (ids[0], ids[-1]) == (2, 3)
-    assert not {2, 3} & set(ids[1:-1])
+def t5(folder: Path) -> None:
+    sentencepieces(folder, "spiece.model", tokenizer_class="T5Tokenizer")
 
 
-def test_special_tokens_stand_for_no_text(folder: Path) -> None:
-    tokenizer = open_tokenizer(folder, SPEC)
-    assert tokenizer.decode(tokenizer.encode("the")) == "the"
-    assert tokenizer.longest_piece > 1
-    assert not tokenizer.names_target("the")
+def nllb(folder: Path) -> None:
+    sentencepieces(folder, "sentencepiece.bpe.model", tokenizer_class="NllbTokenizer")
+    fast = transformers.AutoTokenizer.from_pretrained(folder)
+    fast.add_special_tokens({"extra_special_tokens": ["eng_Latn", "por_Latn"]})
+    fast.save_pretrained(folder)
+
+
+def mbart50(folder: Path) -> None:
+    sentencepieces(folder, "sentencepiece.bpe.model", tokenizer_class="MBart50Tokenizer", src_lang="en_XX")
+
+
+def xlm_roberta(folder: Path) -> None:
+    sentencepieces(folder, "sentencepiece.bpe.model", tokenizer_class="XLMRobertaTokenizer")
+
+
+def bart(folder: Path) -> None:
+    """Byte-level BPE."""
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    trained = tokenizers.Tokenizer(models.BPE())
+    trained.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trained.train_from_iterator(
+        PAGE, trainers.BpeTrainer(vocab_size=600, special_tokens=special, initial_alphabet=alphabet)
+    )
+    trained.decoder = decoders.ByteLevel()
+    trained.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
+    transformers.BartTokenizer(tokenizer_object=trained).save_pretrained(folder)
+
+
+def bert(folder: Path) -> None:
+    """WordPiece, whose saved file truncates and pads, as MiniLM's does."""
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    trained = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    trained.normalizer = normalizers.BertNormalizer()
+    trained.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trained.train_from_iterator([*PAGE, *SCRIPTS], trainers.WordPieceTrainer(vocab_size=700, special_tokens=special))
+    trained.decoder = decoders.WordPiece()
+    trained.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    trained.enable_truncation(8)
+    trained.enable_padding(length=8)
+    fast = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=trained, unk_token="[UNK]", sep_token="[SEP]", cls_token="[CLS]", pad_token="[PAD]",
+        mask_token="[MASK]", clean_up_tokenization_spaces=True,
+    )  # fmt: skip
+    fast.save_pretrained(folder)
+
+
+FAMILIES: list[Write] = [t5, nllb, mbart50, xlm_roberta, bart, bert]
+
+
+@pytest.fixture(scope="module", params=FAMILIES, ids=lambda write: write.__name__)
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made: Path = tmp_path_factory.mktemp(request.param.__name__)
+    request.param(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def theirs(folder: Path) -> Any:
+    return transformers.AutoTokenizer.from_pretrained(folder)
+
+
+@pytest.fixture(scope="module")
+def ours(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> TokenizerJson:
+    return opened(folder, tmp_path_factory.mktemp("package"))
+
+
+def opened(folder: Path, package: Path, **source_codes: str) -> TokenizerJson:
+    found = read_fast_tokenizer(folder, source_codes)
+    (package / found.spec.file).write_text(found.content, encoding="utf-8")
+    return TokenizerJson.load(package, TokenizerJsonSpec.model_validate_json(found.spec.model_dump_json()))
+
+
+def test_ids_are_those_of_transformers(ours: TokenizerJson, theirs: Any) -> None:
+    asked = [*texts(), *PAGE]
+    expected = theirs(asked, truncation=False, padding=False).input_ids
+    assert [ours.encode(text) for text in asked] == expected
+    assert len({token_id for ids in expected for token_id in ids}) > 200
+
+
+def test_texts_are_those_of_transformers(ours: TokenizerJson, theirs: Any) -> None:
+    chance = random.Random(5)
+    found = [ours.encode(text) for text in texts(500)]
+    found += [[chance.randrange(len(theirs)) for _ in range(chance.randint(0, 20))] for _ in range(500)]
+    assert [ours.decode(ids) for ids in found] == [theirs.decode(ids, skip_special_tokens=True) for ids in found]
+
+
+def test_control_tokens_in_a_text_are_none(ours: TokenizerJson, theirs: Any) -> None:
+    special, spec = set(theirs.all_special_ids) - {theirs.unk_token_id}, ours.spec
+    for token in theirs.all_special_tokens:
+        if token != theirs.unk_token:
+            text = f"a {token} b"
+            assert special & set(theirs(text, add_special_tokens=False).input_ids)
+            ids = ours.encode(text)
+            assert not special & set(ids[len(spec.affixes.prefix_ids) : len(ids) - len(spec.affixes.suffix_ids)])
+
+
+def test_streamed_texts_are_the_decoded_ones(ours: TokenizerJson) -> None:
+    for text in (*SCRIPTS, *PAGE[:20]):
+        ids, stream = ours.encode(text), TextStream(ours)
+        assert "".join([*(stream.push([token_id]) for token_id in ids), stream.finish(ids)]) == ours.decode(ids)
+
+
+def test_a_source_has_the_tokens_of_its_language(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "package").mkdir()
+    nllb(tmp_path / "checkpoint")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "checkpoint", src_lang="por_Latn")
+    ours = opened(tmp_path / "checkpoint", tmp_path / "package", pt="por_Latn", en="eng_Latn")
+    assert ours.encode("O gato dorme", source_language="pt") == theirs("O gato dorme").input_ids
+    assert ours.encode("O gato dorme", source_language="en") != theirs("O gato dorme").input_ids
+    with pytest.raises(CheckpointError, match="no token pt_XX for the source language pt"):
+        read_fast_tokenizer(tmp_path / "checkpoint", {"pt": "pt_XX"})
+
+
+def test_the_code_of_a_target_language_comes_before_the_text(ours: TokenizerJson, folder: Path) -> None:
+    spec = ours.spec.model_copy(update={"target_codes": {"pt": 9}})
+    found = read_fast_tokenizer(folder)
+    coded = TokenizerJson(spec, tokenizers.Tokenizer.from_str(found.content))
+    start = len(spec.affixes.prefix_ids)
+    plain, named = ours.encode("The house"), coded.encode("The house", "pt")
+    assert named == [*plain[:start], 9, *plain[start:]] and coded.encode("The house", "fr") == plain
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{}", b"[1, 2]", b"\xff\xfe", b'{"version": "1.0", "model": {}}'])
-def test_a_damaged_file_is_named(content: bytes | None, folder: Path) -> None:
-    file = folder / "tokenizer.json"
-    file.unlink()
+def test_a_damaged_file_is_named(content: bytes | None, tmp_path: Path) -> None:
     if content is not None:
-        file.write_bytes(content)
+        (tmp_path / "tokenizer.json").write_bytes(content)
     with pytest.raises(TokenizerError, match=r"tokenizer\.json (is not a tokenizer|cannot be read)"):
-        open_tokenizer(folder, SPEC)
+        TokenizerJson.load(tmp_path, TokenizerJsonSpec(affixes=Affixes(), unknown_id=0, hidden_ids=()))
+
+
+def test_a_tokenizer_of_another_model_is_refused(ours: TokenizerJson, folder: Path, tmp_path: Path) -> None:
+    found = read_fast_tokenizer(folder)
+    (tmp_path / "tokenizer.json").write_text(found.content, encoding="utf-8")
+    size = 1 + max(tokenizers.Tokenizer.from_str(found.content).get_vocab().values())
+    wrong = found.spec.model_copy(update={"affixes": Affixes(suffix_ids=(size,))})
+    with pytest.raises(TokenizerError, match=f"has ids up to {size - 1}, and the manifest names {size}"):
+        TokenizerJson.load(tmp_path, wrong)
+
+
+def test_a_tokenizer_in_python_is_refused(tmp_path: Path) -> None:
+    transformers.ByT5Tokenizer().save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match="ByT5Tokenizer is written in Python"):
+        read_fast_tokenizer(tmp_path)
+
+
+def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="transformers reads no tokenizer there"):
+        read_fast_tokenizer(tmp_path)

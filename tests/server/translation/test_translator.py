@@ -22,7 +22,7 @@ from engine.request import (
 )
 from models.decoding import Options
 from models.encoding import Encoding, Vectors
-from models.tokenizers.sentencepiece_pair import SentencePiecePair, TokenizerSpec
+from models.tokenizers.sentencepiece_pair import SentencePiecePair, SentencePieceSpec
 from server.admission.permits import Admission
 from server.errors import (
     BlankContent,
@@ -75,7 +75,7 @@ class WatchedTokenizer(SentencePiecePair):
 
 @pytest.fixture
 def watched() -> WatchedTokenizer:
-    tokenizer = WatchedTokenizer.load(ZOO, TokenizerSpec(end_id=0, unknown_id=1, hidden_ids=(0, 32000)))
+    tokenizer = WatchedTokenizer.load(ZOO, SentencePieceSpec(end_id=0, unknown_id=1, hidden_ids=(0, 32000)))
     assert isinstance(tokenizer, WatchedTokenizer)
     tokenizer.threads = set()
     return tokenizer

@@ -1,0 +1,81 @@
+"""A tokenizer that transformers has -> the tokenizer.json of a package."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from models.checkpoint.contents import CheckpointError
+from models.tokenizers.tokenizer_json import Affixes, TokenizerJsonSpec
+
+PROBE = "a"
+"""A text to see what is put around it."""
+
+
+@dataclass(frozen=True)
+class FastTokenizer:
+    """What becomes of it in a package."""
+
+    spec: TokenizerJsonSpec
+    content: str
+    """Of the file that the spec names."""
+
+
+def read_fast_tokenizer(folder: Path, source_codes: dict[str, str] | None = None) -> FastTokenizer:
+    """The tokenizer of a checkpoint folder, whatever files it lies in.
+
+    source_codes: source language -> what the tokenizer calls it, for one that puts the language around a source
+
+    Raises CheckpointError where transformers has no such tokenizer, or one in Python alone.
+    """
+    import transformers
+
+    try:
+        tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except Exception as error:  # each of its tokenizers raises its own
+        raise CheckpointError(f"{folder.name}: transformers reads no tokenizer there: {error}") from error
+    if not getattr(tokenizer, "is_fast", False):
+        raise CheckpointError(
+            f"{folder.name}: {type(tokenizer).__name__} is written in Python, and cannot be served; a folder with a "
+            "tokenizer.json, or of SentencePiece files, can"
+        )
+    backend = tokenizer.backend_tokenizer
+    backend.no_truncation()
+    backend.no_padding()
+    spec = spec_of(backend).model_copy(
+        update={
+            "source_affixes": {
+                language: _affixes_of(tokenizer, language, code) for language, code in (source_codes or {}).items()
+            },
+            "cleans_up": bool(tokenizer.clean_up_tokenization_spaces),
+        }
+    )
+    return FastTokenizer(spec, backend.to_str())
+
+
+def spec_of(backend: Any) -> TokenizerJsonSpec:
+    """What a tokenizer of the library `tokenizers` says of itself. Raises CheckpointError."""
+    control = {token_id for token_id, token in backend.get_added_tokens_decoder().items() if token.special}
+    model = json.loads(backend.to_str())["model"]
+    unknown = model.get("unk_id") if model.get("unk_token") is None else backend.token_to_id(model["unk_token"])
+    hidden = tuple(sorted(control | (set() if unknown is None else {unknown})))
+    affixes = _affixes(backend)
+    if unknown is None and not hidden:
+        raise CheckpointError("the tokenizer has neither control tokens nor an unknown token; expected one at least")
+    return TokenizerJsonSpec(affixes=affixes, unknown_id=hidden[0] if unknown is None else unknown, hidden_ids=hidden)
+
+
+def _affixes_of(tokenizer: Any, language: str, code: str) -> Affixes:
+    if tokenizer.convert_tokens_to_ids(code) in (None, tokenizer.unk_token_id):
+        raise CheckpointError(f"the tokenizer has no token {code} for the source language {language}")
+    tokenizer.src_lang = code
+    return _affixes(tokenizer.backend_tokenizer)
+
+
+def _affixes(backend: Any) -> Affixes:
+    """By the template that the tokenizer puts around a text."""
+    inside, around = backend.encode(PROBE, add_special_tokens=False).ids, backend.encode(PROBE).ids
+    for start in range(len(around) - len(inside) + 1):
+        if around[start : start + len(inside)] == inside:
+            return Affixes(prefix_ids=tuple(around[:start]), suffix_ids=tuple(around[start + len(inside) :]))
+    raise CheckpointError(f"the tokenizer changes a text that it puts tokens around: {inside}, {around}")

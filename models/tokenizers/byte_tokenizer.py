@@ -1,0 +1,48 @@
+"""Text <-> token ids by bytes of UTF-8 (ByT5, Xue et al. 2021, section 3)."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+from models.config import Frozen
+
+BYTES = 256
+
+
+class ByteSpec(Frozen):
+    """Which ids the bytes have: `offset` and the next 255. Every other id stands for no text."""
+
+    kind: Literal["bytes"] = "bytes"
+    offset: int = 3
+    end_id: int = 1
+
+    @property
+    def files(self) -> list[str]:
+        """None: there is nothing to load."""
+        return []
+
+
+class ByteTokenizer:
+    """A `Tokenizer` without a vocabulary."""
+
+    longest_piece = 1
+    """Characters of the longest source piece: a character has one token at least."""
+
+    def __init__(self, spec: ByteSpec) -> None:
+        self.spec = spec
+
+    def encode(self, text: str, target_language: str = "", source_language: str = "") -> list[int]:
+        """A token for each byte, and the end token."""
+        return [*(byte + self.spec.offset for byte in text.encode()), self.spec.end_id]
+
+    def decode(self, token_ids: Iterable[int]) -> str:
+        """The text of target tokens. Bytes that are no text are skipped, as ids that are no byte."""
+        found = (token_id - self.spec.offset for token_id in token_ids)
+        return bytes(byte for byte in found if 0 <= byte < BYTES).decode(errors="ignore")
+
+    def settled(self, text: str) -> str:
+        """What no later token can change, of the text of a target that is not complete: all of it."""
+        return text
+
+    def names_target(self, text: str) -> bool:
+        """Never."""
+        return False
