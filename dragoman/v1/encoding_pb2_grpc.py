@@ -40,6 +40,11 @@ class EncodingServiceStub:
                 request_serializer=dragoman_dot_v1_dot_encoding__pb2.EncodeRequest.SerializeToString,
                 response_deserializer=dragoman_dot_v1_dot_encoding__pb2.EncodeResponse.FromString,
                 _registered_method=True)
+        self.StreamEncode = channel.stream_stream(
+                '/dragoman.v1.EncodingService/StreamEncode',
+                request_serializer=dragoman_dot_v1_dot_encoding__pb2.EncodeRequest.SerializeToString,
+                response_deserializer=dragoman_dot_v1_dot_encoding__pb2.EncodeResponse.FromString,
+                _registered_method=True)
 
 
 class EncodingServiceServicer:
@@ -53,11 +58,25 @@ class EncodingServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StreamEncode(self, request_iterator, context):
+        """The same of any number of requests, each with its own texts and options: for mountains of text. Every request is
+        answered by one response, in order; some are worked on at once, and the stream is not read further than that. The
+        first request that is refused ends the stream with its error, after all before it were answered.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_EncodingServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Encode': grpc.unary_unary_rpc_method_handler(
                     servicer.Encode,
+                    request_deserializer=dragoman_dot_v1_dot_encoding__pb2.EncodeRequest.FromString,
+                    response_serializer=dragoman_dot_v1_dot_encoding__pb2.EncodeResponse.SerializeToString,
+            ),
+            'StreamEncode': grpc.stream_stream_rpc_method_handler(
+                    servicer.StreamEncode,
                     request_deserializer=dragoman_dot_v1_dot_encoding__pb2.EncodeRequest.FromString,
                     response_serializer=dragoman_dot_v1_dot_encoding__pb2.EncodeResponse.SerializeToString,
             ),
@@ -88,6 +107,33 @@ class EncodingService:
             request,
             target,
             '/dragoman.v1.EncodingService/Encode',
+            dragoman_dot_v1_dot_encoding__pb2.EncodeRequest.SerializeToString,
+            dragoman_dot_v1_dot_encoding__pb2.EncodeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StreamEncode(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/dragoman.v1.EncodingService/StreamEncode',
             dragoman_dot_v1_dot_encoding__pb2.EncodeRequest.SerializeToString,
             dragoman_dot_v1_dot_encoding__pb2.EncodeResponse.FromString,
             options,

@@ -35,6 +35,11 @@ class EncodingServiceStub:
     def __new__(cls, channel: _aio.Channel) -> EncodingServiceAsyncStub: ...
     Encode: _grpc.UnaryUnaryMultiCallable[_encoding_pb2.EncodeRequest, _encoding_pb2.EncodeResponse]
     """Encodes every content of the request."""
+    StreamEncode: _grpc.StreamStreamMultiCallable[_encoding_pb2.EncodeRequest, _encoding_pb2.EncodeResponse]
+    """The same of any number of requests, each with its own texts and options: for mountains of text. Every request is
+    answered by one response, in order; some are worked on at once, and the stream is not read further than that. The
+    first request that is refused ends the stream with its error, after all before it were answered.
+    """
 
 @_typing.type_check_only
 class EncodingServiceAsyncStub(EncodingServiceStub):
@@ -43,6 +48,11 @@ class EncodingServiceAsyncStub(EncodingServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Encode: _aio.UnaryUnaryMultiCallable[_encoding_pb2.EncodeRequest, _encoding_pb2.EncodeResponse]  # type: ignore[assignment]
     """Encodes every content of the request."""
+    StreamEncode: _aio.StreamStreamMultiCallable[_encoding_pb2.EncodeRequest, _encoding_pb2.EncodeResponse]  # type: ignore[assignment]
+    """The same of any number of requests, each with its own texts and options: for mountains of text. Every request is
+    answered by one response, in order; some are worked on at once, and the stream is not read further than that. The
+    first request that is refused ends the stream with its error, after all before it were answered.
+    """
 
 class EncodingServiceServicer(metaclass=_abc_1.ABCMeta):
     """Turns text into vectors with the model's encoder. Errors as in TranslationService."""
@@ -54,5 +64,16 @@ class EncodingServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_encoding_pb2.EncodeResponse, _abc.Awaitable[_encoding_pb2.EncodeResponse]]:
         """Encodes every content of the request."""
+
+    @_abc_1.abstractmethod
+    def StreamEncode(
+        self,
+        request_iterator: _MaybeAsyncIterator[_encoding_pb2.EncodeRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_encoding_pb2.EncodeResponse], _abc.AsyncIterator[_encoding_pb2.EncodeResponse]]:
+        """The same of any number of requests, each with its own texts and options: for mountains of text. Every request is
+        answered by one response, in order; some are worked on at once, and the stream is not read further than that. The
+        first request that is refused ends the stream with its error, after all before it were answered.
+        """
 
 def add_EncodingServiceServicer_to_server(servicer: EncodingServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

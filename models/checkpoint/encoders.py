@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.fast_tokenizer import spec_of
+from models.checkpoint.foreign import check_quantization
 from models.checkpoint.reading import JsonKeys, invalid, notices, parse, read_json
 from models.checkpoint.renames import Rename, fill, linear
 from models.checkpoint.sentence_transformers import Sentences, read_sentences
@@ -136,6 +137,7 @@ def load(folder: Path) -> EncoderCheckpoint:
     if family is None:
         known = ", ".join(FAMILIES)
         raise CheckpointError(f"{inner}/config.json: model_type is {content.get('model_type')!r}; supported: {known}")
+    check_quantization(inner)
     settings = parse(EncoderConfig, _in_berts_words(content, family), inner / "config.json")
     tokenizer, end_id = tokenizer_spec(inner, settings)
     config = model_config(settings, family, end_id, inner / "config.json")

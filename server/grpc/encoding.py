@@ -1,6 +1,8 @@
 """EncodingService: protobuf to plain values and back."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -10,6 +12,7 @@ from models.encoding import Numbers, Pooling
 from server.catalog.catalog import Catalog
 from server.catalog.served_model import ServedModel
 from server.errors import OptionOutOfRange
+from server.grpc.streams import in_order
 from server.grpc.timings import timings
 from server.translation.embeddings import Embedding, EncodingOptions, resolve_encoding
 from server.translation.translator import Translator
@@ -37,6 +40,9 @@ TRUNCATES = {
 }
 """Whether a text that is too long is cut."""
 
+AHEAD = 4
+"""Requests of a stream that are worked on before they are waited for."""
+
 E = TypeVar("E", bound=int)
 T = TypeVar("T")
 
@@ -52,6 +58,14 @@ class EncodingService(encoding_pb2_grpc.EncodingServiceServicer):
         translator = self._models.find(request.model)
         embeddings = await translator.encode(request.contents, _options(request))
         return encoding_pb2.EncodeResponse(embeddings=map(_embedding, embeddings), model=translator.model.name)
+
+    async def StreamEncode(
+        self, requests: AsyncIterator[encoding_pb2.EncodeRequest], context: object
+    ) -> AsyncIterator[encoding_pb2.EncodeResponse]:
+        """Encodes the requests of a stream, some at once, and answers in their order."""
+        async with aclosing(in_order(requests, partial(self.Encode, context=context), AHEAD)) as responses:
+            async for response in responses:
+                yield response
 
 
 def encoding_defaults(model: ServedModel) -> model_pb2.EncodingDefaults:

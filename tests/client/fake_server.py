@@ -178,6 +178,9 @@ class FakeServer(TranslationServiceServicer, EncodingServiceServicer, ModelServi
         results = [encoding_pb2.Embedding(values=v, source_tokens=2, timings=TIMINGS) for v in vectors]
         return encoding_pb2.EncodeResponse(embeddings=results[self.drop_results :], model="en-pt")
 
+    def StreamEncode(self, requests: object, context: Context) -> NoReturn:
+        raise NotImplementedError  # the clients send lists
+
     async def ListModels(self, request: model_pb2.ListModelsRequest, context: Context) -> model_pb2.ListModelsResponse:
         await self._arrive(request, context)
         return model_pb2.ListModelsResponse(models=[MODEL])

@@ -1,15 +1,17 @@
 """engine.cpu.encoder and engine.cpu.packs: an encoder alone, against PyTorch, and every sentence alone."""
 
 import random
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from queue import Queue
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from engine.cpu.encoder import CpuEncoder
-from engine.cpu.packs import PACK_TOKENS, PADDING, packs
+from engine.cpu.packs import PACK_TOKENS, PADDING, encode_packed, packs
 from engine.devices.session import CPU, Device, DeviceError
 from engine.load import Limits, Loadable, load, open_decoder
 from engine.request import Encode, Encoded
@@ -69,6 +71,26 @@ def test_packs_have_every_text_once_and_little_padding() -> None:
         assert sum(tokens) >= (1 - PADDING) * max(tokens) * len(tokens)
     assert list(packs([PACK_TOKENS + 1, 3])) == [[1], [0]]
     assert list(packs([])) == []
+
+
+def test_where_packing_changes_bits_each_text_is_encoded_alone(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs = list[int]()
+
+    def noisy(session: object, sources: Sequence[Sequence[int]]) -> Iterator[tuple[int, NDArray[np.floating]]]:
+        runs.append(len(sources))
+        for index, hidden in encode_packed(served.encoder._session, sources):
+            yield index, hidden + np.float32(len(sources) > 1)
+
+    monkeypatch.setattr("engine.cpu.encoder.encode_packed", noisy)
+    encoder = CpuEncoder(served.files, LONGEST)
+    assert "each is encoded alone" in caplog.text
+    runs.clear()
+    texts = random_texts(5)
+    alone = [hidden for text in texts for _, hidden in encode_packed(served.encoder._session, [text])]
+    assert [source.hidden().tobytes() for source in encoder.encode(texts)] == [hidden.tobytes() for hidden in alone]
+    assert runs == [1] * 5
 
 
 def test_it_runs_as_an_engine(served: Served) -> None:

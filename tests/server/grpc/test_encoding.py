@@ -1,7 +1,10 @@
 """server.grpc.encoding and the clients: vectors over real gRPC, of a decoder whose hidden states are known."""
 
+import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -11,8 +14,8 @@ from dragoman.v1 import encoding_pb2
 from dragoman.v1.encoding_pb2 import EncodeRequest
 from models.encoding import Encoding, Numbers, Pooling
 from server.grpc.encoding import NUMBERS, POOLINGS, TRUNCATES
-from tests.fakes import CopySource
-from tests.serving import refused, serving, tokenizer
+from tests.fakes import WAIT_S, CopySource
+from tests.serving import eventually, refusal, refused, serving, tokenizer
 
 TEXT = "A cat."
 
@@ -109,6 +112,51 @@ async def test_vectors_that_are_not_finite_are_refused_and_others_are_not(monkey
         told = await refused(server.encodings.Encode(EncodeRequest(contents=[TEXT])))
         assert told.info.reason == "NOT_FINITE"
         assert (await server.encodings.Encode(EncodeRequest(contents=["Rain."]))).embeddings[0].values
+
+
+async def requests(*contents: str, then: asyncio.Event | None = None) -> AsyncIterator[EncodeRequest]:
+    """A request for each content. then: the stream stays open until it is set."""
+    for content in contents:
+        yield EncodeRequest(contents=[content])
+    if then is not None:
+        await then.wait()
+
+
+async def test_a_stream_is_answered_in_order() -> None:
+    texts = [f"{number} cats." for number in range(30)]
+    async with serving() as server:
+        responses = [response async for response in server.encodings.StreamEncode(requests(*texts))]
+        assert [list(response.embeddings[0].values) for response in responses] == [
+            hidden(text).mean(axis=0).tolist() for text in texts
+        ]
+
+
+async def test_a_stream_is_answered_while_it_is_sent() -> None:
+    async with serving() as server, asyncio.timeout(WAIT_S):
+        end = asyncio.Event()
+        responses = server.encodings.StreamEncode(requests("A cat.", "Rain.", then=end)).__aiter__()
+        assert len((await anext(responses)).embeddings) == len((await anext(responses)).embeddings) == 1
+        end.set()
+        assert [response async for response in responses] == []
+
+
+async def test_what_is_refused_ends_a_stream_after_all_before_it() -> None:
+    async with serving() as server:
+        answered = []
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            async for response in server.encodings.StreamEncode(requests("A cat.", "Rain.", " ", "Snow.")):
+                answered.append(response)
+        assert refusal(caught.value).info.reason == "BLANK_CONTENT"
+        assert len(answered) == 2
+
+
+async def test_a_stream_that_is_left_leaves_nothing_behind() -> None:
+    async with serving() as server:
+        call = server.encodings.StreamEncode(requests("A cat.", then=asyncio.Event()))
+        await anext(call.__aiter__())
+        call.cancel()
+        await eventually(lambda: server.calls.running == 0)
+        assert (await server.encodings.Encode(EncodeRequest(contents=["Rain."]))).embeddings
 
 
 def test_every_name_of_the_api_has_a_meaning() -> None:

@@ -1,0 +1,49 @@
+"""Streams of requests that are answered by streams of responses."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
+from typing import TypeVar
+
+Q = TypeVar("Q")
+R = TypeVar("R")
+
+
+async def in_order(requests: AsyncIterable[Q], work: Callable[[Q], Awaitable[R]], ahead: int) -> AsyncGenerator[R]:
+    """What becomes of each request, in their order. So many more than the one that is waited for are worked on.
+
+    Raises what the first one that fails raises, or what ends the requests, after all before that were given. Closing it
+    cancels what is under way.
+    """
+    answers = asyncio.Queue[asyncio.Future[R | None]](ahead)
+    under_way = set[asyncio.Future[R | None]]()
+
+    async def put(answer: Awaitable[R | None]) -> None:
+        under_way.add(task := asyncio.ensure_future(answer))
+        await answers.put(task)
+
+    async def take_in() -> None:
+        try:
+            async for request in requests:
+                await put(work(request))
+        except Exception as error:
+            await put(_raising(error))
+        else:
+            await put(_nothing())
+
+    reading = asyncio.create_task(take_in())
+    try:
+        while (response := await (await answers.get())) is not None:
+            yield response
+    finally:
+        reading.cancel()
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(reading, *under_way, return_exceptions=True)
+
+
+async def _nothing() -> None:
+    """What stands for the end."""
+
+
+async def _raising(error: Exception) -> None:
+    raise error
