@@ -19,6 +19,15 @@ class TargetRules:
     suppressed_ids: frozenset[int] = frozenset()
     """Tokens that are never produced (Hugging Face `bad_words_ids` of one token, padding for one). The others keep the
     log-probability that the model gave them. An end token cannot be suppressed."""
+    forced_begin_id: int | None = None
+    """The token, if the model wants one, that is chosen first, at log-probability 0."""
+    min_tokens: int = 0
+    """No end token is chosen before so many others."""
+
+    def barred_ids(self, chosen: int) -> frozenset[int]:
+        """What cannot be the next token, after so many."""
+        suppressed = self.suppressed_ids - self.end_ids
+        return suppressed if chosen >= self.min_tokens else suppressed | self.end_ids
 
 
 def target_rules(vocabulary: Vocabulary, generation: GenerationDefaults) -> TargetRules:
@@ -29,4 +38,6 @@ def target_rules(vocabulary: Vocabulary, generation: GenerationDefaults) -> Targ
         end_ids,
         generation.forced_end_id,
         frozenset(generation.suppressed_ids) - end_ids,
+        generation.forced_begin_id,
+        generation.min_new_tokens,
     )

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 Activation = Literal["relu", "gelu", "swish"]
 NormPlacement = Literal["post", "pre"]
 PositionKind = Literal["sinusoidal", "learned"]
+EmbeddingNorm = Literal["none", "sum", "tokens"]
 DecoderCell = Literal["attention", "ssru"]
 
 
@@ -39,6 +40,8 @@ class ModelConfig(Frozen):
     positions: PositionKind = "sinusoidal"
     encoder_embedding_norm: Literal["none", "sum"] = "none"
     """What the encoder normalises before its first layer: nothing, or the sum of embeddings and positions."""
+    decoder_embedding_norm: EmbeddingNorm = "none"
+    """The same of the decoder. "tokens": the embeddings, before positions are added."""
     scale_embedding: bool = False
     """Multiply token embeddings by sqrt(width)."""
     share_embeddings: bool = True

@@ -46,6 +46,9 @@ class Transformer(nn.Module):
         self.encoder_embedding_norm = (
             nn.LayerNorm(width, eps=config.norm_epsilon) if config.encoder_embedding_norm == "sum" else nn.Identity()
         )
+        self.decoder_embedding_norm = (
+            nn.Identity() if config.decoder_embedding_norm == "none" else nn.LayerNorm(width, eps=config.norm_epsilon)
+        )
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         if config.decoder_layers:
@@ -111,7 +114,7 @@ class Transformer(nn.Module):
         """
         sentences, target = target_ids.shape
         cross = self.cross_keys_values(encoded)
-        x = self.dropout(self._embed(target_ids, self.target_embedding) + self.target_positions[:target]).flatten(0, 1)
+        x = self.dropout(self._embed_target(target_ids, self.target_positions[:target])).flatten(0, 1)
         hidden = []
         for index, layer in enumerate(self.decoder):
             assert isinstance(layer, DecoderLayer)
@@ -145,7 +148,7 @@ class Transformer(nn.Module):
         Returns what `logits` takes, [rows, width]; the last layer's queries to the source [rows, width]; and what is
         cached afterwards: of the target, then of the source.
         """
-        x = self._embed(ids, self.target_embedding) + F.embedding(positions, self.target_positions)
+        x = self._embed_target(ids, F.embedding(positions, self.target_positions))
         target_present: list[Tensor] = []
         cross_present: list[Tensor] = []
         share = len(target_past) // len(self.decoder)
@@ -170,6 +173,15 @@ class Transformer(nn.Module):
     def output_rows(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Of these tokens, what `logits` takes as `output`."""
         return self.output_weight.index_select(0, ids), self.output_bias.index_select(0, ids)
+
+    def _embed_target(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """What the first decoder layer gets. positions: the positions' embeddings, broadcast to the tokens'."""
+        x = self._embed(ids, self.target_embedding)
+        if self.config.decoder_embedding_norm == "tokens":
+            normed: Tensor = self.decoder_embedding_norm(x) + positions
+        else:
+            normed = self.decoder_embedding_norm(x + positions)
+        return normed
 
     def _embed(self, ids: Tensor, table: Tensor) -> Tensor:
         # Scaled after the look-up: a scaled copy of the table would double the package and is not measurably faster.

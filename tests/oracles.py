@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from transformers import MarianMTModel
+from transformers import AutoModelForSeq2SeqLM
 
 from models.checkpoint import Checkpoint
 from models.decoding import Decoding
@@ -25,7 +25,7 @@ class HuggingFace:
     """A checkpoint in transformers."""
 
     def __init__(self, folder: Path) -> None:
-        self._model = MarianMTModel.from_pretrained(folder, dtype=torch.float32, local_files_only=True).eval()
+        self._model = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True).eval()
 
     def generate(self, sources: Sequence[Tokens], decoding: Decoding) -> list[Scored]:
         """The hypotheses of every source. Sources of like length are decoded together."""

@@ -38,7 +38,7 @@ class BeamSearch:
     """What one sentence's search has finished, and when it is over. `BeamRows` has what is live."""
 
     def __init__(self, decoding: Decoding, rules: TargetRules) -> None:
-        self._decoding = decoding
+        self._decoding, self._rules = decoding, rules
         self.end_ids, self._forced_end_id = rules.end_ids, rules.forced_end_id
         self.suppressed = rules.suppressed_ids - rules.end_ids
         self._free_tokens = free_tokens(decoding, rules)
@@ -93,8 +93,7 @@ class BeamSearch:
     def _extend(self, steps: int, ranked: Iterable[Extension], path: Path) -> list[Extension]:
         """Finishes what ends. Returns what does not."""
         last, children = steps == self._decoding.max_new_tokens, list[Extension]()
-        allowed = (extension for extension in ranked if extension.token not in self.suppressed)
-        for rank, extension in enumerate(islice(allowed, 2 * self.num_beams)):
+        for rank, extension in enumerate(islice(self._allowed(steps, ranked), 2 * self.num_beams)):
             cost, parent, token = extension
             ended = token in self.end_ids
             if not ended and not last:
@@ -104,6 +103,13 @@ class BeamSearch:
             elif rank < self.num_beams:
                 self._finish((*path(parent), token), cost, FinishReason.END_TOKEN if ended else FinishReason.LENGTH)
         return children
+
+    def _allowed(self, steps: int, ranked: Iterable[Extension]) -> Iterable[Extension]:
+        """Those that the rules do not bar. A forced first token is the only one of its step, and costs nothing."""
+        if steps == 1 and self._rules.forced_begin_id is not None:
+            return [Extension(0.0, 0, self._rules.forced_begin_id)]
+        barred = self._rules.barred_ids(steps - 1)
+        return (extension for extension in ranked if extension.token not in barred)
 
     def _end_forced(self, tokens: tuple[int, ...], cost: float = 0.0) -> None:
         """Finishes a hypothesis by the one token it can have: no model is needed to know its log-probability."""

@@ -72,6 +72,7 @@ class BeamRows:
         special = [*search.end_ids, *search.suppressed]
         self._special[number, : len(special)] = special
         self._wanted[number], self._counts[number] = search.num_beams, 1
+        self._careful[number] = rules.forced_begin_id is not None
         self._rows[number, 0], self._costs[number, 0], self._live[number, 0] = row, 0.0, True
         self._due = min(self._due, self._step + search.last)
         return number

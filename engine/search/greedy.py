@@ -66,6 +66,8 @@ class GreedyRows:
         self._step = 0
         self._due = NEVER
         """No search is over because of its length before this step."""
+        self._opening = False
+        """The next step is the first of a search whose first token is forced."""
 
     @property
     def fed(self) -> NDArray[np.int64]:
@@ -85,7 +87,8 @@ class GreedyRows:
         self._searches[row] = GreedySearch(decoding, rules, self._step, last)
         self._due = min(self._due, last)
         special = [NOT_FINITE, *(rules.end_ids | rules.suppressed_ids)]
-        self.ask = Ask(max(self.ask.best, 1 + len(rules.suppressed_ids - rules.end_ids)))
+        self.ask = Ask(max(self.ask.best, 1 + len(rules.barred_ids(0))))
+        self._opening |= rules.forced_begin_id is not None
         if len(special) > self._special.shape[1]:
             missing = len(special) - self._special.shape[1]
             self._special = np.pad(self._special, ((0, 0), (0, missing)), mode="edge")
@@ -102,6 +105,8 @@ class GreedyRows:
         self._log_probs[self._step, : len(tokens)] = found.log_probs[:, 0]
         special = tokens[:, None] == self._special[: len(tokens)]
         over = self._treat(special.any(1).nonzero()[0].tolist(), found) if np.count_nonzero(special) else []
+        if self._opening:
+            over = self._open(over)
         return over if self._step < self._due else sorted({*over, *self._at_their_limit()})
 
     def hypotheses(self, row: int) -> tuple[Hypothesis, ...]:
@@ -133,13 +138,24 @@ class GreedyRows:
         for row in rows:
             search = self._searches[row]
             assert search is not None, f"row {row} is not searched"
-            token_ids, suppressed = found.token_ids[row].tolist(), search.rules.suppressed_ids - search.rules.end_ids
-            rank = next(rank for rank, token in enumerate(token_ids) if token not in suppressed)
+            token_ids, barred = found.token_ids[row].tolist(), search.rules.barred_ids(self._step - search.start - 1)
+            rank = next(rank for rank, token in enumerate(token_ids) if token not in barred)
             self._tokens[self._step, row] = token_ids[rank]
             self._log_probs[self._step, row] = found.log_probs[row, rank]
             if token_ids[rank] == NOT_FINITE or token_ids[rank] in search.rules.end_ids:
                 over.append(row)
         return over
+
+    def _open(self, over: Sequence[int]) -> list[int]:
+        """Takes the forced token where a search makes its first step. Returns the rows that are over all the same."""
+        self._opening, opened = False, set[int]()
+        for row, search in enumerate(self._searches):
+            if search is None or search.start + 1 != self._step or self._tokens[self._step, row] == NOT_FINITE:
+                continue
+            if search.rules.forced_begin_id is not None:
+                self._tokens[self._step, row], self._log_probs[self._step, row] = search.rules.forced_begin_id, 0.0
+                opened.add(row)
+        return [row for row in over if row not in opened]
 
     def _at_their_limit(self) -> list[int]:
         searches = [(row, search.last) for row, search in enumerate(self._searches) if search is not None]

@@ -30,6 +30,9 @@ def why_standard_only(model: Transformer, precision: Precision) -> str | None:
 def obstacle(model: Transformer) -> str | None:
     """What our operators cannot do of a model, if there is something."""
     config = model.config
+    for name in ("encoder_embedding_norm", "decoder_embedding_norm"):
+        if (found := getattr(config, name)) != "none":
+            return f"{name} is {found!r}; native ones have none"
     for side, heads in (("encoder", config.encoder_heads), ("decoder", config.decoder_heads)):
         head_dim = config.width // heads
         if head_dim % HEAD_DIM_MULTIPLE or head_dim > LARGEST_HEAD_DIM:

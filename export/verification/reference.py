@@ -48,7 +48,10 @@ def greedy_tokens(
     """
     scores = log_probs(model, source_ids, [model.config.decoder_start_id, *target_ids[:-1]], shortlist)
     scores[:, list(generation.suppressed_ids)] = -torch.inf
+    scores[: generation.min_new_tokens, model.config.end_id] = -torch.inf
     chosen: list[int] = scores.argmax(dim=1).tolist()
+    if generation.forced_begin_id is not None:
+        chosen[0] = generation.forced_begin_id
     if len(chosen) == generation.max_new_tokens and generation.forced_end_id is not None:
         chosen[-1] = generation.forced_end_id
     return tuple(chosen)

@@ -4,10 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from models.checkpoint.contents import CheckpointError
-from models.checkpoint.reading import JsonKeys, parse, read_json
+from models.checkpoint.reading import JsonKeys, invalid, parse, read_json
+from models.config import ModelConfig
 from models.decoding import OPTIONS, Options
 from models.package.manifest import GenerationDefaults
 from models.package.signature import MAX_CANDIDATES
@@ -16,15 +17,12 @@ MAX_SUPPRESSED = MAX_CANDIDATES // 2
 """A search needs as many candidates more as there are suppressed tokens; the other half is for wide beams."""
 NEUTRAL: dict[str, object] = {
     "do_sample": False,
-    "min_length": 0,
-    "min_new_tokens": 0,
     "repetition_penalty": 1.0,
     "encoder_repetition_penalty": 1.0,
     "no_repeat_ngram_size": 0,
     "encoder_no_repeat_ngram_size": 0,
     "num_beam_groups": 1,
     "diversity_penalty": 0.0,
-    "forced_bos_token_id": None,
     "suppress_tokens": None,
     "begin_suppress_tokens": None,
     "sequence_bias": None,
@@ -47,7 +45,12 @@ class GenerationSettings(JsonKeys):
     """Those of `models.decoding` that are set."""
     max_length: int | None = None
     """Counts the decoder's start token."""
+    forced_bos_token_id: int | None = None
     forced_eos_token_id: int | None = None
+    min_length: int | None = None
+    """Counts the decoder's start token."""
+    min_new_tokens: int | None = None
+    """If it is set, `min_length` does not matter."""
     bad_words_ids: list[list[int]] | None = None
     renormalize_logits: bool | None = None
     decoder_start_token_id: int | None = None
@@ -64,6 +67,31 @@ class GenerationSettings(JsonKeys):
             )
         return tuple(sorted({word[0] for word in words}))
 
+    def defaults_of(self, config: ModelConfig, file: Path) -> GenerationDefaults:
+        """What a package decodes with where a request says nothing. Raises CheckpointError."""
+        self._check_ids(config, file)
+        try:
+            return self.defaults(config.max_positions, self.suppressed_ids(config.end_id, file))
+        except ValidationError as error:
+            raise invalid(error, file) from error
+
+    def _check_ids(self, config: ModelConfig, file: Path) -> None:
+        """Raises CheckpointError for a token that cannot be suppressed or forced."""
+        forced = (self.forced_bos_token_id, self.forced_eos_token_id)
+        for token_id in [*self.suppressed_ids(config.end_id, file), *(token for token in forced if token is not None)]:
+            if not 0 <= token_id < config.target_vocab_size:
+                raise CheckpointError(
+                    f"{file}: token {token_id} is not one of {config.target_vocab_size} target tokens"
+                )
+        if self.forced_bos_token_id == config.end_id:
+            raise CheckpointError(f"{file}: forced_bos_token_id is {config.end_id}, the end token: no target has text")
+
+    def _least(self) -> int:
+        """Tokens before an end token may be."""
+        if self.min_new_tokens is not None:
+            return max(0, self.min_new_tokens)
+        return max(0, (self.min_length or 0) - 1)
+
     def defaults(self, max_positions: int, suppressed_ids: tuple[int, ...]) -> GenerationDefaults:
         """For requests that say nothing else.
 
@@ -76,6 +104,8 @@ class GenerationSettings(JsonKeys):
             defaults,
             max_new_tokens=min(defaults.max_new_tokens, max_positions),
             forced_end_id=self.forced_eos_token_id,
+            forced_begin_id=self.forced_bos_token_id,
+            min_new_tokens=self._least(),
             suppressed_ids=suppressed_ids,
         )
 

@@ -14,7 +14,6 @@ from models.checkpoint.reading import JsonKeys, invalid, notices, parse, read_js
 from models.checkpoint.renames import Rename, fill, linear
 from models.checkpoint.weights import check_size, find_weights, read_weights, weights_sha256
 from models.config import Activation, ModelConfig
-from models.package.manifest import GenerationDefaults
 from models.transformer import Transformer
 
 ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
@@ -71,7 +70,7 @@ def load(folder: Path) -> Checkpoint:
     marian = parse(MarianConfig, read_json(folder / "config.json"), folder / "config.json")
     settings = read_generation(folder)
     config = model_config(marian, settings, folder / "config.json")
-    generation = generation_defaults(settings, config, generation_file(folder))
+    generation = settings.defaults_of(config, generation_file(folder))
     tokens = read_tokenizer_config(folder)
     tokenizer = tokenizer_spec(folder, tokens, config)
     weights = find_weights(folder)
@@ -122,19 +121,6 @@ def model_config(marian: MarianConfig, settings: GenerationSettings, file: Path)
             end_id=marian.eos_token_id,
             decoder_start_id=marian.decoder_start_token_id if start is None else start,
         )
-    except ValidationError as error:
-        raise invalid(error, file) from error
-
-
-def generation_defaults(settings: GenerationSettings, config: ModelConfig, file: Path) -> GenerationDefaults:
-    """What a package decodes with where a request says nothing."""
-    suppressed = settings.suppressed_ids(config.end_id, file)
-    forced = [] if settings.forced_eos_token_id is None else [settings.forced_eos_token_id]
-    for token_id in [*suppressed, *forced]:
-        if not 0 <= token_id < config.target_vocab_size:
-            raise CheckpointError(f"{file}: token {token_id} is not one of {config.target_vocab_size} target tokens")
-    try:
-        return settings.defaults(config.max_positions, suppressed)
     except ValidationError as error:
         raise invalid(error, file) from error
 

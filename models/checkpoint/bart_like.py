@@ -1,0 +1,295 @@
+"""BART and those built like it, as Hugging Face keeps them: a family is a row of `FAMILIES`.
+
+The references are transformers' models of the same `model_type`. What distinguishes the families is in their source
+code, not in config.json, which is held to it.
+"""
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from pydantic import Field, ValidationError
+from torch import Tensor
+
+from models.checkpoint.contents import CheckpointError
+from models.checkpoint.generation import GenerationSettings, generation_file, read_generation
+from models.checkpoint.marian import decoder_layer, encoder_layer, suppress
+from models.checkpoint.reading import (
+    JsonKeys,
+    TensorFile,
+    invalid,
+    parse,
+    read_json,
+)
+from models.checkpoint.renames import Rename, fill, linear
+from models.checkpoint.weights import check_size, find_weights, read_weights
+from models.config import Activation, EmbeddingNorm, ModelConfig, NormPlacement, PositionKind
+from models.package.manifest import GenerationDefaults
+from models.transformer import Transformer
+
+ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "gelu": "gelu", "silu": "swish", "swish": "swish"}
+BUFFERS = tuple(
+    f"model.{side}.{name}" for side in ("encoder", "decoder") for name in ("version", "embed_positions.weights")
+)
+"""Tensors of old files that nothing is made of: a version, and tables that are computed."""
+
+
+class BartLikeConfig(JsonKeys):
+    """What config.json says."""
+
+    d_model: int
+    encoder_layers: int = Field(gt=0)
+    decoder_layers: int = Field(gt=0)
+    encoder_attention_heads: int
+    decoder_attention_heads: int
+    encoder_ffn_dim: int
+    decoder_ffn_dim: int
+    max_position_embeddings: int
+    activation_function: Literal["relu", "gelu", "silu", "swish"]
+    scale_embedding: bool
+    tie_word_embeddings: bool = True
+    pad_token_id: int = Field(ge=0)
+    eos_token_id: int
+    decoder_start_token_id: int | None = None
+    # Other choices are models of another kind.
+    is_encoder_decoder: Literal[True] = True
+    quantization_config: None = None
+    force_bos_token_to_be_generated: Literal[False] = False
+    """The older way to say forced_bos_token_id."""
+
+
+class OneVocabulary(BartLikeConfig):
+    """Both sides have the same tokens, and one table."""
+
+    vocab_size: int
+    tie_word_embeddings: Literal[True] = True
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Of the source's vocabulary and of the target's."""
+        return self.vocab_size, self.vocab_size
+
+
+class TwoVocabularies(BartLikeConfig):
+    """Each side has its own."""
+
+    src_vocab_size: int
+    tgt_vocab_size: int
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Of the source's vocabulary and of the target's."""
+        return self.src_vocab_size, self.tgt_vocab_size
+
+
+Settings = OneVocabulary | TwoVocabularies
+
+
+@dataclass(frozen=True)
+class Family:
+    """How the checkpoints of one kind differ."""
+
+    norm: NormPlacement = "post"
+    embedding_norms: tuple[Literal["none", "sum"], EmbeddingNorm] = ("none", "none")
+    """Of the encoder, and of the decoder."""
+    positions: PositionKind = "learned"
+    """"sinusoidal": those of `models.transformer.sinusoids`."""
+    first_position: Literal["first", "third", "after padding"] = "first"
+    """The row of the file's table that belongs to the first token."""
+    computed: bool = False
+    """The file has no table: it is that of `tensor2tensor_sinusoids`."""
+    settings: type[Settings] = OneVocabulary
+    defaults: dict[str, Any] = field(default_factory=dict)
+    """Of keys that config.json may leave out."""
+
+    def offset(self, settings: Settings) -> int:
+        """Rows of the table before the first token's."""
+        return {"first": 0, "third": 2, "after padding": settings.pad_token_id + 1}[self.first_position]
+
+
+NORMED: tuple[Literal["none", "sum"], EmbeddingNorm] = ("sum", "sum")
+UNSCALED, SCALED = {"scale_embedding": False}, {"scale_embedding": True}
+FAMILIES = {
+    "bart": Family(embedding_norms=NORMED, first_position="third", defaults=UNSCALED),
+    "plbart": Family(embedding_norms=NORMED, first_position="third", defaults=SCALED),
+    "mbart": Family("pre", NORMED, first_position="third", defaults=UNSCALED),
+    "pegasus": Family("pre", positions="sinusoidal", defaults=UNSCALED),
+    "m2m_100": Family("pre", first_position="after padding", computed=True, defaults=SCALED),
+    "blenderbot": Family("pre", defaults=UNSCALED),
+    "blenderbot-small": Family(embedding_norms=("sum", "tokens"), defaults=UNSCALED),
+    "fsmt": Family(first_position="after padding", settings=TwoVocabularies, defaults=SCALED),
+}
+"""By the `model_type` of a Hugging Face config.json. mBART-50 is an mBART, a dense NLLB an M2M100."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model, and how it chooses targets."""
+
+    config: ModelConfig
+    model: Transformer
+    """With its weights, in fp32."""
+    generation: GenerationDefaults
+    weights: Path
+
+
+def read(folder: Path) -> Trained:
+    """Reads config.json, generation_config.json if there is one, and the weights. Raises CheckpointError."""
+    file = folder / "config.json"
+    content = read_json(file)
+    family = FAMILIES.get(str(content.get("model_type")))
+    if family is None:
+        raise CheckpointError(f"{file}: model_type is {content.get('model_type')!r}; supported: {', '.join(FAMILIES)}")
+    settings = parse(family.settings, family.defaults | content, file)
+    check_architecture(content, family, file)
+    choices = read_generation(folder)
+    config = model_config(settings, family, choices, file)
+    generation = choices.defaults_of(config, generation_file(folder))
+    weights = find_weights(folder)
+    model = load_model(weights, settings, family, config)
+    if choices.renormalize_logits:
+        suppress(model, generation.suppressed_ids)
+    return Trained(config, model, generation, weights)
+
+
+def check_architecture(content: dict[str, Any], family: Family, file: Path) -> None:
+    """Raises CheckpointError where config.json says something else than transformers does, whatever it says."""
+    pre, normed = family.norm == "pre", family.embedding_norms != ("none", "none")
+    done = {
+        "normalize_before": pre,
+        "add_final_layer_norm": pre,
+        "normalize_embedding": normed,
+        "static_position_embeddings": family.positions == "sinusoidal",
+        "add_bias_logits": False,
+    }
+    for key, does in done.items():
+        if content.get(key, does) != does:
+            raise CheckpointError(
+                f"{file}: {key} is {content[key]!r}; a {content['model_type']} model of transformers is computed with "
+                f"{does!r}"
+            )
+
+
+def model_config(settings: Settings, family: Family, choices: GenerationSettings, file: Path) -> ModelConfig:
+    """What the Transformer is built with."""
+    start = choices.decoder_start_token_id
+    start = settings.decoder_start_token_id if start is None else start
+    if start is None:
+        raise CheckpointError(f"{file}: decoder_start_token_id is missing; it is what the decoder is fed first")
+    source_size, target_size = settings.sizes
+    try:
+        return ModelConfig(
+            source_vocab_size=source_size,
+            target_vocab_size=target_size,
+            width=settings.d_model,
+            encoder_layers=settings.encoder_layers,
+            decoder_layers=settings.decoder_layers,
+            encoder_heads=settings.encoder_attention_heads,
+            decoder_heads=settings.decoder_attention_heads,
+            encoder_ffn=settings.encoder_ffn_dim,
+            decoder_ffn=settings.decoder_ffn_dim,
+            max_positions=settings.max_position_embeddings,
+            norm=family.norm,
+            activation=ACTIVATIONS[settings.activation_function],
+            positions=family.positions,
+            encoder_embedding_norm=family.embedding_norms[0],
+            decoder_embedding_norm=family.embedding_norms[1],
+            scale_embedding=settings.scale_embedding,
+            share_embeddings=isinstance(settings, OneVocabulary),
+            tie_output=settings.tie_word_embeddings,
+            pad_id=settings.pad_token_id,
+            end_id=settings.eos_token_id,
+            decoder_start_id=start,
+        )
+    except ValidationError as error:
+        raise invalid(error, file) from error
+
+
+def load_model(weights: Path, settings: Settings, family: Family, config: ModelConfig) -> Transformer:
+    """Builds the Transformer and puts the weights into it."""
+    tensors = read_weights(weights)
+    tensors.leave(BUFFERS)
+    check_size(config, weights)
+    model = Transformer(config)
+    _put_positions(model, tensors, settings, family)
+    fill(model, _renames(config), _copies(config), tensors)
+    return model.eval()
+
+
+def tensor2tensor_sinusoids(rows: int, width: int) -> Tensor:
+    """fp32 [rows, width]: all sines, then all cosines, of frequencies from 1 to 1/10000, both included.
+
+    `M2M100SinusoidalPositionalEmbedding` of transformers, operation by operation.
+    """
+    half = width // 2
+    frequencies = torch.exp(torch.arange(half).float() * -(math.log(10000) / (half - 1)))
+    angles = torch.arange(rows).float().unsqueeze(1) * frequencies.unsqueeze(0)
+    table = torch.cat([angles.sin(), angles.cos()], dim=1)
+    return torch.nn.functional.pad(table, (0, width % 2))
+
+
+@torch.no_grad()
+def _put_positions(model: Transformer, tensors: TensorFile, settings: Settings, family: Family) -> None:
+    offset, width = family.offset(settings), settings.d_model
+    rows = settings.max_position_embeddings + offset
+    for side, table in (("encoder", model.source_positions), ("decoder", model.target_positions)):
+        name = f"model.{side}.embed_positions.weight"
+        if family.computed:
+            table[:] = tensor2tensor_sinusoids(rows, width)[offset:]
+        elif name in tensors or family.positions == "learned":
+            table[:] = tensors.take(name, (rows, width))[offset:]
+
+
+def _renames(config: ModelConfig) -> list[Rename]:
+    """Where each tensor belongs."""
+    shapes = [(size, config.width) for size in (config.source_vocab_size, config.target_vocab_size)]
+    norms = [
+        (f"{side}_{ours}", f"model.{side}.{theirs}")
+        for side, kind in (("encoder", config.encoder_embedding_norm), ("decoder", config.decoder_embedding_norm))
+        for ours, theirs, there in (
+            ("embedding_norm", "layernorm_embedding", kind != "none"),
+            ("norm", "layer_norm", config.norm == "pre"),
+        )
+        if there
+    ]
+    tables = [Rename("source_embedding", (_source_table(config),), shapes[0])]
+    if not config.share_embeddings:
+        tables.append(Rename("target_embedding", (_target_table(config),), shapes[1]))
+    if not config.tie_output:
+        tables.append(Rename("output_weight", ("model.decoder.output_projection.weight",), shapes[1]))
+    return [
+        *tables,
+        Rename("output_bias", ("final_logits_bias",), (1, config.target_vocab_size), optional=True),
+        *(rename for ours, theirs in norms for rename in linear(ours, theirs)),
+        *(rename for layer in range(config.encoder_layers) for rename in encoder_layer(layer)),
+        *(rename for layer in range(config.decoder_layers) for rename in decoder_layer(layer)),
+        *linear(
+            "cross_kv",
+            *(
+                f"model.decoder.layers.{layer}.encoder_attn.{part}_proj"
+                for layer in range(config.decoder_layers)
+                for part in "kv"
+            ),
+        ),
+    ]
+
+
+def _copies(config: ModelConfig) -> dict[str, str]:
+    """Tensors that are another tensor once more."""
+    target = _target_table(config)
+    names = {
+        "model.encoder.embed_tokens.weight": _source_table(config),
+        "model.decoder.embed_tokens.weight": target,
+        **({"lm_head.weight": target, "model.decoder.output_projection.weight": target} if config.tie_output else {}),
+    }
+    return {copy: original for copy, original in names.items() if copy != original}
+
+
+def _source_table(config: ModelConfig) -> str:
+    return "model.shared.weight" if config.share_embeddings else "model.encoder.embed_tokens.weight"
+
+
+def _target_table(config: ModelConfig) -> str:
+    return "model.shared.weight" if config.share_embeddings else "model.decoder.embed_tokens.weight"

@@ -1,0 +1,69 @@
+"""models.checkpoint.bart_like: what config.json says and transformers does not do is refused by key and value.
+
+That the models are those of transformers is the business of tests.engine.test_families.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from models.checkpoint import CheckpointError
+from models.checkpoint.bart_like import read
+from tests.checkpoints import edit_json
+from tests.families import BART_LIKE, write_family
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_family(tmp_path, BART_LIKE["bart, as for summaries"])
+
+
+def test_generation_defaults(folder: Path) -> None:
+    generation = read(folder).generation
+    assert (generation.forced_begin_id, generation.forced_end_id, generation.min_new_tokens) == (0, 2, 11)
+    edit_json(folder / "generation_config.json", min_new_tokens=3)
+    assert read(folder).generation.min_new_tokens == 3, "generate does not look at min_length then"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model_type": "led"}, "model_type is 'led'; supported: bart, "),
+        ({"normalize_before": True}, "normalize_before is True; a bart model of transformers is computed with False"),
+        ({"normalize_embedding": False}, "normalize_embedding is False; "),
+        ({"static_position_embeddings": True}, "static_position_embeddings is True; "),
+        ({"add_bias_logits": True}, "add_bias_logits is True; "),
+        ({"tie_word_embeddings": False}, "tie_word_embeddings is False; "),
+        ({"quantization_config": {"bits": 8}}, "quantization_config"),
+        ({"activation_function": "gelu_fast"}, "activation_function is 'gelu_fast'; "),
+        ({"d_model": None}, "d_model is missing"),
+        ({"encoder_attention_heads": 5}, "width 48 is not a multiple of 5 heads"),
+        ({"max_position_embeddings": 71}, r"embed_positions.weight has shape \[72, 48\]; expected \[73, 48\]"),
+        ({"encoder_layers": 1}, "has no tensor model.encoder.layers.1"),
+    ],
+)
+def test_config_is_refused(folder: Path, changes: dict[str, object], message: str) -> None:
+    edit_json(folder / "config.json", **changes)
+    with pytest.raises(CheckpointError, match=message):
+        read(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"no_repeat_ngram_size": 3}, "no_repeat_ngram_size is 3, which is not supported"),
+        ({"forced_bos_token_id": 151}, "token 151 is not one of 151 target tokens"),
+        ({"forced_bos_token_id": 2}, "forced_bos_token_id is 2, the end token"),
+    ],
+)
+def test_generation_is_refused(folder: Path, changes: dict[str, object], message: str) -> None:
+    edit_json(folder / "generation_config.json", **changes)
+    with pytest.raises(CheckpointError, match=message):
+        read(folder)
+
+
+def test_start_token_is_named(folder: Path) -> None:
+    for name in ("config.json", "generation_config.json"):
+        edit_json(folder / name, decoder_start_token_id=None)
+    with pytest.raises(CheckpointError, match="decoder_start_token_id is missing"):
+        read(folder)
