@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from models.tokenizers.tokenizer import Tokenizer
 from server.errors import BlankContent, SourceTooLong
@@ -91,8 +92,15 @@ class SourceReader:
             raise SourceTooLong(field, "tokens", len(source_ids), self._max_tokens)
         self._tokens_per_character += FOLLOW * (len(source_ids) / len(read) - self._tokens_per_character)
         if too_long:
-            source_ids = (*source_ids[: self._max_tokens - 1], source_ids[-1])
+            last = self._after_a_text(source_ids, reading)
+            source_ids = (*source_ids[: self._max_tokens - last], *source_ids[-last:])
         return SourceText(text, source_ids, started, seconds, too_long or len(read) < len(text))
+
+    def _after_a_text(self, source_ids: Sequence[int], reading: Reading) -> int:
+        """How many tokens stand after every text, such as the end token: those that end an empty one, too."""
+        nothing = self._tokenizer.encode("", reading.target_language)
+        pairs = zip(reversed(nothing), reversed(source_ids), strict=False)
+        return max(1, sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
     def _of_nothing(self, reading: Reading) -> int:
         if reading not in self._tokens_of_nothing:

@@ -64,6 +64,15 @@ async def test_what_is_too_long_is_cut_if_wanted_and_keeps_its_end_token() -> No
     assert not again.truncated and again.token_ids == short.token_ids
 
 
+async def test_a_text_that_is_cut_keeps_all_tokens_that_stand_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def around(text: str, target_language: str) -> list[int]:
+        return [9, *(100 + len(word) for word in text.split()), 7, 8]
+
+    monkeypatch.setattr(tokenizer(), "encode", around)
+    [cut] = await reader(6).tokenize(named(["a bb ccc dddd eeeee"]), Reading(truncate=True))
+    assert cut.truncated and cut.token_ids == (9, 101, 102, 103, 7, 8)
+
+
 async def test_no_more_of_a_long_text_is_tokenised_than_can_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     seen, encode = list[int](), tokenizer().encode
 
