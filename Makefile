@@ -202,12 +202,13 @@ bench: setup  ## measure against other engines
 
 COMPILE = $(BIN)/uv pip compile --quiet --config-file requirements/uv.toml --universal --python-version 3.11 \
 	--no-annotate --no-header --upgrade pyproject.toml
+OF_IMAGES = --extra tracing --extra jwt --extra tokenizers
 lock: setup  ## bring the pinned versions up to date
 	@$(BIN)/python -m pip install --quiet uv
 	@$(COMPILE) --extra dev --extra deploy requirements/train.txt requirements/oracles.txt -o requirements/lock.txt \
 		--no-emit-package cuda-bindings --no-emit-package cuda-pathfinder
-	@$(COMPILE) --extra cpu --extra tracing --extra jwt --generate-hashes -c requirements/lock.txt -o requirements/serve.lock.txt
-	@$(COMPILE) --extra cuda --extra tracing --extra jwt --generate-hashes -c requirements/lock.txt -o requirements/serve-cuda.lock.txt
+	@$(COMPILE) --extra cpu $(OF_IMAGES) --generate-hashes -c requirements/lock.txt -o requirements/serve.lock.txt
+	@$(COMPILE) --extra cuda $(OF_IMAGES) --generate-hashes -c requirements/lock.txt -o requirements/serve-cuda.lock.txt
 
 clean:  ## remove what was made, the environment and the packages included
 	rm -rf $(VENV) artifacts dist kernels/build kernels/lib .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
