@@ -114,6 +114,11 @@ class Attempts(Generic[M]):
         wanted, self._hedge_s = self._hedge_s is not None, None
         return wanted and self._calls.retries.may_hedge()
 
+    def replace(self, error: grpc.RpcError) -> None:
+        """An attempt failed beside one that still runs: when `delay_s` says, there may be a second one again."""
+        delay_s = self.delay_s(error)
+        self._hedge_s = None if delay_s is None else time.monotonic() + delay_s
+
     @property
     def last(self) -> Server[M]:
         """Where the last attempt went."""

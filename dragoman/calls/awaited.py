@@ -56,6 +56,9 @@ async def _hedged(attempts: Attempts[M], start: Start[M]) -> Any:
             final = [attempt for attempt, error in errors.items() if not running or not _unavailable(error)]
             for attempt in answers or final:
                 return attempt.result()
+            for error in errors.values():
+                if isinstance(error, grpc.RpcError):
+                    attempts.replace(error)
     finally:
         for attempt in running:
             attempt.cancel()

@@ -65,7 +65,8 @@ class Pending(Generic[M, R]):
             except grpc.RpcError as error:
                 self._attempts.failed(server, error)
                 if self._running and is_unavailable(error):
-                    continue  # another one is still under way
+                    self._attempts.replace(error)
+                    continue
                 self.cancel()
                 raise
             self._attempts.answered(server, call.trailing_metadata())

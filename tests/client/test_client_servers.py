@@ -128,6 +128,16 @@ def test_the_second_attempt_may_fail(server: FakeServer, other: FakeServer) -> N
         assert first.result(WAIT_S).text == "HELLO"
 
 
+def test_an_attempt_that_fails_beside_one_that_hangs_is_made_again(
+    server: FakeServer, other: FakeServer, call: Call
+) -> None:
+    targets = hanging_and_well(server, other)
+    for _ in range(6):  # by chance the one that hangs is the first
+        other.failures = deque([overloaded(pushback_ms=10)])
+        assert call(targets, "translate", "hello", hedge_after_s=HEDGE_S, timeout_s=WAIT_S).text == "HELLO"
+    assert server.call_times
+
+
 @pytest.mark.parametrize("hedge_after_s", [0, -1, float("nan"), float("inf")])
 def test_a_time_to_wait_that_is_none_is_refused(server: FakeServer, hedge_after_s: float) -> None:
     with pytest.raises(ValueError, match=r"hedge_after_s is .*; it must be a positive, finite number"):
