@@ -36,7 +36,6 @@ from models.checkpoint.encoders import is_encoder
 from models.package.folder import draft, publish, publish_beside
 from models.package.manifest import SHORTLIST, WEIGHTS, Manifest
 from models.package.seal import private_key, sign
-from models.tokenizers.spec import open_tokenizer
 
 PACKAGES = Path("artifacts")
 """Where a package goes, under its model's name, unless the command line says where."""
@@ -69,7 +68,7 @@ def export(options: Options, fetched: Fetched, progress: Progress) -> tuple[Path
     quantized = None
     if quantizing_texts is not None:
         with progress.stage("quantize") as tell:
-            tokenizer = open_tokenizer(fetched.folder, checkpoint.tokenizer)
+            tokenizer = checkpoint.open_tokenizer(fetched.folder)
             quantized = quantize_model(checkpoint, tokenizer, *quantizing_texts, tell)
             model = quantized.model
     with draft(target if stored is None else target / "package") as folder:
@@ -92,6 +91,7 @@ def export(options: Options, fetched: Fetched, progress: Progress) -> tuple[Path
                 shortlist.save(folder / SHORTLIST)
             for file_name, file in package_files(checkpoint, stored).items():
                 shutil.copyfile(file, folder / file_name)
+            checkpoint.make_files(folder)
         with progress.stage("verify") as tell:
             emulated = checkpoint.model if quantized is None else native_model(checkpoint.model, quantized.recipe)
             verified = verify(checkpoint, fetched.folder, files, texts, device, tell, emulated)

@@ -27,7 +27,10 @@ from export.sources.fetched import Fetched, SourceError, Tell
 SETTINGS = ("config.json", "generation_config.json", "tokenizer_config.json", "adapter_config.json")
 SENTENCES = ("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json", "*_Pooling/config.json")
 """What sentence-transformers says of vectors."""
-TOKENIZER = ("tokenizer.json", "vocab.json", "target_vocab.json", "source.spm", "target.spm")
+TOKENIZER = (
+    *("tokenizer.json", "vocab.json", "target_vocab.json", "source.spm", "target.spm"),
+    *("spiece.model", "sentencepiece.bpe.model", "merges.txt", "special_tokens_map.json", "added_tokens.json"),
+)
 NOTICES = ("LICENSE*", "NOTICE*")
 CHECK = "check the connection, and HF_ENDPOINT if it is set"
 

@@ -19,7 +19,6 @@ from models.package.graphs import Vocabulary
 from models.package.manifest import Agreement, GenerationDefaults
 from models.package.shortlist import Shortlist
 from models.package.signature import vocabulary
-from models.tokenizers.spec import open_tokenizer
 
 BEAMS = (1, 4)
 ENGINE_ROWS = 16
@@ -69,7 +68,7 @@ class Samples:
         self._transformers_folder = folder if checkpoint.in_transformers else None
         limit = min(checkpoint.generation.max_new_tokens, capacity)
         self._generation = replace(checkpoint.generation, max_new_tokens=limit)
-        self._tokenizer = open_tokenizer(folder, checkpoint.tokenizer)
+        self._tokenizer = checkpoint.open_tokenizer(folder)
         self._texts = texts
         targets = cycle(checkpoint.target_languages)
         self.sources = [shorten(self._tokenizer.encode(text, next(targets)), capacity) for text in texts]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from models.checkpoint import marian, marian_nmt
+from models.checkpoint import bart_like, marian, marian_nmt
 from models.checkpoint.contents import Checkpoint, CheckpointError
 from models.checkpoint.encoders import FAMILIES as ENCODERS
 from models.checkpoint.foreign import check_quantization, say_what_it_is, why_refused
@@ -12,6 +12,7 @@ from models.checkpoint.reading import read_json
 __all__ = ["Checkpoint", "CheckpointError", "find_loader", "load_checkpoint"]
 
 FAMILIES: dict[str, Callable[[Path], Checkpoint]] = {"marian": marian.load}
+FAMILIES |= dict.fromkeys(bart_like.FAMILIES, bart_like.load)
 """By the `model_type` of a Hugging Face config.json."""
 
 

@@ -13,18 +13,20 @@ import torch
 from pydantic import Field, ValidationError
 from torch import Tensor
 
-from models.checkpoint.contents import CheckpointError
+from models.checkpoint.contents import Checkpoint, CheckpointError
+from models.checkpoint.fast_tokenizer import read_fast_tokenizer
 from models.checkpoint.generation import GenerationSettings, generation_file, read_generation
 from models.checkpoint.marian import decoder_layer, encoder_layer, suppress
 from models.checkpoint.reading import (
     JsonKeys,
     TensorFile,
     invalid,
+    notices,
     parse,
     read_json,
 )
 from models.checkpoint.renames import Rename, fill, linear
-from models.checkpoint.weights import check_size, find_weights, read_weights
+from models.checkpoint.weights import check_size, find_weights, read_weights, weights_sha256
 from models.config import Activation, EmbeddingNorm, ModelConfig, NormPlacement, PositionKind
 from models.package.manifest import GenerationDefaults
 from models.transformer import Transformer
@@ -135,6 +137,31 @@ class Trained:
     weights: Path
 
 
+def load(folder: Path) -> Checkpoint:
+    """Reads what `read` does, and the tokenizer that transformers has for it. Raises CheckpointError."""
+    trained = read(folder)
+    _check_language(read_json(folder / "config.json"), trained, generation_file(folder))
+    tokenizer = read_fast_tokenizer(folder)
+    size = 1 + tokenizer.largest_id
+    if size > trained.config.source_vocab_size:
+        raise CheckpointError(
+            f"{folder}: the tokenizer has token {size - 1}; the model has {trained.config.source_vocab_size} tokens"
+        )
+    return Checkpoint(
+        name=folder.resolve().name,
+        config=trained.config,
+        model=trained.model,
+        tokenizer=tokenizer.spec,
+        generation=trained.generation,
+        source_languages=(),
+        target_languages=(),
+        files=notices(folder),
+        made_files={tokenizer.spec.file: tokenizer.content},
+        sha256=weights_sha256(trained.weights),
+        in_transformers=True,
+    )
+
+
 def read(folder: Path) -> Trained:
     """Reads config.json, generation_config.json if there is one, and the weights. Raises CheckpointError."""
     file = folder / "config.json"
@@ -152,6 +179,19 @@ def read(folder: Path) -> Trained:
     if choices.renormalize_logits:
         suppress(model, generation.suppressed_ids)
     return Trained(config, model, generation, weights)
+
+
+def _check_language(content: dict[str, Any], trained: Trained, file: Path) -> None:
+    """Raises CheckpointError for a model of many languages whose decoder is not told one."""
+    told = trained.generation.forced_begin_id is not None
+    if content["model_type"] == "mbart":  # one that has no such token begins with the language
+        told |= trained.config.decoder_start_id != trained.config.end_id
+    elif content["model_type"] != "m2m_100":
+        return
+    if not told:
+        raise CheckpointError(
+            f"{file}: forced_bos_token_id is missing; to a {content['model_type']} model it says the target language"
+        )
 
 
 def check_architecture(content: dict[str, Any], family: Family, file: Path) -> None:

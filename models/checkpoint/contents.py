@@ -1,12 +1,15 @@
 """What every checkpoint family is read into."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from models.config import ModelConfig
 from models.package.manifest import GenerationDefaults
 from models.tokenizers.sentencepiece_pair import SentencePieceSpec
-from models.tokenizers.spec import TokenizerSpec
+from models.tokenizers.spec import TokenizerSpec, open_tokenizer
+from models.tokenizers.tokenizer import Tokenizer
 from models.transformer import Transformer
 
 
@@ -33,10 +36,25 @@ class Checkpoint:
     """Of the weights: see `models.checkpoint.weights`."""
     in_transformers: bool
     """Hugging Face transformers reads the folder too."""
+    made_files: Mapping[str, str] = field(default_factory=dict)
+    """What was made for the package, and is in no folder yet: name -> content."""
     shortlist: Path | None = None
     """A lexical shortlist, see `models.package.shortlist`."""
     pinned: str | None = None
     """The name it was fetched by, see `models.package.manifest.Origin`."""
+
+    def open_tokenizer(self, folder: Path) -> Tokenizer:
+        """folder: the checkpoint's. Raises TokenizerError."""
+        if not self.made_files:
+            return open_tokenizer(folder, self.tokenizer)
+        with TemporaryDirectory() as made:
+            self.make_files(Path(made))
+            return open_tokenizer(Path(made), self.tokenizer)
+
+    def make_files(self, folder: Path) -> None:
+        """Writes what was made."""
+        for name, content in self.made_files.items():
+            (folder / name).write_text(content, encoding="utf-8")
 
     @property
     def sentencepiece(self) -> SentencePieceSpec:

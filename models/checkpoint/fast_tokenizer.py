@@ -19,6 +19,7 @@ class FastTokenizer:
     spec: TokenizerJsonSpec
     content: str
     """Of the file that the spec names."""
+    largest_id: int
 
 
 def read_fast_tokenizer(folder: Path, source_codes: dict[str, str] | None = None) -> FastTokenizer:
@@ -50,7 +51,7 @@ def read_fast_tokenizer(folder: Path, source_codes: dict[str, str] | None = None
             "cleans_up": bool(tokenizer.clean_up_tokenization_spaces),
         }
     )
-    return FastTokenizer(spec, backend.to_str())
+    return FastTokenizer(spec, backend.to_str(), max(backend.get_vocab().values()))
 
 
 def spec_of(backend: Any) -> TokenizerJsonSpec:

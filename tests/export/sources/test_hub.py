@@ -173,7 +173,7 @@ def test_a_name_that_cannot_be_one(served: Hub, capsys: Capture, tmp_path: Path)
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
-        ({"model_type": "t5"}, "model_type is 't5'; supported: marian"),
+        ({"model_type": "t5"}, "model_type is 't5'; supported: bart, "),
         (None, "has no config.json, so it is no checkpoint of Hugging Face's"),
     ],
 )

@@ -70,11 +70,11 @@ BROKEN: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "config is a list": (lambda folder: write_json(folder / "config.json", [1]), ("config.json is not a JSON object",)),
     "another family": (
         lambda folder: edit_json(folder / "config.json", model_type="t5"),
-        ("config.json: model_type is 't5'", "supported: marian"),
+        ("config.json: model_type is 't5'", "supported: bart, "),
     ),
     "no family": (
         lambda folder: edit_json(folder / "config.json", model_type=None),
-        ("config.json: model_type is None", "supported: marian"),
+        ("config.json: model_type is None", "supported: bart, "),
     ),
     "a key is missing": (
         lambda folder: edit_json(folder / "config.json", d_model=None),
