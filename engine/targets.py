@@ -1,9 +1,10 @@
 """Which tokens the target of a request begins and ends with, and which it cannot have."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from models.package.graphs import Vocabulary
-from models.package.manifest import GenerationDefaults
+from models.package.manifest import GenerationDefaults, TargetLanguage
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +42,18 @@ def target_rules(vocabulary: Vocabulary, generation: GenerationDefaults) -> Targ
         generation.forced_begin_id,
         generation.min_new_tokens,
     )
+
+
+def language_rules(rules: TargetRules, languages: Mapping[str, TargetLanguage]) -> dict[str, TargetRules]:
+    """Those that hold for the targets in each language of a multilingual model.
+
+    rules: what holds for every target
+    """
+    return {
+        tag: replace(
+            rules,
+            prefix_ids=rules.prefix_ids if language.start_id is None else (language.start_id,),
+            forced_begin_id=rules.forced_begin_id if language.begin_id is None else language.begin_id,
+        )
+        for tag, language in languages.items()
+    }

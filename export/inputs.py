@@ -94,19 +94,24 @@ def adapt(checkpoint: Checkpoint, fetched: Fetched, options: Options) -> Checkpo
         pinned=fetched.pinned,
         source_languages=check_languages("source", source),
         target_languages=check_languages("target", target),
-        tokenizer=adapt_tokenizer(checkpoint.tokenizer, target, options.keep_typography),
+        languages=choose_codes(checkpoint.languages, target),
+        tokenizer=adapt_tokenizer(checkpoint.tokenizer, source, target, options.keep_typography),
         shortlist=None if options.no_shortlist or options.shortlist else checkpoint.shortlist,
     )
 
 
-def adapt_tokenizer(spec: TokenizerSpec, targets: Sequence[str], keeps_typography: bool) -> TokenizerSpec:
-    """The tokenizer for these target languages alone. Raises InputError."""
+def adapt_tokenizer(
+    spec: TokenizerSpec, sources: Sequence[str], targets: Sequence[str], keeps_typography: bool
+) -> TokenizerSpec:
+    """The tokenizer for these languages alone. Raises InputError."""
     match spec:
         case SentencePieceSpec():
             update: dict[str, object] = {"target_codes": choose_codes(spec.target_codes, targets)}
             return spec.model_copy(update=update | ({"normalization": {}} if keeps_typography else {}))
         case TokenizerJsonSpec():
-            return spec.model_copy(update={"target_codes": choose_codes(spec.target_codes, targets)})
+            affixes = choose_codes(spec.source_affixes, sources, "source")
+            update = {"target_codes": choose_codes(spec.target_codes, targets), "source_affixes": affixes}
+            return spec.model_copy(update=update)
         case ByteSpec():
             return spec
 
@@ -123,12 +128,12 @@ def check_languages(side: str, tags: Sequence[str]) -> tuple[str, ...]:
     return tuple(tags)
 
 
-def choose_codes(codes: Mapping[str, C], targets: Sequence[str]) -> dict[str, C]:
-    """The codes of the target languages, for a checkpoint that has codes."""
-    missing = [tag for tag in targets if codes and tag not in codes]
+def choose_codes(codes: Mapping[str, C], tags: Sequence[str], side: str = "target") -> dict[str, C]:
+    """The codes of one side's languages, for a checkpoint that has codes. Raises InputError where one has none."""
+    missing = [tag for tag in tags if codes and tag not in codes]
     if missing:
-        raise InputError(f"--target-language is {missing[0]!r}; the checkpoint has {', '.join(codes)}")
-    return {tag: codes[tag] for tag in targets if tag in codes}
+        raise InputError(f"--{side}-language is {missing[0]!r}; the checkpoint has {', '.join(codes)}")
+    return {tag: codes[tag] for tag in tags if tag in codes}
 
 
 def open_shortlist(checkpoint: Checkpoint) -> Shortlist | None:

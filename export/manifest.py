@@ -23,6 +23,7 @@ def make_manifest(
         tokenizer=checkpoint.tokenizer,
         source_languages=checkpoint.source_languages,
         target_languages=checkpoint.target_languages,
+        languages=dict(checkpoint.languages),
         generation=checkpoint.generation,
         graphs=graphs.spec.model_copy(update={"probes": verified.probes}),
         shortlist=None if graphs.shortlist is None else SHORTLIST,

@@ -24,6 +24,7 @@ from engine.probes import fitting
 from engine.request import Event, Failed, Probe, Request
 from engine.runner import Runner
 from engine.supervision.policy import Supervision
+from engine.targets import language_rules
 from models.package.checked import PackageError
 from models.package.folder import Package
 from models.package.seal import SealError, check_seal, public_key
@@ -122,8 +123,9 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
                 process.watch_device_memory(device_memory(machine.runtime(), device.index))
             admission = Admission(settings.max_waiting, runner, quotas=quotas)
             cache = AnswerCache(settings.cache_mb * MEGABYTE, AnswerCacheMetrics(registry))
+            by_language = language_rules(loadable.rules, package.manifest.languages)
             translator = Translator(
-                model, package.tokenizer(), loadable.rules, admission, runner.submit, metrics, cache
+                model, package.tokenizer(), loadable.rules, admission, runner.submit, metrics, cache, by_language
             )
             canary = await open_canary(settings, loadable, runner, CanaryMetrics(registry, model.name))
             well = await canary.check()

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from models.config import ModelConfig
-from models.package.manifest import GenerationDefaults
+from models.package.manifest import GenerationDefaults, TargetLanguage
 from models.tokenizers.sentencepiece_pair import SentencePieceSpec
 from models.tokenizers.spec import TokenizerSpec, open_tokenizer
 from models.tokenizers.tokenizer import Tokenizer
@@ -38,6 +38,8 @@ class Checkpoint:
     """Hugging Face transformers reads the folder too."""
     made_files: Mapping[str, str] = field(default_factory=dict)
     """What was made for the package, and is in no folder yet: name -> content."""
+    languages: Mapping[str, TargetLanguage] = field(default_factory=dict)
+    """What the decoder is told of each target language, if it is told."""
     shortlist: Path | None = None
     """A lexical shortlist, see `models.package.shortlist`."""
     pinned: str | None = None

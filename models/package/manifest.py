@@ -52,6 +52,15 @@ class GenerationDefaults(Decoding):
         return Decoding(**{name: getattr(self, name) for name in OPTIONS})
 
 
+class TargetLanguage(Frozen):
+    """What the decoder of a multilingual model is told of a target language."""
+
+    begin_id: int | None = Field(default=None, ge=0)
+    """The token that every target in the language begins with (NLLB, M2M100, mBART-50). None: the model's own."""
+    start_id: int | None = Field(default=None, ge=0)
+    """What is fed before a target's first token (mBART, PLBart). None: the model's own start token."""
+
+
 class StepError(Frozen):
     """How far the decoder graph is from the PyTorch model, over one step of a batch."""
 
@@ -155,6 +164,8 @@ class Manifest(Frozen):
     source_languages: tuple[str, ...]
     """BCP-47 tags."""
     target_languages: tuple[str, ...]
+    languages: dict[str, TargetLanguage] = Field(default_factory=dict)
+    """By BCP-47 tag, for a decoder that is told. Each is one of `target_languages`."""
     generation: GenerationDefaults
     encoding: EncodingDefaults = EncodingDefaults()
     graphs: GraphsSpec
@@ -180,7 +191,19 @@ class Manifest(Frozen):
         missing = sorted(set(used) - set(self.files))
         if missing:
             raise ValueError(f"files has no entry for {', '.join(missing)}")
+        self._check_languages()
         return self
+
+    def _check_languages(self) -> None:
+        if unknown := sorted(self.languages.keys() - set(self.target_languages)):
+            raise ValueError(f"languages has {unknown[0]}; target_languages are {', '.join(self.target_languages)}")
+        if self.languages and (silent := sorted(set(self.target_languages) - self.languages.keys())):
+            raise ValueError(f"languages has no {silent[0]}, which is one of target_languages")
+        size = self.model.target_vocab_size
+        for tag, language in self.languages.items():
+            for token_id in (language.begin_id, language.start_id):
+                if token_id is not None and token_id >= size:
+                    raise ValueError(f"languages.{tag} has token {token_id}; the model has {size} target tokens")
 
 
 def first_fault(error: ValidationError) -> str:

@@ -18,15 +18,15 @@ class Route:
     target_language: str = ""
 
 
-def check_route(route: Route, model: ServedModel, texts_name_target: bool = False) -> str:
-    """The target language, as the model calls it. Raises LanguageNotSupported.
+def check_route(route: Route, model: ServedModel, texts_name_target: bool = False) -> Route:
+    """Both languages, as the model calls them. Raises LanguageNotSupported.
 
-    texts_name_target: every text does, so that the route need not
+    texts_name_target: every text does, so that the route need not: the target may stay empty
     """
-    _language("source_language_code", route.source_language, model.source_languages)
+    source = _language("source_language_code", route.source_language, model.source_languages)
     if texts_name_target and not route.target_language:
-        return ""
-    return _language("target_language_code", route.target_language, model.target_languages)
+        return Route(source)
+    return Route(source, _language("target_language_code", route.target_language, model.target_languages))
 
 
 def resolve(options: Options, model: ServedModel) -> Decoding:

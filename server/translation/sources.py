@@ -39,6 +39,8 @@ class Reading:
 
     target_language: str = ""
     """What they become, as the model calls it."""
+    source_language: str = ""
+    """What they are in, as the model calls it."""
     prompt: str = ""
     """What is put before every one."""
     truncate: bool = False
@@ -82,7 +84,7 @@ class SourceReader:
     def _tokenize(self, field: str, text: str, reading: Reading) -> SourceText:
         started = time.perf_counter()
         read = text[: self._max_characters]  # all of it, but of one that is cut off anyway
-        source_ids = tuple(self._tokenizer.encode(reading.prompt + read, reading.target_language))
+        source_ids = tuple(self._encode(reading.prompt + read, reading))
         seconds = time.perf_counter() - started
         self._metrics.tokenized(seconds, current_call().exemplar)
         if len(source_ids) <= self._of_nothing(reading):  # all characters were invisible ones
@@ -98,11 +100,14 @@ class SourceReader:
 
     def _after_a_text(self, source_ids: Sequence[int], reading: Reading) -> int:
         """How many tokens stand after every text, such as the end token: those that end an empty one, too."""
-        nothing = self._tokenizer.encode("", reading.target_language)
+        nothing = self._encode("", reading)
         pairs = zip(reversed(nothing), reversed(source_ids), strict=False)
         return max(1, sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
     def _of_nothing(self, reading: Reading) -> int:
         if reading not in self._tokens_of_nothing:
-            self._tokens_of_nothing[reading] = len(self._tokenizer.encode(reading.prompt, reading.target_language))
+            self._tokens_of_nothing[reading] = len(self._encode(reading.prompt, reading))
         return self._tokens_of_nothing[reading]
+
+    def _encode(self, text: str, reading: Reading) -> list[int]:
+        return self._tokenizer.encode(text, reading.target_language, reading.source_language)

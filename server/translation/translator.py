@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection,
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 from engine.queueing.cost import Work
 from engine.request import (
@@ -79,13 +80,15 @@ class Translator:
         submit: Callable[[Request], None],
         metrics: ModelMetrics,
         cache: AnswerCache,
+        language_rules: Mapping[str, TargetRules] = MappingProxyType({}),
     ) -> None:
         """`rules`: what holds for every target of the model.
 
+        language_rules: what holds instead for those in a target language, of a decoder that is told
         submit: queues a request, whose events then come from another thread
         """
         self.model = model
-        self._tokenizer, self._rules = tokenizer, rules
+        self._tokenizer, self._rules, self._language_rules = tokenizer, rules, language_rules
         self._sources = SourceReader(tokenizer, model.max_source_tokens, metrics)
         self._admission = admission
         self._work = SharedWork(submit, cache, metrics)
@@ -98,9 +101,9 @@ class Translator:
 
         no_cache: does the work for this call alone, whatever was done before or is under way
         """
-        target, decoding = self._target_language(route, contents), resolve(options, self.model)
-        ask = self._ask_translation(decoding, no_cache)
-        async with self._open(self._named(contents), ask, decoding, Reading(target)) as waiting:
+        route, decoding = self._route(route, contents), resolve(options, self.model)
+        ask = self._ask_translation(route, decoding, no_cache)
+        async with self._open(self._named(contents), ask, decoding, _reading(route)) as waiting:
             writer = TargetWriter(self._tokenizer)
             return [await self._translation(one, await one.event(), writer) for one in waiting]
 
@@ -111,9 +114,9 @@ class Translator:
 
         Close it (`contextlib.aclosing`) to leave it early.
         """
-        target, decoding = self._target_language(route, [content]), resolve(options, self.model)
-        ask = self._ask_translation(decoding, no_cache, stream=True)
-        async with self._open({"content": content}, ask, decoding, Reading(target)) as [waiting]:
+        route, decoding = self._route(route, [content]), resolve(options, self.model)
+        ask = self._ask_translation(route, decoding, no_cache, stream=True)
+        async with self._open({"content": content}, ask, decoding, _reading(route)) as [waiting]:
             text = TextStream(self._tokenizer)
             while isinstance(event := await waiting.event(), Tokens):
                 if delta := text.push(event.token_ids):
@@ -131,10 +134,11 @@ class Translator:
         async with self._open(self._named(contents), ask, None, reading, check) as waiting:
             return [self._embedding(one, await one.event()) for one in waiting]
 
-    def _ask_translation(self, decoding: Decoding, no_cache: bool, stream: bool = False) -> Ask:
-        """What asks for the translation of a source."""
-        make = partial(Translate, decoding=decoding, rules=self._rules, stream=stream)
-        question = partial(Question, self.model.package_sha256, decoding, self._rules)
+    def _ask_translation(self, route: Route, decoding: Decoding, no_cache: bool, stream: bool = False) -> Ask:
+        """What asks for the translation of a source into a language."""
+        rules = self._language_rules.get(route.target_language, self._rules)
+        make = partial(Translate, decoding=decoding, rules=rules, stream=stream)
+        question = partial(Question, self.model.package_sha256, decoding, rules)
 
         def ask(source: SourceText) -> Waiting:
             waiting = Waiting(source, stream)
@@ -154,8 +158,8 @@ class Translator:
 
         return ask
 
-    def _target_language(self, route: Route, contents: Sequence[str]) -> str:
-        """The target language, as the model calls it; empty where the texts name theirs themselves."""
+    def _route(self, route: Route, contents: Sequence[str]) -> Route:
+        """Both languages, as the model calls them; the target is empty where the texts name theirs themselves."""
         if not self.model.decoder_layers:
             raise DoesNotTranslate(self.model.name)
         return check_route(route, self.model, all(map(self._tokenizer.names_target, contents)))
@@ -223,3 +227,8 @@ class Translator:
         source, timings = waiting.source, event.timings.around(waiting.source.seconds, 0.0)
         current_call().contents.append(waiting.answered(None, timings, time.perf_counter(), 0))
         return Embedding(event.vectors, len(source.token_ids), timings, source.truncated)
+
+
+def _reading(route: Route) -> Reading:
+    """How a text to translate becomes tokens."""
+    return Reading(route.target_language, source_language=route.source_language)

@@ -16,7 +16,7 @@ from engine.devices.session import CPU
 from engine.load import Limits, Loadable, load
 from models.package.checked import PackageError
 from models.package.folder import MANIFEST, Package, draft, file_entries, publish, sha256
-from models.package.manifest import FORMAT_VERSION, Manifest
+from models.package.manifest import FORMAT_VERSION, Manifest, TargetLanguage
 
 
 @pytest.fixture
@@ -126,6 +126,12 @@ def test_half_a_manifest(copy: Path) -> None:
     assert f"{file} is not JSON" in refusal(copy)
 
 
+def test_what_a_decoder_is_told_of_languages_is_kept(copy: Path) -> None:
+    assert Package.open(copy).manifest.languages == {}
+    edit_manifest(copy, lambda manifest: manifest.update(languages={"pt": {"begin_id": 7, "start_id": 9}}))
+    assert Package.open(copy).manifest.languages == {"pt": TargetLanguage(begin_id=7, start_id=9)}
+
+
 @pytest.mark.parametrize("version", [FORMAT_VERSION + 1, 0, None, "1"])
 def test_another_format_version(copy: Path, version: object) -> None:
     edit_manifest(copy, lambda manifest: manifest.update(format_version=version))
@@ -143,6 +149,16 @@ def test_a_manifest_that_is_no_object(copy: Path) -> None:
     ("change", "said"),
     [
         (lambda manifest: manifest.update(extra=1), "extra: "),
+        (lambda manifest: manifest.update(languages={"de": {}}), "languages has de; target_languages are pt"),
+        (
+            lambda manifest: manifest.update(languages={"pt": {}}, target_languages=["pt", "es"]),
+            "languages has no es, which is one of target_languages",
+        ),
+        (
+            lambda manifest: manifest.update(languages={"pt": {"begin_id": 212}}),
+            "languages.pt has token 212; the model has 212 target tokens",
+        ),
+        (lambda manifest: manifest.update(languages={"pt": {"start_id": -1}}), "languages.pt.start_id: "),
         (lambda manifest: manifest["model"].update(width="wide"), "model.width: "),
         (lambda manifest: manifest["model"].update(encoder_heads=5), "48 is not a multiple of 5 heads"),
         (lambda manifest: manifest.pop("certificate"), "certificate: Field required"),

@@ -36,6 +36,19 @@ async def test_a_text_of_invisible_characters_is_blank_too() -> None:
         await reader().tokenize(texts)
 
 
+async def test_the_tokenizer_is_told_both_languages(monkeypatch: pytest.MonkeyPatch) -> None:
+    own, told = tokenizer(), list[tuple[str, str]]()
+
+    def encode(text: str, target_language: str = "", source_language: str = "") -> list[int]:
+        told.append((target_language, source_language))
+        return type(own).encode(own, text)
+
+    monkeypatch.setattr(own, "encode", encode)
+    sources = SourceReader(own, 128, ModelMetrics(ModelFamilies(CollectorRegistry()), "copy"))
+    await sources.tokenize(named(["A cat."]), Reading("pt-BR", source_language="en"))
+    assert set(told) == {("pt-BR", "en")}
+
+
 async def test_tokens_end_with_the_end_token() -> None:
     [source] = await reader().tokenize(named(["A cat."]))
     assert source.text == "A cat."
@@ -65,7 +78,7 @@ async def test_what_is_too_long_is_cut_if_wanted_and_keeps_its_end_token() -> No
 
 
 async def test_a_text_that_is_cut_keeps_all_tokens_that_stand_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def around(text: str, target_language: str) -> list[int]:
+    def around(text: str, target_language: str, source_language: str) -> list[int]:
         return [9, *(100 + len(word) for word in text.split()), 7, 8]
 
     monkeypatch.setattr(tokenizer(), "encode", around)
@@ -76,9 +89,9 @@ async def test_a_text_that_is_cut_keeps_all_tokens_that_stand_after_it(monkeypat
 async def test_no_more_of_a_long_text_is_tokenised_than_can_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     seen, encode = list[int](), tokenizer().encode
 
-    def counted(text: str, target_language: str) -> list[int]:
+    def counted(text: str, target_language: str, source_language: str) -> list[int]:
         seen.append(len(text))
-        return encode(text, target_language)
+        return encode(text, target_language, source_language)
 
     monkeypatch.setattr(tokenizer(), "encode", counted)
     reading, texts = Reading(truncate=True), named(["cat " * 100_000])
@@ -115,9 +128,9 @@ async def test_long_texts_are_tokenised_on_another_thread(
     threads: list[threading.Thread] = []
     encode = tokenizer().encode
 
-    def spy(text: str, target_language: str) -> list[int]:
+    def spy(text: str, target_language: str, source_language: str) -> list[int]:
         threads.extend([threading.current_thread()] if text else [])
-        return encode(text, target_language)
+        return encode(text, target_language, source_language)
 
     monkeypatch.setattr(tokenizer(), "encode", spy)
     halves = ["x" * (characters // 2), "x" * (characters - characters // 2)]

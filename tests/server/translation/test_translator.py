@@ -20,8 +20,10 @@ from engine.request import (
     Hypothesis,
     Translate,
 )
+from engine.targets import language_rules
 from models.decoding import Options
 from models.encoding import Encoding, Vectors
+from models.package.manifest import TargetLanguage
 from models.tokenizers.sentencepiece_pair import SentencePiecePair, SentencePieceSpec
 from server.admission.permits import Admission
 from server.errors import (
@@ -140,6 +142,25 @@ async def test_the_engine_gets_the_resolved_options(translator: Translator, engi
     assert not request.stream
     deliver(request, copy(request))
     await call
+
+
+async def test_each_language_has_its_own_rules(
+    engine: Engine, admission: Admission, registry: CollectorRegistry
+) -> None:
+    model = replace(MODEL, target_languages=("pt", "pt-BR", "es"))
+    rules = language_rules(rules_of(0), {"pt": TargetLanguage(begin_id=7), "es": TargetLanguage(start_id=9)})
+    cache, metrics = AnswerCache(0, AnswerCacheMetrics(registry)), ModelMetrics(ModelFamilies(registry), "copy")
+    translator = Translator(model, tokenizer(), rules_of(0), admission, engine.requests.append, metrics, cache, rules)
+    seen: dict[str, tuple[tuple[int, ...], int | None]] = {}
+    for tag in ("pt-PT", "es", "pt-BR"):
+        call = asyncio.create_task(translator.translate(["A cat."], Route(target_language=tag), OPTIONS))
+        request = (await engine.submitted(len(seen) + 1))[-1]
+        assert isinstance(request, Translate)
+        seen[tag] = (request.rules.prefix_ids, request.rules.forced_begin_id)
+        deliver(request, copy(request))
+        await call
+    start = rules_of(0).prefix_ids
+    assert seen == {"pt-PT": (start, 7), "es": ((9,), None), "pt-BR": (start, None)}
 
 
 @pytest.mark.parametrize(
