@@ -57,24 +57,29 @@ class Family:
 
 
 BART_LIKE: dict[str, Family] = {
-    "bart": Family(lambda: BartForConditionalGeneration(BartConfig(**SHAPE)), end_bias=4.5),
+    "bart": Family(lambda: BartForConditionalGeneration(BartConfig(**SHAPE)), end_bias=5.0),
     "bart, as for summaries": Family(
         lambda: BartForConditionalGeneration(BartConfig(**SHAPE, activation_function="relu")),
         {"forced_bos_token_id": 0, "min_length": 12, "num_beams": 4, "length_penalty": 2.0},
         end_bias=12.0,
     ),
     "mbart": Family(
-        lambda: MBartForConditionalGeneration(MBartConfig(**SHAPE, scale_embedding=True, decoder_start_token_id=17))
+        lambda: MBartForConditionalGeneration(MBartConfig(**SHAPE, scale_embedding=True, decoder_start_token_id=17)),
+        end_bias=2.0,
     ),
     "mbart-50": Family(
         lambda: MBartForConditionalGeneration(MBartConfig(**SHAPE, decoder_start_token_id=2)),
         {"forced_bos_token_id": 17, "min_new_tokens": 3},
+        end_bias=2.0,
     ),
-    "plbart": Family(lambda: PLBartForConditionalGeneration(PLBartConfig(**SHAPE, decoder_start_token_id=149))),
+    "plbart": Family(
+        lambda: PLBartForConditionalGeneration(PLBartConfig(**SHAPE, decoder_start_token_id=149)), end_bias=5.0
+    ),
     "pegasus": Family(
         lambda: PegasusForConditionalGeneration(
             PegasusConfig(**SHAPE, scale_embedding=True, activation_function="relu")
-        )
+        ),
+        end_bias=5.0,
     ),
     "m2m_100": Family(
         lambda: M2M100ForConditionalGeneration(M2M100Config(**SHAPE)), {"forced_bos_token_id": 21, "num_beams": 5}
@@ -82,6 +87,7 @@ BART_LIKE: dict[str, Family] = {
     "blenderbot": Family(
         lambda: BlenderbotForConditionalGeneration(BlenderbotConfig(**SHAPE, encoder_no_repeat_ngram_size=0)),
         {"min_length": 20},
+        end_bias=6.0,
     ),
     "blenderbot-small": Family(lambda: BlenderbotSmallForConditionalGeneration(BlenderbotSmallConfig(**SHAPE))),
     "fsmt": Family(lambda: FSMTForConditionalGeneration(FSMTConfig(**TWO_VOCABULARIES))),

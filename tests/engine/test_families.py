@@ -29,7 +29,6 @@ from tests.families import BART_LIKE, LONGEST, VOCABULARY, Family, write_family
 from tests.oracles import HuggingFace, Tokens
 
 SENTENCES = 6
-TIE = 1e-5
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -81,6 +80,7 @@ def random_sources(sentences: int, end_id: int) -> list[Tokens]:
 
 
 def main() -> None:
+    torch.set_num_threads(1)
     for name, family in BART_LIKE.items():
         with TemporaryDirectory() as folder:
             equal, of, distinct = compare(family, Path(folder), int(sys.argv[1]))
