@@ -5,6 +5,7 @@ code, not in config.json, which is held to it.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -28,7 +29,7 @@ from models.checkpoint.reading import (
 from models.checkpoint.renames import Rename, fill, linear
 from models.checkpoint.weights import check_size, find_weights, read_weights, weights_sha256
 from models.config import Activation, EmbeddingNorm, ModelConfig, NormPlacement, PositionKind
-from models.package.manifest import GenerationDefaults
+from models.package.manifest import GenerationDefaults, TargetLanguage
 from models.transformer import Transformer
 
 ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "gelu": "gelu", "silu": "swish", "swish": "swish"}
@@ -126,6 +127,10 @@ FAMILIES = {
 """By the `model_type` of a Hugging Face config.json. mBART-50 is an mBART, a dense NLLB an M2M100."""
 
 
+MULTILINGUAL = ("m2m_100", "mbart")
+"""Tokens of these name languages."""
+
+
 @dataclass(frozen=True)
 class Trained:
     """A model, and how it chooses targets."""
@@ -139,9 +144,11 @@ class Trained:
 
 def load(folder: Path) -> Checkpoint:
     """Reads what `read` does, and the tokenizer that transformers has for it. Raises CheckpointError."""
-    trained = read(folder)
-    _check_language(read_json(folder / "config.json"), trained, generation_file(folder))
-    tokenizer = read_fast_tokenizer(folder)
+    trained, family = read(folder), read_json(folder / "config.json")["model_type"]
+    tokenizer = read_fast_tokenizer(folder, family in MULTILINGUAL)
+    languages = _languages(trained, family, tokenizer.languages)
+    if not languages:
+        _check_language(trained, family, generation_file(folder))
     size = 1 + tokenizer.largest_id
     if size > trained.config.source_vocab_size:
         raise CheckpointError(
@@ -153,8 +160,9 @@ def load(folder: Path) -> Checkpoint:
         model=trained.model,
         tokenizer=tokenizer.spec,
         generation=trained.generation,
-        source_languages=(),
-        target_languages=(),
+        source_languages=tuple(languages),
+        target_languages=tuple(languages),
+        languages=languages,
         files=notices(folder),
         made_files={tokenizer.spec.file: tokenizer.content},
         sha256=weights_sha256(trained.weights),
@@ -181,16 +189,23 @@ def read(folder: Path) -> Trained:
     return Trained(config, model, generation, weights)
 
 
-def _check_language(content: dict[str, Any], trained: Trained, file: Path) -> None:
+def _languages(trained: Trained, family: str, tokens: Mapping[str, int]) -> dict[str, TargetLanguage]:
+    """How the decoder is told each language, by BCP-47 tag."""
+    starts = _starts_with_language(trained, family)
+    return {tag: TargetLanguage(**{"start_id" if starts else "begin_id": token}) for tag, token in tokens.items()}
+
+
+def _starts_with_language(trained: Trained, family: str) -> bool:
+    """MBART's decoder is fed the language first; that of mBART-50 is fed the end token, and told the language next."""
+    return family == "mbart" and trained.config.decoder_start_id != trained.config.end_id
+
+
+def _check_language(trained: Trained, family: str, file: Path) -> None:
     """Raises CheckpointError for a model of many languages whose decoder is not told one."""
-    told = trained.generation.forced_begin_id is not None
-    if content["model_type"] == "mbart":  # one that has no such token begins with the language
-        told |= trained.config.decoder_start_id != trained.config.end_id
-    elif content["model_type"] != "m2m_100":
-        return
-    if not told:
+    told = trained.generation.forced_begin_id is not None or _starts_with_language(trained, family)
+    if family in MULTILINGUAL and not told:
         raise CheckpointError(
-            f"{file}: forced_bos_token_id is missing; to a {content['model_type']} model it says the target language"
+            f"{file}: forced_bos_token_id is missing; to a {family} model it says the target language"
         )
 
 

@@ -1,11 +1,12 @@
 """A tokenizer that transformers has -> the tokenizer.json of a package."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from models.checkpoint.contents import CheckpointError
+from models.checkpoint.language_tokens import language_tokens
 from models.tokenizers.tokenizer_json import Affixes, TokenizerJsonSpec
 
 PROBE = "a"
@@ -20,12 +21,14 @@ class FastTokenizer:
     content: str
     """Of the file that the spec names."""
     largest_id: int
+    languages: dict[str, int] = field(default_factory=dict)
+    """BCP-47 tag -> the token that names the language, for a tokenizer of many."""
 
 
-def read_fast_tokenizer(folder: Path, source_codes: dict[str, str] | None = None) -> FastTokenizer:
+def read_fast_tokenizer(folder: Path, multilingual: bool = False) -> FastTokenizer:
     """The tokenizer of a checkpoint folder, whatever files it lies in.
 
-    source_codes: source language -> what the tokenizer calls it, for one that puts the language around a source
+    multilingual: control tokens name languages, and that of a source stands beside it
 
     Raises CheckpointError where transformers has no such tokenizer, or one in Python alone.
     """
@@ -43,15 +46,15 @@ def read_fast_tokenizer(folder: Path, source_codes: dict[str, str] | None = None
     backend = tokenizer.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
-    spec = spec_of(backend).model_copy(
-        update={
-            "source_affixes": {
-                language: _affixes_of(tokenizer, language, code) for language, code in (source_codes or {}).items()
-            },
-            "cleans_up": bool(tokenizer.clean_up_tokenization_spaces),
-        }
-    )
-    return FastTokenizer(spec, backend.to_str(), max(backend.get_vocab().values()))
+    content, largest_id = backend.to_str(), max(backend.get_vocab().values())
+    spec = spec_of(backend).model_copy(update={"cleans_up": bool(tokenizer.clean_up_tokenization_spaces)})
+    tokens = language_tokens(_control_tokens(backend)) if multilingual else {}
+    spec = spec.model_copy(update={"source_affixes": {tag: _affixes_of(tokenizer, tokens[tag]) for tag in tokens}})
+    return FastTokenizer(spec, content, largest_id, {tag: backend.token_to_id(token) for tag, token in tokens.items()})
+
+
+def _control_tokens(backend: Any) -> list[str]:
+    return [token.content for _, token in sorted(backend.get_added_tokens_decoder().items()) if token.special]
 
 
 def spec_of(backend: Any) -> TokenizerJsonSpec:
@@ -66,10 +69,8 @@ def spec_of(backend: Any) -> TokenizerJsonSpec:
     return TokenizerJsonSpec(affixes=affixes, unknown_id=hidden[0] if unknown is None else unknown, hidden_ids=hidden)
 
 
-def _affixes_of(tokenizer: Any, language: str, code: str) -> Affixes:
-    if tokenizer.convert_tokens_to_ids(code) in (None, tokenizer.unk_token_id):
-        raise CheckpointError(f"the tokenizer has no token {code} for the source language {language}")
-    tokenizer.src_lang = code
+def _affixes_of(tokenizer: Any, language: str) -> Affixes:
+    tokenizer.src_lang = language
     return _affixes(tokenizer.backend_tokenizer)
 
 

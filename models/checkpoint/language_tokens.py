@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from langcodes import standardize_tag
 from langcodes.tag_parser import LanguageTagError
 
-from models.checkpoint.contents import CheckpointError
 from models.languages import WELL_FORMED
 
 STYLES = (
@@ -52,16 +51,6 @@ def language_tokens(tokens: Iterable[str]) -> dict[str, str]:
         if WELL_FORMED.fullmatch(tag) and tag not in found:
             found[tag] = match.string
     return found
-
-
-def language_token(tag: str, tokens: dict[str, str], where: str) -> str:
-    """The token of a language. Raises CheckpointError where there is none: transformers would say nothing.
-
-    where: what names the language, as a message says it
-    """
-    if tag not in tokens:
-        raise CheckpointError(f"{where} is {tag!r}, of which the vocabulary has no token; it has {', '.join(tokens)}")
-    return tokens[tag]
 
 
 def _tag(language: str, macro: bool = False) -> str:

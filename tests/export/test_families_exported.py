@@ -1,17 +1,34 @@
 """A folder of a family that transformers saved, tokenizer included, becomes a package that translates."""
 
+import itertools
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from tokenizers.decoders import ByteLevel
-from transformers import PreTrainedTokenizerFast
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    M2M100Config,
+    M2M100ForConditionalGeneration,
+    MBartConfig,
+    MBartForConditionalGeneration,
+    PreTrainedTokenizerFast,
+)
 
+from engine.devices.session import CPU
+from engine.load import Limits, Loadable, load
+from engine.offline import decode
+from engine.targets import language_rules
 from export import __main__ as command
 from models.checkpoint import CheckpointError, load_checkpoint
+from models.decoding import Decoding
 from models.package.folder import Package
 from tests.checkpoints import edit_json, flores
-from tests.families import BART_LIKE, VOCABULARY, write_family
+from tests.families import BART_LIKE, SHAPE, VOCABULARY, Family, write_family
+from tests.models.tokenizers.test_tokenizer_json import mbart50, nllb
 
 CONTROL = ("<s>", "<pad>", "</s>", "<unk>")
 
@@ -59,8 +76,52 @@ def test_tokenizer_of_another_model_is_refused(folder: Path) -> None:
         load_checkpoint(folder)
 
 
+MANY = SHAPE | {"vocab_size": 780}
+MULTILINGUAL: dict[str, tuple[Family, Callable[[Path], None], dict[str, str]]] = {
+    "nllb": (
+        Family(lambda: M2M100ForConditionalGeneration(M2M100Config(**MANY)), end_bias=3.0),
+        nllb,
+        {"en": "eng_Latn", "pt": "por_Latn"},
+    ),
+    "mbart-50": (
+        Family(lambda: MBartForConditionalGeneration(MBartConfig(**MANY, decoder_start_token_id=2)), end_bias=3.0),
+        mbart50,
+        {"en": "en_XX", "pt": "pt_XX", "zh": "zh_CN"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MULTILINGUAL)
+def test_many_languages_are_those_of_transformers(name: str, tmp_path: Path) -> None:
+    family, write, codes = MULTILINGUAL[name]
+    folder, out = write_family(tmp_path / "checkpoint", family), tmp_path / "package"
+    write(folder)
+    assert command.main([str(folder), "--out", str(out), "--verify-samples=2", "--output-layer=full"]) == 0
+    package = Package.open(out)
+    assert set(codes) <= set(package.manifest.target_languages)
+    model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    ours, loadable, decoding = package.tokenizer(), Loadable.of(package), Decoding(max_new_tokens=20)
+    rules = language_rules(loadable.rules, package.manifest.languages)
+    found = set()
+    with load(loadable, CPU, Limits(4, 1), kernels="off") as runner:
+        for source, target in itertools.permutations(codes, 2):
+            ids = ours.encode("It started to rain.", target, source)
+            tokenizer.src_lang = codes[source]
+            assert ids == tokenizer("It started to rain.").input_ids
+            begin = tokenizer.convert_tokens_to_ids(codes[target])
+            with torch.no_grad():
+                expected = model.generate(
+                    torch.tensor([ids]), forced_bos_token_id=begin, num_beams=1, do_sample=False, max_new_tokens=20
+                )[0, 1:].tolist()
+            [answer] = decode(runner, rules[target], [(tuple(ids), decoding)])
+            assert [*answer.hypotheses[0].token_ids] == expected
+            found.add(tuple(expected))
+    assert len(found) >= len(codes)
+
+
 def test_target_language_is_not_guessed(tmp_path: Path) -> None:
     folder = write_family(tmp_path, BART_LIKE["mbart-50"])
+    write_tokenizer(folder, VOCABULARY)
     edit_json(folder / "generation_config.json", forced_bos_token_id=None)
     with pytest.raises(CheckpointError, match="forced_bos_token_id is missing; to a mbart model it says the target"):
         load_checkpoint(folder)

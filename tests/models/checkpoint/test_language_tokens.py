@@ -7,8 +7,7 @@ from transformers.models.mbart.tokenization_mbart import FAIRSEQ_LANGUAGE_CODES 
 from transformers.models.mbart50.tokenization_mbart50 import FAIRSEQ_LANGUAGE_CODES as MBART_50
 from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES as NLLB
 
-from models.checkpoint import CheckpointError
-from models.checkpoint.language_tokens import language_token, language_tokens
+from models.checkpoint.language_tokens import language_tokens
 from models.languages import WELL_FORMED
 
 CONTROL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "<extra_id_0>"]
@@ -57,10 +56,3 @@ def test_tokens_before_a_source() -> None:
 
 def test_a_vocabulary_without_languages_has_none() -> None:
     assert language_tokens(CONTROL) == language_tokens([]) == {}
-
-
-def test_a_language_without_a_token_is_refused() -> None:
-    tokens = {"en": "en_XX", "pt": "pt_XX"}
-    assert language_token("pt", tokens, "--target-language") == "pt_XX"
-    with pytest.raises(CheckpointError, match=r"--target-language is 'de', of which .* it has en, pt"):
-        language_token("de", tokens, "--target-language")
