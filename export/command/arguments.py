@@ -19,7 +19,7 @@ FIRST, BEST = 50, 50
 """Of Firefox's shortlists."""
 EXPORT = Path(__file__).parents[1]
 SAMPLES = EXPORT / "verification" / "samples.en.txt"
-CALIBRATION = EXPORT / "quantization" / "calibration.en.txt"
+CALIBRATION = EXPORT / "command" / "calibration.en.txt"
 """Written for this; no test set has a sentence of it."""
 
 

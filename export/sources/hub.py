@@ -60,7 +60,7 @@ def _download(repository: str, revision: str, files: Sequence[str]) -> Path:
 def _fetch_weights(folder: Path, repository: str, tell: Tell) -> None:
     """The first of the weights files that there is; of an index, all its shards."""
     from models.checkpoint import CheckpointError
-    from models.checkpoint.weights import WEIGHTS, weights_files
+    from models.checkpoint.files.weights import WEIGHTS, weights_files
 
     commit = folder.name
     for weights in WEIGHTS:
@@ -84,7 +84,7 @@ def _check_family(folder: Path, repository: str) -> None:
     # It imports torch, which takes seconds: a name that there is not is told before.
     from models.checkpoint import CheckpointError, find_loader
     from models.checkpoint.encoders import is_encoder
-    from models.checkpoint.foreign import say_what_it_is
+    from models.checkpoint.files.foreign import say_what_it_is
 
     if not (folder / "config.json").exists():
         if said := say_what_it_is(folder):

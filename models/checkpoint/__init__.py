@@ -6,8 +6,8 @@ from pathlib import Path
 from models.checkpoint import bart_like, marian, marian_nmt
 from models.checkpoint.contents import Checkpoint, CheckpointError
 from models.checkpoint.encoders import FAMILIES as ENCODERS
-from models.checkpoint.foreign import check_quantization, say_what_it_is, why_refused
-from models.checkpoint.reading import read_json
+from models.checkpoint.files.foreign import check_quantization, say_what_it_is, why_refused
+from models.checkpoint.files.reading import read_json
 
 __all__ = ["Checkpoint", "CheckpointError", "find_loader", "load_checkpoint"]
 

@@ -16,9 +16,7 @@ from torch import Tensor
 
 from models.checkpoint.contents import Checkpoint, CheckpointError
 from models.checkpoint.fast_tokenizer import read_fast_tokenizer
-from models.checkpoint.generation import GenerationSettings, generation_file, read_generation
-from models.checkpoint.marian import decoder_layer, encoder_layer, suppress
-from models.checkpoint.reading import (
+from models.checkpoint.files.reading import (
     JsonKeys,
     TensorFile,
     invalid,
@@ -26,8 +24,10 @@ from models.checkpoint.reading import (
     parse,
     read_json,
 )
-from models.checkpoint.renames import Rename, fill, linear
-from models.checkpoint.weights import check_size, find_weights, read_weights, weights_sha256
+from models.checkpoint.files.renames import Rename, fill, linear
+from models.checkpoint.files.weights import check_size, find_weights, read_weights, weights_sha256
+from models.checkpoint.generation import GenerationSettings, generation_file, read_generation
+from models.checkpoint.marian import decoder_layer, encoder_layer, suppress
 from models.config import Activation, EmbeddingNorm, ModelConfig, NormPlacement, PositionKind
 from models.package.manifest import GenerationDefaults, TargetLanguage
 from models.transformer import Transformer

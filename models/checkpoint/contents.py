@@ -33,7 +33,7 @@ class Checkpoint:
     files: dict[str, Path]
     """What belongs into a package as it is: the tokenizer's files, licences and notices."""
     sha256: str
-    """Of the weights: see `models.checkpoint.weights`."""
+    """Of the weights: see `models.checkpoint.files.weights`."""
     in_transformers: bool
     """Hugging Face transformers reads the folder too."""
     made_files: Mapping[str, str] = field(default_factory=dict)

@@ -10,11 +10,11 @@ from pydantic import Field, ValidationError
 
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.fast_tokenizer import spec_of
-from models.checkpoint.foreign import check_quantization
-from models.checkpoint.reading import JsonKeys, invalid, notices, parse, read_json
-from models.checkpoint.renames import Rename, fill, linear
+from models.checkpoint.files.foreign import check_quantization
+from models.checkpoint.files.reading import JsonKeys, invalid, notices, parse, read_json
+from models.checkpoint.files.renames import Rename, fill, linear
+from models.checkpoint.files.weights import check_size, find_weights, read_weights, weights_sha256
 from models.checkpoint.sentence_transformers import Sentences, read_sentences
-from models.checkpoint.weights import check_size, find_weights, read_weights, weights_sha256
 from models.config import Activation, ModelConfig
 from models.encoding import EncodingDefaults
 from models.tokenizers.tokenizer import TokenizerError
@@ -114,7 +114,7 @@ class EncoderCheckpoint:
     folder: Path
     """Of the encoder itself."""
     sha256: str
-    """Of the weights: see `models.checkpoint.weights`."""
+    """Of the weights: see `models.checkpoint.files.weights`."""
 
 
 def is_encoder(folder: Path) -> bool:

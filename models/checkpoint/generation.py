@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from models.checkpoint.contents import CheckpointError
-from models.checkpoint.reading import JsonKeys, invalid, parse, read_json
+from models.checkpoint.files.reading import JsonKeys, invalid, parse, read_json
 from models.config import ModelConfig
 from models.decoding import OPTIONS, Options
 from models.package.manifest import GenerationDefaults

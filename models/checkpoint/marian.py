@@ -8,11 +8,11 @@ from pydantic import ValidationError
 
 from models.best_tokens import NEVER
 from models.checkpoint.contents import Checkpoint, CheckpointError
+from models.checkpoint.files.reading import JsonKeys, invalid, notices, parse, read_json
+from models.checkpoint.files.renames import Rename, fill, linear
+from models.checkpoint.files.weights import check_size, find_weights, read_weights, weights_sha256
 from models.checkpoint.generation import GenerationSettings, generation_file, read_generation
 from models.checkpoint.marian_tokenizer import read_tokenizer_config, tokenizer_spec
-from models.checkpoint.reading import JsonKeys, invalid, notices, parse, read_json
-from models.checkpoint.renames import Rename, fill, linear
-from models.checkpoint.weights import check_size, find_weights, read_weights, weights_sha256
 from models.config import Activation, ModelConfig
 from models.transformer import Transformer
 

@@ -9,9 +9,9 @@ from safetensors.torch import save
 from torch import Tensor
 
 from models.checkpoint.contents import CheckpointError
+from models.checkpoint.files.reading import notices
+from models.checkpoint.files.renames import Rename
 from models.checkpoint.marian import MarianConfig, renames
-from models.checkpoint.reading import notices
-from models.checkpoint.renames import Rename
 from models.config import ModelConfig
 from models.transformer import Transformer, position_table
 

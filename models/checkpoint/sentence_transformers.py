@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import Field, ValidationError
 
 from models.checkpoint.contents import CheckpointError
-from models.checkpoint.reading import JsonKeys, invalid, parse, read_json, read_json_list
+from models.checkpoint.files.reading import JsonKeys, invalid, parse, read_json, read_json_list
 from models.encoding import EncodingDefaults, Pooling
 
 MODES = {

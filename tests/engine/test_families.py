@@ -1,7 +1,7 @@
 """Every family's exported graphs, run as they are served, give the tokens of Hugging Face's `generate`.
 
-Random weights, which transformers itself saved: `tests.families`. `python -m tests.engine.test_families 200` takes more
-sentences than a test does.
+Random weights, which transformers itself saved: `tests.models.families`. `python -m tests.engine.test_families 200`
+takes more sentences than a test does.
 """
 
 import random
@@ -25,7 +25,7 @@ from export.trace import trace
 from export.weights.save import save
 from models.checkpoint.bart_like import Trained, read
 from models.decoding import Decoding
-from tests.families import BART_LIKE, LONGEST, VOCABULARY, Family, write_family
+from tests.models.families import BART_LIKE, LONGEST, VOCABULARY, Family, write_family
 from tests.oracles import HuggingFace, Tokens
 
 SENTENCES = 6

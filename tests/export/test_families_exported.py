@@ -27,7 +27,7 @@ from models.checkpoint import CheckpointError, load_checkpoint
 from models.decoding import Decoding
 from models.package.folder import Package
 from tests.checkpoints import edit_json, flores
-from tests.families import BART_LIKE, SHAPE, VOCABULARY, Family, write_family
+from tests.models.families import BART_LIKE, SHAPE, VOCABULARY, Family, write_family
 from tests.models.tokenizers.test_tokenizer_json import mbart50, nllb
 
 CONTROL = ("<s>", "<pad>", "</s>", "<unk>")

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from models.best_tokens import NEVER
 from models.checkpoint.contents import Checkpoint, CheckpointError
+from models.checkpoint.files.reading import TensorFile, notices, parse
+from models.checkpoint.files.renames import fill
+from models.checkpoint.files.weights import check_size
 from models.checkpoint.marian_nmt.configuration import MAX_POSITIONS, MarianNmtConfig, model_config
 from models.checkpoint.marian_nmt.file import CONFIGURATION, read_marian_file
 from models.checkpoint.marian_nmt.folder import MarianFolder, read_folder
 from models.checkpoint.marian_nmt.renames import renames
-from models.checkpoint.reading import TensorFile, notices, parse
-from models.checkpoint.renames import fill
-from models.checkpoint.weights import check_size
 from models.config import ModelConfig
 from models.package.folder import sha256
 from models.package.manifest import GenerationDefaults

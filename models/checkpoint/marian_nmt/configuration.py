@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import ConfigDict, Field, ValidationError
 
 from models.checkpoint.contents import CheckpointError
-from models.checkpoint.reading import JsonKeys, invalid
+from models.checkpoint.files.reading import JsonKeys, invalid
 from models.config import DecoderCell, ModelConfig
 
 MAX_POSITIONS = 512

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.checkpoint.contents import CheckpointError
-from models.checkpoint.reading import TensorFile
+from models.checkpoint.files.reading import TensorFile
 
 VERSION = 1
 CONFIGURATION = "special:model.yml"

@@ -4,8 +4,8 @@ Matrices are [inputs, outputs], but those of vocabularies [tokens, width]; vecto
 from 1.
 """
 
+from models.checkpoint.files.renames import Rename
 from models.checkpoint.marian_nmt.configuration import MarianNmtConfig
-from models.checkpoint.renames import Rename
 
 
 def renames(marian: MarianNmtConfig) -> list[Rename]:

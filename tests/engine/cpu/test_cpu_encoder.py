@@ -18,8 +18,8 @@ from engine.request import Encode, Encoded
 from models.package.graph_files import GraphFiles
 from models.package.manifest import GenerationDefaults
 from models.transformer import Transformer
-from tests.encoders import CONFIG, random_encoder, saved
 from tests.fakes import WAIT_S
+from tests.models.encoders import CONFIG, random_encoder, saved
 
 LONGEST = CONFIG.max_positions
 

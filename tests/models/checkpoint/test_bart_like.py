@@ -10,7 +10,7 @@ import pytest
 from models.checkpoint import CheckpointError
 from models.checkpoint.bart_like import read
 from tests.checkpoints import edit_json
-from tests.families import BART_LIKE, write_family
+from tests.models.families import BART_LIKE, write_family
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from models.checkpoint import CheckpointError, load_checkpoint
-from models.checkpoint.weights import read_weights
+from models.checkpoint.files.weights import read_weights
 from tests.checkpoints import edit_json, write_checkpoint, write_json
 
 

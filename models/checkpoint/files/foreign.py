@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from models.checkpoint.contents import CheckpointError
-from models.checkpoint.reading import read_json
+from models.checkpoint.files.reading import read_json
 
 RESAVE = "transformers before version 5 makes PyTorch's of them: AutoModelForSeq2SeqLM.from_pretrained(FOLDER, {}=True)"
 TENSORFLOW = RESAVE.format("from_tf") + ".save_pretrained(NEW)"

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from transformers import MarianMTModel
 
 from models.checkpoint import CheckpointError, load_checkpoint
-from models.checkpoint.weights import find_weights, read_weights, weights_files, weights_sha256
+from models.checkpoint.files.weights import find_weights, read_weights, weights_files, weights_sha256
 from models.package.folder import sha256
 from tests.checkpoints import edit_json, write_json
 

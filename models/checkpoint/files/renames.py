@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from models.checkpoint.contents import CheckpointError
-from models.checkpoint.reading import TensorFile
+from models.checkpoint.files.reading import TensorFile
 from models.transformer import Transformer
 
 

@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from models.checkpoint.contents import CheckpointError
-from models.checkpoint.foreign import check_quantization, say_what_it_is
-from models.checkpoint.reading import TensorFile, read_json
+from models.checkpoint.files.foreign import check_quantization, say_what_it_is
+from models.checkpoint.files.reading import TensorFile, read_json
 from models.config import ModelConfig
 from models.package.folder import sha256
 from models.package.graphs import NAME_PATTERN

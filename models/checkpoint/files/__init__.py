@@ -1,0 +1,1 @@
+"""What lies in a checkpoint folder, and how it is read."""
