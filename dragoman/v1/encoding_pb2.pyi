@@ -224,6 +224,54 @@ class EncodeResponse(_message.Message):
 Global___EncodeResponse: _TypeAlias = EncodeResponse  # noqa: Y015
 
 @_typing.final
+class StreamEncodeRequest(_message.Message):
+    """One request of a stream."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def request(self) -> Global___EncodeRequest:
+        """Required. What Encode takes."""
+
+    def __init__(
+        self,
+        *,
+        request: Global___EncodeRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StreamEncodeRequest: _TypeAlias = StreamEncodeRequest  # noqa: Y015
+
+@_typing.final
+class StreamEncodeResponse(_message.Message):
+    """The answer to one request of a stream."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESPONSE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def response(self) -> Global___EncodeResponse:
+        """What Encode gives."""
+
+    def __init__(
+        self,
+        *,
+        response: Global___EncodeResponse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["response", b"response"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["response", b"response"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StreamEncodeResponse: _TypeAlias = StreamEncodeResponse  # noqa: Y015
+
+@_typing.final
 class Embedding(_message.Message):
     """The vector of one content, or with POOLING_NONE the vectors of its tokens, one after the other."""
 

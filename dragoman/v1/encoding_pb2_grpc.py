@@ -42,8 +42,8 @@ class EncodingServiceStub:
                 _registered_method=True)
         self.StreamEncode = channel.stream_stream(
                 '/dragoman.v1.EncodingService/StreamEncode',
-                request_serializer=dragoman_dot_v1_dot_encoding__pb2.EncodeRequest.SerializeToString,
-                response_deserializer=dragoman_dot_v1_dot_encoding__pb2.EncodeResponse.FromString,
+                request_serializer=dragoman_dot_v1_dot_encoding__pb2.StreamEncodeRequest.SerializeToString,
+                response_deserializer=dragoman_dot_v1_dot_encoding__pb2.StreamEncodeResponse.FromString,
                 _registered_method=True)
 
 
@@ -77,8 +77,8 @@ def add_EncodingServiceServicer_to_server(servicer, server):
             ),
             'StreamEncode': grpc.stream_stream_rpc_method_handler(
                     servicer.StreamEncode,
-                    request_deserializer=dragoman_dot_v1_dot_encoding__pb2.EncodeRequest.FromString,
-                    response_serializer=dragoman_dot_v1_dot_encoding__pb2.EncodeResponse.SerializeToString,
+                    request_deserializer=dragoman_dot_v1_dot_encoding__pb2.StreamEncodeRequest.FromString,
+                    response_serializer=dragoman_dot_v1_dot_encoding__pb2.StreamEncodeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -134,8 +134,8 @@ class EncodingService:
             request_iterator,
             target,
             '/dragoman.v1.EncodingService/StreamEncode',
-            dragoman_dot_v1_dot_encoding__pb2.EncodeRequest.SerializeToString,
-            dragoman_dot_v1_dot_encoding__pb2.EncodeResponse.FromString,
+            dragoman_dot_v1_dot_encoding__pb2.StreamEncodeRequest.SerializeToString,
+            dragoman_dot_v1_dot_encoding__pb2.StreamEncodeResponse.FromString,
             options,
             channel_credentials,
             insecure,

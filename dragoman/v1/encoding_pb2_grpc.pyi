@@ -35,7 +35,7 @@ class EncodingServiceStub:
     def __new__(cls, channel: _aio.Channel) -> EncodingServiceAsyncStub: ...
     Encode: _grpc.UnaryUnaryMultiCallable[_encoding_pb2.EncodeRequest, _encoding_pb2.EncodeResponse]
     """Encodes every content of the request."""
-    StreamEncode: _grpc.StreamStreamMultiCallable[_encoding_pb2.EncodeRequest, _encoding_pb2.EncodeResponse]
+    StreamEncode: _grpc.StreamStreamMultiCallable[_encoding_pb2.StreamEncodeRequest, _encoding_pb2.StreamEncodeResponse]
     """The same of any number of requests, each with its own texts and options: for mountains of text. Every request is
     answered by one response, in order; some are worked on at once, and the stream is not read further than that. The
     first request that is refused ends the stream with its error, after all before it were answered.
@@ -48,7 +48,7 @@ class EncodingServiceAsyncStub(EncodingServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Encode: _aio.UnaryUnaryMultiCallable[_encoding_pb2.EncodeRequest, _encoding_pb2.EncodeResponse]  # type: ignore[assignment]
     """Encodes every content of the request."""
-    StreamEncode: _aio.StreamStreamMultiCallable[_encoding_pb2.EncodeRequest, _encoding_pb2.EncodeResponse]  # type: ignore[assignment]
+    StreamEncode: _aio.StreamStreamMultiCallable[_encoding_pb2.StreamEncodeRequest, _encoding_pb2.StreamEncodeResponse]  # type: ignore[assignment]
     """The same of any number of requests, each with its own texts and options: for mountains of text. Every request is
     answered by one response, in order; some are worked on at once, and the stream is not read further than that. The
     first request that is refused ends the stream with its error, after all before it were answered.
@@ -68,9 +68,9 @@ class EncodingServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def StreamEncode(
         self,
-        request_iterator: _MaybeAsyncIterator[_encoding_pb2.EncodeRequest],
+        request_iterator: _MaybeAsyncIterator[_encoding_pb2.StreamEncodeRequest],
         context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_encoding_pb2.EncodeResponse], _abc.AsyncIterator[_encoding_pb2.EncodeResponse]]:
+    ) -> _typing.Union[_abc.Iterator[_encoding_pb2.StreamEncodeResponse], _abc.AsyncIterator[_encoding_pb2.StreamEncodeResponse]]:
         """The same of any number of requests, each with its own texts and options: for mountains of text. Every request is
         answered by one response, in order; some are worked on at once, and the stream is not read further than that. The
         first request that is refused ends the stream with its error, after all before it were answered.

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
-from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -60,10 +59,14 @@ class EncodingService(encoding_pb2_grpc.EncodingServiceServicer):
         return encoding_pb2.EncodeResponse(embeddings=map(_embedding, embeddings), model=translator.model.name)
 
     async def StreamEncode(
-        self, requests: AsyncIterator[encoding_pb2.EncodeRequest], context: object
-    ) -> AsyncIterator[encoding_pb2.EncodeResponse]:
+        self, requests: AsyncIterator[encoding_pb2.StreamEncodeRequest], context: object
+    ) -> AsyncIterator[encoding_pb2.StreamEncodeResponse]:
         """Encodes the requests of a stream, some at once, and answers in their order."""
-        async with aclosing(in_order(requests, partial(self.Encode, context=context), AHEAD)) as responses:
+
+        async def work(request: encoding_pb2.StreamEncodeRequest) -> encoding_pb2.StreamEncodeResponse:
+            return encoding_pb2.StreamEncodeResponse(response=await self.Encode(request.request, context))
+
+        async with aclosing(in_order(requests, work, AHEAD)) as responses:
             async for response in responses:
                 yield response
 

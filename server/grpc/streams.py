@@ -32,7 +32,8 @@ async def in_order(requests: AsyncIterable[Q], work: Callable[[Q], Awaitable[R]]
 
     reading = asyncio.create_task(take_in())
     try:
-        while (response := await (await answers.get())) is not None:
+        while (response := await (answer := await answers.get())) is not None:
+            under_way.discard(answer)
             yield response
     finally:
         reading.cancel()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dragoman.client import AsyncClient
 from dragoman.v1 import encoding_pb2
-from dragoman.v1.encoding_pb2 import EncodeRequest
+from dragoman.v1.encoding_pb2 import EncodeRequest, StreamEncodeRequest
 from models.encoding import Encoding, Numbers, Pooling
 from server.grpc.encoding import NUMBERS, POOLINGS, TRUNCATES
 from tests.fakes import WAIT_S, CopySource
@@ -114,10 +114,10 @@ async def test_vectors_that_are_not_finite_are_refused_and_others_are_not(monkey
         assert (await server.encodings.Encode(EncodeRequest(contents=["Rain."]))).embeddings[0].values
 
 
-async def requests(*contents: str, then: asyncio.Event | None = None) -> AsyncIterator[EncodeRequest]:
+async def requests(*contents: str, then: asyncio.Event | None = None) -> AsyncIterator[StreamEncodeRequest]:
     """A request for each content. then: the stream stays open until it is set."""
     for content in contents:
-        yield EncodeRequest(contents=[content])
+        yield StreamEncodeRequest(request=EncodeRequest(contents=[content]))
     if then is not None:
         await then.wait()
 
@@ -126,7 +126,7 @@ async def test_a_stream_is_answered_in_order() -> None:
     texts = [f"{number} cats." for number in range(30)]
     async with serving() as server:
         responses = [response async for response in server.encodings.StreamEncode(requests(*texts))]
-        assert [list(response.embeddings[0].values) for response in responses] == [
+        assert [list(answer.response.embeddings[0].values) for answer in responses] == [
             hidden(text).mean(axis=0).tolist() for text in texts
         ]
 
@@ -135,7 +135,7 @@ async def test_a_stream_is_answered_while_it_is_sent() -> None:
     async with serving() as server, asyncio.timeout(WAIT_S):
         end = asyncio.Event()
         responses = server.encodings.StreamEncode(requests("A cat.", "Rain.", then=end)).__aiter__()
-        assert len((await anext(responses)).embeddings) == len((await anext(responses)).embeddings) == 1
+        assert [len((await anext(responses)).response.embeddings) for _ in range(2)] == [1, 1]
         end.set()
         assert [response async for response in responses] == []
 
