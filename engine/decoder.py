@@ -138,6 +138,11 @@ class Decoder(Protocol[S]):
         """Source and target tokens that a row has room for."""
         ...
 
+    @property
+    def gives_logits(self) -> bool:
+        """Whether whole rows of scores can be asked for."""
+        ...
+
     def encode(self, sources: Sequence[Sequence[int]]) -> list[S]:
         """Runs the encoder on sources, the end tokens included.
 

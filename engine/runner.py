@@ -14,11 +14,12 @@ from typing import Any, Self
 from engine.batch.running_batch import MEASURED_STEPS, RunningBatch
 from engine.decoder import Decoder
 from engine.devices.session import Device
-from engine.errors import Closing, DoesNotFit, Late, Stopped
+from engine.errors import Closing, DoesNotFit, Late, NotOffered, Stopped
 from engine.observer import Observer
+from engine.processors.chain import chain
 from engine.queueing.cost import CostModel, Work
 from engine.queueing.queue import BUSY_TOKENS, JOINING_TOKENS, FairQueue, Queue
-from engine.request import Failed, Request, tell
+from engine.request import Failed, Request, Translate, tell
 from engine.supervision.policy import UNSUPERVISED, Supervision
 from engine.supervision.supervisor import Supervisor
 from engine.supervision.worker import Worker
@@ -230,6 +231,8 @@ class Runner:
             return Stopped()
         if request.rows > self.rows:
             return DoesNotFit("rows", request.rows, self.rows)
+        if isinstance(request, Translate) and not self._decoder.gives_logits and chain(request.decoding):
+            return NotOffered("the scores of all tokens")
         return self._supervisor.refusal(request)
 
     def _begin_closing(self) -> None:

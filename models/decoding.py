@@ -52,6 +52,19 @@ class Decoding:
     """A beam hypothesis scores sum(log p) / length^length_penalty. Beyond the range, scores overflow or are equal."""
     early_stopping: EarlyStopping = False
     """When beam search ends."""
+    repetition_penalty: Annotated[float, Range(0.01, 100.0)] = 1.0
+    """How much less likely the tokens of the target become. Below 1: more likely."""
+    no_repeat_ngram_size: Annotated[int, Range(0, 1000)] = 0
+    """No sequence of so many tokens occurs twice in a target. 0: any may."""
+    encoder_repetition_penalty: Annotated[float, Range(0.01, 100.0)] = 1.0
+    """How much more likely the tokens of the source become. Below 1: less likely."""
+    encoder_no_repeat_ngram_size: Annotated[int, Range(0, 1000)] = 0
+    """No sequence of so many tokens of the source occurs in the target. 0: any may."""
+
+    @property
+    def looks_at_source(self) -> bool:
+        """Scores depend on which tokens the source has, beyond what the model makes of them."""
+        return self.encoder_repetition_penalty != 1 or self.encoder_no_repeat_ngram_size > 0
 
 
 OPTIONS = tuple(option.name for option in fields(Decoding))

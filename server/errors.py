@@ -24,6 +24,7 @@
     ├── ModelNotFound               NOT_FOUND           MODEL_NOT_FOUND
     ├── ServiceNotFound             NOT_FOUND           SERVICE_NOT_FOUND
     ├── DoesNotTranslate            FAILED_PRECONDITION DOES_NOT_TRANSLATE
+    ├── OptionNotOffered            FAILED_PRECONDITION OPTION_NOT_OFFERED
     ├── RequestStalled              ABORTED             REQUEST_STALLED
     ├── StreamStalled               ABORTED             STREAM_STALLED
     ├── Unavailable                 UNAVAILABLE         the same request may be answered later, or by another server
@@ -334,6 +335,17 @@ class DoesNotTranslate(ServerError):
     def __init__(self, model: str) -> None:
         message = f"model {quoted(model)} is an encoder alone and does not translate; ask another, or EncodingService"
         super().__init__(message, {"model": model}, "model")
+
+
+class OptionNotOffered(ServerError):
+    """The package's graphs give less than an option takes. Expected."""
+
+    status = "FAILED_PRECONDITION"
+    reason = "OPTION_NOT_OFFERED"
+
+    def __init__(self, wish: str) -> None:
+        message = f"the model's package does not give {wish}, which an option takes: leave it out, or export again"
+        super().__init__(message, {"wish": wish}, "decoding")
 
 
 class RequestStalled(ServerError):

@@ -102,6 +102,7 @@ class CopyDecoder:
 
     device = CPU
     row_tokens = 256
+    gives_logits = False
 
     def encode(self, sources: Sequence[Sequence[int]]) -> list[CopySource]:
         if self.encode_error is not None:

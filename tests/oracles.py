@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForSeq2SeqLM
 
 from models.checkpoint import Checkpoint
-from models.decoding import Decoding
+from models.decoding import OPTIONS, Decoding
 
 THREADS = 2
 BATCH_ROWS = 64
@@ -28,9 +28,12 @@ class HuggingFace:
         self._model = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True).eval()
 
     def generate(self, sources: Sequence[Tokens], decoding: Decoding) -> list[Scored]:
-        """The hypotheses of every source. Sources of like length are decoded together."""
+        """The hypotheses of every source. Sources of like length are decoded together.
+
+        Alone, where an option looks at the source: `generate` takes what pads shorter ones for a part of them.
+        """
         order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
-        size = BATCH_ROWS // decoding.num_beams
+        size = 1 if decoding.looks_at_source else BATCH_ROWS // decoding.num_beams
         batches = [order[start : start + size] for start in range(0, len(order), size)]
         with ThreadPoolExecutor(THREADS) as pool:
             found = list(pool.map(lambda batch: self._generate([sources[index] for index in batch], decoding), batches))
@@ -58,11 +61,7 @@ class HuggingFace:
             input_ids=ids,
             attention_mask=(torch.arange(ids.shape[1]) < lengths[:, None]).long(),
             do_sample=False,
-            num_beams=decoding.num_beams,
-            num_return_sequences=decoding.num_return_sequences,
-            max_new_tokens=decoding.max_new_tokens,
-            length_penalty=decoding.length_penalty,
-            early_stopping=decoding.early_stopping,
+            **{name: getattr(decoding, name) for name in OPTIONS},
             output_logits=decoding.num_beams == 1,
             output_scores=decoding.num_beams > 1,
             return_dict_in_generate=True,

@@ -36,6 +36,7 @@ class Still:
 
     device = CPU
     row_tokens = 1024
+    gives_logits = False
 
     def encode(self, sources: object) -> list["Still"]:
         return [self] * len(sources)  # type: ignore[arg-type]

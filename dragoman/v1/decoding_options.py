@@ -21,6 +21,14 @@ class DecodingKeywords(TypedDict, total=False):
     """A beam hypothesis scores sum(log p) / length^length_penalty: above 0 favours long ones. From -10 to 10."""
     early_stopping: EarlyStopping | None
     """When beam search ends. Greedy search ignores it."""
+    repetition_penalty: float | None
+    """Tokens that the target has become so many times less likely; below 1 more likely. From 0.01 to 100."""
+    no_repeat_ngram_size: int | None
+    """No sequence of so many tokens occurs twice in a target. 0: any may. From 0 to 1000."""
+    encoder_repetition_penalty: float | None
+    """Tokens of the source become so many times more likely; below 1 less likely. From 0.01 to 100."""
+    encoder_no_repeat_ngram_size: int | None
+    """No sequence of so many tokens of the source occurs in the target. 0: any may. From 0 to 1000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +45,14 @@ class Decoding:
     """A beam hypothesis scores sum(log p) / length^length_penalty: above 0 favours long ones. From -10 to 10."""
     early_stopping: EarlyStopping
     """When beam search ends. Greedy search ignores it."""
+    repetition_penalty: float
+    """Tokens that the target has become so many times less likely; below 1 more likely. From 0.01 to 100."""
+    no_repeat_ngram_size: int
+    """No sequence of so many tokens occurs twice in a target. 0: any may. From 0 to 1000."""
+    encoder_repetition_penalty: float
+    """Tokens of the source become so many times more likely; below 1 less likely. From 0.01 to 100."""
+    encoder_no_repeat_ngram_size: int
+    """No sequence of so many tokens of the source occurs in the target. 0: any may. From 0 to 1000."""
 
 
 DOCS = {
@@ -45,5 +61,9 @@ DOCS = {
     "max_new_tokens": 'Most target tokens of a hypothesis, the end token included. From 1 to Model.max_new_tokens.',
     "length_penalty": 'A beam hypothesis scores sum(log p) / length^length_penalty: above 0 favours long ones. From -10 to 10.',
     "early_stopping": 'When beam search ends. Greedy search ignores it.',
+    "repetition_penalty": 'Tokens that the target has become so many times less likely; below 1 more likely. From 0.01 to 100.',
+    "no_repeat_ngram_size": 'No sequence of so many tokens occurs twice in a target. 0: any may. From 0 to 1000.',
+    "encoder_repetition_penalty": 'Tokens of the source become so many times more likely; below 1 less likely. From 0.01 to 100.',
+    "encoder_no_repeat_ngram_size": 'No sequence of so many tokens of the source occurs in the target. 0: any may. From 0 to 1000.',
 }
 """What the command line says of each."""

@@ -25,19 +25,19 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x64ragoman/v1/decoding.proto\x12\x0b\x64ragoman.v1\x1a\x1egoogle/protobuf/duration.proto\"\x9f\x02\n\x0f\x44\x65\x63odingOptions\x12\x16\n\tnum_beams\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12!\n\x14num_return_sequences\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x1b\n\x0emax_new_tokens\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x1b\n\x0elength_penalty\x18\x04 \x01(\x02H\x03\x88\x01\x01\x12\x37\n\x0e\x65\x61rly_stopping\x18\x05 \x01(\x0e\x32\x1a.dragoman.v1.EarlyStoppingH\x04\x88\x01\x01\x42\x0c\n\n_num_beamsB\x17\n\x15_num_return_sequencesB\x11\n\x0f_max_new_tokensB\x11\n\x0f_length_penaltyB\x11\n\x0f_early_stopping\"\xb7\x02\n\x07Timings\x12(\n\x05queue\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x06\x65ncode\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x06\x64\x65\x63ode\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12(\n\x05total\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05steps\x18\x05 \x01(\x05\x12+\n\x08tokenize\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\ndetokenize\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x17\n\x0fmean_batch_rows\x18\x08 \x01(\x02*\x8a\x01\n\rEarlyStopping\x12\x1e\n\x1a\x45\x41RLY_STOPPING_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x45\x41RLY_STOPPING_HEURISTIC\x10\x01\x12!\n\x1d\x45\x41RLY_STOPPING_FIRST_FINISHED\x10\x02\x12\x18\n\x14\x45\x41RLY_STOPPING_NEVER\x10\x03*d\n\x0c\x46inishReason\x12\x1d\n\x19\x46INISH_REASON_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x46INISH_REASON_END_TOKEN\x10\x01\x12\x18\n\x14\x46INISH_REASON_LENGTH\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x64ragoman/v1/decoding.proto\x12\x0b\x64ragoman.v1\x1a\x1egoogle/protobuf/duration.proto\"\xa7\x04\n\x0f\x44\x65\x63odingOptions\x12\x16\n\tnum_beams\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12!\n\x14num_return_sequences\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x1b\n\x0emax_new_tokens\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x1b\n\x0elength_penalty\x18\x04 \x01(\x02H\x03\x88\x01\x01\x12\x37\n\x0e\x65\x61rly_stopping\x18\x05 \x01(\x0e\x32\x1a.dragoman.v1.EarlyStoppingH\x04\x88\x01\x01\x12\x1f\n\x12repetition_penalty\x18\x06 \x01(\x02H\x05\x88\x01\x01\x12!\n\x14no_repeat_ngram_size\x18\x07 \x01(\x05H\x06\x88\x01\x01\x12\'\n\x1a\x65ncoder_repetition_penalty\x18\x08 \x01(\x02H\x07\x88\x01\x01\x12)\n\x1c\x65ncoder_no_repeat_ngram_size\x18\t \x01(\x05H\x08\x88\x01\x01\x42\x0c\n\n_num_beamsB\x17\n\x15_num_return_sequencesB\x11\n\x0f_max_new_tokensB\x11\n\x0f_length_penaltyB\x11\n\x0f_early_stoppingB\x15\n\x13_repetition_penaltyB\x17\n\x15_no_repeat_ngram_sizeB\x1d\n\x1b_encoder_repetition_penaltyB\x1f\n\x1d_encoder_no_repeat_ngram_size\"\xb7\x02\n\x07Timings\x12(\n\x05queue\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x06\x65ncode\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x06\x64\x65\x63ode\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12(\n\x05total\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05steps\x18\x05 \x01(\x05\x12+\n\x08tokenize\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\ndetokenize\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x17\n\x0fmean_batch_rows\x18\x08 \x01(\x02*\x8a\x01\n\rEarlyStopping\x12\x1e\n\x1a\x45\x41RLY_STOPPING_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x45\x41RLY_STOPPING_HEURISTIC\x10\x01\x12!\n\x1d\x45\x41RLY_STOPPING_FIRST_FINISHED\x10\x02\x12\x18\n\x14\x45\x41RLY_STOPPING_NEVER\x10\x03*d\n\x0c\x46inishReason\x12\x1d\n\x19\x46INISH_REASON_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x46INISH_REASON_END_TOKEN\x10\x01\x12\x18\n\x14\x46INISH_REASON_LENGTH\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'dragoman.v1.decoding_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_EARLYSTOPPING']._serialized_start=680
-  _globals['_EARLYSTOPPING']._serialized_end=818
-  _globals['_FINISHREASON']._serialized_start=820
-  _globals['_FINISHREASON']._serialized_end=920
+  _globals['_EARLYSTOPPING']._serialized_start=944
+  _globals['_EARLYSTOPPING']._serialized_end=1082
+  _globals['_FINISHREASON']._serialized_start=1084
+  _globals['_FINISHREASON']._serialized_end=1184
   _globals['_DECODINGOPTIONS']._serialized_start=76
-  _globals['_DECODINGOPTIONS']._serialized_end=363
-  _globals['_TIMINGS']._serialized_start=366
-  _globals['_TIMINGS']._serialized_end=677
+  _globals['_DECODINGOPTIONS']._serialized_end=627
+  _globals['_TIMINGS']._serialized_start=630
+  _globals['_TIMINGS']._serialized_end=941
 # @@protoc_insertion_point(module_scope)

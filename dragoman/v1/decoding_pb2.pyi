@@ -84,6 +84,10 @@ class DecodingOptions(_message.Message):
     MAX_NEW_TOKENS_FIELD_NUMBER: _builtins.int
     LENGTH_PENALTY_FIELD_NUMBER: _builtins.int
     EARLY_STOPPING_FIELD_NUMBER: _builtins.int
+    REPETITION_PENALTY_FIELD_NUMBER: _builtins.int
+    NO_REPEAT_NGRAM_SIZE_FIELD_NUMBER: _builtins.int
+    ENCODER_REPETITION_PENALTY_FIELD_NUMBER: _builtins.int
+    ENCODER_NO_REPEAT_NGRAM_SIZE_FIELD_NUMBER: _builtins.int
     num_beams: _builtins.int
     """Optional. Hypotheses kept at every step. 1 is greedy search. From 1 to 16, and not more than the server's rows."""
     num_return_sequences: _builtins.int
@@ -94,6 +98,14 @@ class DecodingOptions(_message.Message):
     """Optional. A beam hypothesis scores sum(log p) / length^length_penalty: above 0 favours long ones. From -10 to 10."""
     early_stopping: Global___EarlyStopping.ValueType
     """Optional. When beam search ends. Greedy search ignores it."""
+    repetition_penalty: _builtins.float
+    """Optional. Tokens that the target has become so many times less likely; below 1 more likely. From 0.01 to 100."""
+    no_repeat_ngram_size: _builtins.int
+    """Optional. No sequence of so many tokens occurs twice in a target. 0: any may. From 0 to 1000."""
+    encoder_repetition_penalty: _builtins.float
+    """Optional. Tokens of the source become so many times more likely; below 1 less likely. From 0.01 to 100."""
+    encoder_no_repeat_ngram_size: _builtins.int
+    """Optional. No sequence of so many tokens of the source occurs in the target. 0: any may. From 0 to 1000."""
     def __init__(
         self,
         *,
@@ -102,31 +114,51 @@ class DecodingOptions(_message.Message):
         max_new_tokens: _builtins.int | None = ...,
         length_penalty: _builtins.float | None = ...,
         early_stopping: Global___EarlyStopping.ValueType | None = ...,
+        repetition_penalty: _builtins.float | None = ...,
+        no_repeat_ngram_size: _builtins.int | None = ...,
+        encoder_repetition_penalty: _builtins.float | None = ...,
+        encoder_no_repeat_ngram_size: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_early_stopping", b"_early_stopping", "_length_penalty", b"_length_penalty", "_max_new_tokens", b"_max_new_tokens", "_num_beams", b"_num_beams", "_num_return_sequences", b"_num_return_sequences", "early_stopping", b"early_stopping", "length_penalty", b"length_penalty", "max_new_tokens", b"max_new_tokens", "num_beams", b"num_beams", "num_return_sequences", b"num_return_sequences"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_early_stopping", b"_early_stopping", "_encoder_no_repeat_ngram_size", b"_encoder_no_repeat_ngram_size", "_encoder_repetition_penalty", b"_encoder_repetition_penalty", "_length_penalty", b"_length_penalty", "_max_new_tokens", b"_max_new_tokens", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_beams", b"_num_beams", "_num_return_sequences", b"_num_return_sequences", "_repetition_penalty", b"_repetition_penalty", "early_stopping", b"early_stopping", "encoder_no_repeat_ngram_size", b"encoder_no_repeat_ngram_size", "encoder_repetition_penalty", b"encoder_repetition_penalty", "length_penalty", b"length_penalty", "max_new_tokens", b"max_new_tokens", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_beams", b"num_beams", "num_return_sequences", b"num_return_sequences", "repetition_penalty", b"repetition_penalty"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_early_stopping", b"_early_stopping", "_length_penalty", b"_length_penalty", "_max_new_tokens", b"_max_new_tokens", "_num_beams", b"_num_beams", "_num_return_sequences", b"_num_return_sequences", "early_stopping", b"early_stopping", "length_penalty", b"length_penalty", "max_new_tokens", b"max_new_tokens", "num_beams", b"num_beams", "num_return_sequences", b"num_return_sequences"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_early_stopping", b"_early_stopping", "_encoder_no_repeat_ngram_size", b"_encoder_no_repeat_ngram_size", "_encoder_repetition_penalty", b"_encoder_repetition_penalty", "_length_penalty", b"_length_penalty", "_max_new_tokens", b"_max_new_tokens", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_beams", b"_num_beams", "_num_return_sequences", b"_num_return_sequences", "_repetition_penalty", b"_repetition_penalty", "early_stopping", b"early_stopping", "encoder_no_repeat_ngram_size", b"encoder_no_repeat_ngram_size", "encoder_repetition_penalty", b"encoder_repetition_penalty", "length_penalty", b"length_penalty", "max_new_tokens", b"max_new_tokens", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_beams", b"num_beams", "num_return_sequences", b"num_return_sequences", "repetition_penalty", b"repetition_penalty"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__early_stopping: _TypeAlias = _typing.Literal["early_stopping"]  # noqa: Y015
     _WhichOneofArgType__early_stopping: _TypeAlias = _typing.Literal["_early_stopping", b"_early_stopping"]  # noqa: Y015
+    _WhichOneofReturnType__encoder_no_repeat_ngram_size: _TypeAlias = _typing.Literal["encoder_no_repeat_ngram_size"]  # noqa: Y015
+    _WhichOneofArgType__encoder_no_repeat_ngram_size: _TypeAlias = _typing.Literal["_encoder_no_repeat_ngram_size", b"_encoder_no_repeat_ngram_size"]  # noqa: Y015
+    _WhichOneofReturnType__encoder_repetition_penalty: _TypeAlias = _typing.Literal["encoder_repetition_penalty"]  # noqa: Y015
+    _WhichOneofArgType__encoder_repetition_penalty: _TypeAlias = _typing.Literal["_encoder_repetition_penalty", b"_encoder_repetition_penalty"]  # noqa: Y015
     _WhichOneofReturnType__length_penalty: _TypeAlias = _typing.Literal["length_penalty"]  # noqa: Y015
     _WhichOneofArgType__length_penalty: _TypeAlias = _typing.Literal["_length_penalty", b"_length_penalty"]  # noqa: Y015
     _WhichOneofReturnType__max_new_tokens: _TypeAlias = _typing.Literal["max_new_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_new_tokens: _TypeAlias = _typing.Literal["_max_new_tokens", b"_max_new_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__no_repeat_ngram_size: _TypeAlias = _typing.Literal["no_repeat_ngram_size"]  # noqa: Y015
+    _WhichOneofArgType__no_repeat_ngram_size: _TypeAlias = _typing.Literal["_no_repeat_ngram_size", b"_no_repeat_ngram_size"]  # noqa: Y015
     _WhichOneofReturnType__num_beams: _TypeAlias = _typing.Literal["num_beams"]  # noqa: Y015
     _WhichOneofArgType__num_beams: _TypeAlias = _typing.Literal["_num_beams", b"_num_beams"]  # noqa: Y015
     _WhichOneofReturnType__num_return_sequences: _TypeAlias = _typing.Literal["num_return_sequences"]  # noqa: Y015
     _WhichOneofArgType__num_return_sequences: _TypeAlias = _typing.Literal["_num_return_sequences", b"_num_return_sequences"]  # noqa: Y015
+    _WhichOneofReturnType__repetition_penalty: _TypeAlias = _typing.Literal["repetition_penalty"]  # noqa: Y015
+    _WhichOneofArgType__repetition_penalty: _TypeAlias = _typing.Literal["_repetition_penalty", b"_repetition_penalty"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__early_stopping) -> _WhichOneofReturnType__early_stopping | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__encoder_no_repeat_ngram_size) -> _WhichOneofReturnType__encoder_no_repeat_ngram_size | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__encoder_repetition_penalty) -> _WhichOneofReturnType__encoder_repetition_penalty | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__length_penalty) -> _WhichOneofReturnType__length_penalty | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_new_tokens) -> _WhichOneofReturnType__max_new_tokens | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__no_repeat_ngram_size) -> _WhichOneofReturnType__no_repeat_ngram_size | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__num_beams) -> _WhichOneofReturnType__num_beams | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__num_return_sequences) -> _WhichOneofReturnType__num_return_sequences | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__repetition_penalty) -> _WhichOneofReturnType__repetition_penalty | None: ...
 
 Global___DecodingOptions: _TypeAlias = DecodingOptions  # noqa: Y015
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from engine.processors.stage import Processed
 from engine.request import Timings, Translate
 
 
@@ -24,6 +25,8 @@ class Running:
     """Its row is searched greedily, with all others that are."""
     number: int | None = None
     """Of its beam search."""
+    processed: Processed | None = None
+    """What becomes of the scores that its search sees."""
     rows: int = 1
     """That it holds."""
     since: int = 0

@@ -10,6 +10,8 @@ from engine.batch.placing import place
 from engine.batch.running import Running
 from engine.decoder import Ask, Cache, Found, S
 from engine.observer import WorkerObserver
+from engine.processors.chain import chain
+from engine.processors.stage import Processed, ProcessorStage
 from engine.request import Hypothesis
 from engine.search.beam_rows import BeamRows
 from engine.search.greedy import GreedyRows
@@ -31,6 +33,7 @@ class SearchedRows(Generic[S]):
         self._greedy, self._beams = GreedyRows(rows), BeamRows()
         self._in_beams: dict[int, Running] = {}
         """Those with a beam search, by its number."""
+        self._stage = ProcessorStage(rows)
         self._ask = Ask()
         """What must be seen of the rows."""
         self._starting: list[Running] = []
@@ -49,17 +52,20 @@ class SearchedRows(Generic[S]):
 
     def join(self, running: Running, source: S) -> None:
         """One more row, behind the others."""
-        self._cache.join(source)
+        self._stage.start(self._cache.join(source))
         self._greedy.join()
         self._owners.append(running)
         self.running[running] = None
         self._starting.append(running)
         self._streaming += running.request.stream
+        if chain(running.request.decoding):
+            self._stage.begin()
         self.tokens += len(running.request.source_ids)
         self._feed_prefix(running)
 
     def begin_step(self) -> None:
         """Starts a step of all rows."""
+        self._stage.feed(self._greedy.fed)
         self._cache.begin_step(self._greedy.fed, self._ask)
 
     def end_step(self) -> Found:
@@ -67,7 +73,7 @@ class SearchedRows(Generic[S]):
         found = self._cache.end_step()
         self.steps += 1
         self.tokens += self.live
-        return found
+        return found if self._stage.idle else self._stage.process(found, [one.processed for one in self._owners])
 
     def advance(self, found: Found) -> dict[Running, tuple[Hypothesis, ...]]:
         """Every row goes on with its best token, but for those of searches, which say how theirs do.
@@ -138,12 +144,14 @@ class SearchedRows(Generic[S]):
             self.tokens -= running.tokens(self.steps)
             running.hold(live, self.steps)
             self.tokens += running.tokens(self.steps)
-        if leaving:
-            self._ask = Ask.of_all([self._greedy.ask, self._beams.ask])
         for running in leaving:
             del self.running[running]
             self.tokens -= running.tokens(self.steps)
             self._streaming -= running.request.stream
+            if chain(running.request.decoding):
+                self._stage.end()
+        if leaving:
+            self._update_ask()
 
     def _take(self, parents: NDArray[np.intp], rows: NDArray[np.intp]) -> None:
         """Moves what the cache holds: old row parents[i] continues in rows[i]."""
@@ -154,6 +162,7 @@ class SearchedRows(Generic[S]):
         taken[rows] = parents
         sources: list[int] = taken.tolist()
         self._owners = [self._owners[source] for source in sources]
+        self._stage.take(sources)
         moved_bytes = self._cache.take(sources)
         if moved:
             self._told.moved(moved, moved_bytes)
@@ -171,4 +180,9 @@ class SearchedRows(Generic[S]):
         else:
             running.number, running.since = self._beams.search(row, request.decoding, request.rules), self.steps
             self._in_beams[running.number] = running
-        self._ask = Ask.of_all([self._greedy.ask, self._beams.ask])
+        if processors := chain(request.decoding):
+            running.processed = Processed(processors, running.greedy, request.source_ids)
+        self._update_ask()
+
+    def _update_ask(self) -> None:
+        self._ask = self._stage.ask(Ask.of_all([self._greedy.ask, self._beams.ask]))

@@ -94,6 +94,11 @@ class CpuDecoder:
         """Source and target tokens that a row has room for."""
         return self.source_capacity + self.target_capacity
 
+    @property
+    def gives_logits(self) -> bool:
+        """Whether whole rows of scores can be asked for."""
+        return self.spec.logits is not None
+
     def encode(self, sources: Sequence[Sequence[int]]) -> list[CpuSource]:
         """Runs the encoder on sources, some of equal length together.
 

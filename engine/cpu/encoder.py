@@ -37,6 +37,8 @@ class EncodedText:
 class CpuEncoder:
     """A `Decoder` that decodes nothing."""
 
+    gives_logits = False
+
     def __init__(self, graphs: GraphFiles, source_capacity: int) -> None:
         """Loads the packed graph. Sources have at most so many tokens."""
         assert graphs.spec.packed_encoder is not None

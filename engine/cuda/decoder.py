@@ -55,6 +55,11 @@ class CudaDecoder:
         """Source and target tokens that a row has room for."""
         return self.source_capacity + self.target_capacity
 
+    @property
+    def gives_logits(self) -> bool:
+        """Whether whole rows of scores can be asked for."""
+        return self.spec.logits is not None
+
     def _open_decoder(self, graph: Graph) -> ort.InferenceSession:
         """Loads the decoder graph to be captured, or if it cannot be, to be launched kernel by kernel."""
         try:

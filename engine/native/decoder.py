@@ -71,6 +71,11 @@ class NativeDecoder:
         """Source and target tokens that a row has room for."""
         return self.source_capacity + self.target_capacity
 
+    @property
+    def gives_logits(self) -> bool:
+        """Whether whole rows of scores can be asked for."""
+        return self.spec.logits is not None and self.spec.logits.graph is not None
+
     def encode(self, sources: Sequence[Sequence[int]]) -> list[NativeSource]:
         """Runs the encoder on sources, the end tokens included."""
         encoded = encode(self._encoder, sources)

@@ -5,10 +5,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 import transformers
 from torch import Tensor
 
+from engine.processors.chain import chain
+from engine.processors.processor import Seen
 from models.package.manifest import GenerationDefaults
 from models.package.shortlist import Shortlist
 from models.transformer import Transformer
@@ -26,15 +29,10 @@ def log_probs(
     target_ids: beginning with the decoder's start token. Returns [target, vocabulary]. Tokens that a shortlist does not
     allow have -inf.
     """
-    lengths = torch.tensor([len(source_ids)])
-    logits: Tensor = model(torch.tensor([source_ids]), lengths, torch.tensor([target_ids]))[0]
-    if shortlist is not None:
-        forbidden = torch.ones(logits.shape[1], dtype=torch.bool)
-        forbidden[torch.from_numpy(shortlist.allowed(source_ids))] = False
-        logits[:, forbidden] = -torch.inf
-    return logits.log_softmax(dim=1)
+    return _logits(model, source_ids, target_ids, shortlist).log_softmax(dim=1)
 
 
+@torch.no_grad()
 def greedy_tokens(
     model: Transformer,
     source_ids: Sequence[int],
@@ -46,7 +44,11 @@ def greedy_tokens(
 
     If that is the target itself then, by induction, the target is what greedy decoding finds.
     """
-    scores = log_probs(model, source_ids, [model.config.decoder_start_id, *target_ids[:-1]], shortlist)
+    fed = [model.config.decoder_start_id, *target_ids[:-1]]
+    scores = _logits(model, source_ids, fed, shortlist)
+    for processor in chain(generation.decoding()):
+        for step, of_step in enumerate(scores.numpy()):
+            processor(of_step[None], Seen(np.array([fed[: step + 1]]), [source_ids]))
     scores[:, list(generation.suppressed_ids)] = -torch.inf
     scores[: generation.min_new_tokens, model.config.end_id] = -torch.inf
     chosen: list[int] = scores.argmax(dim=1).tolist()
@@ -55,6 +57,18 @@ def greedy_tokens(
     if len(chosen) == generation.max_new_tokens and generation.forced_end_id is not None:
         chosen[-1] = generation.forced_end_id
     return tuple(chosen)
+
+
+def _logits(
+    model: Transformer, source_ids: Sequence[int], target_ids: Sequence[int], shortlist: Shortlist | None
+) -> Tensor:
+    lengths = torch.tensor([len(source_ids)])
+    logits: Tensor = model(torch.tensor([source_ids]), lengths, torch.tensor([target_ids]))[0]
+    if shortlist is not None:
+        forbidden = torch.ones(logits.shape[1], dtype=torch.bool)
+        forbidden[torch.from_numpy(shortlist.allowed(source_ids))] = False
+        logits[:, forbidden] = -torch.inf
+    return logits
 
 
 class TransformersModel:
@@ -75,8 +89,10 @@ class TransformersModel:
         """The best target of each source, up to its end token."""
         targets: dict[int, tuple[int, ...]] = {}
         order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
-        for start in range(0, len(order), BATCH):
-            indices = order[start : start + BATCH]
+        # What pads a source would be a part of it.
+        together = 1 if generation.decoding().looks_at_source else BATCH
+        for start in range(0, len(order), together):
+            indices = order[start : start + together]
             found = self._generate([sources[index] for index in indices], num_beams, generation)
             targets |= zip(indices, found, strict=True)
         return [targets[index] for index in range(len(sources))]

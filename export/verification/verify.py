@@ -15,9 +15,10 @@ from engine import load
 from engine.decoder import Decoder, S
 from engine.devices.session import CPU, Device
 from engine.load import Kernels, Loadable
+from engine.processors.chain import chain, without_processors
 from engine.request import Hypothesis
 from export.verification.compare_numbers import encoder_error, native_encoder_error, step_errors
-from export.verification.compare_tokens import Samples
+from export.verification.compare_tokens import Samples, translate
 from export.verification.probes import record_probes
 from export.verification.tolerances import NATIVE, SCREENED, TOLERANCES
 from models.checkpoint import Checkpoint
@@ -34,7 +35,7 @@ MAX_TOKENS = 128
 Progress = Callable[[str], None]
 """Told what is being compared."""
 Certified = tuple[Certificate, Sequence[Hypothesis]]
-"""And what greedy search finds of the samples."""
+"""And what greedy search finds of the samples, where no option changes scores."""
 
 
 class VerificationError(Exception):
@@ -133,7 +134,15 @@ class _Verification:
         problems = [*large_errors(certificate), *found.differences]
         if problems:
             raise VerificationError("\n  ".join([f"the {which} graphs differ from the checkpoint:", *problems]))
-        return certificate, found.greedy
+        return certificate, self._plain(decoder, found.greedy)
+
+    def _plain(self, decoder: Decoder[S], greedy: Sequence[Hypothesis]) -> Sequence[Hypothesis]:
+        """What greedy search finds where the model's own options leave its scores as they are."""
+        generation = self._checkpoint.generation
+        if not chain(generation.decoding()):
+            return greedy
+        plain = without_processors(generation)
+        return translate(self._model.graphs.spec.vocabulary, plain, decoder, self.samples.sources)[1]
 
 
 def open_decoder(model: Loadable, device: Device, kernels: Kernels = "off") -> Decoder[Any]:

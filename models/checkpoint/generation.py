@@ -17,10 +17,6 @@ MAX_SUPPRESSED = MAX_CANDIDATES // 2
 """A search needs as many candidates more as there are suppressed tokens; the other half is for wide beams."""
 NEUTRAL: dict[str, object] = {
     "do_sample": False,
-    "repetition_penalty": 1.0,
-    "encoder_repetition_penalty": 1.0,
-    "no_repeat_ngram_size": 0,
-    "encoder_no_repeat_ngram_size": 0,
     "num_beam_groups": 1,
     "diversity_penalty": 0.0,
     "suppress_tokens": None,
@@ -121,8 +117,7 @@ def read_generation(folder: Path) -> GenerationSettings:
     file = generation_file(folder)
     content = read_json(file)
     for key, off in NEUTRAL.items():
-        if key not in OPTIONS:
-            _check_neutral(file, key, content.get(key), off)
+        _check_neutral(file, key, content.get(key), off)
     options = {name: content[name] for name in OPTIONS if content.get(name) is not None}
     return parse(GenerationSettings, content | {"options": options}, file)
 

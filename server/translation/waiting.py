@@ -13,6 +13,7 @@ from server.errors import (
     EngineFailed,
     EngineStopped,
     NotFinite,
+    OptionNotOffered,
     OutOfMemory,
     Quarantined,
     ServerError,
@@ -91,6 +92,8 @@ def refusal(error: Exception) -> ServerError:
         return WouldBeLate(error.seconds, error.left)
     if isinstance(error, engine_errors.NotFinite):
         return NotFinite()
+    if isinstance(error, engine_errors.NotOffered):
+        return OptionNotOffered(error.wish)
     if isinstance(error, engine_errors.Quarantined):
         return Quarantined()
     if isinstance(error, engine_errors.Closing):

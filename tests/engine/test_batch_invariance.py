@@ -132,6 +132,9 @@ def decodings(draw: st.DrawFn) -> Decoding:
         max_new_tokens=draw(st.sampled_from([1, 7, 40, LONGEST])),
         length_penalty=draw(st.sampled_from([0.0, 0.6, 1.0, 2.0])),
         early_stopping=draw(st.sampled_from([False, True, "never"])),
+        repetition_penalty=draw(st.sampled_from([1.0, 1.0, 1.0, 1.3])),
+        no_repeat_ngram_size=draw(st.sampled_from([0, 0, 0, 2])),
+        encoder_repetition_penalty=draw(st.sampled_from([1.0, 1.0, 1.0, 1.2])),
     )
 
 

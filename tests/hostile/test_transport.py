@@ -107,7 +107,7 @@ def test_messages_that_are_too_large(compression: grpc.Compression, server: Serv
 
 def test_answers_that_are_not_read_are_in_flight_until_their_client_leaves(server: ServerProcess) -> None:
     before = resident_bytes(server)
-    request = EncodeRequest(contents=["A cat."] * 100).SerializeToString()
+    request = EncodeRequest(contents=["A cat."] * 50).SerializeToString()
     with Connection(server.port, {WINDOW_SIZE: 0}) as connection:
         for _ in range(10):
             connection.send(connection.begin(ENCODE), message(request), end=True)

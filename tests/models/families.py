@@ -85,7 +85,7 @@ BART_LIKE: dict[str, Family] = {
         lambda: M2M100ForConditionalGeneration(M2M100Config(**SHAPE)), {"forced_bos_token_id": 21, "num_beams": 5}
     ),
     "blenderbot": Family(
-        lambda: BlenderbotForConditionalGeneration(BlenderbotConfig(**SHAPE, encoder_no_repeat_ngram_size=0)),
+        lambda: BlenderbotForConditionalGeneration(BlenderbotConfig(**SHAPE, encoder_no_repeat_ngram_size=3)),
         {"min_length": 20},
         end_bias=6.0,
     ),

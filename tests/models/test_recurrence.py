@@ -180,6 +180,7 @@ class PrefixDecoder:
     model: Transformer
     device = CPU
     row_tokens = 0
+    gives_logits = False
 
     def close(self) -> None:
         """Nothing outlives it."""

@@ -51,7 +51,7 @@ def test_config_is_refused(folder: Path, changes: dict[str, object], message: st
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"no_repeat_ngram_size": 3}, "no_repeat_ngram_size is 3, which is not supported"),
+        ({"diversity_penalty": 0.5}, "diversity_penalty is 0.5, which is not supported"),
         ({"forced_bos_token_id": 151}, "token 151 is not one of 151 target tokens"),
         ({"forced_bos_token_id": 2}, "forced_bos_token_id is 2, the end token"),
     ],

@@ -210,9 +210,9 @@ BROKEN: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
         lambda folder: edit_json(folder / "generation_config.json", do_sample=True),
         ("generation_config.json: do_sample is True", "expected False"),
     ),
-    "blocked n-grams": (
-        lambda folder: edit_json(folder / "generation_config.json", no_repeat_ngram_size=3),
-        ("generation_config.json: no_repeat_ngram_size is 3", "expected 0"),
+    "groups of beams": (
+        lambda folder: edit_json(folder / "generation_config.json", num_beam_groups=2),
+        ("generation_config.json: num_beam_groups is 2", "expected 1"),
     ),
     "no beam": (
         lambda folder: edit_json(folder / "generation_config.json", num_beams=0),

@@ -1,0 +1,71 @@
+"""What keeps a target from repeating itself, or its source. Named after the logits processors of Hugging Face."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from engine.processors.processor import Seen
+
+
+@dataclass(frozen=True, slots=True)
+class RepetitionPenalty:
+    """Makes the tokens of the target less likely, by a factor (Keskar et al. 2019, section 4.1). Below 1: more."""
+
+    penalty: float
+
+    def __call__(self, scores: NDArray[np.float32], seen: Seen) -> NDArray[np.int64] | None:
+        ids = np.where(seen.targets < 0, seen.targets[:, -1:], seen.targets)
+        _penalise(scores, ids, self.penalty)
+        return ids if self.penalty < 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderRepetitionPenalty:
+    """Makes the tokens of the source more likely, by a factor. Below 1: less."""
+
+    penalty: float
+
+    def __call__(self, scores: NDArray[np.float32], seen: Seen) -> NDArray[np.int64] | None:
+        ids = np.where(seen.sources < 0, seen.sources[:, :1], seen.sources)
+        _penalise(scores, ids, 1 / self.penalty)
+        return ids if self.penalty > 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class NoRepeatNGram:
+    """No sequence of so many tokens occurs twice in a target (Paulus et al. 2018, section 2.5)."""
+
+    size: int
+
+    def __call__(self, scores: NDArray[np.float32], seen: Seen) -> None:
+        _ban_continuations(scores, seen.targets, seen.targets, self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderNoRepeatNGram:
+    """No sequence of so many tokens of the source occurs in its target."""
+
+    size: int
+
+    def __call__(self, scores: NDArray[np.float32], seen: Seen) -> None:
+        _ban_continuations(scores, seen.sources, seen.targets, self.size)
+
+
+def _penalise(scores: NDArray[np.float32], ids: NDArray[np.int64], penalty: float) -> None:
+    """The same token may stand in `ids` [rows, some] more than once: it is penalised once."""
+    old = np.take_along_axis(scores, ids, 1)
+    np.put_along_axis(scores, ids, np.where(old < 0, old * penalty, old / penalty).astype(np.float32), 1)
+
+
+def _ban_continuations(
+    scores: NDArray[np.float32], text: NDArray[np.int64], targets: NDArray[np.int64], size: int
+) -> None:
+    """Bans what follows in `text` wherever it has the last `size - 1` tokens of a row's target."""
+    if min(targets.shape[1] + 1, text.shape[1]) < size:
+        return
+    windows = sliding_window_view(text, size, 1)
+    last = targets[:, targets.shape[1] - size + 1 :]
+    rows, places = ((windows[:, :, :-1] == last[:, None]).all(2) & (windows >= 0).all(2)).nonzero()
+    scores[rows, windows[rows, places, -1]] = -np.inf

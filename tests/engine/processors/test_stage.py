@@ -1,0 +1,105 @@
+"""The best tokens after processors are those that a look at all tokens finds."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from engine.decoder import NOT_FINITE, Ask, Found
+from engine.processors.chain import Chain
+from engine.processors.processor import Seen
+from engine.processors.repetition import EncoderRepetitionPenalty, NoRepeatNGram, RepetitionPenalty
+from engine.processors.stage import SPARE, Processed, ProcessorStage
+from engine.processors.targets import STEPS, FedTokens
+
+VOCABULARY, ROWS, STEPS_MADE = 50, 6, 30
+CHAINS: list[Chain] = [
+    (RepetitionPenalty(3.0),),
+    (RepetitionPenalty(0.2),),
+    (NoRepeatNGram(1),),
+    (EncoderRepetitionPenalty(2.0), RepetitionPenalty(1.5), NoRepeatNGram(2)),
+]
+SOURCE = (4, 9, 2)
+
+
+def found(chance: np.random.Generator, best: int) -> Found:
+    """What a decoder finds where it is asked for everything."""
+    logits = chance.normal(0, 3, (ROWS, VOCABULARY)).astype(np.float32)
+    normaliser = np.log(np.exp(logits).sum(1))
+    token_ids = np.argsort(-logits, 1, kind="stable")[:, :best]
+    log_probs = np.take_along_axis(logits, token_ids, 1) - normaliser[:, None]
+    return Found(token_ids, log_probs, None, normaliser, logits)
+
+
+def expected(step: Found, row: int, processed: Processed, target: NDArray[np.int64]) -> tuple[list[int], list[float]]:
+    """The best three of all tokens."""
+    assert step.logits is not None and step.normaliser is not None
+    log_probs = step.logits[row] - step.normaliser[row]
+    scores = (step.logits[row] if processed.of_logits else log_probs)[None].copy()
+    for processor in processed.chain:
+        processor(scores, Seen(target[None], [processed.source_ids]))
+    best = np.argsort(-scores[0], kind="stable")[:3]
+    return best.tolist(), (log_probs if processed.of_logits else scores[0])[best].tolist()
+
+
+@pytest.mark.parametrize("of_logits", [True, False], ids=["logits", "log-probabilities"])
+def test_the_best_are_those_of_all_tokens(of_logits: bool) -> None:
+    """Long targets of few tokens: many of the best are taken away, and the whole row has to be looked at."""
+    chance = np.random.default_rng(3)
+    stage, rows = ProcessorStage(ROWS), [Processed(chain, of_logits, SOURCE) for chain in CHAINS]
+    for row in range(ROWS):
+        stage.start(row)
+    stage.begin()
+    fed = chance.integers(0, 20, (STEPS_MADE, ROWS))
+    for step in range(STEPS_MADE):
+        stage.feed(fed[step])
+        ask = stage.ask(Ask(best=3))
+        assert (ask.best, ask.logits, ask.normaliser) == (3 + SPARE, True, True)
+        seen = found(chance, ask.best)
+        told = stage.process(seen, [*rows, None, None])
+        for row, processed in enumerate(rows):
+            tokens, log_probs = expected(seen, row, processed, fed[: step + 1, row])
+            assert told.token_ids[row].tolist() == tokens
+            np.testing.assert_allclose(told.log_probs[row], log_probs, rtol=1e-5, atol=1e-5)
+        for row in (ROWS - 2, ROWS - 1):
+            np.testing.assert_array_equal(told.token_ids[row], seen.token_ids[row, :3])
+            np.testing.assert_array_equal(told.log_probs[row], seen.log_probs[row, :3])
+
+
+def test_a_row_without_numbers_stays_so() -> None:
+    stage = ProcessorStage(ROWS)
+    stage.start(0)
+    stage.begin()
+    stage.feed(np.array([1]))
+    seen = found(np.random.default_rng(1), stage.ask(Ask()).best)
+    seen.token_ids[0] = NOT_FINITE
+    assert stage.process(seen, [Processed(CHAINS[0], True, SOURCE)]).token_ids[0, 0] == NOT_FINITE
+
+
+def test_nothing_more_is_asked_where_nobody_has_processors() -> None:
+    stage = ProcessorStage(ROWS)
+    assert stage.idle and stage.ask(Ask(best=4)) == Ask(best=4)
+    stage.begin()
+    assert not stage.idle
+    stage.end()
+    assert stage.idle and stage.ask(Ask(best=4)) == Ask(best=4)
+
+
+def test_rows_keep_what_they_were_fed_wherever_they_go() -> None:
+    fed, said = FedTokens(3), dict[int, list[int]]()
+    for row in range(3):
+        fed.start(row)
+        said[row] = []
+    chance = np.random.default_rng(2)
+    for step in range(2 * STEPS + 5):
+        tokens = chance.integers(0, 99, 3)
+        fed.feed(tokens)
+        said = {row: [*said[row], int(tokens[row])] for row in said}
+        parents = chance.integers(0, 3, 3).tolist()
+        fed.take(parents)
+        said = {row: said[parent] for row, parent in enumerate(parents)}
+        if step == 7:
+            fed.start(2)
+            said[2] = []
+    longest = max(map(len, said.values()))
+    expected = [[-1] * (longest - len(said[row])) + said[row] for row in (2, 0)]
+    assert fed.of(np.array([2, 0])).tolist() == expected

@@ -1,0 +1,133 @@
+"""Options that change scores give the tokens and scores of Hugging Face's `generate`, all in one running batch.
+
+Real weights and sentences, and random weights of an odd shape. `python -m tests.engine.test_processed_exact 100
+PACKAGE`, a package of models/zoo/en-pt, takes more sentences than a test does.
+"""
+
+import random
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+import torch
+
+from engine.cpu.decoder import CpuDecoder
+from engine.decoder import Decoder
+from engine.devices.session import CPU
+from engine.errors import NotOffered
+from engine.load import Kernels, Loadable, open_decoder
+from engine.observer import Unobserved
+from engine.offline import decode
+from engine.request import Hypothesis
+from engine.runner import Runner
+from engine.targets import TargetRules, target_rules
+from export.trace import trace
+from export.weights.save import save
+from models.checkpoint.bart_like import read
+from models.decoding import Decoding
+from models.package.folder import Package
+from tests.checkpoints import ZOO, flores
+from tests.engine.test_families import random_sources
+from tests.fakes import CopyDecoder
+from tests.models.families import BART_LIKE, LONGEST, write_family
+from tests.oracles import HuggingFace, Tokens
+
+SENTENCES = 3
+TOLERANCE = 2e-3
+"""Of scores: our own operators sum up a row of exponentials in another way, within that (decision 22)."""
+PLAIN = Decoding(max_new_tokens=40)
+OPTIONS = [
+    PLAIN,
+    replace(PLAIN, no_repeat_ngram_size=2),
+    replace(PLAIN, repetition_penalty=1.3),
+    replace(PLAIN, repetition_penalty=0.8),
+    replace(PLAIN, encoder_no_repeat_ngram_size=1),
+    replace(PLAIN, encoder_repetition_penalty=1.5),
+    replace(PLAIN, no_repeat_ngram_size=1, encoder_no_repeat_ngram_size=2),
+    replace(PLAIN, no_repeat_ngram_size=3, repetition_penalty=1.2, encoder_repetition_penalty=0.7),
+]
+ALL = [replace(one, num_beams=beams, num_return_sequences=beams) for one, beams in product(OPTIONS, (1, 4))]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """In torch: `tests.oracles` has threads of its own."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("kernels", ["off", "auto"])
+def test_real_sentences(zoo_package: Package, kernels: Kernels) -> None:
+    assert real(zoo_package, kernels, SENTENCES) == (len(ALL) * SENTENCES, len(ALL) * SENTENCES)
+
+
+def test_random_weights(tmp_path: Path) -> None:
+    assert of_random_weights(tmp_path, SENTENCES) == (len(ALL) * SENTENCES, len(ALL) * SENTENCES)
+
+
+def test_a_decoder_without_whole_rows_refuses_them() -> None:
+    request = ((3, 4, 0), replace(PLAIN, repetition_penalty=2.0))
+    with Runner(CopyDecoder(), 4, 1, Unobserved()) as runner, pytest.raises(NotOffered, match="export the checkpoint"):
+        list(decode(runner, TargetRules((0,), frozenset({0})), [request]))
+
+
+def real(package: Package, kernels: Kernels, sentences: int) -> tuple[int, int]:
+    """How many answers of a package of models/zoo/en-pt are those of `generate`, and of how many."""
+    tokenizer, loadable = package.tokenizer(), Loadable.of(package)
+    texts = [english for english, _ in flores()]
+    sources = [tuple(tokenizer.encode(text)) for text in texts[:: len(texts) // sentences][:sentences]]
+    with closing(open_decoder(loadable, CPU, 512, 512, kernels)) as decoder:
+        return compare(decoder, loadable.rules, HuggingFace(ZOO), sources)
+
+
+def of_random_weights(folder: Path, sentences: int) -> tuple[int, int]:
+    """The same of a BART with an odd shape."""
+    trained = read(write_family(folder, BART_LIKE["bart"]))
+    sources = random_sources(sentences, trained.config.end_id)
+    with closing(CpuDecoder(save(trace(trained.model), folder), LONGEST, LONGEST)) as decoder:
+        rules = target_rules(decoder.spec.vocabulary, trained.generation)
+        return compare(decoder, rules, HuggingFace(folder), sources)
+
+
+def compare(
+    decoder: Decoder[Any], rules: TargetRules, huggingface: HuggingFace, sources: Sequence[Tokens]
+) -> tuple[int, int]:
+    """Every source with all options, in any order."""
+    requests = list(product(sources, ALL))
+    random.Random(1).shuffle(requests)
+    with Runner(decoder, 48, 2, Unobserved()) as runner:
+        found = dict(zip(requests, decode(runner, rules, requests, window=len(requests)), strict=True))
+    expected = {options: dict(zip(sources, huggingface.generate(sources, options), strict=True)) for options in ALL}
+    equal = [is_equal(found[source, options].hypotheses, expected[options][source]) for source, options in requests]
+    return sum(equal), len(equal)
+
+
+def is_equal(ours: Sequence[Hypothesis], theirs: Sequence[tuple[Tokens, float]]) -> bool:
+    """Tokens and, with beams, scores: greedy search has none in `generate` once they are changed."""
+    scores = [(one.score, score) for one, (_, score) in zip(ours, theirs, strict=True)] if len(ours) > 1 else []
+    return [one.token_ids for one in ours] == [tokens for tokens, _ in theirs] and all(
+        abs(one - other) < TOLERANCE for one, other in scores
+    )
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    sentences, package = int(sys.argv[1]), Package.open(Path(sys.argv[2]))
+    for kernels in ("off", "auto"):
+        equal, of = real(package, kernels, sentences)
+        print(f"en-pt, kernels {kernels}: {equal} of {of} equal")
+    with TemporaryDirectory() as folder:
+        equal, of = of_random_weights(Path(folder), sentences)
+        print(f"random weights: {equal} of {of} equal")
+
+
+if __name__ == "__main__":
+    main()
