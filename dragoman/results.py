@@ -181,3 +181,11 @@ class Model:
     """What it does: "translate", "encode". Empty: the server does not say."""
     default_encoding: EncodingDefaults
     """What `encode` does where a call sets nothing."""
+    state: str
+    """Whether it takes calls: "serving", "stopped". "unspecified": the server does not say."""
+    workers: int
+    """Engine threads that decode it. 0: the server does not say."""
+    rows: int
+    """Rows of the running batch of each of them. 0: the server does not say."""
+    memory_bytes: int
+    """Memory that it may come to take. 0: the server does not say."""

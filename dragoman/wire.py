@@ -244,6 +244,10 @@ def model(message: model_pb2.Model) -> Model:
         max_contents=message.max_contents,
         tasks=tuple(_plain(model_pb2.Task.DESCRIPTOR, task, "TASK_") for task in message.tasks),
         default_encoding=_encoding_defaults(message.default_encoding),
+        state=_plain(model_pb2.ModelState.DESCRIPTOR, message.state, "MODEL_STATE_"),
+        workers=message.workers,
+        rows=message.rows,
+        memory_bytes=message.memory_bytes,
     )
 
 

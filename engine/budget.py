@@ -1,6 +1,6 @@
-"""How much memory of the host a model on the CPU takes, whatever is sent: a formula, and the rows that fit.
+"""How much memory of the host models on the CPU take, whatever is sent: a formula, and the rows that fit.
 
-resident   what the process has when the model is loaded: measured
+resident   what the process has when all models are loaded: measured
 cache      workers x rows x the longest source and target
 growth     the largest block of one worker's cache once more: it grows by copying, one worker at a time
 work       what encoder runs and steps of all workers need, twice because ONNX Runtime doubles what it takes; and what
@@ -26,6 +26,8 @@ class HostMemory:
     """What there is, and what else is needed of it."""
 
     limit_bytes: int
+    resident_bytes: int = 0
+    """What the process has, the models being loaded."""
     besides_bytes: int = 0
     least_rows: int = 1
     """Fewer are of no use."""
@@ -42,8 +44,6 @@ class HostLoad:
     rows: int
     source_tokens: int
     target_tokens: int
-    resident_bytes: int
-    besides_bytes: int
 
     @property
     def cache_bytes(self) -> int:
@@ -72,8 +72,9 @@ class HostLoad:
         return self.workers * (joining + 2 * (encoder + logits))
 
     @property
-    def total_bytes(self) -> int:
-        return self.resident_bytes + self.cache_bytes + self.growth_bytes + self.work_bytes + self.besides_bytes
+    def needed_bytes(self) -> int:
+        """Beside what is resident."""
+        return self.cache_bytes + self.growth_bytes + self.work_bytes
 
     @property
     def _tensors(self) -> Sequence[CacheTensor]:
@@ -87,35 +88,53 @@ class HostLoad:
         return [self.rows * sum(tensor_bytes(tensor, places[tensor.grows]) for tensor in group) for group in groups]
 
 
-def fit(load: HostLoad, memory: HostMemory, fewer: bool) -> HostLoad:
-    """The load or, if it may have fewer rows, what fits of it.
+def total_bytes(loads: Sequence[HostLoad], memory: HostMemory) -> int:
+    """What the process may come to take."""
+    return memory.resident_bytes + memory.besides_bytes + sum(load.needed_bytes for load in loads)
+
+
+def fit(loads: Sequence[HostLoad], memory: HostMemory, fewer: bool) -> list[HostLoad]:
+    """The loads or, if they may have fewer rows, what fits of them: as many rows of each.
 
     Raises DeviceError where that takes more memory than there is, with what would fit.
     """
-    if load.total_bytes <= memory.limit_bytes:
-        return load
-    rows = most_that_fit(lambda n: replace(load, rows=n).total_bytes, load.rows, memory.limit_bytes)
+    if total_bytes(loads, memory) <= memory.limit_bytes:
+        return list(loads)
+    rows = _most(loads, memory, "rows")
     if fewer and rows >= memory.least_rows:
-        return replace(load, rows=rows)
-    raise DeviceError(_told(load, rows, memory.limit_bytes))
+        return _with(loads, rows=rows)
+    raise DeviceError(_told(loads, rows, memory))
 
 
-def _told(load: HostLoad, rows: int, limit: int) -> str:
-    longest = min(load.source_tokens, load.target_tokens)
-    tokens = most_that_fit(lambda n: replace(load, source_tokens=n, target_tokens=n).total_bytes, longest, limit)
-    workers = most_that_fit(lambda n: replace(load, workers=n).total_bytes, load.workers, limit)
+def _with(loads: Sequence[HostLoad], **most: int) -> list[HostLoad]:
+    """The loads with no more than so much of each."""
+    return [replace(load, **{name: min(n, getattr(load, name)) for name, n in most.items()}) for load in loads]
+
+
+def _most(loads: Sequence[HostLoad], memory: HostMemory, *names: str) -> int:
+    """How much of these every load may have, 0 if nothing."""
+    most = max(min(getattr(load, name) for name in names) for load in loads)
+    return most_that_fit(
+        lambda n: total_bytes(_with(loads, **dict.fromkeys(names, n)), memory), most, memory.limit_bytes
+    )
+
+
+def _told(loads: Sequence[HostLoad], rows: int, memory: HostMemory) -> str:
+    most = max(loads, key=lambda load: load.needed_bytes)
+    tokens, workers = _most(loads, memory, "source_tokens", "target_tokens"), _most(loads, memory, "workers")
     fits = [f"{rows} rows of these lengths fit (--max-rows)"] if rows else []
     if tokens:
-        fits.append(f"{load.rows} rows of {tokens} tokens (--max-source-tokens, --max-new-tokens)")
+        fits.append(f"{most.rows} rows of {tokens} tokens (--max-source-tokens, --max-new-tokens)")
     if workers:
         fits.append(f"{workers} workers (--workers)")
-    parts = {"loaded": load.resident_bytes, "cache": load.cache_bytes + load.growth_bytes}
-    parts |= {"work": load.work_bytes, "besides": load.besides_bytes}
+    parts = {"loaded": memory.resident_bytes, "cache": sum(load.cache_bytes + load.growth_bytes for load in loads)}
+    parts |= {"work": sum(load.work_bytes for load in loads), "besides": memory.besides_bytes}
     told = ", ".join(f"{part} {megabytes(size)}" for part, size in parts.items())
+    models = f"{len(loads)} models, the largest with " if len(loads) > 1 else ""
     return (
-        f"{load.workers} workers of {load.rows} rows of {load.source_tokens} source and {load.target_tokens} target "
-        f"tokens may take {megabytes(load.total_bytes)} MB ({told}); {megabytes(limit)} MB may be used (--memory-mb): "
-        f"{', or '.join(fits) or 'not even one row fits'}"
+        f"{models}{most.workers} workers of {most.rows} rows of {most.source_tokens} source and {most.target_tokens} "
+        f"target tokens may take {megabytes(total_bytes(loads, memory))} MB ({told}); "
+        f"{megabytes(memory.limit_bytes)} MB may be used (--memory-mb): {', or '.join(fits) or 'not even one row fits'}"
     )
 
 

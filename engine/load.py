@@ -1,11 +1,12 @@
 """THE one way from a package to a running engine."""
 
 import logging
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from engine.budget import HostLoad, HostMemory, fit, megabytes
+from engine.budget import HostLoad, HostMemory, fit, megabytes, total_bytes
 from engine.cpu.decoder import CpuDecoder
 from engine.cpu.encoder import CpuEncoder
 from engine.cuda.decoder import CudaDecoder
@@ -13,6 +14,7 @@ from engine.decoder import Decoder
 from engine.devices.machine import usable_cores
 from engine.devices.memory import resident_bytes
 from engine.devices.session import Device, DeviceError
+from engine.devices.sizing import Load
 from engine.errors import KernelsRefused
 from engine.native.decoder import NativeDecoder
 from engine.observer import Observer, Unobserved
@@ -66,6 +68,15 @@ class Limits:
     """Of the host, for a model on the CPU. None: it is not looked at."""
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A model that is to be loaded."""
+
+    model: Loadable
+    limits: Limits
+    observer: Observer
+
+
 def load(
     model: Loadable,
     device: Device,
@@ -79,40 +90,69 @@ def load(
     Raises DeviceError where a graph does not run on the device, the device or the host has no room, or kernels are
     required.
     """
-    workers = worker_count(model.graphs.spec.precision, device, limits.workers)
-    with ExitStack() as undo:
-        decoder = open_decoder(model, device, limits.source_tokens, limits.target_tokens, kernels)
-        undo.callback(decoder.close)
-        observer = observer or Unobserved()
-        if counters := getattr(decoder, "counters", None):  # some decoders have them
-            observer.kernels(counters)
-        rows = _rows(model, decoder, device, limits, workers, observer)
-        runner = Runner(decoder, rows, workers, observer, owns_decoder=True, supervision=supervision)
-        if takes_threads(model.graphs.spec.precision, device):  # a GPU's thread makes its own CUDA graphs first
-            most = model.graphs.spec.max_positions
-            measure(runner, limits.source_tokens or most, limits.target_tokens or most)
-        undo.pop_all()
+    [runner] = load_all([Plan(model, limits, observer or Unobserved())], device, limits.memory, kernels, supervision)
     return runner
 
 
-def _rows(
-    model: Loadable, decoder: Decoder[Any], device: Device, limits: Limits, workers: int, observer: Observer
-) -> int:
-    """Of each worker, as many as the host's memory has room for. Raises DeviceError."""
-    graphs, memory, rows = model.graphs.spec, limits.memory, limits.rows or ROWS
-    if memory is None or not takes_threads(graphs.precision, device):
-        return rows
-    longest = limits.source_tokens or graphs.max_positions, limits.target_tokens or graphs.max_positions
-    native = isinstance(decoder, NativeDecoder)
-    wanted = HostLoad(graphs, native, workers, rows, *longest, resident_bytes(), memory.besides_bytes)
-    fitting = fit(wanted, memory, fewer=limits.rows is None)
-    if fitting.rows < rows:
-        log.warning("%d rows of each worker, not %d: there is no memory for more", fitting.rows, rows)
-    log.info(
-        "at most %d MB of memory may be needed, of %d MB", *map(megabytes, (fitting.total_bytes, memory.limit_bytes))
-    )
-    observer.memory(fitting.total_bytes, memory.limit_bytes)
-    return fitting.rows
+def load_all(
+    plans: Sequence[Plan], device: Device, memory: HostMemory | None, kernels: Kernels, supervision: Supervision
+) -> list[Runner]:
+    """Loads several models on a device: all of them, or none. See `load`. `memory`: of the host, for all of them."""
+    with ExitStack() as undo:
+        opened = list[_Opened]()
+        for plan in plans:
+            before = resident_bytes()
+            decoder = open_decoder(plan.model, device, plan.limits.source_tokens, plan.limits.target_tokens, kernels)
+            undo.callback(decoder.close)
+            opened.append(_Opened(plan, decoder, device, max(0, resident_bytes() - before)))
+        if memory is not None:
+            _fit([one for one in opened if one.takes_threads], memory)
+        runners = [one.runner(supervision) for one in opened]
+        undo.pop_all()
+    return runners
+
+
+class _Opened:
+    """A model whose graphs are loaded."""
+
+    def __init__(self, plan: Plan, decoder: Decoder[Any], device: Device, loaded_bytes: int) -> None:
+        graphs, limits = plan.model.graphs.spec, plan.limits
+        self.plan, self.decoder, self._loaded_bytes = plan, decoder, loaded_bytes
+        self.on_host = device.kind == "cpu"
+        self.takes_threads = takes_threads(graphs.precision, device)
+        self.longest = limits.source_tokens or graphs.max_positions, limits.target_tokens or graphs.max_positions
+        workers = worker_count(graphs.precision, device, limits.workers)
+        native = isinstance(decoder, NativeDecoder)
+        self.load = HostLoad(graphs, native, workers, limits.rows or ROWS, *self.longest)
+        if counters := getattr(decoder, "counters", None):  # some decoders have them
+            plan.observer.kernels(counters)
+
+    def runner(self, supervision: Supervision) -> Runner:
+        """Raises DeviceError."""
+        load = self.load
+        runner = Runner(
+            self.decoder, load.rows, load.workers, self.plan.observer, owns_decoder=True, supervision=supervision
+        )
+        on_device = Load(load.graphs, load.rows, *self.longest)
+        runner.memory_bytes = self._loaded_bytes + load.needed_bytes if self.on_host else on_device.total_bytes
+        if self.takes_threads:  # a GPU's thread makes its own CUDA graphs first
+            measure(runner, *self.longest)
+        return runner
+
+
+def _fit(opened: Sequence[_Opened], memory: HostMemory) -> None:
+    """Leaves them as many rows as the host's memory has room for. Raises DeviceError."""
+    if not opened:
+        return
+    loads, memory = [one.load for one in opened], replace(memory, resident_bytes=resident_bytes())
+    fitting = fit(loads, memory, fewer=all(one.plan.limits.rows is None for one in opened))
+    if fitting[0].rows < loads[0].rows:
+        log.warning("%d rows of each worker, not %d: there is no memory for more", fitting[0].rows, loads[0].rows)
+    budget = total_bytes(fitting, memory)
+    log.info("at most %d MB of memory may be needed, of %d MB", *map(megabytes, (budget, memory.limit_bytes)))
+    for one, load in zip(opened, fitting, strict=True):
+        one.load = load
+        one.plan.observer.memory(budget, memory.limit_bytes)
 
 
 def measure(runner: Runner, source_tokens: int, target_tokens: int) -> None:

@@ -54,6 +54,8 @@ class Runner:
         self.failure: Future[Exception] = Future()
         """Why an engine failed, once one has that is not to begin anew: nothing is accepted any more."""
         self.workers, self.rows = workers, rows
+        self.memory_bytes = 0
+        """That the model may come to take, as far as whoever loaded it knows."""
         self._decoder, self._owns_decoder, self._observer = decoder, owns_decoder, observer
         self._cost = CostModel(workers, rows)
         self._queue = queue(self._cost)

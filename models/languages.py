@@ -6,6 +6,13 @@ from collections.abc import Sequence
 WELL_FORMED = re.compile(r"[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*")
 
 
+def choose(tag: str, supported: Sequence[str]) -> str | None:
+    """The supported tag that serves a wanted one; the only one, where the tag is empty. None: nothing fits."""
+    if not tag:
+        return supported[0] if len(supported) == 1 else None
+    return lookup(tag, supported)
+
+
 def lookup(tag: str, supported: Sequence[str]) -> str | None:
     """The supported tag that serves a wanted one, by RFC 4647, section 3.4: "en-GB" is served by "en".
 

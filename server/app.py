@@ -5,7 +5,7 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import closing
 from importlib.metadata import version
 
@@ -16,24 +16,15 @@ from grpc_reflection.v1alpha import reflection
 from prometheus_client import CollectorRegistry
 
 from dragoman import __version__
-from engine.budget import MEGABYTE
 from engine.devices.machine import Machine
-from engine.devices.session import Device, DeviceError
-from engine.load import Limits, Loadable, load
-from engine.probes import fitting
-from engine.request import Event, Failed, Probe, Request
-from engine.runner import Runner
-from engine.supervision.policy import Supervision
-from engine.targets import language_rules
+from engine.devices.session import DeviceError
 from models.package.checked import PackageError
-from models.package.folder import Package
-from models.package.seal import SealError, check_seal, public_key
+from models.package.seal import SealError
 from models.tokenizers.tokenizer import TokenizerError
-from server.admission.permits import Admission
 from server.admission.quotas import Quota, Quotas
-from server.canary import Canary
+from server.canary import Canaries
 from server.catalog.catalog import Catalog
-from server.catalog.served_model import ServedModel, served_model
+from server.catalog.packages import open_packages
 from server.config import ConfigError, Settings
 from server.grpc import health as health_service
 from server.grpc import service
@@ -44,19 +35,16 @@ from server.identity.opening import open_door
 from server.identity.reloads import Reloads, Source
 from server.identity.tls import open_tls, warn_of_exposure
 from server.lifecycle import StopSignals, drain, report_crash
-from server.placement import device_memory, facts, host_memory, serving_device
+from server.loaded import LoadedModel, load_models
+from server.placement import device_memory, facts, serving_device
 from server.telemetry import logs
 from server.telemetry.logs import CallLog
-from server.telemetry.metrics.cache import AnswerCacheMetrics
 from server.telemetry.metrics.call import CallMetrics
 from server.telemetry.metrics.caller import QUOTAS, CallerMetrics
-from server.telemetry.metrics.canary import CanaryMetrics
-from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
 from server.telemetry.metrics.process import ProcessMetrics, State
 from server.telemetry.metrics.reload import ReloadMetrics
 from server.telemetry.observed import ObservedCalls
 from server.telemetry.tracing import Tracing, open_tracing
-from server.translation.answer_cache import AnswerCache
 from server.translation.translator import Translator
 
 log = logging.getLogger("server")
@@ -93,14 +81,11 @@ async def serve(settings: Settings, signals: StopSignals) -> int:
 async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracing) -> int:
     """See `serve`."""
     started = time.perf_counter()
-    package = open_package(settings)
+    packages = open_packages(settings)
     machine = Machine()
-    device = serving_device(settings, package, machine)
-    loadable = Loadable.of(package)
-    model = served_model(package, settings, device.provider)
+    device = serving_device(settings, [one.package.manifest.graphs for one in packages], machine)
     registry = CollectorRegistry()
-    metrics = ModelMetrics(ModelFamilies(registry), model.name)
-    process = open_process_metrics(registry, settings, model)
+    process = open_process_metrics(registry)
     calls = ObservedCalls(CallMetrics(registry), tracing, CallLog(settings))
     limits = settings.max_message_bytes, settings.request_timeout_s, settings.stream_stall_timeout_s
     callers = CallerMetrics(registry)
@@ -115,108 +100,68 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
     server, port = open_server(settings, [interceptor], credentials)
     reloads = Reloads(sources, ReloadMetrics(registry, [source.name for source in sources]))
     with metrics_endpoint(settings, registry) as metrics_port:
-        async with open_runner(settings, loadable, model, device, metrics) as runner:
-            process.describe_device(facts(runner.device), settings.device, runner.device.cuda_graphs)
-            probe_s = await probe(runner.submit, package.manifest.graphs.vocabulary.end_id)
-            process.loaded(time.perf_counter() - started, probe_s)
-            if device.kind == "cuda":  # not before: the probe captures CUDA graphs, which other calls may disturb
+        async with load_models(settings, packages, device, registry, quotas) as loaded:
+            describe(process, settings, loaded, time.perf_counter() - started)
+            if device.kind == "cuda":  # not before: the probes capture CUDA graphs, which other calls may disturb
                 process.watch_device_memory(device_memory(machine.runtime(), device.index))
-            admission = Admission(settings.max_waiting, runner, quotas=quotas)
-            cache = AnswerCache(settings.cache_mb * MEGABYTE, AnswerCacheMetrics(registry))
-            by_language = language_rules(loadable.rules, package.manifest.languages)
-            translator = Translator(
-                model, package.tokenizer(), loadable.rules, admission, runner.submit, metrics, cache, by_language
-            )
-            canary = await open_canary(settings, loadable, runner, CanaryMetrics(registry, model.name))
-            well = await canary.check()
-            health = await start(server, Catalog({model.name: translator}))
+            canaries = Canaries([one.canary for one in loaded])
+            well = await canaries.check()
+            health = await start(server, Catalog([one.translator for one in loaded]))
             process.enter(State.SERVING)
-            announce(settings, model, runner, probe_s, port, metrics_port)
-            crash_report = asyncio.create_task(watch_engines(runner, health, admission, process))
+            announce(settings, loaded, port, metrics_port)
             if settings.canary_health:
                 health.set(serving=well)
-            canary_watch = asyncio.create_task(
-                canary.watch(settings.canary_interval_s, health if settings.canary_health else None)
-            )
-            reload_watch = asyncio.create_task(reloads.watch())
+            watching = [
+                asyncio.create_task(watch_engines(loaded, health, process)),
+                asyncio.create_task(
+                    canaries.watch(settings.canary_interval_s, health if settings.canary_health else None)
+                ),
+                asyncio.create_task(reloads.watch()),
+            ]
             if sources:
                 signals.on_hangup(reloads.asked.set)
             await signals.first.wait()
-            if not runner.failure.done():
+            failed = all(one.runner.failure.done() for one in loaded)
+            if not failed:
                 process.enter(State.DRAINING)
-            await drain(server, health, admission, calls, settings.grace_period_s, signals.second)
-            crash_report.cancel()
-            canary_watch.cancel()
-            reload_watch.cancel()
-    return 1 if runner.failure.done() else 0
+            admissions = [one.admission for one in loaded]
+            await drain(server, health, admissions, calls, settings.grace_period_s, signals.second)
+            for task in watching:
+                task.cancel()
+    return 1 if any(one.runner.failure.done() for one in loaded) else 0
 
 
-def open_process_metrics(registry: CollectorRegistry, settings: Settings, model: ServedModel) -> ProcessMetrics:
-    """The metrics of a process with this model, which is starting."""
-    process = ProcessMetrics(registry, model.name)
-    process.describe_model(model.package_sha256, model.execution_provider, model.precision)
+def open_process_metrics(registry: CollectorRegistry) -> ProcessMetrics:
+    """The metrics of a process that is starting."""
+    process = ProcessMetrics(registry)
     process.describe_build({"dragoman": __version__, "onnxruntime": ort.__version__, "grpcio": version("grpcio")})
-    process.describe_queue(settings.max_waiting)
     return process
 
 
-def open_package(settings: Settings) -> Package:
-    """The package, signed if it has to be. Raises PackageError or SealError."""
-    if settings.require_signed is None:
-        return Package.open(settings.package)
-    key = public_key(settings.require_signed)
-    package = Package.open(settings.package)
-    check_seal(package, key)
-    log.info("the package is signed by the owner of %s", settings.require_signed)
-    return package
+def describe(process: ProcessMetrics, settings: Settings, loaded: Sequence[LoadedModel], seconds: float) -> None:
+    """Tells in the metrics what is served, and where. `seconds`: that all took to load."""
+    device = max((one.runner.device for one in loaded), key=lambda device: bool(device.kernels))
+    process.describe_device(facts(device), settings.device)
+    for one in loaded:
+        metrics, model = process.model(one.model.name), one.model
+        metrics.describe(model.package_sha256, model.execution_provider, model.precision)
+        metrics.describe_engine(model.memory_bytes, settings.max_waiting, one.runner.device.cuda_graphs)
+        metrics.loaded(seconds, one.probe_s)
 
 
-def open_runner(
-    settings: Settings, loadable: Loadable, model: ServedModel, device: Device, metrics: ModelMetrics
-) -> Runner:
-    """Loads the model. Raises DeviceError."""
-    lengths = model.max_source_tokens, model.max_new_tokens
-    limits = Limits(settings.max_rows, settings.workers, *lengths, host_memory(settings, model))
-    supervision = Supervision(settings.engine_restarts, settings.engine_restart_window_s)
-    return load(loadable, device, limits, metrics, settings.kernels, supervision)
+async def watch_engines(loaded: Sequence[LoadedModel], health: Health, process: ProcessMetrics) -> None:
+    """Waits until the engines of all models are given up, and has the process end then, as after a signal.
 
-
-async def open_canary(settings: Settings, loadable: Loadable, runner: Runner, metrics: CanaryMetrics) -> Canary:
-    """Has the probes of the package that the settings leave room for.
-
-    Standard operators in 8 bits answer otherwise than the native ones, which the probes are of: there, the first
-    answers are the known.
+    A model whose engine is given up before refuses its calls, and the others are served.
     """
-    source_tokens, target_tokens = settings.max_source_tokens, settings.max_new_tokens
-    probes = fitting(loadable.graphs.spec.probes, source_tokens, target_tokens) if settings.canary_interval_s else []
-    canary = Canary(probes, loadable.rules, runner.submit, runner.workers, metrics)
-    if loadable.graphs.spec.precision.weights == "int8" and not runner.device.kernels:
-        await canary.learn()
-    return canary
 
+    async def watch(one: LoadedModel) -> None:
+        await report_crash(asyncio.wrap_future(one.runner.failure), one.admission)
+        process.model(one.model.name).stopped()
+        log.critical("the engines of %s have failed too often: it is served no more", one.model.name)
 
-async def probe(submit: Callable[[Request], None], end_id: int) -> float:
-    """Lets an engine decode once before there are callers. Returns the seconds. Raises DeviceError if it cannot.
-
-    On CUDA the engine's thread captures its CUDA graphs thereby.
-    """
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[Event] = loop.create_future()
-
-    def deliver(event: Event) -> None:
-        loop.call_soon_threadsafe(answer.set_result, event)
-
-    started = time.perf_counter()
-    submit(Probe((end_id,), deliver))
-    event = await answer
-    if isinstance(event, Failed):
-        raise DeviceError(f"the model does not decode: {event.error}") from event.error
-    return time.perf_counter() - started
-
-
-async def watch_engines(runner: Runner, health: Health, admission: Admission, process: ProcessMetrics) -> None:
-    """Waits until engines are given up, tells everybody, and has the process end as after a signal."""
-    await report_crash(asyncio.wrap_future(runner.failure), health, admission)
+    await asyncio.gather(*map(watch, loaded))
+    health.set(serving=False)
     process.enter(State.FAILED)
     log.critical("engines have failed too often: the server ends")
     signal.raise_signal(signal.SIGTERM)
@@ -233,18 +178,17 @@ async def start(server: grpc.aio.Server, models: Catalog[Translator]) -> Health:
     return health
 
 
-def announce(
-    settings: Settings, model: ServedModel, runner: Runner, probe_s: float, port: int, metrics_port: int
-) -> None:
+def announce(settings: Settings, loaded: Sequence[LoadedModel], port: int, metrics_port: int) -> None:
     """Logs that the server is ready, where, and on what."""
-    log.info(
-        "serving %s on %s with %d workers of %d rows (%s); metrics on http://%s/metrics",
-        model.name,
-        address(settings.host, port),
-        runner.workers,
-        runner.rows,
-        model.execution_provider,
-        address(settings.host, metrics_port),
-    )
-    told = ", ".join(f"{name} {fact}" for name, fact in facts(runner.device).items() if fact)
-    log.info("%s; the probe decode took %.1f ms", told, probe_s * 1000)
+    for one in loaded:
+        log.info(
+            "serving %s on %s with %d workers of %d rows (%s); metrics on http://%s/metrics",
+            one.model.name,
+            address(settings.host, port),
+            one.runner.workers,
+            one.runner.rows,
+            one.model.execution_provider,
+            address(settings.host, metrics_port),
+        )
+        told = ", ".join(f"{name} {fact}" for name, fact in facts(one.runner.device).items() if fact)
+        log.info("%s; the probe decode took %.1f ms", told, one.probe_s * 1000)

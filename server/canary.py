@@ -26,13 +26,15 @@ class Canary:
 
     def __init__(
         self,
+        model: str,
         probes: Sequence[Probe],
         rules: TargetRules,
         submit: Callable[[Request], None],
         workers: int,
         metrics: CanaryMetrics,
     ) -> None:
-        """`submit`: to the engine, whose events come from other threads."""
+        """`model`: its name. submit: to the engine, whose events come from other threads."""
+        self._model = model
         self._probes, self._rules, self._submit, self._workers = probes, rules, submit, workers
         self._metrics = metrics
 
@@ -57,14 +59,6 @@ class Canary:
             for best in answer.hypotheses
         ]
 
-    async def watch(self, interval_s: float, health: Health | None) -> None:
-        """Checks every so many seconds, for ever; 0: never. `health` says what was found, if it is to."""
-        while interval_s:
-            await asyncio.sleep(interval_s)
-            equal = await self.check()
-            if health is not None:
-                health.set(serving=equal)
-
     def _compare(self, probe: Probe, event: Event, where: str) -> bool | None:
         """None: there is nothing to be said."""
         if isinstance(event, Failed) and isinstance(event.error, NO_VERDICT):
@@ -72,7 +66,7 @@ class Canary:
         wrong = difference(probe, event)
         self._metrics.answered(equal=wrong is None)
         if wrong is not None:
-            log.error("the canary, %s: probe %d %s", where, self._probes.index(probe), wrong)
+            log.error("the canary of %s, %s: probe %d %s", self._model, where, self._probes.index(probe), wrong)
         return wrong is None
 
     async def _ask(self, probe: Probe) -> Event:
@@ -80,6 +74,25 @@ class Canary:
         answer: asyncio.Future[Event] = loop.create_future()
         self._submit(request(probe, self._rules, lambda event: _post(loop, answer, event)))
         return await answer
+
+
+class Canaries:
+    """Those of all models."""
+
+    def __init__(self, canaries: Sequence[Canary]) -> None:
+        self._canaries = canaries
+
+    async def check(self) -> bool:
+        """Whether all answers of all of them are as they must be."""
+        return all([await canary.check() for canary in self._canaries])
+
+    async def watch(self, interval_s: float, health: Health | None) -> None:
+        """Checks every so many seconds, for ever; 0: never. `health` says what was found, if it is to."""
+        while interval_s:
+            await asyncio.sleep(interval_s)
+            equal = await self.check()
+            if health is not None:
+                health.set(serving=equal)
 
 
 def _post(loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Event], event: Event) -> None:

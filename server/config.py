@@ -10,15 +10,16 @@ import tomllib
 from argparse import Action, ArgumentParser
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NoReturn, Self
+from typing import Annotated, Any, Literal, NoReturn, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     CliApp,
     CliImplicitFlag,
     CliSettingsSource,
     InitSettingsSource,
+    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
@@ -49,8 +50,11 @@ class Settings(BaseSettings):
 
     config: Path | None = None
     """TOML file with any of these settings, under the names of the flags with underscores."""
-    package: Path = Path("models/zoo/en-pt")
-    """Folder that `python -m export` wrote."""
+    package: Annotated[tuple[Path, ...], NoDecode] = Field(default=(Path("models/zoo/en-pt"),), min_length=1)
+    """Folder that `python -m export` wrote, or a folder of such folders. Repeat it, or put commas between several; the
+    first model is the default one."""
+    skip_bad: CliImplicitFlag[bool] = False
+    """Go on without packages that cannot be used, where others can: the log says which and why."""
     require_signed: Path | None = None
     """PEM file with an Ed25519 public key: only packages that its owner has signed are served."""
     host: str = Field(default="127.0.0.1", min_length=1)
@@ -153,6 +157,12 @@ class Settings(BaseSettings):
     trace_sample_ratio: float = Field(default=1.0, ge=0, le=1)
     """Share of the calls that come without a trace of their own to send traces of. Others are as their caller says."""
 
+    @field_validator("package", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        """Flags and variables come as one text."""
+        return value.split(",") if isinstance(value, str) else (value,) if isinstance(value, Path) else value
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.max_contents > self.max_waiting:
@@ -212,7 +222,6 @@ def load_settings(arguments: Sequence[str]) -> Settings:
     Exits the process for `--help` and `--version`.
     """
     _refuse_unknown(os.environ)
-    _refuse_packages(arguments)
     parser = _Flags(str(Settings.model_config["cli_prog_name"]), description=Settings.__doc__, allow_abbrev=False)
     parser.add_argument("--version", action=_ShowVersion, nargs=0, help="show the server's version and exit")
     flags: CliSettingsSource[ArgumentParser] = CliSettingsSource(Settings, root_parser=parser)
@@ -255,13 +264,6 @@ def _refuse_unknown(environment: Mapping[str, str]) -> None:
     for name in environment:
         if name.upper().startswith(PREFIX) and name.upper() not in known:
             raise ConfigError(f"environment variable {name} is no setting{_suggest(name.upper(), known)}")
-
-
-def _refuse_packages(arguments: Sequence[str]) -> None:
-    """Of any flag the last one counts, so that a script's can be overruled. Two packages may be meant to be served."""
-    count = sum(argument.partition("=")[0] == "--package" for argument in arguments)
-    if count > 1:
-        raise ConfigError(f"--package is given {count} times; a server has one package: start one for each")
 
 
 def _suggest(name: str, known: Iterable[str]) -> str:

@@ -41,6 +41,7 @@ The right-hand names are the `reason` of google.rpc.ErrorInfo. They, and the key
 """
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import ClassVar, Literal
 
 Status = Literal[
@@ -58,6 +59,10 @@ Status = Literal[
 
 SHOWN = 64
 """Most characters of a caller's value that an error repeats: a status travels in a header of some kilobytes."""
+
+
+MANY = 8
+"""Of so many names the nearest ones are told apart."""
 
 
 class ServerError(Exception):
@@ -131,9 +136,10 @@ class LanguageNotSupported(InvalidRequest):
 
     reason = "LANGUAGE_NOT_SUPPORTED"
 
-    def __init__(self, field: str, tag: str, supported: Sequence[str]) -> None:
+    def __init__(self, field: str, tag: str, supported: Sequence[str], who: str = "the model") -> None:
+        """`who` has no more than these."""
         known = ", ".join(supported)
-        message = f"{field} is {quoted(tag)}; the model has {known}"
+        message = f"{field} is {quoted(tag)}; {who} has {known}{_nearest(tag, supported)}"
         super().__init__(message, {"language_code": tag, "supported": known}, field)
 
 
@@ -310,7 +316,7 @@ class ModelNotFound(ServerError):
 
     def __init__(self, field: str, name: str, available: Sequence[str]) -> None:
         known = ", ".join(available)
-        message = f"there is no model {quoted(name)}; the server has {known}"
+        message = f"there is no model {quoted(name)}; the server has {known}{_nearest(name, available)}"
         super().__init__(message, {"model": name, "available": known}, field)
 
 
@@ -471,6 +477,12 @@ class InternalError(ServerError):
 
     def __init__(self) -> None:
         super().__init__("the server has a defect; its log says more")
+
+
+def _nearest(value: str, known: Sequence[str]) -> str:
+    """What was meant, maybe. Of few, the list says enough."""
+    close = get_close_matches(value[:SHOWN], known, n=3) if len(known) >= MANY else []
+    return f"; the nearest are {', '.join(close)}" if close else ""
 
 
 def quoted(value: str) -> str:

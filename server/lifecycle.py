@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NoReturn
 
@@ -109,17 +109,16 @@ def _tell_where() -> None:
     flush()
 
 
-async def report_crash(failure: asyncio.Future[Exception], health: Health, admission: Admission) -> None:
-    """Waits until engines are given up. The server then says that it does not serve."""
+async def report_crash(failure: asyncio.Future[Exception], admission: Admission) -> None:
+    """Waits until a model's engines are given up. Its calls are refused then."""
     await asyncio.shield(failure)
     admission.close(EngineStopped)
-    health.set(serving=False)
 
 
 async def drain(
     server: grpc.aio.Server,
     health: Health,
-    admission: Admission,
+    admissions: Sequence[Admission],
     calls: ObservedCalls,
     grace_period_s: float,
     at_once: asyncio.Event,
@@ -128,7 +127,8 @@ async def drain(
 
     Takes at most the grace period, which ends when `at_once` is set, and FLUSH_S.
     """
-    admission.close(Draining)
+    for admission in admissions:
+        admission.close(Draining)
     health.end()
     log.info("draining: %d calls are running, for at most %g s", calls.running, grace_period_s)
     # From now on connections are refused, and those that are open get a GOAWAY. Waits for all that is under way.

@@ -2,7 +2,8 @@
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from engine.budget import MEGABYTE, HostMemory
 from engine.devices.cudart import CudaError, CudaRuntime
@@ -12,7 +13,7 @@ from engine.devices.selection import Wanted, select_device
 from engine.devices.session import Device
 from engine.devices.sizing import Load
 from engine.load import ROWS
-from models.package.folder import Package
+from models.package.graphs import GraphsSpec
 from server.catalog.served_model import ServedModel
 from server.config import Settings
 
@@ -24,25 +25,36 @@ REST_BYTES = 96 * MEGABYTE
 """Tokenizer, calls and their messages, connections: what a model's formula does not know. An estimate."""
 
 
-def serving_device(settings: Settings, package: Package, machine: Machine) -> Device:
-    """Chooses the device, and logs the choice where there was one. Raises DeviceError."""
-    graphs = package.manifest.graphs
-    most = graphs.max_positions
-    load = Load(graphs, settings.max_rows or ROWS, settings.max_source_tokens or most, settings.max_new_tokens or most)
-    wanted = Wanted(settings.device, settings.device_id, settings.device_memory_fraction, settings.cuda_graphs)
-    device, obstacle = select_device(wanted, load, machine)
-    if settings.device == "auto":
+def serving_device(settings: Settings, models: Sequence[GraphsSpec], machine: Machine) -> Device:
+    """Chooses the device of all models, and logs the choice where there was one. Raises DeviceError."""
+    kind = settings.device
+    wanted = Wanted(kind, settings.device_id, settings.device_memory_fraction, settings.cuda_graphs)
+    loads = [_load(settings, graphs) for graphs in models]
+    every = sum(load.total_bytes for load in loads)
+    loads = [replace(load, besides_bytes=every - load.total_bytes) for load in loads]
+    chosen = [select_device(wanted, load, machine) for load in loads]
+    device, obstacle = next(((one, why) for one, why in chosen if one.kind == "cpu"), chosen[0])
+    if kind == "auto":
+        if device.kind == "cpu":  # one model that CUDA is not for keeps all of them from it
+            for load in loads:
+                select_device(replace(wanted, kind="cpu"), load, machine)
         log.info("--device auto chooses %s%s", device.kind, f": {obstacle}" if obstacle else "")
     return device
 
 
-def host_memory(settings: Settings, model: ServedModel) -> HostMemory | None:
-    """What an engine may count on. None: the system does not tell how much memory there is."""
+def _load(settings: Settings, graphs: GraphsSpec) -> Load:
+    most = graphs.max_positions
+    return Load(graphs, settings.max_rows or ROWS, settings.max_source_tokens or most, settings.max_new_tokens or most)
+
+
+def host_memory(settings: Settings, models: Sequence[ServedModel]) -> HostMemory | None:
+    """What engines may count on. None: the system does not tell how much memory there is."""
     limit = memory_limit() if settings.memory_mb is None else settings.memory_mb * MEGABYTE
     if limit is None:
         return None
-    waiting = settings.max_waiting * model.max_source_tokens * TOKEN_BYTES
-    return HostMemory(limit, settings.cache_mb * MEGABYTE + waiting + REST_BYTES, model.max_beams)
+    waiting = sum(settings.max_waiting * model.max_source_tokens * TOKEN_BYTES for model in models)
+    besides = settings.cache_mb * MEGABYTE + waiting + REST_BYTES
+    return HostMemory(limit, besides_bytes=besides, least_rows=max(model.max_beams for model in models))
 
 
 def device_memory(runtime: CudaRuntime, index: int) -> Callable[[], tuple[float, float]]:

@@ -178,8 +178,8 @@ async def serving(
         model = replace(MODEL, max_contents=max_contents, max_message_bytes=max_message_bytes)
         cache = AnswerCache(settings.cache_mb * MEGABYTE, AnswerCacheMetrics(registry))
         translator = Translator(model, tokenizer(), rules, admission, runner.submit, metrics, cache)
-        health = await start(server, Catalog({model.name: translator}))
-        watch = asyncio.create_task(report_crash(asyncio.wrap_future(runner.failure), health, admission))
+        health = await start(server, Catalog([translator]))
+        watch = asyncio.create_task(report(runner, admission, health))
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", channel_options) as channel:
             try:
                 yield Serving(port, server, channel, decoder, admission, runner, calls, health, translator, registry)
@@ -187,6 +187,12 @@ async def serving(
                 decoder.gate.open()
                 watch.cancel()
                 await server.stop(None)
+
+
+async def report(runner: Runner, admission: Admission, health: Health) -> None:
+    """As server.app does with its only model."""
+    await report_crash(asyncio.wrap_future(runner.failure), admission)
+    health.set(serving=False)
 
 
 async def serve_here(settings: Settings) -> int:

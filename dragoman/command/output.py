@@ -78,7 +78,10 @@ def model_block(model: Model) -> str:
     if own.prompts:
         vectors += f"; prompts {', '.join(own.prompts)}"
     default = ", ".join(f"{name} {_short(value)}" for name, value in asdict(model.default_decoding).items())
-    return f"""{model.name}
+    runs = f"{model.precision} on {model.execution_provider}"
+    if model.workers:
+        runs += f", {model.workers} workers of {model.rows} rows, at most {model.memory_bytes // 10**6} MB"
+    return f"""{model.name}{" (stopped)" * (model.state == "stopped")}
   does        {", ".join(model.tasks)}
   languages   {", ".join(model.source_languages)} -> {", ".join(model.target_languages)}
   limits      {model.max_source_tokens} source tokens, {model.max_new_tokens} new tokens, {model.max_beams} beams
@@ -86,7 +89,7 @@ def model_block(model: Model) -> str:
   vectors     {vectors}
   size        width {model.width}, {model.encoder_layers} encoder and {model.decoder_layers} decoder layers, \
 {model.vocabulary_size} target tokens
-  runs as     {model.precision} on {model.execution_provider}
+  runs as     {runs}
   package     {model.package_sha256}
   checkpoint  {model.checkpoint_sha256}"""
 

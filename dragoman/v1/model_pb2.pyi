@@ -45,6 +45,30 @@ TASK_ENCODE: Task.ValueType  # 2
 """EncodingService."""
 Global___Task: _TypeAlias = Task  # noqa: Y015
 
+class _ModelState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ModelStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ModelState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    MODEL_STATE_UNSPECIFIED: _ModelState.ValueType  # 0
+    """From servers that do not say it."""
+    MODEL_STATE_SERVING: _ModelState.ValueType  # 1
+    """It takes calls."""
+    MODEL_STATE_STOPPED: _ModelState.ValueType  # 2
+    """It takes no calls: its engine has failed too often, or the server ends. Other models may take calls."""
+
+class ModelState(_ModelState, metaclass=_ModelStateEnumTypeWrapper):
+    """Whether a model is served."""
+
+MODEL_STATE_UNSPECIFIED: ModelState.ValueType  # 0
+"""From servers that do not say it."""
+MODEL_STATE_SERVING: ModelState.ValueType  # 1
+"""It takes calls."""
+MODEL_STATE_STOPPED: ModelState.ValueType  # 2
+"""It takes no calls: its engine has failed too often, or the server ends. Other models may take calls."""
+Global___ModelState: _TypeAlias = ModelState  # noqa: Y015
+
 @_typing.final
 class ListModelsRequest(_message.Message):
     """A request to list models."""
@@ -218,6 +242,10 @@ class Model(_message.Message):
     MAX_CONTENTS_FIELD_NUMBER: _builtins.int
     TASKS_FIELD_NUMBER: _builtins.int
     DEFAULT_ENCODING_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    WORKERS_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name to use in requests."""
     max_source_tokens: _builtins.int
@@ -244,6 +272,14 @@ class Model(_message.Message):
     """SHA-256 of the checkpoint's weights file that was exported, lower-case hexadecimal."""
     max_contents: _builtins.int
     """Most contents of a request. 0 from servers that do not say it."""
+    state: Global___ModelState.ValueType
+    """Whether it is served."""
+    workers: _builtins.int
+    """Engine threads that decode it. 0 from servers that do not say it."""
+    rows: _builtins.int
+    """Rows of the running batch of each of them. 0 from servers that do not say it."""
+    memory_bytes: _builtins.int
+    """Memory that it may come to take: its weights, and what all rows need. 0 from servers that do not say it."""
     @_builtins.property
     def source_language_codes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """BCP-47 codes it translates from."""
@@ -285,10 +321,14 @@ class Model(_message.Message):
         max_contents: _builtins.int = ...,
         tasks: _abc.Iterable[Global___Task.ValueType] | None = ...,
         default_encoding: Global___EncodingDefaults | None = ...,
+        state: Global___ModelState.ValueType = ...,
+        workers: _builtins.int = ...,
+        rows: _builtins.int = ...,
+        memory_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["default_decoding", b"default_decoding", "default_encoding", b"default_encoding"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint_sha256", b"checkpoint_sha256", "decoder_layers", b"decoder_layers", "default_decoding", b"default_decoding", "default_encoding", b"default_encoding", "encoder_layers", b"encoder_layers", "execution_provider", b"execution_provider", "max_beams", b"max_beams", "max_contents", b"max_contents", "max_new_tokens", b"max_new_tokens", "max_source_tokens", b"max_source_tokens", "name", b"name", "package_sha256", b"package_sha256", "precision", b"precision", "source_language_codes", b"source_language_codes", "target_language_codes", b"target_language_codes", "tasks", b"tasks", "vocabulary_size", b"vocabulary_size", "width", b"width"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint_sha256", b"checkpoint_sha256", "decoder_layers", b"decoder_layers", "default_decoding", b"default_decoding", "default_encoding", b"default_encoding", "encoder_layers", b"encoder_layers", "execution_provider", b"execution_provider", "max_beams", b"max_beams", "max_contents", b"max_contents", "max_new_tokens", b"max_new_tokens", "max_source_tokens", b"max_source_tokens", "memory_bytes", b"memory_bytes", "name", b"name", "package_sha256", b"package_sha256", "precision", b"precision", "rows", b"rows", "source_language_codes", b"source_language_codes", "state", b"state", "target_language_codes", b"target_language_codes", "tasks", b"tasks", "vocabulary_size", b"vocabulary_size", "width", b"width", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

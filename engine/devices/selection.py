@@ -184,13 +184,14 @@ def check_memory(load: Load, limit: int, found: str) -> None:
         return
     rows, tokens = most_rows(load, limit), most_tokens(load, limit)
     lengths = f"{load.source_tokens} source and {load.target_tokens} target tokens"
+    others = f", other models {load.besides_bytes / GIB:.2f}" if load.besides_bytes else ""
     fits = [f"{rows} rows of these lengths fit (--max-rows)"] if rows else []
     if tokens:
         fits.append(f"{load.rows} rows of {tokens} tokens (--max-source-tokens, --max-new-tokens)")
     raise DeviceError(
         f"{load.rows} rows of {lengths} take {load.total_bytes / GIB:.2f} GiB (weights {load.weight_bytes / GIB:.2f}, "
-        f"cache {load.cache_bytes / GIB:.2f}, work {load.work_bytes / GIB:.2f}); {found}, and {limit / GIB:.2f} may be "
-        f"used (--device-memory-fraction): {', or '.join(fits) or 'not even one row fits'}"
+        f"cache {load.cache_bytes / GIB:.2f}, work {load.work_bytes / GIB:.2f}{others}); {found}, and "
+        f"{limit / GIB:.2f} may be used (--device-memory-fraction): {', or '.join(fits) or 'not even one row fits'}"
     )
 
 

@@ -32,6 +32,8 @@ class Load:
     rows: int
     source_tokens: int
     target_tokens: int
+    besides_bytes: int = 0
+    """What other models on the same device take."""
 
     @property
     def weight_bytes(self) -> int:
@@ -58,7 +60,7 @@ class Load:
 
     @property
     def total_bytes(self) -> int:
-        return self.weight_bytes + self.cache_bytes + self.work_bytes
+        return self.weight_bytes + self.cache_bytes + self.work_bytes + self.besides_bytes
 
 
 def most_rows(load: Load, available_bytes: int) -> int:

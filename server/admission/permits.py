@@ -77,6 +77,11 @@ class Admission:
         self._next_ticket = 0.0
         """When there will be room for those that were told to come back."""
 
+    @property
+    def open(self) -> bool:
+        """Whether it was not closed."""
+        return self._refusal is None
+
     @contextmanager
     def permit(self, work: Work, deadline: float | None = None) -> Iterator[None]:
         """Keeps room in the queue for a call while it is made ready.

@@ -1,31 +1,73 @@
-"""What is served, by name."""
+"""What is served: by name, or by the languages that a call asks for."""
 
-from collections.abc import Iterator, Mapping
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Generic, Protocol, TypeVar
 
-from server.errors import ModelNotFound
+from models.languages import choose
+from server.catalog.served_model import ServedModel
+from server.errors import LanguageNotSupported, ModelNotFound, quoted
 
-T = TypeVar("T")
+THE_SERVER = "the server"
+"""Who has no such language, where no model of it does."""
+
+
+class Entry(Protocol):
+    """Whoever serves a model."""
+
+    @property
+    def model(self) -> ServedModel:
+        """The facts that calls are routed by."""
+        ...
+
+
+T = TypeVar("T", bound=Entry)
 
 
 class Catalog(Generic[T]):
-    """One entry for each model."""
+    """All models, the default one first."""
 
-    def __init__(self, entries: Mapping[str, T]) -> None:
-        """At least one."""
-        self._entries = dict(entries)
+    def __init__(self, entries: Sequence[T]) -> None:
+        """At least one; each has a name of its own."""
+        self._entries = {entry.model.name: entry for entry in entries}
 
     def __iter__(self) -> Iterator[T]:
         """In the order in which they were given."""
         return iter(self._entries.values())
 
     def find(self, name: str, field: str = "model") -> T:
-        """The model of this name; the only one, where the name is empty. Raises ModelNotFound.
+        """The model of this name; the default one, where the name is empty. Raises ModelNotFound.
 
         field: the one of the request that has the name
         """
-        if not name and len(self._entries) == 1:
+        if not name:
             return next(iter(self))
         if name not in self._entries:
             raise ModelNotFound(field, name, list(self._entries))
         return self._entries[name]
+
+    def route(self, name: str, source: str, target: str) -> T:
+        """The model that translates: the named one, else the first that has both languages.
+
+        Raises ModelNotFound, or LanguageNotSupported where no model has them. `source`, `target`: tags, which may be
+        empty; where both are, the first that translates. What else a model refuses is left to it.
+        """
+        translating = [entry for entry in self if entry.model.decoder_layers]
+        if name or not translating:
+            return self.find(name)
+        if len(translating) == 1 or not (source or target):
+            return translating[0]
+        reading = [entry for entry in translating if choose(source, entry.model.source_languages) is not None]
+        if not reading:
+            known = _each(tag for entry in translating for tag in entry.model.source_languages)
+            raise LanguageNotSupported("source_language_code", source, known, THE_SERVER)
+        for entry in reading:
+            if choose(target, entry.model.target_languages) is not None:
+                return entry
+        known = _each(tag for entry in reading for tag in entry.model.target_languages)
+        whence = f"from {quoted(source)} {THE_SERVER}" if source else THE_SERVER
+        raise LanguageNotSupported("target_language_code", target, known, whence)
+
+
+def _each(tags: Iterable[str]) -> list[str]:
+    """Every one once."""
+    return list(dict.fromkeys(tags))

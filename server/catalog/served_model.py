@@ -34,6 +34,12 @@ class ServedModel:
     max_contents: int
     max_message_bytes: int
     encoding: EncodingDefaults
+    workers: int = 0
+    """Of its engine, once it is loaded, as the two below."""
+    rows: int = 0
+    """Of each worker's running batch."""
+    memory_bytes: int = 0
+    """That it may come to take."""
 
     @property
     def limits(self) -> dict[str, float]:

@@ -20,7 +20,6 @@ from dragoman.v1 import (
 from engine.request import FinishReason
 from models.decoding import Decoding, Options
 from server.catalog.catalog import Catalog
-from server.catalog.served_model import ServedModel
 from server.errors import OptionOutOfRange
 from server.grpc.encoding import EncodingService, encoding_defaults
 from server.grpc.timings import timings
@@ -76,8 +75,9 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
     ) -> translation_pb2.TranslateResponse:
         """Translates every content of the request."""
         current_call().labels = checked_labels(request.labels)
-        translator = self._models.find(request.model)
-        asked = _route(request), _options(request.decoding), request.no_cache
+        route = _route(request)
+        translator = self._models.route(request.model, route.source_language, route.target_language)
+        asked = route, _options(request.decoding), request.no_cache
         translations = await translator.translate(request.contents, *asked)
         return translation_pb2.TranslateResponse(
             translations=map(_translation, translations), model=translator.model.name
@@ -88,8 +88,9 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
     ) -> AsyncIterator[translation_pb2.StreamTranslateResponse]:
         """Translates one content and sends the text as it is decoded."""
         current_call().labels = checked_labels(request.labels)
-        translator = self._models.find(request.model)
-        asked = _route(request), _options(request.decoding), request.no_cache
+        route = _route(request)
+        translator = self._models.route(request.model, route.source_language, route.target_language)
+        asked = route, _options(request.decoding), request.no_cache
         events = translator.stream(request.content, *asked)
         async with aclosing(events):
             async for event in events:
@@ -104,11 +105,11 @@ class ModelService(model_pb2_grpc.ModelServiceServicer):
 
     async def ListModels(self, request: model_pb2.ListModelsRequest, context: object) -> model_pb2.ListModelsResponse:
         """Lists every model."""
-        return model_pb2.ListModelsResponse(models=[_model(translator.model) for translator in self._models])
+        return model_pb2.ListModelsResponse(models=map(_model, self._models))
 
     async def GetModel(self, request: model_pb2.GetModelRequest, context: object) -> model_pb2.GetModelResponse:
         """Gets one model."""
-        return model_pb2.GetModelResponse(model=_model(self._models.find(request.name, field="name").model))
+        return model_pb2.GetModelResponse(model=_model(self._models.find(request.name, field="name")))
 
 
 def _route(request: translation_pb2.TranslateRequest | translation_pb2.StreamTranslateRequest) -> Route:
@@ -159,7 +160,8 @@ def _hypothesis(target: TargetText) -> translation_pb2.Hypothesis:
     )
 
 
-def _model(model: ServedModel) -> model_pb2.Model:
+def _model(translator: Translator) -> model_pb2.Model:
+    model = translator.model
     return model_pb2.Model(
         name=model.name,
         source_language_codes=model.source_languages,
@@ -179,6 +181,10 @@ def _model(model: ServedModel) -> model_pb2.Model:
         max_contents=model.max_contents,
         tasks=[*([model_pb2.TASK_TRANSLATE] if model.decoder_layers else []), model_pb2.TASK_ENCODE],
         default_encoding=encoding_defaults(model),
+        state=model_pb2.MODEL_STATE_SERVING if translator.open else model_pb2.MODEL_STATE_STOPPED,
+        workers=model.workers,
+        rows=model.rows,
+        memory_bytes=model.memory_bytes,
     )
 
 

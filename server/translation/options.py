@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from models import decoding
 from models.decoding import Decoding, Options
-from models.languages import lookup
+from models.languages import choose
 from server.catalog.served_model import ServedModel
 from server.errors import LanguageNotSupported, OptionOutOfRange
 
@@ -41,7 +41,7 @@ def resolve(options: Options, model: ServedModel) -> Decoding:
 
 
 def _language(field: str, tag: str, supported: Sequence[str]) -> str:
-    found = supported[0] if not tag and len(supported) == 1 else lookup(tag, supported)
+    found = choose(tag, supported)
     if found is None:
         raise LanguageNotSupported(field, tag, supported)
     return found

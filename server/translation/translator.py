@@ -94,6 +94,11 @@ class Translator:
         self._work = SharedWork(submit, cache, metrics)
         self._metrics = metrics
 
+    @property
+    def open(self) -> bool:
+        """Whether calls are let in, as far as there is room."""
+        return self._admission.open
+
     async def translate(
         self, contents: Sequence[str], route: Route, options: Options, no_cache: bool = False
     ) -> list[Translation]:

@@ -339,6 +339,7 @@ def test_models_carry_every_field(server: FakeServer, call: Call) -> None:
     assert (model.precision, model.execution_provider) == ("fp32", "CPUExecutionProvider")
     assert (model.package_sha256, model.checkpoint_sha256) == ("ab" * 32, "cd" * 32)
     assert model.tasks == ("translate", "encode")
+    assert (model.state, model.workers, model.rows, model.memory_bytes) == ("serving", 2, 64, 1_070_000_000)
     own = dragoman.EncodingDefaults(("mean", "sum_sqrt"), 4, True, {"query": "query: "}, "query")
     assert model.default_encoding == own
 

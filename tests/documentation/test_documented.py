@@ -129,6 +129,8 @@ def written(default: object) -> str | None:
     """A default as the table has it. None is said in words."""
     if isinstance(default, bool):
         return str(default).lower()
+    if isinstance(default, tuple):
+        return ",".join(map(str, default))
     return f"{default:g}" if isinstance(default, float) else None if default is None else str(default)
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.budget import HostLoad, HostMemory, fit
+from engine.budget import HostLoad, HostMemory, fit, total_bytes
 from engine.devices.session import DeviceError
 from models.config import ModelConfig
 from models.package.signature import graphs_spec
@@ -25,7 +25,14 @@ CONFIG = ModelConfig(
     decoder_start_id=0,
 )
 MB = 1_000_000
-LOAD = HostLoad(graphs_spec(CONFIG, "fp32"), False, 2, 64, 500, 512, resident_bytes=250 * MB, besides_bytes=100 * MB)
+LOAD = HostLoad(graphs_spec(CONFIG, "fp32"), False, 2, 64, 500, 512)
+
+
+def memory(limit: int, least_rows: int = 1) -> HostMemory:
+    return HostMemory(limit, resident_bytes=250 * MB, besides_bytes=100 * MB, least_rows=least_rows)
+
+
+TOTAL = total_bytes([LOAD], memory(0))
 
 
 def test_the_parts() -> None:
@@ -34,7 +41,7 @@ def test_the_parts() -> None:
     assert LOAD.growth_bytes == block
     last = 64 * token_bytes
     assert LOAD.cache_bytes == 2 * (2 * block + last)
-    assert LOAD.total_bytes == sum([LOAD.cache_bytes, LOAD.growth_bytes, LOAD.work_bytes, 350 * MB])
+    assert sum([LOAD.cache_bytes, LOAD.growth_bytes, LOAD.work_bytes, 350 * MB]) == TOTAL
     recurrent = replace(LOAD, graphs=graphs_spec(CONFIG.model_copy(update={"decoder_cell": "ssru"}), "fp32"))
     assert recurrent.cache_bytes < LOAD.cache_bytes
 
@@ -45,36 +52,49 @@ def test_more_of_anything_takes_more() -> None:
         {"workers": 3},
         {"source_tokens": 513},
         {"target_tokens": 513},
-        {"besides_bytes": 10**9},
     ):
-        assert replace(LOAD, **more).total_bytes > LOAD.total_bytes  # type: ignore[arg-type]
+        assert replace(LOAD, **more).needed_bytes > LOAD.needed_bytes  # type: ignore[arg-type]
 
 
 def test_what_fits_stays_as_it_is() -> None:
-    assert fit(LOAD, HostMemory(LOAD.total_bytes), fewer=False) is LOAD
+    assert fit([LOAD], memory(TOTAL), fewer=False) == [LOAD]
 
 
 def test_rows_that_nobody_asked_for_are_as_many_as_fit() -> None:
-    limit = LOAD.total_bytes - 1
-    found = fit(LOAD, HostMemory(limit, least_rows=16), fewer=True)
-    assert found == replace(LOAD, rows=63) and found.total_bytes <= limit
+    there = memory(TOTAL - 1, least_rows=16)
+    found = fit([LOAD], there, fewer=True)
+    assert found == [replace(LOAD, rows=63)] and total_bytes(found, there) <= there.limit_bytes
+
+
+def test_several_models_get_as_many_rows_each_as_fit_together() -> None:
+    small = replace(LOAD, workers=1, rows=48, source_tokens=128)
+    there = memory(TOTAL, least_rows=16)
+    found = fit([LOAD, small], there, fewer=True)
+    assert found[0].rows == found[1].rows < 48
+    more = [replace(load, rows=load.rows + 1) for load in found]
+    assert total_bytes(found, there) <= TOTAL < total_bytes(more, there)
+    with pytest.raises(DeviceError, match=r"^2 models, the largest with 2 workers of 64 rows of 500 source"):
+        fit([LOAD, small], there, fewer=False)
+    large = memory(2 * TOTAL)
+    assert fit([LOAD, small], large, fewer=False) == [LOAD, small]
 
 
 def test_what_does_not_fit_is_told_with_what_would() -> None:
     with pytest.raises(DeviceError) as refused:
-        fit(LOAD, HostMemory(700 * MB), fewer=False)
+        fit([LOAD], memory(700 * MB), fewer=False)
     told = str(refused.value)
     assert told.startswith("2 workers of 64 rows of 500 source and 512 target tokens may take ")
     assert "(loaded 250, cache " in told and "; 700 MB may be used (--memory-mb): " in told
     fits = replace(LOAD, rows=int(told.split("--memory-mb): ")[1].split()[0]))
-    assert fits.total_bytes <= 700 * MB < replace(fits, rows=fits.rows + 1).total_bytes
+    assert total_bytes([fits], memory(0)) <= 700 * MB
+    assert total_bytes([replace(fits, rows=fits.rows + 1)], memory(0)) > 700 * MB
 
 
 def test_fewer_rows_than_are_of_use_are_refused() -> None:
     with pytest.raises(DeviceError, match="rows of these lengths fit"):
-        fit(LOAD, HostMemory(600 * MB, least_rows=40), fewer=True)
+        fit([LOAD], memory(600 * MB, least_rows=40), fewer=True)
 
 
 def test_where_nothing_fits_it_says_so() -> None:
     with pytest.raises(DeviceError, match="not even one row fits"):
-        fit(LOAD, HostMemory(300 * MB), fewer=True)
+        fit([LOAD], memory(300 * MB), fewer=True)

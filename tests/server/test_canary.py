@@ -17,9 +17,9 @@ from engine.observer import Unobserved
 from engine.request import Failed, Request
 from engine.runner import Runner
 from models.package.graphs import Probe
-from server.canary import Canary
+from server.canary import Canaries, Canary
 from server.grpc.health import Health
-from server.telemetry.metrics.canary import CanaryMetrics
+from server.telemetry.metrics.canary import CanaryFamilies, CanaryMetrics
 from tests.engine.calling import END, RULES
 from tests.fakes import BEST, CopyDecoder
 from tests.server_process import server_process
@@ -35,7 +35,8 @@ class Watched:
     def __init__(self, decoder: CopyDecoder, runner: Runner, probes: Sequence[Probe]) -> None:
         self.decoder, self.runner, self.registry = decoder, runner, CollectorRegistry()
         self.asked: list[Request] = []
-        self.canary = Canary(probes, RULES, self.submit, runner.workers, CanaryMetrics(self.registry, "copy"))
+        metrics = CanaryMetrics(CanaryFamilies(self.registry), "copy")
+        self.canary = Canary("copy", probes, RULES, self.submit, runner.workers, metrics)
 
     def submit(self, request: Request) -> None:
         self.asked.append(request)
@@ -67,8 +68,8 @@ async def test_a_token_or_a_score_that_differs_is_told(wrong: dict[str, Any], ca
         assert one.sample("dragoman_canary_differs") == 1
         assert one.sample("dragoman_canary_answers_total", result="different") == 3
         assert one.sample("dragoman_canary_answers_total", result="equal") == 3
-        assert "the canary, alone: probe 0 has the " in caplog.text
-        assert "the canary, in a live batch: probe 0 has the " in caplog.text
+        assert "the canary of copy, alone: probe 0 has the " in caplog.text
+        assert "the canary of copy, in a live batch: probe 0 has the " in caplog.text
 
 
 async def test_what_was_learnt_is_right() -> None:
@@ -94,7 +95,8 @@ async def test_health_says_what_was_found() -> None:
             else:
                 one.runner.submit(request)
 
-        canary = Canary(PROBES[:1], RULES, submit, 2, CanaryMetrics(CollectorRegistry(), "copy"))
+        metrics = CanaryMetrics(CanaryFamilies(CollectorRegistry()), "copy")
+        canary = Canary("copy", PROBES[:1], RULES, submit, 2, metrics)
         health = Health(["x"])
         health.set(serving=True)
         states: list[int] = []
@@ -106,7 +108,7 @@ async def test_health_says_what_was_found() -> None:
 
         seen = asyncio.Event()
         health.set = watch  # type: ignore[method-assign]
-        task = asyncio.create_task(canary.watch(0.001, health))
+        task = asyncio.create_task(Canaries([canary]).watch(0.001, health))
         async with asyncio.timeout(20):
             await seen.wait()
         task.cancel()
@@ -115,7 +117,7 @@ async def test_health_says_what_was_found() -> None:
 
 async def test_without_an_interval_it_never_looks() -> None:
     async with watched() as one:
-        await one.canary.watch(0.0, None)
+        await Canaries([one.canary]).watch(0.0, None)
         assert not one.asked
 
 

@@ -86,10 +86,26 @@ def test_a_slip_is_told_on_one_line(arguments: list[str], message: str) -> None:
         load_settings(arguments)
 
 
-@pytest.mark.parametrize("second", [["--package", "b"], ["--package=b"]])
-def test_a_second_package_does_not_replace_the_first(second: list[str]) -> None:
-    with pytest.raises(ConfigError, match="--package is given 2 times; a server has one package: start one for each"):
-        load_settings(["--package", "a", *second])
+@pytest.mark.parametrize(
+    ("arguments", "packages"),
+    [
+        (["--package", "a", "--package", "b"], ("a", "b")),
+        (["--package=b", "--package=a"], ("b", "a")),
+        (["--package", "a,b", "--package", "c d"], ("a", "b", "c d")),
+        ([], ("e", "f")),
+    ],
+)
+def test_packages_add_up_and_keep_their_order(
+    arguments: list[str], packages: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_PACKAGE", "e,f")
+    assert load_settings(arguments).package == tuple(map(Path, packages))
+
+
+@pytest.mark.parametrize(("text", "packages"), [("'a'", ["a"]), ("['a', 'b,c']", ["a", "b,c"])])
+def test_a_file_has_one_package_or_a_list(tmp_path: Path, text: str, packages: list[str]) -> None:
+    settings = load_settings(["--config", write(tmp_path, f"package = {text}")])
+    assert settings.package == tuple(map(Path, packages))
 
 
 def test_a_flag_may_be_overruled() -> None:

@@ -95,7 +95,7 @@ def test_a_process_that_hangs_ends_with_code_1_and_says_where(
 
 async def drained(server: Serving, grace_period_s: float = 60, at_once: asyncio.Event | None = None) -> None:
     never = asyncio.Event()
-    await drain(server.server, server.health, server.admission, server.calls, grace_period_s, at_once or never)
+    await drain(server.server, server.health, [server.admission], server.calls, grace_period_s, at_once or never)
 
 
 async def test_draining_finishes_what_runs_and_sends_the_rest_elsewhere_at_once() -> None:

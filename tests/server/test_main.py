@@ -197,7 +197,7 @@ async def test_engines_that_fail_too_often_end_it_with_code_1(
     decoder = CopyDecoder()
     monkeypatch.setattr("engine.load.CpuDecoder", lambda *arguments: decoder)
     settings = Settings(
-        package=tiny_package.folder, workers=1, port=0, metrics_port=0, kernels="off", engine_restarts=0
+        package=(tiny_package.folder,), workers=1, port=0, metrics_port=0, kernels="off", engine_restarts=0
     )
     serving = asyncio.create_task(serve_here(settings))
     await eventually(lambda: "serving tiny" in caplog.text)
@@ -218,7 +218,7 @@ async def test_what_does_not_decode_is_never_served(
     decoder = CopyDecoder(step_error=RuntimeError("bad kernel"))
     monkeypatch.setattr("engine.load.CpuDecoder", lambda *arguments: decoder)
     with pytest.raises(DeviceError, match="the model does not decode: bad kernel"):
-        await serve_here(Settings(package=tiny_package.folder, workers=1, port=0, metrics_port=0, kernels="off"))
+        await serve_here(Settings(package=(tiny_package.folder,), workers=1, port=0, metrics_port=0, kernels="off"))
     assert "serving tiny" not in caplog.text
 
 

@@ -11,7 +11,7 @@ from kernels.library import Counters
 from server.telemetry.metrics.cache import AnswerCacheMetrics
 from server.telemetry.metrics.call import CallMetrics
 from server.telemetry.metrics.caller import MOST_CALLERS, QUOTAS, CallerMetrics
-from server.telemetry.metrics.canary import CanaryMetrics
+from server.telemetry.metrics.canary import CanaryFamilies, CanaryMetrics
 from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
 from server.telemetry.metrics.process import ProcessMetrics
 from server.telemetry.metrics.reload import ReloadMetrics
@@ -29,16 +29,42 @@ def everything(
     methods: Iterable[str] = ("m",),
     codes: Iterable[str] = ("OK",),
     reasons: Iterable[str] = ("OVERLOADED",),
+    models: Iterable[str] = ("en-pt",),
 ) -> None:
     """Makes a sample of every family, of every combination of these labels, with a trace wherever there can be one."""
-    calls, metrics = CallMetrics(registry), ModelMetrics(ModelFamilies(registry), "en-pt")
+    calls = CallMetrics(registry)
     AnswerCacheMetrics(registry)
-    process = ProcessMetrics(registry, "en-pt")
+    process = ProcessMetrics(registry)
+    families, canaries = ModelFamilies(registry), CanaryFamilies(registry)
+    for name in models:
+        model(name, families, canaries, workers)
+        loaded = process.model(name)
+        loaded.describe("ab", "CPUExecutionProvider", "fp32")
+        loaded.describe_engine(memory_bytes=100_000_000, queue_capacity=1024, cuda_graphs=True)
+        loaded.loaded(1.0, 0.001)
     for method, code in product(methods, codes):
         calls.rpc_started(method)
         calls.rpc_finished(method, code, 0.1, TRACE)
     for reason in reasons:
         calls.refused(reason)
+    callers = CallerMetrics(registry)
+    names = [f"caller-{number}" for number in range(MOST_CALLERS + 2)]
+    callers.know(names)
+    for name in names:
+        callers.running(name, 1)
+        callers.took(name, texts=2, cost=0.1)
+        for quota in QUOTAS:
+            callers.refused(name, quota)
+    ReloadMetrics(registry, ["callers", "tls", "jwt_keys"])
+    process.describe_build(dict.fromkeys(VERSIONS, "1.0"))
+    process.describe_device(dict.fromkeys(FACTS, ""), "cuda")
+    process.watch_device_memory(lambda: (1, 3))
+    process.describe_certificate(lambda: 1e9)
+
+
+def model(name: str, families: ModelFamilies, canaries: CanaryFamilies, workers: int) -> None:
+    """Makes a sample of every family of a model's."""
+    metrics = ModelMetrics(families, name)
     metrics.capacity(rows=64 * workers, row_tokens=1024)
     metrics.memory(budget_bytes=1_000_000_000, limit_bytes=1_073_741_824)
     metrics.kernels(lambda: Counters(rows=9, whole_rows=1, saturated=2))
@@ -49,18 +75,4 @@ def everything(
     metrics.first_token(0.004, TRACE)
     metrics.finished(FinishReason.LENGTH, TIMINGS, source_tokens=7, target_tokens=9, trace_id=TRACE)
     metrics.detokenized(0.00004, TRACE)
-    CanaryMetrics(registry, "en-pt")
-    callers = CallerMetrics(registry)
-    names = [f"caller-{number}" for number in range(MOST_CALLERS + 2)]
-    callers.know(names)
-    for name in names:
-        callers.running(name, 1)
-        callers.took(name, texts=2, cost=0.1)
-        for quota in QUOTAS:
-            callers.refused(name, quota)
-    ReloadMetrics(registry, ["callers", "tls", "jwt_keys"])
-    process.describe_model("ab", "CPUExecutionProvider", "fp32")
-    process.describe_build(dict.fromkeys(VERSIONS, "1.0"))
-    process.describe_device(dict.fromkeys(FACTS, ""), "cuda", cuda_graphs=True)
-    process.watch_device_memory(lambda: (1, 3))
-    process.describe_certificate(lambda: 1e9)
+    CanaryMetrics(canaries, name)

@@ -36,9 +36,10 @@ def count(registry: CollectorRegistry) -> int:
     return sum(len(family.samples) for family in registry.collect())
 
 
-def most(workers: int) -> int:
+def most(workers: int, models: int = 1) -> int:
     """The series of a server to which everything has happened."""
-    everything(registry := CollectorRegistry(), workers, METHODS, CODES, REASONS)
+    names = [f"model-{number}" for number in range(models)]
+    everything(registry := CollectorRegistry(), workers, METHODS, CODES, REASONS, names)
     return count(registry)
 
 
@@ -48,6 +49,8 @@ def test_the_bound_is_the_one_that_is_documented() -> None:
     assert most(4) == int(bound.replace(",", ""))
     [further] = re.findall(r"(\d+) more for each further worker", page)
     assert most(5) - most(4) == int(further)
+    [another] = re.findall(r"([\d,]+) for each\s+further model", page)
+    assert most(4, models=2) - most(4) == int(another.replace(",", ""))
 
 
 async def provoke(server: Serving, number: int) -> None:

@@ -5,21 +5,29 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 RESULTS = {True: "equal", False: "different"}
 
 
-class CanaryMetrics:
-    """What is counted of one model's known answers."""
+class CanaryFamilies:
+    """The families that all models share."""
 
-    def __init__(self, registry: CollectorRegistry, model: str) -> None:
+    def __init__(self, registry: CollectorRegistry) -> None:
         """Registers every metric."""
-        answers = Counter(
+        self.answers = Counter(
             "dragoman_canary_answers", "Known answers that were asked for.", ["model", "result"], registry=registry
         )
-        self._answers = {equal: answers.labels(model, result) for equal, result in RESULTS.items()}
-        self._differs = Gauge(
+        self.differs = Gauge(
             "dragoman_canary_differs",
             "1 if the last known answers were not as they must be.",
             ["model"],
             registry=registry,
-        ).labels(model)
+        )
+
+
+class CanaryMetrics:
+    """What is counted of one model's known answers."""
+
+    def __init__(self, families: CanaryFamilies, model: str) -> None:
+        """`model`: the name in the label of every series."""
+        self._answers = {equal: families.answers.labels(model, result) for equal, result in RESULTS.items()}
+        self._differs = families.differs.labels(model)
 
     def answered(self, equal: bool) -> None:
         """The engine has said what it must, or something else."""

@@ -130,7 +130,7 @@ def test_this_machine_says_what_it_lacks(zoo_package: Package) -> None:
     """Tests run with the wheel for CPUs."""
     settings = Settings(device="cuda", workers=1)
     with pytest.raises(DeviceError, match="built without CUDA"):
-        serving_device(settings, zoo_package, Machine())
+        serving_device(settings, [zoo_package.manifest.graphs], Machine())
 
 
 def test_no_driver_is_named() -> None:

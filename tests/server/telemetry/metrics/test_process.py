@@ -18,7 +18,7 @@ def registry() -> CollectorRegistry:
 
 @pytest.fixture
 def process(registry: CollectorRegistry) -> ProcessMetrics:
-    return ProcessMetrics(registry, "en-pt")
+    return ProcessMetrics(registry)
 
 
 def sample(registry: CollectorRegistry, name: str, **labels: str) -> float:
@@ -59,7 +59,7 @@ def test_without_proc_python_tells_its_threads(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_model_and_build_are_described(registry: CollectorRegistry, process: ProcessMetrics) -> None:
-    process.describe_model("ab" * 32, "CPUExecutionProvider", "fp32")
+    process.model("en-pt").describe("ab" * 32, "CPUExecutionProvider", "fp32")
     process.describe_build({"dragoman": "0.1.0"})
     labels = {"model": "en-pt", "package_sha256": "ab" * 32, "provider": "CPUExecutionProvider", "precision": "fp32"}
     assert sample(registry, "dragoman_model_info", **labels) == 1
@@ -67,10 +67,9 @@ def test_model_and_build_are_described(registry: CollectorRegistry, process: Pro
 
 
 def test_what_was_asked_for_stands_beside_what_is_used(registry: CollectorRegistry, process: ProcessMetrics) -> None:
-    process.describe_device({"device": "cpu", "provider": "CPUExecutionProvider"}, "auto", cuda_graphs=False)
+    process.describe_device({"device": "cpu", "provider": "CPUExecutionProvider"}, "auto")
     labels = {"asked": "auto", "device": "cpu", "provider": "CPUExecutionProvider"}
     assert sample(registry, "dragoman_device_info", **labels) == 1
-    assert sample(registry, "dragoman_cuda_graphs", model="en-pt") == 0
 
 
 def test_the_memory_of_a_device_is_read_at_every_scrape(registry: CollectorRegistry, process: ProcessMetrics) -> None:
@@ -83,9 +82,19 @@ def test_the_memory_of_a_device_is_read_at_every_scrape(registry: CollectorRegis
 
 def test_loading_is_timed_and_dated(registry: CollectorRegistry, process: ProcessMetrics) -> None:
     began = time.time()
-    process.loaded(seconds=2.5, probe_seconds=0.004)
-    process.describe_queue(1024)
+    model = process.model("en-pt")
+    model.loaded(seconds=2.5, probe_seconds=0.004)
+    model.describe_engine(memory_bytes=7, queue_capacity=1024, cuda_graphs=False)
     assert sample(registry, "dragoman_model_load_seconds", model="en-pt") == 2.5
     assert sample(registry, "dragoman_probe_seconds", model="en-pt") == 0.004
     assert began <= sample(registry, "dragoman_model_loaded_timestamp_seconds", model="en-pt") <= time.time()
     assert sample(registry, "dragoman_queue_capacity", model="en-pt") == 1024
+    assert sample(registry, "dragoman_model_memory_bytes", model="en-pt") == 7
+    assert sample(registry, "dragoman_cuda_graphs", model="en-pt") == 0
+
+
+def test_a_model_that_has_failed_is_told_apart(registry: CollectorRegistry, process: ProcessMetrics) -> None:
+    for name in ("en-pt", "pt-en"):
+        process.model(name).loaded(seconds=1.0, probe_seconds=0.001)
+    process.model("pt-en").stopped()
+    assert [sample(registry, "dragoman_model_serving", model=name) for name in ("en-pt", "pt-en")] == [1, 0]

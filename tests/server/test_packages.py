@@ -1,0 +1,79 @@
+"""server.catalog.packages: which packages are served, and what is wrong with the others."""
+
+import json
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+
+from models.package.folder import MANIFEST, Package
+from server.catalog.packages import open_packages, package_folders
+from server.config import ConfigError, Settings
+
+
+def named(package: Package, folder: Path, name: str) -> Path:
+    """A copy with another name."""
+    shutil.copytree(package.folder, folder)
+    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    (folder / MANIFEST).write_text(json.dumps({**manifest, "name": name}), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def shelf(tiny_package: Package, tmp_path: Path) -> Path:
+    """A folder of two packages, with a file and a hidden folder."""
+    for name in ("b", "a"):
+        named(tiny_package, tmp_path / "shelf" / name, name)
+    (tmp_path / "shelf" / "README.md").write_text("two packages", encoding="utf-8")
+    (tmp_path / "shelf" / "..data").mkdir()
+    return tmp_path / "shelf"
+
+
+def names(*packages: Path, **settings: bool) -> list[str]:
+    return [one.name for one in open_packages(Settings(package=packages, workers=1, **settings))]  # type: ignore[arg-type]
+
+
+def test_packages_come_in_their_order_and_those_of_a_folder_by_the_alphabet(shelf: Path) -> None:
+    assert names(shelf) == ["a", "b"]
+    assert names(shelf / "b", shelf / "a") == ["b", "a"]
+
+
+def test_a_folder_without_packages_stands_for_itself(tmp_path: Path) -> None:
+    (tmp_path / "empty" / "folder").mkdir(parents=True)
+    assert list(package_folders([tmp_path / "empty", tmp_path / "none"])) == [tmp_path / "empty", tmp_path / "none"]
+    with pytest.raises(ConfigError, match=r"none is not a package: manifest.json cannot be read"):
+        names(tmp_path / "none")
+
+
+def test_two_of_one_name_are_refused_by_both_paths(shelf: Path, tiny_package: Package, tmp_path: Path) -> None:
+    other = named(tiny_package, tmp_path / "other", "b")
+    with pytest.raises(ConfigError) as refused:
+        names(shelf, other, skip_bad=True)
+    assert str(refused.value).startswith(f"{shelf / 'b'} and {other} are both named b: ")
+
+
+@pytest.mark.parametrize("how", ["cut short", "no manifest", "of another format"])
+def test_a_bad_package_among_good_ones_is_named_or_left_out(
+    shelf: Path, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = shelf / "a"
+    if how == "cut short":
+        weights = bad / "weights.bin"
+        weights.write_bytes(weights.read_bytes()[:-1])
+    elif how == "no manifest":
+        (bad / MANIFEST).unlink()
+    else:
+        content = json.loads((bad / MANIFEST).read_text(encoding="utf-8"))
+        content["format_version"] = 999
+        (bad / MANIFEST).write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(ConfigError, match=str(bad)):
+        names(shelf)
+    assert names(shelf, skip_bad=True) == ["b"]
+    [record] = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert record.getMessage().startswith("a package is left out: ") and str(bad) in record.getMessage()
+
+
+def test_bad_packages_alone_are_refused_in_any_case(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="of the packages none can be used"):
+        names(tmp_path, skip_bad=True)

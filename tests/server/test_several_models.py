@@ -1,0 +1,93 @@
+"""Several models in one server."""
+
+import asyncio
+import json
+import logging
+import re
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from dragoman import AsyncClient, Client, Internal, InvalidArgument, NotFound, Unavailable
+from models.package.folder import MANIFEST, Package
+from server.config import Settings
+from tests.fakes import CopyDecoder
+from tests.server_process import WAIT_S, server_process
+from tests.serving import eventually, serve_here
+
+ZOO = Path(__file__).parents[2] / "models" / "zoo"
+
+
+def test_two_real_models_are_found_by_name_and_by_language() -> None:
+    with server_process(ZOO / "en-pt", "--package", ZOO / "pt-en") as server, Client(server.target) as client:
+        models = client.models()
+        assert [model.name for model in models] == ["en-pt", "pt-en"]
+        for model in models:
+            assert (model.state, model.workers) == ("serving", 2)
+            assert model.rows > 0 and model.memory_bytes > 50_000_000
+        there, back = ["The cat sleeps."], ["O gato dorme."]
+        [named] = client.translate(there, model="en-pt")
+        [routed] = client.translate(there, source_language="en", target_language="pt")
+        [default] = client.translate(there)
+        assert named.text == routed.text == default.text != there[0]
+        [named] = client.translate(back, model="pt-en")
+        [routed] = client.translate(back, source_language="pt-BR", target_language="en")
+        assert named.text == routed.text != back[0]
+        with pytest.raises(NotFound, match='no model "de-en"; the server has en-pt, pt-en'):
+            client.translate(there, model="de-en")
+        with pytest.raises(InvalidArgument, match='source_language_code is "de"; the server has en, pt'):
+            client.translate(there, source_language="de", target_language="en")
+        metrics = server.metrics()
+        for name in ("en-pt", "pt-en"):
+            assert metrics("dragoman_finished_total", model=name) > 0
+            assert metrics("dragoman_model_serving", model=name) == 1
+            assert metrics("dragoman_model_info", model=name) == 1
+
+
+@asynccontextmanager
+async def two_copying(
+    package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> AsyncIterator[tuple[AsyncClient, list[CopyDecoder], "asyncio.Task[int]"]]:
+    """A server of the models a and b, whose decoders copy. The first failure of one is its last."""
+    caplog.set_level(logging.INFO)
+    decoders = [CopyDecoder(), CopyDecoder()]
+    waiting = iter(decoders)
+    monkeypatch.setattr("engine.load.CpuDecoder", lambda *arguments: next(waiting))
+    for name in ("a", "b"):
+        shutil.copytree(package.folder, tmp_path / name)
+        manifest = json.loads((tmp_path / name / MANIFEST).read_text(encoding="utf-8"))
+        (tmp_path / name / MANIFEST).write_text(json.dumps({**manifest, "name": name}), encoding="utf-8")
+    settings = Settings(
+        package=(tmp_path,), workers=1, port=0, metrics_port=0, kernels="off", engine_restarts=0, cache_mb=0
+    )
+    serving = asyncio.create_task(serve_here(settings))
+    await eventually(lambda: "serving b" in caplog.text or serving.done())
+    port = re.findall(r"serving b on 127\.0\.0\.1:(\d+)", caplog.text)[0]
+    async with AsyncClient(f"127.0.0.1:{port}") as client:
+        yield client, decoders, serving
+
+
+async def test_one_that_fails_for_good_leaves_the_other(
+    tiny_package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with two_copying(tiny_package, tmp_path, monkeypatch, caplog) as (client, [first, second], serving):
+        first.step_error = RuntimeError("bad kernel")
+        with pytest.raises(Internal, match="engine failed"):
+            await client.translate("a", model="a")
+        for _ in range(3):
+            with pytest.raises(Unavailable, match="the server's engine has failed"):
+                await client.translate("a", model="a", timeout_s=1)
+            await client.translate("a", model="b")
+        states = [model.state for model in await client.models()]
+        assert states == ["stopped", "serving"]
+        assert (await client.health()).name == "SERVING"
+        assert "the engines of a have failed too often: it is served no more" in caplog.text
+        assert not serving.done()
+        second.step_error = RuntimeError("bad kernel")
+        with pytest.raises(Internal, match="engine failed"):
+            await client.translate("a", model="b")
+        async with asyncio.timeout(WAIT_S):
+            assert await serving == 1
