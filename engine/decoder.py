@@ -4,7 +4,7 @@ A search says what it must see of the rows of a step, in an `Ask`. A decoder giv
 nothing that nobody asked for.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -47,7 +47,7 @@ class Ask:
     normaliser: bool = False
     """The logarithm of the sum of all exp(logit)."""
     logits: bool = False
-    """The logits of the whole vocabulary."""
+    """The logits of the whole vocabulary, of those rows that somebody then looks at."""
     attention: bool = False
     """Where the row looks in its source."""
 
@@ -68,6 +68,10 @@ class Ask:
         )
 
 
+LogitsOf = Callable[[NDArray[np.intp]], NDArray[np.float32]]
+"""The logits of some rows [some, vocabulary], as a copy. -inf: a shortlist does not allow the token."""
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """What a step found of every live row. What was not asked for is None."""
@@ -80,8 +84,8 @@ class Found:
     """Of the tokens of the Ask [rows, tokens]. -inf: a shortlist does not allow the token."""
     normaliser: NDArray[np.float32] | None = None
     """[rows]"""
-    logits: NDArray[np.float32] | None = None
-    """[rows, vocabulary]. -inf: a shortlist does not allow the token."""
+    logits: LogitsOf | None = None
+    """Until the next step begins."""
     attention: NDArray[np.float32] | None = None
     """Cross-attention of the last decoder layer, the mean of its heads [rows, longest source]; 0 behind others."""
 

@@ -80,12 +80,15 @@ class AllowedTokens:
         """The tokens at these places."""
         return self._token_ids[places]
 
-    def spread(self, logits: NDArray[np.floating]) -> NDArray[np.float32]:
-        """Logits of places [rows and one more, places] as those of tokens [rows, vocabulary]; -inf: not allowed."""
-        rows = len(logits) - 1
-        found = np.full((rows, len(self._place)), -np.inf, np.float32)
-        for row, ids in enumerate(self._ids[:rows]):
-            found[row, ids] = logits[row, self._place[ids]]
+    def spread(self, logits: NDArray[np.floating], rows: NDArray[np.intp]) -> NDArray[np.float32]:
+        """Logits of places [rows and one more, places] as those of some rows' tokens [some, vocabulary].
+
+        -inf: not allowed
+        """
+        found = np.full((len(rows), len(self._place)), -np.inf, np.float32)
+        for one, row in enumerate(rows.tolist()):
+            ids = self._ids[row]
+            found[one, ids] = logits[row, self._place[ids]]
         return found
 
     @property

@@ -1,6 +1,6 @@
 """What a step gives besides the best tokens, on a device: logits of whole rows, and queries to the source."""
 
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,19 +30,19 @@ class WholeRows:
 
     def answer(self, ask: Ask, best: Found, source_last: NDArray[np.int32]) -> Found:
         """What was asked of a step that is done. `source_last`: of its rows."""
-        logits = self._logits(len(source_last)) if asks_logits(ask) else None
+        logits = partial(self._logits, len(source_last)) if asks_logits(ask) else None
         return answer(ask, best, logits, self._attention(source_last) if ask.attention else None)
 
-    def _logits(self, rows: int) -> NDArray[np.float32]:
-        """Of every token [rows, vocabulary]. -inf: not allowed."""
+    def _logits(self, rows: int, some: NDArray[np.intp]) -> NDArray[np.float32]:
+        """Of some of so many rows [some, vocabulary]. -inf: not allowed."""
         assert self._spec.logits is not None
-        logits = self._read(self._spec.logits.name, rows)[:, : self._spec.vocabulary.target_size]
+        logits = self._read(self._spec.logits.name, rows)[some, : self._spec.vocabulary.target_size]
         allowed = self._blocks.allowed
         if allowed is None:
             return logits
         raw = self._runtime.read(allowed.address, rows * allowed.row_slots * allowed.slot_bytes)
         found = np.full_like(logits, -np.inf)
-        for row, places in enumerate(raw.view(np.int64).reshape(rows, -1)):
+        for row, places in enumerate(raw.view(np.int64).reshape(rows, -1)[some]):
             ids = places[places != NO_TOKEN]  # a place is a token here
             found[row, ids] = logits[row, ids]
         return found

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.decoder import NOT_FINITE, Ask, Found
+from engine.decoder import NOT_FINITE, Ask, Found, LogitsOf
 from engine.errors import NotOffered
 from models.package.graphs import GraphsSpec
 
@@ -33,20 +33,19 @@ def mark_not_finite(found: Found) -> None:
         found.token_ids[broken] = NOT_FINITE
 
 
-def answer(
-    ask: Ask, best: Found, logits: NDArray[np.float32] | None, attention: NDArray[np.float32] | None = None
-) -> Found:
+def answer(ask: Ask, best: Found, logits: LogitsOf | None, attention: NDArray[np.float32] | None = None) -> Found:
     """What was asked.
 
-    logits: [rows, vocabulary]; -inf: the token is not allowed
+    logits: gives those of some rows; -inf: the token is not allowed
     attention: [rows, source], as `attend` gives it
     """
     tokens = normaliser = None
-    if logits is not None and asks_logits(ask):
+    if logits is not None and (ask.tokens or ask.normaliser):
+        rows = np.arange(len(best.token_ids))
+        whole = logits(rows)
         # The graph has summed up the whole row for the best token already.
-        rows = np.arange(len(logits))
-        normaliser = logits[rows, best.token_ids[:, 0]] - best.log_probs[:, 0]
-        tokens = logits[:, list(ask.tokens)] - normaliser[:, None]
+        normaliser = whole[rows, best.token_ids[:, 0]] - best.log_probs[:, 0]
+        tokens = whole[:, list(ask.tokens)] - normaliser[:, None]
     return Found(
         best.token_ids,
         best.log_probs,

@@ -41,10 +41,10 @@ class AllowedTokens:
         """
         np.maximum(candidates[:, 1:], 0, out=candidates[:, 1:])
 
-    def mask(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Logits [rows, vocabulary] with -inf where a token is not allowed."""
+    def mask(self, logits: NDArray[np.float32], rows: NDArray[np.intp]) -> NDArray[np.float32]:
+        """Logits of some rows [some, vocabulary] with -inf where a token is not allowed."""
         masked = np.full_like(logits, -np.inf)
-        for row, places in enumerate(self.array[: len(logits)]):
+        for row, places in enumerate(self.array[rows]):
             ids = places[places != NO_TOKEN]
             masked[row, ids] = logits[row, ids]
         return masked

@@ -1,6 +1,7 @@
 """The running batch of the native graphs. Leaving moves nothing, and reordering copies only what has a second child."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import onnxruntime as ort
@@ -110,12 +111,15 @@ class SlotCache:
     def _answer(self, step: BoundStep) -> Found:
         logits = attention = None
         if asks_logits(self._ask) and step.hidden is not None:
-            logits = self._logits.run(step.hidden)
-            if self._allowed is not None:
-                logits = self._allowed.mask(logits)
+            logits = partial(self._whole_rows, step.hidden)
         if self._ask.attention and step.query is not None:
             attention = self._attend(step.query)
         return answer(self._ask, step.best, logits, attention)
+
+    def _whole_rows(self, hidden: NDArray[np.float32], rows: NDArray[np.intp]) -> NDArray[np.float32]:
+        """Logits of some rows of what the output layer takes."""
+        logits = self._logits.run(hidden[rows])
+        return logits if self._allowed is None else self._allowed.mask(logits, rows)
 
     def _attend(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
         """Where the rows of these queries look in their sources [rows, longest source]."""

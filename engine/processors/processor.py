@@ -33,10 +33,19 @@ class Seen:
 class Processor(Protocol):
     """Is equal to another one that does the same, and can be hashed: rows with equal ones are processed together."""
 
-    def __call__(self, scores: NDArray[np.float32], seen: Seen) -> NDArray[np.int64] | None:
-        """Changes the scores of the next tokens in place [rows, vocabulary].
+    @property
+    def of_logits(self) -> bool:
+        """Does something else to logits than to log-probabilities."""
+        ...
 
-        They are logits in greedy search and log-probabilities in beam search, as in `generate`. Returns the tokens
-        whose scores may have risen [rows, some], or None if none has.
+    @property
+    def raises(self) -> bool:
+        """May raise a score."""
+        ...
+
+    def __call__(self, scores: NDArray[np.float32], seen: Seen) -> None:
+        """Changes the scores of the next tokens in place [rows, vocabulary]. One of -inf stays so.
+
+        They are logits in greedy search and log-probabilities in beam search, as in `generate`.
         """
         ...

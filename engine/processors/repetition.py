@@ -14,11 +14,15 @@ class RepetitionPenalty:
     """Makes the tokens of the target less likely, by a factor (Keskar et al. 2019, section 4.1). Below 1: more."""
 
     penalty: float
+    of_logits = True
 
-    def __call__(self, scores: NDArray[np.float32], seen: Seen) -> NDArray[np.int64] | None:
-        ids = np.where(seen.targets < 0, seen.targets[:, -1:], seen.targets)
-        _penalise(scores, ids, self.penalty)
-        return ids if self.penalty < 1 else None
+    @property
+    def raises(self) -> bool:
+        """May raise a score."""
+        return self.penalty < 1
+
+    def __call__(self, scores: NDArray[np.float32], seen: Seen) -> None:
+        _penalise(scores, np.where(seen.targets < 0, seen.targets[:, -1:], seen.targets), self.penalty)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +30,15 @@ class EncoderRepetitionPenalty:
     """Makes the tokens of the source more likely, by a factor. Below 1: less."""
 
     penalty: float
+    of_logits = True
 
-    def __call__(self, scores: NDArray[np.float32], seen: Seen) -> NDArray[np.int64] | None:
-        ids = np.where(seen.sources < 0, seen.sources[:, :1], seen.sources)
-        _penalise(scores, ids, 1 / self.penalty)
-        return ids if self.penalty > 1 else None
+    @property
+    def raises(self) -> bool:
+        """May raise a score."""
+        return self.penalty > 1
+
+    def __call__(self, scores: NDArray[np.float32], seen: Seen) -> None:
+        _penalise(scores, np.where(seen.sources < 0, seen.sources[:, :1], seen.sources), 1 / self.penalty)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +46,7 @@ class NoRepeatNGram:
     """No sequence of so many tokens occurs twice in a target (Paulus et al. 2018, section 2.5)."""
 
     size: int
+    of_logits, raises = False, False
 
     def __call__(self, scores: NDArray[np.float32], seen: Seen) -> None:
         _ban_continuations(scores, seen.targets, seen.targets, self.size)
@@ -48,6 +57,7 @@ class EncoderNoRepeatNGram:
     """No sequence of so many tokens of the source occurs in its target."""
 
     size: int
+    of_logits, raises = False, False
 
     def __call__(self, scores: NDArray[np.float32], seen: Seen) -> None:
         _ban_continuations(scores, seen.sources, seen.targets, self.size)

@@ -34,6 +34,7 @@ class ProcessorStage:
         self._fed = FedTokens(rows)
         self._requests = 0
         self._best = 1
+        self._scratch = np.full((0, 0), -np.inf, np.float32)
 
     @property
     def idle(self) -> bool:
@@ -67,7 +68,7 @@ class ProcessorStage:
         self._best = searches.best
         if not self._requests:
             return searches
-        return replace(searches, best=searches.best + SPARE, normaliser=True, logits=True)
+        return replace(searches, best=searches.best + SPARE, logits=True)
 
     def process(self, found: Found, rows: Sequence[Processed | None]) -> Found:
         """What the searches see of the step. rows: what becomes of each [live]."""
@@ -77,42 +78,90 @@ class ProcessorStage:
             if processed is not None and token_ids[row, 0] != NOT_FINITE:
                 alike.setdefault((processed.chain, processed.of_logits), []).append(row)
         for (chain, of_logits), together in alike.items():
-            which = np.array(together)
-            seen = Seen(self._fed.of(which), [one.source_ids for row in together if (one := rows[row]) is not None])
-            token_ids[which], log_probs[which] = self._best_of(found, which, chain, of_logits, seen)
+            sources = [one.source_ids for row in together if (one := rows[row]) is not None]
+            group = Group(np.array(together), chain, of_logits, sources)
+            token_ids[together], log_probs[together] = self._best_of(found, group)
         return replace(found, token_ids=token_ids, log_probs=log_probs)
 
-    def _best_of(
-        self, found: Found, rows: NDArray[np.intp], chain: Chain, of_logits: bool, seen: Seen
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """The best tokens after the processors, and their log-probabilities [rows, best]."""
-        assert found.logits is not None and found.normaliser is not None
-        logits, normaliser = found.logits[rows], found.normaliser[rows, None]
-        scores = logits.copy() if of_logits else logits - normaliser
-        # No token that is neither among those nor has risen scores more than the last of them did.
-        known, least = found.token_ids[rows], found.log_probs[rows, -1] + (normaliser[:, 0] if of_logits else 0)
-        risen = [ids for processor in chain if (ids := processor(scores, seen)) is not None]
-        token_ids, best = best_among(scores, np.concatenate([known, *risen], 1), self._best)
-        unsure = np.flatnonzero(best[:, -1] < least)
+    def _best_of(self, found: Found, group: "Group") -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The best tokens of rows after the processors, and their log-probabilities [rows, best]."""
+        return self._of_known(found, group) if group.known_suffice else self._of_whole_rows(found, group)
+
+    def _of_known(self, found: Found, group: "Group") -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Looks at those that the decoder has found."""
+        known, log_probs = found.token_ids[group.rows], found.log_probs[group.rows]
+        seen = self._seen(group)
+        scores = self._nothing(len(known), 1 + max(known.max(), seen.targets.max(), *map(max, group.sources)))
+        np.put_along_axis(scores, known, log_probs, 1)
+        group.process(scores, seen)
+        token_ids, best = best_among(scores, known, self._best)
+        np.put_along_axis(scores, known, -np.inf, 1)
+        unsure = np.flatnonzero(best[:, -1] < log_probs[:, -1])
         if len(unsure):
-            token_ids[unsure], best[unsure] = best_of_all(scores[unsure], self._best)
-        return token_ids, np.take_along_axis(logits, token_ids, 1) - normaliser if of_logits else best
+            token_ids[unsure], best[unsure] = self._of_whole_rows(found, group.part(unsure))
+        return token_ids, best
+
+    def _of_whole_rows(self, found: Found, group: "Group") -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Looks at the whole vocabulary where what the decoder has found is not enough."""
+        assert found.logits is not None
+        known, logits = found.token_ids[group.rows], found.logits(group.rows)
+        normaliser = np.take_along_axis(logits, known[:, :1], 1) - found.log_probs[group.rows, :1]
+        scores = logits.copy() if group.of_logits else logits - normaliser
+        least = np.take_along_axis(scores, known[:, -1:], 1)
+        group.process(scores, self._seen(group))
+        token_ids, best = best_among(scores, known, self._best)
+        unsure = np.flatnonzero(best[:, -1:] < least) if not group.raises else np.arange(len(known))
+        if len(unsure):
+            all_ids = np.argpartition(-scores[unsure], self._best - 1, 1)[:, : self._best].astype(np.int64)
+            token_ids[unsure], best[unsure] = best_among(scores[unsure], all_ids, self._best)
+        return token_ids, np.take_along_axis(logits, token_ids, 1) - normaliser if group.of_logits else best
+
+    def _seen(self, group: "Group") -> Seen:
+        return Seen(self._fed.of(group.rows), group.sources)
+
+    def _nothing(self, rows: int, tokens: int) -> NDArray[np.float32]:
+        """Scores of -inf [rows, at least so many tokens]. Whoever changes them leaves them so."""
+        if self._scratch.shape[0] < rows or self._scratch.shape[1] < tokens:
+            shape = tuple(max(two) for two in zip(self._scratch.shape, (rows, 2 * tokens), strict=True))
+            self._scratch = np.full(shape, -np.inf, np.float32)
+        return self._scratch[:rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rows that are processed alike."""
+
+    rows: NDArray[np.intp]
+    chain: Chain
+    of_logits: bool
+    sources: Sequence[tuple[int, ...]]
+    """Of each row."""
+
+    @property
+    def raises(self) -> bool:
+        """A token may become one of the best that was none."""
+        return any(processor.raises for processor in self.chain)
+
+    @property
+    def known_suffice(self) -> bool:
+        """Mostly: the best tokens and their log-probabilities, without whole rows of logits."""
+        return not (self.raises or (self.of_logits and any(processor.of_logits for processor in self.chain)))
+
+    def process(self, scores: NDArray[np.float32], seen: Seen) -> None:
+        """Changes the scores of the rows in place [rows, vocabulary]."""
+        for processor in self.chain:
+            processor(scores, seen)
+
+    def part(self, which: NDArray[np.intp]) -> "Group":
+        """Some of the rows."""
+        return replace(self, rows=self.rows[which], sources=[self.sources[one] for one in which.tolist()])
 
 
 def best_among(
     scores: NDArray[np.float32], token_ids: NDArray[np.int64], best: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The best of some tokens [rows, some], which may stand there twice, and their scores [rows, best].
-
-    Of equal scores, the lower id's is first. A row with fewer tokens ends with scores of -inf.
-    """
+    """The best of some tokens [rows, some], and their scores [rows, best]. Of equal scores, the lower id's is first."""
     token_ids = np.sort(token_ids, 1)
     found = np.take_along_axis(scores, token_ids, 1)
-    found[:, 1:][token_ids[:, 1:] == token_ids[:, :-1]] = -np.inf
     order = np.argsort(-found, 1, kind="stable")[:, :best]
     return np.take_along_axis(token_ids, order, 1), np.take_along_axis(found, order, 1)
-
-
-def best_of_all(scores: NDArray[np.float32], best: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The same of all tokens."""
-    return best_among(scores, np.argpartition(-scores, best - 1, 1)[:, :best].astype(np.int64), best)

@@ -64,13 +64,12 @@ def seen(rows: Sequence[tuple[list[int], list[int]]]) -> Seen:
 def test_scores_are_those_of_transformers(rows: list[tuple[list[int], list[int]]], pair: Pair, seed: int) -> None:
     before = np.random.default_rng(seed).normal(0, 3, (len(rows), VOCABULARY)).astype(np.float32)
     scores = before.copy()
-    risen = pair.ours(scores, seen(rows))
+    pair.ours(scores, seen(rows))
     for row, (target, source) in enumerate(rows):
         theirs = pair.theirs(torch.tensor([source]))
         expected = theirs(torch.tensor([target]), torch.from_numpy(before[row : row + 1].copy()))
         np.testing.assert_allclose(scores[row], expected[0].numpy(), rtol=1e-6)
-        named = set() if risen is None else set(risen[row].tolist())
-        assert named >= set(np.flatnonzero(scores[row] > before[row]).tolist())
+    assert pair.ours.raises or (scores <= before).all()
 
 
 @pytest.mark.parametrize("size", [1, 3])
