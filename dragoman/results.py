@@ -189,3 +189,7 @@ class Model:
     """Rows of the running batch of each of them. 0: the server does not say."""
     memory_bytes: int
     """Memory that it may come to take. 0: the server does not say."""
+    prompts: dict[str, str] = field(hash=False)
+    """What `translate` may put before a text, by the name that calls use."""
+    prompt: str
+    """The name of the one that is put there where a call does not say. Empty: none."""

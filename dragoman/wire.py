@@ -44,6 +44,8 @@ class TranslationOptions(DecodingKeywords, total=False):
     """BCP-47 code to translate into. Left out: the model's only target language."""
     model: str
     """Name of the model. Left out: the server's default model."""
+    prompt: str | None
+    """Name of a prompt of the model, which is put before each text and tells the model its task. Empty: none."""
     no_cache: bool
     """Decode every text for this call alone: take no answer that the server has kept, and keep and share none."""
 
@@ -132,6 +134,7 @@ def translate_requests(
             model=options.get("model", ""),
             decoding=decoding,
             no_cache=options.get("no_cache", False),
+            prompt=options.get("prompt"),
         )
 
 
@@ -146,6 +149,7 @@ def stream_request(text: str, options: TranslationOptions) -> translation_pb2.St
         model=options.get("model", ""),
         decoding=_decoding_options(options),
         no_cache=options.get("no_cache", False),
+        prompt=options.get("prompt"),
     )
 
 
@@ -248,6 +252,8 @@ def model(message: model_pb2.Model) -> Model:
         workers=message.workers,
         rows=message.rows,
         memory_bytes=message.memory_bytes,
+        prompts=dict(message.prompts),
+        prompt=message.prompt,
     )
 
 

@@ -68,6 +68,7 @@ def refuse(options: Options) -> None:
     """Options that an encoder alone has nothing for. Raises InputError."""
     wrong = {
         "--target-language": bool(options.target_language),
+        "--task": bool(options.task),
         "--in-place": options.in_place,
         "--shortlist": options.shortlist is not None,
         f"--precision {options.precision}": options.precision != "fp32",

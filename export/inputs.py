@@ -96,8 +96,35 @@ def adapt(checkpoint: Checkpoint, fetched: Fetched, options: Options) -> Checkpo
         target_languages=check_languages("target", target),
         languages=choose_codes(checkpoint.languages, target),
         tokenizer=adapt_tokenizer(checkpoint.tokenizer, source, target, options.keep_typography),
+        prompts=check_prompts(named_prompts(options.task), checkpoint, fetched.folder),
         shortlist=None if options.no_shortlist or options.shortlist else checkpoint.shortlist,
     )
+
+
+def named_prompts(prefixes: Sequence[str]) -> dict[str, str]:
+    """The prefixes of tasks by their words: "summarize: " is called "summarize". Raises InputError."""
+    prompts: dict[str, str] = {}
+    for prefix in prefixes:
+        name = prefix.strip().rstrip(":").rstrip()
+        if not name:
+            raise InputError(f"--task is {prefix!r}, which has no words to call it by")
+        if not prefix.isprintable():
+            raise InputError(f"--task is {prefix!r}, in which not every character is printable")
+        if name in prompts:
+            raise InputError(f"--task {name!r} is given twice")
+        prompts[name] = prefix
+    return prompts
+
+
+def check_prompts(prompts: dict[str, str], checkpoint: Checkpoint, folder: Path) -> dict[str, str]:
+    """The same, if a text fits beside each. Raises InputError or TokenizerError."""
+    tokenizer = checkpoint.open_tokenizer(folder) if prompts else None
+    most = checkpoint.config.max_positions
+    for name, prefix in prompts.items():
+        assert tokenizer is not None
+        if (tokens := len(tokenizer.encode(prefix))) >= most:
+            raise InputError(f"--task {name!r} has {tokens} tokens; the model takes {most}, with the text: shorten it")
+    return prompts
 
 
 def adapt_tokenizer(

@@ -25,6 +25,8 @@ def make_manifest(
         target_languages=checkpoint.target_languages,
         languages=dict(checkpoint.languages),
         generation=checkpoint.generation,
+        prompts=dict(checkpoint.prompts),
+        prompt=next(iter(checkpoint.prompts), None),
         graphs=graphs.spec.model_copy(update={"probes": verified.probes}),
         shortlist=None if graphs.shortlist is None else SHORTLIST,
         weights=weights,

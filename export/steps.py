@@ -13,6 +13,7 @@ from export.inputs import (
     adapt,
     check_list_size,
     check_name,
+    named_prompts,
     open_device,
     open_shortlist,
     read_quantizing_texts,
@@ -49,7 +50,8 @@ def export(options: Options, fetched: Fetched, progress: Progress) -> tuple[Path
     if is_encoder(fetched.folder):
         return export_encoder(options, fetched, PACKAGES, progress)
     seal = None if options.sign is None else partial(sign, key=private_key(options.sign))
-    texts = read_samples(options.samples, options.verify_samples)
+    before = next(iter(named_prompts(options.task).values()), "")
+    texts = [before + text for text in read_samples(options.samples, options.verify_samples)]
     quantizing_texts = read_quantizing_texts(options, texts)
     with progress.stage("load"):
         checkpoint = adapt(load_checkpoint(fetched.folder), fetched, options)

@@ -85,6 +85,10 @@ MODEL = ServedModel(
     max_contents=8,
     max_message_bytes=64 * 1024,
     encoding=EncodingDefaults(prompts={"query": "query: "}),
+    workers=1,
+    rows=4,
+    memory_bytes=1,
+    prompts={"shorten": "shorten: "},
 )
 """What `serving` serves. Two target languages, so that one has to be named."""
 

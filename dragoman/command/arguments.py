@@ -83,6 +83,7 @@ class Arguments(argparse.Namespace):
             "source_language": self.source_language,
             "target_language": self.target_language,
             "model": self.model,
+            "prompt": self.prompt,
             "no_cache": self.no_cache,
         }
         for name in OPTIONS:
@@ -182,6 +183,7 @@ def _add_line_flags(flags: Parser) -> None:
         help="read one text from each line of FILE; - is standard input, which is read without it if it is no terminal",
     )
     flags.add_argument("--model", default="", metavar="NAME", help="the model (default: the server's)")
+    flags.add_argument("--prompt", metavar="NAME", help="a prompt of the model, which is put before each text")
     flags.add_argument(
         "--keep-going", action="store_true", help="go on after a refused line: its output is empty, the exit code 1"
     )
@@ -222,7 +224,6 @@ def _add_encode_flags(flags: Parser) -> None:
     flags.add_argument(
         "--truncation", choices=list(TRUNCATIONS), help="refuse a text that is too long (error), or cut it (end)"
     )
-    flags.add_argument("--prompt", metavar="NAME", help="a prompt of the model, which is put before each text")
 
 
 def _add_option(flags: Parser, field: FieldDescriptor, told: str) -> None:

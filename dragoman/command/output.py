@@ -77,6 +77,7 @@ def model_block(model: Model) -> str:
     vectors = f"{own.dimensions} values, {' + '.join(own.poolings)}{', normalised' * own.normalize}"
     if own.prompts:
         vectors += f"; prompts {', '.join(own.prompts)}"
+    prompts = f"\n  prompts     {', '.join(model.prompts)}" if model.prompts else ""
     default = ", ".join(f"{name} {_short(value)}" for name, value in asdict(model.default_decoding).items())
     runs = f"{model.precision} on {model.execution_provider}"
     if model.workers:
@@ -86,7 +87,7 @@ def model_block(model: Model) -> str:
   languages   {", ".join(model.source_languages)} -> {", ".join(model.target_languages)}
   limits      {model.max_source_tokens} source tokens, {model.max_new_tokens} new tokens, {model.max_beams} beams
   default     {default}
-  vectors     {vectors}
+  vectors     {vectors}{prompts}
   size        width {model.width}, {model.encoder_layers} encoder and {model.decoder_layers} decoder layers, \
 {model.vocabulary_size} target tokens
   runs as     {runs}

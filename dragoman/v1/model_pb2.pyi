@@ -224,6 +224,26 @@ class Model(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class PromptsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     NAME_FIELD_NUMBER: _builtins.int
     SOURCE_LANGUAGE_CODES_FIELD_NUMBER: _builtins.int
     TARGET_LANGUAGE_CODES_FIELD_NUMBER: _builtins.int
@@ -246,6 +266,8 @@ class Model(_message.Message):
     WORKERS_FIELD_NUMBER: _builtins.int
     ROWS_FIELD_NUMBER: _builtins.int
     MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    PROMPTS_FIELD_NUMBER: _builtins.int
+    PROMPT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name to use in requests."""
     max_source_tokens: _builtins.int
@@ -280,6 +302,8 @@ class Model(_message.Message):
     """Rows of the running batch of each of them. 0 from servers that do not say it."""
     memory_bytes: _builtins.int
     """Memory that it may come to take: its weights, and what all rows need. 0 from servers that do not say it."""
+    prompt: _builtins.str
+    """The name of the one that is put there where a request does not say. Empty: none."""
     @_builtins.property
     def source_language_codes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """BCP-47 codes it translates from."""
@@ -299,6 +323,10 @@ class Model(_message.Message):
     @_builtins.property
     def default_encoding(self) -> Global___EncodingDefaults:
         """What EncodingService does where a request sets nothing; every field is set."""
+
+    @_builtins.property
+    def prompts(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """What TranslationService may put before a text, by the name that requests use: "summarize: "."""
 
     def __init__(
         self,
@@ -325,10 +353,12 @@ class Model(_message.Message):
         workers: _builtins.int = ...,
         rows: _builtins.int = ...,
         memory_bytes: _builtins.int = ...,
+        prompts: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        prompt: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["default_decoding", b"default_decoding", "default_encoding", b"default_encoding"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint_sha256", b"checkpoint_sha256", "decoder_layers", b"decoder_layers", "default_decoding", b"default_decoding", "default_encoding", b"default_encoding", "encoder_layers", b"encoder_layers", "execution_provider", b"execution_provider", "max_beams", b"max_beams", "max_contents", b"max_contents", "max_new_tokens", b"max_new_tokens", "max_source_tokens", b"max_source_tokens", "memory_bytes", b"memory_bytes", "name", b"name", "package_sha256", b"package_sha256", "precision", b"precision", "rows", b"rows", "source_language_codes", b"source_language_codes", "state", b"state", "target_language_codes", b"target_language_codes", "tasks", b"tasks", "vocabulary_size", b"vocabulary_size", "width", b"width", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint_sha256", b"checkpoint_sha256", "decoder_layers", b"decoder_layers", "default_decoding", b"default_decoding", "default_encoding", b"default_encoding", "encoder_layers", b"encoder_layers", "execution_provider", b"execution_provider", "max_beams", b"max_beams", "max_contents", b"max_contents", "max_new_tokens", b"max_new_tokens", "max_source_tokens", b"max_source_tokens", "memory_bytes", b"memory_bytes", "name", b"name", "package_sha256", b"package_sha256", "precision", b"precision", "prompt", b"prompt", "prompts", b"prompts", "rows", b"rows", "source_language_codes", b"source_language_codes", "state", b"state", "target_language_codes", b"target_language_codes", "tasks", b"tasks", "vocabulary_size", b"vocabulary_size", "width", b"width", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

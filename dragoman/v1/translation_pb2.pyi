@@ -81,6 +81,7 @@ class TranslateRequest(_message.Message):
     DECODING_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
     NO_CACHE_FIELD_NUMBER: _builtins.int
+    PROMPT_FIELD_NUMBER: _builtins.int
     source_language_code: _builtins.str
     """Optional. BCP-47 code of the texts. Empty: the model's only source language."""
     target_language_code: _builtins.str
@@ -92,6 +93,10 @@ class TranslateRequest(_message.Message):
     no_cache: _builtins.bool
     """Optional. Decode every content for this request alone: take no answer that the server has kept, keep none, and share
     none with an equal content that is under way. The answers are the same either way.
+    """
+    prompt: _builtins.str
+    """Optional. Name of a prompt of the model, a text that is put before each content and tells the model its task. Empty:
+    none. If not set, what the model does. See Model.prompts.
     """
     @_builtins.property
     def contents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -117,12 +122,15 @@ class TranslateRequest(_message.Message):
         decoding: _decoding_pb2.DecodingOptions | None = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         no_cache: _builtins.bool = ...,
+        prompt: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["decoding", b"decoding"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_prompt", b"_prompt", "decoding", b"decoding", "prompt", b"prompt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["contents", b"contents", "decoding", b"decoding", "labels", b"labels", "model", b"model", "no_cache", b"no_cache", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_prompt", b"_prompt", "contents", b"contents", "decoding", b"decoding", "labels", b"labels", "model", b"model", "no_cache", b"no_cache", "prompt", b"prompt", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__prompt: _TypeAlias = _typing.Literal["prompt"]  # noqa: Y015
+    _WhichOneofArgType__prompt: _TypeAlias = _typing.Literal["_prompt", b"_prompt"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__prompt) -> _WhichOneofReturnType__prompt | None: ...
 
 Global___TranslateRequest: _TypeAlias = TranslateRequest  # noqa: Y015
 
@@ -261,6 +269,7 @@ class StreamTranslateRequest(_message.Message):
     DECODING_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
     NO_CACHE_FIELD_NUMBER: _builtins.int
+    PROMPT_FIELD_NUMBER: _builtins.int
     content: _builtins.str
     """Required. The text, at most Model.max_source_tokens tokens and not blank."""
     source_language_code: _builtins.str
@@ -270,6 +279,8 @@ class StreamTranslateRequest(_message.Message):
     model: _builtins.str
     """Optional. See TranslateRequest."""
     no_cache: _builtins.bool
+    """Optional. See TranslateRequest."""
+    prompt: _builtins.str
     """Optional. See TranslateRequest."""
     @_builtins.property
     def decoding(self) -> _decoding_pb2.DecodingOptions:
@@ -289,12 +300,15 @@ class StreamTranslateRequest(_message.Message):
         decoding: _decoding_pb2.DecodingOptions | None = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         no_cache: _builtins.bool = ...,
+        prompt: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["decoding", b"decoding"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_prompt", b"_prompt", "decoding", b"decoding", "prompt", b"prompt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "decoding", b"decoding", "labels", b"labels", "model", b"model", "no_cache", b"no_cache", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_prompt", b"_prompt", "content", b"content", "decoding", b"decoding", "labels", b"labels", "model", b"model", "no_cache", b"no_cache", "prompt", b"prompt", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__prompt: _TypeAlias = _typing.Literal["prompt"]  # noqa: Y015
+    _WhichOneofArgType__prompt: _TypeAlias = _typing.Literal["_prompt", b"_prompt"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__prompt) -> _WhichOneofReturnType__prompt | None: ...
 
 Global___StreamTranslateRequest: _TypeAlias = StreamTranslateRequest  # noqa: Y015
 

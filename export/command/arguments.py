@@ -32,6 +32,7 @@ class Options(argparse.Namespace):
     name: str | None
     source_language: list[str] | None
     target_language: list[str] | None
+    task: list[str]
     keep_typography: bool
     no_shortlist: bool
     shortlist: list[Path] | None
@@ -116,6 +117,14 @@ def build(program: str) -> Parser:
             metavar="TAG",
             help=f"language of the {side}, as BCP 47 writes it; may be repeated (default: what the checkpoint says)",
         )
+    parser.add_argument(
+        "--task",
+        action="append",
+        default=[],
+        metavar="PREFIX",
+        help='what is put before each text and tells the model its task, like "summarize: "; may be repeated: requests '
+        "choose by its words, without what ends it, and the first is the default (default: nothing)",
+    )
     parser.add_argument(
         "--keep-typography",
         action="store_true",

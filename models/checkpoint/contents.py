@@ -40,6 +40,8 @@ class Checkpoint:
     """What was made for the package, and is in no folder yet: name -> content."""
     languages: Mapping[str, TargetLanguage] = field(default_factory=dict)
     """What the decoder is told of each target language, if it is told."""
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    """What may be put before a text, by name; the first is put there unless a request says otherwise."""
     shortlist: Path | None = None
     """A lexical shortlist, see `models.package.shortlist`."""
     pinned: str | None = None

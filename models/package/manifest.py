@@ -168,6 +168,10 @@ class Manifest(Frozen):
     """By BCP-47 tag, for a decoder that is told. Each is one of `target_languages`."""
     generation: GenerationDefaults
     encoding: EncodingDefaults = EncodingDefaults()
+    prompts: dict[str, str] = Field(default_factory=dict)
+    """What may be put before a text to translate, by the name that requests use: the prefixes of a model's tasks."""
+    prompt: str | None = None
+    """The name of the one that is put there where a request does not say."""
     graphs: GraphsSpec
     shortlist: FileName | None = None
     """What each source may become; there is one if there is an output graph."""
@@ -191,6 +195,8 @@ class Manifest(Frozen):
         missing = sorted(set(used) - set(self.files))
         if missing:
             raise ValueError(f"files has no entry for {', '.join(missing)}")
+        if self.prompt is not None and self.prompt not in self.prompts:
+            raise ValueError(f"prompt is {self.prompt!r}; there are {', '.join(self.prompts) or 'none'}")
         self._check_languages()
         return self
 

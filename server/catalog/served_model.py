@@ -1,6 +1,6 @@
 """What the server serves: the facts of a package, and the limits that settings put on it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from models.decoding import Decoding, OutOfRange, check
 from models.encoding import EncodingDefaults
@@ -40,6 +40,8 @@ class ServedModel:
     """Of each worker's running batch."""
     memory_bytes: int = 0
     """That it may come to take."""
+    prompts: dict[str, str] = field(default_factory=dict)
+    prompt: str | None = None
 
     @property
     def limits(self) -> dict[str, float]:
@@ -74,6 +76,8 @@ def served_model(package: Package, settings: Settings, execution_provider: str) 
         max_contents=settings.max_contents,
         max_message_bytes=settings.max_message_bytes,
         encoding=manifest.encoding,
+        prompts=manifest.prompts,
+        prompt=manifest.prompt,
     )
 
 

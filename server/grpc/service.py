@@ -77,7 +77,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         current_call().labels = checked_labels(request.labels)
         route = _route(request)
         translator = self._models.route(request.model, route.source_language, route.target_language)
-        asked = route, _options(request.decoding), request.no_cache
+        asked = route, _options(request.decoding), request.no_cache, _prompt(request)
         translations = await translator.translate(request.contents, *asked)
         return translation_pb2.TranslateResponse(
             translations=map(_translation, translations), model=translator.model.name
@@ -90,7 +90,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         current_call().labels = checked_labels(request.labels)
         route = _route(request)
         translator = self._models.route(request.model, route.source_language, route.target_language)
-        asked = route, _options(request.decoding), request.no_cache
+        asked = route, _options(request.decoding), request.no_cache, _prompt(request)
         events = translator.stream(request.content, *asked)
         async with aclosing(events):
             async for event in events:
@@ -114,6 +114,10 @@ class ModelService(model_pb2_grpc.ModelServiceServicer):
 
 def _route(request: translation_pb2.TranslateRequest | translation_pb2.StreamTranslateRequest) -> Route:
     return Route(request.source_language_code, request.target_language_code)
+
+
+def _prompt(request: translation_pb2.TranslateRequest | translation_pb2.StreamTranslateRequest) -> str | None:
+    return request.prompt if request.HasField("prompt") else None
 
 
 def _options(wire: decoding_pb2.DecodingOptions) -> Options:
@@ -185,6 +189,8 @@ def _model(translator: Translator) -> model_pb2.Model:
         workers=model.workers,
         rows=model.rows,
         memory_bytes=model.memory_bytes,
+        prompts=model.prompts,
+        prompt=model.prompt or "",
     )
 
 

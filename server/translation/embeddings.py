@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from engine.request import Timings
 from models.encoding import Encoding, Numbers, Pooling, Vectors, conflict
 from server.catalog.served_model import ServedModel
-from server.errors import OptionOutOfRange, PoolingsConflict, PromptNotSupported, VectorsTooLarge
+from server.errors import OptionOutOfRange, PoolingsConflict, VectorsTooLarge
 from server.translation.sources import SourceText
 
 
@@ -49,16 +49,6 @@ def resolve_encoding(chosen: EncodingOptions, model: ServedModel) -> Encoding:
         own.normalize if chosen.normalize is None else chosen.normalize,
         chosen.numbers,
     )
-
-
-def prompt_text(chosen: EncodingOptions, model: ServedModel) -> str:
-    """What is put before every text. Raises PromptNotSupported."""
-    name = model.encoding.prompt if chosen.prompt is None else chosen.prompt
-    if not name:
-        return ""
-    if name not in model.encoding.prompts:
-        raise PromptNotSupported(name, tuple(model.encoding.prompts))
-    return model.encoding.prompts[name]
 
 
 def check_size(encoding: Encoding, sources: Iterable[SourceText], model: ServedModel) -> None:

@@ -1,13 +1,13 @@
 """The choices that a caller may leave open, and what becomes of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from models import decoding
 from models.decoding import Decoding, Options
 from models.languages import choose
 from server.catalog.served_model import ServedModel
-from server.errors import LanguageNotSupported, OptionOutOfRange
+from server.errors import LanguageNotSupported, OptionOutOfRange, PromptNotSupported
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,19 @@ def resolve(options: Options, model: ServedModel) -> Decoding:
     except decoding.OutOfRange as error:
         field = f"decoding.{error.name}"
         raise OptionOutOfRange(field, error.value, error.least, error.most, error.note) from error
+
+
+def prompt_text(chosen: str | None, own: str | None, prompts: Mapping[str, str]) -> str:
+    """What is put before every text. Raises PromptNotSupported.
+
+    chosen: the name of one of the prompts; empty is none of them, and None leaves it to the model, whose name is `own`
+    """
+    name = own if chosen is None else chosen
+    if not name:
+        return ""
+    if name not in prompts:
+        raise PromptNotSupported(name, tuple(prompts))
+    return prompts[name]
 
 
 def _language(field: str, tag: str, supported: Sequence[str]) -> str:

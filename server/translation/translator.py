@@ -40,8 +40,8 @@ from server.telemetry.calls import current_call
 from server.telemetry.guards import guard_flags
 from server.telemetry.metrics.model import ModelMetrics
 from server.translation.answer_cache import AnswerCache, Question, packed
-from server.translation.embeddings import Embedding, EncodingOptions, check_size, prompt_text, resolve_encoding
-from server.translation.options import Route, check_route, resolve
+from server.translation.embeddings import Embedding, EncodingOptions, check_size, resolve_encoding
+from server.translation.options import Route, check_route, prompt_text, resolve
 from server.translation.shared_work import SharedWork
 from server.translation.sources import Reading, SourceReader, SourceText
 from server.translation.targets import TargetText, TargetWriter
@@ -100,28 +100,34 @@ class Translator:
         return self._admission.open
 
     async def translate(
-        self, contents: Sequence[str], route: Route, options: Options, no_cache: bool = False
+        self,
+        contents: Sequence[str],
+        route: Route,
+        options: Options,
+        no_cache: bool = False,
+        prompt: str | None = None,
     ) -> list[Translation]:
         """Translates every content; results are in their order. Raises ServerError.
 
         no_cache: does the work for this call alone, whatever was done before or is under way
+        prompt: the name of the one that is put before every content. Empty: none. None: what the model does
         """
-        route, decoding = self._route(route, contents), resolve(options, self.model)
-        ask = self._ask_translation(route, decoding, no_cache)
-        async with self._open(self._named(contents), ask, decoding, _reading(route)) as waiting:
+        reading, decoding = self._reading(route, contents, prompt), resolve(options, self.model)
+        ask = self._ask_translation(reading, decoding, no_cache)
+        async with self._open(self._named(contents), ask, decoding, reading) as waiting:
             writer = TargetWriter(self._tokenizer)
             return [await self._translation(one, await one.event(), writer) for one in waiting]
 
     async def stream(
-        self, content: str, route: Route, options: Options, no_cache: bool = False
+        self, content: str, route: Route, options: Options, no_cache: bool = False, prompt: str | None = None
     ) -> AsyncGenerator[TextDelta | Translation]:
         """Translates one content: its text as it is settled, then the whole result. Raises ServerError.
 
         Close it (`contextlib.aclosing`) to leave it early.
         """
-        route, decoding = self._route(route, [content]), resolve(options, self.model)
-        ask = self._ask_translation(route, decoding, no_cache, stream=True)
-        async with self._open({"content": content}, ask, decoding, _reading(route)) as [waiting]:
+        reading, decoding = self._reading(route, [content], prompt), resolve(options, self.model)
+        ask = self._ask_translation(reading, decoding, no_cache, stream=True)
+        async with self._open({"content": content}, ask, decoding, reading) as [waiting]:
             text = TextStream(self._tokenizer)
             while isinstance(event := await waiting.event(), Tokens):
                 if delta := text.push(event.token_ids):
@@ -134,14 +140,15 @@ class Translator:
     async def encode(self, contents: Sequence[str], options: EncodingOptions) -> list[Embedding]:
         """Encodes every content; vectors are in their order. Raises ServerError."""
         encoding = resolve_encoding(options, self.model)
-        reading = Reading(prompt=prompt_text(options, self.model), truncate=options.truncate)
+        prompt = prompt_text(options.prompt, self.model.encoding.prompt, self.model.encoding.prompts)
+        reading = Reading(prompt=prompt, truncate=options.truncate)
         ask, check = self._ask_vectors(encoding), partial(check_size, encoding, model=self.model)
         async with self._open(self._named(contents), ask, None, reading, check) as waiting:
             return [self._embedding(one, await one.event()) for one in waiting]
 
-    def _ask_translation(self, route: Route, decoding: Decoding, no_cache: bool, stream: bool = False) -> Ask:
+    def _ask_translation(self, reading: Reading, decoding: Decoding, no_cache: bool, stream: bool = False) -> Ask:
         """What asks for the translation of a source into a language."""
-        rules = self._language_rules.get(route.target_language, self._rules)
+        rules = self._language_rules.get(reading.target_language, self._rules)
         make = partial(Translate, decoding=decoding, rules=rules, stream=stream)
         question = partial(Question, self.model.package_sha256, decoding, rules)
 
@@ -163,11 +170,14 @@ class Translator:
 
         return ask
 
-    def _route(self, route: Route, contents: Sequence[str]) -> Route:
-        """Both languages, as the model calls them; the target is empty where the texts name theirs themselves."""
+    def _reading(self, route: Route, contents: Sequence[str], prompt: str | None) -> Reading:
+        """How texts to translate become tokens. The target language is empty where they name theirs themselves."""
         if not self.model.decoder_layers:
             raise DoesNotTranslate(self.model.name)
-        return check_route(route, self.model, all(map(self._tokenizer.names_target, contents)))
+        before = prompt_text(prompt, self.model.prompt, self.model.prompts)
+        names_target = all(self._tokenizer.names_target(before + content) for content in contents)
+        route = check_route(route, self.model, names_target)
+        return Reading(route.target_language, route.source_language, before)
 
     def _named(self, contents: Sequence[str]) -> dict[str, str]:
         """The texts under the names of their fields."""
@@ -232,8 +242,3 @@ class Translator:
         source, timings = waiting.source, event.timings.around(waiting.source.seconds, 0.0)
         current_call().contents.append(waiting.answered(None, timings, time.perf_counter(), 0))
         return Embedding(event.vectors, len(source.token_ids), timings, source.truncated)
-
-
-def _reading(route: Route) -> Reading:
-    """How a text to translate becomes tokens."""
-    return Reading(route.target_language, source_language=route.source_language)

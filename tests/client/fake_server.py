@@ -73,6 +73,8 @@ MODEL = model_pb2.Model(
         prompts={"query": "query: "},
         prompt="query",
     ),
+    prompts={"summarize": "summarize: "},
+    prompt="summarize",
 )
 
 Context = aio.ServicerContext[Any, Any]

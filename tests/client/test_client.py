@@ -342,6 +342,7 @@ def test_models_carry_every_field(server: FakeServer, call: Call) -> None:
     assert (model.state, model.workers, model.rows, model.memory_bytes) == ("serving", 2, 64, 1_070_000_000)
     own = dragoman.EncodingDefaults(("mean", "sum_sqrt"), 4, True, {"query": "query: "}, "query")
     assert model.default_encoding == own
+    assert (model.prompts, model.prompt) == ({"summarize": "summarize: "}, "summarize")
 
 
 def test_an_unknown_model_is_not_found(server: FakeServer, call: Call) -> None:

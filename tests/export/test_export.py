@@ -203,6 +203,13 @@ BAD_INPUT: dict[str, tuple[Callable[[Path], list[object]], str]] = {
         lambda folder: [folder, "--precision", "bf16"],
         "export on a CUDA machine with --device cuda, or with --precision fp16",
     ),
+    "a task of no words": (lambda folder: [folder, "--task", ": "], "--task is ': ', which has no words to call it by"),
+    "a task twice": (lambda folder: [folder, "--task", "a: ", "--task", "a:"], "--task 'a' is given twice"),
+    "a task of two lines": (lambda folder: [folder, "--task", "a\nb"], "in which not every character is printable"),
+    "a task that no text fits beside": (
+        lambda folder: [folder, "--task", "house " * 600],
+        "tokens; the model takes 80, with the text: shorten it",
+    ),
     "CUDA, which this ONNX Runtime has not": (lambda folder: [folder, "--device", "cuda"], "is built without CUDA"),
 }
 

@@ -58,12 +58,16 @@ def folder(tmp_path: Path) -> Path:
 def test_becomes_a_package(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "package"
     arguments = ["--source-language=en", "--target-language=en", "--verify-samples=3", "--output-layer=full"]
+    arguments += ["--task", "summarize: ", "--task", "translate English to German: "]
     assert command.main([str(folder), "--out", str(out), *arguments]) == 0
     manifest = Package.open(out).manifest
     assert manifest.certificate.agreements
     assert all(agreement.equal == agreement.sentences for agreement in manifest.certificate.agreements)
     assert {agreement.reference for agreement in manifest.certificate.agreements} == {"pytorch", "transformers"}
     assert manifest.generation.forced_begin_id == 0
+    names = ["summarize", "translate English to German"]
+    assert manifest.prompts == {name: f"{name}: " for name in names}
+    assert manifest.prompt == "summarize"
     tokenizer = Package.open(out).tokenizer()
     ids = tokenizer.encode("It started to rain.")
     assert (ids[0], ids[-1]) == (0, 2)

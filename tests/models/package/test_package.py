@@ -149,6 +149,7 @@ def test_a_manifest_that_is_no_object(copy: Path) -> None:
     ("change", "said"),
     [
         (lambda manifest: manifest.update(extra=1), "extra: "),
+        (lambda manifest: manifest.update(prompt="a", prompts={"b": "b: "}), "prompt is 'a'; there are b"),
         (lambda manifest: manifest.update(languages={"de": {}}), "languages has de; target_languages are pt"),
         (
             lambda manifest: manifest.update(languages={"pt": {}}, target_languages=["pt", "es"]),

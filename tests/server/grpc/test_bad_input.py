@@ -120,6 +120,12 @@ BAD = {
     "unspecified pooling": bad_encoding("OPTION_OUT_OF_RANGE", poolings=[0], told={"value": 0, "min": 1, "max": 7}),
     "a pooling twice": bad_encoding("POOLINGS_CONFLICT", poolings=[4, 4], told={"poolings": "mean, mean"}),
     "tokens and more": bad_encoding("POOLINGS_CONFLICT", poolings=[1, 4], told={"poolings": "none, mean"}),
+    "a task that the model has not": Bad(
+        TRANSLATE,
+        TranslateRequest(contents=["A cat."], prompt="summarize").SerializeToString(),
+        "PROMPT_NOT_SUPPORTED",
+        {"prompt": "summarize", "supported": ""},
+    ),
     "unknown type": bad_encoding("OPTION_OUT_OF_RANGE", type=5, told={"value": 5, "min": 0, "max": 4}),
     "unknown truncation": bad_encoding("OPTION_OUT_OF_RANGE", truncation=3, told={"value": 3, "min": 0, "max": 2}),
     "unknown prompt": bad_encoding("PROMPT_NOT_SUPPORTED", prompt="query", told={"prompt": "query", "supported": ""}),

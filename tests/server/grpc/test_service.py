@@ -46,6 +46,37 @@ def live_rows(server: Serving) -> float:
 # What is answered
 
 
+async def test_a_prompt_is_put_before_the_text_and_counts() -> None:
+    async with serving() as server:
+        request = translate_request("A cat.")
+        request.prompt = "shorten"
+        stream = stream_request("A cat.")
+        stream.prompt = "shorten"
+        [translation] = (await server.translations.Translate(request)).translations
+        *_, last = [event async for event in server.translations.StreamTranslate(stream)]
+        for answer in (translation, last.translation):
+            assert answer.hypotheses[0].text == "shorten: A cat."
+            assert answer.source_tokens == answer.hypotheses[0].tokens
+        request.prompt = ""
+        [translation] = (await server.translations.Translate(request)).translations
+        assert translation.hypotheses[0].text == "A cat."
+        fits = translate_request(" ".join(["cat"] * 126))
+        assert len((await server.translations.Translate(fits)).translations) == 1
+        fits.prompt = "shorten"
+        told = await refused(server.translations.Translate(fits))
+        assert (told.info.reason, told.fields) == ("SOURCE_TOO_LONG", ["contents[0]"])
+        assert int(told.info.metadata["tokens"]) > 128 == int(told.info.metadata["max_tokens"])
+
+
+async def test_a_prompt_that_the_model_has_not_is_refused() -> None:
+    async with serving() as server:
+        request = translate_request("A cat.")
+        request.prompt = "lengthen"
+        told = await refused(server.translations.Translate(request))
+        assert (told.info.reason, told.fields) == ("PROMPT_NOT_SUPPORTED", ["prompt"])
+        assert dict(told.info.metadata) == {"prompt": "lengthen", "supported": "shorten"}
+
+
 async def test_translations_are_in_order_and_complete() -> None:
     async with serving() as server:
         response = await server.translations.Translate(translate_request("A cat.", "Two dogs bark.", "Rain."))
@@ -135,7 +166,7 @@ async def test_models_are_listed_and_found_with_every_field() -> None:
         [listed] = (await server.models.ListModels(model_pb2.ListModelsRequest())).models
         for name in ("", "copy"):
             assert (await server.models.GetModel(model_pb2.GetModelRequest(name=name))).model == listed
-        zero = {"encoder_layers"}
+        zero = {"encoder_layers", "prompt"}
         assert {field.name for field, _ in listed.ListFields()} | zero == {f.name for f in listed.DESCRIPTOR.fields}
         assert listed.name == MODEL.name
         assert list(listed.target_language_codes) == ["pt", "pt-BR"]
@@ -146,6 +177,10 @@ async def test_models_are_listed_and_found_with_every_field() -> None:
             max_new_tokens=128,
             length_penalty=1.0,
             early_stopping=decoding_pb2.EARLY_STOPPING_HEURISTIC,
+            repetition_penalty=1.0,
+            no_repeat_ngram_size=0,
+            encoder_repetition_penalty=1.0,
+            encoder_no_repeat_ngram_size=0,
         )
         missing = await refused(server.models.GetModel(model_pb2.GetModelRequest(name="other")))
         assert (missing.code, missing.fields) == (grpc.StatusCode.NOT_FOUND, ["name"])
