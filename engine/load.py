@@ -179,6 +179,11 @@ def open_decoder(
         return _open_native(model, capacities, kernels) or CpuDecoder(graphs, *capacities)
     if kernels == "required":
         raise DeviceError(f"kernels are required; {_described(graphs.spec.precision, device)} has none: leave that out")
+    if graphs.spec.slots and device.kind != "cpu":
+        raise DeviceError(
+            "the package has relative positions in fused attention, which runs on the CPU only: serve it with "
+            "--device cpu, or export it with --attention plain"
+        )
     return CudaDecoder(graphs, *capacities, device)
 
 

@@ -28,7 +28,7 @@ from torch.nn import functional as F
 from export.quantization.layers import SMALLEST, dequantize, product, quantize
 from models.best_tokens import LANES, best_tokens, block_size
 from models.config import ModelConfig
-from models.layers import DecoderLayer
+from models.layers import DecoderLayer, Norm
 from models.package.precision import AttentionKind, Precision
 from models.package.signature import MAX_CANDIDATES
 from models.transformer import Transformer
@@ -195,8 +195,9 @@ def _scale(model: Transformer) -> Tensor:
     last = model.decoder[-1]
     assert isinstance(last, DecoderLayer)
     norm = model.decoder_norm if model.config.norm == "pre" else last.feed_forward.residual.norm
-    assert isinstance(norm, nn.LayerNorm)
-    return (norm.weight.abs() * SPREAD + norm.bias.abs()).max().clamp(min=SMALLEST) / LARGEST_INPUT
+    assert isinstance(norm, Norm)
+    bias = 0.0 if norm.bias is None else norm.bias.abs()
+    return (norm.weight.abs() * SPREAD + bias).max().clamp(min=SMALLEST) / LARGEST_INPUT
 
 
 def _constants(table: Tensor, block: int) -> dict[str, Tensor]:

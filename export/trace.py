@@ -79,10 +79,11 @@ class DecoderGraph(nn.Module):
         cross_past: list[Tensor],
         cross_last: list[Tensor],
         choice: tuple[Tensor, Tensor, Tensor] | None = None,
+        slots: Tensor | None = None,
     ) -> list[Tensor]:
         """See models.package.signature. `choice`: with a shortlist, weights, biases and what is allowed."""
         hidden, query, present = self.model.decode_step(
-            ids, positions, total, source_last, source_total, target_past, cross_past, cross_last
+            ids, positions, total, source_last, source_total, target_past, cross_past, cross_last, slots
         )
         k = ranks.shape[0]
         if self.screened is not None:
@@ -166,7 +167,7 @@ def declare(
     if logits_graph is not None:
         file = GraphFile(file=signature.LOGITS_GRAPH, weight_bytes=weight_bytes(logits_graph))
     logits = Logits(name=signature.LOGITS, graph=file, size=padded_size(model.config.target_vocab_size))
-    query = CrossQuery(name=signature.CROSS_QUERY, keys=keys.past, scale=model.config.decoder_head_dim**-0.5)
+    query = CrossQuery(name=signature.CROSS_QUERY, keys=keys.past, scale=model.config.score_scale)
     return spec.model_copy(update={**files, "logits": logits, "cross_query": query})
 
 
@@ -259,6 +260,10 @@ def trace_decoder(model: Transformer, spec: GraphsSpec) -> ir.Model:
         inputs["choice"] = weight, bias, torch.zeros(rows, allowed, dtype=torch.int64)
         shapes["choice"] = {0: tokens_axis}, {0: tokens_axis}, {0: rows_axis, 1: places_axis}
         names += [*signature.OUTPUT_ROWS, signature.ALLOWED]
+    if spec.slots:
+        inputs["slots"] = torch.arange(9)
+        shapes["slots"] = {0: Dim("total", max=model.config.max_positions)}
+        names.append(signature.SLOTS)
     present = [tensor.present for tensor in target + source]
     screened = spec.output_layer == "screened"
     rest = signature.SCREENED if screened else (signature.LOGITS,)

@@ -21,6 +21,8 @@ def variant(model: Transformer, precision: Precision, attention: AttentionKind) 
     """The model in a precision; itself, if that is fp32, or is made of fp32 (int8). Raises VariantError."""
     if attention == "fused":
         check_heads(model.config)
+    if precision == "int8":
+        check_layers(model.config)
     if precision not in DTYPES or precision == "fp32":
         return model
     converted = copy.deepcopy(model).to(DTYPES[precision])
@@ -36,6 +38,13 @@ def check_heads(config: ModelConfig) -> None:
             f"{config.decoder_heads} heads); fused attention takes multiples of {HEAD_DIM_MULTIPLE}. "
             f"Export with --attention plain"
         )
+
+
+def check_layers(config: ModelConfig) -> None:
+    """Raises VariantError where layers are of a kind that has no 8 bits."""
+    for name, wanted in (("gated", False), ("bias", True)):
+        if (found := getattr(config, name)) != wanted:
+            raise VariantError(f"{name} is {found!r}; 8 bits are made of layers where it is {wanted!r}. Export in fp32")
 
 
 def check_range(model: Transformer, converted: Transformer, precision: Precision) -> None:

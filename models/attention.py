@@ -17,6 +17,9 @@ from torch.nn import functional as F
 HEAD_DIM_MULTIPLE = 8
 """GroupQueryAttention takes heads whose size is a multiple of this."""
 
+Attributes = dict[str, int | float | str | bool | Sequence[int] | Sequence[float] | Sequence[str] | Sequence[bool]]
+"""Of a node, as torch.onnx.ops has them."""
+
 _fused = ContextVar("fused", default=True)
 
 
@@ -39,15 +42,34 @@ class Packing(NamedTuple):
     """The place of each token, counted through that batch [tokens]."""
 
 
-def self_attention(qkv: Tensor, lengths: Tensor, heads: int, packing: Packing | None = None) -> Tensor:
+class Scoring(NamedTuple):
+    """How a query's product with a key becomes a score."""
+
+    scale: float | None = None
+    """What it is multiplied by. None: 1 / sqrt(head_dim)."""
+    bias: Tensor | None = None
+    """What is added, broadcast to [sentences, heads, queries, keys]."""
+
+    @property
+    def attributes(self) -> Attributes:
+        """Of ONNX Runtime's nodes."""
+        return {} if self.scale is None else {"scale": self.scale}
+
+
+PLAIN_SCORING = Scoring()
+
+
+def self_attention(
+    qkv: Tensor, lengths: Tensor, heads: int, packing: Packing | None = None, scoring: Scoring = PLAIN_SCORING
+) -> Tensor:
     """Every source token attends to all tokens of its source.
 
-    qkv: queries, keys and values, joined [sentences * source, 3 * width], or of packed sources [tokens, 3 * width]
+    qkv: queries, keys and values, joined [sentences * source, 3 * inner], or of packed sources [tokens, 3 * inner]
     lengths: tokens of each source before the padding [sentences]
-    Returns [sentences * source, width], or [tokens, width].
+    Returns [sentences * source, inner], or [tokens, inner].
     """
     if packing is not None:
-        attended = self_attention(qkv.index_select(0, packing.padded.flatten()), lengths, heads)
+        attended = self_attention(qkv.index_select(0, packing.padded.flatten()), lengths, heads, scoring=scoring)
         return attended.index_select(0, packing.places)
     width = qkv.shape[1] // 3
     qkv = qkv.view(lengths.shape[0], -1, 3 * width)
@@ -55,39 +77,41 @@ def self_attention(qkv: Tensor, lengths: Tensor, heads: int, packing: Packing | 
     if _takes_kernels():
         attended = torch.onnx.ops.symbolic(
             "com.microsoft::MultiHeadAttention",
-            [query, key, value, None, lengths],
-            {"num_heads": heads},
+            [query, key, value, None, lengths, *(() if scoring.bias is None else (scoring.bias,))],
+            scoring.attributes | {"num_heads": heads},
             version=1,
             dtype=query.dtype,
             shape=query.shape,
         )
         return attended.view(-1, width)
     seen = torch.arange(qkv.shape[1], device=qkv.device) < lengths.unsqueeze(1)
-    return _attend(query, key, value, seen[:, None, None, :], heads).flatten(0, 1)
+    return _attend(query, key, value, seen[:, None, None, :], heads, scoring).flatten(0, 1)
 
 
-def causal_attention(qkv: Tensor, sentences: int, heads: int) -> Tensor:
+def causal_attention(qkv: Tensor, sentences: int, heads: int, scoring: Scoring = PLAIN_SCORING) -> Tensor:
     """Every target token attends to itself and those before it: the teacher-forced pass.
 
-    qkv: [sentences * target, 3 * width]. Returns [sentences * target, width].
+    qkv: [sentences * target, 3 * inner]. Returns [sentences * target, inner].
     """
     width = qkv.shape[1] // 3
     query, key, value = qkv.view(sentences, -1, 3 * width).split(width, dim=2)
     target = query.shape[1]
     seen = torch.ones(target, target, dtype=torch.bool, device=qkv.device).tril()
-    return _attend(query, key, value, seen, heads).flatten(0, 1)
+    return _attend(query, key, value, seen, heads, scoring).flatten(0, 1)
 
 
-def cross_attention(query: Tensor, key: Tensor, value: Tensor, lengths: Tensor, heads: int) -> Tensor:
+def cross_attention(
+    query: Tensor, key: Tensor, value: Tensor, lengths: Tensor, heads: int, scoring: Scoring = PLAIN_SCORING
+) -> Tensor:
     """Every target token attends to its source: the teacher-forced pass.
 
-    query: [sentences * target, width]; key, value: [sentences, heads, source, head_dim]; lengths: [sentences]
-    Returns [sentences * target, width].
+    query: [sentences * target, inner]; key, value: [sentences, heads, source, head_dim]; lengths: [sentences]
+    Returns [sentences * target, inner].
     """
     sentences, _, source, _ = key.shape
     query = _split_heads(query.view(sentences, -1, query.shape[1]), heads)
     seen = torch.arange(source, device=key.device) < lengths.unsqueeze(1)
-    return _weigh(query, key, value, seen[:, None, None, :]).transpose(1, 2).flatten(2).flatten(0, 1)
+    return _weigh(query, key, value, seen[:, None, None, :], scoring).transpose(1, 2).flatten(2).flatten(0, 1)
 
 
 def cached_attention(
@@ -97,17 +121,19 @@ def cached_attention(
     positions: Tensor,
     total: Tensor,
     heads: int,
+    scoring: Scoring = PLAIN_SCORING,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """One query a row: row r puts its new key and value at positions[r] and attends to 0..positions[r].
 
-    query: [rows, width], or queries, keys and values packed [rows, 3 * width] where `new` is None
-    new: key and value of each row [rows, 1, width]
+    query: [rows, inner], or queries, keys and values packed [rows, 3 * inner] where `new` is None
+    new: key and value of each row [rows, 1, inner]
     past: cached keys and values [rows, heads, capacity, head_dim]
     positions: int32 [rows]; total: int32 [], max(positions) + 1, read by ONNX Runtime only
-    Returns the attended values [rows, width] and the keys and values with the new ones in place.
+    scoring: its bias is [rows, heads, 1, total] to a node of ONNX Runtime, else [rows, heads, 1, capacity]
+    Returns the attended values [rows, inner] and the keys and values with the new ones in place.
     """
     if _takes_kernels():
-        return _group_query_attention(query, new, past, positions, total, heads)
+        return _group_query_attention(query, new, past, positions, total, heads, scoring)
     query = query.unsqueeze(1)
     query, *new_pair = query.chunk(3, dim=2) if new is None else (query, *new)
     at = positions.long().view(-1, 1, 1, 1)
@@ -116,7 +142,7 @@ def cached_attention(
         for cached, fresh in zip(past, new_pair, strict=True)
     )
     seen = torch.arange(keys.shape[2], device=keys.device) <= at
-    return _weigh(_split_heads(query, heads), keys, values, seen).flatten(1), keys, values
+    return _weigh(_split_heads(query, heads), keys, values, seen, scoring).flatten(1), keys, values
 
 
 def _takes_kernels() -> bool:
@@ -131,13 +157,15 @@ def _group_query_attention(
     positions: Tensor,
     total: Tensor,
     heads: int,
+    scoring: Scoring,
 ) -> tuple[Tensor, Tensor, Tensor]:
     rows = positions.shape[0]
+    bias = () if scoring.bias is None else (None, None, None, scoring.bias)
     width = heads * past[0].shape[3]
     attended, keys, values = torch.onnx.ops.symbolic_multi_out(
         "com.microsoft::GroupQueryAttention",
-        [query.unsqueeze(1), *(new or (None, None)), *past, positions, total],
-        {"num_heads": heads, "kv_num_heads": heads},
+        [query.unsqueeze(1), *(new or (None, None)), *past, positions, total, *bias],
+        scoring.attributes | {"num_heads": heads, "kv_num_heads": heads},
         version=1,
         dtypes=[query.dtype, past[0].dtype, past[1].dtype],
         shapes=[(rows, 1, width), past[0].shape, past[1].shape],
@@ -145,30 +173,34 @@ def _group_query_attention(
     return attended.squeeze(1), keys, values
 
 
-def _attend(query: Tensor, key: Tensor, value: Tensor, seen: Tensor, heads: int) -> Tensor:
-    """query, key, value: [sentences, length, width]; seen: bool, broadcast to [sentences, heads, length, length]."""
+def _attend(query: Tensor, key: Tensor, value: Tensor, seen: Tensor, heads: int, scoring: Scoring) -> Tensor:
+    """query, key, value: [sentences, length, inner]; seen: bool, broadcast to [sentences, heads, length, length]."""
     query, key, value = (_split_heads(x, heads) for x in (query, key, value))
-    return _weigh(query, key, value, seen).transpose(1, 2).flatten(2)
+    return _weigh(query, key, value, seen, scoring).transpose(1, 2).flatten(2)
 
 
-def _weigh(query: Tensor, key: Tensor, value: Tensor, seen: Tensor) -> Tensor:
-    """softmax(query key^T / sqrt(head_dim)) value, over the keys that are seen.
+def _weigh(query: Tensor, key: Tensor, value: Tensor, seen: Tensor, scoring: Scoring) -> Tensor:
+    """softmax(query key^T scale + bias) value, over the keys that are seen.
 
     query: [sentences, heads, queries, head_dim]; key, value: [sentences, heads, keys, head_dim]
     seen: bool, broadcast to [sentences, heads, queries, keys]
     """
     if torch.onnx.is_in_onnx_export():  # what follows is exported as thrice the nodes, half of them on shapes
-        scores = (query * query.shape[3] ** -0.5) @ key.transpose(2, 3)
+        scale = query.shape[3] ** -0.5 if scoring.scale is None else scoring.scale
+        scores = (query if scale == 1.0 else query * scale) @ key.transpose(2, 3)
+        scores = scores if scoring.bias is None else scores + scoring.bias
         return torch.where(seen, scores, -torch.inf).softmax(3) @ value
     if query.requires_grad and query.dtype is torch.bfloat16 and query.device.type == "cpu":
         # Its gradient takes PyTorch's kernel for CPUs eight times as long in bf16.
         with torch.autocast("cpu", enabled=False):
-            attended = F.scaled_dot_product_attention(query.float(), key.float(), value.float(), attn_mask=seen)
+            bias = None if scoring.bias is None else scoring.bias.float()
+            attended = _weigh(query.float(), key.float(), value.float(), seen, Scoring(scoring.scale, bias))
         return attended.to(query.dtype)
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=seen)
+    mask = seen if scoring.bias is None else scoring.bias.where(seen, -torch.inf)
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scoring.scale)
 
 
 def _split_heads(x: Tensor, heads: int) -> Tensor:
-    """[sentences, length, width] -> [sentences, heads, length, head_dim]."""
+    """[sentences, length, inner] -> [sentences, heads, length, head_dim]."""
     split: Tensor = x.unflatten(2, (heads, -1))
     return split.transpose(1, 2)

@@ -4,9 +4,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-Activation = Literal["relu", "gelu", "swish"]
+Activation = Literal["relu", "gelu", "gelu_tanh", "swish"]
 NormPlacement = Literal["post", "pre"]
-PositionKind = Literal["sinusoidal", "learned"]
+NormKind = Literal["layer", "rms"]
+PositionKind = Literal["sinusoidal", "learned", "none"]
+RelativeKind = Literal["none", "shared", "per_layer"]
 EmbeddingNorm = Literal["none", "sum", "tokens"]
 DecoderCell = Literal["attention", "ssru"]
 
@@ -36,8 +38,23 @@ class ModelConfig(Frozen):
     """How a decoder layer sees the target so far: self-attention, or a recurrence (`models.layers.Recurrence`)."""
     norm: NormPlacement = "post"
     """"post": x = norm(x + f(x)). "pre": x = x + f(norm(x)), and one more norm after the last layer."""
+    norm_kind: NormKind = "layer"
+    """"rms": x / sqrt(mean(x^2) + epsilon) * weight, without a mean and a bias (Zhang and Sennrich 2019)."""
     activation: Activation = "relu"
+    """"gelu_tanh" is the GELU by its approximation with tanh."""
+    gated: bool = False
+    """A feed-forward layer's activation is multiplied by a second projection of its input (Shazeer 2020)."""
+    bias: bool = True
+    """Linear layers have biases, but for the output layer: see `output_bias`."""
+    head_dim: int | None = Field(default=None, gt=0)
+    """Numbers of a head. None: the width's share."""
+    scale_scores: bool = True
+    """A query's product with a key is divided by sqrt(head_dim)."""
     positions: PositionKind = "sinusoidal"
+    """What is added to embeddings."""
+    relative: RelativeKind = "none"
+    """What each head adds to the scores of self-attention by the distance of two tokens: nothing, the same in all
+    layers of a side, or something in each layer (Raffel et al. 2020, section 2.1)."""
     encoder_embedding_norm: Literal["none", "sum"] = "none"
     """What the encoder normalises before its first layer: nothing, or the sum of embeddings and positions."""
     decoder_embedding_norm: EmbeddingNorm = "none"
@@ -57,10 +74,12 @@ class ModelConfig(Frozen):
     @model_validator(mode="after")
     def _consistent(self) -> "ModelConfig":
         for heads in (self.encoder_heads, self.decoder_heads):
-            if self.width % heads:
+            if self.head_dim is None and self.width % heads:
                 raise ValueError(f"width {self.width} is not a multiple of {heads} heads")
         if self.positions == "sinusoidal" and self.width % 2:
             raise ValueError(f"sinusoidal positions need an even width, not {self.width}")
+        if self.relative != "none" and self.decoder_cell != "attention":
+            raise ValueError(f"relative is {self.relative!r}; a decoder of {self.decoder_cell} has no self-attention")
         if self.share_embeddings and self.source_vocab_size != self.target_vocab_size:
             raise ValueError(
                 f"shared embeddings need one vocabulary: source has {self.source_vocab_size} tokens, "
@@ -75,4 +94,14 @@ class ModelConfig(Frozen):
 
     @property
     def decoder_head_dim(self) -> int:
-        return self.width // self.decoder_heads
+        """Numbers of a decoder's head."""
+        return self.head_dim or self.width // self.decoder_heads
+
+    @property
+    def score_scale(self) -> float:
+        """What a decoder's query times a key is multiplied by."""
+        return self.decoder_head_dim**-0.5 if self.scale_scores else 1.0
+
+    def inner(self, heads: int) -> int:
+        """Numbers of so many heads together: the width, but with a `head_dim` of its own."""
+        return heads * (self.head_dim or self.width // heads)

@@ -5,6 +5,7 @@ is cached.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,35 @@ from torch.nn import functional as F
 from models import attention
 from models.config import Activation, ModelConfig
 
-ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "swish": F.silu,
+}
+
+
+class RMSNorm(nn.Module):
+    """x / sqrt(mean(x^2) + epsilon) * weight. Zhang and Sennrich 2019, "Root Mean Square Layer Normalization"."""
+
+    bias = None
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.weight, self.eps = nn.Parameter(torch.ones(width)), eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[tokens, width] -> [tokens, width]. In these operations ONNX Runtime sees one node of its own."""
+        return x / (x.pow(2).mean(1, keepdim=True) + self.eps).sqrt() * self.weight
+
+
+Norm = nn.LayerNorm | RMSNorm
+
+
+def make_norm(config: ModelConfig) -> Norm:
+    """The norm of a model's hidden states."""
+    kind = RMSNorm if config.norm_kind == "rms" else nn.LayerNorm
+    return kind(config.width, eps=config.norm_epsilon)
 
 
 class Residual(nn.Module):
@@ -22,7 +51,7 @@ class Residual(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.pre = config.norm == "pre"
-        self.norm = nn.LayerNorm(config.width, eps=config.norm_epsilon)
+        self.norm = make_norm(config)
         self.dropout = nn.Dropout(0.0)
 
     def enter(self, x: Tensor) -> Tensor:
@@ -36,17 +65,24 @@ class Residual(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """activation(x W1 + b1) W2 + b2."""
+    """activation(x W1 + b1) W2 + b2. Gated: (activation(x Wg) * (x Wv)) W2, where W1 is Wg beside Wv."""
 
     def __init__(self, config: ModelConfig, inner: int) -> None:
         super().__init__()
-        self.up, self.down = nn.Linear(config.width, inner), nn.Linear(inner, config.width)
+        self.gated = config.gated
+        self.up = nn.Linear(config.width, 2 * inner if config.gated else inner, bias=config.bias)
+        self.down = nn.Linear(inner, config.width, bias=config.bias)
         self.activation = ACTIVATIONS[config.activation]
         self.residual = Residual(config)
 
     def forward(self, x: Tensor) -> Tensor:
         """[tokens, width] -> [tokens, width]."""
-        inner: Tensor = self.activation(self.up(self.residual.enter(x)))
+        inner: Tensor = self.up(self.residual.enter(x))
+        if self.gated:
+            gate, value = inner.chunk(2, dim=1)
+            inner = self.activation(gate) * value
+        else:
+            inner = self.activation(inner)
         return self.residual.leave(x, self.down(inner))
 
 
@@ -56,23 +92,35 @@ class SelfAttention(nn.Module):
     def __init__(self, config: ModelConfig, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.qkv, self.out = nn.Linear(config.width, 3 * config.width), nn.Linear(config.width, config.width)
+        inner = config.inner(heads)
+        self.qkv = nn.Linear(config.width, 3 * inner, bias=config.bias)
+        self.out = nn.Linear(inner, config.width, bias=config.bias)
+        self.scale = None if config.scale_scores else 1.0
         self.residual = Residual(config)
 
-    def over_source(self, x: Tensor, lengths: Tensor, packing: attention.Packing | None = None) -> Tensor:
-        """x: [sentences * source, width], or [tokens, width] if packed; lengths: [sentences]."""
-        attended = attention.self_attention(self.qkv(self.residual.enter(x)), lengths, self.heads, packing)
+    def over_source(
+        self, x: Tensor, lengths: Tensor, packing: attention.Packing | None = None, bias: Tensor | None = None
+    ) -> Tensor:
+        """x: [sentences * source, width], or [tokens, width] if packed; lengths: [sentences].
+
+        bias: of scores, broadcast to [sentences, heads, source, source]
+        """
+        scoring = attention.Scoring(self.scale, bias)
+        attended = attention.self_attention(self.qkv(self.residual.enter(x)), lengths, self.heads, packing, scoring)
         return self.residual.leave(x, self.out(attended))
 
-    def over_target(self, x: Tensor, sentences: int) -> Tensor:
-        """x: [sentences * target, width]."""
-        attended = attention.causal_attention(self.qkv(self.residual.enter(x)), sentences, self.heads)
+    def over_target(self, x: Tensor, sentences: int, bias: Tensor | None = None) -> Tensor:
+        """x: [sentences * target, width]; bias: of scores, broadcast to [sentences, heads, target, target]."""
+        scoring = attention.Scoring(self.scale, bias)
+        attended = attention.causal_attention(self.qkv(self.residual.enter(x)), sentences, self.heads, scoring)
         return self.residual.leave(x, self.out(attended))
 
-    def step(self, x: Tensor, past: Sequence[Tensor], positions: Tensor, total: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """x: [rows, width]; past: keys and values [rows, heads, capacity, head_dim]."""
-        qkv = self.qkv(self.residual.enter(x))
-        attended, *present = attention.cached_attention(qkv, None, past, positions, total, self.heads)
+    def step(
+        self, x: Tensor, past: Sequence[Tensor], positions: Tensor, total: Tensor, bias: Tensor | None = None
+    ) -> tuple[Tensor, list[Tensor]]:
+        """x: [rows, width]; past: keys and values [rows, heads, capacity, head_dim]; bias: of `cached_attention`."""
+        qkv, scoring = self.qkv(self.residual.enter(x)), attention.Scoring(self.scale, bias)
+        attended, *present = attention.cached_attention(qkv, None, past, positions, total, self.heads, scoring)
         return self.residual.leave(x, self.out(attended)), present
 
 
@@ -91,8 +139,8 @@ class Recurrence(nn.Module):
         self.candidate = nn.Linear(config.width, config.width, bias=False)
         self.residual = Residual(config)
 
-    def over_target(self, x: Tensor, sentences: int) -> Tensor:
-        """x: [sentences * target, width]."""
+    def over_target(self, x: Tensor, sentences: int, bias: Tensor | None = None) -> Tensor:
+        """x: [sentences * target, width]. There are no scores to have a bias."""
         kept, added = (part.unflatten(0, (sentences, -1)).unbind(1) for part in self._gate(x))
         state = torch.zeros_like(added[0])
         states = []
@@ -101,7 +149,9 @@ class Recurrence(nn.Module):
             states.append(state)
         return self.residual.leave(x, torch.stack(states, 1).flatten(0, 1).relu())
 
-    def step(self, x: Tensor, past: Sequence[Tensor], positions: Tensor, total: Tensor) -> tuple[Tensor, list[Tensor]]:
+    def step(
+        self, x: Tensor, past: Sequence[Tensor], positions: Tensor, total: Tensor, bias: Tensor | None = None
+    ) -> tuple[Tensor, list[Tensor]]:
         """x: [rows, width]; past: the state [rows, width]. Where it stands does not matter to it."""
         keep, add = self._gate(x)
         state = keep * past[0] + add
@@ -120,23 +170,27 @@ class CrossAttention(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.heads = config.decoder_heads
-        self.query, self.out = nn.Linear(config.width, config.width), nn.Linear(config.width, config.width)
+        inner = config.inner(self.heads)
+        self.query = nn.Linear(config.width, inner, bias=config.bias)
+        self.out = nn.Linear(inner, config.width, bias=config.bias)
+        self.scoring = attention.Scoring(None if config.scale_scores else 1.0)
         self.residual = Residual(config)
 
     def over_target(self, x: Tensor, key: Tensor, value: Tensor, lengths: Tensor) -> Tensor:
         """x: [sentences * target, width]; key, value: [sentences, heads, source, head_dim]."""
         query = self.query(self.residual.enter(x))
-        return self.residual.leave(x, self.out(attention.cross_attention(query, key, value, lengths, self.heads)))
+        attended = attention.cross_attention(query, key, value, lengths, self.heads, self.scoring)
+        return self.residual.leave(x, self.out(attended))
 
     def step(
         self, x: Tensor, last: Sequence[Tensor], past: Sequence[Tensor], positions: Tensor, total: Tensor
     ) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """x: [rows, width]; last: key and value of each row's last source token [rows, 1, width], at `positions`.
+        """x: [rows, width]; last: key and value of each row's last source token [rows, 1, inner], at `positions`.
 
-        Returns the queries [rows, width] second.
+        Returns the queries [rows, inner] second.
         """
         query = self.query(self.residual.enter(x))
-        attended, *present = attention.cached_attention(query, last, past, positions, total, self.heads)
+        attended, *present = attention.cached_attention(query, last, past, positions, total, self.heads, self.scoring)
         return self.residual.leave(x, self.out(attended)), query, present
 
 
@@ -148,9 +202,11 @@ class EncoderLayer(nn.Module):
         self.attention = SelfAttention(config, config.encoder_heads)
         self.feed_forward = FeedForward(config, config.encoder_ffn)
 
-    def forward(self, x: Tensor, lengths: Tensor, packing: attention.Packing | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, lengths: Tensor, packing: attention.Packing | None = None, bias: Tensor | None = None
+    ) -> Tensor:
         """[sentences * source, width] -> [sentences * source, width], or of packed sources [tokens, width]."""
-        output: Tensor = self.feed_forward(self.attention.over_source(x, lengths, packing))
+        output: Tensor = self.feed_forward(self.attention.over_source(x, lengths, packing, bias))
         return output
 
 

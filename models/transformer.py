@@ -20,7 +20,8 @@ from torch.nn import functional as F
 from models.attention import Packing
 from models.best_tokens import NEVER, padded_size
 from models.config import ModelConfig
-from models.layers import DecoderLayer, EncoderLayer
+from models.layers import DecoderLayer, EncoderLayer, make_norm
+from models.relative import RelativeBias
 
 
 class Transformer(nn.Module):
@@ -40,21 +41,25 @@ class Transformer(nn.Module):
         )
         # There even without `output_bias`: it keeps the padded ids from winning.
         self.output_bias = nn.Parameter(torch.zeros(target_size), requires_grad=config.output_bias)
-        self.source_positions = position_table(config)
-        if config.decoder_layers:
-            self.target_positions = position_table(config)
-        self.encoder_embedding_norm = (
-            nn.LayerNorm(width, eps=config.norm_epsilon) if config.encoder_embedding_norm == "sum" else nn.Identity()
-        )
-        self.decoder_embedding_norm = (
-            nn.Identity() if config.decoder_embedding_norm == "none" else nn.LayerNorm(width, eps=config.norm_epsilon)
+        if config.positions != "none":
+            self.source_positions = position_table(config)
+            if config.decoder_layers:
+                self.target_positions = position_table(config)
+        if config.relative != "none":
+            self.source_relative = RelativeBias(config, config.encoder_layers, config.encoder_heads, both_ways=True)
+            if config.decoder_layers:
+                self.target_relative = RelativeBias(config, config.decoder_layers, config.decoder_heads)
+        self.encoder_embedding_norm, self.decoder_embedding_norm = (
+            nn.Identity() if kind == "none" else make_norm(config)
+            for kind in (config.encoder_embedding_norm, config.decoder_embedding_norm)
         )
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         if config.decoder_layers:
-            self.cross_kv = nn.Linear(width, 2 * width * config.decoder_layers)
+            cross = 2 * config.inner(config.decoder_heads) * config.decoder_layers
+            self.cross_kv = nn.Linear(width, cross, bias=config.bias)
         self.encoder_norm, self.decoder_norm = (
-            nn.LayerNorm(width, eps=config.norm_epsilon) if config.norm == "pre" else nn.Identity() for _ in range(2)
+            make_norm(config) if config.norm == "pre" else nn.Identity() for _ in range(2)
         )
         self.dropout = nn.Dropout(0.0)  # training sets the probability of this one and those of the residuals
         self.embedding_scale = math.sqrt(width) if config.scale_embedding else 1.0
@@ -88,21 +93,28 @@ class Transformer(nn.Module):
     def encode(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """The last hidden states [sentences, source, width] of ids [sentences, source]."""
         sentences, source = ids.shape
-        x = (self._embed(ids, self.source_embedding) + self.source_positions[:source]).flatten(0, 1)
-        return self._encoded(x, lengths, None).view(sentences, source, self.config.width)
+        x = self._embed(ids, self.source_embedding)
+        if self.config.positions != "none":
+            x = x + self.source_positions[:source]
+        return self._encoded(x.flatten(0, 1), lengths, source, None).view(sentences, source, self.config.width)
 
     def encode_packed(self, ids: Tensor, positions: Tensor, padded: Tensor, places: Tensor, lengths: Tensor) -> Tensor:
         """The same [tokens, width] of sources that lie one after another, of which only attention is padded.
 
         ids, positions: [tokens]; padded, places: see `models.attention.Packing`; lengths: [sentences]
         """
-        x = self._embed(ids, self.source_embedding) + F.embedding(positions, self.source_positions)
-        return self._encoded(x, lengths, Packing(padded, places))
+        x = self._embed(ids, self.source_embedding)
+        if self.config.positions != "none":
+            x = x + F.embedding(positions, self.source_positions)
+        return self._encoded(x, lengths, padded.shape[1], Packing(padded, places))
 
-    def _encoded(self, x: Tensor, lengths: Tensor, packing: Packing | None) -> Tensor:
+    def _encoded(self, x: Tensor, lengths: Tensor, source: int, packing: Packing | None) -> Tensor:
         x = self.dropout(self.encoder_embedding_norm(x))
-        for layer in self.encoder:
-            x = layer(x, lengths, packing)
+        biases: Sequence[Tensor | None] = [None] * len(self.encoder)
+        if self.config.relative != "none":
+            biases = self.source_relative.over(source)
+        for layer, bias in zip(self.encoder, biases, strict=True):
+            x = layer(x, lengths, packing, bias)
         hidden: Tensor = self.encoder_norm(x)
         return hidden
 
@@ -114,11 +126,15 @@ class Transformer(nn.Module):
         """
         sentences, target = target_ids.shape
         cross = self.cross_keys_values(encoded)
-        x = self.dropout(self._embed_target(target_ids, self.target_positions[:target])).flatten(0, 1)
+        positions = None if self.config.positions == "none" else self.target_positions[:target]
+        x = self.dropout(self._embed_target(target_ids, positions)).flatten(0, 1)
+        biases: Sequence[Tensor | None] = [None] * len(self.decoder)
+        if self.config.relative != "none":
+            biases = self.target_relative.over(target)
         hidden = []
         for index, layer in enumerate(self.decoder):
             assert isinstance(layer, DecoderLayer)
-            x = layer.cell.over_target(x, sentences)
+            x = layer.cell.over_target(x, sentences, biases[index])
             hidden.append(x)
             x = layer.cross.over_target(x, cross[2 * index], cross[2 * index + 1], source_lengths)
             x = layer.feed_forward(x)
@@ -126,9 +142,9 @@ class Transformer(nn.Module):
 
     def cross_keys_values(self, encoded: Tensor) -> list[Tensor]:
         """Key, value of decoder layer 0, key, value of layer 1, ...: each [sentences, heads, source, head_dim]."""
-        sentences, source, width = encoded.shape
+        sentences, source, _ = encoded.shape
         heads, head_dim = self.config.decoder_heads, self.config.decoder_head_dim
-        parts = self.cross_kv(encoded.flatten(0, 1)).split(width, dim=1)
+        parts = self.cross_kv(encoded.flatten(0, 1)).split(heads * head_dim, dim=1)
         return [part.view(sentences, source, heads, head_dim).transpose(1, 2) for part in parts]
 
     def decode_step(
@@ -141,20 +157,27 @@ class Transformer(nn.Module):
         target_past: Sequence[Tensor],
         cross_past: Sequence[Tensor],
         cross_last: Sequence[Tensor],
+        slots: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, list[Tensor]]:
         """One token of each row against the cache. `models.package.signature` describes every tensor.
 
         target_past: keys and values of self-attention, or states of recurrences
-        Returns what `logits` takes, [rows, width]; the last layer's queries to the source [rows, width]; and what is
+        slots: to a node of ONNX Runtime, the places that relative positions are wanted of. None: the whole capacity
+        Returns what `logits` takes, [rows, width]; the last layer's queries to the source [rows, inner]; and what is
         cached afterwards: of the target, then of the source.
         """
-        x = self._embed_target(ids, F.embedding(positions, self.target_positions))
+        embedded = None if self.config.positions == "none" else F.embedding(positions, self.target_positions)
+        x = self._embed_target(ids, embedded)
+        biases: Sequence[Tensor | None] = [None] * len(self.decoder)
+        if self.config.relative != "none":
+            slots = torch.arange(target_past[0].shape[2], device=ids.device) if slots is None else slots
+            biases = self.target_relative.of_rows(positions, slots)
         target_present: list[Tensor] = []
         cross_present: list[Tensor] = []
         share = len(target_past) // len(self.decoder)
         for index, layer in enumerate(self.decoder):
             assert isinstance(layer, DecoderLayer)
-            x, present = layer.cell.step(x, target_past[index * share :][:share], positions, total)
+            x, present = layer.cell.step(x, target_past[index * share :][:share], positions, total, biases[index])
             target_present += present
             pair = slice(2 * index, 2 * index + 2)
             x, query, present = layer.cross.step(x, cross_last[pair], cross_past[pair], source_last, source_total)
@@ -174,13 +197,13 @@ class Transformer(nn.Module):
         """Of these tokens, what `logits` takes as `output`."""
         return self.output_weight.index_select(0, ids), self.output_bias.index_select(0, ids)
 
-    def _embed_target(self, ids: Tensor, positions: Tensor) -> Tensor:
+    def _embed_target(self, ids: Tensor, positions: Tensor | None) -> Tensor:
         """What the first decoder layer gets. positions: the positions' embeddings, broadcast to the tokens'."""
         x = self._embed(ids, self.target_embedding)
         if self.config.decoder_embedding_norm == "tokens":
-            normed: Tensor = self.decoder_embedding_norm(x) + positions
-        else:
-            normed = self.decoder_embedding_norm(x + positions)
+            normed: Tensor = self.decoder_embedding_norm(x)
+            return normed if positions is None else normed + positions
+        normed = self.decoder_embedding_norm(x if positions is None else x + positions)
         return normed
 
     def _embed(self, ids: Tensor, table: Tensor) -> Tensor:

@@ -184,6 +184,7 @@ class CpuCache:
         self._source_last = np.zeros(rows, np.int32)
         self._total, self._source_total = np.zeros((), np.int32), np.zeros((), np.int32)
         self._ranks = np.arange(spec.most_candidates)
+        self._slots = np.arange(target_capacity) if spec.slots else None
         self._sentences = np.zeros(rows, np.int64)
         """Which sentence's source a row holds, live or not, counted from 1. 0: none."""
         self._joined = 0
@@ -223,6 +224,8 @@ class CpuCache:
         self._total[...] = total
         self._source_total[...] = self._longest_source()
         self._begun = self._bind(live, min(ask.best, len(self._ranks)), asks_more(ask)), ask
+        if self._slots is not None:  # its length is the one shape that changes from step to step
+            self._bind_slots(self._begun[0].binding, self._slots[:total])
 
     def end_step(self) -> Found:
         """Computes the step that was begun: the processor that would compute it meanwhile is the caller's own."""
@@ -300,6 +303,10 @@ class CpuCache:
             self._bindings[rows, k, more] = self._make_binding(rows, k, more)
         return self._bindings[rows, k, more]
 
+    @staticmethod
+    def _bind_slots(binding: ort.IOBinding, slots: NDArray[np.int64]) -> None:
+        binding.bind_input(signature.SLOTS, "cpu", 0, np.int64, slots.shape, slots.ctypes.data)
+
     def _make_binding(self, rows: int, k: int, more: bool) -> BoundStep:
         best = Found(np.zeros((rows, k), np.int64), np.zeros((rows, k), np.float32))
         besides = self._besides(rows) if more else {}
@@ -323,7 +330,7 @@ class CpuCache:
         elif logits is not None and self._allowed is not None:
             shapes[logits.name] = rows + 1, self._allowed.bound
         if query is not None:
-            shapes[query.name] = rows, self._spec.width
+            shapes[query.name] = rows, self._spec.query_numbers
         return {name: np.zeros(shape, dtype) for name, shape in shapes.items()}
 
     def _inputs(self, rows: int, k: int) -> dict[str, NDArray[Any]]:

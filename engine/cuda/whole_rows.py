@@ -69,7 +69,7 @@ class WholeRows:
     def _shape(self, name: str, rows: int) -> tuple[int, int]:
         logits = self._spec.logits
         if logits is None or name != logits.name:
-            return rows, self._spec.width
+            return rows, self._spec.query_numbers
         if self._blocks.allowed is None:
             return rows, logits.size
         return rows + 1, self._spec.vocabulary.target_size  # all rows of the output layer are given

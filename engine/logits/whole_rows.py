@@ -61,7 +61,8 @@ def attend(
 ) -> NDArray[np.float32]:
     """Where rows look: softmax(scale * query key^T) over their sources, the mean of the heads [rows, longest source].
 
-    query: [rows, width]; keys: [rows, heads, places, head_dim]; source_last: place of each row's last token [rows]
+    query: [rows, heads * head_dim]; keys: [rows, heads, places, head_dim]
+    source_last: place of each row's last token [rows]
     """
     rows, heads, _, head_dim = keys.shape
     places = np.arange(int(source_last.max()) + 1)

@@ -6,7 +6,7 @@ from torch import nn
 from export.native.linear import Linear, LinearLayers, quantization
 from export.native.nodes import Attributes, Nodes
 from export.quantization.recipe import Recipe
-from models.layers import FeedForward, Residual
+from models.layers import FeedForward, Norm, Residual
 from models.transformer import Transformer
 
 OUTPUT = "output"
@@ -91,11 +91,11 @@ class Layers:
     def _enter(self, x: ir.Value, residual: Residual) -> ir.Value:
         return self._normalise(x, residual.norm) if residual.pre else x
 
-    def _normalise(self, x: ir.Value, norm: nn.LayerNorm) -> ir.Value:
+    def _normalise(self, x: ir.Value, norm: Norm) -> ir.Value:
         constants, _ = self._norm(norm)
         return self.nodes.standard("LayerNormalization", [x, *constants], {"epsilon": norm.eps})
 
-    def _norm(self, norm: nn.LayerNorm) -> tuple[list[ir.Value], Attributes]:
+    def _norm(self, norm: Norm) -> tuple[list[ir.Value], Attributes]:
         """Constants and attributes of a node that ends with a norm."""
         name = self.linear.name(norm)
         constants = [self.nodes.constant(f"{name}.{part}", getattr(norm, part)) for part in ("weight", "bias")]

@@ -86,7 +86,7 @@ def attention(model: Transformer, sources: Tensor, lengths: Tensor, targets: Ten
     split = (len(targets), -1, model.config.decoder_heads, model.config.decoder_head_dim)
     found = []
     for query, key in zip(queries, model.cross_keys_values(encoded)[::2], strict=True):
-        scores = query.view(split).transpose(1, 2) @ key.transpose(2, 3) * model.config.decoder_head_dim**-0.5
+        scores = query.view(split).transpose(1, 2) @ key.transpose(2, 3) * model.config.score_scale
         found.append(scores.masked_fill(~seen, -torch.inf).softmax(3))
     return found
 

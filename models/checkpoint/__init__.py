@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from models.checkpoint import bart_like, marian, marian_nmt
+from models.checkpoint import bart_like, marian, marian_nmt, t5_like
 from models.checkpoint.contents import Checkpoint, CheckpointError
 from models.checkpoint.encoders import FAMILIES as ENCODERS
 from models.checkpoint.files.foreign import check_quantization, say_what_it_is, why_refused
@@ -13,6 +13,7 @@ __all__ = ["Checkpoint", "CheckpointError", "find_loader", "load_checkpoint"]
 
 FAMILIES: dict[str, Callable[[Path], Checkpoint]] = {"marian": marian.load}
 FAMILIES |= dict.fromkeys(bart_like.FAMILIES, bart_like.load)
+FAMILIES |= dict.fromkeys(t5_like.FAMILIES, t5_like.load)
 """By the `model_type` of a Hugging Face config.json."""
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from models.checkpoint.contents import CheckpointError
-from models.checkpoint.language_tokens import language_tokens
+from models.checkpoint.languages.tokens import language_tokens
 from models.tokenizers.tokenizer_json import Affixes, TokenizerJsonSpec
 
 PROBE = "a"

@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field
 
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.files.reading import JsonKeys, parse, read_json
-from models.checkpoint.language_codes import target_codes
+from models.checkpoint.languages.codes import target_codes
 from models.config import ModelConfig
 from models.tokenizers.sentencepiece_pair import SentencePiecePair, SentencePieceSpec, load_vocabulary
 from models.tokenizers.tokenizer import TokenizerError

@@ -18,6 +18,14 @@ from models.transformer import Transformer, position_table
 NORM_EPSILON = 1e-5
 ONLY: dict[str, object] = {
     "norm": "post",
+    "norm_kind": "layer",
+    "gated": False,
+    "bias": True,
+    "head_dim": None,
+    "scale_scores": True,
+    "relative": "none",
+    "encoder_embedding_norm": "none",
+    "decoder_embedding_norm": "none",
     "positions": "sinusoidal",
     "norm_epsilon": NORM_EPSILON,
     "decoder_cell": "attention",
@@ -63,6 +71,8 @@ def marian_config(config: ModelConfig) -> MarianConfig:
             raise CheckpointError(
                 f"{name} is {getattr(config, name)!r}; a Hugging Face Marian model always has {expected!r}"
             )
+    if config.activation == "gelu_tanh":
+        raise CheckpointError("activation is 'gelu_tanh'; a Hugging Face Marian model is written with another")
     return MarianConfig(
         vocab_size=config.source_vocab_size,
         decoder_vocab_size=config.target_vocab_size,

@@ -148,7 +148,7 @@ class Logits(Frozen):
 
 
 class CrossQuery(Frozen):
-    """A decoder output that tells where rows look in their sources: the queries of the last layer [rows, width]."""
+    """A decoder output that tells where rows look: the last layer's queries to the source [rows, heads * head_dim]."""
 
     name: str
     keys: str
@@ -213,6 +213,8 @@ class GraphsSpec(Frozen):
     """Of a row, that the decoder graph finds."""
     logits: Logits | None = None
     cross_query: CrossQuery | None = None
+    slots: bool = False
+    """The decoder takes `slots`, see `models.package.signature`: it has relative positions."""
     cache: tuple[CacheTensor, ...]
     native: NativeGraphs | None = None
     probes: tuple[Probe, ...] = ()
@@ -225,6 +227,12 @@ class GraphsSpec(Frozen):
         logits = None if self.logits is None else self.logits.graph
         graphs = self.encoder, self.packed_encoder, self.decoder, self.output, logits, *native
         return tuple(graph for graph in graphs if graph is not None)
+
+    @property
+    def query_numbers(self) -> int:
+        """Columns of the queries to the source."""
+        keys = None if self.cross_query is None else self.cross_query.keys
+        return next((tensor.heads * tensor.head_dim for tensor in self.cache if tensor.past == keys), self.width)
 
     @model_validator(mode="after")
     def _consistent(self) -> "GraphsSpec":

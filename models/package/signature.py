@@ -25,10 +25,11 @@ Decoder graph, one token of each live row:
     source_last  int32 [rows]     index of each row's last source token
     source_total int32 []         max(source_last) + 1
     ranks        int64 [k]        only its length is read: how many candidates are wanted of each row
+    slots        int64 [total]    0, 1, 2, ...: where the model has relative positions and attention is fused
     candidates   int64 [rows, k]  the k most probable next tokens, best first
     log_probs    fp32 [rows, k]   their log-probabilities
     logits       float [rows, vocabulary, padded]
-    cross_query  float [rows, width]   what the last layer compares with the keys of the source
+    cross_query  float [rows, heads * head_dim]   what the last layer compares with the keys of the source
 
 and the cache tensors. A `present` output is bound to the buffer of its `past` input: the graph writes in place.
 Tensors of "float" have the package's precision: fp32, fp16 or bf16. The last two outputs are inner values of the graph
@@ -100,6 +101,7 @@ HIDDEN = "hidden"
 SCREENED = ("certain", "normaliser", HIDDEN)
 """What a screened decoder graph gives in place of logits."""
 DECODER_INPUTS = ("ids", "positions", "total", "source_last", "source_total", "ranks")
+SLOTS = "slots"
 DECODER_OUTPUTS = ("candidates", "log_probs")
 LOGITS, CROSS_QUERY = "logits", "cross_query"
 LOGITS_INPUTS = ("hidden", "ranks")
@@ -138,10 +140,18 @@ def graphs_spec(
         max_positions=config.max_positions,
         width=config.width,
         hidden=HIDDEN,
-        encoder_numbers=2 * config.encoder_ffn + 8 * config.width,
+        encoder_numbers=encoder_numbers(config),
+        slots=config.relative != "none" and attention == "fused",
         most_candidates=min(MAX_CANDIDATES, config.target_vocab_size),
         cache=target_tensors(config, precisions.cache) + source_tensors(config, precisions.cache),
     )
+
+
+def encoder_numbers(config: ModelConfig) -> int:
+    """How many the encoder keeps of each token while it computes, about."""
+    relative = 0 if config.relative == "none" else 2 * config.encoder_heads * config.max_positions
+    attended = max(config.width, config.inner(config.encoder_heads))
+    return (4 if config.gated else 2) * config.encoder_ffn + 4 * config.width + 4 * attended + relative
 
 
 def vocabulary(config: ModelConfig) -> Vocabulary:
@@ -159,13 +169,16 @@ def vocabulary(config: ModelConfig) -> Vocabulary:
 def weights(config: ModelConfig) -> tuple[int, int, int]:
     """How many weights the graphs of encoder, decoder and output layer have, but for biases and norms."""
     width, layers = config.width, config.decoder_layers
-    encoder = config.encoder_layers * (4 * width + 2 * config.encoder_ffn) + 2 * layers * width
-    cell = 2 if config.decoder_cell == "ssru" else 4
-    decoder = layers * ((cell + 2) * width + 2 * config.decoder_ffn)
+    encoder_inner, inner = config.inner(config.encoder_heads), config.inner(config.decoder_heads)
+    matrices = 3 if config.gated else 2
+    encoder = config.encoder_layers * (4 * encoder_inner + matrices * config.encoder_ffn) + 2 * layers * inner
+    cell = 2 * width if config.decoder_cell == "ssru" else 4 * inner
+    decoder = layers * (cell + 2 * inner + matrices * config.decoder_ffn)
     tables = config.target_vocab_size * (1 if config.tie_output else 2)
+    positions = 0 if config.positions == "none" else config.max_positions
     return (
-        width * (config.source_vocab_size + config.max_positions + encoder),
-        width * (tables + config.max_positions + decoder),
+        width * (config.source_vocab_size + positions + encoder),
+        width * (tables + positions + decoder),
         width * config.target_vocab_size,
     )
 

@@ -4,6 +4,7 @@ Random weights, which transformers itself saved: `tests.models.families`. `pytho
 takes more sentences than a test does.
 """
 
+import operator
 import random
 import sys
 from collections.abc import Iterator, Sequence
@@ -23,12 +24,17 @@ from engine.runner import Runner
 from engine.targets import target_rules
 from export.trace import trace
 from export.weights.save import save
-from models.checkpoint.bart_like import Trained, read
+from models.checkpoint import bart_like, t5_like
+from models.checkpoint.bart_like import Trained
+from models.checkpoint.files.reading import read_json
 from models.decoding import Decoding
-from tests.models.families import BART_LIKE, LONGEST, VOCABULARY, Family, write_family
+from tests.models.families import BART_LIKE, LONGEST, T5_LIKE, VOCABULARY, Family, write_family
 from tests.oracles import HuggingFace, Tokens
 
 SENTENCES = 6
+FAMILIES = BART_LIKE | T5_LIKE
+TRACED = BART_LIKE | {name: T5_LIKE[name] for name in ("t5", "t5, version 1.1", "umt5")}
+"""To trace one takes seconds: the others' logits are compared in tests.models.checkpoint.test_t5_like."""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -40,28 +46,39 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize("family", BART_LIKE.values(), ids=BART_LIKE)
+@pytest.mark.parametrize("family", TRACED.values(), ids=TRACED)
 def test_tokens_are_those_of_generate(family: Family, tmp_path: Path) -> None:
-    equal, of, distinct = compare(family, tmp_path, SENTENCES)
-    assert equal == of
+    equal, same, of, distinct = compare(family, tmp_path, SENTENCES)
+    assert (equal, same) == (of, of)
     assert distinct > 3, "a model that repeats itself shows little"
 
 
-def compare(family: Family, folder: Path, sentences: int) -> tuple[int, int, int]:
-    """How many answers have the tokens of `generate`, of how many, and how many different tokens there are."""
+def compare(family: Family, folder: Path, sentences: int) -> tuple[int, int, int, int]:
+    """How many answers have the tokens of `generate`, how many have the same bits alone, of how many; different tokens.
+
+    The cache has other capacities alone than with long ones beside, and grows while rows are in use.
+    """
     trained = read(write_family(folder, family))
     sources, asked = random_sources(sentences, trained.config.end_id), HuggingFace(folder)
     default = replace(trained.generation.decoding(), max_new_tokens=40)
-    equal, tokens = 0, set[int]()
+    equal, same, tokens = 0, 0, set[int]()
     with closing(CpuDecoder(save(trace(trained.model), folder), LONGEST, LONGEST)) as decoder:
         for beams in (1, 4):
             decoding = replace(default, num_beams=beams, num_return_sequences=beams)
             found = answers(trained, decoder, sources, decoding)
+            alone = [answers(trained, decoder, [source], decoding)[0] for source in sources]
+            same += sum(map(operator.eq, found, alone))
             expected = asked.generate(sources, decoding)
             for ours, theirs in zip(found, expected, strict=True):
                 equal += [hypothesis.token_ids for hypothesis in ours] == [target for target, _ in theirs]
                 tokens |= set(ours[0].token_ids)
-    return equal, 2 * sentences, len(tokens)
+    return equal, same, 2 * sentences, len(tokens)
+
+
+def read(folder: Path) -> Trained:
+    """The model in a folder."""
+    like_t5 = read_json(folder / "config.json")["model_type"] in t5_like.FAMILIES
+    return t5_like.read(folder) if like_t5 else bart_like.read(folder)
 
 
 def answers(
@@ -81,10 +98,10 @@ def random_sources(sentences: int, end_id: int) -> list[Tokens]:
 
 def main() -> None:
     torch.set_num_threads(1)
-    for name, family in BART_LIKE.items():
+    for name, family in FAMILIES.items():
         with TemporaryDirectory() as folder:
-            equal, of, distinct = compare(family, Path(folder), int(sys.argv[1]))
-        print(f"{name}: {equal} of {of} equal, {distinct} different tokens")
+            equal, same, of, distinct = compare(family, Path(folder), int(sys.argv[1]))
+        print(f"{name}: {equal} of {of} equal, {same} the same alone, {distinct} different tokens")
 
 
 if __name__ == "__main__":

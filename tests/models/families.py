@@ -19,10 +19,16 @@ from transformers import (
     M2M100ForConditionalGeneration,
     MBartConfig,
     MBartForConditionalGeneration,
+    MT5Config,
+    MT5ForConditionalGeneration,
     PegasusConfig,
     PegasusForConditionalGeneration,
     PLBartConfig,
     PLBartForConditionalGeneration,
+    T5Config,
+    T5ForConditionalGeneration,
+    UMT5Config,
+    UMT5ForConditionalGeneration,
 )
 
 VOCABULARY, TARGETS = 151, 133
@@ -54,6 +60,12 @@ class Family:
     generation: Mapping[str, object] = field(default_factory=dict)
     end_bias: float = 0.0
     """Of the logits, so that some targets end early and some late."""
+    spread: Mapping[str, float] = field(default_factory=dict)
+    """Standard deviation of the matrices whose names have this: the first that fits. The others stay as they are."""
+    own_output: bool = False
+    """The output layer becomes another than the embedding table, however it was made."""
+    end_length: float = 1.0
+    """Of the end token's row of the output layer, as many times what it was: longer ones end targets earlier."""
 
 
 BART_LIKE: dict[str, Family] = {
@@ -94,6 +106,48 @@ BART_LIKE: dict[str, Family] = {
 }
 
 
+T5_SHAPE: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "d_model": 40,
+    "d_kv": 16,
+    "d_ff": 56,
+    "num_layers": 3,
+    "num_decoder_layers": 2,
+    "num_heads": 3,
+    "decoder_start_token_id": 0,
+    "relative_attention_num_buckets": 8,
+    "relative_attention_max_distance": 20,
+}
+T5_SPREAD = {"relative": 1.0, "shared": 0.35, "": 0.25}
+
+
+def _t5(**settings: Any) -> T5ForConditionalGeneration:
+    return T5ForConditionalGeneration(T5Config(**T5_SHAPE | settings))
+
+
+T5_LIKE: dict[str, Family] = {
+    "t5": Family(_t5, spread=T5_SPREAD, end_length=2.5),
+    "t5, version 1.1": Family(
+        lambda: _t5(feed_forward_proj="gated-gelu", tie_word_embeddings=False),
+        spread=T5_SPREAD,
+        end_length=2.5,
+        own_output=True,
+    ),
+    "t5 of silu": Family(
+        lambda: _t5(feed_forward_proj="gated-silu"),
+        {"min_new_tokens": 4},
+        spread=T5_SPREAD,
+        end_length=2.5,
+        own_output=True,
+    ),
+    "mt5": Family(lambda: MT5ForConditionalGeneration(MT5Config(**T5_SHAPE)), spread=T5_SPREAD, end_length=2.5),
+    "umt5": Family(lambda: UMT5ForConditionalGeneration(UMT5Config(**T5_SHAPE)), spread=T5_SPREAD, end_length=2.5),
+    "umt5, output of its own": Family(
+        lambda: UMT5ForConditionalGeneration(UMT5Config(**T5_SHAPE)), spread=T5_SPREAD, end_length=2.5, own_output=True
+    ),
+}
+
+
 def write_family(folder: Path, family: Family, seed: int = 1) -> Path:
     """Saves a random model. Its padding is never produced.
 
@@ -105,8 +159,13 @@ def write_family(folder: Path, family: Family, seed: int = 1) -> Path:
         for name, parameter in model.named_parameters():
             if parameter.dim() == 1:
                 parameter += torch.randn_like(parameter) * 0.1
+            elif spread := next((std for part, std in family.spread.items() if part in name), None):
+                parameter.normal_(std=spread)
             if name.endswith(("norm.weight", "layernorm_embedding.weight")):
                 parameter *= torch.randn_like(parameter).sign()
+        if family.own_output:
+            model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.lm_head.weight) * 0.35)
+        model.get_output_embeddings().weight[model.config.eos_token_id] *= family.end_length
         if hasattr(model, "final_logits_bias"):
             model.final_logits_bias.normal_(std=0.5)
             model.final_logits_bias[0, model.config.eos_token_id] += family.end_bias

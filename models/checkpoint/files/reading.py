@@ -91,6 +91,11 @@ class TensorFile:
             raise CheckpointError(f"{self.file}: tensor {name} is {tensor.dtype}; expected floating-point numbers")
         return tensor.float().T if transposed else tensor.float()
 
+    def differ(self, first: str, second: str) -> bool:
+        """Whether there are two tensors of these names, of different values."""
+        both = self._tensors.get(first), self._tensors.get(second)
+        return both[0] is not None and both[1] is not None and not torch.equal(both[0], both[1])
+
     def merge(self, copy: str, original: str) -> None:
         """Makes one of two names for the same tensor."""
         if copy in self._tensors:

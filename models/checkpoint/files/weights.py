@@ -85,8 +85,8 @@ def check_size(config: ModelConfig, weights: Path) -> None:
     A number takes a byte at least.
     """
     width = config.width
-    layers = config.encoder_layers * (4 * width + 2 * config.encoder_ffn)
-    layers += config.decoder_layers * (4 * width + 2 * config.decoder_ffn)
+    layers = config.encoder_layers * (4 * config.inner(config.encoder_heads) + 2 * config.encoder_ffn)
+    layers += config.decoder_layers * (4 * config.inner(config.decoder_heads) + 2 * config.decoder_ffn)
     needed = width * (config.source_vocab_size + layers)
     found = sum(file.stat().st_size for file in weights_files(weights))
     if needed > found:

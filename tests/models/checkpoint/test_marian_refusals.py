@@ -69,8 +69,8 @@ BROKEN: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     ),
     "config is a list": (lambda folder: write_json(folder / "config.json", [1]), ("config.json is not a JSON object",)),
     "another family": (
-        lambda folder: edit_json(folder / "config.json", model_type="t5"),
-        ("config.json: model_type is 't5'", "supported: bart, "),
+        lambda folder: edit_json(folder / "config.json", model_type="xglm"),
+        ("config.json: model_type is 'xglm'", "supported: bart, "),
     ),
     "no family": (
         lambda folder: edit_json(folder / "config.json", model_type=None),

@@ -9,7 +9,7 @@ from transformers import MarianTokenizer
 
 from export.inputs import InputError, choose_codes
 from models.checkpoint import load_checkpoint
-from models.checkpoint.language_codes import target_codes
+from models.checkpoint.languages.codes import target_codes
 from models.package.folder import Package
 from models.tokenizers.sentencepiece_pair import SentencePiecePair
 from models.tokenizers.tokenizer import Tokenizer

@@ -7,7 +7,7 @@ from transformers.models.mbart.tokenization_mbart import FAIRSEQ_LANGUAGE_CODES 
 from transformers.models.mbart50.tokenization_mbart50 import FAIRSEQ_LANGUAGE_CODES as MBART_50
 from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES as NLLB
 
-from models.checkpoint.language_tokens import language_tokens
+from models.checkpoint.languages.tokens import language_tokens
 from models.languages import WELL_FORMED
 
 CONTROL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "<extra_id_0>"]
