@@ -23,7 +23,7 @@ from dragoman.calls.attempts import Calls
 from dragoman.calls.awaited import answered, streamed_async
 from dragoman.calls.pending import Pending, streamed
 from dragoman.channel import DEFAULT_TARGET, TlsOptions, Token, listed_targets
-from dragoman.encoding import EncodingOptions
+from dragoman.encoding import EncodingOptions, TranslateAndEncodeOptions
 from dragoman.errors import rpc_errors
 from dragoman.methods import AsyncMethods, Methods, reach
 from dragoman.results import Embedding, Health, Model, TextDelta, Translation
@@ -132,6 +132,32 @@ class Client:
         given = wire.listed(texts)
         requests = encoding.encode_requests(given, options, self._most(given, options.get("model", ""), timeout_s))
         results = self._collect(lambda server: server.encoding.Encode, requests, encoding.embeddings, timeout_s)
+        return results[0] if isinstance(texts, str) else results
+
+    @overload
+    def translate_and_encode(
+        self, texts: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[TranslateAndEncodeOptions]
+    ) -> tuple[Translation, Embedding]: ...
+    @overload
+    def translate_and_encode(
+        self, texts: list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[TranslateAndEncodeOptions]
+    ) -> list[tuple[Translation, Embedding]]: ...
+    def translate_and_encode(
+        self,
+        texts: str | list[str],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        **options: Unpack[TranslateAndEncodeOptions],
+    ) -> tuple[Translation, Embedding] | list[tuple[Translation, Embedding]]:
+        """The translation and the vector of one text, or of each of a list, from one run of the encoder.
+
+        See `TranslateAndEncodeOptions`.
+        """
+        given = wire.listed(texts)
+        most = self._most(given, options.get("model", ""), timeout_s)
+        requests = encoding.translate_and_encode_requests(given, options, most)
+        both = encoding.translations_and_embeddings
+        results = self._collect(lambda server: server.translation.TranslateAndEncode, requests, both, timeout_s)
         return results[0] if isinstance(texts, str) else results
 
     def models(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[Model]:
@@ -266,6 +292,29 @@ class AsyncClient:
         most = await self._most(given, options.get("model", ""), timeout_s)
         requests = encoding.encode_requests(given, options, most)
         results = await self._collect(lambda server: server.encoding.Encode, requests, encoding.embeddings, timeout_s)
+        return results[0] if isinstance(texts, str) else results
+
+    @overload
+    async def translate_and_encode(
+        self, texts: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[TranslateAndEncodeOptions]
+    ) -> tuple[Translation, Embedding]: ...
+    @overload
+    async def translate_and_encode(
+        self, texts: list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[TranslateAndEncodeOptions]
+    ) -> list[tuple[Translation, Embedding]]: ...
+    async def translate_and_encode(
+        self,
+        texts: str | list[str],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        **options: Unpack[TranslateAndEncodeOptions],
+    ) -> tuple[Translation, Embedding] | list[tuple[Translation, Embedding]]:
+        """See `Client.translate_and_encode`."""
+        given = wire.listed(texts)
+        most = await self._most(given, options.get("model", ""), timeout_s)
+        requests = encoding.translate_and_encode_requests(given, options, most)
+        both = encoding.translations_and_embeddings
+        results = await self._collect(lambda server: server.translation.TranslateAndEncode, requests, both, timeout_s)
         return results[0] if isinstance(texts, str) else results
 
     async def models(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[Model]:

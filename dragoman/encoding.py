@@ -5,9 +5,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, repeat
 from typing import Literal, TypedDict, TypeVar
 
-from dragoman.results import Embedding
-from dragoman.v1 import encoding_pb2
-from dragoman.wire import batches, check_count, timings
+from dragoman.results import Embedding, Translation
+from dragoman.v1 import encoding_pb2, translation_pb2
+from dragoman.wire import (
+    TargetOptions,
+    batches,
+    check_count,
+    check_known,
+    decoding_options,
+    timings,
+    translation,
+)
 
 E = TypeVar("E")
 
@@ -16,8 +24,8 @@ EmbeddingType = Literal["float32", "float16", "int8", "binary"]
 Truncation = Literal["error", "end"]
 
 
-class EncodingOptions(TypedDict, total=False):
-    """How to encode. What is left out, or None, takes the model's default."""
+class VectorOptions(TypedDict, total=False):
+    """How vectors are made. What is left out, or None, takes the model's default."""
 
     poolings: Iterable[Pooling] | None
     """What makes one vector of those of all tokens; of several, their vectors one after the other. "none": a vector for
@@ -28,6 +36,11 @@ class EncodingOptions(TypedDict, total=False):
     """Divide every vector by its L2 norm."""
     type: EmbeddingType | None
     """The numbers that vectors are sent in. Left out: "float32"."""
+
+
+class EncodingOptions(VectorOptions, total=False):
+    """How to encode. What is left out, or None, takes the model's default."""
+
     truncation: Truncation | None
     """What becomes of a text that has more tokens than the model takes: it is refused ("error"), or its end is cut off
     ("end"), and `Embedding.truncated` says so. Left out: "error"."""
@@ -35,6 +48,10 @@ class EncodingOptions(TypedDict, total=False):
     """Name of a prompt of the model, a text that is put before each text. Empty: none."""
     model: str
     """Name of the model. Left out: the server's default model."""
+
+
+class TranslateAndEncodeOptions(TargetOptions, VectorOptions, total=False):
+    """How to translate and encode. What is left out, or None, takes the model's default. One prompt is for both."""
 
 
 POOLINGS = {
@@ -63,24 +80,55 @@ def encode_requests(texts: Iterable[str], options: EncodingOptions, most: int) -
 
     most: see `dragoman.wire.batches`
     """
-    if unknown := options.keys() - EncodingOptions.__annotations__.keys():
-        raise TypeError(f"unknown option {min(unknown)!r}; known are {', '.join(EncodingOptions.__annotations__)}")
-    if isinstance(poolings := options.get("poolings") or (), str):
-        raise TypeError(f"poolings is {poolings!r}; it must be a list of them")
-    chosen = [_number("poolings", pooling, POOLINGS) for pooling in poolings]
-    numbers = _number("type", options.get("type") or "float32", TYPES)
+    check_known(options, EncodingOptions)
+    poolings, numbers = _poolings(options), _number("type", options.get("type") or "float32", TYPES)
     truncation = _number("truncation", options.get("truncation") or "error", TRUNCATIONS)
     for contents in batches(texts, most):
         yield encoding_pb2.EncodeRequest(
             contents=contents,
             model=options.get("model", ""),
             normalize=options.get("normalize"),
-            poolings=chosen,
+            poolings=poolings,
             dimensions=options.get("dimensions"),
             type=numbers,
             truncation=truncation,
             prompt=options.get("prompt"),
         )
+
+
+def translate_and_encode_requests(
+    texts: Iterable[str], options: TranslateAndEncodeOptions, most: int
+) -> Iterator[translation_pb2.TranslateAndEncodeRequest]:
+    """The requests that together do both for the texts. Raises TypeError or ValueError for an impossible option.
+
+    most: see `dragoman.wire.batches`
+    """
+    check_known(options, TranslateAndEncodeOptions)
+    poolings, numbers = _poolings(options), _number("type", options.get("type") or "float32", TYPES)
+    decoding = decoding_options(options)
+    for contents in batches(texts, most):
+        yield translation_pb2.TranslateAndEncodeRequest(
+            contents=contents,
+            source_language_code=options.get("source_language", ""),
+            target_language_code=options.get("target_language", ""),
+            model=options.get("model", ""),
+            decoding=decoding,
+            prompt=options.get("prompt"),
+            normalize=options.get("normalize"),
+            poolings=poolings,
+            dimensions=options.get("dimensions"),
+            type=numbers,
+        )
+
+
+def translations_and_embeddings(
+    request: translation_pb2.TranslateAndEncodeRequest, response: translation_pb2.TranslateAndEncodeResponse
+) -> list[tuple[Translation, Embedding]]:
+    """Both of each of a request's contents, in order."""
+    check_count(request.contents, response.translations)
+    check_count(request.contents, response.embeddings)
+    vectors = (_embedding(message, request.type) for message in response.embeddings)
+    return list(zip(map(translation, response.translations), vectors, strict=True))
 
 
 def embeddings(request: encoding_pb2.EncodeRequest, response: encoding_pb2.EncodeResponse) -> list[Embedding]:
@@ -110,6 +158,12 @@ def _values(message: encoding_pb2.Embedding, numbers: encoding_pb2.EmbeddingType
         whole = struct.unpack(f"{len(message.data)}b", message.data)
         return (value * scale for value, scale in zip(whole, scales, strict=True))
     return ()
+
+
+def _poolings(options: VectorOptions) -> list[encoding_pb2.Pooling.ValueType]:
+    if isinstance(poolings := options.get("poolings") or (), str):
+        raise TypeError(f"poolings is {poolings!r}; it must be a list of them")
+    return [_number("poolings", pooling, POOLINGS) for pooling in poolings]
 
 
 def _number(name: str, value: str, known: Mapping[str, E]) -> E:

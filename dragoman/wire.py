@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import grpc
@@ -35,8 +35,8 @@ CONCURRENT_REQUESTS = 4
 """Requests of one split call that are under way at once."""
 
 
-class TranslationOptions(DecodingKeywords, total=False):
-    """How to translate. What is left out, or None, takes the model's default."""
+class TargetOptions(DecodingKeywords, total=False):
+    """What a translation is to be. What is left out, or None, takes the model's default."""
 
     source_language: str
     """BCP-47 code of the text. Left out: the model's only source language."""
@@ -46,6 +46,11 @@ class TranslationOptions(DecodingKeywords, total=False):
     """Name of the model. Left out: the server's default model."""
     prompt: str | None
     """Name of a prompt of the model, which is put before each text and tells the model its task. Empty: none."""
+
+
+class TranslationOptions(TargetOptions, total=False):
+    """How to translate. What is left out, or None, takes the model's default."""
+
     no_cache: bool
     """Decode every text for this call alone: take no answer that the server has kept, and keep and share none."""
 
@@ -125,7 +130,8 @@ def translate_requests(
 
     most: see `batches`
     """
-    decoding = _decoding_options(options)
+    check_known(options, TranslationOptions)
+    decoding = decoding_options(options)
     for contents in batches(texts, most):
         yield translation_pb2.TranslateRequest(
             contents=contents,
@@ -142,12 +148,13 @@ def stream_request(text: str, options: TranslationOptions) -> translation_pb2.St
     """The request to translate one text as a stream. Raises TypeError or ValueError for an impossible option."""
     if not isinstance(text, str):
         raise TypeError(f"text is {text!r}; it must be a str")
+    check_known(options, TranslationOptions)
     return translation_pb2.StreamTranslateRequest(
         content=text,
         source_language_code=options.get("source_language", ""),
         target_language_code=options.get("target_language", ""),
         model=options.get("model", ""),
-        decoding=_decoding_options(options),
+        decoding=decoding_options(options),
         no_cache=options.get("no_cache", False),
         prompt=options.get("prompt"),
     )
@@ -170,9 +177,14 @@ def windowed(requests: Iterable[Q], start: Callable[[Q], C]) -> Generator[tuple[
             call.cancel()
 
 
-def _decoding_options(options: TranslationOptions) -> decoding_pb2.DecodingOptions:
-    if unknown := options.keys() - TranslationOptions.__annotations__.keys():
-        raise TypeError(f"unknown option {min(unknown)!r}; known are {', '.join(TranslationOptions.__annotations__)}")
+def check_known(options: Mapping[str, object], known: type) -> None:
+    """Raises TypeError for an option that the TypedDict `known` lacks."""
+    if unknown := options.keys() - known.__annotations__.keys():
+        raise TypeError(f"unknown option {min(unknown)!r}; known are {', '.join(known.__annotations__)}")
+
+
+def decoding_options(options: TargetOptions) -> decoding_pb2.DecodingOptions:
+    """Those of a request. Raises ValueError for a value that there is not."""
     chosen: dict[str, Any] = {name: value for name, value in options.items() if name in OPTIONS and value is not None}
     return decoding_pb2.DecodingOptions(**{name: _sent(OPTIONS[name], value) for name, value in chosen.items()})
 

@@ -71,6 +71,8 @@ class Finished:
 
     hypotheses: tuple[Hypothesis, ...]
     timings: Timings
+    vectors: Vectors | None = None
+    """Of the source, if they were wanted too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +151,12 @@ class Encode(Request):
 
 @dataclass(slots=True, eq=False)
 class Translate(Request):
-    """Wants the source's translation."""
+    """Wants the source's translation, and perhaps its vectors too, of the same encoder run."""
 
     decoding: Decoding = field(kw_only=True)
     rules: TargetRules = field(kw_only=True)
     stream: bool = field(default=False, kw_only=True)
+    encoding: Encoding | None = field(default=None, kw_only=True)
 
     @property
     def rows(self) -> int:

@@ -5,6 +5,7 @@ isort:skip_file
 
 from collections import abc as _abc
 from dragoman.v1 import decoding_pb2 as _decoding_pb2
+from dragoman.v1 import encoding_pb2 as _encoding_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
@@ -341,3 +342,138 @@ class StreamTranslateResponse(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
 Global___StreamTranslateResponse: _TypeAlias = StreamTranslateResponse  # noqa: Y015
+
+@_typing.final
+class TranslateAndEncodeRequest(_message.Message):
+    """A request to translate texts and to have their vectors."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    CONTENTS_FIELD_NUMBER: _builtins.int
+    SOURCE_LANGUAGE_CODE_FIELD_NUMBER: _builtins.int
+    TARGET_LANGUAGE_CODE_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    DECODING_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
+    PROMPT_FIELD_NUMBER: _builtins.int
+    NORMALIZE_FIELD_NUMBER: _builtins.int
+    POOLINGS_FIELD_NUMBER: _builtins.int
+    DIMENSIONS_FIELD_NUMBER: _builtins.int
+    TYPE_FIELD_NUMBER: _builtins.int
+    source_language_code: _builtins.str
+    """Optional. See TranslateRequest."""
+    target_language_code: _builtins.str
+    """Optional. See TranslateRequest."""
+    model: _builtins.str
+    """Optional. See TranslateRequest."""
+    prompt: _builtins.str
+    """Optional. See TranslateRequest. It is the prompt of the vectors too."""
+    normalize: _builtins.bool
+    """Optional. See EncodeRequest."""
+    dimensions: _builtins.int
+    """Optional. See EncodeRequest."""
+    type: _encoding_pb2.EmbeddingType.ValueType
+    """Optional. See EncodeRequest."""
+    @_builtins.property
+    def contents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Required. The texts, each at most Model.max_source_tokens tokens and not blank."""
+
+    @_builtins.property
+    def decoding(self) -> _decoding_pb2.DecodingOptions:
+        """Optional. See TranslateRequest."""
+
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Optional. See TranslateRequest."""
+
+    @_builtins.property
+    def poolings(self) -> _containers.RepeatedScalarFieldContainer[_encoding_pb2.Pooling.ValueType]:
+        """Optional. See EncodeRequest."""
+
+    def __init__(
+        self,
+        *,
+        contents: _abc.Iterable[_builtins.str] | None = ...,
+        source_language_code: _builtins.str = ...,
+        target_language_code: _builtins.str = ...,
+        model: _builtins.str = ...,
+        decoding: _decoding_pb2.DecodingOptions | None = ...,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        prompt: _builtins.str | None = ...,
+        normalize: _builtins.bool | None = ...,
+        poolings: _abc.Iterable[_encoding_pb2.Pooling.ValueType] | None = ...,
+        dimensions: _builtins.int | None = ...,
+        type: _encoding_pb2.EmbeddingType.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_dimensions", b"_dimensions", "_normalize", b"_normalize", "_prompt", b"_prompt", "decoding", b"decoding", "dimensions", b"dimensions", "normalize", b"normalize", "prompt", b"prompt"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dimensions", b"_dimensions", "_normalize", b"_normalize", "_prompt", b"_prompt", "contents", b"contents", "decoding", b"decoding", "dimensions", b"dimensions", "labels", b"labels", "model", b"model", "normalize", b"normalize", "poolings", b"poolings", "prompt", b"prompt", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code", "type", b"type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__dimensions: _TypeAlias = _typing.Literal["dimensions"]  # noqa: Y015
+    _WhichOneofArgType__dimensions: _TypeAlias = _typing.Literal["_dimensions", b"_dimensions"]  # noqa: Y015
+    _WhichOneofReturnType__normalize: _TypeAlias = _typing.Literal["normalize"]  # noqa: Y015
+    _WhichOneofArgType__normalize: _TypeAlias = _typing.Literal["_normalize", b"_normalize"]  # noqa: Y015
+    _WhichOneofReturnType__prompt: _TypeAlias = _typing.Literal["prompt"]  # noqa: Y015
+    _WhichOneofArgType__prompt: _TypeAlias = _typing.Literal["_prompt", b"_prompt"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__dimensions) -> _WhichOneofReturnType__dimensions | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__normalize) -> _WhichOneofReturnType__normalize | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__prompt) -> _WhichOneofReturnType__prompt | None: ...
+
+Global___TranslateAndEncodeRequest: _TypeAlias = TranslateAndEncodeRequest  # noqa: Y015
+
+@_typing.final
+class TranslateAndEncodeResponse(_message.Message):
+    """The translations and vectors of a TranslateAndEncodeRequest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRANSLATIONS_FIELD_NUMBER: _builtins.int
+    EMBEDDINGS_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    """The model that translated and encoded."""
+    @_builtins.property
+    def translations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Translation]:
+        """One for every content, in the order of the contents."""
+
+    @_builtins.property
+    def embeddings(self) -> _containers.RepeatedCompositeFieldContainer[_encoding_pb2.Embedding]:
+        """One for every content, in the order of the contents."""
+
+    def __init__(
+        self,
+        *,
+        translations: _abc.Iterable[Global___Translation] | None = ...,
+        embeddings: _abc.Iterable[_encoding_pb2.Embedding] | None = ...,
+        model: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["embeddings", b"embeddings", "model", b"model", "translations", b"translations"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TranslateAndEncodeResponse: _TypeAlias = TranslateAndEncodeResponse  # noqa: Y015

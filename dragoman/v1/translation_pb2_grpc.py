@@ -50,6 +50,11 @@ class TranslationServiceStub:
                 request_serializer=dragoman_dot_v1_dot_translation__pb2.StreamTranslateRequest.SerializeToString,
                 response_deserializer=dragoman_dot_v1_dot_translation__pb2.StreamTranslateResponse.FromString,
                 _registered_method=True)
+        self.TranslateAndEncode = channel.unary_unary(
+                '/dragoman.v1.TranslationService/TranslateAndEncode',
+                request_serializer=dragoman_dot_v1_dot_translation__pb2.TranslateAndEncodeRequest.SerializeToString,
+                response_deserializer=dragoman_dot_v1_dot_translation__pb2.TranslateAndEncodeResponse.FromString,
+                _registered_method=True)
 
 
 class TranslationServiceServicer:
@@ -75,6 +80,14 @@ class TranslationServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def TranslateAndEncode(self, request, context):
+        """Translates every content of the request and gives its vectors too, both from one run of the encoder. The
+        translations are those of Translate, and the vectors those that EncodingService has for the same source tokens.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TranslationServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -87,6 +100,11 @@ def add_TranslationServiceServicer_to_server(servicer, server):
                     servicer.StreamTranslate,
                     request_deserializer=dragoman_dot_v1_dot_translation__pb2.StreamTranslateRequest.FromString,
                     response_serializer=dragoman_dot_v1_dot_translation__pb2.StreamTranslateResponse.SerializeToString,
+            ),
+            'TranslateAndEncode': grpc.unary_unary_rpc_method_handler(
+                    servicer.TranslateAndEncode,
+                    request_deserializer=dragoman_dot_v1_dot_translation__pb2.TranslateAndEncodeRequest.FromString,
+                    response_serializer=dragoman_dot_v1_dot_translation__pb2.TranslateAndEncodeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -149,6 +167,33 @@ class TranslationService:
             '/dragoman.v1.TranslationService/StreamTranslate',
             dragoman_dot_v1_dot_translation__pb2.StreamTranslateRequest.SerializeToString,
             dragoman_dot_v1_dot_translation__pb2.StreamTranslateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TranslateAndEncode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dragoman.v1.TranslationService/TranslateAndEncode',
+            dragoman_dot_v1_dot_translation__pb2.TranslateAndEncodeRequest.SerializeToString,
+            dragoman_dot_v1_dot_translation__pb2.TranslateAndEncodeResponse.FromString,
             options,
             channel_credentials,
             insecure,

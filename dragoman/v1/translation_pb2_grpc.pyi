@@ -43,6 +43,10 @@ class TranslationServiceStub:
     """Translates every content of the request. All contents are translated or the call fails as a whole."""
     StreamTranslate: _grpc.UnaryStreamMultiCallable[_translation_pb2.StreamTranslateRequest, _translation_pb2.StreamTranslateResponse]
     """Translates one content and sends the text as it is decoded."""
+    TranslateAndEncode: _grpc.UnaryUnaryMultiCallable[_translation_pb2.TranslateAndEncodeRequest, _translation_pb2.TranslateAndEncodeResponse]
+    """Translates every content of the request and gives its vectors too, both from one run of the encoder. The
+    translations are those of Translate, and the vectors those that EncodingService has for the same source tokens.
+    """
 
 @_typing.type_check_only
 class TranslationServiceAsyncStub(TranslationServiceStub):
@@ -59,6 +63,10 @@ class TranslationServiceAsyncStub(TranslationServiceStub):
     """Translates every content of the request. All contents are translated or the call fails as a whole."""
     StreamTranslate: _aio.UnaryStreamMultiCallable[_translation_pb2.StreamTranslateRequest, _translation_pb2.StreamTranslateResponse]  # type: ignore[assignment]
     """Translates one content and sends the text as it is decoded."""
+    TranslateAndEncode: _aio.UnaryUnaryMultiCallable[_translation_pb2.TranslateAndEncodeRequest, _translation_pb2.TranslateAndEncodeResponse]  # type: ignore[assignment]
+    """Translates every content of the request and gives its vectors too, both from one run of the encoder. The
+    translations are those of Translate, and the vectors those that EncodingService has for the same source tokens.
+    """
 
 class TranslationServiceServicer(metaclass=_abc_1.ABCMeta):
     """Translates text.
@@ -84,5 +92,15 @@ class TranslationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_translation_pb2.StreamTranslateResponse], _abc.AsyncIterator[_translation_pb2.StreamTranslateResponse]]:
         """Translates one content and sends the text as it is decoded."""
+
+    @_abc_1.abstractmethod
+    def TranslateAndEncode(
+        self,
+        request: _translation_pb2.TranslateAndEncodeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_translation_pb2.TranslateAndEncodeResponse, _abc.Awaitable[_translation_pb2.TranslateAndEncodeResponse]]:
+        """Translates every content of the request and gives its vectors too, both from one run of the encoder. The
+        translations are those of Translate, and the vectors those that EncodingService has for the same source tokens.
+        """
 
 def add_TranslationServiceServicer_to_server(servicer: TranslationServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from engine.processors.stage import Processed
 from engine.request import Timings, Translate
+from models.encoding import Vectors
 
 
 @dataclass(slots=True, eq=False)
@@ -21,6 +22,8 @@ class Running:
     """Steps that the batch had made by then."""
     computed_before: int
     """Rows that the batch had computed by then."""
+    vectors: Vectors | None = None
+    """Of its source, if it wants them too."""
     greedy: bool = False
     """Its row is searched greedily, with all others that are."""
     number: int | None = None

@@ -33,6 +33,7 @@ from engine.request import (
     Tokens,
     Translate,
 )
+from models.encoding import Encoding, Vectors
 
 log = logging.getLogger(__name__)
 
@@ -244,12 +245,19 @@ class RunningBatch(Generic[S]):
         """Answers an encoded request, or gives it a row. The encoder ran from `started` to `ended`."""
         queued, encoded = started - request.arrived, ended - started
         if isinstance(request, Translate):
-            self._rows.join(Running(request, queued, encoded, ended, self._rows.steps, self._computed), source)
+            vectors = None
+            if request.encoding is not None and (vectors := _vectors(request.encoding, source)) is None:
+                self._give_back(request, 0)
+                self._answer(request, Failed(NotFinite()))
+                return
+            running = Running(request, queued, encoded, ended, self._rows.steps, self._computed, vectors)
+            self._rows.join(running, source)
         elif isinstance(request, Encode):
             timings = Timings(queued, encoded, 0.0, 0)
             self._observer.encoded(timings, len(request.source_ids), request.trace_id)
             self._give_back(request, 0)
-            self._answer(request, _vectors(request, source, timings))
+            vectors = _vectors(request.encoding, source)
+            self._answer(request, Failed(NotFinite()) if vectors is None else Encoded(vectors, timings))
         elif isinstance(request, Probe):
             self._probe(source)
             self._give_back(request, 0)
@@ -325,12 +333,12 @@ class RunningBatch(Generic[S]):
         self._cost.answered(request, timings.steps)
         self._observer.finished(reason, timings, len(request.source_ids), tokens, request.trace_id)
         self._told.answered(computed, min(tokens, timings.steps))  # a forced end token takes no step
-        self._events.append((request, Finished(hypotheses, timings)))
+        self._events.append((request, Finished(hypotheses, timings, running.vectors)))
 
 
-def _vectors(request: Encode, source: EncodedSource, timings: Timings) -> Event:
-    """The answer to a request for vectors."""
+def _vectors(encoding: Encoding, source: EncodedSource) -> Vectors | None:
+    """What becomes of a source. None: a value is not finite."""
     try:
-        return Encoded(request.encoding.of(source.hidden()), timings)
+        return encoding.of(source.hidden())
     except FloatingPointError:
-        return Failed(NotFinite())
+        return None

@@ -2,11 +2,12 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 
-from dragoman.v1 import encoding_pb2, encoding_pb2_grpc, model_pb2
+from dragoman.v1 import encoding_pb2, encoding_pb2_grpc, model_pb2, translation_pb2
 from models.encoding import Numbers, Pooling
 from server.catalog.catalog import Catalog
 from server.catalog.served_model import ServedModel
@@ -56,7 +57,7 @@ class EncodingService(encoding_pb2_grpc.EncodingServiceServicer):
         """Encodes every content of the request."""
         translator = self._models.find(request.model)
         embeddings = await translator.encode(request.contents, _options(request))
-        return encoding_pb2.EncodeResponse(embeddings=map(_embedding, embeddings), model=translator.model.name)
+        return encoding_pb2.EncodeResponse(embeddings=map(vectors_of, embeddings), model=translator.model.name)
 
     async def StreamEncode(
         self, requests: AsyncIterator[encoding_pb2.StreamEncodeRequest], context: object
@@ -85,12 +86,21 @@ def encoding_defaults(model: ServedModel) -> model_pb2.EncodingDefaults:
     )
 
 
-def _options(request: encoding_pb2.EncodeRequest) -> EncodingOptions:
+def vector_options(
+    request: encoding_pb2.EncodeRequest | translation_pb2.TranslateAndEncodeRequest,
+) -> EncodingOptions:
+    """What is set of how vectors are made. Raises OptionOutOfRange."""
     return EncodingOptions(
         poolings=tuple(_plain(f"poolings[{i}]", pooling, POOLINGS) for i, pooling in enumerate(request.poolings)),
         dimensions=request.dimensions if request.HasField("dimensions") else None,
         normalize=request.normalize if request.HasField("normalize") else None,
         numbers=_plain("type", request.type, NUMBERS),
+    )
+
+
+def _options(request: encoding_pb2.EncodeRequest) -> EncodingOptions:
+    return replace(
+        vector_options(request),
         truncate=_plain("truncation", request.truncation, TRUNCATES),
         prompt=request.prompt if request.HasField("prompt") else None,
     )
@@ -103,7 +113,8 @@ def _plain(field: str, value: E, known: Mapping[E, T]) -> T:
     return known[value]
 
 
-def _embedding(embedding: Embedding) -> encoding_pb2.Embedding:
+def vectors_of(embedding: Embedding) -> encoding_pb2.Embedding:
+    """The vectors of one content."""
     vectors = embedding.vectors
     single = vectors.data.dtype == np.float32
     return encoding_pb2.Embedding(

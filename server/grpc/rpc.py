@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from server.admission.quotas import Quotas
 from server.arrivals import Arrivals
 from server.errors import InvalidMessage, MessageTooLarge, RequestStalled, ServerError, StreamStalled
-from server.grpc.scopes import OPEN_SERVICES, SCOPES
+from server.grpc.scopes import MORE_SCOPES, OPEN_SERVICES, SCOPES
 from server.grpc.status import call_metadata, error_metadata, status_code
 from server.identity.door import Door, OpenDoor, check_scope
 from server.identity.identity import Credentials
@@ -134,6 +134,8 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
                 identity = await self._door.identify(caller.credentials(self._caller_key))
                 current_call().caller = identity.name
                 check_scope(identity, service, SCOPES)
+                if method in MORE_SCOPES:
+                    check_scope(identity, method, MORE_SCOPES)
                 if self._quotas is not None:
                     running.enter_context(self._quotas.running(identity.name, identity.quota))
             yield

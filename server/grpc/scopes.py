@@ -8,5 +8,7 @@ SCOPES = {
     "dragoman.v1.ModelService": Scope.MODELS,
 }
 """Of all others, such as reflection: admin."""
+MORE_SCOPES = {"dragoman.v1.TranslationService/TranslateAndEncode": Scope.ENCODE}
+"""And for some methods."""
 OPEN_SERVICES = frozenset({"grpc.health.v1.Health"})
 """Load balancers and orchestrators ask without a name."""

@@ -21,7 +21,7 @@ from engine.request import FinishReason
 from models.decoding import Decoding, Options
 from server.catalog.catalog import Catalog
 from server.errors import OptionOutOfRange
-from server.grpc.encoding import EncodingService, encoding_defaults
+from server.grpc.encoding import EncodingService, encoding_defaults, vector_options, vectors_of
 from server.grpc.timings import timings
 from server.telemetry.calls import checked_labels, current_call
 from server.translation.options import Route
@@ -55,6 +55,14 @@ REUSES = {
     Reuse.SHARED: translation_pb2.REUSE_SHARED,
     Reuse.CACHED: translation_pb2.REUSE_CACHED,
 }
+
+
+Asked = (
+    translation_pb2.TranslateRequest
+    | translation_pb2.StreamTranslateRequest
+    | translation_pb2.TranslateAndEncodeRequest
+)
+"""A request for translations."""
 
 
 def register(server: grpc.aio.Server, models: Catalog[Translator]) -> None:
@@ -96,6 +104,21 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
             async for event in events:
                 yield _stream_response(event)
 
+    async def TranslateAndEncode(
+        self, request: translation_pb2.TranslateAndEncodeRequest, context: object
+    ) -> translation_pb2.TranslateAndEncodeResponse:
+        """Translates every content and gives its vectors."""
+        current_call().labels = checked_labels(request.labels)
+        route = _route(request)
+        translator = self._models.route(request.model, route.source_language, route.target_language)
+        asked = route, _options(request.decoding), vector_options(request), _prompt(request)
+        results = await translator.translate_and_encode(request.contents, *asked)
+        return translation_pb2.TranslateAndEncodeResponse(
+            translations=[_translation(translation) for translation, _ in results],
+            embeddings=[vectors_of(embedding) for _, embedding in results],
+            model=translator.model.name,
+        )
+
 
 class ModelService(model_pb2_grpc.ModelServiceServicer):
     """See proto/dragoman/v1/model.proto."""
@@ -112,11 +135,11 @@ class ModelService(model_pb2_grpc.ModelServiceServicer):
         return model_pb2.GetModelResponse(model=_model(self._models.find(request.name, field="name")))
 
 
-def _route(request: translation_pb2.TranslateRequest | translation_pb2.StreamTranslateRequest) -> Route:
+def _route(request: Asked) -> Route:
     return Route(request.source_language_code, request.target_language_code)
 
 
-def _prompt(request: translation_pb2.TranslateRequest | translation_pb2.StreamTranslateRequest) -> str | None:
+def _prompt(request: Asked) -> str | None:
     return request.prompt if request.HasField("prompt") else None
 
 

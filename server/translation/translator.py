@@ -27,7 +27,6 @@ from engine.request import (
 )
 from engine.targets import TargetRules
 from models.decoding import Decoding, Options
-from models.encoding import Encoding
 from models.tokenizers.tokenizer import TextStream, Tokenizer
 from server.admission.permits import Admission
 from server.catalog.served_model import ServedModel
@@ -42,7 +41,7 @@ from server.telemetry.metrics.model import ModelMetrics
 from server.translation.answer_cache import AnswerCache, Question, packed
 from server.translation.embeddings import Embedding, EncodingOptions, check_size, resolve_encoding
 from server.translation.options import Route, check_route, prompt_text, resolve
-from server.translation.shared_work import SharedWork
+from server.translation.shared_work import MakeRequest, SharedWork
 from server.translation.sources import Reading, SourceReader, SourceText
 from server.translation.targets import TargetText, TargetWriter
 from server.translation.waiting import Reuse, Waiting
@@ -137,18 +136,38 @@ class Translator:
                 yield TextDelta(delta)
             yield await self._translation(waiting, event, TargetWriter(self._tokenizer))
 
+    async def translate_and_encode(
+        self,
+        contents: Sequence[str],
+        route: Route,
+        options: Options,
+        chosen: EncodingOptions,
+        prompt: str | None = None,
+    ) -> list[tuple[Translation, Embedding]]:
+        """Translates every content and gives its vectors, both of one encoder run. Raises ServerError.
+
+        chosen: of the vectors; how a text becomes tokens (`truncate`, `prompt`) is as `translate` has it
+        """
+        reading, decoding = self._reading(route, contents, prompt), resolve(options, self.model)
+        encoding = resolve_encoding(chosen, self.model)
+        ask = self._ask(partial(Translate, decoding=decoding, rules=self._rules_of(reading), encoding=encoding))
+        check = partial(check_size, encoding, model=self.model)
+        async with self._open(self._named(contents), ask, decoding, reading, check) as waiting:
+            writer = TargetWriter(self._tokenizer)
+            return [await self._both(one, await one.event(), writer) for one in waiting]
+
     async def encode(self, contents: Sequence[str], options: EncodingOptions) -> list[Embedding]:
         """Encodes every content; vectors are in their order. Raises ServerError."""
         encoding = resolve_encoding(options, self.model)
         prompt = prompt_text(options.prompt, self.model.encoding.prompt, self.model.encoding.prompts)
         reading = Reading(prompt=prompt, truncate=options.truncate)
-        ask, check = self._ask_vectors(encoding), partial(check_size, encoding, model=self.model)
+        ask, check = self._ask(partial(Encode, encoding=encoding)), partial(check_size, encoding, model=self.model)
         async with self._open(self._named(contents), ask, None, reading, check) as waiting:
             return [self._embedding(one, await one.event()) for one in waiting]
 
     def _ask_translation(self, reading: Reading, decoding: Decoding, no_cache: bool, stream: bool = False) -> Ask:
         """What asks for the translation of a source into a language."""
-        rules = self._language_rules.get(reading.target_language, self._rules)
+        rules = self._rules_of(reading)
         make = partial(Translate, decoding=decoding, rules=rules, stream=stream)
         question = partial(Question, self.model.package_sha256, decoding, rules)
 
@@ -159,9 +178,8 @@ class Translator:
 
         return ask
 
-    def _ask_vectors(self, encoding: Encoding) -> Ask:
-        """What asks for the vectors of a source."""
-        make = partial(Encode, encoding=encoding)
+    def _ask(self, make: MakeRequest) -> Ask:
+        """What asks for something of a source that is shared with nobody."""
 
         def ask(source: SourceText) -> Waiting:
             waiting = Waiting(source)
@@ -169,6 +187,10 @@ class Translator:
             return waiting
 
         return ask
+
+    def _rules_of(self, reading: Reading) -> TargetRules:
+        """What holds for targets of these texts."""
+        return self._language_rules.get(reading.target_language, self._rules)
 
     def _reading(self, route: Route, contents: Sequence[str], prompt: str | None) -> Reading:
         """How texts to translate become tokens. The target language is empty where they name theirs themselves."""
@@ -229,6 +251,12 @@ class Translator:
         timings = event.timings.around(source.seconds, written.seconds)
         current_call().contents.append(waiting.answered(text, timings, written.started, len(best.token_ids)))
         return Translation(written.texts, len(source.token_ids), timings, waiting.reuse)
+
+    async def _both(self, waiting: Waiting, event: Event, writer: TargetWriter) -> tuple[Translation, Embedding]:
+        translation, source = await self._translation(waiting, event, writer), waiting.source
+        assert isinstance(event, Finished) and event.vectors is not None, event
+        timings = Timings(event.timings.queue, event.timings.encode, 0.0, 0, tokenize=source.seconds)
+        return translation, Embedding(event.vectors, len(source.token_ids), timings, source.truncated)
 
     def _flag(self, source: str, text: str, best: Hypothesis) -> None:
         """Counts the signs that a translation is wrong."""

@@ -184,6 +184,20 @@ class FakeServer(TranslationServiceServicer, EncodingServiceServicer, ModelServi
         results = [encoding_pb2.Embedding(values=v, source_tokens=2, timings=TIMINGS) for v in vectors]
         return encoding_pb2.EncodeResponse(embeddings=results[self.drop_results :], model="en-pt")
 
+    async def TranslateAndEncode(
+        self, request: translation_pb2.TranslateAndEncodeRequest, context: Context
+    ) -> translation_pb2.TranslateAndEncodeResponse:
+        await self._arrive(request, context)
+        await self._check_count(request.contents, context)
+        for index, text in enumerate(request.contents):
+            await self._refuse_or_hold(text, index, context)
+        vectors = [encoding_pb2.Embedding(values=[len(text)], source_tokens=2) for text in request.contents]
+        return translation_pb2.TranslateAndEncodeResponse(
+            translations=[translation(text, request.decoding) for text in request.contents],
+            embeddings=vectors[self.drop_results :],
+            model="en-pt",
+        )
+
     def StreamEncode(self, requests: object, context: Context) -> NoReturn:
         raise NotImplementedError  # the clients send lists
 

@@ -308,6 +308,17 @@ def test_encode_one_and_many(server: FakeServer, call: Call) -> None:
     assert (one.shape, one.truncated, one.data, one.scales) == ((2,), False, b"", ())
 
 
+def test_both_of_one_and_of_many(server: FakeServer, call: Call) -> None:
+    translation, embedding = call(server.target, "translate_and_encode", "abc", num_beams=2, prompt="summarize")
+    assert (translation.text, embedding.values) == ("ABC", (3.0,))
+    many = call(server.target, "translate_and_encode", ["abc", "a"], type="float16", dimensions=1)
+    assert [(translation.text, embedding.source_tokens) for translation, embedding in many] == [("ABC", 2), ("A", 2)]
+    first, second = server.requests
+    assert (first.decoding.num_beams, first.prompt, second.dimensions) == (2, "summarize", 1)
+    with pytest.raises(TypeError, match="unknown option 'no_cache'; known are "):
+        call(server.target, "translate_and_encode", "abc", no_cache=True)
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [

@@ -21,7 +21,7 @@ from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 from dragoman.v1.decoding_pb2 import DecodingOptions
 from dragoman.v1.encoding_pb2 import EncodeRequest
 from dragoman.v1.model_pb2 import GetModelRequest, ListModelsRequest
-from dragoman.v1.translation_pb2 import StreamTranslateRequest, TranslateRequest
+from dragoman.v1.translation_pb2 import StreamTranslateRequest, TranslateAndEncodeRequest, TranslateRequest
 from tests.fakes import WAIT_S
 from tests.serving import Serving, refusal, serving, texts
 
@@ -99,6 +99,16 @@ def encode(chance: random.Random) -> Message:
     return EncodeRequest(contents=[content(chance) for _ in range(chance.choice([0, 1, 2, 5]))])
 
 
+def both(chance: random.Random) -> Message:
+    return TranslateAndEncodeRequest(
+        contents=[content(chance) for _ in range(chance.choice([0, 1, 2, 5]))],
+        target_language_code=language(chance),
+        decoding=decoding(chance),
+        poolings=[chance.choice([0, 1, 4, 7, 99]) for _ in range(chance.choice([0, 1, 2]))],  # type: ignore[misc]
+        dimensions=chance.choice([None, 2, *NUMBERS]),
+    )
+
+
 def get_model(chance: random.Random) -> Message:
     return GetModelRequest(name=chance.choice(["", "copy", "x" * 900, "\0"]))
 
@@ -116,6 +126,7 @@ def reflect(chance: random.Random) -> Message:
 METHODS: dict[str, tuple[str, Callable[[random.Random], Message]]] = {
     "/dragoman.v1.TranslationService/Translate": ("unary_unary", translate),
     "/dragoman.v1.TranslationService/StreamTranslate": ("unary_stream", stream),
+    "/dragoman.v1.TranslationService/TranslateAndEncode": ("unary_unary", both),
     "/dragoman.v1.EncodingService/Encode": ("unary_unary", encode),
     "/dragoman.v1.ModelService/GetModel": ("unary_unary", get_model),
     "/dragoman.v1.ModelService/ListModels": ("unary_unary", lambda chance: ListModelsRequest()),

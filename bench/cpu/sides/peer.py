@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import NoReturn, get_args
 
 import grpc
 import uvloop
@@ -99,6 +99,9 @@ class PeerService(translation_pb2_grpc.TranslationServiceServicer):
     ) -> AsyncIterator[translation_pb2.StreamTranslateResponse]:
         """The whole text at once: CTranslate2 cannot stream a batch."""
         yield translation_pb2.StreamTranslateResponse(text_delta=await self._batcher.translate(request.content))
+
+    def TranslateAndEncode(self, request: object, context: object) -> NoReturn:
+        raise NotImplementedError  # nobody measures it
 
 
 async def serve(checkpoint: Path, folder: Path, compute_type: ComputeType, port: int) -> None:

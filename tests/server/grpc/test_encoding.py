@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dragoman.client import AsyncClient
 from dragoman.v1 import encoding_pb2
 from dragoman.v1.encoding_pb2 import EncodeRequest, StreamEncodeRequest
+from dragoman.v1.translation_pb2 import TranslateAndEncodeRequest
 from models.encoding import Encoding, Numbers, Pooling
 from server.grpc.encoding import NUMBERS, POOLINGS, TRUNCATES
 from tests.fakes import WAIT_S, CopySource
@@ -164,3 +165,64 @@ def test_every_name_of_the_api_has_a_meaning() -> None:
     assert set(POOLINGS.values()) == set(Pooling)
     assert NUMBERS.keys() == set(encoding_pb2.EmbeddingType.values()) and set(NUMBERS.values()) == set(Numbers)
     assert TRUNCATES.keys() == set(encoding_pb2.Truncation.values())
+
+
+async def test_translations_come_with_the_vectors_of_the_same_encoder_run() -> None:
+    texts = [TEXT, "Two dogs bark.", "Rain."]
+    async with serving() as server, AsyncClient(f"127.0.0.1:{server.port}") as client:
+        both = await client.translate_and_encode(
+            texts, target_language="pt", num_beams=2, poolings=["max", "cls"], dimensions=5, normalize=True
+        )
+        tokens = server.model_metric("dragoman_source_tokens_total")
+        assert tokens == sum(embedding.source_tokens for _, embedding in both)
+        translated = await client.translate(texts, target_language="pt", num_beams=2)
+        encoded = await client.encode(texts, poolings=["max", "cls"], dimensions=5, normalize=True)
+        assert [translation.hypotheses for translation, _ in both] == [each.hypotheses for each in translated]
+        assert [embedding.values for _, embedding in both] == [each.values for each in encoded]
+        assert [embedding.source_tokens for _, embedding in both] == [each.source_tokens for each in encoded]
+        assert all(embedding.timings.decode_s == 0 for _, embedding in both)
+        assert all(translation.timings.steps > 0 for translation, _ in both)
+
+
+async def test_a_prompt_is_that_of_both() -> None:
+    async with serving() as server, AsyncClient(f"127.0.0.1:{server.port}") as client:
+        translation, embedding = await client.translate_and_encode(TEXT, target_language="pt", prompt="shorten")
+        assert translation.text == "shorten: " + TEXT
+        assert embedding.values == (await client.encode("shorten: " + TEXT)).values
+
+
+async def test_what_is_refused_of_either_is_refused_of_both() -> None:
+    def request(**fields: Any) -> TranslateAndEncodeRequest:
+        return TranslateAndEncodeRequest(contents=["A cat.", "cat " * 100], target_language_code="pt", **fields)
+
+    async with serving(max_message_bytes=1024) as server:
+        bad = {
+            "PROMPT_NOT_SUPPORTED": request(prompt="query"),
+            "POOLINGS_CONFLICT": request(poolings=[4, 4]),
+            "OPTION_OUT_OF_RANGE": request(type=5),
+            "LANGUAGE_NOT_SUPPORTED": TranslateAndEncodeRequest(contents=["A cat."]),
+            "VECTORS_TOO_LARGE": request(poolings=[encoding_pb2.POOLING_NONE]),
+        }
+        for reason, asked in bad.items():
+            told = await refused(server.translations.TranslateAndEncode(asked))
+            assert told.info.reason == reason
+        assert server.model_metric("dragoman_source_tokens_total") == 0
+
+
+async def test_a_vector_that_is_not_finite_fails_its_call_alone_and_frees_its_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ids, plain = tuple(tokenizer().encode(TEXT)), CopySource.hidden
+
+    def broken(source: CopySource) -> NDArray[np.float32]:
+        return plain(source) * np.float32(np.nan if source.source_ids == ids else 1)
+
+    async with serving(max_rows=1) as server:
+        monkeypatch.setattr(CopySource, "hidden", broken)
+        for _ in range(2):
+            request = TranslateAndEncodeRequest(contents=[TEXT], target_language_code="pt")
+            told = await refused(server.translations.TranslateAndEncode(request))
+            assert told.info.reason == "NOT_FINITE"
+        request = TranslateAndEncodeRequest(contents=["Rain."], target_language_code="pt")
+        response = await server.translations.TranslateAndEncode(request)
+        assert response.translations[0].hypotheses[0].text == "Rain."

@@ -13,6 +13,7 @@ from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 from dragoman import AsyncClient, PermissionDenied, Unauthenticated
 from dragoman.v1.encoding_pb2 import EncodeRequest
 from dragoman.v1.model_pb2 import ListModelsRequest
+from dragoman.v1.translation_pb2 import TranslateAndEncodeRequest
 from server.admission.quotas import JITTER, Quota
 from server.identity.callers import Callers, CallersFile
 from server.identity.door import ListedDoor
@@ -59,6 +60,17 @@ async def test_each_method_needs_its_scope(scope: str) -> None:
             told = await refused(call)
             assert (told.code, told.info.reason) == (grpc.StatusCode.PERMISSION_DENIED, "SCOPE_MISSING")
             assert dict(told.info.metadata) == {"caller": "one", "scope": needed, "granted": scope}
+
+
+async def test_both_at_once_needs_both_scopes() -> None:
+    listed = door(one=["translate"], other=["encode"], both=["translate", "encode"])
+    request = TranslateAndEncodeRequest(contents=["A cat."], target_language_code="pt")
+    async with serving(door=listed) as server:
+        for name, needed in (("one", "encode"), ("other", "translate")):
+            told = await refused(server.translations.TranslateAndEncode(request, metadata=bearer(name)))
+            assert (told.info.reason, told.info.metadata["scope"]) == ("SCOPE_MISSING", needed)
+        response = await server.translations.TranslateAndEncode(request, metadata=bearer("both"))
+        assert len(response.translations) == len(response.embeddings) == 1
 
 
 async def test_who_is_not_known_gets_nothing_but_health() -> None:
