@@ -53,6 +53,22 @@ def read_fast_tokenizer(folder: Path, multilingual: bool = False) -> FastTokeniz
     return FastTokenizer(spec, content, largest_id, {tag: backend.token_to_id(token) for tag, token in tokens.items()})
 
 
+def target_codes(tokenizer: FastTokenizer) -> dict[str, int]:
+    """BCP-47 tag -> the token that, before a source, says what language it becomes: MADLAD's `<2pt>`.
+
+    Without those that transformers sees as more than that one token.
+    """
+    from tokenizers import Tokenizer as Backend
+
+    backend = Backend.from_str(tokenizer.content)
+    ids = backend.get_vocab()
+    codes = language_tokens(token for token in sorted(ids, key=lambda token: ids[token]) if token.startswith("<2"))
+    alone = backend.encode(PROBE).ids
+    return {
+        tag: ids[code] for tag, code in codes.items() if backend.encode(f"{code} {PROBE}").ids == [ids[code], *alone]
+    }
+
+
 def _control_tokens(backend: Any) -> list[str]:
     return [token.content for _, token in sorted(backend.get_added_tokens_decoder().items()) if token.special]
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from models.checkpoint.bart_like import Trained
 from models.checkpoint.contents import Checkpoint, CheckpointError
-from models.checkpoint.fast_tokenizer import read_fast_tokenizer
+from models.checkpoint.fast_tokenizer import read_fast_tokenizer, target_codes
 from models.checkpoint.files.reading import JsonKeys, TensorFile, invalid, notices, parse, read_json
 from models.checkpoint.files.renames import Rename, fill
 from models.checkpoint.files.weights import check_size, find_weights, read_weights, weights_sha256
@@ -23,6 +23,7 @@ from models.checkpoint.marian import suppress
 from models.config import Activation, ModelConfig, RelativeKind
 from models.relative import RelativeBias
 from models.tokenizers.byte_tokenizer import BYTES, ByteSpec
+from models.tokenizers.spec import TokenizerSpec
 from models.transformer import Transformer
 
 LONGEST, LONGEST_IN_BYTES = 512, 1024
@@ -116,9 +117,7 @@ FAMILIES = {
 def load(folder: Path) -> Checkpoint:
     """Reads what `read` does, and the tokenizer that transformers has for it. Raises CheckpointError."""
     trained = read(folder)
-    tokenizer = None if has_bytes(folder) else read_fast_tokenizer(folder)
-    spec = ByteSpec(end_id=trained.config.end_id) if tokenizer is None else tokenizer.spec
-    largest = BYTES + ByteSpec().offset - 1 if tokenizer is None else tokenizer.largest_id
+    spec, made_files, largest, languages = _tokenizer(folder, trained.config.end_id)
     if largest >= trained.config.source_vocab_size:
         raise CheckpointError(
             f"{folder}: the tokenizer has token {largest}; the model has {trained.config.source_vocab_size} tokens"
@@ -129,13 +128,24 @@ def load(folder: Path) -> Checkpoint:
         model=trained.model,
         tokenizer=spec,
         generation=trained.generation,
-        source_languages=(),
-        target_languages=(),
+        source_languages=languages,
+        target_languages=languages,
         files=notices(folder),
-        made_files={} if tokenizer is None else {tokenizer.spec.file: tokenizer.content},
+        made_files=made_files,
         sha256=weights_sha256(trained.weights),
         in_transformers=True,
     )
+
+
+def _tokenizer(folder: Path, end_id: int) -> tuple[TokenizerSpec, dict[str, str], int, tuple[str, ...]]:
+    """Of a folder, with the files that are made of it, its largest id, and the languages that it names (MADLAD)."""
+    if has_bytes(folder):
+        spec = ByteSpec(end_id=end_id)
+        return spec, {}, spec.offset + BYTES - 1, ()
+    tokenizer = read_fast_tokenizer(folder)
+    codes = target_codes(tokenizer)
+    made = tokenizer.spec.model_copy(update={"target_codes": codes})
+    return made, {made.file: tokenizer.content}, tokenizer.largest_id, tuple(codes)
 
 
 def read(folder: Path) -> Trained:

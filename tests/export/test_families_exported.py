@@ -11,11 +11,14 @@ from tokenizers.decoders import ByteLevel
 from transformers import (
     AutoModelForSeq2SeqLM,
     AutoTokenizer,
+    ByT5Tokenizer,
     M2M100Config,
     M2M100ForConditionalGeneration,
     MBartConfig,
     MBartForConditionalGeneration,
     PreTrainedTokenizerFast,
+    T5Config,
+    T5ForConditionalGeneration,
 )
 
 from engine.devices.session import CPU
@@ -27,8 +30,8 @@ from models.checkpoint import CheckpointError, load_checkpoint
 from models.decoding import Decoding
 from models.package.folder import Package
 from tests.checkpoints import edit_json, flores
-from tests.models.families import BART_LIKE, SHAPE, VOCABULARY, Family, write_family
-from tests.models.tokenizers.test_tokenizer_json import mbart50, nllb
+from tests.models.families import BART_LIKE, SHAPE, T5_SHAPE, VOCABULARY, Family, write_family
+from tests.models.tokenizers.test_tokenizer_json import mbart50, nllb, sentencepieces
 
 CONTROL = ("<s>", "<pad>", "</s>", "<unk>")
 
@@ -129,3 +132,49 @@ def test_target_language_is_not_guessed(tmp_path: Path) -> None:
     edit_json(folder / "generation_config.json", forced_bos_token_id=None)
     with pytest.raises(CheckpointError, match="forced_bos_token_id is missing; to a mbart model it says the target"):
         load_checkpoint(folder)
+
+
+LARGE = T5_SHAPE | {"vocab_size": 820}
+CALM = {"relative": 1.0, "shared": 0.35, "": 0.1}
+"""Scores without a scale magnify roundings, and a certificate is strict."""
+MADLAD = Family(
+    lambda: T5ForConditionalGeneration(T5Config(**LARGE, feed_forward_proj="gated-gelu")), spread=CALM, own_output=True
+)
+BYT5 = Family(lambda: T5ForConditionalGeneration(T5Config(**T5_SHAPE | {"vocab_size": 384})), spread=CALM)
+
+
+def test_madlad_becomes_a_package(tmp_path: Path) -> None:
+    folder, out = write_family(tmp_path / "checkpoint", MADLAD), tmp_path / "package"
+    sentencepieces(folder, "spiece.model", ["<2pt>", "<2de>"], tokenizer_class="T5Tokenizer")
+    assert command.main([str(folder), "--out", str(out), "--verify-samples=2", "--output-layer=full"]) == 0
+    package = Package.open(out)
+    assert package.manifest.target_languages == ("pt", "de")
+    model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    ours, loadable = package.tokenizer(), Loadable.of(package)
+    with load(loadable, CPU, Limits(4, 1)) as runner:
+        for target in package.manifest.target_languages:
+            ids = ours.encode("It started to rain.", target)
+            assert ids == tokenizer(f"<2{target}> It started to rain.").input_ids
+            with torch.no_grad():
+                expected = model.generate(torch.tensor([ids]), num_beams=1, do_sample=False, max_new_tokens=20)
+            [answer] = decode(runner, loadable.rules, [(tuple(ids), Decoding(max_new_tokens=20))])
+            assert [*answer.hypotheses[0].token_ids] == expected[0, 1:].tolist()
+
+
+def test_byt5_needs_no_files_of_a_tokenizer(tmp_path: Path) -> None:
+    write_family(tmp_path, BYT5)
+    edit_json(tmp_path / "config.json", tokenizer_class="ByT5Tokenizer")
+    checkpoint = load_checkpoint(tmp_path)
+    tokenizer = checkpoint.open_tokenizer(tmp_path)
+    for text in ("It started to rain.", "Começou a chover, 雨が降り始めた。"):
+        assert tokenizer.encode(text) == ByT5Tokenizer()(text).input_ids
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_a_t5_has_no_int8_yet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_family(tmp_path / "checkpoint", BYT5)
+    edit_json(folder / "config.json", tokenizer_class="ByT5Tokenizer")
+    arguments = ["--source-language=en", "--target-language=de", "--precision=int8"]
+    assert command.main([str(folder), "--out", str(tmp_path / "package"), *arguments]) == 2
+    assert "bias is False; 8 bits are made of layers where it is True" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "package").exists()

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +57,12 @@ def texts(count: int = TEXTS) -> list[str]:
     ]
 
 
-def sentencepieces(folder: Path, name: str, **configuration: Any) -> None:
+def sentencepieces(folder: Path, name: str, symbols: Sequence[str] = (), **configuration: Any) -> None:
     page = folder / "page.txt"
     page.write_text("\n".join([*PAGE, *SCRIPTS]), encoding="utf-8")
     sentencepiece.SentencePieceTrainer.train(
         input=str(page), model_prefix=str(folder / "pieces"), vocab_size=700, pad_id=0, eos_id=1, unk_id=2, bos_id=-1,
-        character_coverage=0.99, minloglevel=2,
+        character_coverage=0.99, minloglevel=2, user_defined_symbols=list(symbols),
     )  # fmt: skip
     (folder / "pieces.model").rename(folder / name)
     (folder / "tokenizer_config.json").write_text(json.dumps(configuration))
