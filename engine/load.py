@@ -20,6 +20,7 @@ from engine.native.decoder import NativeDecoder
 from engine.observer import Observer, Unobserved
 from engine.probes import check_probes, fitting
 from engine.runner import Runner
+from engine.supervision.cores import Cores
 from engine.supervision.policy import UNSUPERVISED, Supervision
 from engine.targets import TargetRules, target_rules
 from models.package.folder import Package
@@ -107,7 +108,8 @@ def load_all(
             opened.append(_Opened(plan, decoder, device, max(0, resident_bytes() - before)))
         if memory is not None:
             _fit([one for one in opened if one.takes_threads], memory)
-        runners = [one.runner(supervision) for one in opened]
+        cores = Cores()
+        runners = [one.runner(supervision, cores) for one in opened]
         undo.pop_all()
     return runners
 
@@ -127,11 +129,17 @@ class _Opened:
         if counters := getattr(decoder, "counters", None):  # some decoders have them
             plan.observer.kernels(counters)
 
-    def runner(self, supervision: Supervision) -> Runner:
+    def runner(self, supervision: Supervision, cores: Cores) -> Runner:
         """Raises DeviceError."""
-        load = self.load
+        load, observer = self.load, self.plan.observer
         runner = Runner(
-            self.decoder, load.rows, load.workers, self.plan.observer, owns_decoder=True, supervision=supervision
+            self.decoder,
+            load.rows,
+            load.workers,
+            observer,
+            owns_decoder=True,
+            supervision=supervision,
+            cores=cores,
         )
         on_device = Load(load.graphs, load.rows, *self.longest)
         runner.memory_bytes = self._loaded_bytes + load.needed_bytes if self.on_host else on_device.total_bytes

@@ -20,6 +20,7 @@ from engine.processors.chain import chain
 from engine.queueing.cost import CostModel, Work
 from engine.queueing.queue import BUSY_TOKENS, JOINING_TOKENS, FairQueue, Queue
 from engine.request import Failed, Request, Translate, tell
+from engine.supervision.cores import Cores
 from engine.supervision.policy import UNSUPERVISED, Supervision
 from engine.supervision.supervisor import Supervisor
 from engine.supervision.worker import Worker
@@ -46,10 +47,12 @@ class Runner:
         queue: Callable[[CostModel], Queue] = FairQueue,
         owns_decoder: bool = False,
         supervision: Supervision = UNSUPERVISED,
+        cores: Cores | None = None,
     ) -> None:
         """`rows`: of each worker's batch. `queue`: makes one that knows what requests cost.
 
-        owns_decoder: the decoder is closed with the runner. supervision: whether workers that fail begin anew
+        owns_decoder: the decoder is closed with the runner. supervision: whether workers that fail begin anew.
+        cores: those that other runners use too
         """
         self.failure: Future[Exception] = Future()
         """Why an engine failed, once one has that is not to begin anew: nothing is accepted any more."""
@@ -63,7 +66,7 @@ class Runner:
         self._work = threading.Condition()
         """Somebody may have something to do: a request came, or it is time to end. Its lock is the queue's."""
         self._supervisor = Supervisor(
-            workers, self._open_batch, self._receive, self._give_up, supervision, observer, self._work
+            workers, self._open_batch, self._receive, self._give_up, supervision, observer, self._work, cores or Cores()
         )
         observer.capacity(workers * rows, decoder.row_tokens)
 
@@ -113,18 +116,22 @@ class Runner:
             self._cost.measured(self._supervisor.workers[0].batch.measure(self.rows, source_tokens))
 
     def finish_s(self, work: Work, reserved: float = 0.0) -> float:
-        """In how many seconds a call would be answered that came now. `reserved`: cost of calls that come before it."""
+        """In how many seconds a call would be answered that came now. `reserved`: cost of calls that come before it.
+
+        Every other model that computes just now takes as much time as this one.
+        """
         cost = self._cost.of_work(work) + reserved
         with self._work:
             waiting = len(self._queue)
             ahead = self._queue.ahead(work.caller, work.bulk, cost) if waiting else cost
         workers, wanted = self._supervisor.workers, work.contents * work.beams
+        rivals = sum(worker.seat.rivals for worker in workers) / self.workers
         used, free = sum(worker.used_rows for worker in workers), sum(worker.free_rows for worker in workers)
         rows = (used + min(free, waiting + wanted)) / self.workers
         if not waiting and wanted <= free:
             ahead = 0.0
         service = self._cost.service_s(work.longest, work.beams, work.max_new_tokens, rows)
-        return ahead / self.workers * self._cost.slowdown(rows) + service
+        return (ahead / self.workers * self._cost.slowdown(rows) + service) * (1 + rivals)
 
     def cost_of(self, work: Work) -> float:
         """Seconds of a worker that a call will take."""

@@ -17,6 +17,7 @@ from engine.devices.session import is_out_of_memory
 from engine.errors import Hung, OutOfMemory, Quarantined
 from engine.observer import Observer, RestartCause
 from engine.request import Event, Probe, Request, tell
+from engine.supervision.cores import Cores
 from engine.supervision.policy import Supervision
 from engine.supervision.quarantine import Quarantine
 from engine.supervision.watchdog import Watchdog
@@ -43,18 +44,20 @@ class Supervisor:
         policy: Supervision,
         observer: Observer,
         lock: threading.Condition,
+        cores: Cores,
     ) -> None:
         """`open_batch`: of the worker of this number. `give_up` is told when there are to be no more lives.
 
-        lock: what changes the workers holds it
+        lock: what changes the workers holds it. cores: where they make their turns
         """
         self._open_batch, self._receive, self._give_up = open_batch, receive, give_up
         self._policy, self._observer, self._lock = policy, observer, lock
+        self._cores = cores
         self._quarantine, self._watchdog = Quarantine(), Watchdog(policy)
         self._restarts: deque[float] = deque()
         """When the last ones were."""
         self._ended = threading.Event()
-        self.workers = [Worker(number, open_batch(number), receive, self._failed) for number in range(workers)]
+        self.workers = [self._worker(number) for number in range(workers)]
 
     def start(self) -> None:
         """Starts all workers."""
@@ -102,6 +105,7 @@ class Supervisor:
             # Taken away first: a thread that is left behind answers what its worker has, should it come back.
             waiting, worker.suspects = worker.suspects, Suspects()
             worker.leave()
+            worker.seat.give_up()
             requests = worker.batch.release(delivering=not hung)
             halving = memory and len(requests) > 1
             if not self._may_restart(counts=not halving):
@@ -113,13 +117,18 @@ class Supervisor:
     def _begin(self, former: Worker, suspects: Suspects) -> None:
         """The next life, with fresh buffers: a thread that hangs may still write into the others."""
         try:
-            worker = Worker(former.number, self._open_batch(former.number), self._receive, self._failed, suspects)
+            worker = self._worker(former.number, suspects)
             worker.expected_s = former.expected_s
             self.workers[former.number] = worker
             worker.thread.start()
         except Exception as error:
             log.exception("engine %d does not start again", former.number)
             self._end(error, suspects.requests)
+
+    def _worker(self, number: int, suspects: Suspects | None = None) -> Worker:
+        """A new life. Its thread is not started."""
+        batch, seat = self._open_batch(number), self._cores.seat(number)
+        return Worker(number, batch, seat, self._receive, self._failed, suspects)
 
     def _end(self, error: Exception, requests: Iterable[Request]) -> None:
         """No worker that fails is followed by another any more."""

@@ -12,6 +12,7 @@ from typing import Any
 from engine.batch.running_batch import RunningBatch
 from engine.errors import Closing
 from engine.request import Request, tell
+from engine.supervision.cores import Seat
 
 FORGET = 0.99
 """How much of what a turn may take is remembered from turn to turn."""
@@ -41,12 +42,16 @@ class Worker:
         self,
         number: int,
         batch: RunningBatch[Any],
+        seat: Seat,
         receive: "Callable[[Worker], Sequence[Request] | None]",
         failed: "Callable[[Worker, Exception], None]",
         suspects: Suspects | None = None,
     ) -> None:
-        """`receive`: what it is to admit, for which it may wait; None ends it. `failed` is told on its thread."""
-        self.number, self.batch = number, batch
+        """`seat`: where it makes its turns. receive: what it is to admit, for which it may wait; None ends it.
+
+        failed: is told on its thread
+        """
+        self.number, self.batch, self.seat = number, batch, seat
         self.suspects = suspects or Suspects()
         self.leaving = False
         self.trying = bool(self.suspects.requests)
@@ -83,12 +88,17 @@ class Worker:
     def go_on(self) -> bool:
         """Makes one turn, for which it may wait. False: this life is over, and all that it had is seen to."""
         try:
+            if self.batch.idle:
+                self.seat.leave()
             requests = self._next()
             if requests is None:
+                self.seat.give_up()
                 self.fail(Closing())
                 return False
+            self.seat.take()
             self._turn(requests)
         except Exception as error:
+            self.seat.give_up()
             self._failed(self, error)
             return False
         return True
@@ -116,4 +126,6 @@ class Worker:
         self.batch.step()
         self.in_turn = False
         self.turns += 1
-        self.expected_s = max(time.perf_counter() - began, FORGET * self.expected_s)
+        elapsed_s = time.perf_counter() - began
+        self.seat.spent_s += elapsed_s
+        self.expected_s = max(elapsed_s, FORGET * self.expected_s)

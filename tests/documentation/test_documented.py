@@ -34,7 +34,14 @@ PROGRAMS = {
     "tests.hostile.fuzz": "development.md",
     "tests.simulation": "development.md",
     **dict.fromkeys(
-        ("bench.server.metrics", "bench.server.overload", "bench.quality", "bench.server.rolling", "bench.soak"),
+        (
+            "bench.server.metrics",
+            "bench.server.overload",
+            "bench.quality",
+            "bench.server.rolling",
+            "bench.server.several",
+            "bench.soak",
+        ),
         "benchmarks.md",
     ),
 }
