@@ -14,6 +14,7 @@ from models.checkpoint.files.foreign import check_quantization
 from models.checkpoint.files.reading import JsonKeys, invalid, notices, parse, read_json
 from models.checkpoint.files.renames import Rename, fill, linear
 from models.checkpoint.files.weights import check_size, find_weights, read_weights, weights_sha256
+from models.checkpoint.relative import put_relative
 from models.checkpoint.sentence_transformers import Sentences, read_sentences
 from models.config import Activation, ModelConfig
 from models.encoding import EncodingDefaults
@@ -24,6 +25,8 @@ from models.transformer import Transformer
 ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "gelu": "gelu", "silu": "swish", "swish": "swish"}
 HEADS = ("pooler.", "cls.", "lm_head.", "vocab_transform.", "vocab_layer_norm.", "vocab_projector.")
 """Tensors that only the training had a use for, or that no vector is made of."""
+BUCKETS, FARTHEST = 32, 128
+"""Of MPNet's relative positions."""
 BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
 
@@ -41,6 +44,7 @@ class EncoderConfig(JsonKeys):
     layer_norm_eps: float = Field(default=1e-12, gt=0)
     pad_token_id: int
     # Other choices have layers that the Transformer does not.
+    relative_attention_num_buckets: Literal[32] = 32
     position_embedding_type: Literal["absolute"] = "absolute"
     is_decoder: Literal[False] = False
     add_cross_attention: Literal[False] = False
@@ -64,6 +68,8 @@ class Family:
     token_types: bool = True
     keys: Mapping[str, str] | None = None
     """BERT's names of the configuration's keys, where the family has others."""
+    relative: bool = False
+    """Tokens have relative positions besides, in BUCKETS that end at FARTHEST, whatever config.json says."""
     defaults: Mapping[str, Any] | None = None
     """Of keys that it may leave out."""
 
@@ -89,12 +95,23 @@ DISTILBERT = Family(
     },
     defaults={"pad_token_id": 0},
 )
+MPNET = Family(
+    prefix="mpnet.",
+    attention=("attention.attn.q", "attention.attn.k", "attention.attn.v"),
+    attention_out="attention.attn.o",
+    attention_norm="attention.LayerNorm",
+    after_padding=True,
+    token_types=False,
+    relative=True,
+    defaults={"pad_token_id": 1},
+)
 FAMILIES = {
     "bert": BERT,
     "roberta": ROBERTA,
     "xlm-roberta": ROBERTA,
     "camembert": ROBERTA,
     "distilbert": DISTILBERT,
+    "mpnet": MPNET,
 }
 """By the `model_type` of a Hugging Face config.json. MiniLM is a BERT."""
 
@@ -170,6 +187,7 @@ def model_config(settings: EncoderConfig, family: Family, end_id: int, file: Pat
             max_positions=settings.max_position_embeddings - _first_position(settings, family),
             activation=ACTIVATIONS[settings.hidden_act],
             positions="learned",
+            relative="shared" if family.relative else "none",
             encoder_embedding_norm="sum",
             norm_epsilon=settings.layer_norm_eps,
             pad_id=settings.pad_token_id,
@@ -215,6 +233,8 @@ def load_model(weights: Path, settings: EncoderConfig, family: Family, config: M
         types = tensors.take("embeddings.token_type_embeddings.weight", (settings.type_vocab_size, width))
         positions = positions + types[0]
     model.source_positions[:] = positions
+    if family.relative:
+        put_relative(model.source_relative, ["encoder.relative_attention_bias.weight"], BUCKETS, FARTHEST, tensors)
     renames = [
         Rename("source_embedding", ("embeddings.word_embeddings.weight",), (settings.vocab_size, width)),
         *linear("encoder_embedding_norm", "embeddings.LayerNorm"),

@@ -3,14 +3,12 @@
 The references are transformers' models of the same `model_type`.
 """
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from pydantic import Field, ValidationError
-from torch import Tensor
 
 from models.checkpoint.bart_like import Trained
 from models.checkpoint.contents import Checkpoint, CheckpointError
@@ -20,8 +18,8 @@ from models.checkpoint.files.renames import Rename, fill
 from models.checkpoint.files.weights import check_size, find_weights, read_weights, weights_sha256
 from models.checkpoint.generation import GenerationSettings, generation_file, read_generation
 from models.checkpoint.marian import suppress
+from models.checkpoint.relative import put_relative
 from models.config import Activation, ModelConfig, RelativeKind
-from models.relative import RelativeBias
 from models.tokenizers.byte_tokenizer import BYTES, ByteSpec
 from models.tokenizers.spec import TokenizerSpec
 from models.transformer import Transformer
@@ -250,34 +248,16 @@ def build(config: ModelConfig, settings: T5LikeConfig, tensors: TensorFile) -> T
     """The Transformer with the weights. Raises CheckpointError."""
     model = Transformer(config)
     for side, bias in (("encoder", model.source_relative), ("decoder", model.target_relative)):
-        put_relative(bias, side, settings, tensors)
+        names = [
+            f"{side}.block.{layer}.layer.0.SelfAttention.relative_attention_bias.weight"
+            for layer in range(len(bias.tables))
+        ]
+        put_relative(
+            bias, names, settings.relative_attention_num_buckets, settings.relative_attention_max_distance, tensors
+        )
     copies = dict.fromkeys(("encoder.embed_tokens.weight", "decoder.embed_tokens.weight"), "shared.weight")
     fill(model, renames(config), copies | ({"lm_head.weight": "shared.weight"} if config.tie_output else {}), tensors)
     return model
-
-
-@torch.no_grad()
-def put_relative(bias: RelativeBias, side: str, settings: T5LikeConfig, tensors: TensorFile) -> None:
-    """The tables of one side: what its buckets say of every distance."""
-    rows, buckets = len(bias.tables[0]), settings.relative_attention_num_buckets
-    distances = torch.arange(rows) - rows // 2 if bias.both_ways else -torch.arange(rows)
-    chosen = bucket(distances, bias.both_ways, buckets, settings.relative_attention_max_distance)
-    for layer, table in enumerate(bias.tables):
-        name = f"{side}.block.{layer}.layer.0.SelfAttention.relative_attention_bias.weight"
-        table[:] = tensors.take(name, (buckets, settings.num_heads))[chosen]
-
-
-def bucket(distances: Tensor, both_ways: bool, buckets: int, longest: int) -> Tensor:
-    """Of each distance from a query's token to a key's: `_relative_position_bucket` of transformers, in its fp32."""
-    first: Tensor | int = 0
-    if both_ways:
-        buckets //= 2
-        first = (distances > 0).long() * buckets
-    distances = distances.abs() if both_ways else -distances.clamp(max=0)
-    exact = buckets // 2
-    logarithm = torch.log(distances.float() / exact) / math.log(longest / exact) * (buckets - exact)
-    far = (exact + logarithm.long()).clamp(max=buckets - 1)
-    return first + torch.where(distances < exact, distances, far)
 
 
 @torch.no_grad()

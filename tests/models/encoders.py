@@ -39,6 +39,9 @@ def random_encoder(config: ModelConfig = CONFIG) -> Transformer:
         for parameter in model.parameters():
             if parameter.dim() == 1:
                 parameter.add_(torch.randn_like(parameter) * 0.1)
+        if config.relative != "none":
+            for table in model.source_relative.tables:
+                table.normal_()
     return model
 
 

@@ -31,9 +31,10 @@ class Served:
     encoder: CpuEncoder
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
-    model = random_encoder()
+@pytest.fixture(scope="module", params=["none", "shared"], ids=["absolute", "relative"])
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Served:
+    """With absolute positions alone, and with relative ones besides, as an MPNet has."""
+    model = random_encoder(CONFIG.model_copy(update={"relative": request.param}))
     files = saved(model, tmp_path_factory.mktemp("encoder"))
     return Served(model, files, CpuEncoder(files, LONGEST))
 

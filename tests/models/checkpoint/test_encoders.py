@@ -18,6 +18,8 @@ from transformers import (
     CamembertModel,
     DistilBertConfig,
     DistilBertModel,
+    MPNetConfig,
+    MPNetModel,
     RobertaConfig,
     RobertaModel,
     XLMRobertaConfig,
@@ -51,6 +53,7 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     "roberta": lambda: RobertaModel(RobertaConfig(**SHAPE, pad_token_id=1, type_vocab_size=1)),
     "xlm-roberta with a head": lambda: XLMRobertaForMaskedLM(XLMRobertaConfig(**SHAPE, pad_token_id=1)),
     "camembert": lambda: CamembertModel(CamembertConfig(**SHAPE, pad_token_id=1)),
+    "mpnet": lambda: MPNetModel(MPNetConfig(**SHAPE, pad_token_id=1)),
     "distilbert": lambda: DistilBertModel(
         DistilBertConfig(vocab_size=PIECES, dim=WIDTH, n_layers=2, n_heads=3, hidden_dim=40, max_position_embeddings=44)
     ),
@@ -206,6 +209,7 @@ def test_what_sentence_transformers_has_besides_is_refused(
         ({"num_hidden_layers": 2}, "has no tensor encoder.layer.2"),
         ({"num_hidden_layers": 4}, "tensor encoder.layer.3.attention.self.query.weight is missing"),
         ({"max_position_embeddings": 60}, "position_embeddings.weight has shape [50, 36]; expected [60, 36]"),
+        ({"relative_attention_num_buckets": 16}, "relative_attention_num_buckets is 16"),
         ({"type_vocab_size": 1}, "token_type_embeddings.weight has shape [2, 36]; expected [1, 36]"),
     ],
 )
@@ -243,8 +247,8 @@ def test_who_wants_a_translation_model_is_told(saved: Saved) -> None:
 
 
 def test_a_family_that_is_not_known_is_named(saved: Saved) -> None:
-    saved.config(model_type="mpnet")
+    saved.config(model_type="electra")
     assert not is_encoder(saved.folder)
     saved.sentences(["Transformer", "Pooling"], {"pooling_mode": "mean"})
-    with pytest.raises(CheckpointError, match="model_type is 'mpnet'; supported: bert, roberta, xlm-roberta"):
+    with pytest.raises(CheckpointError, match="model_type is 'electra'; supported: bert, roberta, xlm-roberta"):
         load(saved.folder)
