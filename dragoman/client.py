@@ -94,7 +94,7 @@ class Client:
         fails the whole call.
         """
         given = wire.listed(texts)
-        most = self._most(given, options.get("model", ""), timeout_s)
+        most = self._most(len(given), options.get("model", ""), timeout_s)
         requests = wire.translate_requests(given, options, most)
         results = self._collect(lambda server: server.translation.Translate, requests, wire.translations, timeout_s)
         return results[0] if isinstance(texts, str) else results
@@ -130,9 +130,22 @@ class Client:
     ) -> Embedding | list[Embedding]:
         """The vector of one text, or of each of a list. See `EncodingOptions`."""
         given = wire.listed(texts)
-        requests = encoding.encode_requests(given, options, self._most(given, options.get("model", ""), timeout_s))
+        requests = encoding.encode_requests(given, options, self._most(len(given), options.get("model", ""), timeout_s))
         results = self._collect(lambda server: server.encoding.Encode, requests, encoding.embeddings, timeout_s)
         return results[0] if isinstance(texts, str) else results
+
+    def stream_encode(
+        self, texts: Iterable[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[EncodingOptions]
+    ) -> Generator[Embedding]:
+        """The vectors of any number of texts, in order and as they come. See `EncodingOptions`.
+
+        `texts` is asked for more only as vectors are taken: few of them are in memory. They go as many requests, some
+        at once; each may take `timeout_s` and is made again by itself. A text that is refused ends it, after the
+        vectors of all requests before its own. Closing the iterator early cancels what is under way.
+        """
+        most = self._most(2, options.get("model", ""), timeout_s)
+        requests = encoding.encode_requests(wire.checked(texts), options, most)
+        yield from self._each(lambda server: server.encoding.Encode, requests, encoding.embeddings, timeout_s)
 
     @overload
     def translate_and_encode(
@@ -154,7 +167,7 @@ class Client:
         See `TranslateAndEncodeOptions`.
         """
         given = wire.listed(texts)
-        most = self._most(given, options.get("model", ""), timeout_s)
+        most = self._most(len(given), options.get("model", ""), timeout_s)
         requests = encoding.translate_and_encode_requests(given, options, most)
         both = encoding.translations_and_embeddings
         results = self._collect(lambda server: server.translation.TranslateAndEncode, requests, both, timeout_s)
@@ -192,20 +205,31 @@ class Client:
         timeout_s: float,
     ) -> list[T]:
         """Sends the requests, some at once, and joins what they answer, in order."""
+        return list(self._each(method, requests, unpack, timeout_s))
+
+    def _each(
+        self,
+        method: "Method[Q, R]",
+        requests: Iterable[Q],
+        unpack: Callable[[Q, R], list[T]],
+        timeout_s: float,
+    ) -> Generator[T]:
+        """The same, one after the other. A request is made when there are few before it."""
 
         def start(request: Q) -> Pending[Methods, R]:
             return Pending(self._calls, partial(_start, method, request), deadline(timeout_s))
 
-        results: list[T] = []
+        given = 0
         with closing(wire.windowed(requests, start)) as calls:
             for request, call in calls:
-                with rpc_errors(first=len(results)):
-                    results += unpack(request, call.result())
-        return results
+                with rpc_errors(first=given):
+                    results = unpack(request, call.result())
+                given += len(results)
+                yield from results
 
-    def _most(self, texts: list[str], model: str, timeout_s: float) -> int:
-        """How many texts a request may have. Asks the server before the first that may have several."""
-        if len(texts) > 1 and model not in self._most_contents:
+    def _most(self, texts: int, model: str, timeout_s: float) -> int:
+        """How many of so many texts a request may have. Asks the server before the first that may have several."""
+        if texts > 1 and model not in self._most_contents:
             self._most_contents[model] = wire.most_contents(self.model(model, timeout_s=timeout_s))
         return self._most_contents.get(model, 1)
 
@@ -254,7 +278,7 @@ class AsyncClient:
     ) -> Translation | list[Translation]:
         """See `Client.translate`."""
         given = wire.listed(texts)
-        most = await self._most(given, options.get("model", ""), timeout_s)
+        most = await self._most(len(given), options.get("model", ""), timeout_s)
         requests = wire.translate_requests(given, options, most)
         results = await self._collect(
             lambda server: server.translation.Translate, requests, wire.translations, timeout_s
@@ -289,10 +313,21 @@ class AsyncClient:
     ) -> Embedding | list[Embedding]:
         """See `Client.encode`."""
         given = wire.listed(texts)
-        most = await self._most(given, options.get("model", ""), timeout_s)
+        most = await self._most(len(given), options.get("model", ""), timeout_s)
         requests = encoding.encode_requests(given, options, most)
         results = await self._collect(lambda server: server.encoding.Encode, requests, encoding.embeddings, timeout_s)
         return results[0] if isinstance(texts, str) else results
+
+    async def stream_encode(
+        self, texts: Iterable[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[EncodingOptions]
+    ) -> AsyncGenerator[Embedding]:
+        """See `Client.stream_encode`. Leave it early only through `contextlib.aclosing`."""
+        most = await self._most(2, options.get("model", ""), timeout_s)
+        requests = encoding.encode_requests(wire.checked(texts), options, most)
+        given = self._each(lambda server: server.encoding.Encode, requests, encoding.embeddings, timeout_s)
+        async with aclosing(given) as vectors:
+            async for vector in vectors:
+                yield vector
 
     @overload
     async def translate_and_encode(
@@ -311,7 +346,7 @@ class AsyncClient:
     ) -> tuple[Translation, Embedding] | list[tuple[Translation, Embedding]]:
         """See `Client.translate_and_encode`."""
         given = wire.listed(texts)
-        most = await self._most(given, options.get("model", ""), timeout_s)
+        most = await self._most(len(given), options.get("model", ""), timeout_s)
         requests = encoding.translate_and_encode_requests(given, options, most)
         both = encoding.translations_and_embeddings
         results = await self._collect(lambda server: server.translation.TranslateAndEncode, requests, both, timeout_s)
@@ -349,21 +384,33 @@ class AsyncClient:
         timeout_s: float,
     ) -> list[T]:
         """See `Client`."""
+        return [result async for result in self._each(method, requests, unpack, timeout_s)]
+
+    async def _each(
+        self,
+        method: "AsyncMethod[Q, R]",
+        requests: Iterable[Q],
+        unpack: Callable[[Q, R], list[T]],
+        timeout_s: float,
+    ) -> AsyncGenerator[T]:
+        """See `Client`."""
 
         def start(request: Q) -> asyncio.Task[R]:
             begin = partial(_start_async, method, request)
             return asyncio.ensure_future(answered(self._calls, begin, deadline(timeout_s)))
 
-        results: list[T] = []
+        given = 0
         with closing(wire.windowed(requests, start)) as calls:
             for request, call in calls:
-                with rpc_errors(first=len(results)):
-                    results += unpack(request, await call)
-        return results
+                with rpc_errors(first=given):
+                    results = unpack(request, await call)
+                given += len(results)
+                for result in results:
+                    yield result
 
-    async def _most(self, texts: list[str], model: str, timeout_s: float) -> int:
-        """How many texts a request may have. Asks the server before the first that may have several."""
-        if len(texts) > 1 and model not in self._most_contents:
+    async def _most(self, texts: int, model: str, timeout_s: float) -> int:
+        """How many of so many texts a request may have. Asks the server before the first that may have several."""
+        if texts > 1 and model not in self._most_contents:
             self._most_contents[model] = wire.most_contents(await self.model(model, timeout_s=timeout_s))
         return self._most_contents.get(model, 1)
 

@@ -99,6 +99,16 @@ def listed(texts: str | Iterable[str]) -> list[str]:
     return given
 
 
+def checked(texts: Iterable[str]) -> Iterator[str]:
+    """The texts, one after the other. Raises TypeError for what is no text."""
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        raise TypeError(f"texts is {texts!r}; it must be a list of str, or what gives them")
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TypeError(f"texts[{index}] is {text!r}; every text must be a str")
+        yield text
+
+
 def most_contents(model: Model) -> int:
     """How many texts a request to the model may have."""
     return model.max_contents or MAX_CONTENTS

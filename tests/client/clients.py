@@ -18,14 +18,14 @@ OF_CLIENTS = ("wait_for_ready", "hedge_after_s")
 def call_sync(target: Target, method: str, *args: Any, tls: TlsOptions | None = None, **options: Any) -> Any:
     with Client(target, tls=tls, **_of_client(options)) as client:
         result = getattr(client, method)(*args, **options)
-        return list(result) if method == "stream_translate" else result
+        return list(result) if method.startswith("stream_") else result
 
 
 def call_async(target: Target, method: str, *args: Any, tls: TlsOptions | None = None, **options: Any) -> Any:
     async def run() -> Any:
         async with AsyncClient(target, tls=tls, **_of_client(options)) as client:
             result = getattr(client, method)(*args, **options)
-            return [event async for event in result] if method == "stream_translate" else await result
+            return [event async for event in result] if method.startswith("stream_") else await result
 
     return asyncio.run(run())
 

@@ -199,7 +199,7 @@ class FakeServer(TranslationServiceServicer, EncodingServiceServicer, ModelServi
         )
 
     def StreamEncode(self, requests: object, context: Context) -> NoReturn:
-        raise NotImplementedError  # the clients send lists
+        raise NotImplementedError  # the clients send requests one by one, and each again where that may help
 
     async def ListModels(self, request: model_pb2.ListModelsRequest, context: Context) -> model_pb2.ListModelsResponse:
         await self._arrive(request, context)

@@ -167,6 +167,14 @@ def test_every_name_of_the_api_has_a_meaning() -> None:
     assert TRUNCATES.keys() == set(encoding_pb2.Truncation.values())
 
 
+async def test_a_stream_of_texts_gives_the_vectors_of_each() -> None:
+    texts = [f"{number} cats." for number in range(50)]
+    async with serving() as server, AsyncClient(f"127.0.0.1:{server.port}") as client:
+        streamed = [vector async for vector in client.stream_encode(iter(texts), poolings=["last"])]
+        encoded = await client.encode(texts, poolings=["last"])
+        assert [vector.values for vector in streamed] == [vector.values for vector in encoded]
+
+
 async def test_translations_come_with_the_vectors_of_the_same_encoder_run() -> None:
     texts = [TEXT, "Two dogs bark.", "Rain."]
     async with serving() as server, AsyncClient(f"127.0.0.1:{server.port}") as client:
