@@ -73,6 +73,17 @@ class Hypothesis:
 
 
 @dataclass(frozen=True, slots=True)
+class Leg:
+    """One translation of two, by way of a third language."""
+
+    model: str
+    source_language: str
+    target_language: str
+    source_tokens: int
+    timings: Timings
+
+
+@dataclass(frozen=True, slots=True)
 class Translation:
     """The translation of one text. `text`, `score`, `tokens` and `finish_reason` are those of the best hypothesis."""
 
@@ -83,6 +94,8 @@ class Translation:
     timings: Timings
     reuse: Reuse = Reuse.NONE
     """Whether the text was decoded for this answer."""
+    legs: tuple[Leg, ...] = ()
+    """Both translations, if it went by way of a third language. Then `timings` are the sums, and scores are 0."""
 
     @property
     def text(self) -> str:

@@ -17,6 +17,7 @@ from dragoman.results import (
     FinishReason,
     Health,
     Hypothesis,
+    Leg,
     Model,
     Reuse,
     TextDelta,
@@ -53,6 +54,8 @@ class TranslationOptions(TargetOptions, total=False):
 
     no_cache: bool
     """Decode every text for this call alone: take no answer that the server has kept, and keep and share none."""
+    pivot: bool
+    """Go by way of a third language where no model has both, if the server allows it. Not of streams."""
 
 
 class Cancellable(Protocol):
@@ -151,6 +154,7 @@ def translate_requests(
             decoding=decoding,
             no_cache=options.get("no_cache", False),
             prompt=options.get("prompt"),
+            pivot=options.get("pivot", False),
         )
 
 
@@ -159,6 +163,8 @@ def stream_request(text: str, options: TranslationOptions) -> translation_pb2.St
     if not isinstance(text, str):
         raise TypeError(f"text is {text!r}; it must be a str")
     check_known(options, TranslationOptions)
+    if options.get("pivot"):
+        raise ValueError("pivot is True; streams go by way of no third language: call translate")
     return translation_pb2.StreamTranslateRequest(
         content=text,
         source_language_code=options.get("source_language", ""),
@@ -232,7 +238,19 @@ def translation(message: translation_pb2.Translation) -> Translation:
     if not message.hypotheses:
         raise Internal("the server sent a translation without hypotheses", grpc.StatusCode.INTERNAL)
     hypotheses, reuse = tuple(map(_hypothesis, message.hypotheses)), _REUSES.get(message.reuse, Reuse.UNKNOWN)
-    return Translation(hypotheses, message.source_tokens, timings(message.timings), reuse)
+    return Translation(
+        hypotheses, message.source_tokens, timings(message.timings), reuse, tuple(map(_leg, message.legs))
+    )
+
+
+def _leg(message: translation_pb2.Leg) -> Leg:
+    return Leg(
+        message.model,
+        message.source_language_code,
+        message.target_language_code,
+        message.source_tokens,
+        timings(message.timings),
+    )
 
 
 def timings(message: decoding_pb2.Timings) -> Timings:

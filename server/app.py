@@ -106,7 +106,7 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
                 process.watch_device_memory(device_memory(machine.runtime(), device.index))
             canaries = Canaries([one.canary for one in loaded])
             well = await canaries.check()
-            health = await start(server, Catalog([one.translator for one in loaded]))
+            health = await start(server, Catalog([one.translator for one in loaded]), settings.pivot)
             process.enter(State.SERVING)
             announce(settings, loaded, port, metrics_port)
             if settings.canary_health:
@@ -167,11 +167,11 @@ async def watch_engines(loaded: Sequence[LoadedModel], health: Health, process: 
     signal.raise_signal(signal.SIGTERM)
 
 
-async def start(server: grpc.aio.Server, models: Catalog[Translator]) -> Health:
+async def start(server: grpc.aio.Server, models: Catalog[Translator], pivots: bool = False) -> Health:
     """Adds all services and starts: serving."""
     health = Health(service.SERVICES)
     health.register(server)
-    service.register(server, models)
+    service.register(server, models, pivots)
     reflection.enable_server_reflection([*service.SERVICES, health_service.SERVICE, reflection.SERVICE_NAME], server)
     await server.start()
     health.set(serving=True)

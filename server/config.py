@@ -55,6 +55,8 @@ class Settings(BaseSettings):
     first model is the default one."""
     skip_bad: CliImplicitFlag[bool] = False
     """Go on without packages that cannot be used, where others can: the log says which and why."""
+    pivot: CliImplicitFlag[bool] = False
+    """Let requests ask for a way through a third language, where no model has both of theirs."""
     require_signed: Path | None = None
     """PEM file with an Ed25519 public key: only packages that its owner has signed are served."""
     host: str = Field(default="127.0.0.1", min_length=1)

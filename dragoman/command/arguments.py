@@ -53,6 +53,7 @@ class Arguments(argparse.Namespace):
     source_language: str
     target_language: str
     no_cache: bool
+    pivot: bool
     timings: bool
 
     poolings: list[Pooling] | None
@@ -85,6 +86,7 @@ class Arguments(argparse.Namespace):
             "model": self.model,
             "prompt": self.prompt,
             "no_cache": self.no_cache,
+            "pivot": self.pivot,
         }
         for name in OPTIONS:
             options[name] = getattr(self, name)  # type: ignore[literal-required]  # the type has the same names
@@ -202,6 +204,9 @@ def _add_translate_flags(flags: Parser) -> None:
     flags.add_argument("--target-language", default="", metavar="CODE", help="BCP-47 code to translate into")
     for name, field in OPTIONS.items():
         _add_option(flags, field, DOCS[name].replace("`", "").replace("%", "%%"))
+    flags.add_argument(
+        "--pivot", action="store_true", help="go by way of a third language where no model has both, if the server may"
+    )
     flags.add_argument(
         "--no-cache", action="store_true", help="decode every text anew, even if the server has kept its answer"
     )

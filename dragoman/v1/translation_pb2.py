@@ -26,7 +26,7 @@ from dragoman.v1 import decoding_pb2 as dragoman_dot_v1_dot_decoding__pb2
 from dragoman.v1 import encoding_pb2 as dragoman_dot_v1_dot_encoding__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x64ragoman/v1/translation.proto\x12\x0b\x64ragoman.v1\x1a\x1a\x64ragoman/v1/decoding.proto\x1a\x1a\x64ragoman/v1/encoding.proto\"\xbb\x02\n\x10TranslateRequest\x12\x10\n\x08\x63ontents\x18\x01 \x03(\t\x12\x1c\n\x14source_language_code\x18\x02 \x01(\t\x12\x1c\n\x14target_language_code\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12.\n\x08\x64\x65\x63oding\x18\x05 \x01(\x0b\x32\x1c.dragoman.v1.DecodingOptions\x12\x39\n\x06labels\x18\x06 \x03(\x0b\x32).dragoman.v1.TranslateRequest.LabelsEntry\x12\x10\n\x08no_cache\x18\x07 \x01(\x08\x12\x13\n\x06prompt\x18\x08 \x01(\tH\x00\x88\x01\x01\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\t\n\x07_prompt\"R\n\x11TranslateResponse\x12.\n\x0ctranslations\x18\x01 \x03(\x0b\x32\x18.dragoman.v1.Translation\x12\r\n\x05model\x18\x02 \x01(\t\"\x9b\x01\n\x0bTranslation\x12+\n\nhypotheses\x18\x01 \x03(\x0b\x32\x17.dragoman.v1.Hypothesis\x12\x15\n\rsource_tokens\x18\x02 \x01(\x05\x12%\n\x07timings\x18\x03 \x01(\x0b\x32\x14.dragoman.v1.Timings\x12!\n\x05reuse\x18\x04 \x01(\x0e\x32\x12.dragoman.v1.Reuse\"k\n\nHypothesis\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\r\n\x05score\x18\x02 \x01(\x02\x12\x0e\n\x06tokens\x18\x03 \x01(\x05\x12\x30\n\rfinish_reason\x18\x04 \x01(\x0e\x32\x19.dragoman.v1.FinishReason\"\xc6\x02\n\x16StreamTranslateRequest\x12\x0f\n\x07\x63ontent\x18\x01 \x01(\t\x12\x1c\n\x14source_language_code\x18\x02 \x01(\t\x12\x1c\n\x14target_language_code\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12.\n\x08\x64\x65\x63oding\x18\x05 \x01(\x0b\x32\x1c.dragoman.v1.DecodingOptions\x12?\n\x06labels\x18\x06 \x03(\x0b\x32/.dragoman.v1.StreamTranslateRequest.LabelsEntry\x12\x10\n\x08no_cache\x18\x07 \x01(\x08\x12\x13\n\x06prompt\x18\x08 \x01(\tH\x00\x88\x01\x01\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\t\n\x07_prompt\"i\n\x17StreamTranslateResponse\x12\x14\n\ntext_delta\x18\x01 \x01(\tH\x00\x12/\n\x0btranslation\x18\x02 \x01(\x0b\x32\x18.dragoman.v1.TranslationH\x00\x42\x07\n\x05\x65vent\"\xdb\x03\n\x19TranslateAndEncodeRequest\x12\x10\n\x08\x63ontents\x18\x01 \x03(\t\x12\x1c\n\x14source_language_code\x18\x02 \x01(\t\x12\x1c\n\x14target_language_code\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12.\n\x08\x64\x65\x63oding\x18\x05 \x01(\x0b\x32\x1c.dragoman.v1.DecodingOptions\x12\x42\n\x06labels\x18\x06 \x03(\x0b\x32\x32.dragoman.v1.TranslateAndEncodeRequest.LabelsEntry\x12\x13\n\x06prompt\x18\x07 \x01(\tH\x00\x88\x01\x01\x12\x16\n\tnormalize\x18\x08 \x01(\x08H\x01\x88\x01\x01\x12&\n\x08poolings\x18\t \x03(\x0e\x32\x14.dragoman.v1.Pooling\x12\x17\n\ndimensions\x18\n \x01(\x05H\x02\x88\x01\x01\x12(\n\x04type\x18\x0b \x01(\x0e\x32\x1a.dragoman.v1.EmbeddingType\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\t\n\x07_promptB\x0c\n\n_normalizeB\r\n\x0b_dimensions\"\x87\x01\n\x1aTranslateAndEncodeResponse\x12.\n\x0ctranslations\x18\x01 \x03(\x0b\x32\x18.dragoman.v1.Translation\x12*\n\nembeddings\x18\x02 \x03(\x0b\x32\x16.dragoman.v1.Embedding\x12\r\n\x05model\x18\x03 \x01(\t*B\n\x05Reuse\x12\x15\n\x11REUSE_UNSPECIFIED\x10\x00\x12\x10\n\x0cREUSE_SHARED\x10\x01\x12\x10\n\x0cREUSE_CACHED\x10\x02\x32\xa7\x02\n\x12TranslationService\x12J\n\tTranslate\x12\x1d.dragoman.v1.TranslateRequest\x1a\x1e.dragoman.v1.TranslateResponse\x12^\n\x0fStreamTranslate\x12#.dragoman.v1.StreamTranslateRequest\x1a$.dragoman.v1.StreamTranslateResponse0\x01\x12\x65\n\x12TranslateAndEncode\x12&.dragoman.v1.TranslateAndEncodeRequest\x1a\'.dragoman.v1.TranslateAndEncodeResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x64ragoman/v1/translation.proto\x12\x0b\x64ragoman.v1\x1a\x1a\x64ragoman/v1/decoding.proto\x1a\x1a\x64ragoman/v1/encoding.proto\"\xca\x02\n\x10TranslateRequest\x12\x10\n\x08\x63ontents\x18\x01 \x03(\t\x12\x1c\n\x14source_language_code\x18\x02 \x01(\t\x12\x1c\n\x14target_language_code\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12.\n\x08\x64\x65\x63oding\x18\x05 \x01(\x0b\x32\x1c.dragoman.v1.DecodingOptions\x12\x39\n\x06labels\x18\x06 \x03(\x0b\x32).dragoman.v1.TranslateRequest.LabelsEntry\x12\x10\n\x08no_cache\x18\x07 \x01(\x08\x12\x13\n\x06prompt\x18\x08 \x01(\tH\x00\x88\x01\x01\x12\r\n\x05pivot\x18\t \x01(\x08\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\t\n\x07_prompt\"R\n\x11TranslateResponse\x12.\n\x0ctranslations\x18\x01 \x03(\x0b\x32\x18.dragoman.v1.Translation\x12\r\n\x05model\x18\x02 \x01(\t\"\x8e\x01\n\x03Leg\x12\r\n\x05model\x18\x01 \x01(\t\x12\x1c\n\x14source_language_code\x18\x02 \x01(\t\x12\x1c\n\x14target_language_code\x18\x03 \x01(\t\x12\x15\n\rsource_tokens\x18\x04 \x01(\x05\x12%\n\x07timings\x18\x05 \x01(\x0b\x32\x14.dragoman.v1.Timings\"\xbb\x01\n\x0bTranslation\x12+\n\nhypotheses\x18\x01 \x03(\x0b\x32\x17.dragoman.v1.Hypothesis\x12\x15\n\rsource_tokens\x18\x02 \x01(\x05\x12%\n\x07timings\x18\x03 \x01(\x0b\x32\x14.dragoman.v1.Timings\x12!\n\x05reuse\x18\x04 \x01(\x0e\x32\x12.dragoman.v1.Reuse\x12\x1e\n\x04legs\x18\x05 \x03(\x0b\x32\x10.dragoman.v1.Leg\"k\n\nHypothesis\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\r\n\x05score\x18\x02 \x01(\x02\x12\x0e\n\x06tokens\x18\x03 \x01(\x05\x12\x30\n\rfinish_reason\x18\x04 \x01(\x0e\x32\x19.dragoman.v1.FinishReason\"\xc6\x02\n\x16StreamTranslateRequest\x12\x0f\n\x07\x63ontent\x18\x01 \x01(\t\x12\x1c\n\x14source_language_code\x18\x02 \x01(\t\x12\x1c\n\x14target_language_code\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12.\n\x08\x64\x65\x63oding\x18\x05 \x01(\x0b\x32\x1c.dragoman.v1.DecodingOptions\x12?\n\x06labels\x18\x06 \x03(\x0b\x32/.dragoman.v1.StreamTranslateRequest.LabelsEntry\x12\x10\n\x08no_cache\x18\x07 \x01(\x08\x12\x13\n\x06prompt\x18\x08 \x01(\tH\x00\x88\x01\x01\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\t\n\x07_prompt\"i\n\x17StreamTranslateResponse\x12\x14\n\ntext_delta\x18\x01 \x01(\tH\x00\x12/\n\x0btranslation\x18\x02 \x01(\x0b\x32\x18.dragoman.v1.TranslationH\x00\x42\x07\n\x05\x65vent\"\xdb\x03\n\x19TranslateAndEncodeRequest\x12\x10\n\x08\x63ontents\x18\x01 \x03(\t\x12\x1c\n\x14source_language_code\x18\x02 \x01(\t\x12\x1c\n\x14target_language_code\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12.\n\x08\x64\x65\x63oding\x18\x05 \x01(\x0b\x32\x1c.dragoman.v1.DecodingOptions\x12\x42\n\x06labels\x18\x06 \x03(\x0b\x32\x32.dragoman.v1.TranslateAndEncodeRequest.LabelsEntry\x12\x13\n\x06prompt\x18\x07 \x01(\tH\x00\x88\x01\x01\x12\x16\n\tnormalize\x18\x08 \x01(\x08H\x01\x88\x01\x01\x12&\n\x08poolings\x18\t \x03(\x0e\x32\x14.dragoman.v1.Pooling\x12\x17\n\ndimensions\x18\n \x01(\x05H\x02\x88\x01\x01\x12(\n\x04type\x18\x0b \x01(\x0e\x32\x1a.dragoman.v1.EmbeddingType\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\t\n\x07_promptB\x0c\n\n_normalizeB\r\n\x0b_dimensions\"\x87\x01\n\x1aTranslateAndEncodeResponse\x12.\n\x0ctranslations\x18\x01 \x03(\x0b\x32\x18.dragoman.v1.Translation\x12*\n\nembeddings\x18\x02 \x03(\x0b\x32\x16.dragoman.v1.Embedding\x12\r\n\x05model\x18\x03 \x01(\t*B\n\x05Reuse\x12\x15\n\x11REUSE_UNSPECIFIED\x10\x00\x12\x10\n\x0cREUSE_SHARED\x10\x01\x12\x10\n\x0cREUSE_CACHED\x10\x02\x32\xa7\x02\n\x12TranslationService\x12J\n\tTranslate\x12\x1d.dragoman.v1.TranslateRequest\x1a\x1e.dragoman.v1.TranslateResponse\x12^\n\x0fStreamTranslate\x12#.dragoman.v1.StreamTranslateRequest\x1a$.dragoman.v1.StreamTranslateResponse0\x01\x12\x65\n\x12TranslateAndEncode\x12&.dragoman.v1.TranslateAndEncodeRequest\x1a\'.dragoman.v1.TranslateAndEncodeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,30 +39,32 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STREAMTRANSLATEREQUEST_LABELSENTRY']._serialized_options = b'8\001'
   _globals['_TRANSLATEANDENCODEREQUEST_LABELSENTRY']._loaded_options = None
   _globals['_TRANSLATEANDENCODEREQUEST_LABELSENTRY']._serialized_options = b'8\001'
-  _globals['_REUSE']._serialized_start=1823
-  _globals['_REUSE']._serialized_end=1889
+  _globals['_REUSE']._serialized_start=2015
+  _globals['_REUSE']._serialized_end=2081
   _globals['_TRANSLATEREQUEST']._serialized_start=103
-  _globals['_TRANSLATEREQUEST']._serialized_end=418
-  _globals['_TRANSLATEREQUEST_LABELSENTRY']._serialized_start=362
-  _globals['_TRANSLATEREQUEST_LABELSENTRY']._serialized_end=407
-  _globals['_TRANSLATERESPONSE']._serialized_start=420
-  _globals['_TRANSLATERESPONSE']._serialized_end=502
-  _globals['_TRANSLATION']._serialized_start=505
-  _globals['_TRANSLATION']._serialized_end=660
-  _globals['_HYPOTHESIS']._serialized_start=662
-  _globals['_HYPOTHESIS']._serialized_end=769
-  _globals['_STREAMTRANSLATEREQUEST']._serialized_start=772
-  _globals['_STREAMTRANSLATEREQUEST']._serialized_end=1098
-  _globals['_STREAMTRANSLATEREQUEST_LABELSENTRY']._serialized_start=362
-  _globals['_STREAMTRANSLATEREQUEST_LABELSENTRY']._serialized_end=407
-  _globals['_STREAMTRANSLATERESPONSE']._serialized_start=1100
-  _globals['_STREAMTRANSLATERESPONSE']._serialized_end=1205
-  _globals['_TRANSLATEANDENCODEREQUEST']._serialized_start=1208
-  _globals['_TRANSLATEANDENCODEREQUEST']._serialized_end=1683
-  _globals['_TRANSLATEANDENCODEREQUEST_LABELSENTRY']._serialized_start=362
-  _globals['_TRANSLATEANDENCODEREQUEST_LABELSENTRY']._serialized_end=407
-  _globals['_TRANSLATEANDENCODERESPONSE']._serialized_start=1686
-  _globals['_TRANSLATEANDENCODERESPONSE']._serialized_end=1821
-  _globals['_TRANSLATIONSERVICE']._serialized_start=1892
-  _globals['_TRANSLATIONSERVICE']._serialized_end=2187
+  _globals['_TRANSLATEREQUEST']._serialized_end=433
+  _globals['_TRANSLATEREQUEST_LABELSENTRY']._serialized_start=377
+  _globals['_TRANSLATEREQUEST_LABELSENTRY']._serialized_end=422
+  _globals['_TRANSLATERESPONSE']._serialized_start=435
+  _globals['_TRANSLATERESPONSE']._serialized_end=517
+  _globals['_LEG']._serialized_start=520
+  _globals['_LEG']._serialized_end=662
+  _globals['_TRANSLATION']._serialized_start=665
+  _globals['_TRANSLATION']._serialized_end=852
+  _globals['_HYPOTHESIS']._serialized_start=854
+  _globals['_HYPOTHESIS']._serialized_end=961
+  _globals['_STREAMTRANSLATEREQUEST']._serialized_start=964
+  _globals['_STREAMTRANSLATEREQUEST']._serialized_end=1290
+  _globals['_STREAMTRANSLATEREQUEST_LABELSENTRY']._serialized_start=377
+  _globals['_STREAMTRANSLATEREQUEST_LABELSENTRY']._serialized_end=422
+  _globals['_STREAMTRANSLATERESPONSE']._serialized_start=1292
+  _globals['_STREAMTRANSLATERESPONSE']._serialized_end=1397
+  _globals['_TRANSLATEANDENCODEREQUEST']._serialized_start=1400
+  _globals['_TRANSLATEANDENCODEREQUEST']._serialized_end=1875
+  _globals['_TRANSLATEANDENCODEREQUEST_LABELSENTRY']._serialized_start=377
+  _globals['_TRANSLATEANDENCODEREQUEST_LABELSENTRY']._serialized_end=422
+  _globals['_TRANSLATEANDENCODERESPONSE']._serialized_start=1878
+  _globals['_TRANSLATEANDENCODERESPONSE']._serialized_end=2013
+  _globals['_TRANSLATIONSERVICE']._serialized_start=2084
+  _globals['_TRANSLATIONSERVICE']._serialized_end=2379
 # @@protoc_insertion_point(module_scope)

@@ -83,6 +83,7 @@ class TranslateRequest(_message.Message):
     LABELS_FIELD_NUMBER: _builtins.int
     NO_CACHE_FIELD_NUMBER: _builtins.int
     PROMPT_FIELD_NUMBER: _builtins.int
+    PIVOT_FIELD_NUMBER: _builtins.int
     source_language_code: _builtins.str
     """Optional. BCP-47 code of the texts. Empty: the model's only source language."""
     target_language_code: _builtins.str
@@ -90,7 +91,7 @@ class TranslateRequest(_message.Message):
     the code it begins with, such as ">>fra<<". A content's own code goes before this one.
     """
     model: _builtins.str
-    """Optional. Name of the model. Empty: the server's default model."""
+    """Optional. Name of the model. Empty: the first that has both languages; the first that translates, where neither is set."""
     no_cache: _builtins.bool
     """Optional. Decode every content for this request alone: take no answer that the server has kept, keep none, and share
     none with an equal content that is under way. The answers are the same either way.
@@ -98,6 +99,11 @@ class TranslateRequest(_message.Message):
     prompt: _builtins.str
     """Optional. Name of a prompt of the model, a text that is put before each content and tells the model its task. Empty:
     none. If not set, what the model does. See Model.prompts.
+    """
+    pivot: _builtins.bool
+    """Optional. Where no model has both languages, translate into a third language and from there, if the server allows it
+    (`--pivot`). Not where `model` is set. `decoding` and `prompt` are of the second translation; the first is what its
+    model does by itself.
     """
     @_builtins.property
     def contents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -124,10 +130,11 @@ class TranslateRequest(_message.Message):
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         no_cache: _builtins.bool = ...,
         prompt: _builtins.str | None = ...,
+        pivot: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_prompt", b"_prompt", "decoding", b"decoding", "prompt", b"prompt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_prompt", b"_prompt", "contents", b"contents", "decoding", b"decoding", "labels", b"labels", "model", b"model", "no_cache", b"no_cache", "prompt", b"prompt", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_prompt", b"_prompt", "contents", b"contents", "decoding", b"decoding", "labels", b"labels", "model", b"model", "no_cache", b"no_cache", "pivot", b"pivot", "prompt", b"prompt", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__prompt: _TypeAlias = _typing.Literal["prompt"]  # noqa: Y015
     _WhichOneofArgType__prompt: _TypeAlias = _typing.Literal["_prompt", b"_prompt"]  # noqa: Y015
@@ -144,7 +151,7 @@ class TranslateResponse(_message.Message):
     TRANSLATIONS_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
     model: _builtins.str
-    """The model that translated."""
+    """The model that translated; the last one, where there were two."""
     @_builtins.property
     def translations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Translation]:
         """One for every content, in the order of the contents."""
@@ -164,6 +171,46 @@ class TranslateResponse(_message.Message):
 Global___TranslateResponse: _TypeAlias = TranslateResponse  # noqa: Y015
 
 @_typing.final
+class Leg(_message.Message):
+    """One translation of two, by way of a third language."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    SOURCE_LANGUAGE_CODE_FIELD_NUMBER: _builtins.int
+    TARGET_LANGUAGE_CODE_FIELD_NUMBER: _builtins.int
+    SOURCE_TOKENS_FIELD_NUMBER: _builtins.int
+    TIMINGS_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    """The model that translated."""
+    source_language_code: _builtins.str
+    """BCP-47 code of what it read, as the model calls it."""
+    target_language_code: _builtins.str
+    """BCP-47 code of what it wrote, as the model calls it."""
+    source_tokens: _builtins.int
+    """Tokens of what it read, the end token included."""
+    @_builtins.property
+    def timings(self) -> _decoding_pb2.Timings:
+        """Where the time went."""
+
+    def __init__(
+        self,
+        *,
+        model: _builtins.str = ...,
+        source_language_code: _builtins.str = ...,
+        target_language_code: _builtins.str = ...,
+        source_tokens: _builtins.int = ...,
+        timings: _decoding_pb2.Timings | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["timings", b"timings"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "source_language_code", b"source_language_code", "source_tokens", b"source_tokens", "target_language_code", b"target_language_code", "timings", b"timings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Leg: _TypeAlias = Leg  # noqa: Y015
+
+@_typing.final
 class Translation(_message.Message):
     """The translation of one content."""
 
@@ -173,6 +220,7 @@ class Translation(_message.Message):
     SOURCE_TOKENS_FIELD_NUMBER: _builtins.int
     TIMINGS_FIELD_NUMBER: _builtins.int
     REUSE_FIELD_NUMBER: _builtins.int
+    LEGS_FIELD_NUMBER: _builtins.int
     source_tokens: _builtins.int
     """Tokens of the content, the end token included."""
     reuse: Global___Reuse.ValueType
@@ -185,6 +233,12 @@ class Translation(_message.Message):
     def timings(self) -> _decoding_pb2.Timings:
         """Where the time went."""
 
+    @_builtins.property
+    def legs(self) -> _containers.RepeatedCompositeFieldContainer[Global___Leg]:
+        """Both translations, if the content went by way of a third language: then `timings` are the sums, `reuse` is the second
+        one's, and no hypothesis has a score. Otherwise empty.
+        """
+
     def __init__(
         self,
         *,
@@ -192,10 +246,11 @@ class Translation(_message.Message):
         source_tokens: _builtins.int = ...,
         timings: _decoding_pb2.Timings | None = ...,
         reuse: Global___Reuse.ValueType = ...,
+        legs: _abc.Iterable[Global___Leg] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["timings", b"timings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hypotheses", b"hypotheses", "reuse", b"reuse", "source_tokens", b"source_tokens", "timings", b"timings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hypotheses", b"hypotheses", "legs", b"legs", "reuse", b"reuse", "source_tokens", b"source_tokens", "timings", b"timings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,9 +1,10 @@
 """What is served: by name, or by the languages that a call asks for."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from models.languages import choose
+from models.languages import choose, lookup
 from server.catalog.served_model import ServedModel
 from server.errors import LanguageNotSupported, ModelNotFound, quoted
 
@@ -21,6 +22,16 @@ class Entry(Protocol):
 
 
 T = TypeVar("T", bound=Entry)
+
+
+@dataclass(frozen=True, slots=True)
+class Pivot(Generic[T]):
+    """A way through a third language."""
+
+    first: T
+    second: T
+    between: str
+    """As the first model calls it."""
 
 
 class Catalog(Generic[T]):
@@ -66,6 +77,23 @@ class Catalog(Generic[T]):
         known = _each(tag for entry in reading for tag in entry.model.target_languages)
         whence = f"from {quoted(source)} {THE_SERVER}" if source else THE_SERVER
         raise LanguageNotSupported("target_language_code", target, known, whence)
+
+    def pivot(self, source: str, target: str) -> Pivot[T] | None:
+        """The first two models that have a way through a third language. None: one has both, or there is no way.
+
+        `source`, `target`: tags, which must not be empty.
+        """
+        reading = [one for one in self if one.model.decoder_layers and lookup(source, one.model.source_languages)]
+        writing = [one for one in self if one.model.decoder_layers and lookup(target, one.model.target_languages)]
+        if any(one in writing for one in reading):
+            return None
+        pairs = ((first, second) for first in reading for second in writing)
+        return next((Pivot(*pair, tag) for pair in pairs for tag in _ways(pair[0].model, pair[1].model)), None)
+
+
+def _ways(first: ServedModel, second: ServedModel) -> Iterable[str]:
+    """The languages that one writes and the other reads."""
+    return (tag for tag in first.target_languages if choose(tag, second.source_languages) is not None)
 
 
 def _each(tags: Iterable[str]) -> list[str]:

@@ -25,8 +25,9 @@ from server.grpc.encoding import EncodingService, encoding_defaults, vector_opti
 from server.grpc.timings import timings
 from server.telemetry.calls import checked_labels, current_call
 from server.translation.options import Route
+from server.translation.pivot import translate_by_way
 from server.translation.targets import TargetText
-from server.translation.translator import TextDelta, Translation, Translator
+from server.translation.translator import Leg, TextDelta, Translation, Translator
 from server.translation.waiting import Reuse
 
 SERVICES = tuple(
@@ -65,9 +66,9 @@ Asked = (
 """A request for translations."""
 
 
-def register(server: grpc.aio.Server, models: Catalog[Translator]) -> None:
-    """Adds every service of the API to a server."""
-    translation_pb2_grpc.add_TranslationServiceServicer_to_server(TranslationService(models), server)
+def register(server: grpc.aio.Server, models: Catalog[Translator], pivots: bool = False) -> None:
+    """Adds every service of the API to a server. `pivots`: requests may ask for a way through a third language."""
+    translation_pb2_grpc.add_TranslationServiceServicer_to_server(TranslationService(models, pivots), server)
     encoding_pb2_grpc.add_EncodingServiceServicer_to_server(EncodingService(models), server)
     model_pb2_grpc.add_ModelServiceServicer_to_server(ModelService(models), server)
 
@@ -75,8 +76,8 @@ def register(server: grpc.aio.Server, models: Catalog[Translator]) -> None:
 class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
     """See proto/dragoman/v1/translation.proto."""
 
-    def __init__(self, models: Catalog[Translator]) -> None:
-        self._models = models
+    def __init__(self, models: Catalog[Translator], pivots: bool) -> None:
+        self._models, self._pivots = models, pivots
 
     async def Translate(
         self, request: translation_pb2.TranslateRequest, context: object
@@ -84,8 +85,14 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         """Translates every content of the request."""
         current_call().labels = checked_labels(request.labels)
         route = _route(request)
-        translator = self._models.route(request.model, route.source_language, route.target_language)
         asked = route, _options(request.decoding), request.no_cache, _prompt(request)
+        if request.pivot and self._pivots and not request.model:
+            way = self._models.pivot(route.source_language, route.target_language)
+            if way is not None:
+                translations = await translate_by_way(way, request.contents, *asked)
+                name = way.second.model.name
+                return translation_pb2.TranslateResponse(translations=map(_translation, translations), model=name)
+        translator = self._models.route(request.model, route.source_language, route.target_language)
         translations = await translator.translate(request.contents, *asked)
         return translation_pb2.TranslateResponse(
             translations=map(_translation, translations), model=translator.model.name
@@ -175,6 +182,17 @@ def _translation(translation: Translation) -> translation_pb2.Translation:
         source_tokens=translation.source_tokens,
         timings=timings(translation.timings),
         reuse=REUSES[translation.reuse],
+        legs=map(_leg, translation.legs),
+    )
+
+
+def _leg(leg: Leg) -> translation_pb2.Leg:
+    return translation_pb2.Leg(
+        model=leg.model,
+        source_language_code=leg.source_language,
+        target_language_code=leg.target_language,
+        source_tokens=leg.source_tokens,
+        timings=timings(leg.timings),
     )
 
 

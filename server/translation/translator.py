@@ -51,6 +51,17 @@ Ask = Callable[[SourceText], Waiting]
 
 
 @dataclass(frozen=True, slots=True)
+class Leg:
+    """One translation of two, by way of a third language."""
+
+    model: str
+    source_language: str
+    target_language: str
+    source_tokens: int
+    timings: Timings
+
+
+@dataclass(frozen=True, slots=True)
 class Translation:
     """The translation of one content: its hypotheses, best first."""
 
@@ -58,6 +69,8 @@ class Translation:
     source_tokens: int
     timings: Timings
     reuse: Reuse
+    legs: tuple[Leg, ...] = ()
+    """Both, if there were two."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,15 @@ def test_a_name_goes_before_languages_and_what_the_model_lacks_is_its_own_affair
     assert Catalog([VECTORS]).route("", "en", "pt") is VECTORS
 
 
+def test_a_way_through_a_third_language_is_found_where_no_model_has_both() -> None:
+    way = ALL.pivot("pt-BR", "de")
+    assert way is not None and (way.first, way.between, way.second) == (PT_EN, "en", MANY)
+    back = ALL.pivot("fr", "pt")
+    assert back is not None and (back.first, back.between, back.second) == (MANY, "en", EN_PT)
+    assert ALL.pivot("en", "pt") is None  # one has both
+    assert ALL.pivot("ja", "pt") is None and ALL.pivot("pt", "ja") is None and ALL.pivot("", "pt") is None
+
+
 @pytest.mark.parametrize(
     ("source", "target", "field", "supported", "told"),
     [

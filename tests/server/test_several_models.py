@@ -22,7 +22,10 @@ ZOO = Path(__file__).parents[2] / "models" / "zoo"
 
 
 def test_two_real_models_are_found_by_name_and_by_language() -> None:
-    with server_process(ZOO / "en-pt", "--package", ZOO / "pt-en") as server, Client(server.target) as client:
+    with (
+        server_process(ZOO / "en-pt", "--package", ZOO / "pt-en", "--pivot") as server,
+        Client(server.target) as client,
+    ):
         models = client.models()
         assert [model.name for model in models] == ["en-pt", "pt-en"]
         for model in models:
@@ -40,6 +43,22 @@ def test_two_real_models_are_found_by_name_and_by_language() -> None:
             client.translate(there, model="de-en")
         with pytest.raises(InvalidArgument, match='source_language_code is "de"; the server has en, pt'):
             client.translate(there, source_language="de", target_language="en")
+        # There is no third language here, but a way from a language to itself.
+        by_way = client.translate(there[0], source_language="en", target_language="en", pivot=True, no_cache=True)
+        [back_again] = client.translate([default.text], model="pt-en", no_cache=True)
+        assert (by_way.text, by_way.tokens) == (back_again.text, back_again.tokens)
+        first, second = by_way.legs
+        assert (first.model, first.source_language, first.target_language) == ("en-pt", "en", "pt")
+        assert (second.model, second.source_language, second.target_language) == ("pt-en", "pt", "en")
+        assert (first.source_tokens, second.source_tokens) == (default.source_tokens, back_again.source_tokens)
+        assert by_way.timings.steps == first.timings.steps + second.timings.steps
+        assert by_way.timings.decode_s == pytest.approx(first.timings.decode_s + second.timings.decode_s)
+        assert by_way.score == 0.0 > default.score
+        assert client.translate(there[0], source_language="en", target_language="pt", pivot=True).legs == ()
+        with pytest.raises(InvalidArgument, match='is "en"; from "en" the server has pt'):
+            client.translate(there[0], source_language="en", target_language="en")
+        with pytest.raises(InvalidArgument, match='is "de"; from "en" the server has pt'):
+            client.translate(there[0], source_language="en", target_language="de", pivot=True)
         metrics = server.metrics()
         for name in ("en-pt", "pt-en"):
             assert metrics("dragoman_finished_total", model=name) > 0

@@ -27,6 +27,7 @@ TRANSLATION = {
     "timings": {"queue_s": 0.001, "encode_s": 0.002, "decode_s": 0.03, "total_s": 0.033}
     | {"steps": 3, "tokenize_s": 0.0001, "detokenize_s": 0.0002, "mean_batch_rows": 2.5},
     "reuse": "none",
+    "legs": [],
 }
 
 

@@ -1,0 +1,64 @@
+"""Translation by way of a third language: what one model writes, another one reads."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from engine.request import Timings
+from models.decoding import Options
+from server.catalog.catalog import Pivot
+from server.translation.options import Route, check_route
+from server.translation.translator import Leg, Translation, Translator
+
+
+async def translate_by_way(
+    way: Pivot[Translator],
+    contents: Sequence[str],
+    route: Route,
+    options: Options,
+    no_cache: bool = False,
+    prompt: str | None = None,
+) -> list[Translation]:
+    """Translates every content twice; results are in their order. Raises ServerError.
+
+    options, prompt: of the second translation. The first takes the best hypothesis that its model gives by itself.
+    """
+    there, on = Route(route.source_language, way.between), Route(way.between, route.target_language)
+    firsts = await way.first.translate(contents, there, {}, no_cache)
+    texts = [one.hypotheses[0].text for one in firsts]
+    seconds = await way.second.translate(texts, on, options, no_cache, prompt)
+    return [_joined(way, there, on, *pair) for pair in zip(firsts, seconds, strict=True)]
+
+
+def _joined(way: Pivot[Translator], there: Route, on: Route, first: Translation, second: Translation) -> Translation:
+    return replace(
+        second,
+        hypotheses=tuple(replace(one, score=0.0) for one in second.hypotheses),
+        source_tokens=first.source_tokens,
+        timings=_sum(first.timings, second.timings),
+        legs=(_leg(way.first, there, first), _leg(way.second, on, second)),
+    )
+
+
+def _leg(translator: Translator, route: Route, translation: Translation) -> Leg:
+    known = check_route(route, translator.model)
+    return Leg(
+        translator.model.name,
+        known.source_language,
+        known.target_language,
+        translation.source_tokens,
+        translation.timings,
+    )
+
+
+def _sum(first: Timings, second: Timings) -> Timings:
+    steps = first.steps + second.steps
+    rows = first.steps * first.mean_batch_rows + second.steps * second.mean_batch_rows
+    return Timings(
+        first.queue + second.queue,
+        first.encode + second.encode,
+        first.decode + second.decode,
+        steps,
+        rows / steps if steps else 0.0,
+        first.tokenize + second.tokenize,
+        first.detokenize + second.detokenize,
+    )
