@@ -162,6 +162,14 @@ def test_vectors_are_the_means_of_hidden_states(client: Client, tokenizer: Token
 # What the server says of itself
 
 
+def test_translations_and_vectors_of_one_encoder_run_are_those_of_two(client: Client) -> None:
+    both = client.translate_and_encode(TEXTS, num_beams=2, poolings=["cls", "mean"], type="int8")
+    translated = client.translate(TEXTS, num_beams=2)
+    encoded = list(client.stream_encode(iter(TEXTS), poolings=["cls", "mean"], type="int8"))
+    assert [translation.hypotheses for translation, _ in both] == [alone.hypotheses for alone in translated]
+    assert [(vector.data, vector.scales) for _, vector in both] == [(alone.data, alone.scales) for alone in encoded]
+
+
 def test_models(client: Client, zoo_package: Package) -> None:
     manifest = zoo_package.manifest
     [model] = client.models()
