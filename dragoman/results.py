@@ -96,6 +96,8 @@ class Translation:
     """Whether the text was decoded for this answer."""
     legs: tuple[Leg, ...] = ()
     """Both translations, if it went by way of a third language. Then `timings` are the sums, and scores are 0."""
+    seed: int | None = None
+    """Of `do_sample`: what the same tokens are drawn with again."""
 
     @property
     def text(self) -> str:

@@ -238,9 +238,8 @@ def translation(message: translation_pb2.Translation) -> Translation:
     if not message.hypotheses:
         raise Internal("the server sent a translation without hypotheses", grpc.StatusCode.INTERNAL)
     hypotheses, reuse = tuple(map(_hypothesis, message.hypotheses)), _REUSES.get(message.reuse, Reuse.UNKNOWN)
-    return Translation(
-        hypotheses, message.source_tokens, timings(message.timings), reuse, tuple(map(_leg, message.legs))
-    )
+    legs, seed = tuple(map(_leg, message.legs)), message.seed if message.HasField("seed") else None
+    return Translation(hypotheses, message.source_tokens, timings(message.timings), reuse, legs, seed)
 
 
 def _leg(message: translation_pb2.Leg) -> Leg:

@@ -16,7 +16,7 @@ from engine.decoder import Decoder
 from engine.devices.session import Device
 from engine.errors import Closing, DoesNotFit, Late, NotOffered, Stopped
 from engine.observer import Observer
-from engine.processors.chain import chain
+from engine.processors.stage import looks_at_scores
 from engine.queueing.cost import CostModel, Work
 from engine.queueing.queue import BUSY_TOKENS, JOINING_TOKENS, FairQueue, Queue
 from engine.request import Failed, Request, Translate, tell
@@ -240,7 +240,7 @@ class Runner:
             return Stopped()
         if request.rows > self.rows:
             return DoesNotFit("rows", request.rows, self.rows)
-        if isinstance(request, Translate) and not self._decoder.gives_logits and chain(request.decoding):
+        if isinstance(request, Translate) and not self._decoder.gives_logits and looks_at_scores(request.decoding):
             return NotOffered("the scores of all tokens")
         return self._supervisor.refusal(request)
 

@@ -21,7 +21,7 @@ def translate(
     checkpoint: Checkpoint, attention: AttentionKind, sources: Sequence[Sequence[int]]
 ) -> Iterator[tuple[int, ...]]:
     """Greedily, from the whole vocabulary and in fp32: the target tokens of each source, in their order."""
-    decoding = replace(checkpoint.generation.decoding(), num_beams=1, num_return_sequences=1)
+    decoding = replace(checkpoint.generation.decoding(), num_beams=1, num_return_sequences=1, do_sample=False)
     with tempfile.TemporaryDirectory(prefix="dragoman-") as folder:
         model = Loadable(save(trace(checkpoint.model, attention), Path(folder)), checkpoint.generation)
         with load(model, CPU, Limits(rows=ROWS)) as runner:

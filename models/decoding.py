@@ -60,6 +60,24 @@ class Decoding:
     """How much more likely the tokens of the source become. Below 1: less likely."""
     encoder_no_repeat_ngram_size: Annotated[int, Range(0, 1000)] = 0
     """No sequence of so many tokens of the source occurs in the target. 0: any may."""
+    do_sample: bool = False
+    """Tokens are drawn, and not the best taken. Without beams only."""
+    temperature: Annotated[float, Range(0.01, 100.0)] = 1.0
+    """What scores are divided by before a token is drawn: above 1 the unlikely become likelier."""
+    top_k: Annotated[int, Range(0, 2**31 - 1)] = 50
+    """One of so many best tokens is drawn. 0: any."""
+    top_p: Annotated[float, Range(0.0, 1.0)] = 1.0
+    """One of the best tokens that have so much of the probability together is drawn."""
+    min_p: Annotated[float, Range(0.0, 1.0)] = 0.0
+    """A token is drawn that has at least so much of the best one's probability."""
+    typical_p: Annotated[float, Range(0.0, 1.0)] = 1.0
+    """One of the tokens that tell as much as is to be expected is drawn, so much probability of them."""
+    epsilon_cutoff: Annotated[float, Range(0.0, 1.0)] = 0.0
+    """A token of at least this probability is drawn."""
+    eta_cutoff: Annotated[float, Range(0.0, 1.0)] = 0.0
+    """A token of at least this probability is drawn, or of less where many are likely."""
+    seed: Annotated[int, Range(0, 2**53)] = 0
+    """What is drawn depends on it, the source and the options alone."""
 
     @property
     def looks_at_source(self) -> bool:
@@ -69,6 +87,8 @@ class Decoding:
 
 OPTIONS = tuple(option.name for option in fields(Decoding))
 """The names of all options."""
+OF_GENERATE = tuple(name for name in OPTIONS if name != "seed")
+"""Those that `generate` has too."""
 RANGES: dict[str, Range] = {
     name: part
     for name, hint in get_type_hints(Decoding, include_extras=True).items()

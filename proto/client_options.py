@@ -14,6 +14,7 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 MESSAGE = "DecodingOptions"
 TYPES = {
     FieldDescriptorProto.TYPE_INT32: "int",
+    FieldDescriptorProto.TYPE_INT64: "int",
     FieldDescriptorProto.TYPE_FLOAT: "float",
     FieldDescriptorProto.TYPE_BOOL: "bool",
     FieldDescriptorProto.TYPE_STRING: "str",

@@ -8,6 +8,7 @@
     │   ├── SourceTooLong           SOURCE_TOO_LONG
     │   ├── LanguageNotSupported    LANGUAGE_NOT_SUPPORTED
     │   ├── OptionOutOfRange        OPTION_OUT_OF_RANGE
+    │   ├── OptionsConflict         OPTIONS_CONFLICT
     │   ├── PoolingsConflict        POOLINGS_CONFLICT
     │   ├── PromptNotSupported      PROMPT_NOT_SUPPORTED
     │   ├── TooManyLabels           TOO_MANY_LABELS
@@ -151,6 +152,16 @@ class OptionOutOfRange(InvalidRequest):
     def __init__(self, field: str, value: float, low: float, high: float, note: str = "") -> None:
         message = f"{field} is {value}; it must be from {low} to {high}{note}"
         super().__init__(message, {"value": value, "min": low, "max": high}, field)
+
+
+class OptionsConflict(InvalidRequest):
+    """Tokens are drawn for one hypothesis, and beams have several."""
+
+    reason = "OPTIONS_CONFLICT"
+
+    def __init__(self, num_beams: int) -> None:
+        message = f"do_sample takes 1 beam, and num_beams is {num_beams}: send num_beams 1, or do_sample false"
+        super().__init__(message, {"num_beams": num_beams, "max_beams": 1}, "decoding.do_sample")
 
 
 class PoolingsConflict(InvalidRequest):

@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForSeq2SeqLM
 
 from models.checkpoint import Checkpoint
-from models.decoding import OPTIONS, Decoding
+from models.decoding import OF_GENERATE, Decoding
 
 THREADS = 2
 BATCH_ROWS = 64
@@ -60,8 +60,7 @@ class HuggingFace:
         output = self._model.generate(
             input_ids=ids,
             attention_mask=(torch.arange(ids.shape[1]) < lengths[:, None]).long(),
-            do_sample=False,
-            **{name: getattr(decoding, name) for name in OPTIONS},
+            **{name: getattr(decoding, name) for name in OF_GENERATE},
             output_logits=decoding.num_beams == 1,
             output_scores=decoding.num_beams > 1,
             return_dict_in_generate=True,

@@ -124,6 +124,19 @@ def test_every_option_of_beam_search_arrives(client: Client) -> None:
     assert early < never
 
 
+def test_what_is_drawn_depends_on_the_seed(client: Client) -> None:
+    [first] = client.translate(TEXTS[:1], do_sample=True, temperature=1.5)
+    assert first.seed is not None
+    again, other = (client.translate(TEXTS[:8], do_sample=True, temperature=1.5, seed=seed) for seed in (first.seed, 1))
+    assert again[0].text == first.text
+    assert [one.text for one in again] != [one.text for one in other]
+    assert {one.seed for one in other} == {1}
+    [best] = client.translate(TEXTS[:1], seed=5)
+    assert (best.text, best.seed) == (client.translate(TEXTS[:1])[0].text, None)
+    with pytest.raises(InvalidArgument, match="do_sample takes 1 beam, and num_beams is 4"):
+        client.translate(TEXTS[:1], do_sample=True, num_beams=4)
+
+
 async def test_concurrent_calls_get_what_each_gets_alone(server: ServerProcess, client: Client) -> None:
     alone = [client.translate(text, num_beams=1 + index % 5) for index, text in enumerate(TEXTS)]
     async with AsyncClient(server.target) as concurrent:

@@ -241,6 +241,8 @@ def _add_option(flags: Parser, field: FieldDescriptor, told: str) -> None:
         flags.add_argument(flag, action=argparse.BooleanOptionalAction, help=told)
     elif field.type == FieldDescriptor.TYPE_INT32:
         flags.add_argument(flag, type=_int32, metavar="N", help=told)
+    elif field.type == FieldDescriptor.TYPE_INT64:
+        flags.add_argument(flag, type=_int64, metavar="N", help=told)
     else:
         kind = _number if field.type == FieldDescriptor.TYPE_FLOAT else str
         flags.add_argument(flag, type=kind, metavar="X", help=told)
@@ -287,9 +289,17 @@ def _whole(text: str) -> int:
 
 def _int32(text: str) -> int:
     """What the API's messages can hold."""
-    value = _whole(text)
-    if not -(2**31) <= value < 2**31:
-        raise argparse.ArgumentTypeError(f"{value} does not fit 32 bits")
+    return _fitting(_whole(text), 32)
+
+
+def _int64(text: str) -> int:
+    """The same of larger ones."""
+    return _fitting(_whole(text), 64)
+
+
+def _fitting(value: int, bits: int) -> int:
+    if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+        raise argparse.ArgumentTypeError(f"{value} does not fit {bits} bits")
     return value
 
 

@@ -88,6 +88,15 @@ class DecodingOptions(_message.Message):
     NO_REPEAT_NGRAM_SIZE_FIELD_NUMBER: _builtins.int
     ENCODER_REPETITION_PENALTY_FIELD_NUMBER: _builtins.int
     ENCODER_NO_REPEAT_NGRAM_SIZE_FIELD_NUMBER: _builtins.int
+    DO_SAMPLE_FIELD_NUMBER: _builtins.int
+    TEMPERATURE_FIELD_NUMBER: _builtins.int
+    TOP_K_FIELD_NUMBER: _builtins.int
+    TOP_P_FIELD_NUMBER: _builtins.int
+    MIN_P_FIELD_NUMBER: _builtins.int
+    TYPICAL_P_FIELD_NUMBER: _builtins.int
+    EPSILON_CUTOFF_FIELD_NUMBER: _builtins.int
+    ETA_CUTOFF_FIELD_NUMBER: _builtins.int
+    SEED_FIELD_NUMBER: _builtins.int
     num_beams: _builtins.int
     """Optional. Hypotheses kept at every step. 1 is greedy search. From 1 to 16, and not more than the server's rows."""
     num_return_sequences: _builtins.int
@@ -106,6 +115,26 @@ class DecodingOptions(_message.Message):
     """Optional. Tokens of the source become so many times more likely; below 1 less likely. From 0.01 to 100."""
     encoder_no_repeat_ngram_size: _builtins.int
     """Optional. No sequence of so many tokens of the source occurs in the target. 0: any may. From 0 to 1000."""
+    do_sample: _builtins.bool
+    """Optional. Tokens are drawn, and not the best taken. Only with one beam."""
+    temperature: _builtins.float
+    """Optional. What scores are divided by before a token is drawn: above 1 makes the unlikely likelier. From 0.01 to 100."""
+    top_k: _builtins.int
+    """Optional. One of so many best tokens is drawn. 0: any. From 0 to 2147483647."""
+    top_p: _builtins.float
+    """Optional. One of the best tokens that have so much of the probability together is drawn. From 0 to 1."""
+    min_p: _builtins.float
+    """Optional. A token is drawn that has at least so much of the best one's probability. From 0 to 1."""
+    typical_p: _builtins.float
+    """Optional. One of the tokens that tell as much as is to be expected is drawn, so much probability of them. From 0 to 1."""
+    epsilon_cutoff: _builtins.float
+    """Optional. A token of at least this probability is drawn. From 0 to 1."""
+    eta_cutoff: _builtins.float
+    """Optional. A token of at least this probability is drawn, or of less where many are likely. From 0 to 1."""
+    seed: _builtins.int
+    """Optional. What is drawn depends on it, the content and the options alone. From 0 to 9007199254740992. If not set, one
+    is chosen; Translation.seed says which.
+    """
     def __init__(
         self,
         *,
@@ -118,21 +147,38 @@ class DecodingOptions(_message.Message):
         no_repeat_ngram_size: _builtins.int | None = ...,
         encoder_repetition_penalty: _builtins.float | None = ...,
         encoder_no_repeat_ngram_size: _builtins.int | None = ...,
+        do_sample: _builtins.bool | None = ...,
+        temperature: _builtins.float | None = ...,
+        top_k: _builtins.int | None = ...,
+        top_p: _builtins.float | None = ...,
+        min_p: _builtins.float | None = ...,
+        typical_p: _builtins.float | None = ...,
+        epsilon_cutoff: _builtins.float | None = ...,
+        eta_cutoff: _builtins.float | None = ...,
+        seed: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_early_stopping", b"_early_stopping", "_encoder_no_repeat_ngram_size", b"_encoder_no_repeat_ngram_size", "_encoder_repetition_penalty", b"_encoder_repetition_penalty", "_length_penalty", b"_length_penalty", "_max_new_tokens", b"_max_new_tokens", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_beams", b"_num_beams", "_num_return_sequences", b"_num_return_sequences", "_repetition_penalty", b"_repetition_penalty", "early_stopping", b"early_stopping", "encoder_no_repeat_ngram_size", b"encoder_no_repeat_ngram_size", "encoder_repetition_penalty", b"encoder_repetition_penalty", "length_penalty", b"length_penalty", "max_new_tokens", b"max_new_tokens", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_beams", b"num_beams", "num_return_sequences", b"num_return_sequences", "repetition_penalty", b"repetition_penalty"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_do_sample", b"_do_sample", "_early_stopping", b"_early_stopping", "_encoder_no_repeat_ngram_size", b"_encoder_no_repeat_ngram_size", "_encoder_repetition_penalty", b"_encoder_repetition_penalty", "_epsilon_cutoff", b"_epsilon_cutoff", "_eta_cutoff", b"_eta_cutoff", "_length_penalty", b"_length_penalty", "_max_new_tokens", b"_max_new_tokens", "_min_p", b"_min_p", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_beams", b"_num_beams", "_num_return_sequences", b"_num_return_sequences", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "_typical_p", b"_typical_p", "do_sample", b"do_sample", "early_stopping", b"early_stopping", "encoder_no_repeat_ngram_size", b"encoder_no_repeat_ngram_size", "encoder_repetition_penalty", b"encoder_repetition_penalty", "epsilon_cutoff", b"epsilon_cutoff", "eta_cutoff", b"eta_cutoff", "length_penalty", b"length_penalty", "max_new_tokens", b"max_new_tokens", "min_p", b"min_p", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_beams", b"num_beams", "num_return_sequences", b"num_return_sequences", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p", "typical_p", b"typical_p"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_early_stopping", b"_early_stopping", "_encoder_no_repeat_ngram_size", b"_encoder_no_repeat_ngram_size", "_encoder_repetition_penalty", b"_encoder_repetition_penalty", "_length_penalty", b"_length_penalty", "_max_new_tokens", b"_max_new_tokens", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_beams", b"_num_beams", "_num_return_sequences", b"_num_return_sequences", "_repetition_penalty", b"_repetition_penalty", "early_stopping", b"early_stopping", "encoder_no_repeat_ngram_size", b"encoder_no_repeat_ngram_size", "encoder_repetition_penalty", b"encoder_repetition_penalty", "length_penalty", b"length_penalty", "max_new_tokens", b"max_new_tokens", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_beams", b"num_beams", "num_return_sequences", b"num_return_sequences", "repetition_penalty", b"repetition_penalty"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_do_sample", b"_do_sample", "_early_stopping", b"_early_stopping", "_encoder_no_repeat_ngram_size", b"_encoder_no_repeat_ngram_size", "_encoder_repetition_penalty", b"_encoder_repetition_penalty", "_epsilon_cutoff", b"_epsilon_cutoff", "_eta_cutoff", b"_eta_cutoff", "_length_penalty", b"_length_penalty", "_max_new_tokens", b"_max_new_tokens", "_min_p", b"_min_p", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_beams", b"_num_beams", "_num_return_sequences", b"_num_return_sequences", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "_typical_p", b"_typical_p", "do_sample", b"do_sample", "early_stopping", b"early_stopping", "encoder_no_repeat_ngram_size", b"encoder_no_repeat_ngram_size", "encoder_repetition_penalty", b"encoder_repetition_penalty", "epsilon_cutoff", b"epsilon_cutoff", "eta_cutoff", b"eta_cutoff", "length_penalty", b"length_penalty", "max_new_tokens", b"max_new_tokens", "min_p", b"min_p", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_beams", b"num_beams", "num_return_sequences", b"num_return_sequences", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p", "typical_p", b"typical_p"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__do_sample: _TypeAlias = _typing.Literal["do_sample"]  # noqa: Y015
+    _WhichOneofArgType__do_sample: _TypeAlias = _typing.Literal["_do_sample", b"_do_sample"]  # noqa: Y015
     _WhichOneofReturnType__early_stopping: _TypeAlias = _typing.Literal["early_stopping"]  # noqa: Y015
     _WhichOneofArgType__early_stopping: _TypeAlias = _typing.Literal["_early_stopping", b"_early_stopping"]  # noqa: Y015
     _WhichOneofReturnType__encoder_no_repeat_ngram_size: _TypeAlias = _typing.Literal["encoder_no_repeat_ngram_size"]  # noqa: Y015
     _WhichOneofArgType__encoder_no_repeat_ngram_size: _TypeAlias = _typing.Literal["_encoder_no_repeat_ngram_size", b"_encoder_no_repeat_ngram_size"]  # noqa: Y015
     _WhichOneofReturnType__encoder_repetition_penalty: _TypeAlias = _typing.Literal["encoder_repetition_penalty"]  # noqa: Y015
     _WhichOneofArgType__encoder_repetition_penalty: _TypeAlias = _typing.Literal["_encoder_repetition_penalty", b"_encoder_repetition_penalty"]  # noqa: Y015
+    _WhichOneofReturnType__epsilon_cutoff: _TypeAlias = _typing.Literal["epsilon_cutoff"]  # noqa: Y015
+    _WhichOneofArgType__epsilon_cutoff: _TypeAlias = _typing.Literal["_epsilon_cutoff", b"_epsilon_cutoff"]  # noqa: Y015
+    _WhichOneofReturnType__eta_cutoff: _TypeAlias = _typing.Literal["eta_cutoff"]  # noqa: Y015
+    _WhichOneofArgType__eta_cutoff: _TypeAlias = _typing.Literal["_eta_cutoff", b"_eta_cutoff"]  # noqa: Y015
     _WhichOneofReturnType__length_penalty: _TypeAlias = _typing.Literal["length_penalty"]  # noqa: Y015
     _WhichOneofArgType__length_penalty: _TypeAlias = _typing.Literal["_length_penalty", b"_length_penalty"]  # noqa: Y015
     _WhichOneofReturnType__max_new_tokens: _TypeAlias = _typing.Literal["max_new_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_new_tokens: _TypeAlias = _typing.Literal["_max_new_tokens", b"_max_new_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__min_p: _TypeAlias = _typing.Literal["min_p"]  # noqa: Y015
+    _WhichOneofArgType__min_p: _TypeAlias = _typing.Literal["_min_p", b"_min_p"]  # noqa: Y015
     _WhichOneofReturnType__no_repeat_ngram_size: _TypeAlias = _typing.Literal["no_repeat_ngram_size"]  # noqa: Y015
     _WhichOneofArgType__no_repeat_ngram_size: _TypeAlias = _typing.Literal["_no_repeat_ngram_size", b"_no_repeat_ngram_size"]  # noqa: Y015
     _WhichOneofReturnType__num_beams: _TypeAlias = _typing.Literal["num_beams"]  # noqa: Y015
@@ -141,6 +187,18 @@ class DecodingOptions(_message.Message):
     _WhichOneofArgType__num_return_sequences: _TypeAlias = _typing.Literal["_num_return_sequences", b"_num_return_sequences"]  # noqa: Y015
     _WhichOneofReturnType__repetition_penalty: _TypeAlias = _typing.Literal["repetition_penalty"]  # noqa: Y015
     _WhichOneofArgType__repetition_penalty: _TypeAlias = _typing.Literal["_repetition_penalty", b"_repetition_penalty"]  # noqa: Y015
+    _WhichOneofReturnType__seed: _TypeAlias = _typing.Literal["seed"]  # noqa: Y015
+    _WhichOneofArgType__seed: _TypeAlias = _typing.Literal["_seed", b"_seed"]  # noqa: Y015
+    _WhichOneofReturnType__temperature: _TypeAlias = _typing.Literal["temperature"]  # noqa: Y015
+    _WhichOneofArgType__temperature: _TypeAlias = _typing.Literal["_temperature", b"_temperature"]  # noqa: Y015
+    _WhichOneofReturnType__top_k: _TypeAlias = _typing.Literal["top_k"]  # noqa: Y015
+    _WhichOneofArgType__top_k: _TypeAlias = _typing.Literal["_top_k", b"_top_k"]  # noqa: Y015
+    _WhichOneofReturnType__top_p: _TypeAlias = _typing.Literal["top_p"]  # noqa: Y015
+    _WhichOneofArgType__top_p: _TypeAlias = _typing.Literal["_top_p", b"_top_p"]  # noqa: Y015
+    _WhichOneofReturnType__typical_p: _TypeAlias = _typing.Literal["typical_p"]  # noqa: Y015
+    _WhichOneofArgType__typical_p: _TypeAlias = _typing.Literal["_typical_p", b"_typical_p"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__do_sample) -> _WhichOneofReturnType__do_sample | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__early_stopping) -> _WhichOneofReturnType__early_stopping | None: ...
     @_typing.overload
@@ -148,9 +206,15 @@ class DecodingOptions(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__encoder_repetition_penalty) -> _WhichOneofReturnType__encoder_repetition_penalty | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__epsilon_cutoff) -> _WhichOneofReturnType__epsilon_cutoff | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__eta_cutoff) -> _WhichOneofReturnType__eta_cutoff | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__length_penalty) -> _WhichOneofReturnType__length_penalty | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_new_tokens) -> _WhichOneofReturnType__max_new_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_p) -> _WhichOneofReturnType__min_p | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__no_repeat_ngram_size) -> _WhichOneofReturnType__no_repeat_ngram_size | None: ...
     @_typing.overload
@@ -159,6 +223,16 @@ class DecodingOptions(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__num_return_sequences) -> _WhichOneofReturnType__num_return_sequences | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__repetition_penalty) -> _WhichOneofReturnType__repetition_penalty | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__seed) -> _WhichOneofReturnType__seed | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__temperature) -> _WhichOneofReturnType__temperature | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__top_k) -> _WhichOneofReturnType__top_k | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__top_p) -> _WhichOneofReturnType__top_p | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__typical_p) -> _WhichOneofReturnType__typical_p | None: ...
 
 Global___DecodingOptions: _TypeAlias = DecodingOptions  # noqa: Y015
 

@@ -221,10 +221,13 @@ class Translation(_message.Message):
     TIMINGS_FIELD_NUMBER: _builtins.int
     REUSE_FIELD_NUMBER: _builtins.int
     LEGS_FIELD_NUMBER: _builtins.int
+    SEED_FIELD_NUMBER: _builtins.int
     source_tokens: _builtins.int
     """Tokens of the content, the end token included."""
     reuse: Global___Reuse.ValueType
     """Whether the content was decoded for this answer."""
+    seed: _builtins.int
+    """Of `do_sample`: what the same tokens are drawn with again."""
     @_builtins.property
     def hypotheses(self) -> _containers.RepeatedCompositeFieldContainer[Global___Hypothesis]:
         """`num_return_sequences` hypotheses, best first."""
@@ -247,12 +250,15 @@ class Translation(_message.Message):
         timings: _decoding_pb2.Timings | None = ...,
         reuse: Global___Reuse.ValueType = ...,
         legs: _abc.Iterable[Global___Leg] | None = ...,
+        seed: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["timings", b"timings"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_seed", b"_seed", "seed", b"seed", "timings", b"timings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hypotheses", b"hypotheses", "legs", b"legs", "reuse", b"reuse", "source_tokens", b"source_tokens", "timings", b"timings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_seed", b"_seed", "hypotheses", b"hypotheses", "legs", b"legs", "reuse", b"reuse", "seed", b"seed", "source_tokens", b"source_tokens", "timings", b"timings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__seed: _TypeAlias = _typing.Literal["seed"]  # noqa: Y015
+    _WhichOneofArgType__seed: _TypeAlias = _typing.Literal["_seed", b"_seed"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__seed) -> _WhichOneofReturnType__seed | None: ...
 
 Global___Translation: _TypeAlias = Translation  # noqa: Y015
 

@@ -39,6 +39,11 @@ class Running:
     streamed: int = 0
     """Tokens of its beam search that are delivered."""
 
+    @property
+    def processing(self) -> Processed | None:
+        """The same once it is searched: what its row is fed before is not chosen."""
+        return self.processed if self.greedy or self.number is not None else None
+
     def steps(self, steps: int) -> int:
         """That it has taken part in. `steps`: those that the batch has made by now."""
         return steps - self.steps_before

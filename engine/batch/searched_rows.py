@@ -10,7 +10,6 @@ from engine.batch.placing import place
 from engine.batch.running import Running
 from engine.decoder import Ask, Cache, Found, S
 from engine.observer import WorkerObserver
-from engine.processors.chain import chain
 from engine.processors.stage import Processed, ProcessorStage
 from engine.request import Hypothesis
 from engine.search.beam_rows import BeamRows
@@ -58,14 +57,16 @@ class SearchedRows(Generic[S]):
         self.running[running] = None
         self._starting.append(running)
         self._streaming += running.request.stream
-        if chain(running.request.decoding):
-            self._stage.begin()
+        if processed := Processed.of(running.request.decoding, running.request.rules, running.request.source_ids):
+            running.processed = processed
+            self._stage.begin(processed)
         self.tokens += len(running.request.source_ids)
         self._feed_prefix(running)
 
     def begin_step(self) -> None:
         """Starts a step of all rows."""
-        self._stage.feed(self._greedy.fed)
+        if not self._stage.idle:
+            self._stage.feed(self._greedy.fed)
         self._cache.begin_step(self._greedy.fed, self._ask)
 
     def end_step(self) -> Found:
@@ -73,7 +74,9 @@ class SearchedRows(Generic[S]):
         found = self._cache.end_step()
         self.steps += 1
         self.tokens += self.live
-        return found if self._stage.idle else self._stage.process(found, [one.processed for one in self._owners])
+        if self._stage.idle:
+            return found
+        return self._stage.process(found, [one.processing for one in self._owners])
 
     def advance(self, found: Found) -> dict[Running, tuple[Hypothesis, ...]]:
         """Every row goes on with its best token, but for those of searches, which say how theirs do.
@@ -148,8 +151,8 @@ class SearchedRows(Generic[S]):
             del self.running[running]
             self.tokens -= running.tokens(self.steps)
             self._streaming -= running.request.stream
-            if chain(running.request.decoding):
-                self._stage.end()
+            if running.processed is not None:
+                self._stage.end(running.processed)
         if leaving:
             self._update_ask()
 
@@ -180,8 +183,6 @@ class SearchedRows(Generic[S]):
         else:
             running.number, running.since = self._beams.search(row, request.decoding, request.rules), self.steps
             self._in_beams[running.number] = running
-        if processors := chain(request.decoding):
-            running.processed = Processed(processors, running.greedy, request.source_ids)
         self._update_ask()
 
     def _update_ask(self) -> None:

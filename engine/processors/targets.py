@@ -36,6 +36,10 @@ class FedTokens:
         """Row i continues old row parents[i]."""
         self._tokens[: len(parents)], self._lengths[: len(parents)] = self._tokens[parents], self._lengths[parents]
 
+    def lengths(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """How many tokens some rows have been fed [rows]."""
+        return self._lengths[rows]
+
     def of(self, rows: NDArray[np.intp]) -> NDArray[np.int64]:
         """Those of some rows [rows, longest], NO_TARGET in front of shorter ones."""
         lengths = self._lengths[rows, None]

@@ -135,7 +135,7 @@ def translate(
     batch = RunningBatch(decoder, ENGINE_ROWS, Unobserved(), worker=0)
     answers: dict[tuple[int, int], Hypothesis] = {}
     keys = [(num_beams, index) for index in range(len(sources)) for num_beams in BEAMS]
-    decodings = {n: replace(generation.decoding(), num_beams=n, num_return_sequences=1) for n in BEAMS}
+    decodings = {n: replace(generation.decoding(), num_beams=n, num_return_sequences=1, do_sample=False) for n in BEAMS}
     waiting = deque(
         Translate(
             sources[index], partial(_keep, answers, (num_beams, index)), decoding=decodings[num_beams], rules=rules

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from engine.processors.chain import chain
 from engine.processors.processor import Seen
+from models.decoding import OF_GENERATE
 from models.package.manifest import GenerationDefaults
 from models.package.shortlist import Shortlist
 from models.transformer import Transformer
@@ -101,13 +102,13 @@ class TransformersModel:
         self, sources: Sequence[Sequence[int]], num_beams: int, generation: GenerationDefaults
     ) -> list[tuple[int, ...]]:
         ids, mask = self._pad(sources)
+        decoding = replace(generation.decoding(), num_beams=num_beams, num_return_sequences=1, do_sample=False)
         with quiet():
             output = self._model.generate(
                 input_ids=ids,
                 attention_mask=mask,
-                do_sample=False,
                 **self._restriction(sources),
-                **asdict(replace(generation.decoding(), num_beams=num_beams, num_return_sequences=1)),
+                **{name: getattr(decoding, name) for name in OF_GENERATE},
             )
         end_id = self._model.config.eos_token_id
         return [_until_end(row, end_id) for row in output[:, 1:].tolist()]

@@ -16,7 +16,6 @@ from models.package.signature import MAX_CANDIDATES
 MAX_SUPPRESSED = MAX_CANDIDATES // 2
 """A search needs as many candidates more as there are suppressed tokens; the other half is for wide beams."""
 NEUTRAL: dict[str, object] = {
-    "do_sample": False,
     "num_beam_groups": 1,
     "diversity_penalty": 0.0,
     "suppress_tokens": None,

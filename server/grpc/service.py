@@ -183,6 +183,7 @@ def _translation(translation: Translation) -> translation_pb2.Translation:
         timings=timings(translation.timings),
         reuse=REUSES[translation.reuse],
         legs=map(_leg, translation.legs),
+        seed=translation.seed,
     )
 
 

@@ -10,7 +10,7 @@ from engine.targets import TargetRules
 from models.decoding import Decoding
 from server.telemetry.metrics.cache import AnswerCacheMetrics
 
-ENTRY_BYTES = 320
+ENTRY_BYTES = 430
 """Of an answer, besides its tokens: its place in the dictionary, its question, and objects that stand for numbers."""
 HYPOTHESIS_BYTES = 120
 """The same of each of its hypotheses."""

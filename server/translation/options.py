@@ -1,13 +1,17 @@
 """The choices that a caller may leave open, and what becomes of them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from secrets import randbits
 
 from models import decoding
 from models.decoding import Decoding, Options
 from models.languages import choose
 from server.catalog.served_model import ServedModel
-from server.errors import LanguageNotSupported, OptionOutOfRange, PromptNotSupported
+from server.errors import LanguageNotSupported, OptionOutOfRange, OptionsConflict, PromptNotSupported
+
+SEED_BITS = 53
+"""Of a seed that is drawn: any number of JSON has room for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +34,18 @@ def check_route(route: Route, model: ServedModel, texts_name_target: bool = Fals
 
 
 def resolve(options: Options, model: ServedModel) -> Decoding:
-    """Fills in what is left open. Raises OptionOutOfRange."""
-    if not options:
-        return model.defaults  # which were checked when they were read
-    try:
-        return decoding.resolve(options, model.defaults, model.limits)
-    except decoding.OutOfRange as error:
-        field = f"decoding.{error.name}"
-        raise OptionOutOfRange(field, error.value, error.least, error.most, error.note) from error
+    """Fills in what is left open. Raises OptionOutOfRange or OptionsConflict."""
+    resolved = model.defaults if not options else _resolved(options, model)  # the defaults were checked
+    if not resolved.do_sample:
+        return replace(resolved, seed=0) if resolved.seed else resolved
+    if resolved.num_beams > 1:
+        raise OptionsConflict(resolved.num_beams)
+    return resolved if "seed" in options else replace(resolved, seed=randbits(SEED_BITS))
+
+
+def is_drawn(decoding: Decoding, options: Options) -> bool:
+    """Whether nobody asks the same again, since the seed was not chosen by the caller."""
+    return decoding.do_sample and "seed" not in options
 
 
 def prompt_text(chosen: str | None, own: str | None, prompts: Mapping[str, str]) -> str:
@@ -51,6 +59,14 @@ def prompt_text(chosen: str | None, own: str | None, prompts: Mapping[str, str])
     if name not in prompts:
         raise PromptNotSupported(name, tuple(prompts))
     return prompts[name]
+
+
+def _resolved(options: Options, model: ServedModel) -> Decoding:
+    try:
+        return decoding.resolve(options, model.defaults, model.limits)
+    except decoding.OutOfRange as error:
+        field = f"decoding.{error.name}"
+        raise OptionOutOfRange(field, error.value, error.least, error.most, error.note) from error
 
 
 def _language(field: str, tag: str, supported: Sequence[str]) -> str:

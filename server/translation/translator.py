@@ -40,7 +40,7 @@ from server.telemetry.guards import guard_flags
 from server.telemetry.metrics.model import ModelMetrics
 from server.translation.answer_cache import AnswerCache, Question, packed
 from server.translation.embeddings import Embedding, EncodingOptions, check_size, resolve_encoding
-from server.translation.options import Route, check_route, prompt_text, resolve
+from server.translation.options import Route, check_route, is_drawn, prompt_text, resolve
 from server.translation.shared_work import MakeRequest, SharedWork
 from server.translation.sources import Reading, SourceReader, SourceText
 from server.translation.targets import TargetText, TargetWriter
@@ -71,6 +71,8 @@ class Translation:
     reuse: Reuse
     legs: tuple[Leg, ...] = ()
     """Both, if there were two."""
+    seed: int | None = None
+    """Of tokens that were drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +127,10 @@ class Translator:
         prompt: the name of the one that is put before every content. Empty: none. None: what the model does
         """
         reading, decoding = self._reading(route, contents, prompt), resolve(options, self.model)
-        ask = self._ask_translation(reading, decoding, no_cache)
+        ask = self._ask_translation(reading, decoding, no_cache or is_drawn(decoding, options))
         async with self._open(self._named(contents), ask, decoding, reading) as waiting:
             writer = TargetWriter(self._tokenizer)
-            return [await self._translation(one, await one.event(), writer) for one in waiting]
+            return [await self._translation(one, await one.event(), writer, decoding) for one in waiting]
 
     async def stream(
         self, content: str, route: Route, options: Options, no_cache: bool = False, prompt: str | None = None
@@ -138,7 +140,7 @@ class Translator:
         Close it (`contextlib.aclosing`) to leave it early.
         """
         reading, decoding = self._reading(route, [content], prompt), resolve(options, self.model)
-        ask = self._ask_translation(reading, decoding, no_cache, stream=True)
+        ask = self._ask_translation(reading, decoding, no_cache or is_drawn(decoding, options), stream=True)
         async with self._open({"content": content}, ask, decoding, reading) as [waiting]:
             text = TextStream(self._tokenizer)
             while isinstance(event := await waiting.event(), Tokens):
@@ -147,7 +149,7 @@ class Translator:
             assert isinstance(event, Finished), event
             if delta := text.finish(event.hypotheses[0].token_ids):
                 yield TextDelta(delta)
-            yield await self._translation(waiting, event, TargetWriter(self._tokenizer))
+            yield await self._translation(waiting, event, TargetWriter(self._tokenizer), decoding)
 
     async def translate_and_encode(
         self,
@@ -167,7 +169,7 @@ class Translator:
         check = partial(check_size, encoding, model=self.model)
         async with self._open(self._named(contents), ask, decoding, reading, check) as waiting:
             writer = TargetWriter(self._tokenizer)
-            return [await self._both(one, await one.event(), writer) for one in waiting]
+            return [await self._both(one, await one.event(), writer, decoding) for one in waiting]
 
     async def encode(self, contents: Sequence[str], options: EncodingOptions) -> list[Embedding]:
         """Encodes every content; vectors are in their order. Raises ServerError."""
@@ -253,7 +255,9 @@ class Translator:
         beams, most = (0, 0) if decoding is None else (decoding.num_beams, decoding.max_new_tokens)
         return Work(len(texts), sum(tokens), max(tokens), beams, most, call.caller, call.bulk)
 
-    async def _translation(self, waiting: Waiting, event: Event, writer: TargetWriter) -> Translation:
+    async def _translation(
+        self, waiting: Waiting, event: Event, writer: TargetWriter, decoding: Decoding
+    ) -> Translation:
         assert isinstance(event, Finished), event
         written = await writer.write(event.hypotheses)
         self._metrics.detokenized(written.seconds, waiting.trace_id)
@@ -263,10 +267,13 @@ class Translator:
             self._flag(source.text, text, best)
         timings = event.timings.around(source.seconds, written.seconds)
         current_call().contents.append(waiting.answered(text, timings, written.started, len(best.token_ids)))
-        return Translation(written.texts, len(source.token_ids), timings, waiting.reuse)
+        seed = decoding.seed if decoding.do_sample else None
+        return Translation(written.texts, len(source.token_ids), timings, waiting.reuse, seed=seed)
 
-    async def _both(self, waiting: Waiting, event: Event, writer: TargetWriter) -> tuple[Translation, Embedding]:
-        translation, source = await self._translation(waiting, event, writer), waiting.source
+    async def _both(
+        self, waiting: Waiting, event: Event, writer: TargetWriter, decoding: Decoding
+    ) -> tuple[Translation, Embedding]:
+        translation, source = await self._translation(waiting, event, writer, decoding), waiting.source
         assert isinstance(event, Finished) and event.vectors is not None, event
         timings = Timings(event.timings.queue, event.timings.encode, 0.0, 0, tokenize=source.seconds)
         return translation, Embedding(event.vectors, len(source.token_ids), timings, source.truncated)

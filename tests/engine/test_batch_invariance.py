@@ -135,6 +135,9 @@ def decodings(draw: st.DrawFn) -> Decoding:
         repetition_penalty=draw(st.sampled_from([1.0, 1.0, 1.0, 1.3])),
         no_repeat_ngram_size=draw(st.sampled_from([0, 0, 0, 2])),
         encoder_repetition_penalty=draw(st.sampled_from([1.0, 1.0, 1.0, 1.2])),
+        do_sample=num_beams == 1 and draw(st.booleans()),
+        top_k=draw(st.sampled_from([50, 50, 0])),
+        seed=draw(st.integers(0, 3)),
     )
 
 

@@ -6,9 +6,10 @@ PACKAGE`, a package of models/zoo/en-pt, takes more sentences than a test does.
 
 import random
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import cache
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,7 +37,7 @@ from tests.checkpoints import ZOO, flores
 from tests.engine.test_families import random_sources
 from tests.fakes import CopyDecoder
 from tests.models.families import BART_LIKE, LONGEST, write_family
-from tests.oracles import HuggingFace, Tokens
+from tests.oracles import HuggingFace, Scored, Tokens
 
 SENTENCES = 3
 TOLERANCE = 2e-3
@@ -85,7 +86,7 @@ def real(package: Package, kernels: Kernels, sentences: int) -> tuple[int, int]:
     texts = [english for english, _ in flores()]
     sources = [tuple(tokenizer.encode(text)) for text in texts[:: len(texts) // sentences][:sentences]]
     with closing(open_decoder(loadable, CPU, 512, 512, kernels)) as decoder:
-        return compare(decoder, loadable.rules, HuggingFace(ZOO), sources)
+        return compare(decoder, loadable.rules, generated(ZOO, tuple(sources)))
 
 
 def of_random_weights(folder: Path, sentences: int) -> tuple[int, int]:
@@ -94,23 +95,30 @@ def of_random_weights(folder: Path, sentences: int) -> tuple[int, int]:
     sources = random_sources(sentences, trained.config.end_id)
     with closing(CpuDecoder(save(trace(trained.model), folder), LONGEST, LONGEST)) as decoder:
         rules = target_rules(decoder.spec.vocabulary, trained.generation)
-        return compare(decoder, rules, HuggingFace(folder), sources)
+        return compare(decoder, rules, generated(folder, tuple(sources)))
+
+
+@cache
+def generated(folder: Path, sources: tuple[Tokens, ...]) -> Mapping[tuple[Tokens, Decoding], Scored]:
+    """What transformers makes of every source with all options."""
+    huggingface = HuggingFace(folder)
+    answers = {options: huggingface.generate(sources, options) for options in ALL}
+    return {(source, options): answers[options][at] for options in ALL for at, source in enumerate(sources)}
 
 
 def compare(
-    decoder: Decoder[Any], rules: TargetRules, huggingface: HuggingFace, sources: Sequence[Tokens]
+    decoder: Decoder[Any], rules: TargetRules, expected: Mapping[tuple[Tokens, Decoding], Scored]
 ) -> tuple[int, int]:
-    """Every source with all options, in any order."""
-    requests = list(product(sources, ALL))
+    """Asks for all of them in any order. How many are equal, and of how many."""
+    requests = list(expected)
     random.Random(1).shuffle(requests)
     with Runner(decoder, 48, 2, Unobserved()) as runner:
-        found = dict(zip(requests, decode(runner, rules, requests, window=len(requests)), strict=True))
-    expected = {options: dict(zip(sources, huggingface.generate(sources, options), strict=True)) for options in ALL}
-    equal = [is_equal(found[source, options].hypotheses, expected[options][source]) for source, options in requests]
+        answers = list(decode(runner, rules, requests, window=len(requests)))
+    equal = [is_equal(answer.hypotheses, expected[one]) for answer, one in zip(answers, requests, strict=True)]
     return sum(equal), len(equal)
 
 
-def is_equal(ours: Sequence[Hypothesis], theirs: Sequence[tuple[Tokens, float]]) -> bool:
+def is_equal(ours: Sequence[Hypothesis], theirs: Scored) -> bool:
     """Tokens and, with beams, scores: greedy search has none in `generate` once they are changed."""
     scores = [(one.score, score) for one, (_, score) in zip(ours, theirs, strict=True)] if len(ours) > 1 else []
     return [one.token_ids for one in ours] == [tokens for tokens, _ in theirs] and all(

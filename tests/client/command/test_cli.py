@@ -28,6 +28,7 @@ TRANSLATION = {
     | {"steps": 3, "tokenize_s": 0.0001, "detokenize_s": 0.0002, "mean_batch_rows": 2.5},
     "reuse": "none",
     "legs": [],
+    "seed": None,
 }
 
 

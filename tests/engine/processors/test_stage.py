@@ -10,6 +10,7 @@ from engine.processors.processor import Seen
 from engine.processors.repetition import EncoderRepetitionPenalty, NoRepeatNGram, RepetitionPenalty
 from engine.processors.stage import SPARE, Processed, ProcessorStage
 from engine.processors.targets import STEPS, FedTokens
+from engine.targets import TargetRules
 
 VOCABULARY, ROWS, STEPS_MADE = 50, 6, 30
 CHAINS: list[Chain] = [
@@ -19,6 +20,7 @@ CHAINS: list[Chain] = [
     (EncoderRepetitionPenalty(2.0), RepetitionPenalty(1.5), NoRepeatNGram(2)),
 ]
 SOURCE = (4, 9, 2)
+RULES = TargetRules((0,), frozenset({0}))
 
 
 def found(chance: np.random.Generator, best: int) -> Found:
@@ -45,10 +47,10 @@ def expected(step: Found, row: int, processed: Processed, target: NDArray[np.int
 def test_the_best_are_those_of_all_tokens(of_logits: bool) -> None:
     """Long targets of few tokens: many of the best are taken away, and the whole row has to be looked at."""
     chance = np.random.default_rng(3)
-    stage, rows = ProcessorStage(ROWS), [Processed(chain, of_logits, SOURCE) for chain in CHAINS]
+    stage, rows = ProcessorStage(ROWS), [Processed(chain, of_logits, SOURCE, RULES, 3) for chain in CHAINS]
     for row in range(ROWS):
         stage.start(row)
-    stage.begin()
+    stage.begin(rows[0])
     fed = chance.integers(0, 20, (STEPS_MADE, ROWS))
     for step in range(STEPS_MADE):
         stage.feed(fed[step])
@@ -68,19 +70,19 @@ def test_the_best_are_those_of_all_tokens(of_logits: bool) -> None:
 def test_a_row_without_numbers_stays_so() -> None:
     stage = ProcessorStage(ROWS)
     stage.start(0)
-    stage.begin()
+    stage.begin(processed := Processed(CHAINS[0], True, SOURCE, RULES, 1))
     stage.feed(np.array([1]))
     seen = found(np.random.default_rng(1), stage.ask(Ask()).best)
     seen.token_ids[0] = NOT_FINITE
-    assert stage.process(seen, [Processed(CHAINS[0], True, SOURCE)]).token_ids[0, 0] == NOT_FINITE
+    assert stage.process(seen, [processed]).token_ids[0, 0] == NOT_FINITE
 
 
 def test_nothing_more_is_asked_where_nobody_has_processors() -> None:
     stage = ProcessorStage(ROWS)
     assert stage.idle and stage.ask(Ask(best=4)) == Ask(best=4)
-    stage.begin()
+    stage.begin(processed := Processed(CHAINS[0], True, SOURCE, RULES, 1))
     assert not stage.idle
-    stage.end()
+    stage.end(processed)
     assert stage.idle and stage.ask(Ask(best=4)) == Ask(best=4)
 
 

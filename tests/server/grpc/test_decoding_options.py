@@ -12,6 +12,7 @@ from server.grpc.service import ENUMS, _decoding, _options
 FIELDS = {field.name: field for field in DecodingOptions.DESCRIPTOR.fields}
 KINDS = {
     FieldDescriptor.TYPE_INT32: int,
+    FieldDescriptor.TYPE_INT64: int,
     FieldDescriptor.TYPE_FLOAT: float,
     FieldDescriptor.TYPE_BOOL: bool,
     FieldDescriptor.TYPE_STRING: str,

@@ -181,6 +181,15 @@ async def test_models_are_listed_and_found_with_every_field() -> None:
             no_repeat_ngram_size=0,
             encoder_repetition_penalty=1.0,
             encoder_no_repeat_ngram_size=0,
+            do_sample=False,
+            temperature=1,
+            top_k=50,
+            top_p=1,
+            min_p=0,
+            typical_p=1,
+            epsilon_cutoff=0,
+            eta_cutoff=0,
+            seed=0,
         )
         missing = await refused(server.models.GetModel(model_pb2.GetModelRequest(name="other")))
         assert (missing.code, missing.fields) == (grpc.StatusCode.NOT_FOUND, ["name"])

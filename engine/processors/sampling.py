@@ -1,0 +1,104 @@
+"""Drawing the next token instead of taking the best one."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.decoding import Decoding
+
+MOST_KNOWN = 8
+"""Best tokens that are asked for to draw from. Where more are wanted of a row, our own operators compute it whole, and
+those beside it as well."""
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """From which tokens one is drawn, and how likely. Names and order of Hugging Face's options."""
+
+    temperature: float
+    top_k: int
+    """0: all tokens."""
+    top_p: float
+    min_p: float
+    typical_p: float
+    epsilon_cutoff: float
+    eta_cutoff: float
+
+    @classmethod
+    def of(cls, decoding: Decoding) -> "Sampling | None":
+        """None: nothing is drawn."""
+        if not decoding.do_sample:
+            return None
+        return cls(
+            decoding.temperature,
+            decoding.top_k,
+            decoding.top_p,
+            decoding.min_p,
+            decoding.typical_p,
+            decoding.epsilon_cutoff,
+            decoding.eta_cutoff,
+        )
+
+    @property
+    def known(self) -> int:
+        """How many best tokens are worth asking for: beyond some, whole rows are looked at."""
+        return self.top_k if self.top_k <= MOST_KNOWN else 1
+
+    def probabilities(self, scores: NDArray[np.float32]) -> Numbers:
+        """Of tokens with these scores, the best `top_k` or all [rows, tokens], best first."""
+        kept = scores.astype(np.float64) / self.temperature
+        if self.top_p < 1:
+            # What is left from a token on, itself included, must be more than what may be cut off.
+            _cut(kept, np.cumsum(softmax(kept)[:, ::-1], 1)[:, ::-1] <= 1 - self.top_p)
+        if self.min_p > 0:
+            found = softmax(kept)
+            _cut(kept, found < self.min_p * found[:, :1])
+        if self.typical_p < 1:
+            kept[_untypical(softmax(kept), self.typical_p)] = -np.inf
+        if self.epsilon_cutoff > 0:
+            _cut(kept, softmax(kept) < self.epsilon_cutoff)
+        if self.eta_cutoff > 0:
+            found = softmax(kept)
+            least = np.sqrt(self.eta_cutoff) * np.exp(-_entropy(found))
+            _cut(kept, found < np.minimum(self.eta_cutoff, least))
+        return softmax(kept)
+
+
+def draw(probabilities: Numbers, noise: Numbers) -> NDArray[np.intp]:
+    """The column of each row that is drawn [rows]. noise: from 0 to 1, of each row."""
+    sums = np.cumsum(probabilities, 1)
+    columns: NDArray[np.intp] = (sums <= (noise * sums[:, -1])[:, None]).sum(1)
+    return columns
+
+
+def softmax(scores: Numbers) -> Numbers:
+    """[rows, tokens]; a score of -inf is a probability of 0."""
+    powers = np.exp(scores - scores.max(1, keepdims=True))
+    shares: Numbers = powers / powers.sum(1, keepdims=True)
+    return shares
+
+
+def _cut(scores: Numbers, cut: NDArray[np.bool_]) -> None:
+    """The best token stays."""
+    scores[cut & (scores < scores.max(1, keepdims=True))] = -np.inf
+
+
+def _untypical(probabilities: Numbers, mass: float) -> NDArray[np.bool_]:
+    """Those that tell much more or much less than is to be expected (Meister et al. 2023, section 4)."""
+    with np.errstate(divide="ignore"):
+        off = np.abs(-np.log(probabilities) - _entropy(probabilities))
+    order = np.argsort(off, 1, kind="stable")
+    last = (np.cumsum(np.take_along_axis(probabilities, order, 1), 1) < mass).sum(1, keepdims=True)
+    last = np.take_along_axis(order, np.minimum(last, probabilities.shape[1] - 1), 1)
+    return off > np.take_along_axis(off, last, 1)
+
+
+def _entropy(probabilities: Numbers) -> Numbers:
+    """In nats [rows, 1]."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        told = np.where(probabilities > 0, probabilities * np.log(probabilities), 0.0)
+    entropy: Numbers = -told.sum(1, keepdims=True)
+    return entropy
