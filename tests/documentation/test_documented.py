@@ -184,7 +184,7 @@ def test_every_program_is_known() -> None:
             "tests.documentation.test_documented",
             "tests.engine.exact_cases",
             "tests.engine.test_families",
-            "tests.engine.test_processed_exact",
+            "tests.engine.processors.test_processed_exact",
         }
         == documented | FOR_MAKE
     )

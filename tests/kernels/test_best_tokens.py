@@ -227,6 +227,27 @@ def test_a_score_is_the_same_however_many_are_wanted(library: Library, size: flo
         np.testing.assert_array_equal(their_log_probs[:, :1], log_probs)
 
 
+@pytest.mark.parametrize("allowed", [False, True])
+def test_a_score_is_the_same_where_many_wanted_tokens_make_a_row_whole(library: Library, allowed: bool) -> None:
+    """One token stands out among copies of a few others, moved by less than 8 bits can see."""
+    layer, x, rng = OutputLayer("fp32"), hidden(12), np.random.default_rng(4)
+    moved = rng.standard_normal((VOCABULARY, WIDTH)) * 1e-3
+    layer.weight = (layer.weight[rng.integers(0, 5, VOCABULARY)] + moved).astype(np.float32)
+    layer.weight[:12] = x * np.float32(0.5)
+    layer.bias[:] = 0
+    named = {"allowed": np.tile(np.arange(2000, dtype=np.int32), (12, 1))} if allowed else {}
+    node = layer.node(library, allowed)
+    counted, whole = dict[int, tuple[Any, Any]](), dict[int, int]()
+    for k in (1, 8, 64):
+        before = library.counters().whole_rows
+        counted[k] = node(x=x, ranks=ranks(k), **named)
+        whole[k] = library.counters().whole_rows - before
+    assert whole[1] < 12 and whole[64] == 12
+    for ids, log_probs in counted.values():
+        np.testing.assert_array_equal(ids[:, :1], counted[1][0])
+        np.testing.assert_array_equal(log_probs[:, :1], counted[1][1])
+
+
 def test_without_exactness_it_is_the_product_in_8_bits(library: Library) -> None:
     layer, x = OutputLayer("s8"), hidden(9)
     assert layer.scales is not None

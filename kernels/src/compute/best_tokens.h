@@ -317,6 +317,26 @@ INLINE void begin(RowSearch& row, const BestTokens& b, const float* x, const uin
   row.whole = false;
 }
 
+// The logarithm of the sum for a row that is computed whole because many tokens are wanted: what it is where one is, or
+// a row's score would depend on what others in the batch ask for.
+static double total_where_one_is_wanted(const BestTokens& b, const float* x, float scale, const int32_t* allowed,
+                                        int places, RowSearch& row, ByteRows& bytes, int16_t* centred) {
+  const Wanted wanted(1, b.exact);
+  quantize_row(x, b.table.width, scale, b.quantization.zero_point, b.look.depth, bytes.row(0));
+  begin(row, b, x, bytes.row(0), scale);
+  if (allowed) {
+    row.common = 0;
+    look_at_allowed(b, wanted, row, bytes.row(0), scale, allowed, places, centred);
+  } else {
+    bytes.done(0, b.look.depth);
+    LookAtPanels each{b, wanted, &scale, &row};
+    multiply(b.look, bytes.bytes(), 1, each);
+  }
+  sort_out(row, wanted);
+  Best best{1, 0, {}, {}};
+  return row.whole ? choose_from_all(b, x, allowed, places, best) : choose(b, row, x, best);
+}
+
 static void write_best(const Best& best, double log_total, int64_t* ids, float* log_probs) {
   for (int i = 0; i < best.k; i++) {
     ids[i] = i < best.count ? best.ids[i] : -1;
@@ -332,7 +352,8 @@ static Counts best_tokens(const BestTokens& b, const float* x, int rows, int k, 
   float* scales = scratch.take<float>(rows);
   RowSearch* searches = scratch.take<RowSearch>(rows);
   int16_t* centred = scratch.take<int16_t>(width);
-  ByteRows bytes(rows, b.look.depth, scratch);
+  ByteRows bytes(rows, b.look.depth, scratch), again(1, b.look.depth, scratch);
+  RowSearch* one = scratch.take<RowSearch>(1);
   for (int r = 0; r < rows; r++) {
     const float* row = x + (size_t)r * width;
     scales[r] = scale_of(row, b.look, b.quantization);
@@ -355,9 +376,11 @@ static Counts best_tokens(const BestTokens& b, const float* x, int rows, int k, 
     if (scales[r] == scales[r]) {
       sort_out(searches[r], wanted);
       counts.whole_rows += searches[r].whole;
-      const double log_total =
-          searches[r].whole ? choose_from_all(b, x, allowed ? allowed + (size_t)r * places : nullptr, places, best)
-                            : choose(b, searches[r], x, best);
+      const int32_t* named = allowed ? allowed + (size_t)r * places : nullptr;
+      double log_total =
+          searches[r].whole ? choose_from_all(b, x, named, places, best) : choose(b, searches[r], x, best);
+      if (searches[r].whole && k > 1)
+        log_total = total_where_one_is_wanted(b, x, scales[r], named, places, *one, again, centred);
       write_best(best, log_total, ids, log_probs);
     } else {
       for (int i = 0; i < k; i++) {

@@ -1,7 +1,7 @@
 """Options that change scores give the tokens and scores of Hugging Face's `generate`, all in one running batch.
 
-Real weights and sentences, and random weights of an odd shape. `python -m tests.engine.test_processed_exact 100
-PACKAGE`, a package of models/zoo/en-pt, takes more sentences than a test does.
+Real weights and sentences, and random weights of an odd shape. With a package of models/zoo/en-pt, `python -m
+tests.engine.processors.test_processed_exact 100 PACKAGE` takes more sentences than a test does.
 """
 
 import random
