@@ -33,6 +33,8 @@ class SearchedRows(Generic[S]):
         self._in_beams: dict[int, Running] = {}
         """Those with a beam search, by its number."""
         self._stage = ProcessorStage(rows)
+        self._processing = False
+        """Some request has processors."""
         self._ask = Ask()
         """What must be seen of the rows."""
         self._starting: list[Running] = []
@@ -60,12 +62,13 @@ class SearchedRows(Generic[S]):
         if processed := Processed.of(running.request.decoding, running.request.rules, running.request.source_ids):
             running.processed = processed
             self._stage.begin(processed)
+            self._processing = True
         self.tokens += len(running.request.source_ids)
         self._feed_prefix(running)
 
     def begin_step(self) -> None:
         """Starts a step of all rows."""
-        if not self._stage.idle:
+        if self._processing:
             self._stage.feed(self._greedy.fed)
         self._cache.begin_step(self._greedy.fed, self._ask)
 
@@ -74,9 +77,9 @@ class SearchedRows(Generic[S]):
         found = self._cache.end_step()
         self.steps += 1
         self.tokens += self.live
-        if self._stage.idle:
-            return found
-        return self._stage.process(found, [one.processing for one in self._owners])
+        if self._processing:
+            return self._stage.process(found, [one.processing for one in self._owners])
+        return found
 
     def advance(self, found: Found) -> dict[Running, tuple[Hypothesis, ...]]:
         """Every row goes on with its best token, but for those of searches, which say how theirs do.
@@ -153,6 +156,7 @@ class SearchedRows(Generic[S]):
             self._streaming -= running.request.stream
             if running.processed is not None:
                 self._stage.end(running.processed)
+                self._processing = not self._stage.idle
         if leaving:
             self._update_ask()
 

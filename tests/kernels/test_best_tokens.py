@@ -237,10 +237,10 @@ def test_a_score_is_the_same_where_many_wanted_tokens_make_a_row_whole(library: 
     layer.bias[:] = 0
     named = {"allowed": np.tile(np.arange(2000, dtype=np.int32), (12, 1))} if allowed else {}
     node = layer.node(library, allowed)
-    counted, whole = dict[int, tuple[Any, Any]](), dict[int, int]()
+    counted, whole = dict[int, list[Any]](), dict[int, int]()
     for k in (1, 8, 64):
         before = library.counters().whole_rows
-        counted[k] = node(x=x, ranks=ranks(k), **named)
+        counted[k] = list(node(x=x, ranks=ranks(k), **named))
         whole[k] = library.counters().whole_rows - before
     assert whole[1] < 12 and whole[64] == 12
     for ids, log_probs in counted.values():
