@@ -32,7 +32,11 @@ class ByteTokenizer:
 
     def encode(self, text: str, target_language: str = "", source_language: str = "") -> list[int]:
         """A token for each byte, and the end token."""
-        return [*(byte + self.spec.offset for byte in text.encode()), self.spec.end_id]
+        return [*self.encode_target(text), self.spec.end_id]
+
+    def encode_target(self, text: str) -> list[int]:
+        """A token for each byte."""
+        return [byte + self.spec.offset for byte in text.encode()]
 
     def decode(self, token_ids: Iterable[int]) -> str:
         """The text of target tokens. Bytes that are no text are skipped, as ids that are no byte."""

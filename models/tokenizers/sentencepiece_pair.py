@@ -59,7 +59,7 @@ class SentencePiecePair:
     ) -> None:
         self.spec = spec
         self._source, self._target = source, target
-        self._ids = source_ids
+        self._ids, self._target_ids = source_ids, target_ids
         self._pieces = {token_id: piece for piece, token_id in target_ids.items()}
         self._unknown: str = target.id_to_piece(target.unk_id())
         self._hidden = frozenset(spec.hidden_ids)
@@ -95,6 +95,11 @@ class SentencePiecePair:
             pieces.insert(0, code)
         unknown, id_of = self.spec.unknown_id, self._ids.get
         return [*[id_of(piece, unknown) for piece in pieces], self.spec.end_id]
+
+    def encode_target(self, text: str) -> list[int]:
+        """The token ids of a target, or of words of one, with nothing around them. No text has no tokens."""
+        unknown, id_of = self.spec.unknown_id, self._target_ids.get
+        return [id_of(piece, unknown) for piece in self._target.encode(text, out_type=str)]
 
     def decode(self, token_ids: Iterable[int]) -> str:
         """The text of target tokens. Ids that stand for no text are skipped; an unknown token is written " ⁇ "."""

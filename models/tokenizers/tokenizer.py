@@ -12,7 +12,7 @@ class TokenizerError(Exception):
 
 
 class Tokenizer(Protocol):
-    """Encodes sources and decodes targets. May be used from several threads."""
+    """Encodes sources and targets, and decodes targets. May be used from several threads."""
 
     @property
     def longest_piece(self) -> int:
@@ -28,6 +28,10 @@ class Tokenizer(Protocol):
 
         A text that names its target language itself is left to it.
         """
+        ...
+
+    def encode_target(self, text: str) -> list[int]:
+        """The token ids of a target, or of words of one, with nothing around them. No text has no tokens."""
         ...
 
     def decode(self, token_ids: Iterable[int]) -> str:

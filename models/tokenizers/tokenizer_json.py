@@ -76,10 +76,13 @@ class TokenizerJson:
         """The token ids of a source, with what is around it."""
         affixes = self.spec.source_affixes.get(source_language, self.spec.affixes)
         code = self.spec.target_codes.get(target_language)
+        return [*affixes.prefix_ids, *([] if code is None else [code]), *self.encode_target(text), *affixes.suffix_ids]
+
+    def encode_target(self, text: str) -> list[int]:
+        """The token ids of a target, or of words of one, with nothing around them. No text has no tokens."""
         hidden, unknown = self._hidden, self.spec.unknown_id
         ids = self._backend.encode(text, add_special_tokens=False).ids
-        inside = [unknown if token_id in hidden else token_id for token_id in ids]
-        return [*affixes.prefix_ids, *([] if code is None else [code]), *inside, *affixes.suffix_ids]
+        return [unknown if token_id in hidden else token_id for token_id in ids]
 
     def decode(self, token_ids: Iterable[int]) -> str:
         """The text of target tokens. Ids that stand for no text, or that the vocabulary lacks, are skipped."""

@@ -66,6 +66,12 @@ def test_text_is_that_of_transformers(zoo: SentencePiecePair, marian: MarianToke
         assert zoo.decode([PAD, *token_ids]) == marian.decode(token_ids, skip_special_tokens=True)
 
 
+def test_ids_of_targets_are_those_of_transformers(zoo: SentencePiecePair, marian: MarianTokenizer) -> None:
+    for _, portuguese in flores():
+        assert [*zoo.encode_target(portuguese), END] == marian(text_target=portuguese).input_ids
+    assert zoo.encode_target("") == []
+
+
 def test_decode_shows_unknown_tokens_and_skips_special_ones(zoo: SentencePiecePair) -> None:
     hello = zoo.encode("Hello")
     assert zoo.decode([PAD, *hello[:-1], UNKNOWN, END, PAD]) == "Hello ⁇"

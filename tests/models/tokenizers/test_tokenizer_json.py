@@ -152,6 +152,11 @@ def test_ids_are_those_of_transformers(ours: TokenizerJson, theirs: Any) -> None
     assert len({token_id for ids in expected for token_id in ids}) > 200
 
 
+def test_ids_of_targets_are_those_of_transformers_without_what_is_around_them(ours: TokenizerJson, theirs: Any) -> None:
+    for text in ("", *texts(100)):
+        assert ours.encode_target(text) == theirs(text, add_special_tokens=False).input_ids
+
+
 def test_texts_are_those_of_transformers(ours: TokenizerJson, theirs: Any) -> None:
     chance = random.Random(5)
     found = [ours.encode(text) for text in texts(500)]
