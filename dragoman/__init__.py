@@ -7,7 +7,6 @@ if TYPE_CHECKING:
     from dragoman.channel import TlsOptions
     from dragoman.client import AsyncClient, Client
     from dragoman.encoding import EncodingOptions
-    from dragoman.enums import EarlyStopping
     from dragoman.errors import (
         Aborted,
         Cancelled,
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
         Unimplemented,
         Unreachable,
     )
+    from dragoman.options import EarlyStopping, Phrase
     from dragoman.results import (
         Embedding,
         EncodingDefaults,
@@ -66,6 +66,7 @@ __all__ = [
     "Model",
     "NotFound",
     "PermissionDenied",
+    "Phrase",
     "ResourceExhausted",
     "Reuse",
     "TextDelta",
@@ -80,7 +81,7 @@ __all__ = [
     "__version__",
 ]
 
-_HOMES = ("channel", "client", "encoding", "enums", "errors", "results", "v1.decoding_options", "wire")
+_HOMES = ("channel", "client", "encoding", "errors", "options", "results", "v1.decoding_options", "wire")
 
 if not TYPE_CHECKING:  # who would take any name for one of the module
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from typing import Any, Protocol, TypeVar
 
 import grpc
-from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
+from google.protobuf.descriptor import EnumDescriptor
 from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health_pb2
 
-from dragoman.enums import ENUMS
 from dragoman.errors import Internal
+from dragoman.options import received, sent
 from dragoman.results import (
     EncodingDefaults,
     FinishReason,
@@ -202,17 +202,7 @@ def check_known(options: Mapping[str, object], known: type) -> None:
 def decoding_options(options: TargetOptions) -> decoding_pb2.DecodingOptions:
     """Those of a request. Raises ValueError for a value that there is not."""
     chosen: dict[str, Any] = {name: value for name, value in options.items() if name in OPTIONS and value is not None}
-    return decoding_pb2.DecodingOptions(**{name: _sent(OPTIONS[name], value) for name, value in chosen.items()})
-
-
-def _sent(field: FieldDescriptor, value: Any) -> Any:
-    if field.enum_type is None:
-        return value
-    names = ENUMS[field.enum_type.name]
-    if value not in names:
-        *others, last = map(repr, names)
-        raise ValueError(f"{field.name} is {value!r}; it must be {', '.join(others)} or {last}")
-    return field.enum_type.values_by_name[names[value]].number
+    return decoding_pb2.DecodingOptions(**{name: sent(OPTIONS[name], value) for name, value in chosen.items()})
 
 
 # Replies
@@ -319,15 +309,7 @@ def _seconds(duration: Duration) -> float:
 
 
 def _decoding(message: decoding_pb2.DecodingOptions) -> Decoding:
-    return Decoding(**{name: _received(field, getattr(message, name)) for name, field in OPTIONS.items()})
-
-
-def _received(field: FieldDescriptor, value: Any) -> Any:
-    """A value that this version of the client has no name for becomes the first that it has."""
-    if field.enum_type is None:
-        return value
-    plain = {field.enum_type.values_by_name[name].number: plain for plain, name in ENUMS[field.enum_type.name].items()}
-    return plain.get(value, next(iter(plain.values())))
+    return Decoding(**{name: received(field, getattr(message, name)) for name, field in OPTIONS.items()})
 
 
 def _hypothesis(message: translation_pb2.Hypothesis) -> Hypothesis:

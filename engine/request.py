@@ -3,11 +3,11 @@
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from math import inf
+from math import ceil, inf
 
-from engine.targets import TargetRules
+from engine.targets import TargetRules, rules_of_request
 from models.decoding import Decoding
 from models.encoding import Encoding, Vectors
 
@@ -155,13 +155,20 @@ class Translate(Request):
 
     decoding: Decoding = field(kw_only=True)
     rules: TargetRules = field(kw_only=True)
+    """Given: what holds for every target of its model and language. Then for this one, with its options."""
     stream: bool = field(default=False, kw_only=True)
     encoding: Encoding | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self.rules = rules_of_request(self.rules, self.decoding)
+        if self.decoding.max_new_tokens_ratio:
+            most = max(1, ceil(self.decoding.max_new_tokens_ratio * len(self.source_ids)))
+            self.decoding = replace(self.decoding, max_new_tokens=min(self.decoding.max_new_tokens, most))
 
     @property
     def rows(self) -> int:
         """Rows of the running batch it may come to occupy."""
-        return self.decoding.num_beams
+        return self.decoding.rows
 
 
 def tell(request: Request, error: Exception) -> None:

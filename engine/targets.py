@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from models.decoding import Decoding
 from models.package.graphs import Vocabulary
 from models.package.manifest import GenerationDefaults, TargetLanguage
 
@@ -40,8 +41,17 @@ def target_rules(vocabulary: Vocabulary, generation: GenerationDefaults) -> Targ
         generation.forced_end_id,
         frozenset(generation.suppressed_ids) - end_ids,
         generation.forced_begin_id,
-        generation.min_new_tokens,
     )
+
+
+def rules_of_request(rules: TargetRules, decoding: Decoding) -> TargetRules:
+    """What holds for a target with these options. rules: what holds for every target of its model and language."""
+    if decoding.forced_bos_token:
+        rules = replace(rules, forced_begin_id=decoding.forced_bos_token[0])
+    if decoding.forced_prefix:
+        begun = () if rules.forced_begin_id is None else (rules.forced_begin_id,)
+        rules = replace(rules, prefix_ids=(*rules.prefix_ids, *begun, *decoding.forced_prefix), forced_begin_id=None)
+    return rules if rules.min_tokens == decoding.min_new_tokens else replace(rules, min_tokens=decoding.min_new_tokens)
 
 
 def language_rules(rules: TargetRules, languages: Mapping[str, TargetLanguage]) -> dict[str, TargetRules]:

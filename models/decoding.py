@@ -15,8 +15,19 @@ from pydantic import AllowInfNan
 
 EarlyStopping = bool | Literal["never"]
 
+TokenIds = tuple[int, ...]
+"""Some words of a target."""
+Bias = tuple[TokenIds, float]
+"""Some words, and what is added to their score."""
+
 Options = dict[str, Any]
 """The options that somebody has chosen: name -> value of the declared type. The others are left to the defaults."""
+
+
+MOST_PHRASES, PHRASE_TOKENS, MOST_TOKENS = 1000, 64, 10_000
+"""Of an option that names phrases, or tokens."""
+MOST_BIAS = 10_000.0
+"""That a score may be moved by, up or down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +37,8 @@ class Range(GroupedMetadata):
     least: float
     most: float | str
     """A number, or the name of what limits it: a limit of the server, or another option."""
+    drawn: str = ""
+    """What limits it where tokens are drawn, if that is something else."""
 
     def __iter__(self) -> Iterator[object]:
         yield Ge(self.least)
@@ -33,6 +46,16 @@ class Range(GroupedMetadata):
             yield Le(self.most)
         if isinstance(self.least, float):
             yield AllowInfNan(False)
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """How many phrases there may be, and how many tokens each may have. Token ids have a limit of the server."""
+
+    phrases: int
+    tokens: int
+    least: int = 1
+    """Tokens of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +67,24 @@ class Decoding:
 
     num_beams: Annotated[int, Range(1, "max_beams")] = 1
     """Hypotheses kept at every step. 1 is greedy search."""
-    num_return_sequences: Annotated[int, Range(1, "num_beams")] = 1
-    """Hypotheses returned, best first."""
+    num_return_sequences: Annotated[int, Range(1, "num_beams", drawn="max_beams")] = 1
+    """Hypotheses returned, best first; or, of tokens that are drawn, so many samples."""
     max_new_tokens: Annotated[int, Range(1, "max_new_tokens")] = 2**31 - 1
     """Most target tokens, the end token included. The default is as many as the model takes."""
     length_penalty: Annotated[float, Range(-10.0, 10.0)] = 1.0
     """A beam hypothesis scores sum(log p) / length^length_penalty. Beyond the range, scores overflow or are equal."""
     early_stopping: EarlyStopping = False
     """When beam search ends."""
+    patience: Annotated[float, Range(0.1, 10.0)] = 1.0
+    """Beam search ends when so many times `num_beams` hypotheses are finished (Kasai et al. 2022)."""
+    max_new_tokens_ratio: Annotated[float, Range(0.0, 1000.0)] = 0.0
+    """Most target tokens for each token of the source. 0: any number."""
+    min_new_tokens: Annotated[int, Range(0, "max_new_tokens")] = 0
+    """No hypothesis ends before so many tokens."""
+    exponential_decay_length_penalty: Annotated[float, Range(0.01, 100.0)] = 1.0
+    """Ending becomes likelier by this factor with every token, from `exponential_decay_start` on."""
+    exponential_decay_start: Annotated[int, Range(0, 2**31 - 1)] = 0
+    """Tokens before that begins. Hugging Face has both in one tuple."""
     repetition_penalty: Annotated[float, Range(0.01, 100.0)] = 1.0
     """How much less likely the tokens of the target become. Below 1: more likely."""
     no_repeat_ngram_size: Annotated[int, Range(0, 1000)] = 0
@@ -60,6 +93,22 @@ class Decoding:
     """How much more likely the tokens of the source become. Below 1: less likely."""
     encoder_no_repeat_ngram_size: Annotated[int, Range(0, 1000)] = 0
     """No sequence of so many tokens of the source occurs in the target. 0: any may."""
+    target_prefix: Annotated[TokenIds, Words(1, 2**31 - 1, 0)] = ()
+    """What every target begins with."""
+    prefix_bias_beta: Annotated[float, Range(0.0, 1.0)] = 0.0
+    """How much of the probability the next token of the prefix has, while it is followed. 0: the prefix is forced."""
+    forced_bos_token: Annotated[TokenIds, Words(1, 1, 0)] = ()
+    """The token, if one is given, that every target is forced to begin with, instead of the model's."""
+    bad_words: Annotated[tuple[TokenIds, ...], Words(MOST_PHRASES, PHRASE_TOKENS)] = ()
+    """Phrases that no target has."""
+    sequence_bias: Annotated[tuple[Bias, ...], Words(MOST_PHRASES, PHRASE_TOKENS)] = ()
+    """What is added to the scores of phrases."""
+    suppress_tokens: Annotated[TokenIds, Words(1, MOST_TOKENS, 0)] = ()
+    """Tokens that no target has."""
+    begin_suppress_tokens: Annotated[TokenIds, Words(1, MOST_TOKENS, 0)] = ()
+    """Tokens that no target begins with."""
+    disable_unknown: bool = False
+    """No target has an unknown token."""
     do_sample: bool = False
     """Tokens are drawn, and not the best taken. Without beams only."""
     temperature: Annotated[float, Range(0.01, 100.0)] = 1.0
@@ -70,6 +119,8 @@ class Decoding:
     """One of the best tokens that have so much of the probability together is drawn."""
     min_p: Annotated[float, Range(0.0, 1.0)] = 0.0
     """A token is drawn that has at least so much of the best one's probability."""
+    top_h: Annotated[float, Range(0.0, 1.0)] = 0.0
+    """One of the best tokens that have so much of the entropy together is drawn (Baghaei Potraghloo 2025). 0: any."""
     typical_p: Annotated[float, Range(0.0, 1.0)] = 1.0
     """One of the tokens that tell as much as is to be expected is drawn, so much probability of them."""
     epsilon_cutoff: Annotated[float, Range(0.0, 1.0)] = 0.0
@@ -80,6 +131,21 @@ class Decoding:
     """What is drawn depends on it, the source and the options alone."""
 
     @property
+    def forced_prefix(self) -> TokenIds:
+        """What every target begins with, whatever the model thinks of it."""
+        return () if self.prefix_bias_beta else self.target_prefix
+
+    @property
+    def samples(self) -> int:
+        """That are drawn of a source, each in a row of its own. 1 too where nothing is drawn."""
+        return self.num_return_sequences if self.do_sample else 1
+
+    @property
+    def rows(self) -> int:
+        """Hypotheses of a source that are extended at once, at most."""
+        return max(self.num_beams, self.samples)
+
+    @property
     def looks_at_source(self) -> bool:
         """Scores depend on which tokens the source has, beyond what the model makes of them."""
         return self.encoder_repetition_penalty != 1 or self.encoder_no_repeat_ngram_size > 0
@@ -87,29 +153,27 @@ class Decoding:
 
 OPTIONS = tuple(option.name for option in fields(Decoding))
 """The names of all options."""
-OF_GENERATE = tuple(name for name in OPTIONS if name != "seed")
-"""Those that `generate` has too."""
-RANGES: dict[str, Range] = {
-    name: part
-    for name, hint in get_type_hints(Decoding, include_extras=True).items()
-    for part in getattr(hint, "__metadata__", ())
-    if isinstance(part, Range)
-}
+_HINTS = get_type_hints(Decoding, include_extras=True)
+_PARTS = {name: getattr(hint, "__metadata__", (None,))[0] for name, hint in _HINTS.items()}
+RANGES: dict[str, Range] = {name: part for name, part in _PARTS.items() if isinstance(part, Range)}
 """Those that are numbers."""
+WORDS: dict[str, Words] = {name: part for name, part in _PARTS.items() if isinstance(part, Words)}
+"""Those that are words of a target."""
 
 
 class OutOfRange(ValueError):
     """An option with a value that it cannot have."""
 
-    def __init__(self, name: str, value: float, least: float, most: float, note: str) -> None:
-        super().__init__(f"{name} is {value}; it must be from {least} to {most}{note}")
-        self.name, self.value, self.least, self.most, self.note = name, value, least, most, note
+    def __init__(self, name: str, value: float, least: float, most: float, note: str = "", what: str = "") -> None:
+        """`what`: the part of the option that the value is of."""
+        super().__init__(f"{name}{what} is {value}; it must be from {least} to {most}{note}")
+        self.name, self.value, self.least, self.most, self.note, self.what = name, value, least, most, note, what
 
 
 def resolve(chosen: Options, defaults: Decoding, limits: Mapping[str, float]) -> Decoding:
     """Fills in what is left open. Raises OutOfRange.
 
-    limits: what the ranges name that is no option
+    limits: what the ranges name that is no option, and the number of token ids as `vocabulary_size`
     """
     decoding = replace(defaults, **chosen)
     check(decoding, limits)
@@ -119,10 +183,30 @@ def resolve(chosen: Options, defaults: Decoding, limits: Mapping[str, float]) ->
 def check(decoding: Decoding, limits: Mapping[str, float]) -> None:
     """Raises OutOfRange for the first option that is."""
     for name, range_ in RANGES.items():
-        value, most, note = getattr(decoding, name), range_.most, ""
+        value, note = getattr(decoding, name), ""
+        most = range_.drawn if range_.drawn and decoding.do_sample else range_.most
         if most in OPTIONS and most != name:
             most, note = getattr(decoding, most), f", which is {most}"
         elif isinstance(most, str):
             most = limits[most]
         if not range_.least <= value <= most:
             raise OutOfRange(name, value, range_.least, most, note if isfinite(value) else " and finite")
+    for name, words in WORDS.items():
+        if found := getattr(decoding, name):
+            _check_words(name, found, words, limits["vocabulary_size"])
+
+
+def _check_words(name: str, found: tuple[Any, ...], words: Words, vocabulary_size: float) -> None:
+    several = not isinstance(found[0], int)
+    if several and len(found) > words.phrases:
+        raise OutOfRange(name, len(found), 0, words.phrases, what=": the number of phrases")
+    for place, entry in enumerate(found if several else [found]):
+        phrase, bias = entry if name == "sequence_bias" else (entry, 0.0)
+        part = f"{name}[{place}]" if several else name
+        if not words.least <= len(phrase) <= words.tokens:
+            raise OutOfRange(part, len(phrase), words.least, words.tokens, what=": the number of tokens")
+        for token in phrase:
+            if not 0 <= token < vocabulary_size:
+                raise OutOfRange(part, token, 0, vocabulary_size - 1, what=": a token id")
+        if not abs(bias) <= MOST_BIAS:
+            raise OutOfRange(part, bias, -MOST_BIAS, MOST_BIAS, what=": the bias")

@@ -19,6 +19,8 @@ TYPES = {
     FieldDescriptorProto.TYPE_BOOL: "bool",
     FieldDescriptorProto.TYPE_STRING: "str",
 }
+MESSAGES = {"Phrase": "Phrase", "SequenceBias": "tuple[Phrase, float]"}
+"""What stands for a message: see dragoman/options.py."""
 MESSAGES_OF_FILE, FIELDS_OF_MESSAGE = 4, 2
 """Field numbers in descriptor.proto, which the paths of comments are made of."""
 WIDTH = 116
@@ -26,6 +28,7 @@ WIDTH = 116
 
 HEAD = '''"""{message} as plain Python. Generated from {file} by `make proto`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -54,10 +57,9 @@ def module(file: FileDescriptorProto, index: int, message: DescriptorProto) -> I
         for number, field in enumerate(message.field)
     }
     summary = " ".join(docs[of_message].partition("\n\n")[0].split())
-    enums = sorted({_type(field) for field in message.field if field.type == FieldDescriptorProto.TYPE_ENUM})
-    yield HEAD.format(
-        message=MESSAGE, file=file.name, imports=f"from dragoman.enums import {', '.join(enums)}\n" if enums else ""
-    )
+    enums = {_type(field) for field in message.field if field.type == FieldDescriptorProto.TYPE_ENUM}
+    imported = ", ".join(sorted({*enums, "Phrase"}))
+    yield HEAD.format(message=MESSAGE, file=file.name, imports=f"from dragoman.options import {imported}\n")
     yield "class DecodingKeywords(TypedDict, total=False):"
     yield from _docstring(f"{summary} What is left out, or None, takes the model's default.")
     yield ""
@@ -74,12 +76,30 @@ def module(file: FileDescriptorProto, index: int, message: DescriptorProto) -> I
     for field in message.field:
         yield f'    "{field.name}": {told[field.name]!r},'
     yield '}\n"""What the command line says of each."""'
+    yield "\nGROUPS = {"
+    for name, group in _groups(file, of_message, message):
+        yield f'    "{name}": "{group}",'
+    yield '}\n"""What each is about."""'
+
+
+def _groups(
+    file: FileDescriptorProto, of_message: tuple[int, int], message: DescriptorProto
+) -> Iterator[tuple[str, str]]:
+    """The heading that each field stands under: a comment apart from its own."""
+    headings = {tuple(place.path): place.leading_detached_comments for place in file.source_code_info.location}
+    group = ""
+    for number, field in enumerate(message.field):
+        for heading in headings[*of_message, FIELDS_OF_MESSAGE, number]:
+            group = heading.strip()
+        yield field.name, group
 
 
 def _type(field: FieldDescriptorProto) -> str:
     if field.type == FieldDescriptorProto.TYPE_ENUM:
         return field.type_name.rpartition(".")[2]
-    return TYPES[field.type]
+    is_message = field.type == FieldDescriptorProto.TYPE_MESSAGE
+    name = MESSAGES[field.type_name.rpartition(".")[2]] if is_message else TYPES[field.type]
+    return f"Sequence[{name}]" if field.label == FieldDescriptorProto.LABEL_REPEATED else name
 
 
 def _docstring(text: str) -> Iterator[str]:

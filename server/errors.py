@@ -149,19 +149,22 @@ class OptionOutOfRange(InvalidRequest):
 
     reason = "OPTION_OUT_OF_RANGE"
 
-    def __init__(self, field: str, value: float, low: float, high: float, note: str = "") -> None:
-        message = f"{field} is {value}; it must be from {low} to {high}{note}"
+    def __init__(self, field: str, value: float, low: float, high: float, note: str = "", what: str = "") -> None:
+        """`what`: the part of the option that the value is of."""
+        message = f"{field}{what} is {value}; it must be from {low} to {high}{note}"
         super().__init__(message, {"value": value, "min": low, "max": high}, field)
 
 
 class OptionsConflict(InvalidRequest):
-    """Tokens are drawn for one hypothesis, and beams have several."""
+    """Two options that cannot be asked for together."""
 
     reason = "OPTIONS_CONFLICT"
 
-    def __init__(self, num_beams: int) -> None:
-        message = f"do_sample takes 1 beam, and num_beams is {num_beams}: send num_beams 1, or do_sample false"
-        super().__init__(message, {"num_beams": num_beams, "max_beams": 1}, "decoding.do_sample")
+    def __init__(self, name: str, value: object, other: str, other_value: object, way_out: str) -> None:
+        shown, other_shown = str(value).lower(), str(other_value).lower()
+        message = f"{name} is {shown}, and {other} is {other_shown}: {way_out}"
+        metadata = {"option": name, "value": shown, "other": other, "other_value": other_shown}
+        super().__init__(message, metadata, f"decoding.{name}")
 
 
 class PoolingsConflict(InvalidRequest):

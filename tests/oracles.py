@@ -11,7 +11,8 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForSeq2SeqLM
 
 from models.checkpoint import Checkpoint
-from models.decoding import OF_GENERATE, Decoding
+from models.checkpoint.generation import of_generate
+from models.decoding import Decoding
 
 THREADS = 2
 BATCH_ROWS = 64
@@ -57,20 +58,31 @@ class HuggingFace:
     def _generate(self, sources: Sequence[Tokens], decoding: Decoding) -> list[Scored]:
         ids = pad_sequence([torch.tensor(source) for source in sources], True, self._model.config.pad_token_id)
         lengths = torch.tensor([len(source) for source in sources])
+        begin = self._prefix(decoding)
         output = self._model.generate(
             input_ids=ids,
             attention_mask=(torch.arange(ids.shape[1]) < lengths[:, None]).long(),
-            **{name: getattr(decoding, name) for name in OF_GENERATE},
+            decoder_input_ids=torch.tensor([begin] * len(sources)),
+            **of_generate(decoding),
             output_logits=decoding.num_beams == 1,
             output_scores=decoding.num_beams > 1,
             return_dict_in_generate=True,
         )
-        targets = [until_end(row, self._model.config.eos_token_id) for row in output.sequences[:, 1:].tolist()]
+        targets = [
+            until_end(row, self._model.config.eos_token_id) for row in output.sequences[:, len(begin) :].tolist()
+        ]
         if decoding.num_beams == 1:
             scores = self._greedy_scores(targets, torch.stack(output.logits, dim=1), decoding)
         else:
             scores = output.sequences_scores.tolist()
         return grouped(targets, scores, decoding.num_return_sequences)
+
+    def _prefix(self, decoding: Decoding) -> list[int]:
+        """What the decoder is fed before it chooses: a language too, where the model begins with one."""
+        generation = self._model.generation_config
+        language = decoding.forced_bos_token or (generation.forced_bos_token_id,)
+        begun = [token for token in language if token is not None] if decoding.target_prefix else []
+        return [generation.decoder_start_token_id, *begun, *decoding.target_prefix]
 
     def _greedy_scores(self, targets: Sequence[Tokens], logits: Tensor, decoding: Decoding) -> list[float]:
         """`generate` gives greedy search no scores. logits: [sentences, steps, vocabulary]"""

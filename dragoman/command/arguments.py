@@ -24,11 +24,14 @@ from dragoman.encoding import (
     Pooling,
     Truncation,
 )
-from dragoman.enums import ENUMS
-from dragoman.v1.decoding_options import DOCS
+from dragoman.options import ENUMS
+from dragoman.v1.decoding_options import DOCS, GROUPS
 from dragoman.wire import OPTIONS, TranslationOptions
 
 DEFAULT_CONCURRENCY = 64
+
+Group = argparse._ArgumentGroup
+"""Flags under a heading of `--help`."""
 
 
 class Arguments(argparse.Namespace):
@@ -202,8 +205,9 @@ def _add_line_flags(flags: Parser) -> None:
 def _add_translate_flags(flags: Parser) -> None:
     flags.add_argument("--source-language", default="", metavar="CODE", help="BCP-47 code of the texts")
     flags.add_argument("--target-language", default="", metavar="CODE", help="BCP-47 code to translate into")
+    groups = {name: flags.add_argument_group(name) for name in GROUPS.values()}
     for name, field in OPTIONS.items():
-        _add_option(flags, field, DOCS[name].replace("`", "").replace("%", "%%"))
+        _add_option(groups[GROUPS[name]], field, DOCS[name].replace("`", "").replace("%", "%%"))
     flags.add_argument(
         "--pivot", action="store_true", help="go by way of a third language where no model has both, if the server may"
     )
@@ -231,16 +235,24 @@ def _add_encode_flags(flags: Parser) -> None:
     )
 
 
-def _add_option(flags: Parser, field: FieldDescriptor, told: str) -> None:
-    """A decoding option of the API as a flag. The server knows the ranges."""
-    flag = f"--{field.name.replace('_', '-')}"
-    if field.enum_type is not None:
+def _add_option(flags: Group, field: FieldDescriptor, told: str) -> None:
+    """A decoding option of the API as a flag, which may be given several times for several values.
+
+    The server knows the ranges.
+    """
+    flag, action = f"--{field.name.replace('_', '-')}", "append" if field.is_repeated else "store"
+    if field.message_type is not None:
+        if field.message_type.name == "SequenceBias":
+            flags.add_argument(flag, action=action, type=_bias, metavar="TEXT=X", help=told)
+        else:
+            flags.add_argument(flag, action=action, metavar="TEXT", help=told)
+    elif field.enum_type is not None:
         values = {str(value).lower(): value for value in ENUMS[field.enum_type.name]}
         flags.add_argument(flag, type=partial(_one_of, values), metavar=f"{{{','.join(values)}}}", help=told)
     elif field.type == FieldDescriptor.TYPE_BOOL:
         flags.add_argument(flag, action=argparse.BooleanOptionalAction, help=told)
     elif field.type == FieldDescriptor.TYPE_INT32:
-        flags.add_argument(flag, type=_int32, metavar="N", help=told)
+        flags.add_argument(flag, action=action, type=_int32, metavar="N", help=told)
     elif field.type == FieldDescriptor.TYPE_INT64:
         flags.add_argument(flag, type=_int64, metavar="N", help=told)
     else:
@@ -249,6 +261,13 @@ def _add_option(flags: Parser, field: FieldDescriptor, told: str) -> None:
 
 
 # The types of the flags; argparse shows ArgumentTypeError's message with the flag's name
+
+
+def _bias(value: str) -> tuple[str, float]:
+    text, _, bias = value.rpartition("=")
+    if not text:
+        raise argparse.ArgumentTypeError(f"{value!r} is no TEXT=X, such as 'car park=2.5'")
+    return text, _number(bias)
 
 
 def _authorities(path: str) -> TlsOptions:

@@ -1,9 +1,10 @@
 """DecodingOptions as plain Python. Generated from dragoman/v1/decoding.proto by `make proto`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
-from dragoman.enums import EarlyStopping
+from dragoman.options import EarlyStopping, Phrase
 
 
 class DecodingKeywords(TypedDict, total=False):
@@ -14,13 +15,25 @@ class DecodingKeywords(TypedDict, total=False):
     num_beams: int | None
     """Hypotheses kept at every step. 1 is greedy search. From 1 to 16, and not more than the server's rows."""
     num_return_sequences: int | None
-    """Hypotheses returned for each content, best first. From 1 to `num_beams`."""
+    """Hypotheses returned for each content, best first. From 1 to `num_beams`, or of `do_sample` so many samples, from
+    1 to 16.
+    """
     max_new_tokens: int | None
     """Most target tokens of a hypothesis, the end token included. From 1 to Model.max_new_tokens."""
     length_penalty: float | None
     """A beam hypothesis scores sum(log p) / length^length_penalty: above 0 favours long ones. From -10 to 10."""
     early_stopping: EarlyStopping | None
     """When beam search ends. Greedy search ignores it."""
+    patience: float | None
+    """Beam search ends when so many times `num_beams` hypotheses are finished. From 0.1 to 10."""
+    max_new_tokens_ratio: float | None
+    """Most target tokens for each token of the source; `max_new_tokens` holds too. 0: any number. From 0 to 1000."""
+    min_new_tokens: int | None
+    """No hypothesis ends before so many target tokens. From 0 to `max_new_tokens`."""
+    exponential_decay_length_penalty: float | None
+    """From `exponential_decay_start` on, ending becomes likelier by this factor with every token. From 0.01 to 100."""
+    exponential_decay_start: int | None
+    """Target tokens before `exponential_decay_length_penalty` begins. From 0 to 2147483647."""
     repetition_penalty: float | None
     """Tokens that the target has become so many times less likely; below 1 more likely. From 0.01 to 100."""
     no_repeat_ngram_size: int | None
@@ -29,6 +42,24 @@ class DecodingKeywords(TypedDict, total=False):
     """Tokens of the source become so many times more likely; below 1 less likely. From 0.01 to 100."""
     encoder_no_repeat_ngram_size: int | None
     """No sequence of so many tokens of the source occurs in the target. 0: any may. From 0 to 1000."""
+    target_prefix: Phrase | None
+    """What every target begins with. Its text is part of the target's; its tokens are not counted, nor scored."""
+    prefix_bias_beta: float | None
+    """`target_prefix` is preferred and no longer forced, with so much of the probability as long as it is followed; its
+    tokens are chosen then, and count. 0: it is forced. From 0 to 1.
+    """
+    forced_bos_token: Phrase | None
+    """The one token that every target is forced to begin with, instead of the model's."""
+    bad_words: Sequence[Phrase] | None
+    """Phrases that no target has. None: the model's own. At most 1000, each of at most 64 tokens."""
+    sequence_bias: Sequence[tuple[Phrase, float]] | None
+    """What is added to the scores of phrases: above 0 makes them likelier. At most 1000, each of at most 64 tokens."""
+    suppress_tokens: Sequence[int] | None
+    """Tokens that no target has. At most 10000."""
+    begin_suppress_tokens: Sequence[int] | None
+    """Tokens that no target begins with. At most 10000."""
+    disable_unknown: bool | None
+    """No target has an unknown token."""
     do_sample: bool | None
     """Tokens are drawn, and not the best taken. Only with one beam."""
     temperature: float | None
@@ -39,6 +70,8 @@ class DecodingKeywords(TypedDict, total=False):
     """One of the best tokens that have so much of the probability together is drawn. From 0 to 1."""
     min_p: float | None
     """A token is drawn that has at least so much of the best one's probability. From 0 to 1."""
+    top_h: float | None
+    """One of the best tokens that have so much of the entropy together is drawn, of a hundred. 0: any. From 0 to 1."""
     typical_p: float | None
     """One of the tokens that tell as much as is to be expected is drawn, so much probability of them. From 0 to 1."""
     epsilon_cutoff: float | None
@@ -58,13 +91,25 @@ class Decoding:
     num_beams: int
     """Hypotheses kept at every step. 1 is greedy search. From 1 to 16, and not more than the server's rows."""
     num_return_sequences: int
-    """Hypotheses returned for each content, best first. From 1 to `num_beams`."""
+    """Hypotheses returned for each content, best first. From 1 to `num_beams`, or of `do_sample` so many samples, from
+    1 to 16.
+    """
     max_new_tokens: int
     """Most target tokens of a hypothesis, the end token included. From 1 to Model.max_new_tokens."""
     length_penalty: float
     """A beam hypothesis scores sum(log p) / length^length_penalty: above 0 favours long ones. From -10 to 10."""
     early_stopping: EarlyStopping
     """When beam search ends. Greedy search ignores it."""
+    patience: float
+    """Beam search ends when so many times `num_beams` hypotheses are finished. From 0.1 to 10."""
+    max_new_tokens_ratio: float
+    """Most target tokens for each token of the source; `max_new_tokens` holds too. 0: any number. From 0 to 1000."""
+    min_new_tokens: int
+    """No hypothesis ends before so many target tokens. From 0 to `max_new_tokens`."""
+    exponential_decay_length_penalty: float
+    """From `exponential_decay_start` on, ending becomes likelier by this factor with every token. From 0.01 to 100."""
+    exponential_decay_start: int
+    """Target tokens before `exponential_decay_length_penalty` begins. From 0 to 2147483647."""
     repetition_penalty: float
     """Tokens that the target has become so many times less likely; below 1 more likely. From 0.01 to 100."""
     no_repeat_ngram_size: int
@@ -73,6 +118,24 @@ class Decoding:
     """Tokens of the source become so many times more likely; below 1 less likely. From 0.01 to 100."""
     encoder_no_repeat_ngram_size: int
     """No sequence of so many tokens of the source occurs in the target. 0: any may. From 0 to 1000."""
+    target_prefix: Phrase
+    """What every target begins with. Its text is part of the target's; its tokens are not counted, nor scored."""
+    prefix_bias_beta: float
+    """`target_prefix` is preferred and no longer forced, with so much of the probability as long as it is followed; its
+    tokens are chosen then, and count. 0: it is forced. From 0 to 1.
+    """
+    forced_bos_token: Phrase
+    """The one token that every target is forced to begin with, instead of the model's."""
+    bad_words: Sequence[Phrase]
+    """Phrases that no target has. None: the model's own. At most 1000, each of at most 64 tokens."""
+    sequence_bias: Sequence[tuple[Phrase, float]]
+    """What is added to the scores of phrases: above 0 makes them likelier. At most 1000, each of at most 64 tokens."""
+    suppress_tokens: Sequence[int]
+    """Tokens that no target has. At most 10000."""
+    begin_suppress_tokens: Sequence[int]
+    """Tokens that no target begins with. At most 10000."""
+    disable_unknown: bool
+    """No target has an unknown token."""
     do_sample: bool
     """Tokens are drawn, and not the best taken. Only with one beam."""
     temperature: float
@@ -83,6 +146,8 @@ class Decoding:
     """One of the best tokens that have so much of the probability together is drawn. From 0 to 1."""
     min_p: float
     """A token is drawn that has at least so much of the best one's probability. From 0 to 1."""
+    top_h: float
+    """One of the best tokens that have so much of the entropy together is drawn, of a hundred. 0: any. From 0 to 1."""
     typical_p: float
     """One of the tokens that tell as much as is to be expected is drawn, so much probability of them. From 0 to 1."""
     epsilon_cutoff: float
@@ -97,22 +162,72 @@ class Decoding:
 
 DOCS = {
     "num_beams": "Hypotheses kept at every step. 1 is greedy search. From 1 to 16, and not more than the server's rows.",
-    "num_return_sequences": 'Hypotheses returned for each content, best first. From 1 to `num_beams`.',
+    "num_return_sequences": 'Hypotheses returned for each content, best first. From 1 to `num_beams`, or of `do_sample` so many samples, from 1 to 16.',
     "max_new_tokens": 'Most target tokens of a hypothesis, the end token included. From 1 to Model.max_new_tokens.',
     "length_penalty": 'A beam hypothesis scores sum(log p) / length^length_penalty: above 0 favours long ones. From -10 to 10.',
     "early_stopping": 'When beam search ends. Greedy search ignores it.',
+    "patience": 'Beam search ends when so many times `num_beams` hypotheses are finished. From 0.1 to 10.',
+    "max_new_tokens_ratio": 'Most target tokens for each token of the source; `max_new_tokens` holds too. 0: any number. From 0 to 1000.',
+    "min_new_tokens": 'No hypothesis ends before so many target tokens. From 0 to `max_new_tokens`.',
+    "exponential_decay_length_penalty": 'From `exponential_decay_start` on, ending becomes likelier by this factor with every token. From 0.01 to 100.',
+    "exponential_decay_start": 'Target tokens before `exponential_decay_length_penalty` begins. From 0 to 2147483647.',
     "repetition_penalty": 'Tokens that the target has become so many times less likely; below 1 more likely. From 0.01 to 100.',
     "no_repeat_ngram_size": 'No sequence of so many tokens occurs twice in a target. 0: any may. From 0 to 1000.',
     "encoder_repetition_penalty": 'Tokens of the source become so many times more likely; below 1 less likely. From 0.01 to 100.',
     "encoder_no_repeat_ngram_size": 'No sequence of so many tokens of the source occurs in the target. 0: any may. From 0 to 1000.',
+    "target_prefix": "What every target begins with. Its text is part of the target's; its tokens are not counted, nor scored.",
+    "prefix_bias_beta": '`target_prefix` is preferred and no longer forced, with so much of the probability as long as it is followed; its tokens are chosen then, and count. 0: it is forced. From 0 to 1.',
+    "forced_bos_token": "The one token that every target is forced to begin with, instead of the model's.",
+    "bad_words": "Phrases that no target has. None: the model's own. At most 1000, each of at most 64 tokens.",
+    "sequence_bias": 'What is added to the scores of phrases: above 0 makes them likelier. At most 1000, each of at most 64 tokens.',
+    "suppress_tokens": 'Tokens that no target has. At most 10000.',
+    "begin_suppress_tokens": 'Tokens that no target begins with. At most 10000.',
+    "disable_unknown": 'No target has an unknown token.',
     "do_sample": 'Tokens are drawn, and not the best taken. Only with one beam.',
     "temperature": 'What scores are divided by before a token is drawn: above 1 makes the unlikely likelier. From 0.01 to 100.',
     "top_k": 'One of so many best tokens is drawn. 0: any. From 0 to 2147483647.',
     "top_p": 'One of the best tokens that have so much of the probability together is drawn. From 0 to 1.',
     "min_p": "A token is drawn that has at least so much of the best one's probability. From 0 to 1.",
+    "top_h": 'One of the best tokens that have so much of the entropy together is drawn, of a hundred. 0: any. From 0 to 1.',
     "typical_p": 'One of the tokens that tell as much as is to be expected is drawn, so much probability of them. From 0 to 1.',
     "epsilon_cutoff": 'A token of at least this probability is drawn. From 0 to 1.',
     "eta_cutoff": 'A token of at least this probability is drawn, or of less where many are likely. From 0 to 1.',
     "seed": 'What is drawn depends on it, the content and the options alone. From 0 to 9007199254740992. If not set, one is chosen; Translation.seed says which.',
 }
 """What the command line says of each."""
+
+GROUPS = {
+    "num_beams": "Beams and length",
+    "num_return_sequences": "Beams and length",
+    "max_new_tokens": "Beams and length",
+    "length_penalty": "Beams and length",
+    "early_stopping": "Beams and length",
+    "patience": "Beams and length",
+    "max_new_tokens_ratio": "Beams and length",
+    "min_new_tokens": "Beams and length",
+    "exponential_decay_length_penalty": "Beams and length",
+    "exponential_decay_start": "Beams and length",
+    "repetition_penalty": "Repetition",
+    "no_repeat_ngram_size": "Repetition",
+    "encoder_repetition_penalty": "Repetition",
+    "encoder_no_repeat_ngram_size": "Repetition",
+    "target_prefix": "What is said",
+    "prefix_bias_beta": "What is said",
+    "forced_bos_token": "What is said",
+    "bad_words": "What is said",
+    "sequence_bias": "What is said",
+    "suppress_tokens": "What is said",
+    "begin_suppress_tokens": "What is said",
+    "disable_unknown": "What is said",
+    "do_sample": "Sampling",
+    "temperature": "Sampling",
+    "top_k": "Sampling",
+    "top_p": "Sampling",
+    "min_p": "Sampling",
+    "top_h": "Sampling",
+    "typical_p": "Sampling",
+    "epsilon_cutoff": "Sampling",
+    "eta_cutoff": "Sampling",
+    "seed": "Sampling",
+}
+"""What each is about."""

@@ -3,9 +3,11 @@
 isort:skip_file
 """
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
@@ -84,39 +86,80 @@ class DecodingOptions(_message.Message):
     MAX_NEW_TOKENS_FIELD_NUMBER: _builtins.int
     LENGTH_PENALTY_FIELD_NUMBER: _builtins.int
     EARLY_STOPPING_FIELD_NUMBER: _builtins.int
+    PATIENCE_FIELD_NUMBER: _builtins.int
+    MAX_NEW_TOKENS_RATIO_FIELD_NUMBER: _builtins.int
+    MIN_NEW_TOKENS_FIELD_NUMBER: _builtins.int
+    EXPONENTIAL_DECAY_LENGTH_PENALTY_FIELD_NUMBER: _builtins.int
+    EXPONENTIAL_DECAY_START_FIELD_NUMBER: _builtins.int
     REPETITION_PENALTY_FIELD_NUMBER: _builtins.int
     NO_REPEAT_NGRAM_SIZE_FIELD_NUMBER: _builtins.int
     ENCODER_REPETITION_PENALTY_FIELD_NUMBER: _builtins.int
     ENCODER_NO_REPEAT_NGRAM_SIZE_FIELD_NUMBER: _builtins.int
+    TARGET_PREFIX_FIELD_NUMBER: _builtins.int
+    PREFIX_BIAS_BETA_FIELD_NUMBER: _builtins.int
+    FORCED_BOS_TOKEN_FIELD_NUMBER: _builtins.int
+    BAD_WORDS_FIELD_NUMBER: _builtins.int
+    SEQUENCE_BIAS_FIELD_NUMBER: _builtins.int
+    SUPPRESS_TOKENS_FIELD_NUMBER: _builtins.int
+    BEGIN_SUPPRESS_TOKENS_FIELD_NUMBER: _builtins.int
+    DISABLE_UNKNOWN_FIELD_NUMBER: _builtins.int
     DO_SAMPLE_FIELD_NUMBER: _builtins.int
     TEMPERATURE_FIELD_NUMBER: _builtins.int
     TOP_K_FIELD_NUMBER: _builtins.int
     TOP_P_FIELD_NUMBER: _builtins.int
     MIN_P_FIELD_NUMBER: _builtins.int
+    TOP_H_FIELD_NUMBER: _builtins.int
     TYPICAL_P_FIELD_NUMBER: _builtins.int
     EPSILON_CUTOFF_FIELD_NUMBER: _builtins.int
     ETA_CUTOFF_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
     num_beams: _builtins.int
-    """Optional. Hypotheses kept at every step. 1 is greedy search. From 1 to 16, and not more than the server's rows."""
+    """Beams and length
+
+    Optional. Hypotheses kept at every step. 1 is greedy search. From 1 to 16, and not more than the server's rows.
+    """
     num_return_sequences: _builtins.int
-    """Optional. Hypotheses returned for each content, best first. From 1 to `num_beams`."""
+    """Optional. Hypotheses returned for each content, best first. From 1 to `num_beams`, or of `do_sample` so many samples,
+    from 1 to 16.
+    """
     max_new_tokens: _builtins.int
     """Optional. Most target tokens of a hypothesis, the end token included. From 1 to Model.max_new_tokens."""
     length_penalty: _builtins.float
     """Optional. A beam hypothesis scores sum(log p) / length^length_penalty: above 0 favours long ones. From -10 to 10."""
     early_stopping: Global___EarlyStopping.ValueType
     """Optional. When beam search ends. Greedy search ignores it."""
+    patience: _builtins.float
+    """Optional. Beam search ends when so many times `num_beams` hypotheses are finished. From 0.1 to 10."""
+    max_new_tokens_ratio: _builtins.float
+    """Optional. Most target tokens for each token of the source; `max_new_tokens` holds too. 0: any number. From 0 to 1000."""
+    min_new_tokens: _builtins.int
+    """Optional. No hypothesis ends before so many target tokens. From 0 to `max_new_tokens`."""
+    exponential_decay_length_penalty: _builtins.float
+    """Optional. From `exponential_decay_start` on, ending becomes likelier by this factor with every token. From 0.01 to 100."""
+    exponential_decay_start: _builtins.int
+    """Optional. Target tokens before `exponential_decay_length_penalty` begins. From 0 to 2147483647."""
     repetition_penalty: _builtins.float
-    """Optional. Tokens that the target has become so many times less likely; below 1 more likely. From 0.01 to 100."""
+    """Repetition
+
+    Optional. Tokens that the target has become so many times less likely; below 1 more likely. From 0.01 to 100.
+    """
     no_repeat_ngram_size: _builtins.int
     """Optional. No sequence of so many tokens occurs twice in a target. 0: any may. From 0 to 1000."""
     encoder_repetition_penalty: _builtins.float
     """Optional. Tokens of the source become so many times more likely; below 1 less likely. From 0.01 to 100."""
     encoder_no_repeat_ngram_size: _builtins.int
     """Optional. No sequence of so many tokens of the source occurs in the target. 0: any may. From 0 to 1000."""
+    prefix_bias_beta: _builtins.float
+    """Optional. `target_prefix` is preferred and no longer forced, with so much of the probability as long as it is
+    followed; its tokens are chosen then, and count. 0: it is forced. From 0 to 1.
+    """
+    disable_unknown: _builtins.bool
+    """Optional. No target has an unknown token."""
     do_sample: _builtins.bool
-    """Optional. Tokens are drawn, and not the best taken. Only with one beam."""
+    """Sampling
+
+    Optional. Tokens are drawn, and not the best taken. Only with one beam.
+    """
     temperature: _builtins.float
     """Optional. What scores are divided by before a token is drawn: above 1 makes the unlikely likelier. From 0.01 to 100."""
     top_k: _builtins.int
@@ -125,6 +168,8 @@ class DecodingOptions(_message.Message):
     """Optional. One of the best tokens that have so much of the probability together is drawn. From 0 to 1."""
     min_p: _builtins.float
     """Optional. A token is drawn that has at least so much of the best one's probability. From 0 to 1."""
+    top_h: _builtins.float
+    """Optional. One of the best tokens that have so much of the entropy together is drawn, of a hundred. 0: any. From 0 to 1."""
     typical_p: _builtins.float
     """Optional. One of the tokens that tell as much as is to be expected is drawn, so much probability of them. From 0 to 1."""
     epsilon_cutoff: _builtins.float
@@ -135,6 +180,33 @@ class DecodingOptions(_message.Message):
     """Optional. What is drawn depends on it, the content and the options alone. From 0 to 9007199254740992. If not set, one
     is chosen; Translation.seed says which.
     """
+    @_builtins.property
+    def target_prefix(self) -> Global___Phrase:
+        """What is said
+
+        Optional. What every target begins with. Its text is part of the target's; its tokens are not counted, nor scored.
+        """
+
+    @_builtins.property
+    def forced_bos_token(self) -> Global___Phrase:
+        """Optional. The one token that every target is forced to begin with, instead of the model's."""
+
+    @_builtins.property
+    def bad_words(self) -> _containers.RepeatedCompositeFieldContainer[Global___Phrase]:
+        """Phrases that no target has. None: the model's own. At most 1000, each of at most 64 tokens."""
+
+    @_builtins.property
+    def sequence_bias(self) -> _containers.RepeatedCompositeFieldContainer[Global___SequenceBias]:
+        """What is added to the scores of phrases: above 0 makes them likelier. At most 1000, each of at most 64 tokens."""
+
+    @_builtins.property
+    def suppress_tokens(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Tokens that no target has. At most 10000."""
+
+    @_builtins.property
+    def begin_suppress_tokens(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Tokens that no target begins with. At most 10000."""
+
     def __init__(
         self,
         *,
@@ -143,24 +215,40 @@ class DecodingOptions(_message.Message):
         max_new_tokens: _builtins.int | None = ...,
         length_penalty: _builtins.float | None = ...,
         early_stopping: Global___EarlyStopping.ValueType | None = ...,
+        patience: _builtins.float | None = ...,
+        max_new_tokens_ratio: _builtins.float | None = ...,
+        min_new_tokens: _builtins.int | None = ...,
+        exponential_decay_length_penalty: _builtins.float | None = ...,
+        exponential_decay_start: _builtins.int | None = ...,
         repetition_penalty: _builtins.float | None = ...,
         no_repeat_ngram_size: _builtins.int | None = ...,
         encoder_repetition_penalty: _builtins.float | None = ...,
         encoder_no_repeat_ngram_size: _builtins.int | None = ...,
+        target_prefix: Global___Phrase | None = ...,
+        prefix_bias_beta: _builtins.float | None = ...,
+        forced_bos_token: Global___Phrase | None = ...,
+        bad_words: _abc.Iterable[Global___Phrase] | None = ...,
+        sequence_bias: _abc.Iterable[Global___SequenceBias] | None = ...,
+        suppress_tokens: _abc.Iterable[_builtins.int] | None = ...,
+        begin_suppress_tokens: _abc.Iterable[_builtins.int] | None = ...,
+        disable_unknown: _builtins.bool | None = ...,
         do_sample: _builtins.bool | None = ...,
         temperature: _builtins.float | None = ...,
         top_k: _builtins.int | None = ...,
         top_p: _builtins.float | None = ...,
         min_p: _builtins.float | None = ...,
+        top_h: _builtins.float | None = ...,
         typical_p: _builtins.float | None = ...,
         epsilon_cutoff: _builtins.float | None = ...,
         eta_cutoff: _builtins.float | None = ...,
         seed: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_do_sample", b"_do_sample", "_early_stopping", b"_early_stopping", "_encoder_no_repeat_ngram_size", b"_encoder_no_repeat_ngram_size", "_encoder_repetition_penalty", b"_encoder_repetition_penalty", "_epsilon_cutoff", b"_epsilon_cutoff", "_eta_cutoff", b"_eta_cutoff", "_length_penalty", b"_length_penalty", "_max_new_tokens", b"_max_new_tokens", "_min_p", b"_min_p", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_beams", b"_num_beams", "_num_return_sequences", b"_num_return_sequences", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "_typical_p", b"_typical_p", "do_sample", b"do_sample", "early_stopping", b"early_stopping", "encoder_no_repeat_ngram_size", b"encoder_no_repeat_ngram_size", "encoder_repetition_penalty", b"encoder_repetition_penalty", "epsilon_cutoff", b"epsilon_cutoff", "eta_cutoff", b"eta_cutoff", "length_penalty", b"length_penalty", "max_new_tokens", b"max_new_tokens", "min_p", b"min_p", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_beams", b"num_beams", "num_return_sequences", b"num_return_sequences", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p", "typical_p", b"typical_p"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_disable_unknown", b"_disable_unknown", "_do_sample", b"_do_sample", "_early_stopping", b"_early_stopping", "_encoder_no_repeat_ngram_size", b"_encoder_no_repeat_ngram_size", "_encoder_repetition_penalty", b"_encoder_repetition_penalty", "_epsilon_cutoff", b"_epsilon_cutoff", "_eta_cutoff", b"_eta_cutoff", "_exponential_decay_length_penalty", b"_exponential_decay_length_penalty", "_exponential_decay_start", b"_exponential_decay_start", "_forced_bos_token", b"_forced_bos_token", "_length_penalty", b"_length_penalty", "_max_new_tokens", b"_max_new_tokens", "_max_new_tokens_ratio", b"_max_new_tokens_ratio", "_min_new_tokens", b"_min_new_tokens", "_min_p", b"_min_p", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_beams", b"_num_beams", "_num_return_sequences", b"_num_return_sequences", "_patience", b"_patience", "_prefix_bias_beta", b"_prefix_bias_beta", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_target_prefix", b"_target_prefix", "_temperature", b"_temperature", "_top_h", b"_top_h", "_top_k", b"_top_k", "_top_p", b"_top_p", "_typical_p", b"_typical_p", "disable_unknown", b"disable_unknown", "do_sample", b"do_sample", "early_stopping", b"early_stopping", "encoder_no_repeat_ngram_size", b"encoder_no_repeat_ngram_size", "encoder_repetition_penalty", b"encoder_repetition_penalty", "epsilon_cutoff", b"epsilon_cutoff", "eta_cutoff", b"eta_cutoff", "exponential_decay_length_penalty", b"exponential_decay_length_penalty", "exponential_decay_start", b"exponential_decay_start", "forced_bos_token", b"forced_bos_token", "length_penalty", b"length_penalty", "max_new_tokens", b"max_new_tokens", "max_new_tokens_ratio", b"max_new_tokens_ratio", "min_new_tokens", b"min_new_tokens", "min_p", b"min_p", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_beams", b"num_beams", "num_return_sequences", b"num_return_sequences", "patience", b"patience", "prefix_bias_beta", b"prefix_bias_beta", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "target_prefix", b"target_prefix", "temperature", b"temperature", "top_h", b"top_h", "top_k", b"top_k", "top_p", b"top_p", "typical_p", b"typical_p"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_do_sample", b"_do_sample", "_early_stopping", b"_early_stopping", "_encoder_no_repeat_ngram_size", b"_encoder_no_repeat_ngram_size", "_encoder_repetition_penalty", b"_encoder_repetition_penalty", "_epsilon_cutoff", b"_epsilon_cutoff", "_eta_cutoff", b"_eta_cutoff", "_length_penalty", b"_length_penalty", "_max_new_tokens", b"_max_new_tokens", "_min_p", b"_min_p", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_beams", b"_num_beams", "_num_return_sequences", b"_num_return_sequences", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "_typical_p", b"_typical_p", "do_sample", b"do_sample", "early_stopping", b"early_stopping", "encoder_no_repeat_ngram_size", b"encoder_no_repeat_ngram_size", "encoder_repetition_penalty", b"encoder_repetition_penalty", "epsilon_cutoff", b"epsilon_cutoff", "eta_cutoff", b"eta_cutoff", "length_penalty", b"length_penalty", "max_new_tokens", b"max_new_tokens", "min_p", b"min_p", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_beams", b"num_beams", "num_return_sequences", b"num_return_sequences", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p", "typical_p", b"typical_p"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_disable_unknown", b"_disable_unknown", "_do_sample", b"_do_sample", "_early_stopping", b"_early_stopping", "_encoder_no_repeat_ngram_size", b"_encoder_no_repeat_ngram_size", "_encoder_repetition_penalty", b"_encoder_repetition_penalty", "_epsilon_cutoff", b"_epsilon_cutoff", "_eta_cutoff", b"_eta_cutoff", "_exponential_decay_length_penalty", b"_exponential_decay_length_penalty", "_exponential_decay_start", b"_exponential_decay_start", "_forced_bos_token", b"_forced_bos_token", "_length_penalty", b"_length_penalty", "_max_new_tokens", b"_max_new_tokens", "_max_new_tokens_ratio", b"_max_new_tokens_ratio", "_min_new_tokens", b"_min_new_tokens", "_min_p", b"_min_p", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_beams", b"_num_beams", "_num_return_sequences", b"_num_return_sequences", "_patience", b"_patience", "_prefix_bias_beta", b"_prefix_bias_beta", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_target_prefix", b"_target_prefix", "_temperature", b"_temperature", "_top_h", b"_top_h", "_top_k", b"_top_k", "_top_p", b"_top_p", "_typical_p", b"_typical_p", "bad_words", b"bad_words", "begin_suppress_tokens", b"begin_suppress_tokens", "disable_unknown", b"disable_unknown", "do_sample", b"do_sample", "early_stopping", b"early_stopping", "encoder_no_repeat_ngram_size", b"encoder_no_repeat_ngram_size", "encoder_repetition_penalty", b"encoder_repetition_penalty", "epsilon_cutoff", b"epsilon_cutoff", "eta_cutoff", b"eta_cutoff", "exponential_decay_length_penalty", b"exponential_decay_length_penalty", "exponential_decay_start", b"exponential_decay_start", "forced_bos_token", b"forced_bos_token", "length_penalty", b"length_penalty", "max_new_tokens", b"max_new_tokens", "max_new_tokens_ratio", b"max_new_tokens_ratio", "min_new_tokens", b"min_new_tokens", "min_p", b"min_p", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_beams", b"num_beams", "num_return_sequences", b"num_return_sequences", "patience", b"patience", "prefix_bias_beta", b"prefix_bias_beta", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "sequence_bias", b"sequence_bias", "suppress_tokens", b"suppress_tokens", "target_prefix", b"target_prefix", "temperature", b"temperature", "top_h", b"top_h", "top_k", b"top_k", "top_p", b"top_p", "typical_p", b"typical_p"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__disable_unknown: _TypeAlias = _typing.Literal["disable_unknown"]  # noqa: Y015
+    _WhichOneofArgType__disable_unknown: _TypeAlias = _typing.Literal["_disable_unknown", b"_disable_unknown"]  # noqa: Y015
     _WhichOneofReturnType__do_sample: _TypeAlias = _typing.Literal["do_sample"]  # noqa: Y015
     _WhichOneofArgType__do_sample: _TypeAlias = _typing.Literal["_do_sample", b"_do_sample"]  # noqa: Y015
     _WhichOneofReturnType__early_stopping: _TypeAlias = _typing.Literal["early_stopping"]  # noqa: Y015
@@ -173,10 +261,20 @@ class DecodingOptions(_message.Message):
     _WhichOneofArgType__epsilon_cutoff: _TypeAlias = _typing.Literal["_epsilon_cutoff", b"_epsilon_cutoff"]  # noqa: Y015
     _WhichOneofReturnType__eta_cutoff: _TypeAlias = _typing.Literal["eta_cutoff"]  # noqa: Y015
     _WhichOneofArgType__eta_cutoff: _TypeAlias = _typing.Literal["_eta_cutoff", b"_eta_cutoff"]  # noqa: Y015
+    _WhichOneofReturnType__exponential_decay_length_penalty: _TypeAlias = _typing.Literal["exponential_decay_length_penalty"]  # noqa: Y015
+    _WhichOneofArgType__exponential_decay_length_penalty: _TypeAlias = _typing.Literal["_exponential_decay_length_penalty", b"_exponential_decay_length_penalty"]  # noqa: Y015
+    _WhichOneofReturnType__exponential_decay_start: _TypeAlias = _typing.Literal["exponential_decay_start"]  # noqa: Y015
+    _WhichOneofArgType__exponential_decay_start: _TypeAlias = _typing.Literal["_exponential_decay_start", b"_exponential_decay_start"]  # noqa: Y015
+    _WhichOneofReturnType__forced_bos_token: _TypeAlias = _typing.Literal["forced_bos_token"]  # noqa: Y015
+    _WhichOneofArgType__forced_bos_token: _TypeAlias = _typing.Literal["_forced_bos_token", b"_forced_bos_token"]  # noqa: Y015
     _WhichOneofReturnType__length_penalty: _TypeAlias = _typing.Literal["length_penalty"]  # noqa: Y015
     _WhichOneofArgType__length_penalty: _TypeAlias = _typing.Literal["_length_penalty", b"_length_penalty"]  # noqa: Y015
     _WhichOneofReturnType__max_new_tokens: _TypeAlias = _typing.Literal["max_new_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_new_tokens: _TypeAlias = _typing.Literal["_max_new_tokens", b"_max_new_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__max_new_tokens_ratio: _TypeAlias = _typing.Literal["max_new_tokens_ratio"]  # noqa: Y015
+    _WhichOneofArgType__max_new_tokens_ratio: _TypeAlias = _typing.Literal["_max_new_tokens_ratio", b"_max_new_tokens_ratio"]  # noqa: Y015
+    _WhichOneofReturnType__min_new_tokens: _TypeAlias = _typing.Literal["min_new_tokens"]  # noqa: Y015
+    _WhichOneofArgType__min_new_tokens: _TypeAlias = _typing.Literal["_min_new_tokens", b"_min_new_tokens"]  # noqa: Y015
     _WhichOneofReturnType__min_p: _TypeAlias = _typing.Literal["min_p"]  # noqa: Y015
     _WhichOneofArgType__min_p: _TypeAlias = _typing.Literal["_min_p", b"_min_p"]  # noqa: Y015
     _WhichOneofReturnType__no_repeat_ngram_size: _TypeAlias = _typing.Literal["no_repeat_ngram_size"]  # noqa: Y015
@@ -185,18 +283,28 @@ class DecodingOptions(_message.Message):
     _WhichOneofArgType__num_beams: _TypeAlias = _typing.Literal["_num_beams", b"_num_beams"]  # noqa: Y015
     _WhichOneofReturnType__num_return_sequences: _TypeAlias = _typing.Literal["num_return_sequences"]  # noqa: Y015
     _WhichOneofArgType__num_return_sequences: _TypeAlias = _typing.Literal["_num_return_sequences", b"_num_return_sequences"]  # noqa: Y015
+    _WhichOneofReturnType__patience: _TypeAlias = _typing.Literal["patience"]  # noqa: Y015
+    _WhichOneofArgType__patience: _TypeAlias = _typing.Literal["_patience", b"_patience"]  # noqa: Y015
+    _WhichOneofReturnType__prefix_bias_beta: _TypeAlias = _typing.Literal["prefix_bias_beta"]  # noqa: Y015
+    _WhichOneofArgType__prefix_bias_beta: _TypeAlias = _typing.Literal["_prefix_bias_beta", b"_prefix_bias_beta"]  # noqa: Y015
     _WhichOneofReturnType__repetition_penalty: _TypeAlias = _typing.Literal["repetition_penalty"]  # noqa: Y015
     _WhichOneofArgType__repetition_penalty: _TypeAlias = _typing.Literal["_repetition_penalty", b"_repetition_penalty"]  # noqa: Y015
     _WhichOneofReturnType__seed: _TypeAlias = _typing.Literal["seed"]  # noqa: Y015
     _WhichOneofArgType__seed: _TypeAlias = _typing.Literal["_seed", b"_seed"]  # noqa: Y015
+    _WhichOneofReturnType__target_prefix: _TypeAlias = _typing.Literal["target_prefix"]  # noqa: Y015
+    _WhichOneofArgType__target_prefix: _TypeAlias = _typing.Literal["_target_prefix", b"_target_prefix"]  # noqa: Y015
     _WhichOneofReturnType__temperature: _TypeAlias = _typing.Literal["temperature"]  # noqa: Y015
     _WhichOneofArgType__temperature: _TypeAlias = _typing.Literal["_temperature", b"_temperature"]  # noqa: Y015
+    _WhichOneofReturnType__top_h: _TypeAlias = _typing.Literal["top_h"]  # noqa: Y015
+    _WhichOneofArgType__top_h: _TypeAlias = _typing.Literal["_top_h", b"_top_h"]  # noqa: Y015
     _WhichOneofReturnType__top_k: _TypeAlias = _typing.Literal["top_k"]  # noqa: Y015
     _WhichOneofArgType__top_k: _TypeAlias = _typing.Literal["_top_k", b"_top_k"]  # noqa: Y015
     _WhichOneofReturnType__top_p: _TypeAlias = _typing.Literal["top_p"]  # noqa: Y015
     _WhichOneofArgType__top_p: _TypeAlias = _typing.Literal["_top_p", b"_top_p"]  # noqa: Y015
     _WhichOneofReturnType__typical_p: _TypeAlias = _typing.Literal["typical_p"]  # noqa: Y015
     _WhichOneofArgType__typical_p: _TypeAlias = _typing.Literal["_typical_p", b"_typical_p"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__disable_unknown) -> _WhichOneofReturnType__disable_unknown | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__do_sample) -> _WhichOneofReturnType__do_sample | None: ...
     @_typing.overload
@@ -210,9 +318,19 @@ class DecodingOptions(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__eta_cutoff) -> _WhichOneofReturnType__eta_cutoff | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__exponential_decay_length_penalty) -> _WhichOneofReturnType__exponential_decay_length_penalty | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__exponential_decay_start) -> _WhichOneofReturnType__exponential_decay_start | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__forced_bos_token) -> _WhichOneofReturnType__forced_bos_token | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__length_penalty) -> _WhichOneofReturnType__length_penalty | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_new_tokens) -> _WhichOneofReturnType__max_new_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_new_tokens_ratio) -> _WhichOneofReturnType__max_new_tokens_ratio | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_new_tokens) -> _WhichOneofReturnType__min_new_tokens | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_p) -> _WhichOneofReturnType__min_p | None: ...
     @_typing.overload
@@ -222,11 +340,19 @@ class DecodingOptions(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__num_return_sequences) -> _WhichOneofReturnType__num_return_sequences | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__patience) -> _WhichOneofReturnType__patience | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__prefix_bias_beta) -> _WhichOneofReturnType__prefix_bias_beta | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__repetition_penalty) -> _WhichOneofReturnType__repetition_penalty | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__seed) -> _WhichOneofReturnType__seed | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__target_prefix) -> _WhichOneofReturnType__target_prefix | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__temperature) -> _WhichOneofReturnType__temperature | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__top_h) -> _WhichOneofReturnType__top_h | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__top_k) -> _WhichOneofReturnType__top_k | None: ...
     @_typing.overload
@@ -235,6 +361,88 @@ class DecodingOptions(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__typical_p) -> _WhichOneofReturnType__typical_p | None: ...
 
 Global___DecodingOptions: _TypeAlias = DecodingOptions  # noqa: Y015
+
+@_typing.final
+class Phrase(_message.Message):
+    """Words of a target."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEXT_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    text: _builtins.str
+    """As they would be written at the beginning of a word."""
+    @_builtins.property
+    def tokens(self) -> Global___TokenIds:
+        """Their token ids, where text does not say it."""
+
+    def __init__(
+        self,
+        *,
+        text: _builtins.str = ...,
+        tokens: Global___TokenIds | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["phrase", b"phrase", "text", b"text", "tokens", b"tokens"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["phrase", b"phrase", "text", b"text", "tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_phrase: _TypeAlias = _typing.Literal["text", "tokens"]  # noqa: Y015
+    _WhichOneofArgType_phrase: _TypeAlias = _typing.Literal["phrase", b"phrase"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_phrase) -> _WhichOneofReturnType_phrase | None: ...
+
+Global___Phrase: _TypeAlias = Phrase  # noqa: Y015
+
+@_typing.final
+class TokenIds(_message.Message):
+    """Tokens of the model's target vocabulary."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """One after the other."""
+
+    def __init__(
+        self,
+        *,
+        ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ids", b"ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TokenIds: _TypeAlias = TokenIds  # noqa: Y015
+
+@_typing.final
+class SequenceBias(_message.Message):
+    """How much likelier a phrase becomes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PHRASE_FIELD_NUMBER: _builtins.int
+    BIAS_FIELD_NUMBER: _builtins.int
+    bias: _builtins.float
+    """Is added to the score of that token. From -10000 to 10000."""
+    @_builtins.property
+    def phrase(self) -> Global___Phrase:
+        """Its last token is what becomes likelier, where the target has those before it."""
+
+    def __init__(
+        self,
+        *,
+        phrase: Global___Phrase | None = ...,
+        bias: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["phrase", b"phrase"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bias", b"bias", "phrase", b"phrase"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SequenceBias: _TypeAlias = SequenceBias  # noqa: Y015
 
 @_typing.final
 class Timings(_message.Message):

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from engine.batch.samples import Samples
 from engine.processors.stage import Processed
 from engine.request import Timings, Translate
 from models.encoding import Vectors
@@ -28,6 +29,10 @@ class Running:
     """Its row is searched greedily, with all others that are."""
     number: int | None = None
     """Of its beam search."""
+    samples: Samples | None = None
+    """What becomes of all samples of the request, if it wants several."""
+    sample: int = 0
+    """Which of them this is."""
     processed: Processed | None = None
     """What becomes of the scores that its search sees."""
     rows: int = 1
@@ -38,6 +43,11 @@ class Running:
     """That were computed for it before that, besides one at every step."""
     streamed: int = 0
     """Tokens of its beam search that are delivered."""
+
+    @property
+    def streams(self) -> bool:
+        """Its request is told every token: of the first sample."""
+        return self.request.stream and not self.sample
 
     @property
     def processing(self) -> Processed | None:

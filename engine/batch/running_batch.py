@@ -13,6 +13,7 @@ from math import inf
 from typing import Generic
 
 from engine.batch.running import Running
+from engine.batch.samples import Samples
 from engine.batch.searched_rows import SearchedRows
 from engine.decoder import Ask, Decoder, EncodedSource, S
 from engine.devices.session import is_out_of_memory
@@ -250,8 +251,12 @@ class RunningBatch(Generic[S]):
                 self._give_back(request, 0)
                 self._answer(request, Failed(NotFinite()))
                 return
-            running = Running(request, queued, encoded, ended, self._rows.steps, self._computed, vectors)
-            self._rows.join(running, source)
+            count = request.decoding.samples
+            samples = Samples(count) if count > 1 else None
+            for sample in range(count):
+                running = Running(request, queued, encoded, ended, self._rows.steps, self._computed, vectors)
+                running.samples, running.sample = samples, sample
+                self._rows.join(running, source)
         elif isinstance(request, Encode):
             timings = Timings(queued, encoded, 0.0, 0)
             self._observer.encoded(timings, len(request.source_ids), request.trace_id)
@@ -275,8 +280,8 @@ class RunningBatch(Generic[S]):
         leaving = [running for running in self._rows.running if running.request.cancelled]
         if leaving:
             self._drop(leaving)
-            for running in leaving:
-                self._held.pop(running.request, None)
+            for request in {running.request: None for running in leaving}:
+                self._held.pop(request, None)
                 self._observer.cancelled()
 
     def _drop_late(self) -> None:
@@ -300,7 +305,10 @@ class RunningBatch(Generic[S]):
         for running in leaving:
             computed = running.computed(self._rows.steps)
             self._told.dropped(computed)
-            self._give_back(running.request, computed)
+            if running.samples is None:
+                self._give_back(running.request, computed)
+            elif running.samples.end(running.sample, (), computed):
+                self._give_back(running.request, running.samples.computed)
         if self.idle:
             self._stepped, self._waited_s = None, 0.0
 
@@ -323,6 +331,10 @@ class RunningBatch(Generic[S]):
     def _finish(self, running: Running, hypotheses: tuple[Hypothesis, ...], now: float) -> None:
         """Says what a request's search has found."""
         request, computed = running.request, running.computed(self._rows.steps)
+        if (samples := running.samples) is not None:
+            if not samples.end(running.sample, hypotheses, computed):
+                return
+            hypotheses, computed = samples.hypotheses, samples.computed
         self._give_back(request, computed)
         if not hypotheses:
             self._told.answered(computed, 0)
@@ -330,9 +342,12 @@ class RunningBatch(Generic[S]):
             return
         timings = running.timings(now, self._rows.steps, self._computed)
         reason, tokens = hypotheses[0].finish_reason, len(hypotheses[0].token_ids)
+        useful = min(tokens, timings.steps)  # a forced end token takes no step
+        if samples is not None:
+            useful = sum(min(len(one.token_ids), timings.steps) for one in hypotheses)
         self._cost.answered(request, timings.steps)
         self._observer.finished(reason, timings, len(request.source_ids), tokens, request.trace_id)
-        self._told.answered(computed, min(tokens, timings.steps))  # a forced end token takes no step
+        self._told.answered(computed, useful)
         self._events.append((request, Finished(hypotheses, timings, running.vectors)))
 
 

@@ -58,8 +58,9 @@ class SearchedRows(Generic[S]):
         self._owners.append(running)
         self.running[running] = None
         self._starting.append(running)
-        self._streaming += running.request.stream
-        if processed := Processed.of(running.request.decoding, running.request.rules, running.request.source_ids):
+        self._streaming += running.streams
+        request = running.request
+        if processed := Processed.of(request.decoding, request.rules, request.source_ids, running.sample):
             running.processed = processed
             self._stage.begin(processed)
             self._processing = True
@@ -121,10 +122,10 @@ class SearchedRows(Generic[S]):
         if not self._streaming:
             return
         for running, token in zip(self._owners, self._greedy.fed.tolist(), strict=True):
-            if running.request.stream and running.greedy:
+            if running.streams and running.greedy:
                 yield running, (token,)
         for number, running in self._in_beams.items():
-            if running.request.stream and (new := self._beams.settled(number)[running.streamed :]):
+            if running.streams and (new := self._beams.settled(number)[running.streamed :]):
                 running.streamed += len(new)
                 yield running, new
 
@@ -153,7 +154,7 @@ class SearchedRows(Generic[S]):
         for running in leaving:
             del self.running[running]
             self.tokens -= running.tokens(self.steps)
-            self._streaming -= running.request.stream
+            self._streaming -= running.streams
             if running.processed is not None:
                 self._stage.end(running.processed)
                 self._processing = not self._stage.idle

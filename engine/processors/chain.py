@@ -4,6 +4,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TypeVar
 
+from engine.processors.length import ExponentialDecayLengthPenalty
+from engine.processors.phrases import PrefixBias, SequenceBias, SuppressTokens, no_bad_words
 from engine.processors.processor import Processor
 from engine.processors.repetition import (
     EncoderNoRepeatNGram,
@@ -11,6 +13,7 @@ from engine.processors.repetition import (
     NoRepeatNGram,
     RepetitionPenalty,
 )
+from engine.targets import TargetRules
 from models.decoding import Decoding
 
 Chain = tuple[Processor, ...]
@@ -18,25 +21,50 @@ Chain = tuple[Processor, ...]
 
 D = TypeVar("D", bound=Decoding)
 
+PROCESSED = (
+    "sequence_bias",
+    "encoder_repetition_penalty",
+    "repetition_penalty",
+    "no_repeat_ngram_size",
+    "encoder_no_repeat_ngram_size",
+    "bad_words",
+    "exponential_decay_length_penalty",
+    "suppress_tokens",
+    "begin_suppress_tokens",
+    "prefix_bias_beta",
+)
+"""The options that have processors."""
+
+
+def chain(decoding: Decoding, rules: TargetRules) -> Chain:
+    """In the order of `generate` (transformers 5.23, `_get_logits_processor`). Empty: the model's scores stay."""
+    return _chain(decoding, rules.end_ids, 0 if rules.forced_begin_id is None else 1)
+
 
 @lru_cache
-def chain(decoding: Decoding) -> Chain:
-    """In the order of `generate` (transformers 5.23, `_get_logits_processor`). Empty: the model's scores stay."""
-    processors: dict[Processor, bool] = {
-        EncoderRepetitionPenalty(decoding.encoder_repetition_penalty): decoding.encoder_repetition_penalty != 1,
-        RepetitionPenalty(decoding.repetition_penalty): decoding.repetition_penalty != 1,
-        NoRepeatNGram(decoding.no_repeat_ngram_size): decoding.no_repeat_ngram_size > 0,
-        EncoderNoRepeatNGram(decoding.encoder_no_repeat_ngram_size): decoding.encoder_no_repeat_ngram_size > 0,
-    }
-    return tuple(processor for processor, wanted in processors.items() if wanted)
+def _chain(decoding: Decoding, end_ids: frozenset[int], begin: int) -> Chain:
+    """`begin`: how many tokens are forced before the first that is chosen."""
+    chosen = decoding
+    wanted: list[Processor | None] = [
+        SequenceBias(chosen.sequence_bias) if chosen.sequence_bias else None,
+        EncoderRepetitionPenalty(chosen.encoder_repetition_penalty) if chosen.encoder_repetition_penalty != 1 else None,
+        RepetitionPenalty(chosen.repetition_penalty) if chosen.repetition_penalty != 1 else None,
+        NoRepeatNGram(chosen.no_repeat_ngram_size) if chosen.no_repeat_ngram_size else None,
+        EncoderNoRepeatNGram(chosen.encoder_no_repeat_ngram_size) if chosen.encoder_no_repeat_ngram_size else None,
+        no_bad_words(chosen.bad_words, end_ids),
+        ExponentialDecayLengthPenalty(chosen.exponential_decay_start, chosen.exponential_decay_length_penalty, end_ids)
+        if chosen.exponential_decay_length_penalty != 1
+        else None,
+        SuppressTokens(chosen.suppress_tokens) if chosen.suppress_tokens else None,
+        SuppressTokens(chosen.begin_suppress_tokens, begin) if chosen.begin_suppress_tokens else None,
+        PrefixBias(chosen.target_prefix, chosen.prefix_bias_beta)
+        if chosen.target_prefix and chosen.prefix_bias_beta
+        else None,
+    ]
+    return tuple(processor for processor in wanted if processor is not None)
 
 
 def without_processors(decoding: D) -> D:
     """The same, but that the model's scores stay."""
-    return replace(
-        decoding,
-        encoder_repetition_penalty=1.0,
-        repetition_penalty=1.0,
-        no_repeat_ngram_size=0,
-        encoder_no_repeat_ngram_size=0,
-    )
+    plain = Decoding()
+    return replace(decoding, **{name: getattr(plain, name) for name in PROCESSED})

@@ -20,6 +20,8 @@ class Seen:
     """What the decoder was fed, the prefix included [rows, longest]. NO_TARGET stands in front of shorter ones."""
     source_ids: Sequence[Sequence[int]]
     """The source of each row."""
+    chosen: NDArray[np.intp]
+    """How many of its target's tokens were chosen [rows]: the last ones."""
 
     @cached_property
     def sources(self) -> NDArray[np.int64]:
@@ -41,6 +43,11 @@ class Processor(Protocol):
     @property
     def raises(self) -> bool:
         """May raise a score."""
+        ...
+
+    @property
+    def largest_id(self) -> int:
+        """The largest token id that it names, beyond those of source and target."""
         ...
 
     def __call__(self, scores: NDArray[np.float32], seen: Seen) -> None:

@@ -14,7 +14,7 @@ class RepetitionPenalty:
     """Makes the tokens of the target less likely, by a factor (Keskar et al. 2019, section 4.1). Below 1: more."""
 
     penalty: float
-    of_logits = True
+    of_logits, largest_id = True, 0
 
     @property
     def raises(self) -> bool:
@@ -30,7 +30,7 @@ class EncoderRepetitionPenalty:
     """Makes the tokens of the source more likely, by a factor. Below 1: less."""
 
     penalty: float
-    of_logits = True
+    of_logits, largest_id = True, 0
 
     @property
     def raises(self) -> bool:
@@ -46,7 +46,7 @@ class NoRepeatNGram:
     """No sequence of so many tokens occurs twice in a target (Paulus et al. 2018, section 2.5)."""
 
     size: int
-    of_logits, raises = False, False
+    of_logits, raises, largest_id = False, False, 0
 
     def __call__(self, scores: NDArray[np.float32], seen: Seen) -> None:
         _ban_continuations(scores, seen.targets, seen.targets, self.size)
@@ -57,7 +57,7 @@ class EncoderNoRepeatNGram:
     """No sequence of so many tokens of the source occurs in its target."""
 
     size: int
-    of_logits, raises = False, False
+    of_logits, raises, largest_id = False, False, 0
 
     def __call__(self, scores: NDArray[np.float32], seen: Seen) -> None:
         _ban_continuations(scores, seen.sources, seen.targets, self.size)

@@ -11,6 +11,9 @@ MOST_KNOWN = 8
 """Best tokens that are asked for to draw from. Where more are wanted of a row, our own operators compute it whole, and
 those beside it as well."""
 
+ENTROPY_TOKENS = 100
+"""Best tokens that `top_h` looks at, as in Hugging Face."""
+
 Numbers = NDArray[np.float64]
 
 
@@ -23,6 +26,8 @@ class Sampling:
     """0: all tokens."""
     top_p: float
     min_p: float
+    top_h: float
+    """0: all tokens."""
     typical_p: float
     epsilon_cutoff: float
     eta_cutoff: float
@@ -37,6 +42,7 @@ class Sampling:
             decoding.top_k,
             decoding.top_p,
             decoding.min_p,
+            decoding.top_h,
             decoding.typical_p,
             decoding.epsilon_cutoff,
             decoding.eta_cutoff,
@@ -45,11 +51,19 @@ class Sampling:
     @property
     def known(self) -> int:
         """How many best tokens are worth asking for: beyond some, whole rows are looked at."""
-        return self.top_k if self.top_k <= MOST_KNOWN else 1
+        return self.wanted if self.wanted <= MOST_KNOWN else 1
+
+    @property
+    def wanted(self) -> int:
+        """Of how many best tokens the probabilities are to be known. 0: all."""
+        return ENTROPY_TOKENS if self.top_h > 0 else self.top_k
 
     def probabilities(self, scores: NDArray[np.float32]) -> Numbers:
-        """Of tokens with these scores, the best `top_k` or all [rows, tokens], best first."""
+        """Of tokens with these scores, as many as are `wanted` [rows, tokens], best first."""
         kept = scores.astype(np.float64) / self.temperature
+        if self.top_h > 0:
+            _cut(kept, _beyond_entropy(softmax(kept), self.top_h))
+            kept[:, self.top_k or kept.shape[1] :] = -np.inf
         if self.top_p < 1:
             # What is left from a token on, itself included, must be more than what may be cut off.
             _cut(kept, np.cumsum(softmax(kept)[:, ::-1], 1)[:, ::-1] <= 1 - self.top_p)
@@ -84,6 +98,14 @@ def softmax(scores: Numbers) -> Numbers:
 def _cut(scores: Numbers, cut: NDArray[np.bool_]) -> None:
     """The best token stays."""
     scores[cut & (scores < scores.max(1, keepdims=True))] = -np.inf
+
+
+def _beyond_entropy(probabilities: Numbers, share: float) -> NDArray[np.bool_]:
+    """Those that are not needed for so much of the entropy (Baghaei Potraghloo et al. 2025, algorithm 1)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        told = np.where(probabilities > 0, -probabilities * np.log(probabilities), 0.0)
+    beyond: NDArray[np.bool_] = np.cumsum(told, 1) > share * told.sum(1, keepdims=True)
+    return beyond
 
 
 def _untypical(probabilities: Numbers, mass: float) -> NDArray[np.bool_]:

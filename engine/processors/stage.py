@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.decoder import NOT_FINITE, Ask, Found
-from engine.processors.chain import Chain, chain
+from engine.processors.chain import Chain, chain, without_processors
 from engine.processors.processor import Seen
 from engine.processors.sampling import Sampling, draw
 from engine.processors.targets import FedTokens
@@ -38,14 +38,19 @@ class Processed:
     """Of every step, if a token is drawn."""
 
     @classmethod
-    def of(cls, decoding: Decoding, rules: TargetRules, source_ids: tuple[int, ...]) -> "Processed | None":
-        """None: the search sees what the decoder has found."""
-        processors, sampling = chain(decoding), Sampling.of(decoding)
+    def of(
+        cls, decoding: Decoding, rules: TargetRules, source_ids: tuple[int, ...], sample: int = 0
+    ) -> "Processed | None":
+        """None: the search sees what the decoder has found.
+
+        sample: which of those that are drawn of the source
+        """
+        processors, sampling = chain(decoding, rules), Sampling.of(decoding)
         if not processors and sampling is None:
             return None
         if sampling is not None:
-            noise = np.random.Generator(np.random.Philox(decoding.seed)).random(decoding.max_new_tokens)
-            return cls(processors, True, source_ids, rules, sampling.top_k, sampling, noise)
+            noise = np.random.Generator(np.random.Philox(decoding.seed).jumped(sample)).random(decoding.max_new_tokens)
+            return cls(processors, True, source_ids, rules, sampling.wanted, sampling, noise)
         greedy = decoding.num_beams == 1
         hidden = rules.barred_ids(0) if greedy else rules.end_ids | rules.suppressed_ids
         return cls(processors, greedy, source_ids, rules, decoding.num_beams + len(hidden))
@@ -112,7 +117,7 @@ class ProcessorStage:
 
     def _draw(self, found: Found, group: "Group", sampling: Sampling) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """A token of each row and the model's log-probability of it [rows]."""
-        token_ids, scores, log_probs = self._best_of(found, group, sampling.top_k)
+        token_ids, scores, log_probs = self._best_of(found, group, sampling.wanted)
         chosen = self._chosen(group)
         noise = np.array([one.noise[step] for one, step in zip(group.of, chosen, strict=True) if one.noise is not None])
         column = draw(sampling.probabilities(scores), noise)[:, None]
@@ -132,7 +137,7 @@ class ProcessorStage:
         barred = self._barred(group)
         seen = self._seen(group)
         named = max(map(max, [*(one.source_ids for one in group.of), *filter(None, barred)]))
-        scores = self._nothing(len(known), 1 + max(known.max(), seen.targets.max(), named))
+        scores = self._nothing(len(known), 1 + max(known.max(), seen.targets.max(), named, group.largest_id))
         np.put_along_axis(scores, known, log_probs, 1)
         group.process(scores, seen, barred)
         token_ids, found_scores = best_among(scores, known, best)
@@ -171,7 +176,7 @@ class ProcessorStage:
         return [one.rules.barred_ids(chosen) for one, chosen in zip(group.of, self._chosen(group), strict=True)]
 
     def _seen(self, group: "Group") -> Seen:
-        return Seen(self._fed.of(group.rows), [one.source_ids for one in group.of])
+        return Seen(self._fed.of(group.rows), [one.source_ids for one in group.of], np.array(self._chosen(group)))
 
     def _nothing(self, rows: int, tokens: int) -> NDArray[np.float32]:
         """Scores of -inf [rows, at least so many tokens]. Whoever changes them leaves them so."""
@@ -200,6 +205,11 @@ class Group:
         return any(processor.raises for processor in self.of[0].chain)
 
     @property
+    def largest_id(self) -> int:
+        """The largest token id that a processor names."""
+        return max((processor.largest_id for processor in self.of[0].chain), default=0)
+
+    @property
     def known_suffice(self) -> bool:
         """Mostly: the best tokens and their log-probabilities, without whole rows of logits."""
         return not (self.raises or (self.of_logits and any(processor.of_logits for processor in self.of[0].chain)))
@@ -218,7 +228,7 @@ class Group:
 
 def looks_at_scores(decoding: Decoding) -> bool:
     """Whether a request with these options may need whole rows of scores."""
-    return bool(chain(decoding)) or decoding.do_sample
+    return without_processors(decoding) != decoding or decoding.do_sample
 
 
 def best_among(

@@ -2,8 +2,8 @@
 
 It keeps `num_beams` live hypotheses. A step ranks all their one-token extensions by total log-probability. The best
 `num_beams` of those that do not end live on; those that end and rank among the first `num_beams` are finished. The
-best `num_beams` finished ones are kept, by their score sum(log p) / length^length_penalty. `early_stopping` says when
-no live one is worth another step.
+best finished ones are kept, by their score sum(log p) / length^length_penalty: `num_beams`, or more or fewer by
+`patience`. `early_stopping` says when no live one is worth another step.
 
 A search starts with one row; transformers starts with `num_beams` equal ones and ranks the others behind by 1e9. Where
 the vocabulary is too small for `num_beams` different hypotheses there are fewer, and none is repeated.
@@ -12,6 +12,7 @@ the vocabulary is too small for `num_beams` different hypotheses there are fewer
 from bisect import insort
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
+from math import floor
 from typing import NamedTuple
 
 from engine.request import FinishReason, Hypothesis
@@ -43,12 +44,18 @@ class BeamSearch:
         self.suppressed = rules.suppressed_ids - rules.end_ids
         self._free_tokens = free_tokens(decoding, rules)
         self.finished: list[Hypothesis] = []
-        """Best first, at most `num_beams`."""
+        """Best first, at most `kept`."""
 
     @property
     def num_beams(self) -> int:
         """Live hypotheses that it keeps at most."""
         return self._decoding.num_beams
+
+    @property
+    def kept(self) -> int:
+        """Finished hypotheses that it keeps at most, and is over with (Kasai et al. 2022, section 2.2, `patience`)."""
+        patient = floor(self.num_beams * self._decoding.patience + 0.5)
+        return max(patient, self._decoding.num_return_sequences)
 
     @property
     def candidates(self) -> int:
@@ -67,7 +74,7 @@ class BeamSearch:
     @property
     def full(self) -> bool:
         """As many hypotheses are finished as it keeps: every step may be the last."""
-        return len(self.finished) == self.num_beams
+        return len(self.finished) == self.kept
 
     def hypotheses(self) -> tuple[Hypothesis, ...]:
         """The results, best first. Only once it is over."""
@@ -117,16 +124,16 @@ class BeamSearch:
         self._finish((*tokens, self._forced_end_id), cost, FinishReason.LENGTH)
 
     def _finish(self, tokens: tuple[int, ...], cost: float, reason: FinishReason) -> None:
-        """Keeps a hypothesis, if it is one of the `num_beams` best."""
+        """Keeps a hypothesis, if it is one of the best."""
         hypothesis = Hypothesis(tokens, score(-cost, len(tokens), self._decoding.length_penalty), reason)
         insort(self.finished, hypothesis, key=lambda finished: -finished.score)
-        del self.finished[self.num_beams :]
+        del self.finished[self.kept :]
 
     def _is_worthwhile(self, steps: int, live: Sequence[Extension]) -> bool:
         """Whether live hypotheses may still enter the results (`_check_early_stop_heuristic`).
 
-        Until there are `num_beams` finished ones they do. Then True says no. False says yes if the best of them beats
-        the worst finished one at its present length, "never" if it would at the length that serves it best.
+        Until there are as many finished ones as it keeps they do. Then True says no. False says yes if the best of them
+        beats the worst finished one at its present length, "never" if it would at the length that serves it best.
         """
         early_stopping, length_penalty = self._decoding.early_stopping, self._decoding.length_penalty
         if not live or not self.full:

@@ -12,9 +12,11 @@ from torch import Tensor
 
 from engine.processors.chain import chain
 from engine.processors.processor import Seen
-from models.decoding import OF_GENERATE
+from engine.targets import target_rules
+from models.checkpoint.generation import of_generate
 from models.package.manifest import GenerationDefaults
 from models.package.shortlist import Shortlist
+from models.package.signature import vocabulary
 from models.transformer import Transformer
 
 BATCH = 16
@@ -47,9 +49,10 @@ def greedy_tokens(
     """
     fed = [model.config.decoder_start_id, *target_ids[:-1]]
     scores = _logits(model, source_ids, fed, shortlist)
-    for processor in chain(generation.decoding()):
+    rules = target_rules(vocabulary(model.config), generation)
+    for processor in chain(generation.decoding(), rules):
         for step, of_step in enumerate(scores.numpy()):
-            processor(of_step[None], Seen(np.array([fed[: step + 1]]), [source_ids]))
+            processor(of_step[None], Seen(np.array([fed[: step + 1]]), [source_ids], np.array([step])))
     scores[:, list(generation.suppressed_ids)] = -torch.inf
     scores[: generation.min_new_tokens, model.config.end_id] = -torch.inf
     chosen: list[int] = scores.argmax(dim=1).tolist()
@@ -108,7 +111,7 @@ class TransformersModel:
                 input_ids=ids,
                 attention_mask=mask,
                 **self._restriction(sources),
-                **{name: getattr(decoding, name) for name in OF_GENERATE},
+                **of_generate(decoding),
             )
         end_id = self._model.config.eos_token_id
         return [_until_end(row, end_id) for row in output[:, 1:].tolist()]

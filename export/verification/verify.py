@@ -15,7 +15,7 @@ from engine import load
 from engine.decoder import Decoder, S
 from engine.devices.session import CPU, Device
 from engine.load import Kernels, Loadable
-from engine.processors.chain import chain, without_processors
+from engine.processors.chain import without_processors
 from engine.request import Hypothesis
 from export.verification.compare_numbers import encoder_error, native_encoder_error, step_errors
 from export.verification.compare_tokens import Samples, translate
@@ -137,11 +137,11 @@ class _Verification:
         return certificate, self._plain(decoder, found.greedy)
 
     def _plain(self, decoder: Decoder[S], greedy: Sequence[Hypothesis]) -> Sequence[Hypothesis]:
-        """What greedy search finds where the model's own options leave its scores as they are."""
+        """What greedy search finds where the model's own options leave its scores and lengths as they are."""
         generation = self._checkpoint.generation
-        if not chain(generation.decoding()):
+        plain = replace(without_processors(generation), min_new_tokens=0)
+        if plain == generation:
             return greedy
-        plain = without_processors(generation)
         return translate(self._model.graphs.spec.vocabulary, plain, decoder, self.samples.sources)[1]
 
 

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.files.reading import JsonKeys, invalid, parse, read_json
 from models.config import ModelConfig
-from models.decoding import OPTIONS, Options
+from models.decoding import OPTIONS, Decoding, Options
 from models.package.manifest import GenerationDefaults
 from models.package.signature import MAX_CANDIDATES
 
@@ -18,10 +18,6 @@ MAX_SUPPRESSED = MAX_CANDIDATES // 2
 NEUTRAL: dict[str, object] = {
     "num_beam_groups": 1,
     "diversity_penalty": 0.0,
-    "suppress_tokens": None,
-    "begin_suppress_tokens": None,
-    "sequence_bias": None,
-    "exponential_decay_length_penalty": None,
     "force_words_ids": None,
     "constraints": None,
     "guidance_scale": None,
@@ -32,12 +28,32 @@ NEUTRAL: dict[str, object] = {
 }
 """Settings that change what is generated and are not supported, and the value that means "off"."""
 
+ONLY_OURS = (
+    "patience",
+    "max_new_tokens_ratio",
+    "exponential_decay_start",
+    "target_prefix",
+    "prefix_bias_beta",
+    "disable_unknown",
+    "seed",
+)
+"""Options that `generate` lacks."""
+OTHER_IN_GENERATE = (
+    "bad_words",
+    "sequence_bias",
+    "suppress_tokens",
+    "begin_suppress_tokens",
+    "forced_bos_token",
+    "top_h",
+)
+"""Those that it writes in another way."""
+
 
 class GenerationSettings(JsonKeys):
     """The supported settings; None is Hugging Face's default."""
 
     options: Options = Field(default_factory=dict)
-    """Those of `models.decoding` that are set."""
+    """Those of `models.decoding` that are set. Bad words of a single token are not among them."""
     max_length: int | None = None
     """Counts the decoder's start token."""
     forced_bos_token_id: int | None = None
@@ -52,13 +68,10 @@ class GenerationSettings(JsonKeys):
 
     def suppressed_ids(self, end_id: int, file: Path) -> tuple[int, ...]:
         """The bad words, each of a single token. As in `generate`, the end token is not one."""
-        words = [word for word in self.bad_words_ids or [] if word != [end_id]]
-        for word in words:
-            if len(word) != 1:
-                raise CheckpointError(f"{file}: bad_words_ids has {word}; only words of a single token are supported")
+        words = [word for word in self.bad_words_ids or [] if len(word) == 1 and word != [end_id]]
         if len(words) > MAX_SUPPRESSED:
             raise CheckpointError(
-                f"{file}: bad_words_ids has {len(words)} words; at most {MAX_SUPPRESSED} are supported"
+                f"{file}: bad_words_ids has {len(words)} words of one token; at most {MAX_SUPPRESSED} are supported"
             )
         return tuple(sorted({word[0] for word in words}))
 
@@ -117,8 +130,42 @@ def read_generation(folder: Path) -> GenerationSettings:
     content = read_json(file)
     for key, off in NEUTRAL.items():
         _check_neutral(file, key, content.get(key), off)
-    options = {name: content[name] for name in OPTIONS if content.get(name) is not None}
+    options = {name: content[name] for name in OPTIONS if content.get(name) is not None} | _renamed(content, file)
     return parse(GenerationSettings, content | {"options": options}, file)
+
+
+def of_generate(decoding: Decoding) -> dict[str, Any]:
+    """The keyword arguments of `generate` that mean the same. What only we have is left out, and so is the prefix."""
+    same = {name: getattr(decoding, name) for name in OPTIONS if name not in (*ONLY_OURS, *OTHER_IN_GENERATE)}
+    factor = decoding.exponential_decay_length_penalty
+    return same | {
+        "bad_words_ids": [list(phrase) for phrase in decoding.bad_words] or None,
+        "sequence_bias": dict(decoding.sequence_bias) or None,
+        "suppress_tokens": list(decoding.suppress_tokens) or None,
+        "begin_suppress_tokens": list(decoding.begin_suppress_tokens) or None,
+        "exponential_decay_length_penalty": None if factor == 1 else (decoding.exponential_decay_start, factor),
+        "top_h": decoding.top_h or None,
+        **({"forced_bos_token_id": decoding.forced_bos_token[0]} if decoding.forced_bos_token else {}),
+    }
+
+
+def _renamed(content: dict[str, Any], file: Path) -> Options:
+    """Options that Hugging Face writes in another way. Raises CheckpointError."""
+    options: Options = {}
+    try:
+        if (decay := content.get("exponential_decay_length_penalty")) is not None:
+            start, factor = decay
+            options |= {"exponential_decay_start": start, "exponential_decay_length_penalty": factor}
+        if (biases := content.get("sequence_bias")) is not None:
+            options["sequence_bias"] = tuple((tuple(phrase), bias) for phrase, bias in biases)
+        for name in ("suppress_tokens", "begin_suppress_tokens"):
+            if (tokens := content.get(name)) is not None:
+                options[name] = tuple(tokens)
+        if longer := [tuple(word) for word in content.get("bad_words_ids") or [] if len(word) > 1]:
+            options["bad_words"] = tuple(longer)
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"{file}: an option is not as `generate` writes it: {error}") from error
+    return options
 
 
 def _check_neutral(file: Path, key: str, found: Any, off: object) -> None:

@@ -42,8 +42,6 @@ class GenerationDefaults(Decoding):
     """The token that every target of `max_new_tokens` ends with."""
     forced_begin_id: int | None = None
     """The token that every target begins with, such as that of its language."""
-    min_new_tokens: Annotated[int, Field(ge=0)] = 0
-    """No target ends before so many tokens, the forced one included."""
     suppressed_ids: tuple[int, ...] = ()
     """Tokens that are never produced."""
 

@@ -27,6 +27,9 @@ class ByteTokenizer:
     longest_piece = 1
     """Characters of the longest source piece: a character has one token at least."""
 
+    unknown_id: int | None = None
+    """The id of what the vocabulary lacks: nothing."""
+
     def __init__(self, spec: ByteSpec) -> None:
         self.spec = spec
 

@@ -83,6 +83,11 @@ class SentencePiecePair:
         target_ids = ids if spec.target_vocabulary is None else load_vocabulary(folder / spec.target_vocabulary)
         return cls(spec, source, target, ids, target_ids)
 
+    @property
+    def unknown_id(self) -> int | None:
+        """The id of what the vocabulary lacks."""
+        return self.spec.unknown_id
+
     def encode(self, text: str, target_language: str = "", source_language: str = "") -> list[int]:
         """The token ids of a source, the end token included.
 

@@ -23,6 +23,11 @@ class Tokenizer(Protocol):
         """
         ...
 
+    @property
+    def unknown_id(self) -> int | None:
+        """The id of what the vocabulary lacks, if there is one."""
+        ...
+
     def encode(self, text: str, target_language: str = "", source_language: str = "") -> list[int]:
         """The token ids of a source, with what belongs around it: the end token, and languages that the model is told.
 

@@ -72,6 +72,11 @@ class TokenizerJson:
         tokenizer._check_ids()
         return tokenizer
 
+    @property
+    def unknown_id(self) -> int | None:
+        """The id of what the vocabulary lacks."""
+        return self.spec.unknown_id
+
     def encode(self, text: str, target_language: str = "", source_language: str = "") -> list[int]:
         """The token ids of a source, with what is around it."""
         affixes = self.spec.source_affixes.get(source_language, self.spec.affixes)

@@ -46,7 +46,11 @@ class ServedModel:
     @property
     def limits(self) -> dict[str, float]:
         """What the ranges of `models.decoding` name."""
-        return {"max_beams": self.max_beams, "max_new_tokens": self.max_new_tokens}
+        return {
+            "max_beams": self.max_beams,
+            "max_new_tokens": self.max_new_tokens,
+            "vocabulary_size": self.vocabulary_size,
+        }
 
 
 def served_model(package: Package, settings: Settings, execution_provider: str) -> ServedModel:
@@ -98,7 +102,8 @@ def _defaults(manifest: Manifest, max_new_tokens: int, max_beams: int) -> Decodi
         raise ConfigError(f"max_rows is {max_beams}; the model's own num_beams needs {own.num_beams}")
     defaults = replace(own, max_new_tokens=min(own.max_new_tokens, max_new_tokens))
     try:
-        check(defaults, {"max_beams": MOST_BEAMS, "max_new_tokens": max_new_tokens})
+        limits = {"max_beams": MOST_BEAMS, "max_new_tokens": max_new_tokens}
+        check(defaults, {**limits, "vocabulary_size": manifest.model.target_vocab_size})
     except OutOfRange as error:
         raise ConfigError(f"the model's own {error}") from error
     return defaults

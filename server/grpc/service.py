@@ -2,11 +2,8 @@
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Any
 
 import grpc
-import numpy as np
-from google.protobuf.descriptor import FieldDescriptor
 
 from dragoman.v1 import (
     decoding_pb2,
@@ -18,9 +15,8 @@ from dragoman.v1 import (
     translation_pb2_grpc,
 )
 from engine.request import FinishReason
-from models.decoding import Decoding, Options
 from server.catalog.catalog import Catalog
-from server.errors import OptionOutOfRange
+from server.grpc.decoding import message_of, options_of
 from server.grpc.encoding import EncodingService, encoding_defaults, vector_options, vectors_of
 from server.grpc.timings import timings
 from server.telemetry.calls import checked_labels, current_call
@@ -37,15 +33,6 @@ SERVICES = tuple(
 )
 """Full names of the services of the API."""
 
-ENUMS: dict[str, dict[int, object]] = {
-    "EarlyStopping": {
-        decoding_pb2.EARLY_STOPPING_UNSPECIFIED: None,
-        decoding_pb2.EARLY_STOPPING_HEURISTIC: False,
-        decoding_pb2.EARLY_STOPPING_FIRST_FINISHED: True,
-        decoding_pb2.EARLY_STOPPING_NEVER: "never",
-    }
-}
-"""The values of the enums that options have. None: the model's default."""
 FINISH_REASONS = {
     FinishReason.END_TOKEN: decoding_pb2.FINISH_REASON_END_TOKEN,
     FinishReason.LENGTH: decoding_pb2.FINISH_REASON_LENGTH,
@@ -85,7 +72,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         """Translates every content of the request."""
         current_call().labels = checked_labels(request.labels)
         route = _route(request)
-        asked = route, _options(request.decoding), request.no_cache, _prompt(request)
+        asked = route, options_of(request.decoding), request.no_cache, _prompt(request)
         if request.pivot and self._pivots and not request.model:
             way = self._models.pivot(route.source_language, route.target_language)
             if way is not None:
@@ -105,7 +92,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         current_call().labels = checked_labels(request.labels)
         route = _route(request)
         translator = self._models.route(request.model, route.source_language, route.target_language)
-        asked = route, _options(request.decoding), request.no_cache, _prompt(request)
+        asked = route, options_of(request.decoding), request.no_cache, _prompt(request)
         events = translator.stream(request.content, *asked)
         async with aclosing(events):
             async for event in events:
@@ -118,7 +105,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         current_call().labels = checked_labels(request.labels)
         route = _route(request)
         translator = self._models.route(request.model, route.source_language, route.target_language)
-        asked = route, _options(request.decoding), vector_options(request), _prompt(request)
+        asked = route, options_of(request.decoding), vector_options(request), _prompt(request)
         results = await translator.translate_and_encode(request.contents, *asked)
         return translation_pb2.TranslateAndEncodeResponse(
             translations=[_translation(translation) for translation, _ in results],
@@ -148,26 +135,6 @@ def _route(request: Asked) -> Route:
 
 def _prompt(request: Asked) -> str | None:
     return request.prompt if request.HasField("prompt") else None
-
-
-def _options(wire: decoding_pb2.DecodingOptions) -> Options:
-    """What is set, in the types of `models.decoding`: the names are the same."""
-    options = {field.name: _option(field, value) for field, value in wire.ListFields()}
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def _option(field: FieldDescriptor, value: Any) -> Any:
-    if field.enum_type is None:
-        return _shortest_decimal(value) if field.type == FieldDescriptor.TYPE_FLOAT else value
-    values = ENUMS[field.enum_type.name]
-    if value not in values:
-        raise OptionOutOfRange(f"decoding.{field.name}", value, min(values), max(values))
-    return values[value]
-
-
-def _shortest_decimal(value: float) -> float:
-    """What the caller wrote: 0.6 and not 0.6000000238418579, the single-precision number that came over the wire."""
-    return float(str(np.float32(value)))
 
 
 def _stream_response(event: TextDelta | Translation) -> translation_pb2.StreamTranslateResponse:
@@ -215,7 +182,7 @@ def _model(translator: Translator) -> model_pb2.Model:
         max_source_tokens=model.max_source_tokens,
         max_new_tokens=model.max_new_tokens,
         max_beams=model.max_beams,
-        default_decoding=_decoding(model.defaults),
+        default_decoding=message_of(model.defaults),
         width=model.width,
         encoder_layers=model.encoder_layers,
         decoder_layers=model.decoder_layers,
@@ -234,13 +201,3 @@ def _model(translator: Translator) -> model_pb2.Model:
         prompts=model.prompts,
         prompt=model.prompt or "",
     )
-
-
-def _decoding(decoding: Decoding) -> decoding_pb2.DecodingOptions:
-    wire = decoding_pb2.DecodingOptions()
-    for field in wire.DESCRIPTOR.fields:
-        value = getattr(decoding, field.name)
-        if field.enum_type is not None:
-            [value] = (number for number, plain in ENUMS[field.enum_type.name].items() if plain == value)
-        setattr(wire, field.name, value)
-    return wire

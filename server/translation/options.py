@@ -4,11 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from secrets import randbits
 
+from engine.targets import TargetRules, rules_of_request
 from models import decoding
 from models.decoding import Decoding, Options
 from models.languages import choose
+from models.tokenizers.tokenizer import Tokenizer
 from server.catalog.served_model import ServedModel
 from server.errors import LanguageNotSupported, OptionOutOfRange, OptionsConflict, PromptNotSupported
+from server.translation.wording import in_tokens, without_unknown
 
 SEED_BITS = 53
 """Of a seed that is drawn: any number of JSON has room for it."""
@@ -33,14 +36,38 @@ def check_route(route: Route, model: ServedModel, texts_name_target: bool = Fals
     return Route(source, _language("target_language_code", route.target_language, model.target_languages))
 
 
-def resolve(options: Options, model: ServedModel) -> Decoding:
-    """Fills in what is left open. Raises OptionOutOfRange or OptionsConflict."""
-    resolved = model.defaults if not options else _resolved(options, model)  # the defaults were checked
+def resolve(options: Options, model: ServedModel, tokenizer: Tokenizer, rules: TargetRules) -> Decoding:
+    """Fills in what is left open. Raises OptionOutOfRange or OptionsConflict.
+
+    options: of the types of `models.decoding`, but that phrases may be texts
+    rules: what holds for every target of the model in its language
+    """
+    resolved = model.defaults if not options else _resolved(in_tokens(options, tokenizer), model)
+    resolved = without_unknown(resolved, tokenizer)
+    if resolved.forced_prefix:
+        resolved = _with_room(resolved, "max_new_tokens" in options, model, rules)
+    if (beta := resolved.prefix_bias_beta) and not resolved.target_prefix:
+        raise OptionsConflict("prefix_bias_beta", beta, "target_prefix", "empty", "send one, or no beta")
     if not resolved.do_sample:
         return replace(resolved, seed=0) if resolved.seed else resolved
-    if resolved.num_beams > 1:
-        raise OptionsConflict(resolved.num_beams)
+    if (beams := resolved.num_beams) > 1:
+        raise OptionsConflict("do_sample", True, "num_beams", beams, "send num_beams 1, or do_sample false")
     return resolved if "seed" in options else replace(resolved, seed=randbits(SEED_BITS))
+
+
+def _with_room(decoding: Decoding, chosen: bool, model: ServedModel, rules: TargetRules) -> Decoding:
+    """The same, with no more new tokens than the prefix leaves room for. chosen: the caller says how many."""
+    forced = len(rules_of_request(rules, decoding).prefix_ids) - len(rules.prefix_ids)
+    room = model.max_new_tokens - forced
+    if room < 1:
+        what = ": the number of tokens"
+        raise OptionOutOfRange("decoding.target_prefix", forced, 0, model.max_new_tokens - 1, what=what)
+    if decoding.max_new_tokens <= room:
+        return decoding
+    if chosen:
+        note = f", which is what a prefix of {forced} tokens leaves of {model.max_new_tokens}"
+        raise OptionOutOfRange("decoding.max_new_tokens", decoding.max_new_tokens, 1, room, note)
+    return replace(decoding, max_new_tokens=room)
 
 
 def is_drawn(decoding: Decoding, options: Options) -> bool:
@@ -66,7 +93,7 @@ def _resolved(options: Options, model: ServedModel) -> Decoding:
         return decoding.resolve(options, model.defaults, model.limits)
     except decoding.OutOfRange as error:
         field = f"decoding.{error.name}"
-        raise OptionOutOfRange(field, error.value, error.least, error.most, error.note) from error
+        raise OptionOutOfRange(field, error.value, error.least, error.most, error.note, error.what) from error
 
 
 def _language(field: str, tag: str, supported: Sequence[str]) -> str:

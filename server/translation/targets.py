@@ -36,8 +36,9 @@ class Detokenized:
 class TargetWriter:
     """Detokenises the targets of one call."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, tokenizer: Tokenizer, prefix: tuple[int, ...] = ()) -> None:
+        """`prefix`: the tokens before those of every hypothesis."""
+        self._tokenizer, self._prefix = tokenizer, prefix
         self._tokens = 0
         """Of all targets so far. Together they count: those of a call may all be there before the loop gets a turn."""
 
@@ -55,4 +56,5 @@ class TargetWriter:
 
     def _text(self, hypothesis: Hypothesis) -> TargetText:
         ids = hypothesis.token_ids
-        return TargetText(self._tokenizer.decode(ids), hypothesis.score, len(ids), hypothesis.finish_reason)
+        text = self._tokenizer.decode((*self._prefix, *ids))
+        return TargetText(text, hypothesis.score, len(ids), hypothesis.finish_reason)

@@ -126,10 +126,11 @@ class Translator:
         no_cache: does the work for this call alone, whatever was done before or is under way
         prompt: the name of the one that is put before every content. Empty: none. None: what the model does
         """
-        reading, decoding = self._reading(route, contents, prompt), resolve(options, self.model)
+        reading = self._reading(route, contents, prompt)
+        decoding = self._resolve(options, reading)
         ask = self._ask_translation(reading, decoding, no_cache or is_drawn(decoding, options))
         async with self._open(self._named(contents), ask, decoding, reading) as waiting:
-            writer = TargetWriter(self._tokenizer)
+            writer = TargetWriter(self._tokenizer, decoding.forced_prefix)
             return [await self._translation(one, await one.event(), writer, decoding) for one in waiting]
 
     async def stream(
@@ -139,17 +140,20 @@ class Translator:
 
         Close it (`contextlib.aclosing`) to leave it early.
         """
-        reading, decoding = self._reading(route, [content], prompt), resolve(options, self.model)
+        reading = self._reading(route, [content], prompt)
+        decoding = self._resolve(options, reading)
         ask = self._ask_translation(reading, decoding, no_cache or is_drawn(decoding, options), stream=True)
         async with self._open({"content": content}, ask, decoding, reading) as [waiting]:
-            text = TextStream(self._tokenizer)
+            text, prefix = TextStream(self._tokenizer), decoding.forced_prefix
+            if prefix and (delta := text.push(prefix)):
+                yield TextDelta(delta)
             while isinstance(event := await waiting.event(), Tokens):
                 if delta := text.push(event.token_ids):
                     yield TextDelta(delta)
             assert isinstance(event, Finished), event
-            if delta := text.finish(event.hypotheses[0].token_ids):
+            if delta := text.finish((*prefix, *event.hypotheses[0].token_ids)):
                 yield TextDelta(delta)
-            yield await self._translation(waiting, event, TargetWriter(self._tokenizer), decoding)
+            yield await self._translation(waiting, event, TargetWriter(self._tokenizer, prefix), decoding)
 
     async def translate_and_encode(
         self,
@@ -163,12 +167,13 @@ class Translator:
 
         chosen: of the vectors; how a text becomes tokens (`truncate`, `prompt`) is as `translate` has it
         """
-        reading, decoding = self._reading(route, contents, prompt), resolve(options, self.model)
+        reading = self._reading(route, contents, prompt)
+        decoding = self._resolve(options, reading)
         encoding = resolve_encoding(chosen, self.model)
         ask = self._ask(partial(Translate, decoding=decoding, rules=self._rules_of(reading), encoding=encoding))
         check = partial(check_size, encoding, model=self.model)
         async with self._open(self._named(contents), ask, decoding, reading, check) as waiting:
-            writer = TargetWriter(self._tokenizer)
+            writer = TargetWriter(self._tokenizer, decoding.forced_prefix)
             return [await self._both(one, await one.event(), writer, decoding) for one in waiting]
 
     async def encode(self, contents: Sequence[str], options: EncodingOptions) -> list[Embedding]:
@@ -202,6 +207,10 @@ class Translator:
             return waiting
 
         return ask
+
+    def _resolve(self, options: Options, reading: Reading) -> Decoding:
+        """How these texts are decoded."""
+        return resolve(options, self.model, self._tokenizer, self._rules_of(reading))
 
     def _rules_of(self, reading: Reading) -> TargetRules:
         """What holds for targets of these texts."""
@@ -252,7 +261,7 @@ class Translator:
     def _work_of(self, texts: Collection[str], decoding: Decoding | None) -> Work:
         """What the texts of this call are expected to ask of the engine."""
         call, tokens = current_call(), self._sources.guess(texts)
-        beams, most = (0, 0) if decoding is None else (decoding.num_beams, decoding.max_new_tokens)
+        beams, most = (0, 0) if decoding is None else (decoding.rows, decoding.max_new_tokens)
         return Work(len(texts), sum(tokens), max(tokens), beams, most, call.caller, call.bulk)
 
     async def _translation(

@@ -52,6 +52,22 @@ OPTIONS = [
     replace(PLAIN, encoder_repetition_penalty=1.5),
     replace(PLAIN, no_repeat_ngram_size=1, encoder_no_repeat_ngram_size=2),
     replace(PLAIN, no_repeat_ngram_size=3, repetition_penalty=1.2, encoder_repetition_penalty=0.7),
+    replace(PLAIN, bad_words=((5,), (3,), (11, 4)), suppress_tokens=(7, 20), begin_suppress_tokens=(6, 9, 11, 14)),
+    replace(
+        PLAIN,
+        sequence_bias=(((5,), 2.0), ((4, 6), -3.0), ((12, 3), 4.0)),
+        min_new_tokens=9,
+        exponential_decay_start=4,
+        exponential_decay_length_penalty=1.05,
+    ),
+    replace(PLAIN, target_prefix=(21, 15), repetition_penalty=1.5, begin_suppress_tokens=(3, 4)),
+    replace(
+        PLAIN,
+        forced_bos_token=(13,),
+        begin_suppress_tokens=(3, 4, 5),
+        exponential_decay_start=2,
+        exponential_decay_length_penalty=0.9,
+    ),
 ]
 ALL = [replace(one, num_beams=beams, num_return_sequences=beams) for one, beams in product(OPTIONS, (1, 4))]
 

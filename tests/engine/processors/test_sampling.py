@@ -15,6 +15,7 @@ from transformers import (
     LogitsProcessorList,
     MinPLogitsWarper,
     TemperatureLogitsWarper,
+    TopHLogitsWarper,
     TopKLogitsWarper,
     TopPLogitsWarper,
     TypicalLogitsWarper,
@@ -28,7 +29,7 @@ from engine.targets import TargetRules
 from models.decoding import Decoding
 
 VOCABULARY, DRAWS = 40, 20_000
-OFF = {"top_p": 1.0, "min_p": 0.0, "typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0}
+OFF = {"top_p": 1.0, "min_p": 0.0, "top_h": 0.0, "typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0}
 
 
 def shares(low: float, high: float, off: float) -> st.SearchStrategy[float]:
@@ -41,6 +42,7 @@ SAMPLINGS = st.builds(
     top_k=st.sampled_from([0, 1, 5, 30]),
     top_p=shares(0.05, 0.99, 1.0),
     min_p=shares(0.01, 0.9, 0.0),
+    top_h=shares(0.05, 0.95, 0.0),
     typical_p=shares(0.05, 0.95, 1.0),
     epsilon_cutoff=shares(0.001, 0.2, 0.0),
     eta_cutoff=shares(0.001, 0.2, 0.0),
@@ -50,6 +52,8 @@ SAMPLINGS = st.builds(
 def expected(sampling: Sampling, scores: NDArray[np.float32]) -> NDArray[np.float64]:
     """Probabilities of Hugging Face's [vocabulary]."""
     warpers = LogitsProcessorList([TemperatureLogitsWarper(sampling.temperature)])
+    if sampling.top_h:
+        warpers.append(TopHLogitsWarper(sampling.top_h))
     if sampling.top_k:
         warpers.append(TopKLogitsWarper(sampling.top_k))
     if sampling.top_p < 1:
@@ -72,7 +76,7 @@ def expected(sampling: Sampling, scores: NDArray[np.float32]) -> NDArray[np.floa
 @given(sampling=SAMPLINGS, seed=st.integers(0, 999), spread=st.floats(0.1, 5.0))
 def test_probabilities_are_those_of_transformers(sampling: Sampling, seed: int, spread: float) -> None:
     scores = np.random.default_rng(seed).normal(0, spread, VOCABULARY).astype(np.float32)
-    order = np.argsort(-scores)[: sampling.top_k or None]
+    order = np.argsort(-scores)[: sampling.wanted or None]
     found = np.zeros(VOCABULARY)
     found[order] = sampling.probabilities(scores[None, order])[0]
     np.testing.assert_allclose(found, expected(sampling, scores), atol=1e-6)

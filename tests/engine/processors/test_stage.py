@@ -38,7 +38,7 @@ def expected(step: Found, row: int, processed: Processed, target: NDArray[np.int
     log_probs = logits - np.log(np.exp(logits).sum())
     scores = (logits if processed.of_logits else log_probs)[None].copy()
     for processor in processed.chain:
-        processor(scores, Seen(target[None], [processed.source_ids]))
+        processor(scores, Seen(target[None], [processed.source_ids], np.array([len(target) - 1])))
     best = np.argsort(-scores[0], kind="stable")[:3]
     return best.tolist(), (log_probs if processed.of_logits else scores[0])[best].tolist()
 

@@ -55,7 +55,7 @@ EXAMPLES: list[ServerError] = [
     SourceTooLong("contents[0]", "tokens", 1300, 512),
     LanguageNotSupported("target_language_code", "de", ["pt"]),
     OptionOutOfRange("decoding.num_beams", 1_000_000, 1, 16),
-    OptionsConflict(4),
+    OptionsConflict("do_sample", True, "num_beams", 4, "send num_beams 1"),
     PoolingsConflict(["mean", "mean"], "one of them occurs twice"),
     PromptNotSupported("query", ["passage"]),
     TooManyLabels(20, 16),

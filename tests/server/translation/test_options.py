@@ -5,23 +5,30 @@ from dataclasses import replace
 
 import pytest
 
+from engine.targets import TargetRules
 from models.decoding import Decoding, Options
+from models.tokenizers.byte_tokenizer import ByteSpec, ByteTokenizer
 from server.errors import LanguageNotSupported, OptionOutOfRange
 from server.translation.options import Route, check_route, resolve
 from tests.serving import MODEL
 
 BEAMS = replace(MODEL, defaults=Decoding(4, 1, 100, 0.6, "never"), max_beams=16)
+TOKENIZER, RULES = ByteTokenizer(ByteSpec()), TargetRules((0,), frozenset({1}))
+
+
+def resolved(options: Options) -> Decoding:
+    return resolve(options, BEAMS, TOKENIZER, RULES)
 
 
 def test_what_is_left_open_is_the_models_default() -> None:
-    assert resolve(Options(), BEAMS) == BEAMS.defaults
+    assert resolved(Options()) == BEAMS.defaults
 
 
 def test_what_is_set_stays() -> None:
     options = Options(
         num_beams=16, num_return_sequences=16, max_new_tokens=128, length_penalty=-10, early_stopping=False
     )
-    assert resolve(options, BEAMS) == Decoding(16, 16, 128, -10, False)
+    assert resolved(options) == Decoding(16, 16, 128, -10, False)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +50,7 @@ def test_what_is_set_stays() -> None:
 )
 def test_out_of_range_is_refused_with_all_numbers(options: Options, field: str, numbers: dict[str, str]) -> None:
     with pytest.raises(OptionOutOfRange) as caught:
-        resolve(options, BEAMS)
+        resolved(options)
     assert caught.value.field == f"decoding.{field}"
     assert caught.value.metadata == numbers
     assert all(number in caught.value.message for number in numbers.values())
@@ -51,7 +58,7 @@ def test_out_of_range_is_refused_with_all_numbers(options: Options, field: str, 
 
 def test_nan_is_told_to_be_finite() -> None:
     with pytest.raises(OptionOutOfRange, match="finite"):
-        resolve(Options(length_penalty=math.nan), BEAMS)
+        resolved(Options(length_penalty=math.nan))
 
 
 @pytest.mark.parametrize(

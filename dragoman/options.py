@@ -1,0 +1,70 @@
+"""Options of decoding that are more than a number: their plain values, to the wire and back."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from google.protobuf.descriptor import FieldDescriptor
+
+from dragoman.v1 import decoding_pb2
+
+EarlyStopping = bool | Literal["never"]
+"""When beam search ends, as in Hugging Face `generate`."""
+
+Phrase = str | Sequence[int]
+"""Words of a target: as a text, or as the ids of its tokens."""
+
+ENUMS: dict[str, dict[Any, str]] = {
+    "EarlyStopping": {
+        False: "EARLY_STOPPING_HEURISTIC",
+        True: "EARLY_STOPPING_FIRST_FINISHED",
+        "never": "EARLY_STOPPING_NEVER",
+    }
+}
+"""Enum -> plain value -> name on the wire. A plain value's type is the alias above that has the enum's name."""
+
+
+def sent(field: FieldDescriptor, value: Any) -> Any:
+    """A plain value on the wire. Raises ValueError for one that there is not."""
+    if field.message_type is not None:
+        of_one = _sent_bias if field.message_type.name == "SequenceBias" else _sent_phrase
+        return list(map(of_one, value)) if field.is_repeated else of_one(value)
+    if field.is_repeated:
+        return list(value)
+    if field.enum_type is None:
+        return value
+    names = ENUMS[field.enum_type.name]
+    if value not in names:
+        *others, last = map(repr, names)
+        raise ValueError(f"{field.name} is {value!r}; it must be {', '.join(others)} or {last}")
+    return field.enum_type.values_by_name[names[value]].number
+
+
+def received(field: FieldDescriptor, value: Any) -> Any:
+    """A plain value from the wire. One that this version of the client has no name for becomes the first it has."""
+    if field.message_type is not None:
+        of_one = _received_bias if field.message_type.name == "SequenceBias" else _received_phrase
+        return tuple(map(of_one, value)) if field.is_repeated else of_one(value)
+    if field.is_repeated:
+        return tuple(value)
+    if field.enum_type is None:
+        return value
+    plain = {field.enum_type.values_by_name[name].number: plain for plain, name in ENUMS[field.enum_type.name].items()}
+    return plain.get(value, next(iter(plain.values())))
+
+
+def _sent_phrase(phrase: Phrase) -> decoding_pb2.Phrase:
+    if isinstance(phrase, str):
+        return decoding_pb2.Phrase(text=phrase)
+    return decoding_pb2.Phrase(tokens=decoding_pb2.TokenIds(ids=phrase))
+
+
+def _sent_bias(bias: tuple[Phrase, float]) -> decoding_pb2.SequenceBias:
+    return decoding_pb2.SequenceBias(phrase=_sent_phrase(bias[0]), bias=bias[1])
+
+
+def _received_phrase(message: decoding_pb2.Phrase) -> Phrase:
+    return message.text if message.WhichOneof("phrase") == "text" else tuple(message.tokens.ids)
+
+
+def _received_bias(message: decoding_pb2.SequenceBias) -> tuple[Phrase, float]:
+    return _received_phrase(message.phrase), message.bias
