@@ -131,6 +131,13 @@ class Decoding:
     """What is drawn depends on it, the source and the options alone."""
 
     @property
+    def words(self) -> int:
+        """How many tokens its options name, and a little more for each phrase."""
+        phrases = [*self.bad_words, *(phrase for phrase, _ in self.sequence_bias)]
+        of_phrases = sum(map(len, phrases)) + 2 * len(phrases) if phrases else 0
+        return of_phrases + len(self.target_prefix) + len(self.suppress_tokens) + len(self.begin_suppress_tokens)
+
+    @property
     def forced_prefix(self) -> TokenIds:
         """What every target begins with, whatever the model thinks of it."""
         return () if self.prefix_bias_beta else self.target_prefix
@@ -200,6 +207,9 @@ def _check_words(name: str, found: tuple[Any, ...], words: Words, vocabulary_siz
     several = not isinstance(found[0], int)
     if several and len(found) > words.phrases:
         raise OutOfRange(name, len(found), 0, words.phrases, what=": the number of phrases")
+    phrases = [entry[0] if name == "sequence_bias" else entry for entry in found] if several else [found]
+    if several and (total := sum(map(len, phrases))) > MOST_TOKENS:
+        raise OutOfRange(name, total, 0, MOST_TOKENS, what=": the number of tokens of all phrases")
     for place, entry in enumerate(found if several else [found]):
         phrase, bias = entry if name == "sequence_bias" else (entry, 0.0)
         part = f"{name}[{place}]" if several else name

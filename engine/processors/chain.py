@@ -38,7 +38,8 @@ PROCESSED = (
 
 def chain(decoding: Decoding, rules: TargetRules) -> Chain:
     """In the order of `generate` (transformers 5.23, `_get_logits_processor`). Empty: the model's scores stay."""
-    return _chain(decoding, rules.end_ids, 0 if rules.forced_begin_id is None else 1)
+    make = _chain.__wrapped__ if decoding.words else _chain  # many words are not to be kept for those to come
+    return make(decoding, rules.end_ids, 0 if rules.forced_begin_id is None else 1)
 
 
 @lru_cache

@@ -10,10 +10,12 @@ from engine.targets import TargetRules
 from models.decoding import Decoding
 from server.telemetry.metrics.cache import AnswerCacheMetrics
 
-ENTRY_BYTES = 430
+ENTRY_BYTES = 560
 """Of an answer, besides its tokens: its place in the dictionary, its question, and objects that stand for numbers."""
 HYPOTHESIS_BYTES = 120
 """The same of each of its hypotheses."""
+WORD_BYTES = 40
+"""Of a token that an option names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,4 +86,5 @@ class AnswerCache:
 def size_of(question: Question, kept: tuple[KeptHypothesis, ...]) -> int:
     """Bytes that an answer takes while it is kept."""
     tokens = getsizeof(question.source_ids) + sum(getsizeof(one.token_ids) for one in kept)
-    return ENTRY_BYTES + HYPOTHESIS_BYTES * len(kept) + tokens
+    words = WORD_BYTES * question.decoding.words
+    return ENTRY_BYTES + HYPOTHESIS_BYTES * len(kept) + tokens + words

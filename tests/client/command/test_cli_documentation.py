@@ -6,6 +6,7 @@ import pytest
 
 from dragoman.command.arguments import parser
 from dragoman.command.commands import OWN
+from dragoman.wire import OPTIONS
 from tests.client.fake_server import FakeServer
 
 ROOT = Path(__file__).parents[3]
@@ -17,8 +18,14 @@ def flags() -> set[str]:
 
 def test_every_flag_is_documented() -> None:
     page = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
-    assert "--num-beams" in flags()
-    assert [flag for flag in sorted(flags() - {"-h", "--help"}) if f"`{flag}" not in page] == []
+    options = {f"--{'no-' * no}{name.replace('_', '-')}" for name in OPTIONS for no in (False, True)}
+    assert "--num-beams" in flags() & options
+    assert [flag for flag in sorted(flags() - {"-h", "--help"} - options) if f"`{flag}" not in page] == []
+
+
+def test_every_option_of_decoding_is_documented() -> None:
+    page = (ROOT / "docs" / "decoding.md").read_text(encoding="utf-8")
+    assert [name for name in OPTIONS if f"\n| `{name}` |" not in page] == []
 
 
 def python_examples() -> list[str]:

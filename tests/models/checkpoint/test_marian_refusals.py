@@ -194,13 +194,13 @@ BROKEN: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
         lambda folder: (folder / "generation_config.json").write_text("?"),
         ("generation_config.json is not JSON",),
     ),
-    "bad words of two tokens": (
-        lambda folder: edit_json(folder / "generation_config.json", bad_words_ids=[[3], [4, 5]]),
-        ("generation_config.json: bad_words_ids has [4, 5]", "single token"),
+    "a decay that is no pair": (
+        lambda folder: edit_json(folder / "generation_config.json", exponential_decay_length_penalty=1.5),
+        ("generation_config.json: an option is not as `generate` writes it",),
     ),
     "too many bad words": (
         lambda folder: edit_json(folder / "generation_config.json", bad_words_ids=[[word] for word in range(2, 90)]),
-        ("generation_config.json: bad_words_ids has 88 words; at most 32",),
+        ("generation_config.json: bad_words_ids has 88 words of one token; at most 32",),
     ),
     "a bad word that is no token": (
         lambda folder: edit_json(folder / "generation_config.json", bad_words_ids=[[212]]),

@@ -1,0 +1,93 @@
+"""Options that CTranslate2 has find the tokens that it finds, with the same weights, all in one running batch."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.devices.session import CPU
+from engine.load import Loadable, open_decoder
+from engine.observer import Unobserved
+from engine.offline import decode
+from engine.runner import Runner
+from models.decoding import Decoding
+from models.package.folder import Package
+from models.tokenizers.sentencepiece_pair import load_vocabulary
+from models.tokenizers.tokenizer import Tokenizer
+from server.translation.wording import without_unknown
+from tests.checkpoints import ZOO, flores
+
+ctranslate2 = pytest.importorskip("ctranslate2")
+
+TEXTS = [english for english, _ in flores()[::150] if len(english) < 160]
+"""Short enough to end by themselves."""
+MOST = 100
+Case = tuple[Decoding, dict[str, Any]]
+"""Our options, and CTranslate2's."""
+
+
+@pytest.fixture(scope="module")
+def package() -> Package:
+    return Package.open(ZOO)
+
+
+def cases(tokenizer: Tokenizer) -> Iterator[Case]:
+    """Where scores are changed, beam search is that of `generate`, which differs."""
+    plain = Decoding(max_new_tokens=MOST)
+    beams = replace(plain, num_beams=4, early_stopping=True)
+    for base, theirs in ((plain, {"beam_size": 1}), (beams, {"beam_size": 4})):
+        yield base, theirs
+        yield replace(base, disable_unknown=True), {**theirs, "disable_unk": True}
+        for prefix in (["O"], ["Os", "dois"]):
+            ids = tuple(tokenizer.encode_target(" ".join(prefix)))
+            pieces = [[f"▁{word}" for word in prefix]] * len(TEXTS)
+            for beta in (0.0, 0.2, 0.7):
+                options = {**theirs, "target_prefix": pieces, "prefix_bias_beta": beta}
+                yield replace(base, target_prefix=ids, prefix_bias_beta=beta), options
+    for patience in (1.5, 3.0):
+        yield replace(beams, patience=patience), {"beam_size": 4, "patience": patience}
+    words = ["presidente", "o", "que"]
+    yield (
+        replace(plain, bad_words=tuple(tuple(tokenizer.encode_target(word)) for word in words)),
+        {"beam_size": 1, "suppress_sequences": [[f"▁{word}"] for word in words]},
+    )
+    yield replace(plain, min_new_tokens=30), {"beam_size": 1, "min_decoding_length": 30}
+    yield (
+        replace(plain, no_repeat_ngram_size=2, repetition_penalty=1.3),
+        {"beam_size": 1, "no_repeat_ngram_size": 2, "repetition_penalty": 1.3},
+    )
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    from ctranslate2.converters import TransformersConverter
+
+    folder: Path = tmp_path_factory.mktemp("ctranslate2")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of transformers: that a tokenizer could have a package that we do without
+        TransformersConverter(str(ZOO)).convert(str(folder), quantization="float32", force=True)
+    return ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)
+
+
+def test_the_best_hypotheses(package: Package, theirs: Any) -> None:
+    tokenizer, loadable, vocabulary = package.tokenizer(), Loadable.of(package), load_vocabulary(ZOO / "vocab.json")
+    piece_of = {token: piece for piece, token in vocabulary.items()}
+    sources = [tuple(tokenizer.encode(text)) for text in TEXTS]
+    pieces = [[piece_of[token] for token in source] for source in sources]
+    asked = list(cases(tokenizer))
+    requests = [(source, without_unknown(decoding, tokenizer)) for decoding, _ in asked for source in sources]
+    with (
+        closing(open_decoder(loadable, CPU, 512, 512, "off")) as decoder,
+        Runner(decoder, 32, 1, Unobserved()) as runner,
+    ):
+        answers = iter(list(decode(runner, loadable.rules, requests, window=len(requests))))
+    for decoding, options in asked:
+        for result in theirs.translate_batch(pieces, max_decoding_length=MOST, **options):
+            expected = [vocabulary[piece] for piece in result.hypotheses[0]]
+            best = next(answers).hypotheses[0].token_ids
+            found = [token for token in (*decoding.forced_prefix, *best) if token not in loadable.rules.end_ids]
+            assert found == expected, (options, tokenizer.decode(found), tokenizer.decode(expected))
