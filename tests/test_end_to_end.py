@@ -1,6 +1,7 @@
 """`python -m server` as a process with the package of models/zoo/en-pt: through the client, and through bare stubs."""
 
 import asyncio
+import math
 import os
 import shutil
 import signal
@@ -8,6 +9,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import grpc
 import numpy as np
@@ -124,6 +126,59 @@ def test_every_option_of_beam_search_arrives(client: Client) -> None:
     assert early < never
 
 
+def test_options_that_name_words(client: Client, tokenizer: Tokenizer) -> None:
+    text = "The weather is nice today."
+    assert client.translate(text).text == "O tempo é bom hoje."
+    for phrase in ("O tempo", tokenizer.encode_target("O tempo")):
+        banned = client.translate(text, bad_words=[phrase], num_beams=4, num_return_sequences=4)
+        assert all("O tempo" not in hypothesis.text for hypothesis in banned.hypotheses)
+    prefixed = client.translate(text, target_prefix="Hoje", num_beams=2)
+    assert prefixed.text.startswith("Hoje")
+    assert prefixed.text != "Hoje"
+    assert client.translate(text, target_prefix="Hoje", prefix_bias_beta=1e-6).text == "O tempo é bom hoje."
+    assert client.translate(text, sequence_bias=[("Hoje", 30.0)]).text.startswith("Hoje")
+    assert client.translate(text, max_new_tokens_ratio=0.5).finish_reason is FinishReason.LENGTH
+    several = client.translate(text, do_sample=True, temperature=3.0, num_return_sequences=4, seed=3)
+    assert len({hypothesis.text for hypothesis in several.hypotheses}) == 4
+
+
+def test_a_stream_begins_with_its_prefix(client: Client) -> None:
+    *deltas, last = client.stream_translate("The weather is nice today.", target_prefix="Hoje o tempo")
+    assert isinstance(last, Translation)
+    assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == last.text
+    assert last.text.startswith("Hoje o tempo")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"bad_words": [""]}, "bad_words[0]: the number of tokens is 0; it must be from 1 to 64"),
+        ({"bad_words": ["a"] * 1001}, "bad_words: the number of phrases is 1001; it must be from 0 to 1000"),
+        ({"bad_words": [[5, 10**6]]}, "bad_words[0]: a token id is 1000000; it must be from 0 to"),
+        ({"suppress_tokens": [-1]}, "suppress_tokens: a token id is -1"),
+        ({"sequence_bias": [("a", 1e30)]}, "sequence_bias[0]: the bias is 1e+30; it must be from -10000.0 to 10000.0"),
+        ({"sequence_bias": [("a", math.nan)]}, "sequence_bias[0]: the bias is nan"),
+        ({"forced_bos_token": "two words"}, "forced_bos_token: the number of tokens is 2; it must be from 0 to 1"),
+        ({"target_prefix": [5] * 512}, "target_prefix: the number of tokens is 512; it must be from 0 to 511"),
+        (
+            {"target_prefix": [5] * 12, "max_new_tokens": 512},
+            "max_new_tokens is 512; it must be from 1 to 500, which is what a prefix of 12 tokens leaves of 512",
+        ),
+        ({"prefix_bias_beta": 0.5}, "prefix_bias_beta is 0.5, and target_prefix is empty: send one, or no beta"),
+        ({"do_sample": True, "num_beams": 2}, "do_sample is true, and num_beams is 2: send num_beams 1"),
+        ({"num_return_sequences": 2}, "num_return_sequences is 2; it must be from 1 to 1, which is num_beams"),
+        ({"min_new_tokens": 9, "max_new_tokens": 8}, "min_new_tokens is 9; it must be from 0 to 8"),
+    ],
+)
+def test_words_that_cannot_be_are_refused(client: Client, options: Any, said: str) -> None:
+    with pytest.raises(InvalidArgument) as error:
+        client.translate("The weather is nice today.", **options)
+    assert said in str(error.value)
+    assert [violation.field.partition("[")[0] for violation in error.value.violations] == [
+        f"decoding.{said.split()[0].partition('[')[0].rstrip(':')}"
+    ]
+
+
 def test_what_is_drawn_depends_on_the_seed(client: Client) -> None:
     [first] = client.translate(TEXTS[:1], do_sample=True, temperature=1.5)
     assert first.seed is not None
@@ -133,7 +188,7 @@ def test_what_is_drawn_depends_on_the_seed(client: Client) -> None:
     assert {one.seed for one in other} == {1}
     [best] = client.translate(TEXTS[:1], seed=5)
     assert (best.text, best.seed) == (client.translate(TEXTS[:1])[0].text, None)
-    with pytest.raises(InvalidArgument, match="do_sample takes 1 beam, and num_beams is 4"):
+    with pytest.raises(InvalidArgument, match="do_sample is true, and num_beams is 4"):
         client.translate(TEXTS[:1], do_sample=True, num_beams=4)
 
 

@@ -70,7 +70,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of transformers: that a tokenizer could have a package that we do without
         TransformersConverter(str(ZOO)).convert(str(folder), quantization="float32", force=True)
-    return ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)
+    yield ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)
 
 
 def test_the_best_hypotheses(package: Package, theirs: Any) -> None:
