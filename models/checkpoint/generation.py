@@ -39,6 +39,7 @@ ONLY_OURS = (
 )
 """Options that `generate` lacks."""
 OTHER_IN_GENERATE = (
+    "exponential_decay_length_penalty",
     "bad_words",
     "sequence_bias",
     "suppress_tokens",
@@ -138,15 +139,18 @@ def of_generate(decoding: Decoding) -> dict[str, Any]:
     """The keyword arguments of `generate` that mean the same. What only we have is left out, and so is the prefix."""
     same = {name: getattr(decoding, name) for name in OPTIONS if name not in (*ONLY_OURS, *OTHER_IN_GENERATE)}
     factor = decoding.exponential_decay_length_penalty
-    return same | {
-        "bad_words_ids": [list(phrase) for phrase in decoding.bad_words] or None,
-        "sequence_bias": dict(decoding.sequence_bias) or None,
-        "suppress_tokens": list(decoding.suppress_tokens) or None,
-        "begin_suppress_tokens": list(decoding.begin_suppress_tokens) or None,
-        "exponential_decay_length_penalty": None if factor == 1 else (decoding.exponential_decay_start, factor),
-        "top_h": decoding.top_h or None,
-        **({"forced_bos_token_id": decoding.forced_bos_token[0]} if decoding.forced_bos_token else {}),
+    written = {
+        "bad_words_ids": [list(phrase) for phrase in decoding.bad_words],
+        "sequence_bias": dict(decoding.sequence_bias),
+        "suppress_tokens": list(decoding.suppress_tokens),
+        "begin_suppress_tokens": list(decoding.begin_suppress_tokens),
+        "exponential_decay_length_penalty": () if factor == 1 else (decoding.exponential_decay_start, factor),
+        "top_h": decoding.top_h,
     }
+    # What is left out, `generate` takes from the checkpoint: a padding token among the bad words, for one.
+    given = {name: value for name, value in written.items() if value}
+    forced = {"forced_bos_token_id": decoding.forced_bos_token[0]} if decoding.forced_bos_token else {}
+    return same | given | forced
 
 
 def _renamed(content: dict[str, Any], file: Path) -> Options:

@@ -162,7 +162,7 @@ def test_every_option_is_on_the_page_of_its_program(program: str) -> None:
     found = options(program)
     assert "--help" in found
     if program == "dragoman translate":  # docs/decoding.md has them, under the names of the API
-        found -= {f"--{name.replace('_', '-')}" for name in OPTIONS}
+        found -= {f"--{no}{name.replace('_', '-')}" for name in OPTIONS for no in ("", "no-")}
     negated = {option for option in found if option.replace("--no-", "--", 1) in found - {option}}
     assert found - negated - EVERYWHERE - named(page) - given == set()
 
