@@ -85,11 +85,11 @@ def module(file: FileDescriptorProto, index: int, message: DescriptorProto) -> I
 def _groups(
     file: FileDescriptorProto, of_message: tuple[int, int], message: DescriptorProto
 ) -> Iterator[tuple[str, str]]:
-    """The heading that each field stands under: a comment apart from its own."""
-    headings = {tuple(place.path): place.leading_detached_comments for place in file.source_code_info.location}
-    group = ""
+    """The heading that each field stands under: a comment apart from its own, the first one right after the brace."""
+    places = {tuple(place.path): place for place in file.source_code_info.location}
+    group = places[of_message].trailing_comments.strip()
     for number, field in enumerate(message.field):
-        for heading in headings[*of_message, FIELDS_OF_MESSAGE, number]:
+        for heading in places[*of_message, FIELDS_OF_MESSAGE, number].leading_detached_comments:
             group = heading.strip()
         yield field.name, group
 

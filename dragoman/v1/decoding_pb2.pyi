@@ -77,6 +77,7 @@ class DecodingOptions(_message.Message):
     """How target tokens are chosen. The names and meanings are those of Hugging Face `generate`.
 
     A field that is not set takes the model's own default (see Model.default_decoding).
+    Beams and length
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -114,10 +115,7 @@ class DecodingOptions(_message.Message):
     ETA_CUTOFF_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
     num_beams: _builtins.int
-    """Beams and length
-
-    Optional. Hypotheses kept at every step. 1 is greedy search. From 1 to 16, and not more than the server's rows.
-    """
+    """Optional. Hypotheses kept at every step. 1 is greedy search. From 1 to 16, and not more than the server's rows."""
     num_return_sequences: _builtins.int
     """Optional. Hypotheses returned for each content, best first. From 1 to `num_beams`, or of `do_sample` so many samples,
     from 1 to 16.

@@ -7,6 +7,7 @@
 
 #define MEMBER inline __attribute__((always_inline))  // of a class
 #define INLINE static MEMBER
+#define INLINED __attribute__((always_inline))  // of a lambda
 
 namespace dragoman::ISA {
 
@@ -24,6 +25,20 @@ template <>
 struct Register<int32_t> {
   typedef NativeInts type;
 };
+
+// each(i) for i = 0..N-1, each a constant of its own type: an array that is indexed by nothing else stays in registers.
+// GCC unrolls a loop too late for that.
+template <int N>
+struct Constant {
+  MEMBER constexpr operator int() const { return N; }
+};
+template <int N, class Each>
+INLINE void unrolled(const Each& each) {
+  if constexpr (N > 0) {
+    unrolled<N - 1>(each);
+    each(Constant<N - 1>{});
+  }
+}
 
 template <class T, int N>
 struct Lanes {

@@ -27,11 +27,12 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
                  int depth, int32_t* sums) {
   constexpr int vectors = columns / 16;
   __m512i total[ROWS][vectors];
-  for (int r = 0; r < ROWS; r++)
-    for (int v = 0; v < vectors; v++) total[r][v] = _mm512_loadu_si512(start + 16 * v);
+  unrolled<ROWS>([&](auto r) INLINED {
+    unrolled<vectors>([&](auto v) INLINED { total[r][v] = _mm512_loadu_si512(start + 16 * v); });
+  });
   for (int k = 0; k < depth; k += group, panel += columns * group, x += group) {
     __m512i weight[vectors];
-    for (int v = 0; v < vectors; v++) weight[v] = _mm512_load_si512(panel + 64 * v);
+    unrolled<vectors>([&](auto v) INLINED { weight[v] = _mm512_load_si512(panel + 64 * v); });
 #ifndef EMULATED  // Else GCC loads them again for each row.
     asm volatile("" : "+v"(weight[0]), "+v"(weight[1]), "+v"(weight[2]), "+v"(weight[3]));
 #endif
@@ -39,15 +40,16 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
       for (int v = 0; v < vectors; v++) _mm_prefetch((const char*)ahead + 64 * v, _MM_HINT_T0);
       ahead += columns * group;
     }
-    for (int r = 0; r < ROWS; r++) {
+    unrolled<ROWS>([&](auto r) INLINED {
       int32_t four;
       memcpy(&four, x + r * stride, 4);
       const __m512i spread = _mm512_set1_epi32(four);
-      for (int v = 0; v < vectors; v++) multiply_add(total[r][v], spread, weight[v]);
-    }
+      unrolled<vectors>([&](auto v) INLINED { multiply_add(total[r][v], spread, weight[v]); });
+    });
   }
-  for (int r = 0; r < ROWS; r++)
-    for (int v = 0; v < vectors; v++) _mm512_store_si512(sums + r * columns + 16 * v, total[r][v]);
+  unrolled<ROWS>([&](auto r) INLINED {
+    unrolled<vectors>([&](auto v) INLINED { _mm512_store_si512(sums + r * columns + 16 * v, total[r][v]); });
+  });
 }
 
 INLINE void load_halves(const uint16_t* p, Lanes<float, native>& out) {

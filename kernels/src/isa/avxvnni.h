@@ -26,8 +26,9 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
                  int depth, int32_t* sums) {
   constexpr int vectors = columns / 8;
   __m256i total[ROWS][vectors];
-  for (int r = 0; r < ROWS; r++)
-    for (int v = 0; v < vectors; v++) total[r][v] = _mm256_loadu_si256((const __m256i*)(start + 8 * v));
+  unrolled<ROWS>([&](auto r) INLINED {
+    unrolled<vectors>([&](auto v) INLINED { total[r][v] = _mm256_loadu_si256((const __m256i*)(start + 8 * v)); });
+  });
   for (int k = 0; k < depth; k += group, panel += columns * group, x += group) {
     if (ahead) {
       _mm_prefetch((const char*)ahead, _MM_HINT_T0);
@@ -35,18 +36,19 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
       ahead += columns * group;
     }
     __m256i spread[ROWS];
-    for (int r = 0; r < ROWS; r++) {
+    unrolled<ROWS>([&](auto r) INLINED {
       int32_t four;
       memcpy(&four, x + r * stride, 4);
       spread[r] = _mm256_set1_epi32(four);
-    }
-    for (int v = 0; v < vectors; v++) {
+    });
+    unrolled<vectors>([&](auto v) INLINED {
       const __m256i weight = _mm256_load_si256((const __m256i*)(panel + 32 * v));
-      for (int r = 0; r < ROWS; r++) multiply_add(total[r][v], spread[r], weight);
-    }
+      unrolled<ROWS>([&](auto r) INLINED { multiply_add(total[r][v], spread[r], weight); });
+    });
   }
-  for (int r = 0; r < ROWS; r++)
-    for (int v = 0; v < vectors; v++) _mm256_store_si256((__m256i*)(sums + r * columns + 8 * v), total[r][v]);
+  unrolled<ROWS>([&](auto r) INLINED {
+    unrolled<vectors>([&](auto v) INLINED { _mm256_store_si256((__m256i*)(sums + r * columns + 8 * v), total[r][v]); });
+  });
 }
 
 INLINE void load_halves(const uint16_t* p, Lanes<float, native>& out) {

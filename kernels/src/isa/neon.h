@@ -11,24 +11,26 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
                  int depth, int32_t* sums) {
   constexpr int vectors = columns / 4;
   int32x4_t total[ROWS][vectors];
-  for (int r = 0; r < ROWS; r++)
-    for (int v = 0; v < vectors; v++) total[r][v] = vld1q_s32(start + 4 * v);
+  unrolled<ROWS>([&](auto r) INLINED {
+    unrolled<vectors>([&](auto v) INLINED { total[r][v] = vld1q_s32(start + 4 * v); });
+  });
   for (int k = 0; k < depth; k += group, panel += columns * group, x += group) {
     int8x16_t weight[vectors];
-    for (int v = 0; v < vectors; v++) weight[v] = vld1q_s8(panel + 16 * v);
+    unrolled<vectors>([&](auto v) INLINED { weight[v] = vld1q_s8(panel + 16 * v); });
     if (ahead) {
       __builtin_prefetch(ahead);
       ahead += columns * group;
     }
-    for (int r = 0; r < ROWS; r++) {
+    unrolled<ROWS>([&](auto r) INLINED {
       int32_t four;
       memcpy(&four, x + r * stride, 4);
       const Bytes16 spread = (Bytes16)vdupq_n_s32(four);
-      for (int v = 0; v < vectors; v++) total[r][v] = multiply_add(total[r][v], spread, weight[v]);
-    }
+      unrolled<vectors>([&](auto v) INLINED { total[r][v] = multiply_add(total[r][v], spread, weight[v]); });
+    });
   }
-  for (int r = 0; r < ROWS; r++)
-    for (int v = 0; v < vectors; v++) vst1q_s32(sums + r * columns + 4 * v, total[r][v]);
+  unrolled<ROWS>([&](auto r) INLINED {
+    unrolled<vectors>([&](auto v) INLINED { vst1q_s32(sums + r * columns + 4 * v, total[r][v]); });
+  });
 }
 
 INLINE void load_halves(const uint16_t* p, Lanes<float, native>& out) {
