@@ -33,6 +33,11 @@ inline Emulated512 emulated_spread(int32_t x) {
   for (int32_t& lane : out.lanes) lane = x;
   return out;
 }
+inline int emulated_mask(Emulated512 a) {
+  int mask = 0;
+  for (int i = 0; i < 16; i++) mask |= (a.lanes[i] < 0) << i;
+  return mask;
+}
 inline EmulatedFloats emulated_floats(__m256i halves) {
   const __m256 low = _mm256_cvtph_ps(_mm256_castsi256_si128(halves)),
                high = _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1));
@@ -56,3 +61,4 @@ inline __m256i emulated_halves(EmulatedFloats x) {
 #define _mm512_set1_epi32(x) emulated_spread(x)
 #define _mm512_cvtph_ps(a) emulated_floats(a)
 #define _mm512_cvtps_ph(a, rounding) emulated_halves(a)
+#define _mm512_movepi32_mask(a) emulated_mask(a)

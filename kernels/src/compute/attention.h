@@ -184,18 +184,31 @@ INLINE void keep(const Cache& c, int slot, int h, int position, const float* key
   }
 }
 
+// What attend() will read. A head is too short for the processor to foresee where the next one begins.
+template <class T>
+INLINE void prefetch(const Head<T>& head) {
+  const size_t bytes = (size_t)whole_blocks(head.length) * head.head_dim * sizeof(T);
+  for (size_t at = 0; at < bytes; at += 64) {
+    __builtin_prefetch((const char*)head.keys + at);
+    __builtin_prefetch((const char*)head.values + at);
+  }
+}
+
 template <class T>
 static void attend_target(const Cache& c, const float* qkv, const int32_t* positions, const int32_t* slots, int rows,
                           float scale, Bias bias, float* out, Scratch& scratch) {
   const int width = c.heads * c.head_dim;
   float* scores = scratch.take<float>(c.capacity);
+  const auto head = [&](int r, int h) INLINED {
+    return head_of<T>(c, slots[r], h, positions[r] + 1, scale, bias);
+  };
   for (int r = 0; r < rows; r++, qkv += 3 * width, out += width)
     for (int h = 0; h < c.heads; h++) {
+      if (h + 1 < c.heads || r + 1 < rows) prefetch(h + 1 < c.heads ? head(r, h + 1) : head(r + 1, 0));
       const float* query = qkv + h * c.head_dim;
       float* attended = out + h * c.head_dim;
       keep<T>(c, slots[r], h, positions[r], query + width, query + 2 * width);
-      attend<T, 1>(head_of<T>(c, slots[r], h, positions[r] + 1, scale, bias), &query, &positions[r], &scores,
-                   &attended);
+      attend<T, 1>(head(r, h), &query, &positions[r], &scores, &attended);
     }
 }
 
@@ -204,17 +217,19 @@ static void attend_source(const Cache& c, const float* query, const int32_t* len
                           float scale, float* out, Scratch& scratch) {
   const int width = c.heads * c.head_dim, nowhere[2] = {0, 0};
   float* scores[2] = {scratch.take<float>(c.capacity), scratch.take<float>(c.capacity)};
+  const auto head = [&](int r, int h) INLINED { return head_of<T>(c, slots[r], h, lengths[r], scale, Bias{}); };
   for (int r = 0; r < rows;) {
     const bool two = r + 1 < rows && slots[r + 1] == slots[r] && lengths[r + 1] == lengths[r];
+    const int after = r + (two ? 2 : 1);
     for (int h = 0; h < c.heads; h++) {
-      const Head<T> head = head_of<T>(c, slots[r], h, lengths[r], scale, Bias{});
+      if (h + 1 < c.heads || after < rows) prefetch(h + 1 < c.heads ? head(r, h + 1) : head(after, 0));
       const size_t at = (size_t)r * width + h * c.head_dim;
       const float* queries[2] = {query + at, query + at + (two ? width : 0)};
       float* attended[2] = {out + at, out + at + (two ? width : 0)};
-      two ? attend<T, 2>(head, queries, nowhere, scores, attended)
-          : attend<T, 1>(head, queries, nowhere, scores, attended);
+      two ? attend<T, 2>(head(r, h), queries, nowhere, scores, attended)
+          : attend<T, 1>(head(r, h), queries, nowhere, scores, attended);
     }
-    r += two ? 2 : 1;
+    r = after;
   }
 }
 

@@ -23,7 +23,6 @@ constexpr int most_best = 64;
 constexpr int most_summed = 64;       // so many of the best looks at most are computed exactly for the sum
 constexpr float summed_depth = 8;     // no look so far below the best is
 constexpr double rest_share = 0.001;  // of the sum, which may be of looks
-constexpr float distance = 20;        // at which `most` follows the looks: e^20 is far from the largest float
 constexpr int most_found = 4 * most_best + 64;
 
 struct Found {
@@ -34,30 +33,20 @@ struct Found {
 // What is known of a row while tokens go by.
 struct RowSearch {
   Floats total;              // of e^(look - most)
-  float most;                // no look so far is further above it than `distance`
+  float most;                // the best look
   float error_norm, x_norm;  // with the rounding
-  float lower;               // k-th largest lower bound, as of the last sorting out
   float last_kept;           // no look below it is wanted for the sum
   float common;              // what the looks are too low by, all together
   int count;
-  bool whole;  // too many candidates: the row will be computed whole
+  bool whole;               // too many candidates: the row will be computed whole
+  float lowers[most_best];  // the k largest lower bounds, largest first
   Found found[most_found];
 };
 
-struct Wanted {
-  int k, looks, room;
-  bool exact;
-
-  MEMBER Wanted(int best, bool exact_)
-      : k(best), looks(exact_ ? most_summed : best), room(4 * looks + 64), exact(exact_) {}
-};
-
-// The n-th largest of the values, or the lowest there is where there are fewer (Hoare 1961, algorithm 65).
-template <class Value>
-static float nth_largest(const RowSearch& row, int n, Value value) {
-  if (row.count < n) return lowest;
+// The n-th largest of the looks (Hoare 1961, algorithm 65).
+static float nth_largest_look(const RowSearch& row, int n) {
   float x[most_found];
-  for (int i = 0; i < row.count; i++) x[i] = value(row.found[i]);
+  for (int i = 0; i < row.count; i++) x[i] = row.found[i].look;
   for (int first = 0, last = row.count - 1; first < last;) {
     const float pivot = x[(first + last) / 2];
     int i = first, j = last;
@@ -79,49 +68,58 @@ static float nth_largest(const RowSearch& row, int n, Value value) {
   return x[n - 1];
 }
 
-static void sort_out(RowSearch& row, const Wanted& wanted) {
-  const float lower = nth_largest(row, wanted.k, [](const Found& f) { return f.look - f.off; });
-  row.lower = lower > row.lower ? lower : row.lower;
-  row.last_kept = nth_largest(row, wanted.looks, [](const Found& f) { return f.look; });
-  if (wanted.exact) {
-    const float depth = nth_largest(row, 1, [](const Found& f) { return f.look; }) - summed_depth;
-    row.last_kept = depth > row.last_kept ? depth : row.last_kept;
+INLINE bool is_wanted(const RowSearch& row, int k, const Found& f) {
+  return f.look >= row.last_kept || f.look + f.off >= row.lowers[k - 1];
+}
+
+static void sort_out(RowSearch& row, int k) {
+  if (row.count > most_summed) {
+    const float last = nth_largest_look(row, most_summed);
+    row.last_kept = last > row.last_kept ? last : row.last_kept;
   }
   int kept = 0;
   for (int i = 0; i < row.count; i++) {
     const Found f = row.found[i];
-    if (f.look >= row.last_kept || (wanted.exact && f.look + f.off >= row.lower)) row.found[kept++] = f;
+    if (is_wanted(row, k, f)) row.found[kept++] = f;
   }
   row.count = kept;
-  row.whole = row.whole || kept > wanted.room - 32;
+  row.whole = row.whole || kept > most_found - 32;
 }
 
 // Looks below it are of no interest, where no look is off by more than `off`.
-INLINE float threshold(const RowSearch& row, const Wanted& wanted, float off) {
-  const float candidate = row.lower - off;
-  return wanted.exact && candidate < row.last_kept ? candidate : row.last_kept;
+INLINE float threshold(const RowSearch& row, int k, float off) {
+  const float candidate = row.lowers[k - 1] - off;
+  return candidate < row.last_kept ? candidate : row.last_kept;
 }
 
-// Some of these looks are above the threshold. off_of(i): how far the i-th may be off.
+INLINE void note_lower(RowSearch& row, int k, float lower) {
+  int at = k - 1;
+  if (!(lower > row.lowers[at])) return;
+  for (; at > 0 && row.lowers[at - 1] < lower; at--) row.lowers[at] = row.lowers[at - 1];
+  row.lowers[at] = lower;
+}
+
+// 16 looks, of which those from `least` on may be wanted. off_of(i): how far the i-th may be off. What is summed so far must not
+// depend on how many tokens are wanted of the row, so `most` follows all looks.
 template <class Id, class Off>
-__attribute__((noinline)) static void consider(RowSearch& row, const Wanted& wanted, const float* looks, int n,
-                                               float least, Id id_of, Off off_of) {
-  for (int i = 0; i < n && !row.whole; i++) {
-    if (!(looks[i] >= least)) continue;
-    const Found f{looks[i], wanted.exact ? off_of(i) : 0.f, id_of(i)};
-    if (!(f.look >= row.last_kept) && !(wanted.exact && f.look + f.off >= row.lower)) continue;
-    row.found[row.count++] = f;
-    if (row.count == wanted.room) sort_out(row, wanted);
+__attribute__((noinline)) static void consider(RowSearch& row, int k, Floats looks, float least, Id id_of,
+                                               Off off_of) {
+  const float best = largest(looks);
+  if (best > row.most) {
+    row.total = row.total * exponential(all(row.most - best));
+    row.most = best;
+    if (best - summed_depth > row.last_kept) row.last_kept = best - summed_depth;
   }
-}
-
-// Brings `most` up to these looks. What is summed so far must not depend on how many tokens are wanted of the row, so
-// this asks for nothing but the looks.
-__attribute__((noinline)) static void follow(RowSearch& row, const float* looks, int n) {
-  float most = row.most;
-  for (int i = 0; i < n; i++) most = looks[i] > most ? looks[i] : most;
-  row.total = row.total * exponential(all(row.most - most));
-  row.most = most;
+  float x[16];
+  store(x, looks);
+  for (int i = 0; i < 16 && !row.whole; i++) {
+    if (!(x[i] >= least)) continue;
+    const Found f{x[i], off_of(i), id_of(i)};
+    if (!is_wanted(row, k, f)) continue;
+    note_lower(row, k, f.look - f.off);
+    row.found[row.count++] = f;
+    if (row.count == most_found) sort_out(row, k);
+  }
 }
 
 INLINE float off(const RowSearch& row, const float* weight_norms, const float* rest_norms, const float* bias_slack,
@@ -132,7 +130,7 @@ INLINE float off(const RowSearch& row, const float* weight_norms, const float* r
 // A panel of looks at a time.
 struct LookAtPanels {
   const BestTokens& b;
-  const Wanted& wanted;
+  const int k;
   const float* row_scales;
   RowSearch* searches;
 
@@ -142,31 +140,33 @@ struct LookAtPanels {
     const float* bounds = b.panel_bounds + 3 * panel;
     for (int r = 0; r < count; r++) {
       RowSearch& row = searches[first + r];
-      const float least = threshold(row, wanted, off(row, bounds, bounds + 1, bounds + 2, 0));
-      Floats looks[parts];
-      Ints interesting = all((int32_t)0), beyond = all((int32_t)0);
+      const float least = threshold(row, k, off(row, bounds, bounds + 1, bounds + 2, 0));
+      Floats looks[parts], best = all(lowest);
       for (int p = 0; p < parts; p++) {
         looks[p] = scaled(sums + r * columns + 16 * p, b.look, at + 16 * p, row_scales[first + r]) +
                    load(b.look.bias + at + 16 * p);
-        interesting = interesting | (looks[p] >= all(least));
-        beyond = beyond | (looks[p] > all(row.most + distance));
+        best = larger(looks[p], best);
       }
-      if (__builtin_expect(any(interesting | beyond), 0)) {
-        alignas(64) float x[columns];
-        for (int p = 0; p < parts; p++) store(x + 16 * p, looks[p]);
-        if (any(beyond)) follow(row, x, columns);
-        consider(
-            row, wanted, x, columns, least, [&](int i) { return at + i; },
-            [&](int i) { return off(row, b.weight_norms, b.rest_norms, b.bias_slack, at + i); });
-      }
-      for (int p = 0; p < parts; p++) row.total = row.total + exponential(looks[p] - all(row.most));
+      if (__builtin_expect(any(best >= all(least)), 0)) consider_panel(row, looks, least, at);
+      const Floats most = all(row.most);
+      Floats total = row.total;
+      for (int p = 0; p < parts; p++) total = total + power_of_two((looks[p] - most) * all(log2_e));
+      row.total = total;
     }
+  }
+
+  __attribute__((noinline)) void consider_panel(RowSearch& row, const Floats* looks, float least, int at) {
+    for (int p = 0; p < columns / 16; p++, at += 16)
+      if (any(looks[p] >= all(least)))
+        consider(
+            row, k, looks[p], least, [&](int i) { return at + i; },
+            [&](int i) { return off(row, b.weight_norms, b.rest_norms, b.bias_slack, at + i); });
   }
 };
 
 // Tokens by name, 16 at a time. q: the row in 8 bits.
-static void look_at_allowed(const BestTokens& b, const Wanted& wanted, RowSearch& row, const uint8_t* q,
-                            float row_scale, const int32_t* allowed, int places, int16_t* centred) {
+static void look_at_allowed(const BestTokens& b, int k, RowSearch& row, const uint8_t* q, float row_scale,
+                            const int32_t* allowed, int places, int16_t* centred) {
   const int width = b.table.width;
   for (int i = 0; i < width; i++) centred[i] = (int16_t)(q[i] - b.quantization.zero_point);
   for (int first = 0; first < places; first += 16) {
@@ -180,9 +180,8 @@ static void look_at_allowed(const BestTokens& b, const Wanted& wanted, RowSearch
       looks[n] = (float)total * (b.look.scales[id] * row_scale) + b.look.bias[id];
     }
     for (int i = n; i < 16; i++) looks[i] = -__builtin_inff();
-    if (any(load(looks) > all(row.most + distance))) follow(row, looks, 16);
     consider(
-        row, wanted, looks, n, lowest, [&](int i) { return allowed[first + i]; },
+        row, k, load(looks), lowest, [&](int i) { return allowed[first + i]; },
         [&](int i) { return off(row, b.weight_norms, b.rest_norms, b.bias_slack, allowed[first + i]); });
     row.total = row.total + exponential(load(looks) - all(row.most));
     if (n < 16) return;
@@ -263,7 +262,7 @@ static double choose(const BestTokens& b, RowSearch& row, const float* x, Best& 
       best.add(logits[i], f.id);
     else if (!b.exact)
       best.add(f.look, f.id);
-    else if (f.look + f.off >= row.lower)
+    else if (f.look + f.off >= row.lowers[best.k - 1])
       best.add(logit(b, x, f.id), f.id);
   }
   if (summed > 0 && rest < 4e-6 * total) rest = 0;
@@ -293,7 +292,7 @@ static double choose_from_all(const BestTokens& b, const float* x, const int32_t
   return most + log(total);
 }
 
-INLINE void begin(RowSearch& row, const BestTokens& b, const float* x, const uint8_t* q, float scale) {
+INLINE void begin(RowSearch& row, int k, const BestTokens& b, const float* x, const uint8_t* q, float scale) {
   const int n = b.table.width;
   Floats squares = all(0.f), errors = all(0.f), common = all(0.f);
   for (int i = 0; i < n; i += 16) {
@@ -310,9 +309,11 @@ INLINE void begin(RowSearch& row, const BestTokens& b, const float* x, const uin
   const float error_norm = __builtin_sqrtf(sum(errors)) * 1.00001f + x_norm * 0x1p-22f;
   row.x_norm = x_norm + rounding * (x_norm + error_norm);
   row.error_norm = error_norm + rounding * (x_norm + error_norm);
+  if (!b.exact) row.x_norm = row.error_norm = 0;  // the look is the answer
   row.common = b.exact ? sum(common) : 0.f;  // else it is in both, the logits and their sum
   row.total = all(0.f);
-  row.most = row.lower = row.last_kept = lowest;
+  row.most = row.last_kept = lowest;
+  for (int i = 0; i < k; i++) row.lowers[i] = lowest;
   row.count = 0;
   row.whole = false;
 }
@@ -321,18 +322,17 @@ INLINE void begin(RowSearch& row, const BestTokens& b, const float* x, const uin
 // a row's score would depend on what others in the batch ask for.
 static double total_where_one_is_wanted(const BestTokens& b, const float* x, float scale, const int32_t* allowed,
                                         int places, RowSearch& row, ByteRows& bytes, int16_t* centred) {
-  const Wanted wanted(1, b.exact);
   quantize_row(x, b.table.width, scale, b.quantization.zero_point, b.look.depth, bytes.row(0));
-  begin(row, b, x, bytes.row(0), scale);
+  begin(row, 1, b, x, bytes.row(0), scale);
   if (allowed) {
     row.common = 0;
-    look_at_allowed(b, wanted, row, bytes.row(0), scale, allowed, places, centred);
+    look_at_allowed(b, 1, row, bytes.row(0), scale, allowed, places, centred);
   } else {
     bytes.done(0, b.look.depth);
-    LookAtPanels each{b, wanted, &scale, &row};
+    LookAtPanels each{b, 1, &scale, &row};
     multiply(b.look, bytes.bytes(), 1, each);
   }
-  sort_out(row, wanted);
+  sort_out(row, 1);
   Best best{1, 0, {}, {}};
   return row.whole ? choose_from_all(b, x, allowed, places, best) : choose(b, row, x, best);
 }
@@ -347,7 +347,6 @@ static void write_best(const Best& best, double log_total, int64_t* ids, float* 
 static Counts best_tokens(const BestTokens& b, const float* x, int rows, int k, const int32_t* allowed, int places,
                           int64_t* ids, float* log_probs, Scratch& scratch) {
   const int width = b.table.width;
-  const Wanted wanted(k, b.exact);
   Counts counts{rows, 0, 0};
   float* scales = scratch.take<float>(rows);
   RowSearch* searches = scratch.take<RowSearch>(rows);
@@ -359,22 +358,22 @@ static Counts best_tokens(const BestTokens& b, const float* x, int rows, int k, 
     scales[r] = scale_of(row, b.look, b.quantization);
     const int64_t beyond = quantize_row(row, width, scales[r], b.quantization.zero_point, b.look.depth, bytes.row(r));
     if (b.quantization.scale > 0) counts.saturated += beyond;
-    begin(searches[r], b, row, bytes.row(r), scales[r]);
+    begin(searches[r], k, b, row, bytes.row(r), scales[r]);
     if (allowed) {
       searches[r].common = 0;  // it is that of all tokens
-      look_at_allowed(b, wanted, searches[r], bytes.row(r), scales[r], allowed + (size_t)r * places, places, centred);
+      look_at_allowed(b, k, searches[r], bytes.row(r), scales[r], allowed + (size_t)r * places, places, centred);
     } else {
       bytes.done(r, b.look.depth);
     }
   }
   if (!allowed) {
-    LookAtPanels each{b, wanted, scales, searches};
+    LookAtPanels each{b, k, scales, searches};
     multiply(b.look, bytes.bytes(), rows, each);
   }
   for (int r = 0; r < rows; r++, x += width, ids += k, log_probs += k) {
     Best best{k, 0, {}, {}};
     if (scales[r] == scales[r]) {
-      sort_out(searches[r], wanted);
+      sort_out(searches[r], k);
       counts.whole_rows += searches[r].whole;
       const int32_t* named = allowed ? allowed + (size_t)r * places : nullptr;
       double log_total =

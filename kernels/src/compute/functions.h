@@ -20,6 +20,11 @@ INLINE void store_part(float* p, Floats a, int n) {
 INLINE Floats load_up_to(const float* p, int n) { return n >= 16 ? load(p) : load_part(p, n); }
 INLINE void store_up_to(float* p, Floats a, int n) { n >= 16 ? store(p, a) : store_part(p, a, n); }
 
+template <int N>
+INLINE bool any(Lanes<int32_t, N> mask) {
+  return any(mask.low | mask.high);
+}
+
 INLINE Floats load16(const float* p) { return load(p); }
 INLINE void load_all_halves(const uint16_t* p, Lanes<float, native>& out) { load_halves(p, out); }
 template <int N>
@@ -52,18 +57,22 @@ INLINE Floats absolute(Floats a) { return as_floats(as_ints(a) & all((int32_t)0x
 // To the nearest whole number, ties to even, of |a| < 2^22: adding 1.5 * 2^23 leaves it in the lowest bits.
 constexpr float whole = 12582912.f;
 
-// e^x, within 3e-7 + 6e-8 |x| of it, relative: a polynomial of the smallest largest error. Below e^-87 it is about 1e-38. Not a number stays so.
-INLINE Floats exponential(Floats x) {
-  const Floats power = smaller(all(126.f), larger(all(-126.f), x * all(1.44269504f)));
-  const Floats moved = power + all(whole), part = power - (moved - all(whole));
+// 2^x for x in -126..126, and 2^-126 below: a polynomial of the smallest largest error between halves, whose exponent is
+// then raised. Not a number stays so.
+INLINE Floats power_of_two(Floats x) {
+  const Floats power = larger(all(-126.f), x), moved = power + all(whole), part = power - (moved - all(whole));
   Floats p = all(1.3264709e-3f);
   p = p * part + all(9.6715115e-3f);
   p = p * part + all(5.5507338e-2f);
   p = p * part + all(2.4022242e-1f);
   p = p * part + all(6.9314698e-1f);
   p = p * part + all(1.f);
-  return p * as_floats(shifted_left<23>(as_ints(moved)) + all((int32_t)0x3f800000));
+  return as_floats(as_ints(p) + shifted_left<23>(as_ints(moved)));
 }
+
+// e^x, within 3e-7 + 6e-8 |x| of it, relative. Below e^-87 it is about 1e-38.
+constexpr float log2_e = 1.44269504f;
+INLINE Floats exponential(Floats x) { return power_of_two(smaller(all(126.f), x * all(log2_e))); }
 
 INLINE Floats sigmoid(Floats x) { return all(1.f) / (all(1.f) + exponential(all(0.f) - x)); }
 

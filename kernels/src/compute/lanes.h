@@ -189,15 +189,5 @@ INLINE float largest(Floats a) {
     for (int i = 0; i < step; i++) x[i] = x[i] > x[i + step] ? x[i] : x[i + step];
   return x[0];
 }
-INLINE bool any(Lanes<int32_t, native> mask) {
-  uint64_t x[native / 2], found = 0;
-  memcpy(x, &mask.v, VECTOR_BYTES);
-  for (uint64_t two : x) found |= two;
-  return found != 0;
-}
-template <int N>
-INLINE bool any(Lanes<int32_t, N> mask) {
-  return any(mask.low | mask.high);
-}
 
 }  // namespace dragoman::ISA

@@ -64,7 +64,7 @@ static void multiply(const PackedWeight& w, const Bytes& x, int rows, Each& each
       const int8_t* next = w.weights + (size_t)(panel + 1) * w.depth * columns;
       for (int t = 0, row = first; t < tiles; t++) {
         const int size = count / tiles + (t < count % tiles);
-        tile_and_use<most_rows>(size, x, row, w, panel, t == 0 && panel + 1 < w.panels ? next : nullptr, sums, each);
+        tile_and_use<most_rows>(size, x, row, w, panel, t == tiles - 1 && panel + 1 < w.panels ? next : nullptr, sums, each);
         row += size;
       }
     }

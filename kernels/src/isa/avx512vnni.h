@@ -52,6 +52,9 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
   });
 }
 
+INLINE bool any(Lanes<int32_t, native> mask) {
+  return _mm512_movepi32_mask(__builtin_bit_cast(__m512i, mask.v)) != 0;
+}
 INLINE void load_halves(const uint16_t* p, Lanes<float, native>& out) {
   out.v = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p));
 }

@@ -51,6 +51,7 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
   });
 }
 
+INLINE bool any(Lanes<int32_t, native> mask) { return !_mm256_testz_si256((__m256i)mask.v, (__m256i)mask.v); }
 INLINE void load_halves(const uint16_t* p, Lanes<float, native>& out) {
   out.v = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p));
 }

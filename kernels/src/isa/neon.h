@@ -33,6 +33,7 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
   });
 }
 
+INLINE bool any(Lanes<int32_t, native> mask) { return vmaxvq_u32((uint32x4_t)mask.v) != 0; }
 INLINE void load_halves(const uint16_t* p, Lanes<float, native>& out) {
   out.v = (NativeFloats)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
 }

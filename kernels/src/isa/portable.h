@@ -14,6 +14,7 @@
 //                    prepared_bytes(depth) bytes.
 //   tile<ROWS>       sums[r][c] = start[c] + sum over k of (x[r][k] - shift) * weight[k][c], exactly, for every u8 x
 //                    and every weight in -127..127.
+//   any              Whether any lane of a mask is set; lanes have all bits or none.
 //   load_halves, store_halves: a register of floats from and to fp16 in memory.
 //
 // Nothing of std:: may be called here that could be left as a function of its own: the linker would take one
@@ -42,6 +43,10 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
     for (int r = 0; r < ROWS; r++)
       for (int c = 0; c < columns; c++)
         for (int i = 0; i < group; i++) sums[r * columns + c] += x[r * stride + k + i] * panel[c * group + i];
+}
+
+INLINE bool any(Lanes<int32_t, native> mask) {
+  return (mask.v[0] | mask.v[1] | mask.v[2] | mask.v[3]) != 0;
 }
 
 INLINE float half_to_float(uint16_t half) {
