@@ -30,6 +30,23 @@ class Reuse(StrEnum):
     """A way this version of the client has no name for."""
 
 
+class Guard(StrEnum):
+    """A sign that a translation is wrong. Good ones may have it too."""
+
+    REPETITION = "repetition"
+    """It ends in the same few words over and over."""
+    COPY = "copy"
+    """It is the text itself."""
+    LENGTH_LIMIT = "length_limit"
+    """It was cut by `max_new_tokens`."""
+    LENGTH_RATIO = "length_ratio"
+    """It is more than three times as long as the text, or less than a third, in tokens."""
+    SCRIPT = "script"
+    """Most of its letters are of no script that the target language is written in."""
+    UNKNOWN = "unknown"
+    """A sign this version of the client has no name for."""
+
+
 class Health(Enum):
     """What a server says about one of its services."""
 
@@ -61,6 +78,20 @@ class Timings:
 
 
 @dataclass(frozen=True, slots=True)
+class TargetToken:
+    """A token of a hypothesis."""
+
+    id: int
+    """In the model's target vocabulary."""
+    text: str
+    """What it adds to the text, or nothing. A character of several tokens is the last one's."""
+    begin: int
+    """Where that begins in the text, in characters."""
+    log_prob: float
+    """The logarithm of its probability, as the score has it. 0 where it was forced."""
+
+
+@dataclass(frozen=True, slots=True)
 class Hypothesis:
     """One possible translation."""
 
@@ -70,6 +101,8 @@ class Hypothesis:
     tokens: int
     """The end token included."""
     finish_reason: FinishReason
+    target_tokens: tuple[TargetToken, ...] = ()
+    """Of `with_tokens`: its tokens, the end token included, without those of a forced `target_prefix`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +131,10 @@ class Translation:
     """Both translations, if it went by way of a third language. Then `timings` are the sums, and scores are 0."""
     seed: int | None = None
     """Of `do_sample`: what the same tokens are drawn with again."""
+    guards: tuple[Guard, ...] = ()
+    """How the best hypothesis looks wrong, if it does."""
+    retried: bool = False
+    """Of `retry_on_guard`: whether the text was translated again. `timings` are then the sums."""
 
     @property
     def text(self) -> str:

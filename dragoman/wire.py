@@ -15,11 +15,13 @@ from dragoman.options import received, sent
 from dragoman.results import (
     EncodingDefaults,
     FinishReason,
+    Guard,
     Health,
     Hypothesis,
     Leg,
     Model,
     Reuse,
+    TargetToken,
     TextDelta,
     Timings,
     Translation,
@@ -78,6 +80,13 @@ _REUSES = {
     translation_pb2.REUSE_UNSPECIFIED: Reuse.NONE,
     translation_pb2.REUSE_SHARED: Reuse.SHARED,
     translation_pb2.REUSE_CACHED: Reuse.CACHED,
+}
+_GUARDS = {
+    translation_pb2.GUARD_REPETITION: Guard.REPETITION,
+    translation_pb2.GUARD_COPY: Guard.COPY,
+    translation_pb2.GUARD_LENGTH_LIMIT: Guard.LENGTH_LIMIT,
+    translation_pb2.GUARD_LENGTH_RATIO: Guard.LENGTH_RATIO,
+    translation_pb2.GUARD_SCRIPT: Guard.SCRIPT,
 }
 
 
@@ -229,7 +238,17 @@ def translation(message: translation_pb2.Translation) -> Translation:
         raise Internal("the server sent a translation without hypotheses", grpc.StatusCode.INTERNAL)
     hypotheses, reuse = tuple(map(_hypothesis, message.hypotheses)), _REUSES.get(message.reuse, Reuse.UNKNOWN)
     legs, seed = tuple(map(_leg, message.legs)), message.seed if message.HasField("seed") else None
-    return Translation(hypotheses, message.source_tokens, timings(message.timings), reuse, legs, seed)
+    guards = tuple(_GUARDS.get(guard, Guard.UNKNOWN) for guard in message.guards)
+    return Translation(
+        hypotheses,
+        message.source_tokens,
+        timings(message.timings),
+        reuse,
+        legs,
+        seed,
+        guards,
+        message.retried,
+    )
 
 
 def _leg(message: translation_pb2.Leg) -> Leg:
@@ -314,7 +333,8 @@ def _decoding(message: decoding_pb2.DecodingOptions) -> Decoding:
 
 def _hypothesis(message: translation_pb2.Hypothesis) -> Hypothesis:
     reason = _FINISH_REASONS.get(message.finish_reason, FinishReason.UNKNOWN)
-    return Hypothesis(message.text, message.score, message.tokens, reason)
+    tokens = tuple(TargetToken(token.id, token.text, token.begin, token.log_prob) for token in message.target_tokens)
+    return Hypothesis(message.text, message.score, message.tokens, reason, tokens)
 
 
 def check_count(contents: Sequence[str], answers: Sequence[object]) -> None:

@@ -30,6 +30,8 @@ class Hypothesis:
     score: float
     """sum(log p) / len(token_ids)^length_penalty."""
     finish_reason: FinishReason
+    log_probs: tuple[float, ...] = ()
+    """Of each token, as the score has them, if they were wanted. What was forced and not searched for has 0."""
 
 
 PHASES = ("tokenize", "queue", "encode", "decode", "detokenize")
@@ -52,6 +54,20 @@ class Timings:
     @property
     def total(self) -> float:
         return self.queue + self.encode + self.decode
+
+    def __add__(self, other: "Timings") -> "Timings":
+        """Of one run after another."""
+        steps = self.steps + other.steps
+        rows = self.steps * self.mean_batch_rows + other.steps * other.mean_batch_rows
+        return Timings(
+            self.queue + other.queue,
+            self.encode + other.encode,
+            self.decode + other.decode,
+            steps,
+            rows / steps if steps else 0.0,
+            self.tokenize + other.tokenize,
+            self.detokenize + other.detokenize,
+        )
 
     def around(self, tokenize: float, detokenize: float) -> "Timings":
         """The same, and what was before and after."""

@@ -129,6 +129,10 @@ class Decoding:
     """A token of at least this probability is drawn, or of less where many are likely."""
     seed: Annotated[int, Range(0, 2**53)] = 0
     """What is drawn depends on it, the source and the options alone."""
+    with_tokens: bool = False
+    """The tokens of each hypothesis come back, with their log-probabilities."""
+    retry_on_guard: bool = False
+    """A translation that looks wrong is made again, by beam search without repetitions."""
 
     @property
     def words(self) -> int:

@@ -179,6 +179,32 @@ def test_words_that_cannot_be_are_refused(client: Client, options: Any, said: st
     ]
 
 
+def test_tokens_come_back_with_their_texts_and_log_probabilities(client: Client, tokenizer: Tokenizer) -> None:
+    found = client.translate(TEXTS[:4], target_language="pt", num_beams=4, num_return_sequences=2, with_tokens=True)
+    for translation in found:
+        for hypothesis in translation.hypotheses:
+            tokens = hypothesis.target_tokens
+            assert len(tokens) == hypothesis.tokens
+            assert "".join(token.text for token in tokens) == hypothesis.text
+            assert tokenizer.decode([token.id for token in tokens]) == hypothesis.text
+            assert sum(token.log_prob for token in tokens) / len(tokens) == pytest.approx(hypothesis.score, abs=1e-4)
+            assert [token.begin for token in tokens] == sorted(token.begin for token in tokens)
+    again = client.translate(TEXTS[0], target_language="pt")
+    assert not again.hypotheses[0].target_tokens
+
+
+def test_a_translation_that_looks_wrong_says_so_and_may_be_made_again(client: Client) -> None:
+    loop = "la la la la la la la la la la la la la la la la la la la la la la la la la la la la la la"
+    first = client.translate(loop, target_language="pt")
+    assert first.guards
+    again = client.translate(loop, target_language="pt", retry_on_guard=True)
+    assert again.retried
+    assert len(again.guards) <= len(first.guards)
+    assert again.timings.steps > first.timings.steps
+    fine = client.translate(TEXTS[0], target_language="pt", retry_on_guard=True)
+    assert (fine.guards, fine.retried) == ((), False)
+
+
 def test_what_is_drawn_depends_on_the_seed(client: Client) -> None:
     [first] = client.translate(TEXTS[:1], do_sample=True, temperature=1.5)
     assert first.seed is not None

@@ -35,7 +35,10 @@ async def _translate(args: Arguments) -> int:
 
         async def answer(text: str) -> Answer:
             translation = await client.translate(text, timeout_s=args.timeout, **options)
-            return Answer(show(translation), output.timings_line(translation.timings) if args.timings else "")
+            notes = [] if args.json else output.notes(translation)
+            if args.timings:
+                notes.append(output.timings_line(translation.timings))
+            return Answer(show(translation), "\n".join(notes))
 
         return await _answer_lines(args, answer, blank=output.to_json({"text": ""}) if args.json else "")
 

@@ -1,6 +1,7 @@
 """How the command line writes results: one line each, for people or as JSON."""
 
 import json
+import math
 import re
 import sys
 from base64 import b64encode
@@ -9,7 +10,7 @@ from typing import Any
 
 from dragoman.command.lines import LineError
 from dragoman.errors import DeadlineExceeded, DragomanError, Unreachable
-from dragoman.results import Embedding, Model, Timings, Translation
+from dragoman.results import Embedding, Model, TargetToken, Timings, Translation
 
 CORE_PREFIX = re.compile(r"^[A-Z_]+: (ipv[46]:\S+: )?")
 """What gRPC's core puts before its words: a status, and the address, which the target has named already."""
@@ -34,6 +35,19 @@ def ranked_lines(translation: Translation) -> str:
 def translation_json(translation: Translation) -> str:
     """The best hypothesis' fields, then all the others."""
     return to_json(asdict(translation.hypotheses[0]) | asdict(translation))
+
+
+def notes(translation: Translation) -> list[str]:
+    """More about it for people, a line each: tokens with their probabilities, where they came, and what looks wrong."""
+    tokens = [" ".join(map(_shown, one.target_tokens)) for one in translation.hypotheses if one.target_tokens]
+    wrong = f"looks wrong: {', '.join(translation.guards)}" if translation.guards else ""
+    again = "translated twice" if translation.retried else ""
+    told = "; ".join(filter(None, (wrong, again)))
+    return [*tokens, told] if told else tokens
+
+
+def _shown(token: TargetToken) -> str:
+    return f"{json.dumps(token.text, ensure_ascii=False)} {math.exp(token.log_prob):.1%}"
 
 
 def timings_line(timings: Timings) -> str:

@@ -82,6 +82,12 @@ class DecodingKeywords(TypedDict, total=False):
     """What is drawn depends on it, the content and the options alone. From 0 to 9007199254740992. If not set, one is
     chosen; Translation.seed says which.
     """
+    with_tokens: bool | None
+    """Hypothesis.target_tokens is filled in: the tokens, with their log-probabilities."""
+    retry_on_guard: bool | None
+    """A translation with a guard is made again with 4 beams and `no_repeat_ngram_size` 3, unless it is merely cut, and
+    the one with fewer guards is the answer. Not of streams, nor beside vectors.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +164,12 @@ class Decoding:
     """What is drawn depends on it, the content and the options alone. From 0 to 9007199254740992. If not set, one is
     chosen; Translation.seed says which.
     """
+    with_tokens: bool
+    """Hypothesis.target_tokens is filled in: the tokens, with their log-probabilities."""
+    retry_on_guard: bool
+    """A translation with a guard is made again with 4 beams and `no_repeat_ngram_size` 3, unless it is merely cut, and
+    the one with fewer guards is the answer. Not of streams, nor beside vectors.
+    """
 
 
 DOCS = {
@@ -193,6 +205,8 @@ DOCS = {
     "epsilon_cutoff": 'A token of at least this probability is drawn. From 0 to 1.',
     "eta_cutoff": 'A token of at least this probability is drawn, or of less where many are likely. From 0 to 1.',
     "seed": 'What is drawn depends on it, the content and the options alone. From 0 to 9007199254740992. If not set, one is chosen; Translation.seed says which.',
+    "with_tokens": 'Hypothesis.target_tokens is filled in: the tokens, with their log-probabilities.',
+    "retry_on_guard": 'A translation with a guard is made again with 4 beams and `no_repeat_ngram_size` 3, unless it is merely cut, and the one with fewer guards is the answer. Not of streams, nor beside vectors.',
 }
 """What the command line says of each."""
 
@@ -229,5 +243,7 @@ GROUPS = {
     "epsilon_cutoff": "Sampling",
     "eta_cutoff": "Sampling",
     "seed": "Sampling",
+    "with_tokens": "What comes back",
+    "retry_on_guard": "What comes back",
 }
 """What each is about."""

@@ -114,6 +114,8 @@ class DecodingOptions(_message.Message):
     EPSILON_CUTOFF_FIELD_NUMBER: _builtins.int
     ETA_CUTOFF_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
+    WITH_TOKENS_FIELD_NUMBER: _builtins.int
+    RETRY_ON_GUARD_FIELD_NUMBER: _builtins.int
     num_beams: _builtins.int
     """Optional. Hypotheses kept at every step. 1 is greedy search. From 1 to 16, and not more than the server's rows."""
     num_return_sequences: _builtins.int
@@ -178,6 +180,15 @@ class DecodingOptions(_message.Message):
     """Optional. What is drawn depends on it, the content and the options alone. From 0 to 9007199254740992. If not set, one
     is chosen; Translation.seed says which.
     """
+    with_tokens: _builtins.bool
+    """What comes back
+
+    Optional. Hypothesis.target_tokens is filled in: the tokens, with their log-probabilities.
+    """
+    retry_on_guard: _builtins.bool
+    """Optional. A translation with a guard is made again with 4 beams and `no_repeat_ngram_size` 3, unless it is merely cut,
+    and the one with fewer guards is the answer. Not of streams, nor beside vectors.
+    """
     @_builtins.property
     def target_prefix(self) -> Global___Phrase:
         """What is said
@@ -240,10 +251,12 @@ class DecodingOptions(_message.Message):
         epsilon_cutoff: _builtins.float | None = ...,
         eta_cutoff: _builtins.float | None = ...,
         seed: _builtins.int | None = ...,
+        with_tokens: _builtins.bool | None = ...,
+        retry_on_guard: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_disable_unknown", b"_disable_unknown", "_do_sample", b"_do_sample", "_early_stopping", b"_early_stopping", "_encoder_no_repeat_ngram_size", b"_encoder_no_repeat_ngram_size", "_encoder_repetition_penalty", b"_encoder_repetition_penalty", "_epsilon_cutoff", b"_epsilon_cutoff", "_eta_cutoff", b"_eta_cutoff", "_exponential_decay_length_penalty", b"_exponential_decay_length_penalty", "_exponential_decay_start", b"_exponential_decay_start", "_forced_bos_token", b"_forced_bos_token", "_length_penalty", b"_length_penalty", "_max_new_tokens", b"_max_new_tokens", "_max_new_tokens_ratio", b"_max_new_tokens_ratio", "_min_new_tokens", b"_min_new_tokens", "_min_p", b"_min_p", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_beams", b"_num_beams", "_num_return_sequences", b"_num_return_sequences", "_patience", b"_patience", "_prefix_bias_beta", b"_prefix_bias_beta", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_target_prefix", b"_target_prefix", "_temperature", b"_temperature", "_top_h", b"_top_h", "_top_k", b"_top_k", "_top_p", b"_top_p", "_typical_p", b"_typical_p", "disable_unknown", b"disable_unknown", "do_sample", b"do_sample", "early_stopping", b"early_stopping", "encoder_no_repeat_ngram_size", b"encoder_no_repeat_ngram_size", "encoder_repetition_penalty", b"encoder_repetition_penalty", "epsilon_cutoff", b"epsilon_cutoff", "eta_cutoff", b"eta_cutoff", "exponential_decay_length_penalty", b"exponential_decay_length_penalty", "exponential_decay_start", b"exponential_decay_start", "forced_bos_token", b"forced_bos_token", "length_penalty", b"length_penalty", "max_new_tokens", b"max_new_tokens", "max_new_tokens_ratio", b"max_new_tokens_ratio", "min_new_tokens", b"min_new_tokens", "min_p", b"min_p", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_beams", b"num_beams", "num_return_sequences", b"num_return_sequences", "patience", b"patience", "prefix_bias_beta", b"prefix_bias_beta", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "target_prefix", b"target_prefix", "temperature", b"temperature", "top_h", b"top_h", "top_k", b"top_k", "top_p", b"top_p", "typical_p", b"typical_p"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_disable_unknown", b"_disable_unknown", "_do_sample", b"_do_sample", "_early_stopping", b"_early_stopping", "_encoder_no_repeat_ngram_size", b"_encoder_no_repeat_ngram_size", "_encoder_repetition_penalty", b"_encoder_repetition_penalty", "_epsilon_cutoff", b"_epsilon_cutoff", "_eta_cutoff", b"_eta_cutoff", "_exponential_decay_length_penalty", b"_exponential_decay_length_penalty", "_exponential_decay_start", b"_exponential_decay_start", "_forced_bos_token", b"_forced_bos_token", "_length_penalty", b"_length_penalty", "_max_new_tokens", b"_max_new_tokens", "_max_new_tokens_ratio", b"_max_new_tokens_ratio", "_min_new_tokens", b"_min_new_tokens", "_min_p", b"_min_p", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_beams", b"_num_beams", "_num_return_sequences", b"_num_return_sequences", "_patience", b"_patience", "_prefix_bias_beta", b"_prefix_bias_beta", "_repetition_penalty", b"_repetition_penalty", "_retry_on_guard", b"_retry_on_guard", "_seed", b"_seed", "_target_prefix", b"_target_prefix", "_temperature", b"_temperature", "_top_h", b"_top_h", "_top_k", b"_top_k", "_top_p", b"_top_p", "_typical_p", b"_typical_p", "_with_tokens", b"_with_tokens", "disable_unknown", b"disable_unknown", "do_sample", b"do_sample", "early_stopping", b"early_stopping", "encoder_no_repeat_ngram_size", b"encoder_no_repeat_ngram_size", "encoder_repetition_penalty", b"encoder_repetition_penalty", "epsilon_cutoff", b"epsilon_cutoff", "eta_cutoff", b"eta_cutoff", "exponential_decay_length_penalty", b"exponential_decay_length_penalty", "exponential_decay_start", b"exponential_decay_start", "forced_bos_token", b"forced_bos_token", "length_penalty", b"length_penalty", "max_new_tokens", b"max_new_tokens", "max_new_tokens_ratio", b"max_new_tokens_ratio", "min_new_tokens", b"min_new_tokens", "min_p", b"min_p", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_beams", b"num_beams", "num_return_sequences", b"num_return_sequences", "patience", b"patience", "prefix_bias_beta", b"prefix_bias_beta", "repetition_penalty", b"repetition_penalty", "retry_on_guard", b"retry_on_guard", "seed", b"seed", "target_prefix", b"target_prefix", "temperature", b"temperature", "top_h", b"top_h", "top_k", b"top_k", "top_p", b"top_p", "typical_p", b"typical_p", "with_tokens", b"with_tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_disable_unknown", b"_disable_unknown", "_do_sample", b"_do_sample", "_early_stopping", b"_early_stopping", "_encoder_no_repeat_ngram_size", b"_encoder_no_repeat_ngram_size", "_encoder_repetition_penalty", b"_encoder_repetition_penalty", "_epsilon_cutoff", b"_epsilon_cutoff", "_eta_cutoff", b"_eta_cutoff", "_exponential_decay_length_penalty", b"_exponential_decay_length_penalty", "_exponential_decay_start", b"_exponential_decay_start", "_forced_bos_token", b"_forced_bos_token", "_length_penalty", b"_length_penalty", "_max_new_tokens", b"_max_new_tokens", "_max_new_tokens_ratio", b"_max_new_tokens_ratio", "_min_new_tokens", b"_min_new_tokens", "_min_p", b"_min_p", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_beams", b"_num_beams", "_num_return_sequences", b"_num_return_sequences", "_patience", b"_patience", "_prefix_bias_beta", b"_prefix_bias_beta", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_target_prefix", b"_target_prefix", "_temperature", b"_temperature", "_top_h", b"_top_h", "_top_k", b"_top_k", "_top_p", b"_top_p", "_typical_p", b"_typical_p", "bad_words", b"bad_words", "begin_suppress_tokens", b"begin_suppress_tokens", "disable_unknown", b"disable_unknown", "do_sample", b"do_sample", "early_stopping", b"early_stopping", "encoder_no_repeat_ngram_size", b"encoder_no_repeat_ngram_size", "encoder_repetition_penalty", b"encoder_repetition_penalty", "epsilon_cutoff", b"epsilon_cutoff", "eta_cutoff", b"eta_cutoff", "exponential_decay_length_penalty", b"exponential_decay_length_penalty", "exponential_decay_start", b"exponential_decay_start", "forced_bos_token", b"forced_bos_token", "length_penalty", b"length_penalty", "max_new_tokens", b"max_new_tokens", "max_new_tokens_ratio", b"max_new_tokens_ratio", "min_new_tokens", b"min_new_tokens", "min_p", b"min_p", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_beams", b"num_beams", "num_return_sequences", b"num_return_sequences", "patience", b"patience", "prefix_bias_beta", b"prefix_bias_beta", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "sequence_bias", b"sequence_bias", "suppress_tokens", b"suppress_tokens", "target_prefix", b"target_prefix", "temperature", b"temperature", "top_h", b"top_h", "top_k", b"top_k", "top_p", b"top_p", "typical_p", b"typical_p"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_disable_unknown", b"_disable_unknown", "_do_sample", b"_do_sample", "_early_stopping", b"_early_stopping", "_encoder_no_repeat_ngram_size", b"_encoder_no_repeat_ngram_size", "_encoder_repetition_penalty", b"_encoder_repetition_penalty", "_epsilon_cutoff", b"_epsilon_cutoff", "_eta_cutoff", b"_eta_cutoff", "_exponential_decay_length_penalty", b"_exponential_decay_length_penalty", "_exponential_decay_start", b"_exponential_decay_start", "_forced_bos_token", b"_forced_bos_token", "_length_penalty", b"_length_penalty", "_max_new_tokens", b"_max_new_tokens", "_max_new_tokens_ratio", b"_max_new_tokens_ratio", "_min_new_tokens", b"_min_new_tokens", "_min_p", b"_min_p", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_beams", b"_num_beams", "_num_return_sequences", b"_num_return_sequences", "_patience", b"_patience", "_prefix_bias_beta", b"_prefix_bias_beta", "_repetition_penalty", b"_repetition_penalty", "_retry_on_guard", b"_retry_on_guard", "_seed", b"_seed", "_target_prefix", b"_target_prefix", "_temperature", b"_temperature", "_top_h", b"_top_h", "_top_k", b"_top_k", "_top_p", b"_top_p", "_typical_p", b"_typical_p", "_with_tokens", b"_with_tokens", "bad_words", b"bad_words", "begin_suppress_tokens", b"begin_suppress_tokens", "disable_unknown", b"disable_unknown", "do_sample", b"do_sample", "early_stopping", b"early_stopping", "encoder_no_repeat_ngram_size", b"encoder_no_repeat_ngram_size", "encoder_repetition_penalty", b"encoder_repetition_penalty", "epsilon_cutoff", b"epsilon_cutoff", "eta_cutoff", b"eta_cutoff", "exponential_decay_length_penalty", b"exponential_decay_length_penalty", "exponential_decay_start", b"exponential_decay_start", "forced_bos_token", b"forced_bos_token", "length_penalty", b"length_penalty", "max_new_tokens", b"max_new_tokens", "max_new_tokens_ratio", b"max_new_tokens_ratio", "min_new_tokens", b"min_new_tokens", "min_p", b"min_p", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_beams", b"num_beams", "num_return_sequences", b"num_return_sequences", "patience", b"patience", "prefix_bias_beta", b"prefix_bias_beta", "repetition_penalty", b"repetition_penalty", "retry_on_guard", b"retry_on_guard", "seed", b"seed", "sequence_bias", b"sequence_bias", "suppress_tokens", b"suppress_tokens", "target_prefix", b"target_prefix", "temperature", b"temperature", "top_h", b"top_h", "top_k", b"top_k", "top_p", b"top_p", "typical_p", b"typical_p", "with_tokens", b"with_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__disable_unknown: _TypeAlias = _typing.Literal["disable_unknown"]  # noqa: Y015
     _WhichOneofArgType__disable_unknown: _TypeAlias = _typing.Literal["_disable_unknown", b"_disable_unknown"]  # noqa: Y015
@@ -287,6 +300,8 @@ class DecodingOptions(_message.Message):
     _WhichOneofArgType__prefix_bias_beta: _TypeAlias = _typing.Literal["_prefix_bias_beta", b"_prefix_bias_beta"]  # noqa: Y015
     _WhichOneofReturnType__repetition_penalty: _TypeAlias = _typing.Literal["repetition_penalty"]  # noqa: Y015
     _WhichOneofArgType__repetition_penalty: _TypeAlias = _typing.Literal["_repetition_penalty", b"_repetition_penalty"]  # noqa: Y015
+    _WhichOneofReturnType__retry_on_guard: _TypeAlias = _typing.Literal["retry_on_guard"]  # noqa: Y015
+    _WhichOneofArgType__retry_on_guard: _TypeAlias = _typing.Literal["_retry_on_guard", b"_retry_on_guard"]  # noqa: Y015
     _WhichOneofReturnType__seed: _TypeAlias = _typing.Literal["seed"]  # noqa: Y015
     _WhichOneofArgType__seed: _TypeAlias = _typing.Literal["_seed", b"_seed"]  # noqa: Y015
     _WhichOneofReturnType__target_prefix: _TypeAlias = _typing.Literal["target_prefix"]  # noqa: Y015
@@ -301,6 +316,8 @@ class DecodingOptions(_message.Message):
     _WhichOneofArgType__top_p: _TypeAlias = _typing.Literal["_top_p", b"_top_p"]  # noqa: Y015
     _WhichOneofReturnType__typical_p: _TypeAlias = _typing.Literal["typical_p"]  # noqa: Y015
     _WhichOneofArgType__typical_p: _TypeAlias = _typing.Literal["_typical_p", b"_typical_p"]  # noqa: Y015
+    _WhichOneofReturnType__with_tokens: _TypeAlias = _typing.Literal["with_tokens"]  # noqa: Y015
+    _WhichOneofArgType__with_tokens: _TypeAlias = _typing.Literal["_with_tokens", b"_with_tokens"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__disable_unknown) -> _WhichOneofReturnType__disable_unknown | None: ...
     @_typing.overload
@@ -344,6 +361,8 @@ class DecodingOptions(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__repetition_penalty) -> _WhichOneofReturnType__repetition_penalty | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__retry_on_guard) -> _WhichOneofReturnType__retry_on_guard | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__seed) -> _WhichOneofReturnType__seed | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__target_prefix) -> _WhichOneofReturnType__target_prefix | None: ...
@@ -357,6 +376,8 @@ class DecodingOptions(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__top_p) -> _WhichOneofReturnType__top_p | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__typical_p) -> _WhichOneofReturnType__typical_p | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__with_tokens) -> _WhichOneofReturnType__with_tokens | None: ...
 
 Global___DecodingOptions: _TypeAlias = DecodingOptions  # noqa: Y015
 

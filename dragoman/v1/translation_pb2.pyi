@@ -21,6 +21,42 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _Guard:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _GuardEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Guard.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    GUARD_UNSPECIFIED: _Guard.ValueType  # 0
+    """Never sent."""
+    GUARD_REPETITION: _Guard.ValueType  # 1
+    """It ends in the same few words over and over."""
+    GUARD_COPY: _Guard.ValueType  # 2
+    """It is the content itself."""
+    GUARD_LENGTH_LIMIT: _Guard.ValueType  # 3
+    """It was cut by `max_new_tokens`."""
+    GUARD_LENGTH_RATIO: _Guard.ValueType  # 4
+    """It is more than three times as long as the content, or less than a third, in tokens."""
+    GUARD_SCRIPT: _Guard.ValueType  # 5
+    """Most of its letters are of no script that the target language is written in."""
+
+class Guard(_Guard, metaclass=_GuardEnumTypeWrapper):
+    """A sign that a translation is wrong. Good ones may have it too."""
+
+GUARD_UNSPECIFIED: Guard.ValueType  # 0
+"""Never sent."""
+GUARD_REPETITION: Guard.ValueType  # 1
+"""It ends in the same few words over and over."""
+GUARD_COPY: Guard.ValueType  # 2
+"""It is the content itself."""
+GUARD_LENGTH_LIMIT: Guard.ValueType  # 3
+"""It was cut by `max_new_tokens`."""
+GUARD_LENGTH_RATIO: Guard.ValueType  # 4
+"""It is more than three times as long as the content, or less than a third, in tokens."""
+GUARD_SCRIPT: Guard.ValueType  # 5
+"""Most of its letters are of no script that the target language is written in."""
+Global___Guard: _TypeAlias = Guard  # noqa: Y015
+
 class _Reuse:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -222,12 +258,16 @@ class Translation(_message.Message):
     REUSE_FIELD_NUMBER: _builtins.int
     LEGS_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
+    GUARDS_FIELD_NUMBER: _builtins.int
+    RETRIED_FIELD_NUMBER: _builtins.int
     source_tokens: _builtins.int
     """Tokens of the content, the end token included."""
     reuse: Global___Reuse.ValueType
     """Whether the content was decoded for this answer."""
     seed: _builtins.int
     """Of `do_sample`: what the same tokens are drawn with again."""
+    retried: _builtins.bool
+    """Of `retry_on_guard`: whether the content was translated again. `timings` are then the sums."""
     @_builtins.property
     def hypotheses(self) -> _containers.RepeatedCompositeFieldContainer[Global___Hypothesis]:
         """`num_return_sequences` hypotheses, best first."""
@@ -242,6 +282,10 @@ class Translation(_message.Message):
         one's, and no hypothesis has a score. Otherwise empty.
         """
 
+    @_builtins.property
+    def guards(self) -> _containers.RepeatedScalarFieldContainer[Global___Guard.ValueType]:
+        """How the best hypothesis looks wrong, if it does."""
+
     def __init__(
         self,
         *,
@@ -251,10 +295,12 @@ class Translation(_message.Message):
         reuse: Global___Reuse.ValueType = ...,
         legs: _abc.Iterable[Global___Leg] | None = ...,
         seed: _builtins.int | None = ...,
+        guards: _abc.Iterable[Global___Guard.ValueType] | None = ...,
+        retried: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_seed", b"_seed", "seed", b"seed", "timings", b"timings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_seed", b"_seed", "hypotheses", b"hypotheses", "legs", b"legs", "reuse", b"reuse", "seed", b"seed", "source_tokens", b"source_tokens", "timings", b"timings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_seed", b"_seed", "guards", b"guards", "hypotheses", b"hypotheses", "legs", b"legs", "retried", b"retried", "reuse", b"reuse", "seed", b"seed", "source_tokens", b"source_tokens", "timings", b"timings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__seed: _TypeAlias = _typing.Literal["seed"]  # noqa: Y015
     _WhichOneofArgType__seed: _TypeAlias = _typing.Literal["_seed", b"_seed"]  # noqa: Y015
@@ -272,6 +318,7 @@ class Hypothesis(_message.Message):
     SCORE_FIELD_NUMBER: _builtins.int
     TOKENS_FIELD_NUMBER: _builtins.int
     FINISH_REASON_FIELD_NUMBER: _builtins.int
+    TARGET_TOKENS_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """The translated text."""
     score: _builtins.float
@@ -282,6 +329,10 @@ class Hypothesis(_message.Message):
     """Tokens of the hypothesis, the end token included."""
     finish_reason: _decoding_pb2.FinishReason.ValueType
     """Why it ended."""
+    @_builtins.property
+    def target_tokens(self) -> _containers.RepeatedCompositeFieldContainer[Global___TargetToken]:
+        """Of `with_tokens`: its tokens, the end token included. A forced `target_prefix` is not among them."""
+
     def __init__(
         self,
         *,
@@ -289,14 +340,49 @@ class Hypothesis(_message.Message):
         score: _builtins.float = ...,
         tokens: _builtins.int = ...,
         finish_reason: _decoding_pb2.FinishReason.ValueType = ...,
+        target_tokens: _abc.Iterable[Global___TargetToken] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["finish_reason", b"finish_reason", "score", b"score", "text", b"text", "tokens", b"tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["finish_reason", b"finish_reason", "score", b"score", "target_tokens", b"target_tokens", "text", b"text", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Hypothesis: _TypeAlias = Hypothesis  # noqa: Y015
+
+@_typing.final
+class TargetToken(_message.Message):
+    """A token of a hypothesis."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    BEGIN_FIELD_NUMBER: _builtins.int
+    LOG_PROB_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    """Its id in the model's target vocabulary."""
+    text: _builtins.str
+    """What it adds to the text: its part of it, or nothing. A character of several tokens is the last one's."""
+    begin: _builtins.int
+    """Where that begins in Hypothesis.text, in Unicode characters."""
+    log_prob: _builtins.float
+    """The logarithm of its probability, as the score has it. 0 where it was forced."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        text: _builtins.str = ...,
+        begin: _builtins.int = ...,
+        log_prob: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin", b"begin", "id", b"id", "log_prob", b"log_prob", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TargetToken: _TypeAlias = TargetToken  # noqa: Y015
 
 @_typing.final
 class StreamTranslateRequest(_message.Message):

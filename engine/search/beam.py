@@ -11,7 +11,7 @@ the vocabulary is too small for `num_beams` different hypotheses there are fewer
 
 from bisect import insort
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from math import floor
 from typing import NamedTuple
 
@@ -31,8 +31,12 @@ class Extension(NamedTuple):
     token: int
 
 
-Path = Callable[[int], tuple[int, ...]]
-"""The tokens of a live hypothesis."""
+class Past(NamedTuple):
+    """Of live hypotheses, by their numbers."""
+
+    tokens: Callable[[int], tuple[int, ...]]
+    costs: Callable[[int], tuple[float, ...]]
+    """-sum(log p) up to each token."""
 
 
 class BeamSearch:
@@ -80,36 +84,41 @@ class BeamSearch:
         """The results, best first. Only once it is over."""
         return tuple(self.finished[: self._decoding.num_return_sequences])
 
-    def advance(self, steps: int, ranked: Iterable[Extension], path: Path) -> Sequence[Extension]:
+    def advance(self, steps: int, ranked: Iterable[Extension], past: Past) -> Sequence[Extension]:
         """Makes a step, so many with it: returns the extensions that live on, best first, or none if it is over.
 
         ranked: all extensions, lowest cost first. Read only as far as needed.
         """
         if not self._free_tokens:
-            self._end_forced(())
+            self._end_forced((), ())
             return ()
-        children = self._extend(steps, ranked, path)
+        children = self._extend(steps, ranked, past)
         if not self._is_worthwhile(steps, children):
             return ()
         if steps == self._free_tokens and self._forced_end_id is not None:
-            for cost, parent, token in children:
-                self._end_forced((*path(parent), token), cost)
+            for extension in children:
+                self._end_forced(*self._extended(extension, past))
             return ()
         return children
 
-    def _extend(self, steps: int, ranked: Iterable[Extension], path: Path) -> list[Extension]:
+    def _extend(self, steps: int, ranked: Iterable[Extension], past: Past) -> list[Extension]:
         """Finishes what ends. Returns what does not."""
         last, children = steps == self._decoding.max_new_tokens, list[Extension]()
         for rank, extension in enumerate(islice(self._allowed(steps, ranked), 2 * self.num_beams)):
-            cost, parent, token = extension
-            ended = token in self.end_ids
+            ended = extension.token in self.end_ids
             if not ended and not last:
                 children.append(extension)
                 if len(children) == self.num_beams:
                     break
             elif rank < self.num_beams:
-                self._finish((*path(parent), token), cost, FinishReason.END_TOKEN if ended else FinishReason.LENGTH)
+                reason = FinishReason.END_TOKEN if ended else FinishReason.LENGTH
+                self._finish(*self._extended(extension, past), reason)
         return children
+
+    def _extended(self, extension: Extension, past: Past) -> tuple[tuple[int, ...], tuple[float, ...]]:
+        """All its tokens, and the costs up to each; if nobody wants those, up to the last one."""
+        costs = past.costs(extension.parent) if self._decoding.with_tokens else ()
+        return (*past.tokens(extension.parent), extension.token), (*costs, extension.cost)
 
     def _allowed(self, steps: int, ranked: Iterable[Extension]) -> Iterable[Extension]:
         """Those that the rules do not bar. A forced first token is the only one of its step, and costs nothing."""
@@ -118,14 +127,17 @@ class BeamSearch:
         barred = self._rules.barred_ids(steps - 1)
         return (extension for extension in ranked if extension.token not in barred)
 
-    def _end_forced(self, tokens: tuple[int, ...], cost: float = 0.0) -> None:
+    def _end_forced(self, tokens: tuple[int, ...], costs: tuple[float, ...]) -> None:
         """Finishes a hypothesis by the one token it can have: no model is needed to know its log-probability."""
         assert self._forced_end_id is not None
-        self._finish((*tokens, self._forced_end_id), cost, FinishReason.LENGTH)
+        total = costs[-1] if costs else 0.0
+        self._finish((*tokens, self._forced_end_id), (*costs, total), FinishReason.LENGTH)
 
-    def _finish(self, tokens: tuple[int, ...], cost: float, reason: FinishReason) -> None:
+    def _finish(self, tokens: tuple[int, ...], costs: tuple[float, ...], reason: FinishReason) -> None:
         """Keeps a hypothesis, if it is one of the best."""
-        hypothesis = Hypothesis(tokens, score(-cost, len(tokens), self._decoding.length_penalty), reason)
+        value = score(-costs[-1], len(tokens), self._decoding.length_penalty)
+        log_probs = tuple(before - after for before, after in pairwise((0.0, *costs)))
+        hypothesis = Hypothesis(tokens, value, reason, log_probs if self._decoding.with_tokens else ())
         insort(self.finished, hypothesis, key=lambda finished: -finished.score)
         del self.finished[self.kept :]
 

@@ -1,6 +1,6 @@
 """The beam searches of a running batch, which make their steps together."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import takewhile
 from typing import TypeVar
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from engine.decoder import NOT_FINITE, Ask, Found
 from engine.request import Hypothesis
-from engine.search.beam import BeamSearch, Extension
+from engine.search.beam import BeamSearch, Extension, Past
 from engine.search.ranking import Ranking, Step
 from engine.search.score import NEVER, NO_TOKEN
 from engine.targets import TargetRules
@@ -84,10 +84,10 @@ class BeamRows:
         numbers are not finite.
         """
         ranking = Ranking(self._costs, found.token_ids[self._rows], found.log_probs[self._rows])
-        step, costs = ranking.best(self._all)
-        over = self._treat(found, ranking, step, costs)
+        step = ranking.best(self._all)
+        over = self._treat(found, ranking, step)
         self._steps.append(step)
-        self._costs, rows = costs, self._rows[self._all, step.parents]
+        self._costs, rows = step.costs, self._rows[self._all, step.parents]
         self.parents, self.tokens = rows[self._live], step.tokens[self._live]
         return {number: self._leave(number, broken) for number, broken in over.items()}
 
@@ -123,12 +123,12 @@ class BeamRows:
         assert search is not None, f"there is no search {number}"
         return search
 
-    def _treat(self, found: Found, ranking: Ranking, step: Step, costs: NDArray[np.float64]) -> dict[int, bool]:
+    def _treat(self, found: Found, ranking: Ranking, step: Step) -> dict[int, bool]:
         """Mends a step where it is not the best of all candidates that live on.
 
         Returns the searches that are over, and of which of them the model's numbers are not finite.
         """
-        broken, treated = self._broken(found), self._to_treat(step, costs)
+        broken, treated, costs = self._broken(found), self._to_treat(step), step.costs
         self.resized = {}
         if self._plain and not broken and not treated:
             return {}
@@ -153,17 +153,18 @@ class BeamRows:
         rows = found.token_ids[:, 0] == NOT_FINITE
         return np.flatnonzero((rows[self._rows] & self._live).any(1)).tolist() if np.count_nonzero(rows) else []
 
-    def _to_treat(self, step: Step, costs: NDArray[np.float64]) -> list[int]:
+    def _to_treat(self, step: Step) -> list[int]:
         """Searches in which something ends, cannot be, or is decided. A few others do not harm."""
-        special = (step.tokens[:, :, None] == self._special[:, None, :]).reshape(len(costs), -1).any(1)
-        treated = special | self._careful | (costs[:, -1] == np.inf)
+        special = (step.tokens[:, :, None] == self._special[:, None, :]).reshape(len(step.costs), -1).any(1)
+        treated = special | self._careful | (step.costs[:, -1] == np.inf)
         some = np.flatnonzero(treated & (self._wanted > 0)).tolist() if np.count_nonzero(treated) else []
         return some if self._step + 1 < self._due else sorted({*some, *self._at_their_limit()})
 
     def _advance(self, number: int, ranking: Ranking) -> Sequence[Extension]:
         search, length = self._search(number), self._length(number)
-        path = partial(self._path, number, length)
-        children = search.advance(length + 1, ranking.of(number, self._counts.item(number)), path)
+        ranked = ranking.of(number, self._counts.item(number))
+        past = Past(partial(self._path, number, length), partial(self._path_costs, number, length))
+        children = search.advance(length + 1, ranked, past)
         self._careful[number] = search.full
         return children
 
@@ -196,11 +197,20 @@ class BeamRows:
 
     def _path(self, number: int, length: int, hypothesis: int) -> tuple[int, ...]:
         """The tokens of one that a search had when they were so many."""
-        begun, tokens = self._begun[number] - self._forgotten, list[int]()
-        for step in reversed(self._steps[begun : begun + length]):
-            tokens.append(step.tokens.item(number, hypothesis))
-            hypothesis = step.parents.item(number, hypothesis)
+        tokens = [step.tokens.item(number, place) for step, place in self._back(number, length, hypothesis)]
         return tuple(reversed(tokens))
+
+    def _path_costs(self, number: int, length: int, hypothesis: int) -> tuple[float, ...]:
+        """The costs of the same, token by token."""
+        costs = [step.costs.item(number, place) for step, place in self._back(number, length, hypothesis)]
+        return tuple(reversed(costs))
+
+    def _back(self, number: int, length: int, hypothesis: int) -> Iterator[tuple[Step, int]]:
+        """From one that had so many tokens to its first: the steps, and its place after each."""
+        begun = self._begun[number] - self._forgotten
+        for step in reversed(self._steps[begun : begun + length]):
+            yield step, hypothesis
+            hypothesis = step.parents.item(number, hypothesis)
 
     def _live_prefix(self, number: int) -> tuple[int, ...]:
         """What all live hypotheses of a search begin with: the path of their last common ancestor."""

@@ -41,8 +41,10 @@ class GreedySearch:
         ended = bool(tokens) and tokens[-1] in rules.end_ids
         if not ended and rules.forced_end_id is not None:
             tokens.append(rules.forced_end_id)
+            log_probs.append(0.0)
         value = score(fsum(log_probs), len(tokens), self.decoding.length_penalty)
-        return Hypothesis(tuple(tokens), value, FinishReason.END_TOKEN if ended else FinishReason.LENGTH)
+        reason = FinishReason.END_TOKEN if ended else FinishReason.LENGTH
+        return Hypothesis(tuple(tokens), value, reason, tuple(log_probs) if self.decoding.with_tokens else ())
 
 
 class GreedyRows:

@@ -16,6 +16,8 @@ class Step(NamedTuple):
     """[searches, hypotheses]"""
     tokens: NDArray[np.int64]
     """[searches, hypotheses]"""
+    costs: NDArray[np.float64]
+    """-sum(log p) with that token [searches, hypotheses]"""
 
 
 class Ranking:
@@ -32,13 +34,13 @@ class Ranking:
         # Of equal ones it is the better parent's that is first, then the better token's.
         self._order = self._costs.argsort(1, kind="stable")
 
-    def best(self, searches: NDArray[np.intp]) -> tuple[Step, NDArray[np.float64]]:
-        """As many of each search as there may be hypotheses, and their costs [searches, hypotheses].
+    def best(self, searches: NDArray[np.intp]) -> Step:
+        """As many of each search as there may be hypotheses.
 
         searches: their numbers [searches, 1]
         """
         best = self._order[:, : self._width]
-        return Step(best // self._columns, self._tokens[searches, best]), self._costs[searches, best]
+        return Step(best // self._columns, self._tokens[searches, best], self._costs[searches, best])
 
     def of(self, number: int, live: int) -> Iterator[Extension]:
         """All of one search with so many live hypotheses."""

@@ -36,6 +36,8 @@ ONLY_OURS = (
     "prefix_bias_beta",
     "disable_unknown",
     "seed",
+    "with_tokens",
+    "retry_on_guard",
 )
 """Options that `generate` lacks."""
 OTHER_IN_GENERATE = (

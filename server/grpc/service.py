@@ -20,9 +20,10 @@ from server.grpc.decoding import message_of, options_of
 from server.grpc.encoding import EncodingService, encoding_defaults, vector_options, vectors_of
 from server.grpc.timings import timings
 from server.telemetry.calls import checked_labels, current_call
+from server.telemetry.guards import GuardFlag
 from server.translation.options import Route
 from server.translation.pivot import translate_by_way
-from server.translation.targets import TargetText
+from server.translation.targets import TargetText, TargetToken
 from server.translation.translator import Leg, TextDelta, Translation, Translator
 from server.translation.waiting import Reuse
 
@@ -42,6 +43,14 @@ REUSES = {
     Reuse.NONE: translation_pb2.REUSE_UNSPECIFIED,
     Reuse.SHARED: translation_pb2.REUSE_SHARED,
     Reuse.CACHED: translation_pb2.REUSE_CACHED,
+}
+
+GUARDS = {
+    GuardFlag.REPETITION: translation_pb2.GUARD_REPETITION,
+    GuardFlag.COPY: translation_pb2.GUARD_COPY,
+    GuardFlag.LENGTH_LIMIT: translation_pb2.GUARD_LENGTH_LIMIT,
+    GuardFlag.LENGTH_RATIO: translation_pb2.GUARD_LENGTH_RATIO,
+    GuardFlag.SCRIPT: translation_pb2.GUARD_SCRIPT,
 }
 
 
@@ -151,6 +160,8 @@ def _translation(translation: Translation) -> translation_pb2.Translation:
         reuse=REUSES[translation.reuse],
         legs=map(_leg, translation.legs),
         seed=translation.seed,
+        guards=(GUARDS[guard] for guard in translation.guards),
+        retried=translation.retried,
     )
 
 
@@ -170,7 +181,12 @@ def _hypothesis(target: TargetText) -> translation_pb2.Hypothesis:
         score=target.score,
         tokens=target.tokens,
         finish_reason=FINISH_REASONS[target.finish_reason],
+        target_tokens=map(_target_token, target.target_tokens),
     )
+
+
+def _target_token(token: TargetToken) -> translation_pb2.TargetToken:
+    return translation_pb2.TargetToken(id=token.token_id, text=token.text, begin=token.begin, log_prob=token.log_prob)
 
 
 def _model(translator: Translator) -> model_pb2.Model:

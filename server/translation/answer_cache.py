@@ -10,7 +10,7 @@ from engine.targets import TargetRules
 from models.decoding import Decoding
 from server.telemetry.metrics.cache import AnswerCacheMetrics
 
-ENTRY_BYTES = 560
+ENTRY_BYTES = 576
 """Of an answer, besides its tokens: its place in the dictionary, its question, and objects that stand for numbers."""
 HYPOTHESIS_BYTES = 120
 """The same of each of its hypotheses."""
@@ -41,10 +41,19 @@ class KeptHypothesis:
     token_ids: bytes
     score: float
     finish_reason: FinishReason
+    log_probs: bytes
+    """Eight of each token that has one."""
 
     def unpacked(self) -> Hypothesis:
         """As it was."""
-        return Hypothesis(tuple(array("i", self.token_ids)), self.score, self.finish_reason)
+        log_probs = tuple(array("d", self.log_probs))
+        return Hypothesis(tuple(array("i", self.token_ids)), self.score, self.finish_reason, log_probs)
+
+
+def kept_hypothesis(hypothesis: Hypothesis) -> KeptHypothesis:
+    """See `KeptHypothesis.unpacked`."""
+    log_probs = array("d", hypothesis.log_probs).tobytes()
+    return KeptHypothesis(packed(hypothesis.token_ids), hypothesis.score, hypothesis.finish_reason, log_probs)
 
 
 class AnswerCache:
@@ -72,7 +81,7 @@ class AnswerCache:
 
     def put(self, question: Question, hypotheses: tuple[Hypothesis, ...]) -> None:
         """Keeps an answer. Those that nobody has asked for the longest make room."""
-        kept = tuple(KeptHypothesis(packed(one.token_ids), one.score, one.finish_reason) for one in hypotheses)
+        kept = tuple(map(kept_hypothesis, hypotheses))
         if question in self._kept or size_of(question, kept) > self._most_bytes:
             return
         self._kept[question] = kept
@@ -85,6 +94,6 @@ class AnswerCache:
 
 def size_of(question: Question, kept: tuple[KeptHypothesis, ...]) -> int:
     """Bytes that an answer takes while it is kept."""
-    tokens = getsizeof(question.source_ids) + sum(getsizeof(one.token_ids) for one in kept)
+    tokens = getsizeof(question.source_ids) + sum(getsizeof(one.token_ids) + len(one.log_probs) for one in kept)
     words = WORD_BYTES * question.decoding.words
     return ENTRY_BYTES + HYPOTHESIS_BYTES * len(kept) + tokens + words

@@ -16,6 +16,9 @@ from server.translation.wording import in_tokens, without_unknown
 SEED_BITS = 53
 """Of a seed that is drawn: any number of JSON has room for it."""
 
+SECOND_BEAMS, SECOND_NGRAMS = 4, 3
+"""`num_beams` and `no_repeat_ngram_size` of a second try."""
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -68,6 +71,19 @@ def _with_room(decoding: Decoding, chosen: bool, model: ServedModel, rules: Targ
         note = f", which is what a prefix of {forced} tokens leaves of {model.max_new_tokens}"
         raise OptionOutOfRange("decoding.max_new_tokens", decoding.max_new_tokens, 1, room, note)
     return replace(decoding, max_new_tokens=room)
+
+
+def second_try(decoding: Decoding, model: ServedModel) -> Decoding:
+    """How a translation that looks wrong is made again."""
+    beams = min(SECOND_BEAMS, model.max_beams)
+    return replace(
+        decoding,
+        num_beams=beams,
+        num_return_sequences=min(decoding.num_return_sequences, beams),
+        no_repeat_ngram_size=SECOND_NGRAMS,
+        do_sample=False,
+        seed=0,
+    )
 
 
 def is_drawn(decoding: Decoding, options: Options) -> bool:

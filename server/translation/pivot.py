@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from engine.request import Timings
 from models.decoding import Options
 from server.catalog.catalog import Pivot
 from server.translation.options import Route, check_route
@@ -34,7 +33,7 @@ def _joined(way: Pivot[Translator], there: Route, on: Route, first: Translation,
         second,
         hypotheses=tuple(replace(one, score=0.0) for one in second.hypotheses),
         source_tokens=first.source_tokens,
-        timings=_sum(first.timings, second.timings),
+        timings=first.timings + second.timings,
         legs=(_leg(way.first, there, first), _leg(way.second, on, second)),
     )
 
@@ -47,18 +46,4 @@ def _leg(translator: Translator, route: Route, translation: Translation) -> Leg:
         known.target_language,
         translation.source_tokens,
         translation.timings,
-    )
-
-
-def _sum(first: Timings, second: Timings) -> Timings:
-    steps = first.steps + second.steps
-    rows = first.steps * first.mean_batch_rows + second.steps * second.mean_batch_rows
-    return Timings(
-        first.queue + second.queue,
-        first.encode + second.encode,
-        first.decode + second.decode,
-        steps,
-        rows / steps if steps else 0.0,
-        first.tokenize + second.tokenize,
-        first.detokenize + second.detokenize,
     )

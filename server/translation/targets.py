@@ -2,14 +2,26 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from engine.request import FinishReason, Hypothesis
-from models.tokenizers.tokenizer import Tokenizer
+from models.tokenizers.tokenizer import TextStream, Tokenizer
 
 INLINE_TOKENS = 1024
 """What a call has more of is detokenised on another thread: the event loop would stand still for milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetToken:
+    """A token of a target."""
+
+    token_id: int
+    text: str
+    """What it adds."""
+    begin: int
+    """Where that begins, in characters."""
+    log_prob: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +32,8 @@ class TargetText:
     score: float
     tokens: int
     finish_reason: FinishReason
+    target_tokens: tuple[TargetToken, ...] = ()
+    """If they were wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +58,8 @@ class TargetWriter:
 
     async def write(self, hypotheses: Sequence[Hypothesis]) -> Detokenized:
         """The texts of one content, in the order of the hypotheses."""
-        self._tokens += sum(len(hypothesis.token_ids) for hypothesis in hypotheses)
+        # With its tokens, a text is decoded once for each of them.
+        self._tokens += sum(len(one.token_ids) * max(1, len(one.log_probs)) for one in hypotheses)
         if self._tokens <= INLINE_TOKENS:
             return self._write(hypotheses)
         return await asyncio.to_thread(self._write, hypotheses)
@@ -57,4 +72,15 @@ class TargetWriter:
     def _text(self, hypothesis: Hypothesis) -> TargetText:
         ids = hypothesis.token_ids
         text = self._tokenizer.decode((*self._prefix, *ids))
-        return TargetText(text, hypothesis.score, len(ids), hypothesis.finish_reason)
+        tokens = tuple(self._target_tokens(hypothesis)) if hypothesis.log_probs else ()
+        return TargetText(text, hypothesis.score, len(ids), hypothesis.finish_reason, tokens)
+
+    def _target_tokens(self, hypothesis: Hypothesis) -> Iterator[TargetToken]:
+        """What each adds to the text: behind that of the prefix, they are all of it."""
+        ids, stream = hypothesis.token_ids, TextStream(self._tokenizer)
+        begin = len(stream.push(self._prefix))
+        for place, (token_id, log_prob) in enumerate(zip(ids, hypothesis.log_probs, strict=True), 1):
+            last = place == len(ids)
+            text = stream.finish((*self._prefix, *ids)) if last else stream.push([token_id])
+            yield TargetToken(token_id, text, begin, log_prob)
+            begin += len(text)

@@ -8,7 +8,7 @@ All texts of a call are checked before the first is submitted. Leaving a call, h
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
@@ -33,14 +33,15 @@ from server.catalog.served_model import ServedModel
 from server.errors import (
     DoesNotTranslate,
     EmptyContents,
+    OptionsConflict,
     TooManyContents,
 )
 from server.telemetry.calls import current_call
-from server.telemetry.guards import guard_flags
+from server.telemetry.guards import GuardFlag, Translated, guard_flags
 from server.telemetry.metrics.model import ModelMetrics
 from server.translation.answer_cache import AnswerCache, Question, packed
 from server.translation.embeddings import Embedding, EncodingOptions, check_size, resolve_encoding
-from server.translation.options import Route, check_route, is_drawn, prompt_text, resolve
+from server.translation.options import Route, check_route, is_drawn, prompt_text, resolve, second_try
 from server.translation.shared_work import MakeRequest, SharedWork
 from server.translation.sources import Reading, SourceReader, SourceText
 from server.translation.targets import TargetText, TargetWriter
@@ -73,6 +74,10 @@ class Translation:
     """Both, if there were two."""
     seed: int | None = None
     """Of tokens that were drawn."""
+    guards: tuple[GuardFlag, ...] = ()
+    """How the best hypothesis looks wrong."""
+    retried: bool = False
+    """It was made again, because it did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +136,11 @@ class Translator:
         ask = self._ask_translation(reading, decoding, no_cache or is_drawn(decoding, options))
         async with self._open(self._named(contents), ask, decoding, reading) as waiting:
             writer = TargetWriter(self._tokenizer, decoding.forced_prefix)
-            return [await self._translation(one, await one.event(), writer, decoding) for one in waiting]
+            found = [await self._translation(one, await one.event(), writer, decoding, reading) for one in waiting]
+            if not decoding.retry_on_guard:
+                return found
+            pairs = zip(waiting, found, strict=True)
+            return [await self._again(one, first, writer, decoding, reading) for one, first in pairs]
 
     async def stream(
         self, content: str, route: Route, options: Options, no_cache: bool = False, prompt: str | None = None
@@ -142,6 +151,7 @@ class Translator:
         """
         reading = self._reading(route, [content], prompt)
         decoding = self._resolve(options, reading)
+        self._refuse_retries(decoding, "stream")
         ask = self._ask_translation(reading, decoding, no_cache or is_drawn(decoding, options), stream=True)
         async with self._open({"content": content}, ask, decoding, reading) as [waiting]:
             text, prefix = TextStream(self._tokenizer), decoding.forced_prefix
@@ -153,7 +163,7 @@ class Translator:
             assert isinstance(event, Finished), event
             if delta := text.finish((*prefix, *event.hypotheses[0].token_ids)):
                 yield TextDelta(delta)
-            yield await self._translation(waiting, event, TargetWriter(self._tokenizer, prefix), decoding)
+            yield await self._translation(waiting, event, TargetWriter(self._tokenizer, prefix), decoding, reading)
 
     async def translate_and_encode(
         self,
@@ -169,12 +179,13 @@ class Translator:
         """
         reading = self._reading(route, contents, prompt)
         decoding = self._resolve(options, reading)
+        self._refuse_retries(decoding, "encode")
         encoding = resolve_encoding(chosen, self.model)
         ask = self._ask(partial(Translate, decoding=decoding, rules=self._rules_of(reading), encoding=encoding))
         check = partial(check_size, encoding, model=self.model)
         async with self._open(self._named(contents), ask, decoding, reading, check) as waiting:
             writer = TargetWriter(self._tokenizer, decoding.forced_prefix)
-            return [await self._both(one, await one.event(), writer, decoding) for one in waiting]
+            return [await self._both(one, await one.event(), writer, decoding, reading) for one in waiting]
 
     async def encode(self, contents: Sequence[str], options: EncodingOptions) -> list[Embedding]:
         """Encodes every content; vectors are in their order. Raises ServerError."""
@@ -265,33 +276,52 @@ class Translator:
         return Work(len(texts), sum(tokens), max(tokens), beams, most, call.caller, call.bulk)
 
     async def _translation(
-        self, waiting: Waiting, event: Event, writer: TargetWriter, decoding: Decoding
+        self, waiting: Waiting, event: Event, writer: TargetWriter, decoding: Decoding, reading: Reading
     ) -> Translation:
         assert isinstance(event, Finished), event
         written = await writer.write(event.hypotheses)
         self._metrics.detokenized(written.seconds, waiting.trace_id)
         best, text, source = event.hypotheses[0], written.texts[0].text, waiting.source
+        guards = _guards(source, text, best, reading.target_language)
         if waiting.reuse is Reuse.NONE:
             self._admission.answered()
-            self._flag(source.text, text, best)
+            for flag in guards:
+                self._metrics.flagged(flag)
         timings = event.timings.around(source.seconds, written.seconds)
         current_call().contents.append(waiting.answered(text, timings, written.started, len(best.token_ids)))
         seed = decoding.seed if decoding.do_sample else None
-        return Translation(written.texts, len(source.token_ids), timings, waiting.reuse, seed=seed)
+        return Translation(written.texts, len(source.token_ids), timings, waiting.reuse, seed=seed, guards=guards)
+
+    async def _again(
+        self, waiting: Waiting, first: Translation, writer: TargetWriter, decoding: Decoding, reading: Reading
+    ) -> Translation:
+        """The same where it does not look wrong. Else the content is translated again, and the better one is taken.
+
+        One that is merely cut would be cut again.
+        """
+        if not set(first.guards) - {GuardFlag.LENGTH_LIMIT}:
+            return first
+        careful = second_try(decoding, self.model)
+        again = self._ask_translation(reading, careful, no_cache=False)(waiting.source)
+        try:
+            second = await self._translation(again, await again.event(), writer, careful, reading)
+        finally:
+            again.leave()
+        better = second if len(second.guards) < len(first.guards) else first
+        return replace(better, timings=first.timings + second.timings, retried=True)
 
     async def _both(
-        self, waiting: Waiting, event: Event, writer: TargetWriter, decoding: Decoding
+        self, waiting: Waiting, event: Event, writer: TargetWriter, decoding: Decoding, reading: Reading
     ) -> tuple[Translation, Embedding]:
-        translation, source = await self._translation(waiting, event, writer, decoding), waiting.source
+        translation, source = await self._translation(waiting, event, writer, decoding, reading), waiting.source
         assert isinstance(event, Finished) and event.vectors is not None, event
         timings = Timings(event.timings.queue, event.timings.encode, 0.0, 0, tokenize=source.seconds)
         return translation, Embedding(event.vectors, len(source.token_ids), timings, source.truncated)
 
-    def _flag(self, source: str, text: str, best: Hypothesis) -> None:
-        """Counts the signs that a translation is wrong."""
-        ended = best.finish_reason is FinishReason.END_TOKEN
-        for flag in guard_flags(source, text, best.token_ids[:-1] if ended else best.token_ids):
-            self._metrics.flagged(flag)
+    def _refuse_retries(self, decoding: Decoding, what: str) -> None:
+        """Raises OptionsConflict: what is told while it is decoded cannot be taken back, and vectors have one run."""
+        if decoding.retry_on_guard:
+            raise OptionsConflict("retry_on_guard", True, "the call", what, "send it to Translate, or leave it out")
 
     def _embedding(self, waiting: Waiting, event: Event) -> Embedding:
         assert isinstance(event, Encoded), event
@@ -299,3 +329,10 @@ class Translator:
         source, timings = waiting.source, event.timings.around(waiting.source.seconds, 0.0)
         current_call().contents.append(waiting.answered(None, timings, time.perf_counter(), 0))
         return Embedding(event.vectors, len(source.token_ids), timings, source.truncated)
+
+
+def _guards(source: SourceText, text: str, best: Hypothesis, language: str) -> tuple[GuardFlag, ...]:
+    cut = best.finish_reason is FinishReason.LENGTH
+    token_ids = best.token_ids if cut else best.token_ids[:-1]
+    of = Translated(source.text, text, token_ids, len(source.token_ids) - 1, cut, language)
+    return tuple(guard_flags(of))

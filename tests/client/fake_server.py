@@ -259,17 +259,32 @@ class FakeServer(TranslationServiceServicer, EncodingServiceServicer, ModelServi
 
 
 def translation(text: str, decoding: decoding_pb2.DecodingOptions) -> translation_pb2.Translation:
-    """Upper case, and as many more hypotheses as were asked for."""
+    """Upper case, and as many more hypotheses as were asked for. "wrong" has a guard, and one of the future."""
     hypotheses = [
         translation_pb2.Hypothesis(
             text=text.upper() + "!" * rank,
             score=-0.5 - rank,
             tokens=len(text.split()) + 1 + rank,
             finish_reason=decoding_pb2.FINISH_REASON_LENGTH if rank else decoding_pb2.FINISH_REASON_END_TOKEN,
+            target_tokens=[
+                translation_pb2.TargetToken(id=7, text=text.upper(), log_prob=-0.25),
+                translation_pb2.TargetToken(begin=len(text), log_prob=-0.5),
+            ]
+            if decoding.with_tokens
+            else [],
         )
         for rank in range(max(1, decoding.num_return_sequences))
     ]
-    return translation_pb2.Translation(hypotheses=hypotheses, source_tokens=len(text.split()) + 1, timings=TIMINGS)
+    wrong, tokens = text == "wrong", len(text.split()) + 1
+    guards = [translation_pb2.GUARD_COPY, 99] if wrong else []
+    retried = wrong and decoding.retry_on_guard
+    return translation_pb2.Translation(
+        hypotheses=hypotheses,
+        source_tokens=tokens,
+        timings=TIMINGS,
+        guards=guards,  # type: ignore[arg-type]
+        retried=retried,
+    )
 
 
 @contextmanager

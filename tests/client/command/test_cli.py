@@ -22,13 +22,18 @@ TRANSLATION = {
     "score": -0.5,
     "tokens": 3,
     "finish_reason": "end_token",
-    "hypotheses": [{"text": "HELLO WORLD", "score": -0.5, "tokens": 3, "finish_reason": "end_token"}],
+    "target_tokens": [],
+    "hypotheses": [
+        {"text": "HELLO WORLD", "score": -0.5, "tokens": 3, "finish_reason": "end_token", "target_tokens": []}
+    ],
     "source_tokens": 3,
     "timings": {"queue_s": 0.001, "encode_s": 0.002, "decode_s": 0.03, "total_s": 0.033}
     | {"steps": 3, "tokenize_s": 0.0001, "detokenize_s": 0.0002, "mean_batch_rows": 2.5},
     "reuse": "none",
     "legs": [],
     "seed": None,
+    "guards": [],
+    "retried": False,
 }
 
 
@@ -37,6 +42,17 @@ TRANSLATION = {
 
 def test_each_text_gives_a_line_in_order(command: Dragoman) -> None:
     assert command("translate", "hello world", "bye") == Result(0, "HELLO WORLD\nBYE\n", "")
+
+
+def test_tokens_and_what_looks_wrong_are_told_beside_the_text(command: Dragoman) -> None:
+    told = '"WRONG" 77.9% "" 60.7%\nlooks wrong: copy, unknown; translated twice\n'
+    assert command("translate", "--with-tokens", "--retry-on-guard", "wrong") == Result(0, "WRONG\n", told)
+    [answer] = command("translate", "--with-tokens", "--json", "wrong").json
+    assert answer["target_tokens"] == [
+        {"id": 7, "text": "WRONG", "begin": 0, "log_prob": -0.25},
+        {"id": 0, "text": "", "begin": 5, "log_prob": -0.5},
+    ]
+    assert (answer["guards"], answer["retried"]) == (["copy", "unknown"], False)
 
 
 def test_each_line_of_a_file_gives_a_line_in_order(command: Dragoman, file: Path) -> None:

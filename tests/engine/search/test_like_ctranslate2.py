@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine.devices.session import CPU
-from engine.load import Loadable, open_decoder
+from engine.load import Kernels, Loadable, open_decoder
 from engine.observer import Unobserved
 from engine.offline import decode
 from engine.runner import Runner
@@ -26,6 +26,8 @@ ctranslate2 = pytest.importorskip("ctranslate2")
 TEXTS = [english for english, _ in flores()[::150] if len(english) < 160]
 """Short enough to end by themselves."""
 MOST = 100
+TOLERANCE = 2e-3
+"""Of log-probabilities: the sum of a row's exponentials is mended, within that (decision 22)."""
 Case = tuple[Decoding, dict[str, Any]]
 """Our options, and CTranslate2's."""
 
@@ -91,3 +93,26 @@ def test_the_best_hypotheses(package: Package, theirs: Any) -> None:
             best = next(answers).hypotheses[0].token_ids
             found = [token for token in (*decoding.forced_prefix, *best) if token not in loadable.rules.end_ids]
             assert found == expected, (options, tokenizer.decode(found), tokenizer.decode(expected))
+
+
+@pytest.mark.parametrize("kernels", ["off", "auto"])
+def test_log_probs_of_tokens_are_those_of_score_batch(package: Package, theirs: Any, kernels: Kernels) -> None:
+    """Greedily, and of all hypotheses of beam search: what the search has is what scoring its result gives."""
+    tokenizer, loadable, vocabulary = package.tokenizer(), Loadable.of(package), load_vocabulary(ZOO / "vocab.json")
+    piece_of = {token: piece for piece, token in vocabulary.items()}
+    greedy = Decoding(max_new_tokens=MOST, with_tokens=True)
+    asked = [greedy, replace(greedy, num_beams=4, num_return_sequences=4, length_penalty=0.7)]
+    sources = [tuple(tokenizer.encode(text)) for text in TEXTS]
+    requests = [(source, decoding) for decoding in asked for source in sources]
+    with (
+        closing(open_decoder(loadable, CPU, 512, 512, kernels)) as decoder,
+        Runner(decoder, 32, 1, Unobserved()) as runner,
+    ):
+        answers = list(decode(runner, loadable.rules, requests, window=len(requests)))
+    for (source, decoding), answer in zip(requests, answers, strict=True):
+        for hypothesis in answer.hypotheses:
+            target = [piece_of[token] for token in hypothesis.token_ids[:-1]]
+            [scored] = theirs.score_batch([[piece_of[token] for token in source]], [target])
+            assert hypothesis.log_probs == pytest.approx(scored.log_probs, abs=TOLERANCE)
+            length = len(hypothesis.token_ids) ** decoding.length_penalty
+            assert hypothesis.score == pytest.approx(sum(hypothesis.log_probs) / length)

@@ -198,6 +198,8 @@ async def test_models_are_listed_and_found_with_every_field() -> None:
             epsilon_cutoff=0,
             eta_cutoff=0,
             seed=0,
+            with_tokens=False,
+            retry_on_guard=False,
         )
         missing = await refused(server.models.GetModel(model_pb2.GetModelRequest(name="other")))
         assert (missing.code, missing.fields) == (grpc.StatusCode.NOT_FOUND, ["name"])

@@ -18,6 +18,7 @@ from engine.request import (
     Finished,
     FinishReason,
     Hypothesis,
+    Request,
     Translate,
 )
 from engine.targets import language_rules
@@ -34,10 +35,12 @@ from server.errors import (
     InvalidRequest,
     LanguageNotSupported,
     OptionOutOfRange,
+    OptionsConflict,
     Overloaded,
     SourceTooLong,
     TooManyContents,
 )
+from server.telemetry.guards import GuardFlag
 from server.telemetry.metrics.cache import AnswerCacheMetrics
 from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
 from server.translation.answer_cache import AnswerCache
@@ -130,6 +133,71 @@ async def test_every_hypothesis_is_told_with_its_score_tokens_and_end(translator
         FinishReason.END_TOKEN,
     )
     assert (second.text, second.score, second.tokens, second.finish_reason) == ("A", -1.5, 1, FinishReason.LENGTH)
+
+
+async def test_tokens_come_back_with_their_part_of_the_text(translator: Translator, engine: Engine) -> None:
+    text = "Olá, ação 🙂 日本 e̊!"
+    options = Options(with_tokens=True, target_prefix="Bom")
+    call = asyncio.create_task(translator.translate(["A cat."], ROUTE, options))
+    [request] = await engine.submitted(1)
+    prefix, ids = tokenizer().encode_target("Bom"), (*tokenizer().encode_target(text), 0)
+    log_probs = tuple(-0.25 * place for place in range(len(ids)))
+    deliver(request, Finished((Hypothesis(ids, -0.5, FinishReason.END_TOKEN, log_probs),), TIMINGS))
+    [translation] = await call
+    [best] = translation.hypotheses
+    assert best.text == tokenizer().decode((*prefix, *ids))
+    assert "Bom" + "".join(token.text for token in best.target_tokens) == best.text
+    for token in best.target_tokens:
+        assert best.text[token.begin :].startswith(token.text)
+    assert tuple(token.token_id for token in best.target_tokens) == ids
+    assert tuple(token.log_prob for token in best.target_tokens) == log_probs
+
+
+def looping(request: Request) -> Finished:
+    """A translation that goes round in circles."""
+    ids = (*tokenizer().encode_target("a cat "), *tokenizer().encode_target("the ")[:1] * 30)
+    return Finished((Hypothesis(ids, -0.5, FinishReason.END_TOKEN),), TIMINGS)
+
+
+@pytest.mark.parametrize("better", [True, False])
+async def test_what_looks_wrong_is_translated_again(translator: Translator, engine: Engine, better: bool) -> None:
+    options = Options(retry_on_guard=True, do_sample=True, num_return_sequences=3)
+    call = asyncio.create_task(translator.translate(["Two dogs bark."], ROUTE, options))
+    [first] = await engine.submitted(1)
+    deliver(first, looping(first))
+    _, second = await engine.submitted(2)
+    assert isinstance(second, Translate)
+    careful = second.decoding
+    assert (careful.num_beams, careful.no_repeat_ngram_size, careful.do_sample) == (4, 3, False)
+    assert careful.num_return_sequences == 3
+    right = Finished((Hypothesis(tuple(tokenizer().encode("Dois cães.")), -0.7, FinishReason.END_TOKEN),), TIMINGS)
+    deliver(second, right if better else looping(second))
+    [translation] = await call
+    assert translation.retried
+    assert translation.timings.steps == 2 * TIMINGS.steps
+    assert (translation.hypotheses[0].text == "Dois cães.") is better
+    assert (translation.guards == ()) is better
+
+
+async def test_what_looks_right_or_is_merely_cut_is_not(translator: Translator, engine: Engine) -> None:
+    call = asyncio.create_task(translator.translate(["Two dogs bark."] * 2, ROUTE, Options(retry_on_guard=True), True))
+    right, cut = await engine.submitted(2)
+    ids = tuple(tokenizer().encode("Dois cães."))
+    deliver(right, Finished((Hypothesis(ids, -0.5, FinishReason.END_TOKEN),), TIMINGS))
+    deliver(cut, Finished((Hypothesis(ids[:-1], -0.5, FinishReason.LENGTH),), TIMINGS))
+    translations = await call
+    assert [one.guards for one in translations] == [(), (GuardFlag.LENGTH_LIMIT,)]
+    assert not any(one.retried for one in translations)
+    assert len(engine.requests) == 2
+
+
+async def test_a_stream_cannot_be_made_again(translator: Translator, engine: Engine) -> None:
+    options = Options(retry_on_guard=True)
+    with pytest.raises(OptionsConflict, match="retry_on_guard is true, and the call is stream"):
+        await anext(translator.stream("A cat.", ROUTE, options))
+    with pytest.raises(OptionsConflict, match="retry_on_guard is true, and the call is encode"):
+        await translator.translate_and_encode(["A cat."], ROUTE, options, EncodingOptions())
+    assert not engine.requests
 
 
 async def test_the_engine_gets_the_resolved_options(translator: Translator, engine: Engine) -> None:
