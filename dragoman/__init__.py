@@ -35,11 +35,14 @@ if TYPE_CHECKING:
         Leg,
         Model,
         Reuse,
+        Scores,
+        TargetScore,
         TargetToken,
         TextDelta,
         Timings,
         Translation,
     )
+    from dragoman.scoring import ScoreOptions
     from dragoman.v1.decoding_options import Decoding
     from dragoman.wire import TranslationOptions
 
@@ -72,6 +75,9 @@ __all__ = [
     "Phrase",
     "ResourceExhausted",
     "Reuse",
+    "ScoreOptions",
+    "Scores",
+    "TargetScore",
     "TargetToken",
     "TextDelta",
     "Timings",
@@ -85,7 +91,7 @@ __all__ = [
     "__version__",
 ]
 
-_HOMES = ("channel", "client", "encoding", "errors", "options", "results", "v1.decoding_options", "wire")
+_HOMES = ("channel", "client", "encoding", "errors", "options", "results", "scoring", "v1.decoding_options", "wire")
 
 if not TYPE_CHECKING:  # who would take any name for one of the module
 

@@ -18,7 +18,7 @@ import grpc
 from grpc import aio
 from grpc_health.v1.health_pb2 import HealthCheckRequest
 
-from dragoman import encoding, wire
+from dragoman import encoding, scoring, wire
 from dragoman.calls.attempts import Calls
 from dragoman.calls.awaited import answered, streamed_async
 from dragoman.calls.pending import Pending, streamed
@@ -26,7 +26,8 @@ from dragoman.channel import DEFAULT_TARGET, TlsOptions, Token, listed_targets
 from dragoman.encoding import EncodingOptions, TranslateAndEncodeOptions
 from dragoman.errors import rpc_errors
 from dragoman.methods import AsyncMethods, Methods, reach
-from dragoman.results import Embedding, Health, Model, TextDelta, Translation
+from dragoman.results import Embedding, Health, Model, Scores, TextDelta, Translation
+from dragoman.scoring import ScoreOptions
 from dragoman.v1.model_pb2 import GetModelRequest, ListModelsRequest
 from dragoman.wire import TranslationOptions, deadline
 
@@ -171,6 +172,42 @@ class Client:
         requests = encoding.translate_and_encode_requests(given, options, most)
         both = encoding.translations_and_embeddings
         results = self._collect(lambda server: server.translation.TranslateAndEncode, requests, both, timeout_s)
+        return results[0] if isinstance(texts, str) else results
+
+    @overload
+    def score(
+        self,
+        texts: str,
+        targets: Sequence[str],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        **options: Unpack[ScoreOptions],
+    ) -> Scores: ...
+    @overload
+    def score(
+        self,
+        texts: list[str],
+        targets: Sequence[Sequence[str]],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        **options: Unpack[ScoreOptions],
+    ) -> list[Scores]: ...
+    def score(
+        self,
+        texts: str | list[str],
+        targets: Sequence[str] | Sequence[Sequence[str]],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        **options: Unpack[ScoreOptions],
+    ) -> Scores | list[Scores]:
+        """How probable given translations of one text are; or, of each of a list of texts, a list of its own.
+
+        See `ScoreOptions`. Nothing is decoded: it costs about as much as encoding.
+        """
+        pairs = scoring.paired(texts, targets)
+        most = self._most(len(pairs), options.get("model", ""), timeout_s)
+        requests = scoring.score_requests(pairs, options, most)
+        results = self._collect(lambda server: server.translation.Score, requests, scoring.scores, timeout_s)
         return results[0] if isinstance(texts, str) else results
 
     def models(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[Model]:
@@ -350,6 +387,39 @@ class AsyncClient:
         requests = encoding.translate_and_encode_requests(given, options, most)
         both = encoding.translations_and_embeddings
         results = await self._collect(lambda server: server.translation.TranslateAndEncode, requests, both, timeout_s)
+        return results[0] if isinstance(texts, str) else results
+
+    @overload
+    async def score(
+        self,
+        texts: str,
+        targets: Sequence[str],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        **options: Unpack[ScoreOptions],
+    ) -> Scores: ...
+    @overload
+    async def score(
+        self,
+        texts: list[str],
+        targets: Sequence[Sequence[str]],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        **options: Unpack[ScoreOptions],
+    ) -> list[Scores]: ...
+    async def score(
+        self,
+        texts: str | list[str],
+        targets: Sequence[str] | Sequence[Sequence[str]],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        **options: Unpack[ScoreOptions],
+    ) -> Scores | list[Scores]:
+        """See `Client.score`."""
+        pairs = scoring.paired(texts, targets)
+        most = await self._most(len(pairs), options.get("model", ""), timeout_s)
+        requests = scoring.score_requests(pairs, options, most)
+        results = await self._collect(lambda server: server.translation.Score, requests, scoring.scores, timeout_s)
         return results[0] if isinstance(texts, str) else results
 
     async def models(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[Model]:

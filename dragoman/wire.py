@@ -333,11 +333,17 @@ def _decoding(message: decoding_pb2.DecodingOptions) -> Decoding:
 
 def _hypothesis(message: translation_pb2.Hypothesis) -> Hypothesis:
     reason = _FINISH_REASONS.get(message.finish_reason, FinishReason.UNKNOWN)
-    tokens = tuple(TargetToken(token.id, token.text, token.begin, token.log_prob) for token in message.target_tokens)
-    return Hypothesis(message.text, message.score, message.tokens, reason, tokens)
+    return Hypothesis(
+        message.text, message.score, message.tokens, reason, tuple(map(target_token, message.target_tokens))
+    )
 
 
-def check_count(contents: Sequence[str], answers: Sequence[object]) -> None:
+def target_token(message: translation_pb2.TargetToken) -> TargetToken:
+    """A token of a hypothesis, or of a target that is scored."""
+    return TargetToken(message.id, message.text, message.begin, message.log_prob)
+
+
+def check_count(contents: Sequence[object], answers: Sequence[object]) -> None:
     """An answer too few or too many would give every later text the translation of another."""
     if len(contents) != len(answers):
         raise Internal(f"the server sent {len(answers)} results for {len(contents)} contents", grpc.StatusCode.INTERNAL)

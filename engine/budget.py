@@ -5,6 +5,7 @@ cache      workers x rows x the longest source and target
 growth     the largest block of one worker's cache once more: it grows by copying, one worker at a time
 work       what encoder runs and steps of all workers need, twice because ONNX Runtime doubles what it takes; and what
            is encoded and has not joined yet
+late       graphs that are loaded when they are first needed, and what runs of those that score given targets need
 besides    what the caller knows of: answers that are kept, texts that wait
 """
 
@@ -16,6 +17,7 @@ from engine.cpu.decoder import RUN_TOKENS
 from engine.devices.session import DeviceError
 from engine.devices.sizing import FLOAT_BYTES, ID_BYTES, most_that_fit, tensor_bytes
 from engine.queueing.queue import JOINING_TOKENS
+from engine.scorer import OUTPUT_TOKENS, PASS_TOKENS
 from models.package.graphs import CacheTensor, GraphsSpec, alike
 
 MEGABYTE = 1_000_000
@@ -72,9 +74,24 @@ class HostLoad:
         return self.workers * (joining + 2 * (encoder + logits))
 
     @property
+    def late_bytes(self) -> int:
+        graphs = self.graphs
+        logits = graphs.logits.graph if self.native and graphs.logits is not None else None
+        files = [*([] if logits is None else [logits]), *([] if graphs.scoring is None else graphs.scoring.files)]
+        # Weights are packed for their products, and some stay beside that as they were.
+        sessions = 2 * sum(file.weight_bytes for file in files)
+        if graphs.scoring is None:
+            return sessions
+        heads = max((tensor.heads for tensor in self._tensors), default=0)
+        token = graphs.encoder_numbers + heads * (self.source_tokens + self.target_tokens)
+        of_pass = max(PASS_TOKENS, self.target_tokens) * token
+        output = 2 * OUTPUT_TOKENS * graphs.vocabulary.target_size
+        return sessions + self.workers * (of_pass + output) * FLOAT_BYTES
+
+    @property
     def needed_bytes(self) -> int:
         """Beside what is resident."""
-        return self.cache_bytes + self.growth_bytes + self.work_bytes
+        return self.cache_bytes + self.growth_bytes + self.work_bytes + self.late_bytes
 
     @property
     def _tensors(self) -> Sequence[CacheTensor]:
@@ -128,7 +145,8 @@ def _told(loads: Sequence[HostLoad], rows: int, memory: HostMemory) -> str:
     if workers:
         fits.append(f"{workers} workers (--workers)")
     parts = {"loaded": memory.resident_bytes, "cache": sum(load.cache_bytes + load.growth_bytes for load in loads)}
-    parts |= {"work": sum(load.work_bytes for load in loads), "besides": memory.besides_bytes}
+    parts |= {"work": sum(load.work_bytes for load in loads), "late": sum(load.late_bytes for load in loads)}
+    parts |= {"besides": memory.besides_bytes}
     told = ", ".join(f"{part} {megabytes(size)}" for part, size in parts.items())
     models = f"{len(loads)} models, the largest with " if len(loads) > 1 else ""
     return (

@@ -4,7 +4,7 @@ A search says what it must see of the rows of a step, in an `Ask`. A decoder giv
 nothing that nobody asked for.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -147,10 +147,24 @@ class Decoder(Protocol[S]):
         """Whether whole rows of scores can be asked for."""
         ...
 
+    @property
+    def scores(self) -> bool:
+        """Whether given targets can be scored."""
+        ...
+
     def encode(self, sources: Sequence[Sequence[int]]) -> list[S]:
         """Runs the encoder on sources, the end tokens included.
 
         Raises OutOfMemory if there is no memory for so many tokens at once; nothing else is harmed by that.
+        """
+        ...
+
+    def score(
+        self, source: S, prefix: Sequence[int], targets: Sequence[Sequence[int]]
+    ) -> Iterator[dict[int, NDArray[np.float32]]]:
+        """Of given targets the log-probabilities of their tokens, little by little: see `engine.scorer`.
+
+        Raises NotOffered where the package's graphs do not score.
         """
         ...
 

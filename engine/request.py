@@ -100,6 +100,16 @@ class Encoded:
 
 
 @dataclass(frozen=True, slots=True)
+class Scored:
+    """The answer to a `Score`."""
+
+    log_probs: tuple[tuple[float, ...], ...]
+    """Of every token of every target, after those before it."""
+    timings: Timings
+    """`decode` is the pass over the targets. It takes no steps."""
+
+
+@dataclass(frozen=True, slots=True)
 class Probed:
     """The answer to a `Probe`."""
 
@@ -111,7 +121,7 @@ class Failed:
     error: Exception
 
 
-Event = Tokens | Finished | Encoded | Probed | Failed
+Event = Tokens | Finished | Encoded | Scored | Probed | Failed
 
 
 @dataclass(slots=True, eq=False)
@@ -146,6 +156,11 @@ class Request:
         """Rows of the running batch it may come to occupy."""
         return 0
 
+    @property
+    def given_tokens(self) -> int:
+        """Target tokens that are given, and computed all at once."""
+        return 0
+
     def cancel(self) -> None:
         """Nobody waits for the answer any more. Called on the event loop."""
         self.cancelled = True
@@ -163,6 +178,20 @@ class Encode(Request):
     """Wants the source's vectors. Needs no row."""
 
     encoding: Encoding = field(default=Encoding(), kw_only=True)
+
+
+@dataclass(slots=True, eq=False)
+class Score(Request):
+    """Wants to know how probable targets of the source are. Needs no row."""
+
+    targets: tuple[tuple[int, ...], ...] = field(kw_only=True)
+    """None is empty. Their end tokens included, if those count."""
+    fed_ids: tuple[int, ...] = field(kw_only=True)
+    """What all of them begin after, the start token first."""
+
+    @property
+    def given_tokens(self) -> int:
+        return sum(map(len, self.targets))
 
 
 @dataclass(slots=True, eq=False)

@@ -19,7 +19,7 @@ from engine.observer import Observer
 from engine.processors.stage import looks_at_scores
 from engine.queueing.cost import CostModel, Work
 from engine.queueing.queue import BUSY_TOKENS, JOINING_TOKENS, FairQueue, Queue
-from engine.request import Failed, Request, Translate, tell
+from engine.request import Failed, Request, Score, Translate, tell
 from engine.supervision.cores import Cores
 from engine.supervision.policy import UNSUPERVISED, Supervision
 from engine.supervision.supervisor import Supervisor
@@ -130,7 +130,7 @@ class Runner:
         rows = (used + min(free, waiting + wanted)) / self.workers
         if not waiting and wanted <= free:
             ahead = 0.0
-        service = self._cost.service_s(work.longest, work.beams, work.max_new_tokens, rows)
+        service = self._cost.service_s(work.longest, work.beams, work.max_new_tokens, rows, work.given)
         return (ahead / self.workers * self._cost.slowdown(rows) + service) * (1 + rivals)
 
     def cost_of(self, work: Work) -> float:
@@ -242,6 +242,8 @@ class Runner:
             return DoesNotFit("rows", request.rows, self.rows)
         if isinstance(request, Translate) and not self._decoder.gives_logits and looks_at_scores(request.decoding):
             return NotOffered("the scores of all tokens")
+        if isinstance(request, Score) and not self._decoder.scores:
+            return NotOffered("the score of a given target")
         return self._supervisor.refusal(request)
 
     def _begin_closing(self) -> None:

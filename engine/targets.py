@@ -26,6 +26,11 @@ class TargetRules:
     min_tokens: int = 0
     """No end token is chosen before so many others."""
 
+    @property
+    def fed_ids(self) -> tuple[int, ...]:
+        """What a target that is given begins after: the prefix, and the token that every target begins with."""
+        return self.prefix_ids if self.forced_begin_id is None else (*self.prefix_ids, self.forced_begin_id)
+
     def barred_ids(self, chosen: int) -> frozenset[int]:
         """What cannot be the next token, after so many."""
         suppressed = self.suppressed_ids - self.end_ids
@@ -49,8 +54,7 @@ def rules_of_request(rules: TargetRules, decoding: Decoding) -> TargetRules:
     if decoding.forced_bos_token:
         rules = replace(rules, forced_begin_id=decoding.forced_bos_token[0])
     if decoding.forced_prefix:
-        begun = () if rules.forced_begin_id is None else (rules.forced_begin_id,)
-        rules = replace(rules, prefix_ids=(*rules.prefix_ids, *begun, *decoding.forced_prefix), forced_begin_id=None)
+        rules = replace(rules, prefix_ids=(*rules.fed_ids, *decoding.forced_prefix), forced_begin_id=None)
     return rules if rules.min_tokens == decoding.min_new_tokens else replace(rules, min_tokens=decoding.min_new_tokens)
 
 

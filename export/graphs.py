@@ -5,15 +5,17 @@ from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
-from models.package.graphs import GraphFile, GraphsSpec, NativeGraphs
+from models.package.graphs import GraphFile, GraphsSpec, NativeGraphs, Scoring
 from models.package.signature import (
     DECODER,
     ENCODER,
+    LOG_PROBS_GRAPH,
     LOGITS_GRAPH,
     NATIVE_DECODER,
     NATIVE_ENCODER,
     OUTPUT,
     PACKED_ENCODER,
+    TARGET,
 )
 
 
@@ -26,6 +28,25 @@ class NativeModels:
     decoder: ir.Model
     logits: ir.Model
     """See `models.package.graphs.Logits`."""
+
+
+@dataclass(frozen=True)
+class ScoringModels:
+    """Graphs that score given targets."""
+
+    target: ir.Model
+    log_probs: ir.Model
+
+    @property
+    def models(self) -> dict[str, ir.Model]:
+        """Both, by the names of their files."""
+        return {TARGET: self.target, LOG_PROBS_GRAPH: self.log_probs}
+
+    @property
+    def spec(self) -> Scoring:
+        """What an engine must know of them."""
+        target, log_probs = (GraphFile(file=name, weight_bytes=weight_bytes(it)) for name, it in self.models.items())
+        return Scoring(target=target, log_probs=log_probs)
 
 
 @dataclass(frozen=True)
@@ -49,6 +70,8 @@ class Graphs:
     spec: GraphsSpec
     encoder: ir.Model
     decoder: ir.Model
+    scoring: ScoringModels | None = None
+    """Where they are wanted."""
     output: ir.Model | None = None
     """With a shortlist only."""
     logits: ir.Model | None = None
@@ -68,7 +91,8 @@ class Graphs:
     def models(self) -> dict[str, ir.Model]:
         """All of them, by the names of their files. A weight that is the beginning of another comes after it."""
         output = {} if self.output is None else {OUTPUT: self.output}
-        models = {ENCODER: self.encoder, DECODER: self.decoder, **output}
+        scoring = {} if self.scoring is None else self.scoring.models
+        models = {ENCODER: self.encoder, DECODER: self.decoder, **scoring, **output}
         if self.native is not None:
             models |= {NATIVE_ENCODER: self.native.encoder, NATIVE_DECODER: self.native.decoder}
         logits = self.logits if self.native is None else self.logits or self.native.logits

@@ -77,7 +77,7 @@ def export(options: Options, fetched: Fetched, progress: Progress) -> tuple[Path
         with progress.stage("trace"):
             full = why_full(checkpoint.config, options.precision, options.attention, shortlist is not None)
             output_layer = options.output_layer if full is None else "full"
-            graphs = trace(model, options.attention, shortlist is not None, output_layer)
+            graphs = trace(model, options.attention, shortlist is not None, output_layer, scoring=True)
             missing = why_standard_only(checkpoint.model, options.precision)
             if missing is None:
                 recipe = {} if quantized is None else quantized.recipe

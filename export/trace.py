@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from torch.export import Dim
 from torch.nn import functional
 
-from export.graphs import EncoderGraphs, Graphs, weight_bytes
+from export.graphs import EncoderGraphs, Graphs, ScoringModels, weight_bytes
 from export.quantization.model import QuantizedTransformer
 from export.quantization.stored import store_by_outputs
+from export.scoring import LogProbsGraph, TargetGraph
 from export.screened import LogitsGraph, ScreenedOutput
 from export.variant import PRECISIONS
 from models.attention import plain
@@ -117,11 +118,13 @@ def trace(
     attention: AttentionKind = "fused",
     shortlist: bool = False,
     output_layer: OutputLayer = "full",
+    scoring: bool = False,
 ) -> Graphs:
     """Traces the graphs of a model on the CPU, in the precision of its weights.
 
     shortlist: as a package with one needs them
     output_layer: "screened" only where `export.screened.why_full` has nothing against it
+    scoring: with the graphs that score given targets
     """
     model = model.eval()
     precision = "int8" if isinstance(model, QuantizedTransformer) else PRECISIONS[model.target_embedding.dtype]
@@ -129,10 +132,11 @@ def trace(
     spec = spec.model_copy(update={"output_layer": output_layer})
     with plain() if attention == "plain" else nullcontext():
         encoder, decoder = trace_encoder(model, spec), trace_decoder(model, spec)
+        scoring_models = trace_scoring(model) if scoring else None
         output = trace_output(model) if shortlist else None
         logits = trace_logits(model, spec) if output_layer == "screened" else None
-    declared = declare(model, spec, encoder, decoder, output, logits)
-    return Graphs(declared, encoder, decoder, output, logits)
+    declared = declare(model, spec, encoder, decoder, scoring_models, output, logits)
+    return Graphs(declared, encoder, decoder, scoring_models, output, logits)
 
 
 def trace_encoders(model: Transformer) -> EncoderGraphs:
@@ -152,6 +156,7 @@ def declare(
     spec: GraphsSpec,
     encoder: ir.Model,
     decoder: ir.Model,
+    scoring: ScoringModels | None,
     output: ir.Model | None,
     logits_graph: ir.Model | None,
 ) -> GraphsSpec:
@@ -168,7 +173,9 @@ def declare(
         file = GraphFile(file=signature.LOGITS_GRAPH, weight_bytes=weight_bytes(logits_graph))
     logits = Logits(name=signature.LOGITS, graph=file, size=padded_size(model.config.target_vocab_size))
     query = CrossQuery(name=signature.CROSS_QUERY, keys=keys.past, scale=model.config.score_scale)
-    return spec.model_copy(update={**files, "logits": logits, "cross_query": query})
+    return spec.model_copy(
+        update={**files, "scoring": None if scoring is None else scoring.spec, "logits": logits, "cross_query": query}
+    )
 
 
 def trace_encoder(model: Transformer, spec: GraphsSpec) -> ir.Model:
@@ -281,6 +288,37 @@ def trace_logits(model: Transformer, spec: GraphsSpec) -> ir.Model:
         input_names=signature.LOGITS_INPUTS,
         output_names=signature.LOGITS_OUTPUTS,
     )
+
+
+def trace_scoring(model: Transformer) -> ScoringModels:
+    """The graphs that score given targets."""
+    sources, targets, tokens = (Dim(name, max=MAX_BATCH) for name in ("sources", "targets", "tokens"))
+    source, target = (Dim(name, max=model.config.max_positions) for name in ("source", "target"))
+    of_targets = trace_module(
+        TargetGraph(model),
+        inputs={
+            "hidden": torch.zeros(3, 7, model.config.width),
+            "lengths": torch.tensor([7, 5, 2], dtype=torch.int32),
+            "sources": torch.tensor([0, 0, 2, 1]),
+            "ids": torch.zeros(4, 6, dtype=torch.int64),
+        },
+        shapes={
+            "hidden": {0: sources, 1: source},
+            "lengths": {0: sources},
+            "sources": {0: targets},
+            "ids": {0: targets, 1: target},
+        },
+        input_names=signature.TARGET_INPUTS,
+        output_names=[signature.STATES, signature.ATTENTION],
+    )
+    log_probs = trace_module(
+        LogProbsGraph(model),
+        inputs={"hidden": torch.zeros(3, model.config.width), "wanted": torch.arange(3)},
+        shapes={"hidden": {0: tokens}, "wanted": {0: tokens}},
+        input_names=signature.LOG_PROBS_INPUTS,
+        output_names=[signature.LOG_PROBS],
+    )
+    return ScoringModels(of_targets, log_probs)
 
 
 def trace_output(model: Transformer) -> ir.Model:

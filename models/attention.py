@@ -75,15 +75,7 @@ def self_attention(
     qkv = qkv.view(lengths.shape[0], -1, 3 * width)
     query, key, value = qkv.split(width, dim=2)
     if _takes_kernels():
-        attended = torch.onnx.ops.symbolic(
-            "com.microsoft::MultiHeadAttention",
-            [query, key, value, None, lengths, *(() if scoring.bias is None else (scoring.bias,))],
-            scoring.attributes | {"num_heads": heads},
-            version=1,
-            dtype=query.dtype,
-            shape=query.shape,
-        )
-        return attended.view(-1, width)
+        return _multi_head_attention(query, key, value, lengths, heads, scoring).view(-1, width)
     seen = torch.arange(qkv.shape[1], device=qkv.device) < lengths.unsqueeze(1)
     return _attend(query, key, value, seen[:, None, None, :], heads, scoring).flatten(0, 1)
 
@@ -95,6 +87,8 @@ def causal_attention(qkv: Tensor, sentences: int, heads: int, scoring: Scoring =
     """
     width = qkv.shape[1] // 3
     query, key, value = qkv.view(sentences, -1, 3 * width).split(width, dim=2)
+    if _takes_kernels():
+        return _multi_head_attention(query, key, value, None, heads, scoring, causal=True).view(-1, width)
     target = query.shape[1]
     seen = torch.ones(target, target, dtype=torch.bool, device=qkv.device).tril()
     return _attend(query, key, value, seen, heads, scoring).flatten(0, 1)
@@ -109,7 +103,10 @@ def cross_attention(
     Returns [sentences * target, inner].
     """
     sentences, _, source, _ = key.shape
-    query = _split_heads(query.view(sentences, -1, query.shape[1]), heads)
+    query = query.view(sentences, -1, query.shape[1])
+    if _takes_kernels():
+        return _multi_head_attention(query, key, value, lengths, heads, scoring).flatten(0, 1)
+    query = _split_heads(query, heads)
     seen = torch.arange(source, device=key.device) < lengths.unsqueeze(1)
     return _weigh(query, key, value, seen[:, None, None, :], scoring).transpose(1, 2).flatten(2).flatten(0, 1)
 
@@ -148,6 +145,27 @@ def cached_attention(
 def _takes_kernels() -> bool:
     """Whether a node of ONNX Runtime is to stand where the body would."""
     return torch.onnx.is_in_onnx_export() and _fused.get()
+
+
+def _multi_head_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    lengths: Tensor | None,
+    heads: int,
+    scoring: Scoring,
+    causal: bool = False,
+) -> Tensor:
+    """lengths: of the keys before the padding, if there is any."""
+    attended: Tensor = torch.onnx.ops.symbolic(
+        "com.microsoft::MultiHeadAttention",
+        [query, key, value, None, lengths, *(() if scoring.bias is None else (scoring.bias,))],
+        scoring.attributes | {"num_heads": heads} | ({"unidirectional": 1} if causal else {}),
+        version=1,
+        dtype=query.dtype,
+        shape=query.shape,
+    )
+    return attended
 
 
 def _group_query_attention(

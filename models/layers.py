@@ -137,17 +137,15 @@ class Recurrence(nn.Module):
         super().__init__()
         self.forget = nn.Linear(config.width, config.width)
         self.candidate = nn.Linear(config.width, config.width, bias=False)
+        self.longest = config.max_positions
         self.residual = Residual(config)
 
     def over_target(self, x: Tensor, sentences: int, bias: Tensor | None = None) -> Tensor:
         """x: [sentences * target, width]. There are no scores to have a bias."""
-        kept, added = (part.unflatten(0, (sentences, -1)).unbind(1) for part in self._gate(x))
-        state = torch.zeros_like(added[0])
-        states = []
-        for keep, add in zip(kept, added, strict=True):
-            state = torch.addcmul(add, keep, state)
-            states.append(state)
-        return self.residual.leave(x, torch.stack(states, 1).flatten(0, 1).relu())
+        kept, added = (part.unflatten(0, (sentences, -1)) for part in self._gate(x))
+        exported = torch.onnx.is_in_onnx_export()
+        states = _scan_by_doubling(kept, added, self.longest) if exported else _scan(kept, added)
+        return self.residual.leave(x, states.flatten(0, 1).relu())
 
     def step(
         self, x: Tensor, past: Sequence[Tensor], positions: Tensor, total: Tensor, bias: Tensor | None = None
@@ -164,6 +162,31 @@ class Recurrence(nn.Module):
         return keep, (1 - keep) * self.candidate(entered)
 
 
+def _scan(kept: Tensor, added: Tensor) -> Tensor:
+    """The states kept[t] state[t - 1] + added[t] of every position t: all [sentences, target, width]."""
+    state = torch.zeros_like(added[:, 0])
+    states = []
+    for keep, add in zip(kept.unbind(1), added.unbind(1), strict=True):
+        state = torch.addcmul(add, keep, state)
+        states.append(state)
+    return torch.stack(states, 1)
+
+
+def _scan_by_doubling(kept: Tensor, added: Tensor, longest: int) -> Tensor:
+    """The same of at most `longest` positions, in as many operations for any number of them.
+
+    After each round, a position knows what twice as many before it make of it. Hillis and Steele 1986, "Data Parallel
+    Algorithms".
+    """
+    target = added.shape[1]
+    for reach in (1 << round_ for round_ in range((longest - 1).bit_length())):
+        # What lies before the first position is 0: nothing is kept of it, and nothing added.
+        before_added, before_kept = (F.pad(part, (0, 0, reach, 0))[:, :target] for part in (added, kept))
+        added = kept * before_added + added
+        kept = kept * before_kept
+    return added
+
+
 class CrossAttention(nn.Module):
     """Attention to the source. Its keys and values are projected once for all layers, see `Transformer.cross_kv`."""
 
@@ -176,11 +199,14 @@ class CrossAttention(nn.Module):
         self.scoring = attention.Scoring(None if config.scale_scores else 1.0)
         self.residual = Residual(config)
 
-    def over_target(self, x: Tensor, key: Tensor, value: Tensor, lengths: Tensor) -> Tensor:
-        """x: [sentences * target, width]; key, value: [sentences, heads, source, head_dim]."""
+    def over_target(self, x: Tensor, key: Tensor, value: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """x: [sentences * target, width]; key, value: [sentences, heads, source, head_dim].
+
+        Returns the queries [sentences * target, inner] second.
+        """
         query = self.query(self.residual.enter(x))
         attended = attention.cross_attention(query, key, value, lengths, self.heads, self.scoring)
-        return self.residual.leave(x, self.out(attended))
+        return self.residual.leave(x, self.out(attended)), query
 
     def step(
         self, x: Tensor, last: Sequence[Tensor], past: Sequence[Tensor], positions: Tensor, total: Tensor

@@ -6,6 +6,9 @@
     │   ├── BlankContent            BLANK_CONTENT
     │   ├── TooManyContents         TOO_MANY_CONTENTS
     │   ├── SourceTooLong           SOURCE_TOO_LONG
+    │   ├── NoTargets               NO_TARGETS
+    │   ├── TooManyTargets          TOO_MANY_TARGETS
+    │   ├── TargetTooLong           TARGET_TOO_LONG
     │   ├── LanguageNotSupported    LANGUAGE_NOT_SUPPORTED
     │   ├── OptionOutOfRange        OPTION_OUT_OF_RANGE
     │   ├── OptionsConflict         OPTIONS_CONFLICT
@@ -25,6 +28,7 @@
     ├── ModelNotFound               NOT_FOUND           MODEL_NOT_FOUND
     ├── ServiceNotFound             NOT_FOUND           SERVICE_NOT_FOUND
     ├── DoesNotTranslate            FAILED_PRECONDITION DOES_NOT_TRANSLATE
+    ├── DoesNotScore                FAILED_PRECONDITION DOES_NOT_SCORE
     ├── OptionNotOffered            FAILED_PRECONDITION OPTION_NOT_OFFERED
     ├── RequestStalled              ABORTED             REQUEST_STALLED
     ├── StreamStalled               ABORTED             STREAM_STALLED
@@ -129,6 +133,35 @@ class SourceTooLong(InvalidRequest):
 
     def __init__(self, field: str, unit: Literal["tokens", "characters"], count: int, most: int) -> None:
         message = f"{field} has {count} {unit}; the model takes {most}: split the text into sentences"
+        super().__init__(message, {unit: count, f"max_{unit}": most}, field)
+
+
+class NoTargets(InvalidRequest):
+    """A text without a target to score."""
+
+    reason = "NO_TARGETS"
+
+    def __init__(self, field: str) -> None:
+        super().__init__(f"{field} has 0 targets; send at least 1", {"targets": 0, "min_targets": 1}, field)
+
+
+class TooManyTargets(InvalidRequest):
+    """More targets than a call may bring."""
+
+    reason = "TOO_MANY_TARGETS"
+
+    def __init__(self, targets: int, max_targets: int) -> None:
+        message = f"the request has {targets} targets; a call takes {max_targets}: send them in several calls"
+        super().__init__(message, {"targets": targets, "max_targets": max_targets}, "contents")
+
+
+class TargetTooLong(InvalidRequest):
+    """A target that the model has no room for."""
+
+    reason = "TARGET_TOO_LONG"
+
+    def __init__(self, field: str, unit: Literal["tokens", "characters"], count: int, most: int) -> None:
+        message = f"{field} has {count} {unit}; the model takes {most}: split the text and the target into sentences"
         super().__init__(message, {unit: count, f"max_{unit}": most}, field)
 
 
@@ -354,6 +387,17 @@ class DoesNotTranslate(ServerError):
 
     def __init__(self, model: str) -> None:
         message = f"model {quoted(model)} is an encoder alone and does not translate; ask another, or EncodingService"
+        super().__init__(message, {"model": model}, "model")
+
+
+class DoesNotScore(ServerError):
+    """The model's package is older than scores. Expected."""
+
+    status = "FAILED_PRECONDITION"
+    reason = "DOES_NOT_SCORE"
+
+    def __init__(self, model: str) -> None:
+        message = f"the package of model {quoted(model)} has no graphs that score targets: export its checkpoint again"
         super().__init__(message, {"model": model}, "model")
 
 

@@ -1,8 +1,9 @@
 """A decoder that copies its source, so that every test knows the right answer, and a gate that stops time at a step."""
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,6 +104,7 @@ class CopyDecoder:
     device = CPU
     row_tokens = 256
     gives_logits = False
+    scores = True
 
     def encode(self, sources: Sequence[Sequence[int]]) -> list[CopySource]:
         if self.encode_error is not None:
@@ -111,6 +113,17 @@ class CopyDecoder:
 
     def close(self) -> None:
         """Nothing outlives it."""
+
+    def score(
+        self, source: CopySource, prefix: Sequence[int], targets: Sequence[Sequence[int]]
+    ) -> Iterator[dict[int, NDArray[np.float32]]]:
+        """A target a time. A token that stands at its place in the source, or ends it, is the best one."""
+        for index, target in enumerate(targets):
+            self.gate.pass_through()
+            if self.step_error is not None:
+                raise self.step_error
+            pairs = zip_longest(target, source.source_ids[: len(target)], fillvalue=source.source_ids[-1])
+            yield {index: np.array([BEST if ours == theirs else SECOND for ours, theirs in pairs], np.float32)}
 
     def open_cache(self, rows: int) -> "CopyCache":
         return CopyCache(self, rows)

@@ -89,6 +89,7 @@ MODEL = ServedModel(
     rows=4,
     memory_bytes=1,
     prompts={"shorten": "shorten: "},
+    scores=True,
 )
 """What `serving` serves. Two target languages, so that one has to be named."""
 

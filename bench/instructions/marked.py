@@ -7,6 +7,7 @@ import argparse
 import ctypes
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +37,7 @@ class Still:
 
     device = CPU
     row_tokens = 1024
-    gives_logits = False
+    gives_logits = scores = False
 
     def encode(self, sources: object) -> list["Still"]:
         return [self] * len(sources)  # type: ignore[arg-type]
@@ -50,6 +51,9 @@ class Still:
 
     def close(self) -> None:
         """Nothing to close."""
+
+    def score(self, source: object, prefix: object, targets: object) -> NoReturn:
+        raise NotImplementedError
 
     def open_cache(self, rows: int) -> "StillCache":
         return StillCache(rows)

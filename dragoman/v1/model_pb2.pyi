@@ -33,6 +33,8 @@ class _TaskEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Task.ValueType],
     """TranslationService."""
     TASK_ENCODE: _Task.ValueType  # 2
     """EncodingService."""
+    TASK_SCORE: _Task.ValueType  # 3
+    """TranslationService.Score."""
 
 class Task(_Task, metaclass=_TaskEnumTypeWrapper):
     """What a model does."""
@@ -43,6 +45,8 @@ TASK_TRANSLATE: Task.ValueType  # 1
 """TranslationService."""
 TASK_ENCODE: Task.ValueType  # 2
 """EncodingService."""
+TASK_SCORE: Task.ValueType  # 3
+"""TranslationService.Score."""
 Global___Task: _TypeAlias = Task  # noqa: Y015
 
 class _ModelState:

@@ -624,3 +624,205 @@ class TranslateAndEncodeResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TranslateAndEncodeResponse: _TypeAlias = TranslateAndEncodeResponse  # noqa: Y015
+
+@_typing.final
+class ScoreRequest(_message.Message):
+    """A request to score translations that the caller has."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    CONTENTS_FIELD_NUMBER: _builtins.int
+    SOURCE_LANGUAGE_CODE_FIELD_NUMBER: _builtins.int
+    TARGET_LANGUAGE_CODE_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
+    PROMPT_FIELD_NUMBER: _builtins.int
+    source_language_code: _builtins.str
+    """See TranslateRequest.source_language_code."""
+    target_language_code: _builtins.str
+    """See TranslateRequest.target_language_code."""
+    model: _builtins.str
+    """See TranslateRequest.model."""
+    prompt: _builtins.str
+    """See TranslateRequest.prompt."""
+    @_builtins.property
+    def contents(self) -> _containers.RepeatedCompositeFieldContainer[Global___Candidates]:
+        """Required. The texts, and the translations of each. All together have at most as many translations as a call takes
+        contents.
+        """
+
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """See TranslateRequest.labels."""
+
+    def __init__(
+        self,
+        *,
+        contents: _abc.Iterable[Global___Candidates] | None = ...,
+        source_language_code: _builtins.str = ...,
+        target_language_code: _builtins.str = ...,
+        model: _builtins.str = ...,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        prompt: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_prompt", b"_prompt", "prompt", b"prompt"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_prompt", b"_prompt", "contents", b"contents", "labels", b"labels", "model", b"model", "prompt", b"prompt", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__prompt: _TypeAlias = _typing.Literal["prompt"]  # noqa: Y015
+    _WhichOneofArgType__prompt: _TypeAlias = _typing.Literal["_prompt", b"_prompt"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__prompt) -> _WhichOneofReturnType__prompt | None: ...
+
+Global___ScoreRequest: _TypeAlias = ScoreRequest  # noqa: Y015
+
+@_typing.final
+class Candidates(_message.Message):
+    """A text, and what may be its translation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTENT_FIELD_NUMBER: _builtins.int
+    TARGETS_FIELD_NUMBER: _builtins.int
+    content: _builtins.str
+    """Required. The text, at most Model.max_source_tokens tokens and not blank."""
+    @_builtins.property
+    def targets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Required. Translations of it, each at most Model.max_new_tokens tokens, the end token included. They share one run of
+        the encoder.
+        """
+
+    def __init__(
+        self,
+        *,
+        content: _builtins.str = ...,
+        targets: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "targets", b"targets"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Candidates: _TypeAlias = Candidates  # noqa: Y015
+
+@_typing.final
+class ScoreResponse(_message.Message):
+    """The scores of a ScoreRequest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTENTS_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    """The model that scored."""
+    @_builtins.property
+    def contents(self) -> _containers.RepeatedCompositeFieldContainer[Global___ScoredContent]:
+        """One for every content, in the order of the contents."""
+
+    def __init__(
+        self,
+        *,
+        contents: _abc.Iterable[Global___ScoredContent] | None = ...,
+        model: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["contents", b"contents", "model", b"model"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScoreResponse: _TypeAlias = ScoreResponse  # noqa: Y015
+
+@_typing.final
+class ScoredContent(_message.Message):
+    """The scores of one content's targets."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TARGETS_FIELD_NUMBER: _builtins.int
+    SOURCE_TOKENS_FIELD_NUMBER: _builtins.int
+    TIMINGS_FIELD_NUMBER: _builtins.int
+    source_tokens: _builtins.int
+    """Tokens of the content, the end token included."""
+    @_builtins.property
+    def targets(self) -> _containers.RepeatedCompositeFieldContainer[Global___TargetScore]:
+        """One for every target, in the order of the targets."""
+
+    @_builtins.property
+    def timings(self) -> _decoding_pb2.Timings:
+        """Where the time went. `decode` is the time for all targets; there are no steps."""
+
+    def __init__(
+        self,
+        *,
+        targets: _abc.Iterable[Global___TargetScore] | None = ...,
+        source_tokens: _builtins.int = ...,
+        timings: _decoding_pb2.Timings | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["timings", b"timings"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["source_tokens", b"source_tokens", "targets", b"targets", "timings", b"timings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScoredContent: _TypeAlias = ScoredContent  # noqa: Y015
+
+@_typing.final
+class TargetScore(_message.Message):
+    """How probable a target is."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEXT_FIELD_NUMBER: _builtins.int
+    LOG_PROB_FIELD_NUMBER: _builtins.int
+    SCORE_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    TARGET_TOKENS_FIELD_NUMBER: _builtins.int
+    text: _builtins.str
+    """The target as its tokens have it: the tokenizer may write it in another way."""
+    log_prob: _builtins.float
+    """The sum of all tokens' log_prob: the logarithm of the target's probability."""
+    score: _builtins.float
+    """log_prob / tokens^length_penalty, with the model's own length penalty: what Hypothesis.score would be."""
+    tokens: _builtins.int
+    """Tokens of the target, the end token included."""
+    @_builtins.property
+    def target_tokens(self) -> _containers.RepeatedCompositeFieldContainer[Global___TargetToken]:
+        """Its tokens, the end token included."""
+
+    def __init__(
+        self,
+        *,
+        text: _builtins.str = ...,
+        log_prob: _builtins.float = ...,
+        score: _builtins.float = ...,
+        tokens: _builtins.int = ...,
+        target_tokens: _abc.Iterable[Global___TargetToken] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["log_prob", b"log_prob", "score", b"score", "target_tokens", b"target_tokens", "text", b"text", "tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TargetScore: _TypeAlias = TargetScore  # noqa: Y015

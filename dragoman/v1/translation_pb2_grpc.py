@@ -55,6 +55,11 @@ class TranslationServiceStub:
                 request_serializer=dragoman_dot_v1_dot_translation__pb2.TranslateAndEncodeRequest.SerializeToString,
                 response_deserializer=dragoman_dot_v1_dot_translation__pb2.TranslateAndEncodeResponse.FromString,
                 _registered_method=True)
+        self.Score = channel.unary_unary(
+                '/dragoman.v1.TranslationService/Score',
+                request_serializer=dragoman_dot_v1_dot_translation__pb2.ScoreRequest.SerializeToString,
+                response_deserializer=dragoman_dot_v1_dot_translation__pb2.ScoreResponse.FromString,
+                _registered_method=True)
 
 
 class TranslationServiceServicer:
@@ -88,6 +93,14 @@ class TranslationServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Score(self, request, context):
+        """Says how probable given translations of the contents are: of each the probability of every token after those before
+        it. Nothing is decoded, so that this costs about as much as encoding. Only for models with TASK_SCORE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TranslationServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -105,6 +118,11 @@ def add_TranslationServiceServicer_to_server(servicer, server):
                     servicer.TranslateAndEncode,
                     request_deserializer=dragoman_dot_v1_dot_translation__pb2.TranslateAndEncodeRequest.FromString,
                     response_serializer=dragoman_dot_v1_dot_translation__pb2.TranslateAndEncodeResponse.SerializeToString,
+            ),
+            'Score': grpc.unary_unary_rpc_method_handler(
+                    servicer.Score,
+                    request_deserializer=dragoman_dot_v1_dot_translation__pb2.ScoreRequest.FromString,
+                    response_serializer=dragoman_dot_v1_dot_translation__pb2.ScoreResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -194,6 +212,33 @@ class TranslationService:
             '/dragoman.v1.TranslationService/TranslateAndEncode',
             dragoman_dot_v1_dot_translation__pb2.TranslateAndEncodeRequest.SerializeToString,
             dragoman_dot_v1_dot_translation__pb2.TranslateAndEncodeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Score(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dragoman.v1.TranslationService/Score',
+            dragoman_dot_v1_dot_translation__pb2.ScoreRequest.SerializeToString,
+            dragoman_dot_v1_dot_translation__pb2.ScoreResponse.FromString,
             options,
             channel_credentials,
             insecure,

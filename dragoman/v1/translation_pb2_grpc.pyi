@@ -47,6 +47,10 @@ class TranslationServiceStub:
     """Translates every content of the request and gives its vectors too, both from one run of the encoder. The
     translations are those of Translate, and the vectors those that EncodingService has for the same source tokens.
     """
+    Score: _grpc.UnaryUnaryMultiCallable[_translation_pb2.ScoreRequest, _translation_pb2.ScoreResponse]
+    """Says how probable given translations of the contents are: of each the probability of every token after those before
+    it. Nothing is decoded, so that this costs about as much as encoding. Only for models with TASK_SCORE.
+    """
 
 @_typing.type_check_only
 class TranslationServiceAsyncStub(TranslationServiceStub):
@@ -66,6 +70,10 @@ class TranslationServiceAsyncStub(TranslationServiceStub):
     TranslateAndEncode: _aio.UnaryUnaryMultiCallable[_translation_pb2.TranslateAndEncodeRequest, _translation_pb2.TranslateAndEncodeResponse]  # type: ignore[assignment]
     """Translates every content of the request and gives its vectors too, both from one run of the encoder. The
     translations are those of Translate, and the vectors those that EncodingService has for the same source tokens.
+    """
+    Score: _aio.UnaryUnaryMultiCallable[_translation_pb2.ScoreRequest, _translation_pb2.ScoreResponse]  # type: ignore[assignment]
+    """Says how probable given translations of the contents are: of each the probability of every token after those before
+    it. Nothing is decoded, so that this costs about as much as encoding. Only for models with TASK_SCORE.
     """
 
 class TranslationServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -101,6 +109,16 @@ class TranslationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_translation_pb2.TranslateAndEncodeResponse, _abc.Awaitable[_translation_pb2.TranslateAndEncodeResponse]]:
         """Translates every content of the request and gives its vectors too, both from one run of the encoder. The
         translations are those of Translate, and the vectors those that EncodingService has for the same source tokens.
+        """
+
+    @_abc_1.abstractmethod
+    def Score(
+        self,
+        request: _translation_pb2.ScoreRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_translation_pb2.ScoreResponse, _abc.Awaitable[_translation_pb2.ScoreResponse]]:
+        """Says how probable given translations of the contents are: of each the probability of every token after those before
+        it. Nothing is decoded, so that this costs about as much as encoding. Only for models with TASK_SCORE.
         """
 
 def add_TranslationServiceServicer_to_server(servicer: TranslationServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

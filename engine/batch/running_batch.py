@@ -14,6 +14,7 @@ from typing import Generic
 
 from engine.batch.running import Running
 from engine.batch.samples import Samples
+from engine.batch.scorings import Scorings
 from engine.batch.searched_rows import SearchedRows
 from engine.decoder import Ask, Decoder, EncodedSource, S
 from engine.devices.session import is_out_of_memory
@@ -30,6 +31,8 @@ from engine.request import (
     Probe,
     Probed,
     Request,
+    Score,
+    Scored,
     Timings,
     Tokens,
     Translate,
@@ -63,6 +66,7 @@ class RunningBatch(Generic[S]):
         self._observer: Observer = observer
         self._told: WorkerObserver = observer.worker(worker)
         self._rows = SearchedRows(self._cache, rows, self._told)
+        self._scorings = Scorings(decoder)
         self._cost, self._ended = cost or WorkerCost(Measured()), ended
         self._computed = 0
         """Rows of all steps."""
@@ -92,7 +96,7 @@ class RunningBatch(Generic[S]):
     @property
     def idle(self) -> bool:
         """Nothing is running."""
-        return not self._rows.running
+        return not self._rows.running and not self._scorings
 
     def admit(self, requests: Sequence[Request]) -> None:
         """Encodes requests, and answers them or takes them into the batch, where they must fit into `free_rows`."""
@@ -116,7 +120,9 @@ class RunningBatch(Generic[S]):
         """
         self._drop_cancelled()
         self._drop_late()
-        if self.idle:
+        if self._scorings and (self.may_encode or not self._rows.running):
+            self._score()
+        if not self._rows.running:
             self.deliver()
             return
         started, rows = time.perf_counter(), self._rows.live
@@ -195,6 +201,7 @@ class RunningBatch(Generic[S]):
             except Exception:  # whoever listens is gone; the others are answered all the same
                 log.exception("a request could not be told what became of it")
         self._rows.clear()
+        self._scorings.clear()
         self._told.holds(0, 0)
 
     def release(self, delivering: bool) -> list[Request]:
@@ -263,10 +270,26 @@ class RunningBatch(Generic[S]):
             self._give_back(request, 0)
             vectors = _vectors(request.encoding, source)
             self._answer(request, Failed(NotFinite()) if vectors is None else Encoded(vectors, timings))
+        elif isinstance(request, Score):
+            self._scorings.join(request, source, queued, encoded, ended)
         elif isinstance(request, Probe):
             self._probe(source)
             self._give_back(request, 0)
             self._answer(request, Probed())
+
+    def _score(self) -> None:
+        """Scores a part of what is to be scored. Rows that run wait for it as for an encoder run."""
+        started = time.perf_counter()
+        answered = self._scorings.run()
+        if self._rows.running:
+            self._waited_s += time.perf_counter() - started
+        if answered is None:
+            return
+        request, event = answered
+        self._give_back(request, request.given_tokens)
+        if isinstance(event, Scored):
+            self._observer.scored(event.timings, len(request.source_ids), request.given_tokens, request.trace_id)
+        self._events.append((request, event))
 
     def _probe(self, source: S) -> None:
         """Decodes one token in a batch of its own. Which token is fed does not matter."""
@@ -277,6 +300,10 @@ class RunningBatch(Generic[S]):
         self._cache.take([])
 
     def _drop_cancelled(self) -> None:
+        for scored in self._scorings.drop_cancelled():
+            self._held.pop(scored, None)
+            self._give_back(scored, 0)
+            self._observer.cancelled()
         leaving = [running for running in self._rows.running if running.request.cancelled]
         if leaving:
             self._drop(leaving)

@@ -37,7 +37,8 @@ class Load:
 
     @property
     def weight_bytes(self) -> int:
-        graphs = self.graphs.encoder, self.graphs.decoder, self.graphs.output
+        scoring = () if self.graphs.scoring is None else self.graphs.scoring.files
+        graphs = self.graphs.encoder, self.graphs.decoder, self.graphs.output, *scoring
         return sum(graph.weight_bytes for graph in graphs if graph is not None)
 
     @property

@@ -120,10 +120,12 @@ class Work:
     longest: float
     """Source tokens of the longest, about."""
     beams: int
-    """0: it only wants to be encoded."""
+    """0: it wants no new tokens."""
     max_new_tokens: int
     caller: str = ""
     bulk: bool = False
+    given: float = 0.0
+    """Target tokens that are given, about."""
 
 
 class CostModel:
@@ -142,23 +144,26 @@ class CostModel:
         """Seconds of a worker that a request will cost, where its steps are full."""
         tokens = len(request.source_ids)
         if not isinstance(request, Translate):
-            return self._encode_s(tokens)
+            return self.spent(tokens, request.given_tokens)
         return self._cost(tokens, request.rows, request.decoding.max_new_tokens, 1)
 
     def of_work(self, work: Work) -> float:
         """The same of a call."""
         if not work.beams:
-            return self._encode_s(work.tokens)
+            return self.spent(work.tokens, work.given)
         return self._cost(work.tokens, work.beams, work.max_new_tokens, work.contents)
 
-    def spent(self, tokens: int, computed_rows: int) -> float:
-        """Seconds of a worker that a request has cost, whose encoder run and rows were so many."""
+    def spent(self, tokens: float, computed_rows: float) -> float:
+        """Seconds of a worker that a request has cost, whose encoder run and rows were so many.
+
+        A target token that is given counts as a row: the same is computed for both.
+        """
         return self._encode_s(tokens) + computed_rows * self._row_s()
 
-    def service_s(self, tokens: float, beams: int, max_new_tokens: int, rows: float) -> float:
+    def service_s(self, tokens: float, beams: int, max_new_tokens: int, rows: float, given: float = 0.0) -> float:
         """Seconds from the start of a request to its end, in steps of so many rows."""
         if not beams:
-            return self._encode_s(tokens)
+            return self.spent(tokens, given)
         turn_s = max(worker.turn_s(rows) for worker in self.workers)
         return self._encode_s(tokens) + self._steps(tokens, beams, max_new_tokens) * turn_s
 

@@ -12,6 +12,7 @@ from engine.cuda.runtime import NUMBER_TYPES
 from engine.decoder import Ask, Decoder, Found, S
 from engine.devices.session import CPU, Device, open_session
 from engine.native.encoder import encode
+from engine.scorer import Scorer
 from export.variant import DTYPES
 from export.verification.reference import log_probs
 from kernels.library import open_library
@@ -61,6 +62,24 @@ def native_encoder_error(model: Transformer, graphs: GraphFiles, native: NativeG
         hidden = model.encode(torch.tensor([source]), torch.tensor([len(source)]))[0]
         expected = hidden, model.cross_kv(hidden)
         errors += [np.abs(ours - theirs.numpy()).max() for ours, theirs in zip(found, expected, strict=True)]
+    return float(np.max(errors))
+
+
+@torch.no_grad()
+def score_error(model: Transformer, graphs: GraphFiles, device: Device) -> float:
+    """Largest difference of a target token's log-probability, of several targets of each source. Raises DeviceError."""
+    scorer, start = Scorer(graphs, device), model.config.decoder_start_id
+    scorer.load(graphs.contents())
+    whole = random_targets(model.config, len(SOURCE_LENGTHS), min(max(SOURCE_LENGTHS), model.config.max_positions))
+    targets = [target[1:][:length] for target, length in zip(whole, SOURCE_LENGTHS, strict=True)]
+    errors = []
+    for source in random_sources(model.config, len(SOURCE_LENGTHS)):
+        hidden = model.encode(torch.tensor([source]), torch.tensor([len(source)]))[0].numpy()
+        for part in scorer.score(hidden, (start,), targets):
+            for index, found in part.items():
+                target = targets[index]
+                expected = log_probs(model, source, [start, *target[:-1]]).numpy()
+                errors.append(np.abs(found - expected[np.arange(len(target)), target]).max())
     return float(np.max(errors))
 
 

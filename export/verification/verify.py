@@ -13,11 +13,11 @@ from typing import Any
 
 from engine import load
 from engine.decoder import Decoder, S
-from engine.devices.session import CPU, Device
+from engine.devices.session import CPU, Device, DeviceError
 from engine.load import Kernels, Loadable
 from engine.processors.chain import without_processors
 from engine.request import Hypothesis
-from export.verification.compare_numbers import encoder_error, native_encoder_error, step_errors
+from export.verification.compare_numbers import encoder_error, native_encoder_error, score_error, step_errors
 from export.verification.compare_tokens import Samples, translate
 from export.verification.probes import record_probes
 from export.verification.tolerances import NATIVE, SCREENED, TOLERANCES
@@ -98,7 +98,18 @@ class _Verification:
             hidden = encoder_error(self._checkpoint.model, self._model.graphs, device)
             screened = self._model.graphs.spec.output_layer == "screened"
             limits = self._limits.error, SCREENED if screened else 0.0
-            return self._certify(decoder, self._checkpoint.model, hidden, limits, "exported", self._progress)
+            score = self._score_error(device)
+            return self._certify(decoder, self._checkpoint.model, hidden, limits, "exported", self._progress, score)
+
+    def _score_error(self, device: Device) -> float | None:
+        """Of given targets; None where there are no graphs that score them. Raises VerificationError."""
+        if self._model.graphs.spec.scoring is None:
+            return None
+        self._progress("scores of targets")
+        try:
+            return score_error(self._checkpoint.model, self._model.graphs, device)
+        except DeviceError as error:
+            raise VerificationError(f"ONNX Runtime does not load the exported graphs: {error}") from error
 
     def certify_native(self, native: NativeGraphs, reference: Transformer) -> Certified:
         """Raises VerificationError."""
@@ -115,8 +126,12 @@ class _Verification:
         limits: tuple[float, float],
         which: str,
         progress: Progress,
+        score: float | None = None,
     ) -> Certified:
-        """limits: of errors, and of what all candidates of a row are off alike besides."""
+        """Holds steps and translations to the checkpoint. hidden, score: errors of hidden states, of given targets.
+
+        limits: of errors, and of what all candidates of a row are off alike besides
+        """
         steps = list[StepError]()
         for rows, ragged in BATCHES:
             progress(f"log-probabilities, {batch_name(rows, ragged)}")
@@ -128,6 +143,7 @@ class _Verification:
             tolerance=limits[0],
             normaliser_tolerance=limits[1],
             encoder_error=hidden,
+            score_error=score,
             steps=tuple(steps),
             agreements=found.agreements,
         )
@@ -164,6 +180,8 @@ def large_errors(certificate: Certificate) -> Iterator[str]:
     limit = f"at most {certificate.tolerance:g} is accepted"
     if not certificate.encoder_error <= certificate.tolerance:
         yield f"hidden states differ by {certificate.encoder_error:.3g}; {limit}"
+    if certificate.score_error is not None and not certificate.score_error <= certificate.tolerance:
+        yield f"log-probabilities of given targets differ by {certificate.score_error:.3g}; {limit}"
     for step in certificate.steps:
         batch = f"{batch_name(step.rows, step.ragged)}, {step.past} tokens past"
         if not step.logit_error <= certificate.tolerance:

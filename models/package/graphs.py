@@ -177,6 +177,18 @@ class NativeGraphs(Frozen):
     """The first axis is slots. Those of sources are inputs only."""
 
 
+class Scoring(Frozen):
+    """Graphs that score given targets, see `models.package.signature`."""
+
+    target: GraphFile
+    log_probs: GraphFile
+
+    @property
+    def files(self) -> tuple[GraphFile, GraphFile]:
+        """Both."""
+        return self.target, self.log_probs
+
+
 class Probe(Frozen):
     """A known answer: what native graphs must say of a source before they serve."""
 
@@ -211,6 +223,8 @@ class GraphsSpec(Frozen):
     """How many the encoder keeps of each token while it computes, about."""
     most_candidates: int = Field(gt=0)
     """Of a row, that the decoder graph finds."""
+    scoring: Scoring | None = None
+    """None: the package is older, or an encoder alone."""
     logits: Logits | None = None
     cross_query: CrossQuery | None = None
     slots: bool = False
@@ -225,7 +239,8 @@ class GraphsSpec(Frozen):
         """All graphs that there are."""
         native = () if self.native is None else (self.native.encoder, self.native.decoder)
         logits = None if self.logits is None else self.logits.graph
-        graphs = self.encoder, self.packed_encoder, self.decoder, self.output, logits, *native
+        scoring = () if self.scoring is None else self.scoring.files
+        graphs = self.encoder, self.packed_encoder, self.decoder, *scoring, self.output, logits, *native
         return tuple(graph for graph in graphs if graph is not None)
 
     @property

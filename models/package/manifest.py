@@ -142,6 +142,8 @@ class Certificate(Frozen):
     """So much more of what all candidates of a row are off alike: the sum over the vocabulary may be in 8 bits."""
     encoder_error: float
     """Largest absolute difference of a hidden state from the PyTorch model's."""
+    score_error: float | None = None
+    """Largest absolute difference of a given target token's log-probability. None: the package scores no targets."""
     steps: tuple[StepError, ...]
     agreements: tuple[Agreement, ...]
     quantization: Quantization | None = None

@@ -50,7 +50,21 @@ decoder's to the last bit, so that it does not matter which of them a token is f
     normaliser   fp32 [rows, 1]        as above, never NaN
     logits       fp32 [rows, vocabulary, padded]
 
-A package with a shortlist (`models.package.shortlist`) has a third graph, the output layer, which gives rows of itself:
+Two graphs score given targets (`GraphsSpec.scoring`), without a cache, over all tokens of the vocabulary. The first is
+one teacher-forced pass over targets that are padded at their ends, the second the output layer:
+
+    hidden       fp32 [sources, source, width]    what the encoder gave
+    lengths      int32 [sources]                  tokens of each source before the padding
+    sources      int64 [targets]                  the source of each target; several may have the same
+    ids          int64 [targets, target]          what the decoder is fed: the start token, and all but the last token
+    states       fp32 [targets, target, width]    of every token, after the last layer
+    attention    fp32 [targets, heads, target, source]   of the last layer to the source
+
+    states       fp32 [tokens, width]             as above
+    wanted       int64 [tokens]                   the token that came next
+    log_probs    fp32 [tokens]                    of that token
+
+A package with a shortlist (`models.package.shortlist`) has a graph of the output layer, which gives rows of itself:
 
     ids           int64 [tokens]
     output_weight float [tokens, width]     output_bias   float [tokens]
@@ -92,6 +106,7 @@ from models.package.precision import NUMBER_BYTES, AttentionKind, Precision
 ENCODER, DECODER, OUTPUT = "encoder.onnx", "decoder.onnx", "output.onnx"
 NATIVE_ENCODER, NATIVE_DECODER = "native_encoder.onnx", "native_decoder.onnx"
 LOGITS_GRAPH = "logits.onnx"
+TARGET, LOG_PROBS_GRAPH = "target.onnx", "log_probs.onnx"
 
 PACKED_ENCODER = "packed_encoder.onnx"
 
@@ -107,6 +122,10 @@ LOGITS, CROSS_QUERY = "logits", "cross_query"
 LOGITS_INPUTS = ("hidden", "ranks")
 LOGITS_OUTPUTS = ("candidates", "scores", "normaliser", "logits")
 """Of the graph of logits beside a screened decoder."""
+TARGET_INPUTS = (HIDDEN, "lengths", "sources", "ids")
+STATES, ATTENTION = "states", "attention"
+LOG_PROBS_INPUTS = (STATES, "wanted")
+LOG_PROBS = "log_probs"
 OUTPUT_INPUTS = ("ids",)
 OUTPUT_ROWS = ("output_weight", "output_bias")
 """What the graph of the output layer gives, and what the decoder graph of the same package takes."""

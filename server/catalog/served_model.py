@@ -42,6 +42,8 @@ class ServedModel:
     """That it may come to take."""
     prompts: dict[str, str] = field(default_factory=dict)
     prompt: str | None = None
+    scores: bool = False
+    """It scores given targets."""
 
     @property
     def limits(self) -> dict[str, float]:
@@ -82,6 +84,7 @@ def served_model(package: Package, settings: Settings, execution_provider: str) 
         encoding=manifest.encoding,
         prompts=manifest.prompts,
         prompt=manifest.prompt,
+        scores=manifest.graphs.scoring is not None,
     )
 
 

@@ -1,6 +1,6 @@
 """The gRPC services: protobuf to plain values and back. Nothing below this file has seen a message."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 
 import grpc
@@ -16,6 +16,7 @@ from dragoman.v1 import (
 )
 from engine.request import FinishReason
 from server.catalog.catalog import Catalog
+from server.catalog.served_model import ServedModel
 from server.grpc.decoding import message_of, options_of
 from server.grpc.encoding import EncodingService, encoding_defaults, vector_options, vectors_of
 from server.grpc.timings import timings
@@ -23,6 +24,7 @@ from server.telemetry.calls import checked_labels, current_call
 from server.telemetry.guards import GuardFlag
 from server.translation.options import Route
 from server.translation.pivot import translate_by_way
+from server.translation.scoring import Candidates, ScoredContent, TargetScore
 from server.translation.targets import TargetText, TargetToken
 from server.translation.translator import Leg, TextDelta, Translation, Translator
 from server.translation.waiting import Reuse
@@ -58,8 +60,9 @@ Asked = (
     translation_pb2.TranslateRequest
     | translation_pb2.StreamTranslateRequest
     | translation_pb2.TranslateAndEncodeRequest
+    | translation_pb2.ScoreRequest
 )
-"""A request for translations."""
+"""A request of the TranslationService."""
 
 
 def register(server: grpc.aio.Server, models: Catalog[Translator], pivots: bool = False) -> None:
@@ -121,6 +124,15 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
             embeddings=[vectors_of(embedding) for _, embedding in results],
             model=translator.model.name,
         )
+
+    async def Score(self, request: translation_pb2.ScoreRequest, context: object) -> translation_pb2.ScoreResponse:
+        """Scores the targets of every content."""
+        current_call().labels = checked_labels(request.labels)
+        route = _route(request)
+        translator = self._models.route(request.model, route.source_language, route.target_language)
+        contents = [Candidates(one.content, tuple(one.targets)) for one in request.contents]
+        scored = await translator.score(contents, route, _prompt(request))
+        return translation_pb2.ScoreResponse(contents=map(_scored_content, scored), model=translator.model.name)
 
 
 class ModelService(model_pb2_grpc.ModelServiceServicer):
@@ -189,6 +201,32 @@ def _target_token(token: TargetToken) -> translation_pb2.TargetToken:
     return translation_pb2.TargetToken(id=token.token_id, text=token.text, begin=token.begin, log_prob=token.log_prob)
 
 
+def _tasks(model: ServedModel) -> Iterator[model_pb2.Task.ValueType]:
+    if model.decoder_layers:
+        yield model_pb2.TASK_TRANSLATE
+    yield model_pb2.TASK_ENCODE
+    if model.scores:
+        yield model_pb2.TASK_SCORE
+
+
+def _scored_content(scored: ScoredContent) -> translation_pb2.ScoredContent:
+    return translation_pb2.ScoredContent(
+        targets=map(_target_score, scored.targets),
+        source_tokens=scored.source_tokens,
+        timings=timings(scored.timings),
+    )
+
+
+def _target_score(target: TargetScore) -> translation_pb2.TargetScore:
+    return translation_pb2.TargetScore(
+        text=target.text,
+        log_prob=target.log_prob,
+        score=target.score,
+        tokens=len(target.target_tokens),
+        target_tokens=map(_target_token, target.target_tokens),
+    )
+
+
 def _model(translator: Translator) -> model_pb2.Model:
     model = translator.model
     return model_pb2.Model(
@@ -208,7 +246,7 @@ def _model(translator: Translator) -> model_pb2.Model:
         package_sha256=model.package_sha256,
         checkpoint_sha256=model.checkpoint_sha256,
         max_contents=model.max_contents,
-        tasks=[*([model_pb2.TASK_TRANSLATE] if model.decoder_layers else []), model_pb2.TASK_ENCODE],
+        tasks=_tasks(model),
         default_encoding=encoding_defaults(model),
         state=model_pb2.MODEL_STATE_SERVING if translator.open else model_pb2.MODEL_STATE_STOPPED,
         workers=model.workers,

@@ -6,10 +6,11 @@ All texts of a call are checked before the first is submitted. Leaving a call, h
 """
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from math import fsum
 from types import MappingProxyType
 
 from engine.queueing.cost import Work
@@ -21,6 +22,8 @@ from engine.request import (
     FinishReason,
     Hypothesis,
     Request,
+    Score,
+    Scored,
     Timings,
     Tokens,
     Translate,
@@ -31,6 +34,7 @@ from models.tokenizers.tokenizer import TextStream, Tokenizer
 from server.admission.permits import Admission
 from server.catalog.served_model import ServedModel
 from server.errors import (
+    DoesNotScore,
     DoesNotTranslate,
     EmptyContents,
     OptionsConflict,
@@ -42,6 +46,7 @@ from server.telemetry.metrics.model import ModelMetrics
 from server.translation.answer_cache import AnswerCache, Question, packed
 from server.translation.embeddings import Embedding, EncodingOptions, check_size, resolve_encoding
 from server.translation.options import Route, check_route, is_drawn, prompt_text, resolve, second_try
+from server.translation.scoring import Candidates, ScoredContent, TargetIds, TargetReader, TargetScore, given_hypothesis
 from server.translation.shared_work import MakeRequest, SharedWork
 from server.translation.sources import Reading, SourceReader, SourceText
 from server.translation.targets import TargetText, TargetWriter
@@ -49,6 +54,8 @@ from server.translation.waiting import Reuse, Waiting
 
 Ask = Callable[[SourceText], Waiting]
 """Asks the engine for something of a source."""
+AskAll = Callable[[Sequence[SourceText]], Awaitable[list[Waiting]]]
+"""The same of all sources of a call, or of none: raises ServerError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +116,8 @@ class Translator:
         self.model = model
         self._tokenizer, self._rules, self._language_rules = tokenizer, rules, language_rules
         self._sources = SourceReader(tokenizer, model.max_source_tokens, metrics)
+        [end_id] = rules.end_ids
+        self._targets = TargetReader(tokenizer, end_id, model.max_new_tokens, model.max_contents)
         self._admission = admission
         self._work = SharedWork(submit, cache, metrics)
         self._metrics = metrics
@@ -134,7 +143,7 @@ class Translator:
         reading = self._reading(route, contents, prompt)
         decoding = self._resolve(options, reading)
         ask = self._ask_translation(reading, decoding, no_cache or is_drawn(decoding, options))
-        async with self._open(self._named(contents), ask, decoding, reading) as waiting:
+        async with self._open(self._named(contents), _each(ask), decoding, reading) as waiting:
             writer = TargetWriter(self._tokenizer, decoding.forced_prefix)
             found = [await self._translation(one, await one.event(), writer, decoding, reading) for one in waiting]
             if not decoding.retry_on_guard:
@@ -153,7 +162,7 @@ class Translator:
         decoding = self._resolve(options, reading)
         self._refuse_retries(decoding, "stream")
         ask = self._ask_translation(reading, decoding, no_cache or is_drawn(decoding, options), stream=True)
-        async with self._open({"content": content}, ask, decoding, reading) as [waiting]:
+        async with self._open({"content": content}, _each(ask), decoding, reading) as [waiting]:
             text, prefix = TextStream(self._tokenizer), decoding.forced_prefix
             if prefix and (delta := text.push(prefix)):
                 yield TextDelta(delta)
@@ -182,8 +191,8 @@ class Translator:
         self._refuse_retries(decoding, "encode")
         encoding = resolve_encoding(chosen, self.model)
         ask = self._ask(partial(Translate, decoding=decoding, rules=self._rules_of(reading), encoding=encoding))
-        check = partial(check_size, encoding, model=self.model)
-        async with self._open(self._named(contents), ask, decoding, reading, check) as waiting:
+        asked = _each(ask, partial(check_size, encoding, model=self.model))
+        async with self._open(self._named(contents), asked, decoding, reading) as waiting:
             writer = TargetWriter(self._tokenizer, decoding.forced_prefix)
             return [await self._both(one, await one.event(), writer, decoding, reading) for one in waiting]
 
@@ -192,9 +201,31 @@ class Translator:
         encoding = resolve_encoding(options, self.model)
         prompt = prompt_text(options.prompt, self.model.encoding.prompt, self.model.encoding.prompts)
         reading = Reading(prompt=prompt, truncate=options.truncate)
-        ask, check = self._ask(partial(Encode, encoding=encoding)), partial(check_size, encoding, model=self.model)
-        async with self._open(self._named(contents), ask, None, reading, check) as waiting:
+        asked = _each(self._ask(partial(Encode, encoding=encoding)), partial(check_size, encoding, model=self.model))
+        async with self._open(self._named(contents), asked, None, reading) as waiting:
             return [self._embedding(one, await one.event()) for one in waiting]
+
+    async def score(
+        self, contents: Sequence[Candidates], route: Route, prompt: str | None = None
+    ) -> list[ScoredContent]:
+        """Scores the targets of every content; results are in their order. Raises ServerError."""
+        texts = [candidates.content for candidates in contents]
+        reading = self._reading(route, texts, prompt)
+        if not self.model.scores:
+            raise DoesNotScore(self.model.name)
+        named, targets = self._named(texts, ".content"), list[TargetIds]()
+        self._targets.check(contents)
+
+        async def ask_all(sources: Sequence[SourceText]) -> list[Waiting]:
+            targets.extend(await self._targets.tokenize(contents))
+            fed_ids = self._rules_of(reading).fed_ids
+            asks = (self._ask(partial(Score, targets=one.token_ids, fed_ids=fed_ids)) for one in targets)
+            return [ask(source) for ask, source in zip(asks, sources, strict=True)]
+
+        given = sum(sum(self._sources.guess(candidates.targets)) for candidates in contents)
+        async with self._open(named, ask_all, None, reading, given) as waiting:
+            writer, pairs = TargetWriter(self._tokenizer), zip(waiting, targets, strict=True)
+            return [await self._scored(one, await one.event(), of_one, writer) for one, of_one in pairs]
 
     def _ask_translation(self, reading: Reading, decoding: Decoding, no_cache: bool, stream: bool = False) -> Ask:
         """What asks for the translation of a source into a language."""
@@ -236,44 +267,42 @@ class Translator:
         route = check_route(route, self.model, names_target)
         return Reading(route.target_language, route.source_language, before)
 
-    def _named(self, contents: Sequence[str]) -> dict[str, str]:
-        """The texts under the names of their fields."""
+    def _named(self, contents: Sequence[str], field: str = "") -> dict[str, str]:
+        """The texts under the names of their fields; `field` is that of each content."""
         if not contents:
             raise EmptyContents
         if len(contents) > self.model.max_contents:
             raise TooManyContents(len(contents), self.model.max_contents)
-        return {f"contents[{index}]": text for index, text in enumerate(contents)}
+        return {f"contents[{index}]{field}": text for index, text in enumerate(contents)}
 
     @asynccontextmanager
     async def _open(
         self,
         texts: Mapping[str, str],
-        ask: Ask,
+        ask: AskAll,
         decoding: Decoding | None,
         reading: Reading,
-        check: Callable[[Sequence[SourceText]], None] = lambda sources: None,
+        given: float = 0.0,
     ) -> AsyncIterator[list[Waiting]]:
         """Asks for every text. Those that are not done when the context is left are cancelled.
 
-        decoding: None asks for vectors. check: raises ServerError where these sources are not to be asked for
+        decoding: None asks for no new tokens. given: target tokens that the call brings, about
         """
         current_call().model = self.model.name
         self._sources.check(texts, reading)
-        with self._admission.permit(self._work_of(texts.values(), decoding), current_call().deadline):
-            sources = await self._sources.tokenize(texts, reading)
-            check(sources)
-            waiting = [ask(source) for source in sources]
+        with self._admission.permit(self._work_of(texts.values(), decoding, given), current_call().deadline):
+            waiting = await ask(await self._sources.tokenize(texts, reading))
         try:
             yield waiting
         finally:
             for one in waiting:
                 one.leave()
 
-    def _work_of(self, texts: Collection[str], decoding: Decoding | None) -> Work:
+    def _work_of(self, texts: Collection[str], decoding: Decoding | None, given: float) -> Work:
         """What the texts of this call are expected to ask of the engine."""
         call, tokens = current_call(), self._sources.guess(texts)
         beams, most = (0, 0) if decoding is None else (decoding.rows, decoding.max_new_tokens)
-        return Work(len(texts), sum(tokens), max(tokens), beams, most, call.caller, call.bulk)
+        return Work(len(texts), sum(tokens), max(tokens), beams, most, call.caller, call.bulk, given)
 
     async def _translation(
         self, waiting: Waiting, event: Event, writer: TargetWriter, decoding: Decoding, reading: Reading
@@ -329,6 +358,32 @@ class Translator:
         source, timings = waiting.source, event.timings.around(waiting.source.seconds, 0.0)
         current_call().contents.append(waiting.answered(None, timings, time.perf_counter(), 0))
         return Embedding(event.vectors, len(source.token_ids), timings, source.truncated)
+
+    async def _scored(self, waiting: Waiting, event: Event, targets: TargetIds, writer: TargetWriter) -> ScoredContent:
+        assert isinstance(event, Scored), event
+        self._admission.answered()
+        pairs, penalty = zip(targets.token_ids, event.log_probs, strict=True), self.model.defaults.length_penalty
+        found = [given_hypothesis(ids, log_probs, penalty) for ids, log_probs in pairs]
+        written, source = await writer.write(found), waiting.source
+        self._metrics.detokenized(written.seconds, waiting.trace_id)
+        timings = event.timings.around(source.seconds + targets.seconds, written.seconds)
+        given = sum(map(len, targets.token_ids))
+        current_call().contents.append(waiting.answered(None, timings, written.started, given))
+        scores = tuple(
+            TargetScore(text.text, fsum(one.log_probs), one.score, text.target_tokens)
+            for one, text in zip(found, written.texts, strict=True)
+        )
+        return ScoredContent(scores, len(source.token_ids), timings)
+
+
+def _each(ask: Ask, check: Callable[[Sequence[SourceText]], None] = lambda sources: None) -> AskAll:
+    """Asks for one source after another. check: raises ServerError where they are not to be asked for."""
+
+    async def ask_all(sources: Sequence[SourceText]) -> list[Waiting]:
+        check(sources)
+        return [ask(source) for source in sources]
+
+    return ask_all
 
 
 def _guards(source: SourceText, text: str, best: Hypothesis, language: str) -> tuple[GuardFlag, ...]:

@@ -108,6 +108,18 @@ def overloaded(pushback_ms: int | None = None) -> Failure:
     return Failure(grpc.StatusCode.UNAVAILABLE, "the queue is full", details, pushback_ms)
 
 
+def target_score(target: str) -> translation_pb2.TargetScore:
+    """Two tokens: the target, and its end."""
+    tokens = [
+        translation_pb2.TargetToken(id=7, text=target, log_prob=-len(target)),
+        translation_pb2.TargetToken(id=0, begin=len(target), log_prob=-0.5),
+    ]
+    log_prob = -len(target) - 0.5
+    return translation_pb2.TargetScore(
+        text=target, log_prob=log_prob, score=log_prob / 2, tokens=2, target_tokens=tokens
+    )
+
+
 def too_long(index: int) -> Failure:
     """As a Dragoman server refuses a text of too many tokens."""
     message = f"contents[{index}] has 1300 tokens; the model takes 512: split it into sentences"
@@ -150,7 +162,8 @@ class FakeServer(TranslationServiceServicer, EncodingServiceServicer, ModelServi
     @property
     def contents(self) -> list[str]:
         """All texts that came, in the order they came."""
-        return [text for request in self.requests for text in getattr(request, "contents", ())]
+        given = [text for request in self.requests for text in getattr(request, "contents", ())]
+        return [text.content if isinstance(text, translation_pb2.Candidates) else text for text in given]
 
     async def Translate(
         self, request: translation_pb2.TranslateRequest, context: Context
@@ -197,6 +210,18 @@ class FakeServer(TranslationServiceServicer, EncodingServiceServicer, ModelServi
             embeddings=vectors[self.drop_results :],
             model="en-pt",
         )
+
+    async def Score(self, request: translation_pb2.ScoreRequest, context: Context) -> translation_pb2.ScoreResponse:
+        """The more characters a target has, the less probable it is."""
+        await self._arrive(request, context)
+        await self._check_count([target for one in request.contents for target in one.targets], context)
+        for index, one in enumerate(request.contents):
+            await self._refuse_or_hold(one.content, index, context)
+        results = [
+            translation_pb2.ScoredContent(targets=map(target_score, one.targets), source_tokens=2, timings=TIMINGS)
+            for one in request.contents
+        ]
+        return translation_pb2.ScoreResponse(contents=results[self.drop_results :], model="en-pt")
 
     def StreamEncode(self, requests: object, context: Context) -> NoReturn:
         raise NotImplementedError  # the clients send requests one by one, and each again where that may help

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
@@ -180,13 +180,18 @@ class PrefixDecoder:
     model: Transformer
     device = CPU
     row_tokens = 0
-    gives_logits = False
+    gives_logits = scores = False
 
     def close(self) -> None:
         """Nothing outlives it."""
 
     def encode(self, sources: Sequence[Sequence[int]]) -> list[CopySource]:
         return [CopySource(tuple(source)) for source in sources]
+
+    def score(
+        self, source: CopySource, prefix: Sequence[int], targets: Sequence[Sequence[int]]
+    ) -> Iterator[dict[int, NDArray[np.float32]]]:
+        raise NotImplementedError
 
     def open_cache(self, rows: int) -> PrefixCache:
         return PrefixCache(self.model)

@@ -103,6 +103,10 @@ class PeerService(translation_pb2_grpc.TranslationServiceServicer):
     def TranslateAndEncode(self, request: object, context: object) -> NoReturn:
         raise NotImplementedError  # nobody measures it
 
+    def Score(self, request: object, context: object) -> NoReturn:
+        """What CTranslate2 has for it is measured without a server."""
+        raise NotImplementedError
+
 
 async def serve(checkpoint: Path, folder: Path, compute_type: ComputeType, port: int) -> None:
     """Serves until SIGTERM."""

@@ -40,6 +40,7 @@ class ModelFamilies:
         )
         self.source_tokens = self._counter("dragoman_source_tokens", "Source tokens of answered contents.")
         self.target_tokens = self._counter("dragoman_target_tokens", "Target tokens of the best hypotheses.")
+        self.scored_tokens = self._counter("dragoman_scored_tokens", "Target tokens that were given and scored.")
         self.finished = self._counter(
             "dragoman_finished", "Translated contents, by the reason why the best hypothesis ended.", "reason"
         )
@@ -83,8 +84,8 @@ class ModelMetrics:
         )
         self._first_token, self._waiting = families.first_token.labels(model), families.waiting.labels(model)
         self._memory = families.memory
-        self._source_tokens, self._target_tokens = (
-            family.labels(model) for family in (families.source_tokens, families.target_tokens)
+        self._source_tokens, self._target_tokens, self._scored_tokens = (
+            family.labels(model) for family in (families.source_tokens, families.target_tokens, families.scored_tokens)
         )
         self._finished = {reason: families.finished.labels(model, reason.value) for reason in FinishReason}
         self._flags = {flag: families.flags.labels(model, flag.value) for flag in GuardFlag}
@@ -142,6 +143,12 @@ class ModelMetrics:
         self._queue.observe(timings.queue, exemplar(trace_id))
         self._encode.observe(timings.encode, exemplar(trace_id))
         self._source_tokens.inc(source_tokens)
+
+    def scored(self, timings: Timings, source_tokens: int, target_tokens: int, trace_id: str = "") -> None:
+        """The given targets of a content are scored."""
+        self.encoded(timings, source_tokens, trace_id)
+        self._decode.observe(timings.decode, exemplar(trace_id))
+        self._scored_tokens.inc(target_tokens)
 
     def shared(self) -> None:
         """A content waits for the answer of an equal one."""

@@ -2,17 +2,21 @@
 
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from transformers import MarianMTModel
 
 from engine.devices.session import CPU
 from engine.load import Kernels, Loadable, open_decoder
 from engine.observer import Unobserved
 from engine.offline import decode
+from engine.request import Event, Score, Scored
 from engine.runner import Runner
 from models.decoding import Decoding
 from models.package.folder import Package
@@ -93,6 +97,37 @@ def test_the_best_hypotheses(package: Package, theirs: Any) -> None:
             best = next(answers).hypotheses[0].token_ids
             found = [token for token in (*decoding.forced_prefix, *best) if token not in loadable.rules.end_ids]
             assert found == expected, (options, tokenizer.decode(found), tokenizer.decode(expected))
+
+
+@pytest.mark.parametrize("kernels", ["off", "auto"])
+def test_given_targets_are_as_probable(package: Package, theirs: Any, kernels: Kernels) -> None:
+    """As CTranslate2 finds them, and as transformers does with them as labels: good ones and wrong ones."""
+    tokenizer, loadable, vocabulary = package.tokenizer(), Loadable.of(package), load_vocabulary(ZOO / "vocab.json")
+    piece_of, end_id = {token: piece for piece, token in vocabulary.items()}, loadable.graphs.spec.vocabulary.end_id
+    pairs = flores()[::40]
+    sources = [tuple(tokenizer.encode(english)) for english, _ in pairs]
+    given = [tuple((*tokenizer.encode_target(portuguese), end_id)) for _, portuguese in pairs]
+    targets = [(given[index], given[index - 1], given[index][:3]) for index in range(len(given))]
+    answers = [Future[Event]() for _ in sources]
+    with (
+        closing(open_decoder(loadable, CPU, 512, 512, kernels)) as decoder,
+        Runner(decoder, 32, 2, Unobserved()) as runner,
+    ):
+        for source, of_source, answer in zip(sources, targets, answers, strict=True):
+            runner.submit(Score(source, answer.set_result, targets=of_source, fed_ids=loadable.rules.fed_ids))
+        events = [answer.result() for answer in answers]
+    model = MarianMTModel.from_pretrained(ZOO, dtype=torch.float32, local_files_only=True).eval()
+    for source, of_source, event in zip(sources, targets, events, strict=True):
+        assert isinstance(event, Scored)
+        for target, found in zip(of_source, event.log_probs, strict=True):
+            with torch.no_grad():
+                logits = model(input_ids=torch.tensor([source]), labels=torch.tensor([target])).logits[0]
+            expected = logits.log_softmax(1)[range(len(target)), list(target)]
+            assert found == pytest.approx(expected.tolist(), abs=1e-4)
+            if target[-1] == end_id:
+                pieces = [piece_of[token] for token in target[:-1]]
+                [scored] = theirs.score_batch([[piece_of[token] for token in source]], [pieces])
+                assert found == pytest.approx(scored.log_probs, abs=TOLERANCE, rel=3e-4)
 
 
 @pytest.mark.parametrize("kernels", ["off", "auto"])

@@ -37,14 +37,17 @@ def model_of(variant: ModelConfig) -> Transformer:
 @pytest.fixture(scope="module", params=MODELS.values(), ids=list(MODELS))
 def graphs(request: pytest.FixtureRequest) -> Graphs:
     model = model_of(request.param)
-    return trace(model).with_native(native_graphs(model))
+    return trace(model, scoring=True).with_native(native_graphs(model))
 
 
 def test_they_are_in_the_file_already(graphs: Graphs, tmp_path: Path) -> None:
     """Nothing is added to what the standard graphs need, and what is read there is what was meant."""
-    names = ("native_encoder.onnx", "native_decoder.onnx", "logits.onnx")
+    names = ("native_encoder.onnx", "native_decoder.onnx", "logits.onnx", "target.onnx", "log_probs.onnx")
     meant = {(name, v.name): array(v) for name in names for v in graphs.models[name].graph.initializers.values()}
-    for folder, saved in (("both", graphs), ("alone", Graphs(graphs.spec, graphs.encoder, graphs.decoder))):
+    for folder, saved in (
+        ("both", graphs),
+        ("alone", Graphs(graphs.spec, graphs.encoder, graphs.decoder)),
+    ):
         (tmp_path / folder).mkdir()
         save(saved, tmp_path / folder)
     assert (tmp_path / "both" / WEIGHTS).read_bytes() == (tmp_path / "alone" / WEIGHTS).read_bytes()

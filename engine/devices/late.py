@@ -1,0 +1,41 @@
+"""Sessions that few need: opened when they are first needed."""
+
+import logging
+from threading import Lock
+
+import onnxruntime as ort
+
+from engine.devices.session import Device, DeviceError, open_session
+from models.package.checked import PackageError
+from models.package.graph_files import GraphContents, GraphFiles
+from models.package.graphs import GraphFile
+
+log = logging.getLogger(__name__)
+
+
+class LateSession:
+    """A graph of a package on a device. Used by many threads."""
+
+    def __init__(self, graphs: GraphFiles, graph: GraphFile, device: Device) -> None:
+        """Opens nothing yet."""
+        self._graphs, self._graph, self._device = graphs, graph, device
+        self._session: ort.InferenceSession | None = None
+        self._lock = Lock()
+
+    def open(self, contents: GraphContents) -> None:
+        """Opens it now. Raises PackageError, DeviceError."""
+        self._session = open_session(contents.graph(self._graph.file), self._device)
+
+    def close(self) -> None:
+        """Gives back what it has on the device."""
+        self._session = None
+
+    def get(self) -> ort.InferenceSession | None:
+        """None: its files are not what the manifest says any more, or the device does not take it. The log says why."""
+        with self._lock:
+            if self._session is None:
+                try:
+                    self.open(self._graphs.contents())
+                except (PackageError, DeviceError) as error:
+                    log.error("%s cannot be used: %s", self._graph.file, error)
+            return self._session

@@ -1,0 +1,178 @@
+"""Targets are scored a part at a time, beside rows that decode, and every request has its answer."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from prometheus_client import CollectorRegistry
+
+from engine.batch.running_batch import RunningBatch
+from engine.errors import Late, NotFinite, NotOffered, OutOfMemory
+from engine.observer import Unobserved
+from engine.request import Event, Failed, Finished, Request, Score, Scored, Translate
+from engine.runner import Runner
+from models.decoding import Decoding
+from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
+from tests.fakes import BEST, SECOND, CopyDecoder, CopySource, rules_of
+
+END = 0
+RULES = rules_of(END)
+SOURCE = (7, 8, 9, END)
+TARGETS = ((7, 8, 9, END), (7, 5, 9, END), (4,), (7, 8, 9, END, END))
+SCORES = ((BEST,) * 4, (BEST, SECOND, BEST, BEST), (SECOND,), (BEST,) * 5)
+
+
+@dataclass
+class Told:
+    """What requests were answered, in order."""
+
+    events: list[tuple[str, Event]] = field(default_factory=list)
+
+    def score(self, name: str, targets: tuple[tuple[int, ...], ...] = TARGETS) -> Score:
+        return Score(SOURCE, partial(self._add, name), targets=targets, fed_ids=RULES.fed_ids)
+
+    def translate(self, name: str, length: int) -> Translate:
+        source = (*range(2, length + 1), END)
+        return Translate(source, partial(self._add, name), decoding=Decoding(max_new_tokens=99), rules=RULES)
+
+    def _add(self, name: str, event: Event) -> None:
+        self.events.append((name, event))
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.events]
+
+    @property
+    def error(self) -> Exception:
+        [(_, failed)] = self.events
+        assert isinstance(failed, Failed)
+        return failed.error
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+def batch(decoder: CopyDecoder | None = None) -> RunningBatch[CopySource]:
+    return RunningBatch(decoder or CopyDecoder(), 4, Unobserved(), 0)
+
+
+def run(engine: RunningBatch[CopySource]) -> None:
+    while not engine.idle:
+        engine.step()
+
+
+def test_every_target_has_its_scores(told: Told) -> None:
+    registry = CollectorRegistry()
+    metrics = ModelMetrics(ModelFamilies(registry), "m")
+    engine = RunningBatch(CopyDecoder(), 4, metrics, 0)
+    engine.admit([told.score("a")])
+    assert not engine.idle and engine.free_rows == 4
+    run(engine)
+    [(_, scored)] = told.events
+    assert isinstance(scored, Scored)
+    np.testing.assert_array_equal(np.concatenate(scored.log_probs), np.float32(np.concatenate(SCORES)))
+    assert [len(scores) for scores in scored.log_probs] == [len(scores) for scores in SCORES]
+    assert scored.timings.decode > 0 and scored.timings.steps == 0
+    counted = {name: registry.get_sample_value(f"dragoman_{name}_total", {"model": "m"}) for name in ("source_tokens",)}
+    counted["scored_tokens"] = registry.get_sample_value("dragoman_scored_tokens_total", {"model": "m"})
+    assert counted == {"source_tokens": 4, "scored_tokens": sum(map(len, TARGETS))}
+
+
+class SlowScores(CopyDecoder):
+    """A part of its scores takes longer than steps."""
+
+    def score(
+        self, source: CopySource, prefix: Sequence[int], targets: Sequence[Sequence[int]]
+    ) -> Iterator[dict[int, NDArray[np.float32]]]:
+        for part in super().score(source, prefix, targets):
+            time.sleep(0.005)
+            yield part
+
+
+def test_rows_that_decode_have_as_much_time(told: Told) -> None:
+    """A hundred targets do not hold up a sentence that comes after them."""
+    engine = batch(SlowScores())
+    engine.admit([told.score("many", TARGETS * 25), told.score("few")])
+    engine.step()
+    engine.admit([told.translate("sentence", 5)])
+    run(engine)
+    assert told.names == ["sentence", "many", "few"]
+    assert all(isinstance(event, Scored | Finished) for _, event in told.events)
+
+
+def test_nobody_waits(told: Told) -> None:
+    engine = batch()
+    leaving, staying = told.score("leaving"), told.score("staying")
+    engine.admit([leaving, staying])
+    engine.step()
+    leaving.cancel()
+    run(engine)
+    assert told.names == ["staying"]
+
+
+def test_too_late(told: Told) -> None:
+    engine, request = batch(), told.score("late")
+    request.deadline = time.perf_counter() - 1.5
+    engine.admit([request])
+    run(engine)
+    assert isinstance(told.error, Late) and told.error.left < -1
+
+
+class BrokenScores(CopyDecoder):
+    """Says something, and then it fails."""
+
+    broken: Exception | None = None
+
+    def score(
+        self, source: CopySource, prefix: Sequence[int], targets: Sequence[Sequence[int]]
+    ) -> Iterator[dict[int, NDArray[np.float32]]]:
+        if self.broken is not None:
+            raise self.broken
+        for part in super().score(source, prefix, targets):
+            yield {index: np.full_like(scores, np.nan if index == 2 else -1) for index, scores in part.items()}
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [(None, NotFinite), (NotOffered("scores"), NotOffered), (MemoryError(), OutOfMemory)],
+    ids=["not finite", "not offered", "memory"],
+)
+def test_its_own_failure_is_nobody_elses(broken: Exception | None, said: type[Exception], told: Told) -> None:
+    decoder = BrokenScores()
+    decoder.broken = broken
+    engine, other = batch(decoder), Told()
+    engine.admit([other.translate("other", 3), told.score("broken")])
+    run(engine)
+    assert isinstance(told.error, said)
+    assert isinstance(other.events[0][1], Finished)
+
+
+def test_a_batch_that_fails_answers_those_that_it_scores(told: Told) -> None:
+    engine = batch(CopyDecoder(step_error=RuntimeError("of the device")))
+    engine.admit([told.score("a")])
+    with pytest.raises(RuntimeError, match="of the device"):
+        engine.step()
+    engine.fail(RuntimeError("of the device"))
+    assert str(told.error) == "of the device" and engine.idle
+
+
+@pytest.mark.parametrize("scores", [True, False])
+def test_the_runner(scores: bool, told: Told) -> None:
+    decoder = CopyDecoder()
+    decoder.scores = scores
+    with Runner(decoder, 4, 2, Unobserved()) as runner:
+        requests: list[Request] = [told.score(str(number)) for number in range(20)]
+        for request in requests:
+            runner.submit(request)
+        while len(told.events) < 20:
+            time.sleep(0.001)
+    for _, event in told.events:
+        assert isinstance(event, Scored if scores else Failed)
+        if isinstance(event, Failed):
+            assert str(event.error).startswith("the package's graphs do not give the score of a given target")

@@ -1,0 +1,76 @@
+"""The graphs that score given targets say what PyTorch says, whatever is scored together."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from engine.devices.session import CPU
+from engine.errors import NotOffered
+from engine.scorer import OUTPUT_TOKENS, PASS_TOKENS, Scorer, together
+from export.trace import trace
+from export.verification.compare_numbers import score_error
+from export.verification.reference import log_probs
+from export.weights.save import save
+from models.config import ModelConfig
+from models.package.graph_files import GraphFiles
+from models.transformer import Transformer
+from tests.models.test_transformer import VARIANTS, config, random_model
+
+ATOL = 1e-4
+T5 = config(norm="pre", norm_kind="rms", bias=False, positions="none", relative="shared", scale_scores=False)
+SHAPES = {name: VARIANTS[name] for name in ("recurrent, pre-norm", "two vocabularies, no output bias")}
+SHAPES |= {"learned positions": VARIANTS["pre-norm, learned positions, untied output"], "relative positions": T5}
+LONG = config(max_positions=700)
+PREFIX = (130, 17, 3)
+SOURCE = (5, 9, 100, 0)
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
+def test_scores_are_those_of_pytorch(shape: ModelConfig, tmp_path: Path) -> None:
+    model = random_model(shape)
+    assert score_error(model, save(trace(model, scoring=True), tmp_path), CPU) < ATOL
+
+
+@pytest.fixture(scope="module")
+def model() -> Transformer:
+    return random_model(LONG)
+
+
+@pytest.fixture(scope="module")
+def graphs(model: Transformer, tmp_path_factory: pytest.TempPathFactory) -> GraphFiles:
+    return save(trace(model, scoring=True), tmp_path_factory.mktemp("graphs"))
+
+
+def test_long_and_short_targets_after_a_prefix(model: Transformer, graphs: GraphFiles) -> None:
+    """More than a pass takes, more than one look-up takes, exactly as many, and one token."""
+    chance = random.Random(5)
+    lengths = (1, 600, 30, 2, PASS_TOKENS - 2, OUTPUT_TOKENS, 7, OUTPUT_TOKENS + 1, 5)
+    targets = [tuple(chance.choices(range(130), k=length)) for length in lengths]
+    with torch.no_grad():
+        hidden = model.encode(torch.tensor([SOURCE]), torch.tensor([len(SOURCE)]))[0].numpy()
+    told = list(Scorer(graphs, CPU).score(hidden, PREFIX, targets))
+    found = {index: scores for part in told for index, scores in part.items()}
+    assert sum(map(len, told)) == len(found) == len(targets)
+    assert len(told) > sum(lengths) / PASS_TOKENS, "others cannot have their turn"
+    for index, target in enumerate(targets):
+        expected = log_probs(model, SOURCE, [*PREFIX, *target[:-1]]).numpy()[len(PREFIX) - 1 :]
+        np.testing.assert_allclose(found[index], expected[np.arange(len(target)), target], atol=ATOL, rtol=0)
+
+
+def test_a_package_without_the_graphs(graphs: GraphFiles) -> None:
+    older = replace(graphs, spec=graphs.spec.model_copy(update={"scoring": None}))
+    with pytest.raises(NotOffered, match="the score of a given target; export the checkpoint again"):
+        next(Scorer(older, CPU).score(np.zeros((3, LONG.width), np.float32), PREFIX, [(1, 2)]))
+
+
+def test_targets_of_like_length_are_together() -> None:
+    lengths = random.Random(1).choices([1, 2, 9, 40, 300], k=60)
+    runs = list(together(lengths))
+    assert sorted(index for run in runs for index in run) == list(range(60))
+    assert all(len(run) == 1 or len(run) * max(lengths[index] for index in run) <= PASS_TOKENS for run in runs)
+    assert len(runs) <= lengths.count(300) + 40 * 60 / PASS_TOKENS + 1
+    assert list(together([])) == []
