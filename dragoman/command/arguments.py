@@ -25,10 +25,17 @@ from dragoman.encoding import (
     Truncation,
 )
 from dragoman.options import ENUMS
+from dragoman.scoring import ScoreOptions
 from dragoman.v1.decoding_options import DOCS, GROUPS
 from dragoman.wire import OPTIONS, TranslationOptions
 
 DEFAULT_CONCURRENCY = 64
+LINE_COMMANDS = {
+    "translate": "a text",
+    "encode": "a text",
+    "score": "a text and its translations with tabs between them",
+}
+"""Those that answer lines, and what a line is."""
 
 Group = argparse._ArgumentGroup
 """Flags under a heading of `--help`."""
@@ -58,6 +65,7 @@ class Arguments(argparse.Namespace):
     no_cache: bool
     pivot: bool
     timings: bool
+    tokens: bool
 
     poolings: list[Pooling] | None
     dimensions: int | None
@@ -95,6 +103,15 @@ class Arguments(argparse.Namespace):
             options[name] = getattr(self, name)  # type: ignore[literal-required]  # the type has the same names
         return options
 
+    def score_options(self) -> ScoreOptions:
+        """What translations are scored for."""
+        return {
+            "source_language": self.source_language,
+            "target_language": self.target_language,
+            "model": self.model,
+            "prompt": self.prompt,
+        }
+
     def encoding_options(self) -> EncodingOptions:
         """The options of vectors; those left out are None."""
         return {
@@ -127,7 +144,7 @@ def parse(command: str, arguments: Sequence[str]) -> Arguments:
             check_target(target, args.tls_options())
     except ValueError as error:
         flags.error(f"--target: {error}")
-    if command in ("translate", "encode"):
+    if command in LINE_COMMANDS:
         if args.texts and args.file is not None:
             flags.error("--file: not allowed with a TEXT")
         if not args.texts and args.file is None:
@@ -140,10 +157,16 @@ def parse(command: str, arguments: Sequence[str]) -> Arguments:
 def parser(command: str) -> Parser:
     """The flags of one of them."""
     flags = Parser(f"dragoman {command}", OWN[command])
-    if command in ("translate", "encode"):
-        _add_line_flags(flags)
+    if command in LINE_COMMANDS:
+        _add_line_flags(flags, LINE_COMMANDS[command])
+    if command in ("translate", "score"):
+        _add_language_flags(flags)
     if command == "translate":
         _add_translate_flags(flags)
+    if command == "score":
+        flags.add_argument(
+            "--tokens", action="store_true", help="tell the probability of every token, on standard error"
+        )
     if command == "encode":
         _add_encode_flags(flags)
     if command == "health":
@@ -181,11 +204,13 @@ def _add_connection_flags(flags: Parser) -> None:
     flags.add_argument("--json", action="store_true", help="write JSON with all fields, one object on each line")
 
 
-def _add_line_flags(flags: Parser) -> None:
-    flags.add_argument("texts", nargs="*", default=[], metavar="TEXT", help="a text; each line of it is one of its own")
+def _add_line_flags(flags: Parser, what: str) -> None:
+    flags.add_argument(
+        "texts", nargs="*", default=[], metavar="TEXT", help=f"{what}; each line of it is one of its own"
+    )
     flags.add_argument(
         "--file",
-        help="read one text from each line of FILE; - is standard input, which is read without it if it is no terminal",
+        help=f"read {what} from each line of FILE; - is standard input, which is read without it if it is no terminal",
     )
     flags.add_argument("--model", default="", metavar="NAME", help="the model (default: the server's)")
     flags.add_argument("--prompt", metavar="NAME", help="a prompt of the model, which is put before each text")
@@ -202,9 +227,12 @@ def _add_line_flags(flags: Parser) -> None:
     )
 
 
-def _add_translate_flags(flags: Parser) -> None:
+def _add_language_flags(flags: Parser) -> None:
     flags.add_argument("--source-language", default="", metavar="CODE", help="BCP-47 code of the texts")
-    flags.add_argument("--target-language", default="", metavar="CODE", help="BCP-47 code to translate into")
+    flags.add_argument("--target-language", default="", metavar="CODE", help="BCP-47 code of the translations")
+
+
+def _add_translate_flags(flags: Parser) -> None:
     groups = {name: flags.add_argument_group(name) for name in GROUPS.values()}
     for name, field in OPTIONS.items():
         _add_option(groups[GROUPS[name]], field, DOCS[name].replace("`", "").replace("%", "%%"))

@@ -1,4 +1,4 @@
-"""The commands that call a server: translate, encode, models, health. Each gives its exit code."""
+"""The commands that call a server: translate, encode, score, models, health. Each gives its exit code."""
 
 import os
 import sys
@@ -56,6 +56,22 @@ async def _encode(args: Arguments) -> int:
         return await _answer_lines(args, answer, blank=output.to_json({"values": []}) if args.json else "")
 
 
+async def _score(args: Arguments) -> int:
+    options = args.score_options()
+    show = output.scores_json if args.json else output.scores_line
+    async with AsyncClient(args.targets, tls=args.tls_options(), token=args.token, wait_for_ready=False) as client:
+
+        async def answer(line: str) -> Answer:
+            text, *targets = line.split("\t")
+            if not targets:
+                raise LineError("there is no tab; write a text, a tab, and its translations with a tab between two")
+            scores = await client.score(text, targets, timeout_s=args.timeout, **options)
+            notes = map(output.tokens_line, scores.targets) if args.tokens else ()
+            return Answer(show(scores), "\n".join(notes))
+
+        return await _answer_lines(args, answer, blank=output.to_json({"targets": []}) if args.json else "")
+
+
 async def _models(args: Arguments) -> int:
     show = output.model_json if args.json else output.model_block
     async with AsyncClient(args.targets, tls=args.tls_options(), token=args.token, wait_for_ready=False) as client:
@@ -75,7 +91,7 @@ async def _health(args: Arguments) -> int:
     return DONE if health is Health.SERVING else FAILED
 
 
-CALLS = {"translate": _translate, "encode": _encode, "models": _models, "health": _health}
+CALLS = {"translate": _translate, "encode": _encode, "score": _score, "models": _models, "health": _health}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import dragoman
 OWN = {
     "translate": "translate texts, one line out for every line in",
     "encode": "turn texts into vectors, one line out for every line in",
+    "score": "tell how probable given translations are, one line out for every line in",
     "models": "list the server's models and their limits",
     "health": "tell whether the server is serving; the exit code is 0 only then",
 }

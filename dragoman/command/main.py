@@ -1,4 +1,4 @@
-"""The command `dragoman`: translate, encode, models, health, and what other packages bring (serve, export, train).
+"""The command `dragoman`: translate, encode, score, models, health, and what others bring (serve, export, train).
 
 Exit codes: 0 done, 1 failed (one line on standard error says why), 2 wrong usage, 130 interrupted by Ctrl-C,
 141 whatever read the output went away.

@@ -10,7 +10,7 @@ from typing import Any
 
 from dragoman.command.lines import LineError
 from dragoman.errors import DeadlineExceeded, DragomanError, Unreachable
-from dragoman.results import Embedding, Model, TargetToken, Timings, Translation
+from dragoman.results import Embedding, Hypothesis, Model, Scores, TargetScore, TargetToken, Timings, Translation
 
 CORE_PREFIX = re.compile(r"^[A-Z_]+: (ipv[46]:\S+: )?")
 """What gRPC's core puts before its words: a status, and the address, which the target has named already."""
@@ -39,11 +39,26 @@ def translation_json(translation: Translation) -> str:
 
 def notes(translation: Translation) -> list[str]:
     """More about it for people, a line each: tokens with their probabilities, where they came, and what looks wrong."""
-    tokens = [" ".join(map(_shown, one.target_tokens)) for one in translation.hypotheses if one.target_tokens]
+    tokens = [tokens_line(one) for one in translation.hypotheses if one.target_tokens]
     wrong = f"looks wrong: {', '.join(translation.guards)}" if translation.guards else ""
     again = "translated twice" if translation.retried else ""
     told = "; ".join(filter(None, (wrong, again)))
     return [*tokens, told] if told else tokens
+
+
+def tokens_line(target: Hypothesis | TargetScore) -> str:
+    """Its tokens with their probabilities."""
+    return " ".join(map(_shown, target.target_tokens))
+
+
+def scores_line(scores: Scores) -> str:
+    """The logarithm of each translation's probability, a tab between two."""
+    return "\t".join(f"{target.log_prob:.6g}" for target in scores.targets)
+
+
+def scores_json(scores: Scores) -> str:
+    """All fields."""
+    return to_json(asdict(scores))
 
 
 def _shown(token: TargetToken) -> str:

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 from pydantic import BaseModel
 
+from dragoman.command.commands import OWN
 from dragoman.wire import OPTIONS
 from server.config import PREFIX, Settings
 from tests.documentation.commands import calls, named, options
@@ -25,7 +26,7 @@ PROGRAMS = {
     "server": "configuration.md",
     "server.identity": "deploy.md",
     "export": "checkpoints.md",
-    **dict.fromkeys(("dragoman translate", "dragoman encode", "dragoman models", "dragoman health"), "client.md"),
+    **dict.fromkeys((f"dragoman {name}" for name in OWN), "client.md"),
     **dict.fromkeys(("training", "training.distill", "training.examples.number_words"), "training.md"),
     **dict.fromkeys(("training.corpus", "training.corpus.check", "training.corpus.choose"), "training.md"),
     **dict.fromkeys(

@@ -178,7 +178,7 @@ def test_keep_going_does_not_go_on_without_a_server(command: Dragoman, file: Pat
     assert result.err.count("no server at") == result.err.count("\n") == 1
 
 
-# encode, models, health
+# encode, score, models, health
 
 
 def test_encode_writes_the_values(command: Dragoman, file: Path) -> None:
@@ -201,6 +201,41 @@ def test_encode_json_has_every_field(command: Dragoman) -> None:
         },
         {"values": []},
     ]
+
+
+def test_score_writes_a_number_for_every_translation(command: Dragoman, file: Path) -> None:
+    file.write_text("text\tabc\ta\n\nother\t\n")
+    assert command("score", "--file", file) == Result(0, "-3.5\t-1.5\n\n-0.5\n", "")
+    told = command("score", "--tokens", "text\tab\ta")
+    assert told == Result(0, "-2.5\t-1.5\n", '"ab" 13.5% "" 60.7%\n"a" 36.8% "" 60.7%\n')
+
+
+def test_score_json_has_every_field(command: Dragoman) -> None:
+    result = command("score", "--json", "text\ta", " ")
+    tokens = [
+        {"id": 7, "text": "a", "begin": 0, "log_prob": -1.0},
+        {"id": 0, "text": "", "begin": 1, "log_prob": -0.5},
+    ]
+    target = {"text": "a", "log_prob": -1.5, "score": -0.75, "tokens": 2, "target_tokens": tokens}
+    scores = {"targets": [target], "source_tokens": 2, "timings": TRANSLATION["timings"]}
+    assert result.json == [scores, {"targets": []}]
+
+
+def test_score_flags_are_the_options(command: Dragoman, server: FakeServer) -> None:
+    flags = "--source-language en --target-language pt --model m --prompt query"
+    assert command("score", *flags.split(), "a\tb\tc").code == 0
+    [request] = server.requests
+    [one] = request.contents
+    assert (one.content, list(one.targets)) == ("a", ["b", "c"])
+    asked = request.source_language_code, request.target_language_code, request.model, request.prompt
+    assert asked == ("en", "pt", "m", "query")
+
+
+def test_a_line_without_a_translation(command: Dragoman, file: Path) -> None:
+    file.write_text("a\tb\nalone\nc\td\n")
+    told = command("score", "--file", file, "--keep-going")
+    assert (told.code, told.out) == (1, "-1.5\n\n-1.5\n")
+    assert told.err.startswith("dragoman: line 2: there is no tab; write a text, a tab, and its translations")
 
 
 def test_encode_flags_are_the_options(command: Dragoman, server: FakeServer) -> None:
