@@ -53,7 +53,7 @@ def rules_of_request(rules: TargetRules, decoding: Decoding) -> TargetRules:
     """What holds for a target with these options. rules: what holds for every target of its model and language."""
     if decoding.forced_bos_token:
         rules = replace(rules, forced_begin_id=decoding.forced_bos_token[0])
-    if decoding.forced_prefix:
+    if decoding.forced_prefix or decoding.return_alternatives:
         rules = replace(rules, prefix_ids=(*rules.fed_ids, *decoding.forced_prefix), forced_begin_id=None)
     return rules if rules.min_tokens == decoding.min_new_tokens else replace(rules, min_tokens=decoding.min_new_tokens)
 

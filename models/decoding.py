@@ -37,8 +37,8 @@ class Range(GroupedMetadata):
     least: float
     most: float | str
     """A number, or the name of what limits it: a limit of the server, or another option."""
-    drawn: str = ""
-    """What limits it where tokens are drawn, if that is something else."""
+    apart: str = ""
+    """What limits it where hypotheses are found apart, if that is something else."""
 
     def __iter__(self) -> Iterator[object]:
         yield Ge(self.least)
@@ -67,8 +67,8 @@ class Decoding:
 
     num_beams: Annotated[int, Range(1, "max_beams")] = 1
     """Hypotheses kept at every step. 1 is greedy search."""
-    num_return_sequences: Annotated[int, Range(1, "num_beams", drawn="max_beams")] = 1
-    """Hypotheses returned, best first; or, of tokens that are drawn, so many samples."""
+    num_return_sequences: Annotated[int, Range(1, "num_beams", apart="max_beams")] = 1
+    """Hypotheses returned, best first; or so many samples or alternatives."""
     max_new_tokens: Annotated[int, Range(1, "max_new_tokens")] = 2**31 - 1
     """Most target tokens, the end token included. The default is as many as the model takes."""
     length_penalty: Annotated[float, Range(-10.0, 10.0)] = 1.0
@@ -85,6 +85,10 @@ class Decoding:
     """Ending becomes likelier by this factor with every token, from `exponential_decay_start` on."""
     exponential_decay_start: Annotated[int, Range(0, 2**31 - 1)] = 0
     """Tokens before that begins. Hugging Face has both in one tuple."""
+    return_alternatives: bool = False
+    """Hypotheses begin with different tokens, the likeliest there are, and go on greedily. Without beams only."""
+    min_alternative_expansion_prob: Annotated[float, Range(0.0, 1.0)] = 0.0
+    """An alternative begins with a token of at least this probability. The best one is always there."""
     repetition_penalty: Annotated[float, Range(0.01, 100.0)] = 1.0
     """How much less likely the tokens of the target become. Below 1: more likely."""
     no_repeat_ngram_size: Annotated[int, Range(0, 1000)] = 0
@@ -147,9 +151,14 @@ class Decoding:
         return () if self.prefix_bias_beta else self.target_prefix
 
     @property
+    def apart(self) -> bool:
+        """Each hypothesis is found in a row of its own, as if it were alone: a sample, or an alternative."""
+        return self.do_sample or self.return_alternatives
+
+    @property
     def samples(self) -> int:
-        """That are drawn of a source, each in a row of its own. 1 too where nothing is drawn."""
-        return self.num_return_sequences if self.do_sample else 1
+        """Hypotheses that are found apart. 1 too where none are."""
+        return self.num_return_sequences if self.apart else 1
 
     @property
     def rows(self) -> int:
@@ -195,7 +204,7 @@ def check(decoding: Decoding, limits: Mapping[str, float]) -> None:
     """Raises OutOfRange for the first option that is."""
     for name, range_ in RANGES.items():
         value, note = getattr(decoding, name), ""
-        most = range_.drawn if range_.drawn and decoding.do_sample else range_.most
+        most = range_.apart if range_.apart and decoding.apart else range_.most
         if most in OPTIONS and most != name:
             most, note = getattr(decoding, most), f", which is {most}"
         elif isinstance(most, str):

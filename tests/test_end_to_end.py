@@ -149,6 +149,20 @@ def test_a_stream_begins_with_its_prefix(client: Client) -> None:
     assert last.text.startswith("Hoje o tempo")
 
 
+def test_alternatives(client: Client) -> None:
+    """What people choose from, after what they have written already."""
+    text = "Where can I buy a ticket?"
+    found = client.translate(text, return_alternatives=True, num_return_sequences=3, target_prefix="Onde")
+    texts = [hypothesis.text for hypothesis in found.hypotheses]
+    assert len({words.split()[1] for words in texts}) == 3
+    assert all(words.startswith("Onde ") for words in texts)
+    assert texts[0] == client.translate(text, target_prefix="Onde").text
+    likely = client.translate(
+        text, return_alternatives=True, num_return_sequences=16, min_alternative_expansion_prob=0.5
+    )
+    assert len(likely.hypotheses) == 1
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -166,6 +180,17 @@ def test_a_stream_begins_with_its_prefix(client: Client) -> None:
         ),
         ({"prefix_bias_beta": 0.5}, "prefix_bias_beta is 0.5, and target_prefix is empty: send one, or no beta"),
         ({"do_sample": True, "num_beams": 2}, "do_sample is true, and num_beams is 2: send num_beams 1"),
+        ({"return_alternatives": True, "num_beams": 2}, "return_alternatives is true, and num_beams is 2: send num_b"),
+        ({"return_alternatives": True, "do_sample": True}, "return_alternatives is true, and do_sample is true: send"),
+        (
+            {"return_alternatives": True, "target_prefix": "Onde", "prefix_bias_beta": 0.5},
+            "return_alternatives is true, and prefix_bias_beta is 0.5: send prefix_bias_beta 0",
+        ),
+        (
+            {"return_alternatives": True, "num_return_sequences": 17},
+            "num_return_sequences is 17; it must be from 1 to 16",
+        ),
+        ({"min_alternative_expansion_prob": 1.5}, "min_alternative_expansion_prob is 1.5; it must be from 0.0 to 1.0"),
         ({"num_return_sequences": 2}, "num_return_sequences is 2; it must be from 1 to 1, which is num_beams"),
         ({"min_new_tokens": 9, "max_new_tokens": 8}, "min_new_tokens is 9; it must be from 0 to 8"),
     ],

@@ -34,6 +34,14 @@ class DecodingKeywords(TypedDict, total=False):
     """From `exponential_decay_start` on, ending becomes likelier by this factor with every token. From 0.01 to 100."""
     exponential_decay_start: int | None
     """Target tokens before `exponential_decay_length_penalty` begins. From 0 to 2147483647."""
+    return_alternatives: bool | None
+    """The `num_return_sequences` hypotheses begin with different tokens, the likeliest that there are after
+    `target_prefix`, and go on greedily. They come in the order of these tokens. Only with one beam.
+    """
+    min_alternative_expansion_prob: float | None
+    """An alternative begins with a token of at least this probability; there may be fewer alternatives then. The best
+    one is always there. From 0 to 1.
+    """
     repetition_penalty: float | None
     """Tokens that the target has become so many times less likely; below 1 more likely. From 0.01 to 100."""
     no_repeat_ngram_size: int | None
@@ -116,6 +124,14 @@ class Decoding:
     """From `exponential_decay_start` on, ending becomes likelier by this factor with every token. From 0.01 to 100."""
     exponential_decay_start: int
     """Target tokens before `exponential_decay_length_penalty` begins. From 0 to 2147483647."""
+    return_alternatives: bool
+    """The `num_return_sequences` hypotheses begin with different tokens, the likeliest that there are after
+    `target_prefix`, and go on greedily. They come in the order of these tokens. Only with one beam.
+    """
+    min_alternative_expansion_prob: float
+    """An alternative begins with a token of at least this probability; there may be fewer alternatives then. The best
+    one is always there. From 0 to 1.
+    """
     repetition_penalty: float
     """Tokens that the target has become so many times less likely; below 1 more likely. From 0.01 to 100."""
     no_repeat_ngram_size: int
@@ -183,6 +199,8 @@ DOCS = {
     "min_new_tokens": 'No hypothesis ends before so many target tokens. From 0 to `max_new_tokens`.',
     "exponential_decay_length_penalty": 'From `exponential_decay_start` on, ending becomes likelier by this factor with every token. From 0.01 to 100.',
     "exponential_decay_start": 'Target tokens before `exponential_decay_length_penalty` begins. From 0 to 2147483647.',
+    "return_alternatives": 'The `num_return_sequences` hypotheses begin with different tokens, the likeliest that there are after `target_prefix`, and go on greedily. They come in the order of these tokens. Only with one beam.',
+    "min_alternative_expansion_prob": 'An alternative begins with a token of at least this probability; there may be fewer alternatives then. The best one is always there. From 0 to 1.',
     "repetition_penalty": 'Tokens that the target has become so many times less likely; below 1 more likely. From 0.01 to 100.',
     "no_repeat_ngram_size": 'No sequence of so many tokens occurs twice in a target. 0: any may. From 0 to 1000.',
     "encoder_repetition_penalty": 'Tokens of the source become so many times more likely; below 1 less likely. From 0.01 to 100.',
@@ -221,6 +239,8 @@ GROUPS = {
     "min_new_tokens": "Beams and length",
     "exponential_decay_length_penalty": "Beams and length",
     "exponential_decay_start": "Beams and length",
+    "return_alternatives": "Beams and length",
+    "min_alternative_expansion_prob": "Beams and length",
     "repetition_penalty": "Repetition",
     "no_repeat_ngram_size": "Repetition",
     "encoder_repetition_penalty": "Repetition",

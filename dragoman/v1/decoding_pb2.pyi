@@ -92,6 +92,8 @@ class DecodingOptions(_message.Message):
     MIN_NEW_TOKENS_FIELD_NUMBER: _builtins.int
     EXPONENTIAL_DECAY_LENGTH_PENALTY_FIELD_NUMBER: _builtins.int
     EXPONENTIAL_DECAY_START_FIELD_NUMBER: _builtins.int
+    RETURN_ALTERNATIVES_FIELD_NUMBER: _builtins.int
+    MIN_ALTERNATIVE_EXPANSION_PROB_FIELD_NUMBER: _builtins.int
     REPETITION_PENALTY_FIELD_NUMBER: _builtins.int
     NO_REPEAT_NGRAM_SIZE_FIELD_NUMBER: _builtins.int
     ENCODER_REPETITION_PENALTY_FIELD_NUMBER: _builtins.int
@@ -138,6 +140,14 @@ class DecodingOptions(_message.Message):
     """Optional. From `exponential_decay_start` on, ending becomes likelier by this factor with every token. From 0.01 to 100."""
     exponential_decay_start: _builtins.int
     """Optional. Target tokens before `exponential_decay_length_penalty` begins. From 0 to 2147483647."""
+    return_alternatives: _builtins.bool
+    """Optional. The `num_return_sequences` hypotheses begin with different tokens, the likeliest that there are after
+    `target_prefix`, and go on greedily. They come in the order of these tokens. Only with one beam.
+    """
+    min_alternative_expansion_prob: _builtins.float
+    """Optional. An alternative begins with a token of at least this probability; there may be fewer alternatives then. The
+    best one is always there. From 0 to 1.
+    """
     repetition_penalty: _builtins.float
     """Repetition
 
@@ -229,6 +239,8 @@ class DecodingOptions(_message.Message):
         min_new_tokens: _builtins.int | None = ...,
         exponential_decay_length_penalty: _builtins.float | None = ...,
         exponential_decay_start: _builtins.int | None = ...,
+        return_alternatives: _builtins.bool | None = ...,
+        min_alternative_expansion_prob: _builtins.float | None = ...,
         repetition_penalty: _builtins.float | None = ...,
         no_repeat_ngram_size: _builtins.int | None = ...,
         encoder_repetition_penalty: _builtins.float | None = ...,
@@ -254,9 +266,9 @@ class DecodingOptions(_message.Message):
         with_tokens: _builtins.bool | None = ...,
         retry_on_guard: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_disable_unknown", b"_disable_unknown", "_do_sample", b"_do_sample", "_early_stopping", b"_early_stopping", "_encoder_no_repeat_ngram_size", b"_encoder_no_repeat_ngram_size", "_encoder_repetition_penalty", b"_encoder_repetition_penalty", "_epsilon_cutoff", b"_epsilon_cutoff", "_eta_cutoff", b"_eta_cutoff", "_exponential_decay_length_penalty", b"_exponential_decay_length_penalty", "_exponential_decay_start", b"_exponential_decay_start", "_forced_bos_token", b"_forced_bos_token", "_length_penalty", b"_length_penalty", "_max_new_tokens", b"_max_new_tokens", "_max_new_tokens_ratio", b"_max_new_tokens_ratio", "_min_new_tokens", b"_min_new_tokens", "_min_p", b"_min_p", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_beams", b"_num_beams", "_num_return_sequences", b"_num_return_sequences", "_patience", b"_patience", "_prefix_bias_beta", b"_prefix_bias_beta", "_repetition_penalty", b"_repetition_penalty", "_retry_on_guard", b"_retry_on_guard", "_seed", b"_seed", "_target_prefix", b"_target_prefix", "_temperature", b"_temperature", "_top_h", b"_top_h", "_top_k", b"_top_k", "_top_p", b"_top_p", "_typical_p", b"_typical_p", "_with_tokens", b"_with_tokens", "disable_unknown", b"disable_unknown", "do_sample", b"do_sample", "early_stopping", b"early_stopping", "encoder_no_repeat_ngram_size", b"encoder_no_repeat_ngram_size", "encoder_repetition_penalty", b"encoder_repetition_penalty", "epsilon_cutoff", b"epsilon_cutoff", "eta_cutoff", b"eta_cutoff", "exponential_decay_length_penalty", b"exponential_decay_length_penalty", "exponential_decay_start", b"exponential_decay_start", "forced_bos_token", b"forced_bos_token", "length_penalty", b"length_penalty", "max_new_tokens", b"max_new_tokens", "max_new_tokens_ratio", b"max_new_tokens_ratio", "min_new_tokens", b"min_new_tokens", "min_p", b"min_p", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_beams", b"num_beams", "num_return_sequences", b"num_return_sequences", "patience", b"patience", "prefix_bias_beta", b"prefix_bias_beta", "repetition_penalty", b"repetition_penalty", "retry_on_guard", b"retry_on_guard", "seed", b"seed", "target_prefix", b"target_prefix", "temperature", b"temperature", "top_h", b"top_h", "top_k", b"top_k", "top_p", b"top_p", "typical_p", b"typical_p", "with_tokens", b"with_tokens"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_disable_unknown", b"_disable_unknown", "_do_sample", b"_do_sample", "_early_stopping", b"_early_stopping", "_encoder_no_repeat_ngram_size", b"_encoder_no_repeat_ngram_size", "_encoder_repetition_penalty", b"_encoder_repetition_penalty", "_epsilon_cutoff", b"_epsilon_cutoff", "_eta_cutoff", b"_eta_cutoff", "_exponential_decay_length_penalty", b"_exponential_decay_length_penalty", "_exponential_decay_start", b"_exponential_decay_start", "_forced_bos_token", b"_forced_bos_token", "_length_penalty", b"_length_penalty", "_max_new_tokens", b"_max_new_tokens", "_max_new_tokens_ratio", b"_max_new_tokens_ratio", "_min_alternative_expansion_prob", b"_min_alternative_expansion_prob", "_min_new_tokens", b"_min_new_tokens", "_min_p", b"_min_p", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_beams", b"_num_beams", "_num_return_sequences", b"_num_return_sequences", "_patience", b"_patience", "_prefix_bias_beta", b"_prefix_bias_beta", "_repetition_penalty", b"_repetition_penalty", "_retry_on_guard", b"_retry_on_guard", "_return_alternatives", b"_return_alternatives", "_seed", b"_seed", "_target_prefix", b"_target_prefix", "_temperature", b"_temperature", "_top_h", b"_top_h", "_top_k", b"_top_k", "_top_p", b"_top_p", "_typical_p", b"_typical_p", "_with_tokens", b"_with_tokens", "disable_unknown", b"disable_unknown", "do_sample", b"do_sample", "early_stopping", b"early_stopping", "encoder_no_repeat_ngram_size", b"encoder_no_repeat_ngram_size", "encoder_repetition_penalty", b"encoder_repetition_penalty", "epsilon_cutoff", b"epsilon_cutoff", "eta_cutoff", b"eta_cutoff", "exponential_decay_length_penalty", b"exponential_decay_length_penalty", "exponential_decay_start", b"exponential_decay_start", "forced_bos_token", b"forced_bos_token", "length_penalty", b"length_penalty", "max_new_tokens", b"max_new_tokens", "max_new_tokens_ratio", b"max_new_tokens_ratio", "min_alternative_expansion_prob", b"min_alternative_expansion_prob", "min_new_tokens", b"min_new_tokens", "min_p", b"min_p", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_beams", b"num_beams", "num_return_sequences", b"num_return_sequences", "patience", b"patience", "prefix_bias_beta", b"prefix_bias_beta", "repetition_penalty", b"repetition_penalty", "retry_on_guard", b"retry_on_guard", "return_alternatives", b"return_alternatives", "seed", b"seed", "target_prefix", b"target_prefix", "temperature", b"temperature", "top_h", b"top_h", "top_k", b"top_k", "top_p", b"top_p", "typical_p", b"typical_p", "with_tokens", b"with_tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_disable_unknown", b"_disable_unknown", "_do_sample", b"_do_sample", "_early_stopping", b"_early_stopping", "_encoder_no_repeat_ngram_size", b"_encoder_no_repeat_ngram_size", "_encoder_repetition_penalty", b"_encoder_repetition_penalty", "_epsilon_cutoff", b"_epsilon_cutoff", "_eta_cutoff", b"_eta_cutoff", "_exponential_decay_length_penalty", b"_exponential_decay_length_penalty", "_exponential_decay_start", b"_exponential_decay_start", "_forced_bos_token", b"_forced_bos_token", "_length_penalty", b"_length_penalty", "_max_new_tokens", b"_max_new_tokens", "_max_new_tokens_ratio", b"_max_new_tokens_ratio", "_min_new_tokens", b"_min_new_tokens", "_min_p", b"_min_p", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_beams", b"_num_beams", "_num_return_sequences", b"_num_return_sequences", "_patience", b"_patience", "_prefix_bias_beta", b"_prefix_bias_beta", "_repetition_penalty", b"_repetition_penalty", "_retry_on_guard", b"_retry_on_guard", "_seed", b"_seed", "_target_prefix", b"_target_prefix", "_temperature", b"_temperature", "_top_h", b"_top_h", "_top_k", b"_top_k", "_top_p", b"_top_p", "_typical_p", b"_typical_p", "_with_tokens", b"_with_tokens", "bad_words", b"bad_words", "begin_suppress_tokens", b"begin_suppress_tokens", "disable_unknown", b"disable_unknown", "do_sample", b"do_sample", "early_stopping", b"early_stopping", "encoder_no_repeat_ngram_size", b"encoder_no_repeat_ngram_size", "encoder_repetition_penalty", b"encoder_repetition_penalty", "epsilon_cutoff", b"epsilon_cutoff", "eta_cutoff", b"eta_cutoff", "exponential_decay_length_penalty", b"exponential_decay_length_penalty", "exponential_decay_start", b"exponential_decay_start", "forced_bos_token", b"forced_bos_token", "length_penalty", b"length_penalty", "max_new_tokens", b"max_new_tokens", "max_new_tokens_ratio", b"max_new_tokens_ratio", "min_new_tokens", b"min_new_tokens", "min_p", b"min_p", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_beams", b"num_beams", "num_return_sequences", b"num_return_sequences", "patience", b"patience", "prefix_bias_beta", b"prefix_bias_beta", "repetition_penalty", b"repetition_penalty", "retry_on_guard", b"retry_on_guard", "seed", b"seed", "sequence_bias", b"sequence_bias", "suppress_tokens", b"suppress_tokens", "target_prefix", b"target_prefix", "temperature", b"temperature", "top_h", b"top_h", "top_k", b"top_k", "top_p", b"top_p", "typical_p", b"typical_p", "with_tokens", b"with_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_disable_unknown", b"_disable_unknown", "_do_sample", b"_do_sample", "_early_stopping", b"_early_stopping", "_encoder_no_repeat_ngram_size", b"_encoder_no_repeat_ngram_size", "_encoder_repetition_penalty", b"_encoder_repetition_penalty", "_epsilon_cutoff", b"_epsilon_cutoff", "_eta_cutoff", b"_eta_cutoff", "_exponential_decay_length_penalty", b"_exponential_decay_length_penalty", "_exponential_decay_start", b"_exponential_decay_start", "_forced_bos_token", b"_forced_bos_token", "_length_penalty", b"_length_penalty", "_max_new_tokens", b"_max_new_tokens", "_max_new_tokens_ratio", b"_max_new_tokens_ratio", "_min_alternative_expansion_prob", b"_min_alternative_expansion_prob", "_min_new_tokens", b"_min_new_tokens", "_min_p", b"_min_p", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_beams", b"_num_beams", "_num_return_sequences", b"_num_return_sequences", "_patience", b"_patience", "_prefix_bias_beta", b"_prefix_bias_beta", "_repetition_penalty", b"_repetition_penalty", "_retry_on_guard", b"_retry_on_guard", "_return_alternatives", b"_return_alternatives", "_seed", b"_seed", "_target_prefix", b"_target_prefix", "_temperature", b"_temperature", "_top_h", b"_top_h", "_top_k", b"_top_k", "_top_p", b"_top_p", "_typical_p", b"_typical_p", "_with_tokens", b"_with_tokens", "bad_words", b"bad_words", "begin_suppress_tokens", b"begin_suppress_tokens", "disable_unknown", b"disable_unknown", "do_sample", b"do_sample", "early_stopping", b"early_stopping", "encoder_no_repeat_ngram_size", b"encoder_no_repeat_ngram_size", "encoder_repetition_penalty", b"encoder_repetition_penalty", "epsilon_cutoff", b"epsilon_cutoff", "eta_cutoff", b"eta_cutoff", "exponential_decay_length_penalty", b"exponential_decay_length_penalty", "exponential_decay_start", b"exponential_decay_start", "forced_bos_token", b"forced_bos_token", "length_penalty", b"length_penalty", "max_new_tokens", b"max_new_tokens", "max_new_tokens_ratio", b"max_new_tokens_ratio", "min_alternative_expansion_prob", b"min_alternative_expansion_prob", "min_new_tokens", b"min_new_tokens", "min_p", b"min_p", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_beams", b"num_beams", "num_return_sequences", b"num_return_sequences", "patience", b"patience", "prefix_bias_beta", b"prefix_bias_beta", "repetition_penalty", b"repetition_penalty", "retry_on_guard", b"retry_on_guard", "return_alternatives", b"return_alternatives", "seed", b"seed", "sequence_bias", b"sequence_bias", "suppress_tokens", b"suppress_tokens", "target_prefix", b"target_prefix", "temperature", b"temperature", "top_h", b"top_h", "top_k", b"top_k", "top_p", b"top_p", "typical_p", b"typical_p", "with_tokens", b"with_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__disable_unknown: _TypeAlias = _typing.Literal["disable_unknown"]  # noqa: Y015
     _WhichOneofArgType__disable_unknown: _TypeAlias = _typing.Literal["_disable_unknown", b"_disable_unknown"]  # noqa: Y015
@@ -284,6 +296,8 @@ class DecodingOptions(_message.Message):
     _WhichOneofArgType__max_new_tokens: _TypeAlias = _typing.Literal["_max_new_tokens", b"_max_new_tokens"]  # noqa: Y015
     _WhichOneofReturnType__max_new_tokens_ratio: _TypeAlias = _typing.Literal["max_new_tokens_ratio"]  # noqa: Y015
     _WhichOneofArgType__max_new_tokens_ratio: _TypeAlias = _typing.Literal["_max_new_tokens_ratio", b"_max_new_tokens_ratio"]  # noqa: Y015
+    _WhichOneofReturnType__min_alternative_expansion_prob: _TypeAlias = _typing.Literal["min_alternative_expansion_prob"]  # noqa: Y015
+    _WhichOneofArgType__min_alternative_expansion_prob: _TypeAlias = _typing.Literal["_min_alternative_expansion_prob", b"_min_alternative_expansion_prob"]  # noqa: Y015
     _WhichOneofReturnType__min_new_tokens: _TypeAlias = _typing.Literal["min_new_tokens"]  # noqa: Y015
     _WhichOneofArgType__min_new_tokens: _TypeAlias = _typing.Literal["_min_new_tokens", b"_min_new_tokens"]  # noqa: Y015
     _WhichOneofReturnType__min_p: _TypeAlias = _typing.Literal["min_p"]  # noqa: Y015
@@ -302,6 +316,8 @@ class DecodingOptions(_message.Message):
     _WhichOneofArgType__repetition_penalty: _TypeAlias = _typing.Literal["_repetition_penalty", b"_repetition_penalty"]  # noqa: Y015
     _WhichOneofReturnType__retry_on_guard: _TypeAlias = _typing.Literal["retry_on_guard"]  # noqa: Y015
     _WhichOneofArgType__retry_on_guard: _TypeAlias = _typing.Literal["_retry_on_guard", b"_retry_on_guard"]  # noqa: Y015
+    _WhichOneofReturnType__return_alternatives: _TypeAlias = _typing.Literal["return_alternatives"]  # noqa: Y015
+    _WhichOneofArgType__return_alternatives: _TypeAlias = _typing.Literal["_return_alternatives", b"_return_alternatives"]  # noqa: Y015
     _WhichOneofReturnType__seed: _TypeAlias = _typing.Literal["seed"]  # noqa: Y015
     _WhichOneofArgType__seed: _TypeAlias = _typing.Literal["_seed", b"_seed"]  # noqa: Y015
     _WhichOneofReturnType__target_prefix: _TypeAlias = _typing.Literal["target_prefix"]  # noqa: Y015
@@ -345,6 +361,8 @@ class DecodingOptions(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_new_tokens_ratio) -> _WhichOneofReturnType__max_new_tokens_ratio | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_alternative_expansion_prob) -> _WhichOneofReturnType__min_alternative_expansion_prob | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_new_tokens) -> _WhichOneofReturnType__min_new_tokens | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_p) -> _WhichOneofReturnType__min_p | None: ...
@@ -362,6 +380,8 @@ class DecodingOptions(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__repetition_penalty) -> _WhichOneofReturnType__repetition_penalty | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__retry_on_guard) -> _WhichOneofReturnType__retry_on_guard | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__return_alternatives) -> _WhichOneofReturnType__return_alternatives | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__seed) -> _WhichOneofReturnType__seed | None: ...
     @_typing.overload

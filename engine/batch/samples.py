@@ -1,4 +1,4 @@
-"""The samples of one request: each runs in a row of its own, as if it were alone."""
+"""The samples or alternatives of one request: each runs in a row of its own, as if it were alone."""
 
 from dataclasses import dataclass, field
 
@@ -30,5 +30,5 @@ class Samples:
 
     @property
     def hypotheses(self) -> tuple[Hypothesis, ...]:
-        """In the order of their numbers. None, if one failed."""
-        return () if self.failed else tuple(hypothesis for _, hypothesis in sorted(self.found.items()))
+        """In the order of their numbers, but for alternatives that there are not. None, if one failed."""
+        return () if self.failed else tuple(one for _, one in sorted(self.found.items()) if one.token_ids)

@@ -184,7 +184,8 @@ class SearchedRows(Generic[S]):
             return
         if request.decoding.num_beams == 1:
             running.greedy = True
-            self._greedy.search(row, request.decoding, request.rules)
+            rank = running.sample if request.decoding.return_alternatives else 0
+            self._greedy.search(row, request.decoding, request.rules, rank)
         else:
             running.number, running.since = self._beams.search(row, request.decoding, request.rules), self.steps
             self._in_beams[running.number] = running

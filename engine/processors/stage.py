@@ -53,7 +53,7 @@ class Processed:
             return cls(processors, True, source_ids, rules, sampling.wanted, sampling, noise)
         greedy = decoding.num_beams == 1
         hidden = rules.barred_ids(0) if greedy else rules.end_ids | rules.suppressed_ids
-        return cls(processors, greedy, source_ids, rules, decoding.num_beams + len(hidden))
+        return cls(processors, greedy, source_ids, rules, decoding.rows + len(hidden))
 
 
 class ProcessorStage:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import fsum
+from math import exp, fsum, inf
 from typing import TypeVar
 
 import numpy as np
@@ -14,6 +14,10 @@ from engine.search.score import NEVER, NO_TOKEN, free_tokens, score
 from engine.targets import TargetRules
 from models.decoding import Decoding
 
+NOTHING = -2
+"""In the place of its first token: an alternative begins too improbably to be one."""
+IMPOSSIBLE = -1000.0
+"""A log-probability that a token has only where fewer are allowed than are asked for."""
 STEPS = 64
 """That there is room for at first."""
 
@@ -33,9 +37,16 @@ class GreedySearch:
     """The step that chooses its first token."""
     last: int
     """The step after which it is over at the latest: one is made even if there is nothing to choose."""
+    rank: int = 0
+    """Of its first token, among those that it can have. Later ones are the best."""
 
     def hypothesis(self, tokens: list[int], log_probs: list[float]) -> Hypothesis:
-        """The result. The tokens that were chosen, and their log-probabilities."""
+        """The result, without tokens where there is no such alternative.
+
+        The tokens that were chosen, and their log-probabilities.
+        """
+        if tokens[0] == NOTHING:
+            return Hypothesis((), 0.0, FinishReason.LENGTH)
         rules, free = self.rules, free_tokens(self.decoding, self.rules)
         del tokens[free:], log_probs[free:]
         ended = bool(tokens) and tokens[-1] in rules.end_ids
@@ -83,14 +94,14 @@ class GreedyRows:
         self._special[len(self._searches)] = NO_TOKEN
         self._searches.append(None)
 
-    def search(self, row: int, decoding: Decoding, rules: TargetRules) -> None:
-        """Begins the greedy search of a row: the next step chooses the first token."""
+    def search(self, row: int, decoding: Decoding, rules: TargetRules, rank: int = 0) -> None:
+        """Begins the greedy search of a row: the next step chooses the first token, by its rank."""
         last = self._step + max(1, free_tokens(decoding, rules))
-        self._searches[row] = GreedySearch(decoding, rules, self._step, last)
+        self._searches[row] = GreedySearch(decoding, rules, self._step, last, rank)
         self._due = min(self._due, last)
         special = [NOT_FINITE, *(rules.end_ids | rules.suppressed_ids)]
-        self.ask = Ask(max(self.ask.best, 1 + len(rules.barred_ids(0))))
-        self._opening |= rules.forced_begin_id is not None
+        self.ask = Ask(max(self.ask.best, 1 + rank + len(rules.barred_ids(0))))
+        self._opening |= rank > 0 or rules.forced_begin_id is not None
         if len(special) > self._special.shape[1]:
             missing = len(special) - self._special.shape[1]
             self._special = np.pad(self._special, ((0, 0), (0, missing)), mode="edge")
@@ -108,7 +119,7 @@ class GreedyRows:
         special = tokens[:, None] == self._special[: len(tokens)]
         over = self._treat(special.any(1).nonzero()[0].tolist(), found) if np.count_nonzero(special) else []
         if self._opening:
-            over = self._open(over)
+            over = self._open(over, found)
         return over if self._step < self._due else sorted({*over, *self._at_their_limit()})
 
     def hypotheses(self, row: int) -> tuple[Hypothesis, ...]:
@@ -148,16 +159,22 @@ class GreedyRows:
                 over.append(row)
         return over
 
-    def _open(self, over: Sequence[int]) -> list[int]:
-        """Takes the forced token where a search makes its first step. Returns the rows that are over all the same."""
-        self._opening, opened = False, set[int]()
+    def _open(self, over: Sequence[int], found: Found) -> list[int]:
+        """Takes another token than the best where a search makes its first step. Returns the rows that are over now."""
+        self._opening, opened, ended = False, set[int](), list[int]()
         for row, search in enumerate(self._searches):
             if search is None or search.start + 1 != self._step or self._tokens[self._step, row] == NOT_FINITE:
                 continue
             if search.rules.forced_begin_id is not None:
                 self._tokens[self._step, row], self._log_probs[self._step, row] = search.rules.forced_begin_id, 0.0
                 opened.add(row)
-        return [row for row in over if row not in opened]
+            elif search.rank:
+                token, log_prob = _alternative(search, found.token_ids[row].tolist(), found.log_probs[row].tolist())
+                self._tokens[self._step, row], self._log_probs[self._step, row] = token, log_prob
+                opened.add(row)
+                if token == NOTHING or token in search.rules.end_ids:
+                    ended.append(row)
+        return [row for row in over if row not in opened] + ended
 
     def _at_their_limit(self) -> list[int]:
         searches = [(row, search.last) for row, search in enumerate(self._searches) if search is not None]
@@ -175,6 +192,17 @@ class GreedyRows:
             search.last -= first
         self._step -= first
         self._due -= first
+
+
+def _alternative(search: GreedySearch, token_ids: Sequence[int], log_probs: Sequence[float]) -> tuple[int, float]:
+    """The token of a search's rank, and its log-probability. NOTHING, if it is not probable enough.
+
+    token_ids, log_probs: the best of the row, best first
+    """
+    barred, least = search.rules.barred_ids(0), search.decoding.min_alternative_expansion_prob
+    able = [pair for pair in zip(token_ids, log_probs, strict=True) if pair[0] not in barred]
+    token, log_prob = able[search.rank] if search.rank < len(able) else (NOTHING, -inf)
+    return (token, log_prob) if log_prob > IMPOSSIBLE and exp(log_prob) >= least else (NOTHING, 0.0)
 
 
 def _last(array: NDArray[T], first: int, steps: int) -> NDArray[T]:

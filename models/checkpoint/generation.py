@@ -32,6 +32,8 @@ ONLY_OURS = (
     "patience",
     "max_new_tokens_ratio",
     "exponential_decay_start",
+    "return_alternatives",
+    "min_alternative_expansion_prob",
     "target_prefix",
     "prefix_bias_beta",
     "disable_unknown",

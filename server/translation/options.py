@@ -51,11 +51,25 @@ def resolve(options: Options, model: ServedModel, tokenizer: Tokenizer, rules: T
         resolved = _with_room(resolved, "max_new_tokens" in options, model, rules)
     if (beta := resolved.prefix_bias_beta) and not resolved.target_prefix:
         raise OptionsConflict("prefix_bias_beta", beta, "target_prefix", "empty", "send one, or no beta")
+    if resolved.return_alternatives:
+        _check_alternatives(resolved)
     if not resolved.do_sample:
         return replace(resolved, seed=0) if resolved.seed else resolved
     if (beams := resolved.num_beams) > 1:
         raise OptionsConflict("do_sample", True, "num_beams", beams, "send num_beams 1, or do_sample false")
     return resolved if "seed" in options else replace(resolved, seed=randbits(SEED_BITS))
+
+
+def _check_alternatives(decoding: Decoding) -> None:
+    """Raises OptionsConflict: they are found greedily, after a prefix that all of them have."""
+    others: dict[str, float] = {"num_beams": decoding.num_beams, "do_sample": decoding.do_sample}
+    defaults: dict[str, float] = {"num_beams": 1, "do_sample": False}
+    if decoding.target_prefix:
+        others["prefix_bias_beta"], defaults["prefix_bias_beta"] = decoding.prefix_bias_beta, 0.0
+    for name, value in others.items():
+        if value != defaults[name]:
+            way = f"send {name} {str(defaults[name]).lower()}, or return_alternatives false"
+            raise OptionsConflict("return_alternatives", True, name, value, way)
 
 
 def _with_room(decoding: Decoding, chosen: bool, model: ServedModel, rules: TargetRules) -> Decoding:
@@ -82,6 +96,7 @@ def second_try(decoding: Decoding, model: ServedModel) -> Decoding:
         num_return_sequences=min(decoding.num_return_sequences, beams),
         no_repeat_ngram_size=SECOND_NGRAMS,
         do_sample=False,
+        return_alternatives=False,
         seed=0,
     )
 

@@ -40,6 +40,7 @@ PROGRAMS = {
             "bench.server.metrics",
             "bench.server.overload",
             "bench.quality",
+            "bench.scoring",
             "bench.server.rolling",
             "bench.server.several",
             "bench.soak",

@@ -54,6 +54,14 @@ def cases(tokenizer: Tokenizer) -> Iterator[Case]:
             for beta in (0.0, 0.2, 0.7):
                 options = {**theirs, "target_prefix": pieces, "prefix_bias_beta": beta}
                 yield replace(base, target_prefix=ids, prefix_bias_beta=beta), options
+    for prefix in ([], ["Os"]):
+        ids = tuple(tokenizer.encode_target(" ".join(prefix)))
+        alternatives: dict[str, Any] = {"return_alternatives": True, "num_return_sequences": 3, "target_prefix": ids}
+        pieces = [[f"▁{word}" for word in prefix]] * len(TEXTS)
+        options = {"beam_size": 1, "num_hypotheses": 3, "return_alternatives": True, "target_prefix": pieces}
+        for least in (0.0, 0.01):
+            chosen: dict[str, Any] = {"min_alternative_expansion_prob": least}
+            yield replace(plain, **alternatives, **chosen), {**options, **chosen}
     for patience in (1.5, 3.0):
         yield replace(beams, patience=patience), {"beam_size": 4, "patience": patience}
     words = ["presidente", "o", "que"]
@@ -93,10 +101,14 @@ def test_the_best_hypotheses(package: Package, theirs: Any) -> None:
         answers = iter(list(decode(runner, loadable.rules, requests, window=len(requests))))
     for decoding, options in asked:
         for result in theirs.translate_batch(pieces, max_decoding_length=MOST, **options):
-            expected = [vocabulary[piece] for piece in result.hypotheses[0]]
-            best = next(answers).hypotheses[0].token_ids
-            found = [token for token in (*decoding.forced_prefix, *best) if token not in loadable.rules.end_ids]
-            assert found == expected, (options, tokenizer.decode(found), tokenizer.decode(expected))
+            answer, count = next(answers), len(result.hypotheses) if decoding.return_alternatives else 1
+            if decoding.return_alternatives:
+                assert len(answer.hypotheses) == count
+            for ours, one in zip(answer.hypotheses[:count], result.hypotheses, strict=False):
+                expected = [vocabulary[piece] for piece in one]
+                whole = (*decoding.forced_prefix, *ours.token_ids)
+                found = [token for token in whole if token not in loadable.rules.end_ids]
+                assert found == expected, (options, tokenizer.decode(found), tokenizer.decode(expected))
 
 
 @pytest.mark.parametrize("kernels", ["off", "auto"])

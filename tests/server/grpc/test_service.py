@@ -182,6 +182,8 @@ async def test_models_are_listed_and_found_with_every_field() -> None:
             min_new_tokens=0,
             exponential_decay_length_penalty=1,
             exponential_decay_start=0,
+            return_alternatives=False,
+            min_alternative_expansion_prob=0.0,
             repetition_penalty=1.0,
             no_repeat_ngram_size=0,
             encoder_repetition_penalty=1.0,
