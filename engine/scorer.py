@@ -26,7 +26,6 @@ class Scorer:
 
     def __init__(self, graphs: GraphFiles, device: Device) -> None:
         """Loads nothing yet."""
-        self._pad_id = graphs.spec.vocabulary.pad_id
         scoring = graphs.spec.scoring
         self._sessions = [LateSession(graphs, graph, device) for graph in (() if scoring is None else scoring.files)]
 
@@ -78,7 +77,8 @@ class Scorer:
 
     def _feeds(self, hidden: NDArray[np.float32], targets: Sequence[Sequence[int]]) -> dict[str, NDArray[np.generic]]:
         """targets: with their prefixes."""
-        ids = np.full((len(targets), max(map(len, targets)) - 1), self._pad_id, np.int64)
+        # What fills up a row follows all of its tokens, and none of them sees it.
+        ids = np.zeros((len(targets), max(map(len, targets)) - 1), np.int64)
         for row, target in enumerate(targets):
             ids[row, : len(target) - 1] = target[:-1]
         lengths, sources = np.array([len(hidden)], np.int32), np.zeros(len(targets), np.int64)

@@ -309,7 +309,7 @@ def trace_scoring(model: Transformer) -> ScoringModels:
             "ids": {0: targets, 1: target},
         },
         input_names=signature.TARGET_INPUTS,
-        output_names=[signature.STATES, signature.ATTENTION],
+        output_names=[signature.STATES],
     )
     log_probs = trace_module(
         LogProbsGraph(model),

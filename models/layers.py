@@ -199,14 +199,11 @@ class CrossAttention(nn.Module):
         self.scoring = attention.Scoring(None if config.scale_scores else 1.0)
         self.residual = Residual(config)
 
-    def over_target(self, x: Tensor, key: Tensor, value: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """x: [sentences * target, width]; key, value: [sentences, heads, source, head_dim].
-
-        Returns the queries [sentences * target, inner] second.
-        """
+    def over_target(self, x: Tensor, key: Tensor, value: Tensor, lengths: Tensor) -> Tensor:
+        """x: [sentences * target, width]; key, value: [sentences, heads, source, head_dim]."""
         query = self.query(self.residual.enter(x))
         attended = attention.cross_attention(query, key, value, lengths, self.heads, self.scoring)
-        return self.residual.leave(x, self.out(attended)), query
+        return self.residual.leave(x, self.out(attended))
 
     def step(
         self, x: Tensor, last: Sequence[Tensor], past: Sequence[Tensor], positions: Tensor, total: Tensor

@@ -124,15 +124,10 @@ class Transformer(nn.Module):
         Returns hidden states [sentences * target, width]: each layer's after its self-attention or recurrence, and
         the last ones.
         """
-        return self.decode_against(self.cross_keys_values(encoded), source_lengths, target_ids)[0]
+        return self.decode_against(self.cross_keys_values(encoded), source_lengths, target_ids)
 
-    def decode_against(
-        self, cross: Sequence[Tensor], source_lengths: Tensor, target_ids: Tensor
-    ) -> tuple[list[Tensor], Tensor]:
-        """The same against the keys and values of the source, as `cross_keys_values` gives them.
-
-        Returns the last layer's queries to the source [sentences * target, inner] second.
-        """
+    def decode_against(self, cross: Sequence[Tensor], source_lengths: Tensor, target_ids: Tensor) -> list[Tensor]:
+        """The same against the keys and values of the source, as `cross_keys_values` gives them."""
         sentences, target = target_ids.shape
         positions = None if self.config.positions == "none" else self.target_positions[:target]
         x = self.dropout(self._embed_target(target_ids, positions)).flatten(0, 1)
@@ -144,9 +139,9 @@ class Transformer(nn.Module):
             assert isinstance(layer, DecoderLayer)
             x = layer.cell.over_target(x, sentences, biases[index])
             hidden.append(x)
-            x, query = layer.cross.over_target(x, cross[2 * index], cross[2 * index + 1], source_lengths)
+            x = layer.cross.over_target(x, cross[2 * index], cross[2 * index + 1], source_lengths)
             x = layer.feed_forward(x)
-        return [*hidden, x], query
+        return [*hidden, x]
 
     def cross_keys_values(self, encoded: Tensor) -> list[Tensor]:
         """Key, value of decoder layer 0, key, value of layer 1, ...: each [sentences, heads, source, head_dim]."""

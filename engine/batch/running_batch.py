@@ -67,6 +67,7 @@ class RunningBatch(Generic[S]):
         self._told: WorkerObserver = observer.worker(worker)
         self._rows = SearchedRows(self._cache, rows, self._told)
         self._scorings = Scorings(decoder)
+        self._scoring = self._scorings.waiting
         self._cost, self._ended = cost or WorkerCost(Measured()), ended
         self._computed = 0
         """Rows of all steps."""
@@ -96,7 +97,7 @@ class RunningBatch(Generic[S]):
     @property
     def idle(self) -> bool:
         """Nothing is running."""
-        return not self._rows.running and not self._scorings
+        return not (self._rows.running or self._scoring)
 
     def admit(self, requests: Sequence[Request]) -> None:
         """Encodes requests, and answers them or takes them into the batch, where they must fit into `free_rows`."""
@@ -120,7 +121,7 @@ class RunningBatch(Generic[S]):
         """
         self._drop_cancelled()
         self._drop_late()
-        if self._scorings and (self.may_encode or not self._rows.running):
+        if self._scoring and (self.may_encode or not self._rows.running):
             self._score()
         if not self._rows.running:
             self.deliver()
@@ -201,7 +202,7 @@ class RunningBatch(Generic[S]):
             except Exception:  # whoever listens is gone; the others are answered all the same
                 log.exception("a request could not be told what became of it")
         self._rows.clear()
-        self._scorings.clear()
+        self._scoring.clear()
         self._told.holds(0, 0)
 
     def release(self, delivering: bool) -> list[Request]:
@@ -300,7 +301,7 @@ class RunningBatch(Generic[S]):
         self._cache.take([])
 
     def _drop_cancelled(self) -> None:
-        for scored in self._scorings.drop_cancelled():
+        for scored in self._scorings.drop_cancelled() if self._scoring else ():
             self._held.pop(scored, None)
             self._give_back(scored, 0)
             self._observer.cancelled()

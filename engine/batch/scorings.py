@@ -15,7 +15,7 @@ from engine.errors import EngineError, Late, NotFinite, OutOfMemory
 from engine.request import Event, Failed, Score, Scored, Timings
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Scoring:
     """A request, and how far it is."""
 
@@ -35,33 +35,28 @@ class Scorings(Generic[S]):
 
     def __init__(self, decoder: Decoder[S]) -> None:
         self._decoder = decoder
-        self._waiting: deque[Scoring] = deque()
-
-    def __len__(self) -> int:
-        return len(self._waiting)
+        self.waiting: deque[Scoring] = deque()
+        """Always the same one: a running batch looks at it in every step."""
 
     def join(self, request: Score, source: S, queued: float, encoded: float, joined: float) -> None:
         """Takes a request whose source is encoded."""
         parts = self._decoder.score(source, request.fed_ids, request.targets)
-        self._waiting.append(Scoring(request, parts, queued, encoded, joined))
+        self.waiting.append(Scoring(request, parts, queued, encoded, joined))
 
     def drop_cancelled(self) -> list[Score]:
         """Those that nobody waits for."""
-        cancelled = [scoring.request for scoring in self._waiting if scoring.request.cancelled]
-        self._waiting = deque(scoring for scoring in self._waiting if not scoring.request.cancelled)
-        return cancelled
-
-    def clear(self) -> None:
-        """Forgets all of them."""
-        self._waiting.clear()
+        cancelled = [scoring for scoring in self.waiting if scoring.request.cancelled]
+        for scoring in cancelled:
+            self.waiting.remove(scoring)
+        return [scoring.request for scoring in cancelled]
 
     def run(self) -> tuple[Score, Event] | None:
         """Computes a part of the first one's scores. Returns its answer if that was the last part."""
-        scoring = self._waiting[0]
+        scoring = self.waiting[0]
         event = _late(scoring.request) or _go_on(scoring)
         if event is None:
             return None
-        self._waiting.popleft()
+        self.waiting.popleft()
         return scoring.request, event
 
 

@@ -58,7 +58,6 @@ one teacher-forced pass over targets that are padded at their ends, the second t
     sources      int64 [targets]                  the source of each target; several may have the same
     ids          int64 [targets, target]          what the decoder is fed: the start token, and all but the last token
     states       fp32 [targets, target, width]    of every token, after the last layer
-    attention    fp32 [targets, heads, target, source]   of the last layer to the source
 
     states       fp32 [tokens, width]             as above
     wanted       int64 [tokens]                   the token that came next
@@ -123,7 +122,7 @@ LOGITS_INPUTS = ("hidden", "ranks")
 LOGITS_OUTPUTS = ("candidates", "scores", "normaliser", "logits")
 """Of the graph of logits beside a screened decoder."""
 TARGET_INPUTS = (HIDDEN, "lengths", "sources", "ids")
-STATES, ATTENTION = "states", "attention"
+STATES = "states"
 LOG_PROBS_INPUTS = (STATES, "wanted")
 LOG_PROBS = "log_probs"
 OUTPUT_INPUTS = ("ids",)

@@ -7,6 +7,7 @@ import pytest
 from engine.budget import HostLoad, HostMemory, fit, total_bytes
 from engine.devices.session import DeviceError
 from models.config import ModelConfig
+from models.package.graphs import GraphFile, Scoring
 from models.package.signature import graphs_spec
 
 CONFIG = ModelConfig(
@@ -42,6 +43,13 @@ def test_the_parts() -> None:
     last = 64 * token_bytes
     assert LOAD.cache_bytes == 2 * (2 * block + last)
     assert sum([LOAD.cache_bytes, LOAD.growth_bytes, LOAD.work_bytes, 350 * MB]) == TOTAL
+    small, large = (
+        GraphFile(file=name, weight_bytes=size) for name, size in (("a.onnx", 10 * MB), ("b.onnx", 30 * MB))
+    )
+    scoring = replace(LOAD, graphs=LOAD.graphs.model_copy(update={"scoring": Scoring(target=small, log_probs=large)}))
+    rows = 2 * 2 * 64 * 32_000 * 4  # of two workers: logits and their softmax of 64 tokens
+    assert 80 * MB + rows < scoring.late_bytes < 80 * MB + 5 * rows
+    assert scoring.needed_bytes == LOAD.needed_bytes + scoring.late_bytes and LOAD.late_bytes == 0
     recurrent = replace(LOAD, graphs=graphs_spec(CONFIG.model_copy(update={"decoder_cell": "ssru"}), "fp32"))
     assert recurrent.cache_bytes < LOAD.cache_bytes
 

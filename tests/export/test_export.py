@@ -247,8 +247,10 @@ def test_a_wrong_graph_ends_with_1_and_leaves_the_old_package(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def damaged(model: Transformer, attention: AttentionKind, shortlist: bool, output_layer: OutputLayer) -> Graphs:
-        graphs = trace(model, attention, shortlist, output_layer)
+    def damaged(
+        model: Transformer, attention: AttentionKind, shortlist: bool, output_layer: OutputLayer, scoring: bool
+    ) -> Graphs:
+        graphs = trace(model, attention, shortlist, output_layer, scoring)
         value = next(value for name, value in graphs.decoder.graph.initializers.items() if name.endswith("down.weight"))
         assert value.const_value is not None
         value.const_value = ir.tensor(value.const_value.numpy() * 1.5, name=value.name)

@@ -21,7 +21,13 @@ from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 from dragoman.v1.decoding_pb2 import DecodingOptions
 from dragoman.v1.encoding_pb2 import EncodeRequest
 from dragoman.v1.model_pb2 import GetModelRequest, ListModelsRequest
-from dragoman.v1.translation_pb2 import StreamTranslateRequest, TranslateAndEncodeRequest, TranslateRequest
+from dragoman.v1.translation_pb2 import (
+    Candidates,
+    ScoreRequest,
+    StreamTranslateRequest,
+    TranslateAndEncodeRequest,
+    TranslateRequest,
+)
 from tests.fakes import WAIT_S
 from tests.serving import Serving, refusal, serving, texts
 
@@ -67,6 +73,8 @@ def decoding(chance: random.Random) -> DecodingOptions:
         options.length_penalty = chance.choice(LENGTHS)
     if chance.random() < 0.4:
         options.early_stopping = chance.choice([0, 1, 2, 3, 4, -1, 99])  # type: ignore[assignment]
+    if chance.random() < 0.2:
+        options.return_alternatives = True
     return options
 
 
@@ -109,6 +117,15 @@ def both(chance: random.Random) -> Message:
     )
 
 
+def score(chance: random.Random) -> Message:
+    targets = [[content(chance) for _ in range(chance.choice([0, 1, 2, 9]))] for _ in range(chance.choice([0, 1, 2]))]
+    return ScoreRequest(
+        contents=[Candidates(content=content(chance), targets=given) for given in targets],
+        target_language_code=language(chance),
+        prompt=chance.choice([None, "", "shorten", "x"]),
+    )
+
+
 def get_model(chance: random.Random) -> Message:
     return GetModelRequest(name=chance.choice(["", "copy", "x" * 900, "\0"]))
 
@@ -127,6 +144,7 @@ METHODS: dict[str, tuple[str, Callable[[random.Random], Message]]] = {
     "/dragoman.v1.TranslationService/Translate": ("unary_unary", translate),
     "/dragoman.v1.TranslationService/StreamTranslate": ("unary_stream", stream),
     "/dragoman.v1.TranslationService/TranslateAndEncode": ("unary_unary", both),
+    "/dragoman.v1.TranslationService/Score": ("unary_unary", score),
     "/dragoman.v1.EncodingService/Encode": ("unary_unary", encode),
     "/dragoman.v1.ModelService/GetModel": ("unary_unary", get_model),
     "/dragoman.v1.ModelService/ListModels": ("unary_unary", lambda chance: ListModelsRequest()),

@@ -9,7 +9,7 @@ import pytest
 from dragoman.v1.decoding_pb2 import EARLY_STOPPING_NEVER, DecodingOptions
 from dragoman.v1.encoding_pb2 import EncodeRequest
 from dragoman.v1.encoding_pb2_grpc import EncodingServiceStub
-from dragoman.v1.translation_pb2 import TranslateRequest
+from dragoman.v1.translation_pb2 import Candidates, ScoreRequest, TranslateRequest
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
 from models.package.folder import Package
 from tests.server_process import ServerProcess, server_process
@@ -17,7 +17,7 @@ from tests.server_process import ServerProcess, server_process
 ZOO = Path("models/zoo/en-pt")
 LONGEST = 512
 WORDS = Path("export/verification/samples.en.txt").read_text(encoding="utf-8").split()
-MEGABYTES = 800
+MEGABYTES = 1000
 ENDLESS = DecodingOptions(
     num_beams=16, num_return_sequences=16, length_penalty=10, early_stopping=EARLY_STOPPING_NEVER, max_new_tokens=64
 )
@@ -55,9 +55,13 @@ def test_the_longest_texts_and_widest_searches_stay_within_the_budget(server: Se
     assert budget <= server.metrics()("dragoman_memory_bytes", kind="limit") == MEGABYTES * 1_000_000
     texts = longest_texts(32)
     with grpc.insecure_channel(server.target) as channel:
-        translate, encode = TranslationServiceStub(channel).Translate, EncodingServiceStub(channel).Encode
+        translate, score = TranslationServiceStub(channel).Translate, TranslationServiceStub(channel).Score
+        encode = EncodingServiceStub(channel).Encode
+        given = ScoreRequest(contents=[Candidates(content=text, targets=texts[:2]) for text in texts[:4]])
         searches = [translate.future(TranslateRequest(contents=texts[:4], decoding=ENDLESS)) for _ in range(2)]
+        scored = [score.future(given) for _ in range(2)]
         encoded = [encode.future(EncodeRequest(contents=texts)) for _ in range(2)]
         assert all(len(answer.result().translations) == 4 for answer in searches)
+        assert all(len(answer.result().contents) == 4 for answer in scored)
         assert all(len(answer.result().embeddings) == len(texts) for answer in encoded)
     assert most_resident_bytes(server) <= budget

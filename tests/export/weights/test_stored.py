@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 
 from engine.devices.session import CPU, open_session
 from export import __main__ as command
-from export.graphs import Graphs, NativeModels
+from export.graphs import Graphs, NativeModels, ScoringModels
 from export.native.graphs import native_graphs
 from export.trace import trace
 from export.weights.save import save, save_beside
@@ -168,16 +168,17 @@ def zoo_folder(request: pytest.FixtureRequest) -> Path:
 @pytest.fixture(scope="module")
 def traced(zoo_folder: Path) -> Graphs:
     model = load_checkpoint(zoo_folder).model
-    return trace(model).with_native(native_graphs(model))
+    return trace(model, scoring=True).with_native(native_graphs(model))
 
 
 @pytest.fixture(scope="module")
 def fresh(zoo_folder: Path, traced: Graphs, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What an export would write now: graphs and weights of a package of its own, and in `beside` the other graphs."""
     folder = tmp_path_factory.mktemp(zoo_folder.name)
-    assert traced.native is not None
+    assert traced.native is not None and traced.scoring is not None
+    scoring = ScoringModels(traced.scoring.target.clone(), traced.scoring.log_probs.clone())
     native = [model.clone() for model in (traced.native.encoder, traced.native.decoder, traced.native.logits)]
-    cloned = replace(traced, encoder=traced.encoder.clone(), decoder=traced.decoder.clone())
+    cloned = replace(traced, encoder=traced.encoder.clone(), decoder=traced.decoder.clone(), scoring=scoring)
     save(cloned.with_native(NativeModels(traced.native.spec, *native)), folder)
     (folder / "beside").mkdir()
     save_beside(traced, folder / "beside", StoredWeights(zoo_folder / "model.safetensors"))
@@ -194,14 +195,14 @@ def test_the_checked_in_package_is_that_of_the_code(zoo_folder: Path, traced: Gr
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("graph", ["encoder.onnx", "decoder.onnx"])
+@pytest.mark.parametrize("graph", ["encoder.onnx", "decoder.onnx", "target.onnx"])
 def test_they_have_the_weights_of_a_package_of_their_own(
     zoo_folder: Path, fresh: Path, graph: str, tmp_path: Path
 ) -> None:
     """But for the table of tokens, which is looked up in as it is in the file."""
     own, checked_in = constants(fresh / graph, tmp_path), constants(zoo_folder / graph, tmp_path)
     assert set((checked_in - own).values()) == {1} and len(checked_in - own) == 1
-    assert len(own - checked_in) == ("encoder" in graph)  # a decoder multiplies with it too
+    assert len(own - checked_in) == (graph != "decoder.onnx")  # a decoder multiplies with it too
 
 
 @pytest.mark.timeout(600)
