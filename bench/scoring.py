@@ -105,7 +105,7 @@ def main() -> None:
         "packages", nargs="*", type=Path, default=[ZOO, ZOO.parent / "en-pt-int8"], metavar="PACKAGE", help="of en-pt"
     )
     print(f"{machine()}, {instructions()}\n", flush=True)
-    header = ["package", "tokens/s", "CTranslate2", "ratio, median and range", "mean difference"]
+    header = ["package", "tokens/s", "CTranslate2", "ratio, median and range", "mean difference of a log-probability"]
     with TemporaryDirectory() as folder:
         rows = [compare(Package.open(path), Path(folder, path.name)) for path in parser.parse_args().packages]
     print(table(header, rows))
