@@ -10,6 +10,8 @@ import pytest
 import sentencepiece
 import tokenizers
 import transformers
+from hypothesis import given
+from hypothesis import strategies as st
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from models.checkpoint.contents import CheckpointError
@@ -18,6 +20,8 @@ from models.tokenizers.tokenizer import TextStream, TokenizerError
 from models.tokenizers.tokenizer_json import Affixes, TokenizerJson, TokenizerJsonSpec
 
 PAGE = (Path(__file__).parents[2] / "data" / "flores-dev.en-pt.tsv").read_text(encoding="utf-8").split("\n")[:300]
+MOST_TOKENS = 400
+"""More than any of the vocabularies has."""
 SCRIPTS = (
     "The house isn't red , is it ?",
     "Die Straße über den Fluß",
@@ -178,6 +182,19 @@ def test_streamed_texts_are_the_decoded_ones(ours: TokenizerJson) -> None:
     for text in (*SCRIPTS, *PAGE[:20]):
         ids, stream = ours.encode(text), TextStream(ours)
         assert "".join([*(stream.push([token_id]) for token_id in ids), stream.finish(ids)]) == ours.decode(ids)
+
+
+@given(data=st.data())
+def test_any_tokens_stream_to_their_text(ours: TokenizerJson, data: st.DataObject) -> None:
+    """Whatever a model says, in whatever pieces it comes, and texts of any characters."""
+    tokens = st.lists(st.integers(0, MOST_TOKENS), max_size=25)
+    ids = data.draw(tokens | st.text(max_size=15).map(ours.encode_target))
+    stream, deltas, start = TextStream(ours), list[str](), 0
+    while start < len(ids):
+        size = data.draw(st.integers(1, 4))
+        deltas.append(stream.push(ids[start : start + size]))
+        start += size
+    assert "".join([*deltas, stream.finish(ids)]) == ours.decode(ids)
 
 
 def test_a_source_has_the_tokens_of_its_language(tmp_path: Path) -> None:
