@@ -94,7 +94,8 @@ class DecodingKeywords(TypedDict, total=False):
     """Hypothesis.target_tokens is filled in: the tokens, with their log-probabilities."""
     retry_on_guard: bool | None
     """A translation with a guard is made again with 4 beams and `no_repeat_ngram_size` 3, unless it is merely cut, and
-    the one with fewer guards is the answer. Not of streams, nor beside vectors.
+    the one with fewer guards is the answer; where the server has no room or time for it, the first one. Not of streams,
+    nor beside vectors.
     """
 
 
@@ -184,7 +185,8 @@ class Decoding:
     """Hypothesis.target_tokens is filled in: the tokens, with their log-probabilities."""
     retry_on_guard: bool
     """A translation with a guard is made again with 4 beams and `no_repeat_ngram_size` 3, unless it is merely cut, and
-    the one with fewer guards is the answer. Not of streams, nor beside vectors.
+    the one with fewer guards is the answer; where the server has no room or time for it, the first one. Not of streams,
+    nor beside vectors.
     """
 
 
@@ -224,7 +226,7 @@ DOCS = {
     "eta_cutoff": 'A token of at least this probability is drawn, or of less where many are likely. From 0 to 1.',
     "seed": 'What is drawn depends on it, the content and the options alone. From 0 to 9007199254740992. If not set, one is chosen; Translation.seed says which.',
     "with_tokens": 'Hypothesis.target_tokens is filled in: the tokens, with their log-probabilities.',
-    "retry_on_guard": 'A translation with a guard is made again with 4 beams and `no_repeat_ngram_size` 3, unless it is merely cut, and the one with fewer guards is the answer. Not of streams, nor beside vectors.',
+    "retry_on_guard": 'A translation with a guard is made again with 4 beams and `no_repeat_ngram_size` 3, unless it is merely cut, and the one with fewer guards is the answer; where the server has no room or time for it, the first one. Not of streams, nor beside vectors.',
 }
 """What the command line says of each."""
 

@@ -197,7 +197,8 @@ class DecodingOptions(_message.Message):
     """
     retry_on_guard: _builtins.bool
     """Optional. A translation with a guard is made again with 4 beams and `no_repeat_ngram_size` 3, unless it is merely cut,
-    and the one with fewer guards is the answer. Not of streams, nor beside vectors.
+    and the one with fewer guards is the answer; where the server has no room or time for it, the first one. Not of
+    streams, nor beside vectors.
     """
     @_builtins.property
     def target_prefix(self) -> Global___Phrase:

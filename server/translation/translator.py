@@ -38,6 +38,7 @@ from server.errors import (
     DoesNotTranslate,
     EmptyContents,
     OptionsConflict,
+    ServerError,
     TooManyContents,
 )
 from server.telemetry.calls import current_call
@@ -326,18 +327,29 @@ class Translator:
     ) -> Translation:
         """The same where it does not look wrong. Else the content is translated again, and the better one is taken.
 
-        One that is merely cut would be cut again.
+        One that is merely cut would be cut again. Where the server has no room or no time for it, the first one stands.
         """
         if not set(first.guards) - {GuardFlag.LENGTH_LIMIT}:
             return first
         careful = second_try(decoding, self.model)
-        again = self._ask_translation(reading, careful, no_cache=False)(waiting.source)
         try:
-            second = await self._translation(again, await again.event(), writer, careful, reading)
-        finally:
-            again.leave()
+            async with self._asked_again(waiting, careful, reading) as again:
+                second = await self._translation(again, await again.event(), writer, careful, reading)
+        except ServerError:
+            return first
         better = second if len(second.guards) < len(first.guards) else first
         return replace(better, timings=first.timings + second.timings, retried=True)
+
+    @asynccontextmanager
+    async def _asked_again(self, waiting: Waiting, careful: Decoding, reading: Reading) -> AsyncIterator[Waiting]:
+        """Asks for one content more than the call has. Raises ServerError."""
+        source = waiting.source
+        with self._admission.permit(self._work_of([source.text], careful, 0.0), current_call().deadline):
+            again = self._ask_translation(reading, careful, no_cache=False)(source)
+        try:
+            yield again
+        finally:
+            again.leave()
 
     async def _both(
         self, waiting: Waiting, event: Event, writer: TargetWriter, decoding: Decoding, reading: Reading

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
-from engine.errors import Closing
+from engine.errors import Closing, NotFinite
 from engine.queueing.cost import Work
 from engine.request import (
     Encode,
@@ -177,6 +177,26 @@ async def test_what_looks_wrong_is_translated_again(translator: Translator, engi
     assert translation.timings.steps == 2 * TIMINGS.steps
     assert (translation.hypotheses[0].text == "Dois cães.") is better
     assert (translation.guards == ()) is better
+
+
+@pytest.mark.parametrize("how", ["no room", "no time", "it fails"])
+async def test_without_a_second_translation_the_first_one_stands(
+    translator: Translator, engine: Engine, admission: Admission, how: str
+) -> None:
+    call = asyncio.create_task(translator.translate(["Two dogs bark."], ROUTE, Options(retry_on_guard=True)))
+    [first] = await engine.submitted(1)
+    if how == "no room":
+        engine.waiting = 8
+    elif how == "no time":
+        admission.close(Draining)
+    deliver(first, looping(first))
+    if how == "it fails":
+        _, second = await engine.submitted(2)
+        deliver(second, Failed(NotFinite()))
+    [translation] = await call
+    assert GuardFlag.REPETITION in translation.guards and not translation.retried
+    assert translation.timings.steps == TIMINGS.steps
+    assert len(engine.requests) == 1 + (how == "it fails")
 
 
 async def test_what_looks_right_or_is_merely_cut_is_not(translator: Translator, engine: Engine) -> None:
