@@ -99,7 +99,11 @@ def _waste() -> Sequence[Builder[Panel]]:
 
 
 def _contents() -> Sequence[Builder[Panel]]:
-    tokens = {"source": total("dragoman_source_tokens_total", MODEL), "target": TARGET}
+    tokens = {
+        "source": total("dragoman_source_tokens_total", MODEL),
+        "target": TARGET,
+        "scored": total("dragoman_scored_tokens_total", MODEL),
+    }
     refusals = or_none(by("reason", rate("dragoman_refusals_total", INSTANCE)), "reason")
     ends = {
         "{{reason}}": by("reason", rate("dragoman_finished_total", MODEL)),
@@ -107,7 +111,12 @@ def _contents() -> Sequence[Builder[Panel]]:
     }
     flags = by("flag", rate("dragoman_guard_flags_total", MODEL))
     return [
-        lines("Tokens", "Source and target tokens of answered contents in a second.", "tok/s", tokens),
+        lines(
+            "Tokens",
+            "Source and target tokens of answered contents, and of given targets, in a second.",
+            "tok/s",
+            tokens,
+        ),
         lines("Refusals", "Calls refused in a second, by reason: see docs/api.md.", "reqps", {"{{reason}}": refusals}),
         stacked(
             "Ends",
