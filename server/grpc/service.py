@@ -22,11 +22,12 @@ from server.grpc.encoding import EncodingService, encoding_defaults, vector_opti
 from server.grpc.timings import timings
 from server.telemetry.calls import checked_labels, current_call
 from server.telemetry.guards import GuardFlag
+from server.translation.answer import Leg, TextDelta, Translation
 from server.translation.options import Route
 from server.translation.pivot import translate_by_way
 from server.translation.scoring import Candidates, ScoredContent, TargetScore
 from server.translation.targets import TargetText, TargetToken
-from server.translation.translator import Leg, TextDelta, Translation, Translator
+from server.translation.translator import Translator
 from server.translation.waiting import Reuse
 
 SERVICES = tuple(

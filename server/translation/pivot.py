@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from models.decoding import Options
 from server.catalog.catalog import Pivot
+from server.translation.answer import Leg, Translation
 from server.translation.options import Route, check_route
-from server.translation.translator import Leg, Translation, Translator
+from server.translation.translator import Translator
 
 
 async def translate_by_way(

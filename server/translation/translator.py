@@ -8,7 +8,7 @@ All texts of a call are checked before the first is submitted. Leaving a call, h
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import fsum
 from types import MappingProxyType
@@ -44,55 +44,20 @@ from server.errors import (
 from server.telemetry.calls import current_call
 from server.telemetry.guards import GuardFlag, Translated, guard_flags
 from server.telemetry.metrics.model import ModelMetrics
+from server.translation.answer import TextDelta, Translation
 from server.translation.answer_cache import AnswerCache, Question, packed
 from server.translation.embeddings import Embedding, EncodingOptions, check_size, resolve_encoding
 from server.translation.options import Route, check_route, is_drawn, prompt_text, resolve, second_try
 from server.translation.scoring import Candidates, ScoredContent, TargetIds, TargetReader, TargetScore, given_hypothesis
 from server.translation.shared_work import MakeRequest, SharedWork
 from server.translation.sources import Reading, SourceReader, SourceText
-from server.translation.targets import TargetText, TargetWriter
+from server.translation.targets import TargetWriter
 from server.translation.waiting import Reuse, Waiting
 
 Ask = Callable[[SourceText], Waiting]
 """Asks the engine for something of a source."""
 AskAll = Callable[[Sequence[SourceText]], Awaitable[list[Waiting]]]
 """The same of all sources of a call, or of none: raises ServerError."""
-
-
-@dataclass(frozen=True, slots=True)
-class Leg:
-    """One translation of two, by way of a third language."""
-
-    model: str
-    source_language: str
-    target_language: str
-    source_tokens: int
-    timings: Timings
-
-
-@dataclass(frozen=True, slots=True)
-class Translation:
-    """The translation of one content: its hypotheses, best first."""
-
-    hypotheses: tuple[TargetText, ...]
-    source_tokens: int
-    timings: Timings
-    reuse: Reuse
-    legs: tuple[Leg, ...] = ()
-    """Both, if there were two."""
-    seed: int | None = None
-    """Of tokens that were drawn."""
-    guards: tuple[GuardFlag, ...] = ()
-    """How the best hypothesis looks wrong."""
-    retried: bool = False
-    """It was made again, because it did."""
-
-
-@dataclass(frozen=True, slots=True)
-class TextDelta:
-    """Text to append to what came before."""
-
-    text: str
 
 
 class Translator:

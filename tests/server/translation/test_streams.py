@@ -16,7 +16,8 @@ from server.errors import (
     InvalidRequest,
     SourceTooLong,
 )
-from server.translation.translator import TextDelta, Translation, Translator
+from server.translation.answer import TextDelta, Translation
+from server.translation.translator import Translator
 from tests.server.translation.engine import OPTIONS, ROUTE, Engine, copy, deliver
 
 

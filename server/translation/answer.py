@@ -1,0 +1,44 @@
+"""What a translation comes back as."""
+
+from dataclasses import dataclass
+
+from engine.request import Timings
+from server.telemetry.guards import GuardFlag
+from server.translation.targets import TargetText
+from server.translation.waiting import Reuse
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """One translation of two, by way of a third language."""
+
+    model: str
+    source_language: str
+    target_language: str
+    source_tokens: int
+    timings: Timings
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """The translation of one content: its hypotheses, best first."""
+
+    hypotheses: tuple[TargetText, ...]
+    source_tokens: int
+    timings: Timings
+    reuse: Reuse
+    legs: tuple[Leg, ...] = ()
+    """Both, if there were two."""
+    seed: int | None = None
+    """Of tokens that were drawn."""
+    guards: tuple[GuardFlag, ...] = ()
+    """How the best hypothesis looks wrong."""
+    retried: bool = False
+    """It was made again, because it did."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """Text to append to what came before."""
+
+    text: str
