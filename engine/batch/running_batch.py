@@ -108,7 +108,7 @@ class RunningBatch(Generic[S]):
         ended = time.perf_counter()
         source_tokens = sum(len(request.source_ids) for request, _ in encoded)
         self._cost.encoded(source_tokens, ended - started)
-        if not self.idle:
+        if self._rows.running:
             self._waited_s += ended - started
         self._told.encoded(source_tokens, sum((source.computed_tokens for _, source in encoded), 0.0))
         for request, source in encoded:
@@ -138,7 +138,7 @@ class RunningBatch(Generic[S]):
         for running in self._rows.start():
             self._observer.first_token(ended - running.request.arrived, running.request.trace_id)
         self._measure(rows, started, ended)
-        if self.idle:
+        if not self._rows.running:
             self.deliver()
 
     def measure(self, rows: int, source_tokens: int) -> Measured:
@@ -337,7 +337,7 @@ class RunningBatch(Generic[S]):
                 self._give_back(running.request, computed)
             elif running.samples.end(running.sample, (), computed):
                 self._give_back(running.request, running.samples.computed)
-        if self.idle:
+        if not self._rows.running:
             self._stepped, self._waited_s = None, 0.0
 
     def _give_back(self, request: Request, computed: int) -> None:
@@ -349,12 +349,13 @@ class RunningBatch(Generic[S]):
         """Counts a step of so many rows, whose model run started and ended then."""
         now = time.perf_counter()
         self._cost.step(rows, now - started)
-        self._waited_s = 0.0 if self.idle else max(0.0, self._waited_s - (now - started))
+        decoding = bool(self._rows.running)
+        self._waited_s = max(0.0, self._waited_s - (now - started)) if decoding else 0.0
         self._told.step(rows, now - started, ended - started)
         self._told.holds(self._rows.live, self._rows.tokens)
-        if self._stepped is not None and not self.idle:
+        if self._stepped is not None and decoding:
             self._told.inter_token(now - self._stepped)
-        self._stepped = None if self.idle else now
+        self._stepped = now if decoding else None
 
     def _finish(self, running: Running, hypotheses: tuple[Hypothesis, ...], now: float) -> None:
         """Says what a request's search has found."""

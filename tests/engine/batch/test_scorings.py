@@ -106,6 +106,21 @@ def test_rows_that_decode_have_as_much_time(told: Told) -> None:
     assert all(isinstance(event, Scored | Finished) for _, event in told.events)
 
 
+@pytest.mark.parametrize("scoring", [False, True])
+def test_the_time_between_tokens_is_that_of_rows_alone(scoring: bool, told: Told) -> None:
+    """While targets are scored and nothing is decoded, no token is late."""
+    registry = CollectorRegistry()
+    engine = RunningBatch(CopyDecoder(), 4, ModelMetrics(ModelFamilies(registry), "m"), 0)
+    engine.admit([told.score("many", TARGETS * 99)] if scoring else [])
+    for sentence in ("first", "second"):
+        engine.admit([told.translate(sentence, 5)])
+        while sentence not in told.names:
+            engine.step()
+        engine.step()
+    assert engine.idle is not scoring
+    assert registry.get_sample_value("dragoman_inter_token_seconds_count", {"model": "m"}) == 6
+
+
 def test_nobody_waits(told: Told) -> None:
     engine = batch()
     leaving, staying = told.score("leaving"), told.score("staying")
