@@ -47,7 +47,7 @@ class Watched:
     seen: Seen
     start: str
     end: str
-    """Times of a scrape before the traffic and of one after it."""
+    """Times of a scrape before the traffic and of one after it and after all the rules."""
 
     @property
     def seconds(self) -> float:
@@ -99,7 +99,7 @@ def watched(zoo_package: Package, tmp_path_factory: pytest.TempPathFactory) -> I
         Traffic(channel, server).drive(1)  # now every series is there
         start = scrape_after(watcher, time.time())
         seen = Traffic(channel, server).drive(CALLS)
-        end = scrape_after(watcher, time.time())
+        end = scrape_after(watcher, evaluation_after(watcher, float(scrape_after(watcher, time.time()))))
         yield Watched(server, watcher, hook, manager, seen, start, end)
 
 
@@ -107,6 +107,14 @@ def scrape_after(watcher: Prometheus, moment: float) -> str:
     """The time of the first scrape after a moment."""
     eventually(lambda: bool(watcher.scrapes(moment)))
     return watcher.scrapes(moment)[0]
+
+
+def evaluation_after(watcher: Prometheus, moment: float) -> float:
+    """When every rule has been evaluated over what was scraped until a moment, and over what rules before it say."""
+    for _ in range(2):
+        eventually(lambda: watcher.evaluated() > moment)
+        moment = time.time()
+    return moment
 
 
 # Everything answers

@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,10 @@ class Prometheus:
         """The times of the scrapes since then, as Prometheus writes them."""
         found = self.get("query", query="dragoman_rows_capacity[10m]")["result"]
         return [repr(time) for series in found for time, _ in series["values"] if time > since]
+
+    def evaluated(self) -> float:
+        """Since when every group of rules has been evaluated, in seconds since the epoch."""
+        return min(datetime.fromisoformat(group["lastEvaluation"]).timestamp() for group in self.get("rules")["groups"])
 
 
 @dataclass
