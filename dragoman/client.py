@@ -22,7 +22,7 @@ from dragoman import encoding, scoring, wire
 from dragoman.calls.attempts import Calls
 from dragoman.calls.awaited import answered, streamed_async
 from dragoman.calls.pending import Pending, streamed
-from dragoman.channel import DEFAULT_TARGET, TlsOptions, Token, listed_targets
+from dragoman.channel import DEFAULT_TARGET, TlsOptions, Token, listed_targets, open_aio_channel, open_channel
 from dragoman.encoding import EncodingOptions, TranslateAndEncodeOptions
 from dragoman.errors import rpc_errors
 from dragoman.methods import AsyncMethods, Methods, reach
@@ -62,8 +62,13 @@ class Client:
         wait_for_ready: bool = True,
         hedge_after_s: float | None = None,
     ) -> None:
-        self._servers = [Methods(each, tls, token) for each in listed_targets(target)]
-        self._calls = Calls(self._servers, reach, wait_for_ready, hedge_after_s)
+        servers = [Methods(open_channel(each, tls), token) for each in listed_targets(target)]
+        self._call(servers, wait_for_ready, hedge_after_s)
+
+    def _call(self, servers: list[Methods], wait_for_ready: bool = True, hedge_after_s: float | None = None) -> None:
+        """From now on. See `Calls`."""
+        self._servers = servers
+        self._calls = Calls(servers, reach, wait_for_ready, hedge_after_s)
         self._most_contents: dict[str, int] = {}
         """How many texts a request may have, of every model that was asked about."""
 
@@ -286,7 +291,7 @@ class AsyncClient:
         wait_for_ready: bool = True,
         hedge_after_s: float | None = None,
     ) -> None:
-        self._servers = [AsyncMethods(each, tls, token) for each in listed_targets(target)]
+        self._servers = [AsyncMethods(open_aio_channel(each, tls), token) for each in listed_targets(target)]
         self._calls = Calls(self._servers, reach, wait_for_ready, hedge_after_s)
         self._most_contents: dict[str, int] = {}
         """How many texts a request may have, of every model that was asked about."""

@@ -7,7 +7,7 @@ from grpc import aio
 from grpc_health.v1.health_pb2 import HealthCheckRequest
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
-from dragoman.channel import TlsOptions, Token, open_aio_channel, open_channel, token_metadata
+from dragoman.channel import Token, token_metadata
 from dragoman.v1.encoding_pb2_grpc import EncodingServiceStub
 from dragoman.v1.model_pb2_grpc import ModelServiceStub
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
@@ -16,10 +16,8 @@ from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
 class Methods:
     """For synchronous code."""
 
-    def __init__(self, target: str, tls: TlsOptions | None, token: Token = None) -> None:
-        """It connects at the first call. Raises ValueError for a target that cannot be."""
-        self._token = token
-        self.channel: grpc.Channel = open_channel(target, tls)
+    def __init__(self, channel: grpc.Channel, token: Token = None) -> None:
+        self._token, self.channel = token, channel
         self.translation = TranslationServiceStub(self.channel)
         self.encoding = EncodingServiceStub(self.channel)
         self.model = ModelServiceStub(self.channel)
@@ -34,9 +32,8 @@ class Methods:
 class AsyncMethods:
     """For the running event loop. See `Methods`."""
 
-    def __init__(self, target: str, tls: TlsOptions | None, token: Token = None) -> None:
-        self._token = token
-        self.channel: aio.Channel = open_aio_channel(target, tls)
+    def __init__(self, channel: aio.Channel, token: Token = None) -> None:
+        self._token, self.channel = token, channel
         self.translation = TranslationServiceStub(self.channel)
         self.encoding = EncodingServiceStub(self.channel)
         self.model = ModelServiceStub(self.channel)

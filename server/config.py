@@ -230,7 +230,7 @@ def load_settings(arguments: Sequence[str]) -> Settings:
     try:
         return CliApp.run(Settings, cli_args=list(arguments), cli_settings_source=flags)
     except ValidationError as error:
-        raise ConfigError("; ".join(_explain(error))) from error
+        raise ConfigError(explained(error)) from error
 
 
 class _Flags(ArgumentParser):
@@ -271,6 +271,11 @@ def _refuse_unknown(environment: Mapping[str, str]) -> None:
 def _suggest(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]}?" if close else ""
+
+
+def explained(error: ValidationError) -> str:
+    """What is wrong with which settings, on one line."""
+    return "; ".join(_explain(error))
 
 
 def _explain(error: ValidationError) -> Iterable[str]:

@@ -1,0 +1,161 @@
+"""The engine in this process answers as a server does that is asked through gRPC."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman import Client, DragomanError, FailedPrecondition, Health, Reuse, Timings, Translation
+from dragoman.local import Translator
+from tests.server_process import ROOT, server_process
+
+PACKAGE = ROOT / "models" / "zoo" / "en-pt"
+SENTENCES = [
+    line.partition("\t")[0]
+    for line in (ROOT / "tests" / "data" / "flores-dev.en-pt.tsv").read_text(encoding="utf-8").splitlines()[:40]
+]
+NOTHING = Timings(0, 0, 0, 0, 0, 0, 0, 0)
+
+
+@pytest.fixture(scope="module")
+def translator() -> Iterator[Translator]:
+    with Translator(PACKAGE, workers=2) as translator:
+        yield translator
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with server_process(PACKAGE) as server, Client(server.target) as client:
+        yield client
+
+
+def untimed(result: Any) -> Any:
+    """Without how long it took, and who it was shared with."""
+    if isinstance(result, list | tuple):
+        return [untimed(one) for one in result]
+    if isinstance(result, Translation):
+        return replace(result, timings=NOTHING, reuse=Reuse.NONE)
+    return replace(result, timings=NOTHING) if hasattr(result, "timings") else result
+
+
+CALLS: dict[str, Callable[[Client], Any]] = {
+    "greedy": lambda c: c.translate(SENTENCES),
+    "beams": lambda c: c.translate(SENTENCES[:8], num_beams=4, num_return_sequences=3, with_tokens=True),
+    "penalties": lambda c: c.translate(SENTENCES[:8], repetition_penalty=1.3, no_repeat_ngram_size=2),
+    "words": lambda c: c.translate(SENTENCES[:8], bad_words=["que"], sequence_bias=[("de", -2.5)]),
+    "prefix": lambda c: c.translate(SENTENCES[0], target_prefix="Hoje,"),
+    "samples": lambda c: c.translate(SENTENCES[:4], do_sample=True, seed=7, top_p=0.9),
+    "stream": lambda c: list(c.stream_translate(SENTENCES[0], no_cache=True))[-1],
+    "encode": lambda c: c.encode(SENTENCES[:8], poolings=["mean", "max"], type="int8", normalize=True),
+    "vectors": lambda c: list(c.stream_encode(SENTENCES)),
+    "both": lambda c: c.translate_and_encode(SENTENCES[:4], num_beams=2),
+    "score": lambda c: c.score(SENTENCES[:2], [["Olá."], ["Bom dia.", "Boa noite."]]),
+    "models": lambda c: [replace(one, memory_bytes=0) for one in c.models()],
+    "health": lambda c: c.health(),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_answers_are_those_of_a_server(name: str, translator: Translator, client: Client) -> None:
+    assert untimed(CALLS[name](translator)) == untimed(CALLS[name](client))
+
+
+REFUSED: dict[str, Callable[[Client], Any]] = {
+    "blank": lambda c: c.translate([*SENTENCES, " "]),
+    "too long": lambda c: c.translate("word " * 2000),
+    "language": lambda c: c.translate("Hello", target_language="de"),
+    "beams": lambda c: c.translate("Hello", num_beams=1000),
+    "conflict": lambda c: c.translate("Hello", num_beams=4, do_sample=True),
+    "prompt": lambda c: c.translate("Hello", prompt="shout"),
+    "model": lambda c: c.translate("Hello", model="other"),
+    "targets": lambda c: c.score("Hello", []),
+    "stream": lambda c: list(c.stream_translate("")),
+    "dimensions": lambda c: c.encode("Hello", dimensions=10**6),
+    "size": lambda c: c.translate("a" * 5_000_000),
+    "service": lambda c: c.health("dragoman.v1.None"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals_are_those_of_a_server(name: str, translator: Translator, client: Client) -> None:
+    told = [_refusal(REFUSED[name], one) for one in (translator, client)]
+    assert told[0] == told[1]
+
+
+def _refusal(ask: Callable[[Client], Any], client: Client) -> tuple[object, ...]:
+    with pytest.raises(DragomanError) as caught:
+        ask(client)
+    error = caught.value
+    return type(error), error.message, error.code, error.reason, error.metadata, error.violations
+
+
+def test_it_may_be_shared_between_threads(translator: Translator) -> None:
+    expected = [one.text for one in translator.translate(SENTENCES)]
+    with ThreadPoolExecutor(8) as threads:
+        found = [
+            threads.submit(lambda: [one.text for one in translator.translate(SENTENCES, no_cache=True)])
+            for _ in range(8)
+        ]
+    assert [one.result() for one in found] == [expected] * 8
+
+
+def test_an_answer_that_is_late_is_refused_as_a_server_does(translator: Translator) -> None:
+    with pytest.raises(DragomanError) as caught:
+        translator.translate(SENTENCES[0], num_beams=4, no_cache=True, timeout_s=0.0005)
+    assert caught.value.reason == "WOULD_BE_LATE" or caught.value.code.name == "DEADLINE_EXCEEDED"
+
+
+def test_closing_it_ends_its_threads_and_its_calls() -> None:
+    before = threading.active_count()
+    translator = Translator(PACKAGE, workers=1)
+    assert threading.active_count() > before
+    events = translator.stream_translate(" ".join(SENTENCES[:4]), no_cache=True)
+    next(events)
+    with ThreadPoolExecutor(1) as thread:
+        under_way = thread.submit(translator.translate, SENTENCES, no_cache=True, num_beams=4)
+        translator.close()
+        with pytest.raises((DragomanError, ValueError), match=r"shutting down|closed"):
+            under_way.result()
+    with pytest.raises(DragomanError, match="shutting down"):
+        list(events)
+    with pytest.raises(ValueError, match="the translator is closed"):
+        translator.translate("Hello")
+    translator.close()
+    assert threading.active_count() == before
+
+
+def test_one_that_is_left_open_ends_with_its_process() -> None:
+    code = f"""
+import sys
+from dragoman.local import Translator
+translator = Translator({str(PACKAGE)!r})
+print(translator.translate("Good morning.").text, translator.health().value)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"Bom dia. {Health.SERVING.value}\n", "")
+
+
+def test_what_cannot_be_used_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(FailedPrecondition, match=r"is not a package: manifest\.json cannot be read"):
+        Translator(tmp_path)
+    with pytest.raises(FailedPrecondition, match="workers is 0"):
+        Translator(PACKAGE, workers=0)
+    monkeypatch.setenv("DRAGOMAN_MAX_NEW_TOKENS", "3")  # a server's, and not of this one
+    with Translator(str(PACKAGE), workers=1) as translator:
+        assert translator.model().max_new_tokens == 512
+
+
+def test_without_the_engine_its_packages_are_named() -> None:
+    code = "import sys; sys.modules['onnxruntime'] = None; import dragoman.local"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "ModuleNotFoundError: dragoman.local runs the engine in this process, and onnxruntime is not installed here: "
+        "in a checkout of Dragoman, `make setup`, or `pip install -e '.[cpu]'` (for a GPU '.[cuda]')"
+    )
