@@ -71,7 +71,7 @@ class Runner:
         observer.capacity(workers * rows, decoder.row_tokens)
 
     def __enter__(self) -> Self:
-        self._supervisor.start()
+        self.start()
         return self
 
     def __exit__(
@@ -86,6 +86,10 @@ class Runner:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.aclose()
+
+    def start(self) -> None:
+        """Starts the workers. Whoever does closes it, too."""
+        self._supervisor.start()
 
     @property
     def device(self) -> Device:
@@ -156,9 +160,9 @@ class Runner:
             request.deliver(Failed(refusal))
 
     async def aclose(self, timeout_s: float = CLOSE_S) -> None:
-        """As `close`, without blocking the event loop."""
+        """As `close`, without blocking the event loop. Several may be closed at once, in the time of one."""
         self._begin_closing()
-        await asyncio.to_thread(self.close, timeout_s)
+        await asyncio.to_thread(self._end, time.monotonic() + timeout_s)
 
     def close(self, timeout_s: float = CLOSE_S) -> None:
         """Ends all workers after the step that they are in, and answers what is not answered with Closing.
@@ -166,7 +170,9 @@ class Runner:
         Ends in that time even where a kernel does not: its thread is then left to itself, and its device's memory too.
         """
         self._begin_closing()
-        deadline = time.monotonic() + timeout_s
+        self._end(time.monotonic() + timeout_s)
+
+    def _end(self, deadline: float) -> None:
         workers = self._supervisor.workers
         for worker in workers:
             if worker.thread.ident is not None:
@@ -176,7 +182,7 @@ class Runner:
             worker.fail(Closing())
         hung = [worker.thread.name for worker in workers if worker.thread.is_alive()]
         if hung:
-            log.error("%s did not end within %g s and will be left behind", ", ".join(hung), timeout_s)
+            log.error("%s did not end in time and will be left behind", ", ".join(hung))
         elif self._owns_decoder:
             self._decoder.close()
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from importlib.metadata import version
+from typing import NoReturn
 
 import grpc
 import onnxruntime as ort
@@ -34,7 +35,7 @@ from server.grpc.rpc import RpcInterceptor
 from server.identity.opening import open_door
 from server.identity.reloads import Reloads, Source
 from server.identity.tls import open_tls, warn_of_exposure
-from server.lifecycle import StopSignals, drain, report_crash
+from server.lifecycle import StopSignals, drain, end_process, report_crash
 from server.loaded import LoadedModel, load_models
 from server.placement import device_memory, facts, serving_device
 from server.telemetry import logs
@@ -54,15 +55,16 @@ SWITCH_INTERVAL_S = 0.0005
 5 ms are several steps of a small model."""
 
 
-def run(settings: Settings) -> int:
-    """Serves until a signal, in a process that ends then. Returns its exit code. Raises ConfigError before that."""
+def run(settings: Settings) -> NoReturn:
+    """Serves until a signal, and ends the process. Raises ConfigError before that."""
     logs.configure(settings)
     warn_of_exposure(settings)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
-        return uvloop.run(_run(settings))
+        code = uvloop.run(_run(settings))
     except (PackageError, SealError, TokenizerError, DeviceError) as error:
         raise ConfigError(str(error)) from error
+    end_process(code)
 
 
 async def _run(settings: Settings) -> int:
@@ -100,7 +102,7 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
     server, port = open_server(settings, [interceptor], credentials)
     reloads = Reloads(sources, ReloadMetrics(registry, [source.name for source in sources]))
     with metrics_endpoint(settings, registry) as metrics_port:
-        async with load_models(settings, packages, device, registry, quotas) as loaded:
+        async with load_models(settings, packages, device, registry, quotas, signals.engines_left_s) as loaded:
             describe(process, settings, loaded, time.perf_counter() - started)
             if device.kind == "cuda":  # not before: the probes capture CUDA graphs, which other calls may disturb
                 process.watch_device_memory(device_memory(machine.runtime(), device.index))

@@ -28,7 +28,9 @@ STOP = (signal.SIGTERM, signal.SIGINT)
 FLUSH_S = 1.0
 """How long the last answers may take to get out."""
 END_S = 3.0
-"""How long all may take that follows the grace period: the last answers, the engine, the last traces."""
+"""How long all may take that follows the grace period, until the process is gone."""
+LAST_S = 1.2
+"""Of that: kept for what comes after the engines, which are traces that no collector takes."""
 GAVE_UP = 1
 """Exit code of a process that did not end in that time."""
 TELL_S = 0.5
@@ -38,14 +40,16 @@ TELL_S = 0.5
 class StopSignals:
     """SIGTERM and SIGINT: the first asks to finish, the second to stop at once, a third ends the process.
 
-    Whatever hangs, the process ends END_S after the grace period or the second signal. A thread sees to that, which the
-    signals themselves wake: Python's handlers wait until the main thread comes back from what it waits for. Make it on
-    the event loop of the main thread.
+    Whatever hangs, the process is gone END_S after the grace period or the second signal. A thread sees to that, which
+    the signals themselves wake: Python's handlers wait until the main thread comes back from what it waits for. Make it
+    on the event loop of the main thread.
     """
 
     def __init__(self, grace_period_s: float) -> None:
         self.first = asyncio.Event()
         self.second = asyncio.Event()
+        self._ends_s = math.inf
+        """When whoever still waits is cut off, by time.monotonic."""
         self._hangup: Callable[[], None] | None = None
         self._loop = asyncio.get_running_loop()
         self._grace_period_s = grace_period_s
@@ -54,6 +58,10 @@ class StopSignals:
         self._former_fd = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         self._former = {number: signal.signal(number, lambda number, frame: None) for number in STOP}
         threading.Thread(target=self._watch, name="end", daemon=True).start()
+
+    def engines_left_s(self) -> float:
+        """How long engines may take to end. Without a limit, as long as nobody has asked for the end."""
+        return max(0.0, self._ends_s - LAST_S - time.monotonic())
 
     def on_hangup(self, call: Callable[[], None]) -> None:
         """Has SIGHUP call that, on the event loop. Without, it ends the process, as when a terminal is closed."""
@@ -68,11 +76,8 @@ class StopSignals:
         os.close(self._writer)
 
     def _watch(self) -> None:
-        asked = [(self.first, self._grace_period_s + END_S), (self.second, END_S)]
-        ends_s = math.inf
-        while select.select([self._reader], [], [], None if math.isinf(ends_s) else max(0, ends_s - time.monotonic()))[
-            0
-        ]:
+        asked = [(self.first, self._grace_period_s), (self.second, 0.0)]
+        while self._is_woken():
             received = os.read(self._reader, 1)
             if not received:
                 os.close(self._reader)
@@ -83,15 +88,30 @@ class StopSignals:
             if received[0] in STOP:
                 if not asked:
                     break
-                event, left_s = asked.pop(0)
-                ends_s = time.monotonic() + left_s
+                event, grace_s = asked.pop(0)
+                self._ends_s = time.monotonic() + grace_s + END_S - TELL_S
                 with suppress(RuntimeError):  # the loop has ended already
                     self._loop.call_soon_threadsafe(event.set)
         give_up()
 
+    def _is_woken(self) -> bool:
+        """Waits for the next signal, or until it is time to give up."""
+        left_s = None if math.isinf(self._ends_s) else max(0.0, self._ends_s - time.monotonic())
+        return bool(select.select([self._reader], [], [], left_s)[0])
+
+
+def end_process(code: int) -> NoReturn:
+    """Ends the process, now that nobody waits for it any more.
+
+    Not by way of the interpreter's own end. That frees what the system frees anyway, takes a second for it on a busy
+    machine, and has nobody who cuts it off: threads get no turn there.
+    """
+    flush()
+    os._exit(code)
+
 
 def give_up() -> NoReturn:
-    """Ends the process now, and tells where it hangs."""
+    """Ends the process though somebody waits, and tells where it hangs."""
     telling = threading.Thread(target=_tell_where, daemon=True)
     telling.start()
     telling.join(TELL_S)

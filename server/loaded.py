@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from prometheus_client import CollectorRegistry
@@ -14,7 +14,7 @@ from engine.devices.session import Device, DeviceError
 from engine.load import Limits, Plan, load_all
 from engine.probes import fitting
 from engine.request import Event, Failed, Probe, Request
-from engine.runner import Runner
+from engine.runner import CLOSE_S, Runner
 from engine.supervision.policy import Supervision
 from engine.targets import language_rules
 from server.admission.permits import Admission
@@ -51,10 +51,16 @@ class LoadedModel:
 
 @asynccontextmanager
 async def load_models(
-    settings: Settings, packages: Sequence[OpenPackage], device: Device, registry: CollectorRegistry, quotas: Quotas
+    settings: Settings,
+    packages: Sequence[OpenPackage],
+    device: Device,
+    registry: CollectorRegistry,
+    quotas: Quotas,
+    left_s: Callable[[], float],
 ) -> AsyncIterator[list[LoadedModel]]:
     """Loads all models and lets each decode; their engines run inside of the context. Raises ConfigError, DeviceError.
 
+    left_s: how long they may take to end, all together, where that is less than the usual.
     Calls are let in model by model, so that a slow one fills no queue but its own.
     """
     models = [served_model(one.package, settings, device.provider) for one in packages]
@@ -62,9 +68,7 @@ async def load_models(
     metrics = [ModelMetrics(families, model.name) for model in models]
     cache = AnswerCache(settings.cache_mb * MEGABYTE, AnswerCacheMetrics(registry))
     runners = _load(settings, packages, models, device, metrics)
-    async with AsyncExitStack() as running:
-        for runner in runners:
-            await running.enter_async_context(runner)
+    async with running(runners, left_s):
         loaded: list[LoadedModel] = []
         for one, model, runner, counted in zip(packages, models, runners, metrics, strict=True):
             probe_s = await probe(runner.submit, one.package.manifest.graphs.vocabulary.end_id)
@@ -76,6 +80,17 @@ async def load_models(
             canary = await open_canary(settings, one, runner, CanaryMetrics(canaries, model.name))
             loaded.append(LoadedModel(runner, admission, translator, canary, probe_s))
         yield loaded
+
+
+@asynccontextmanager
+async def running(runners: Sequence[Runner], left_s: Callable[[], float]) -> AsyncIterator[None]:
+    """Runs engines, and ends them all at once."""
+    try:
+        for runner in runners:
+            runner.start()
+        yield
+    finally:
+        await asyncio.gather(*(runner.aclose(min(CLOSE_S, left_s())) for runner in runners))
 
 
 def _load(

@@ -1,9 +1,10 @@
 """Life and death of a server process over the network: it ends whatever holds it, and serves again after a failure."""
 
 import signal
+import socket
 import subprocess
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -97,21 +98,48 @@ def test_it_serves_again_after_a_crash() -> None:
         assert server.end(signal.SIGTERM) == 0
 
 
-def test_the_process_ends_though_all_engines_hang() -> None:
-    with (
-        server_process(ZOO, "--grace-period-s", 1, program=FAILING) as server,
-        grpc.insecure_channel(server.target) as channel,
-    ):
+@pytest.mark.parametrize("beside", ["nothing", "another model", "a watcher and a collector that do not answer"])
+def test_the_process_ends_though_all_engines_hang(beside: str) -> None:
+    """All waits on the way out have one deadline: however many there are, it is not reached."""
+    with ExitStack() as opened:
+        arguments: list[object] = ["--grace-period-s", 1]
+        if beside == "another model":
+            arguments += ["--package", "models/zoo/pt-en"]
+        elif beside != "nothing":
+            deaf = opened.enter_context(socket.create_server(("127.0.0.1", 0)))
+            arguments += ["--otlp-endpoint", f"http://127.0.0.1:{deaf.getsockname()[1]}"]
+        server = opened.enter_context(server_process(ZOO, *arguments, program=FAILING))
+        channel = opened.enter_context(grpc.insecure_channel(server.target))
         stub = TranslationServiceStub(channel)
-        hanging = [stub.Translate.future(request(HANGS + word), timeout=WAIT_S) for word in ("now", "then", "soon")]
+        asked = [request(HANGS + word) for word in ("now", "then", "soon")]
+        if beside == "another model":
+            asked += [TranslateRequest(contents=one.contents, source_language_code="pt") for one in asked]
+        elif beside != "nothing":
+            opened.enter_context(stalled_watch(server))
+        hanging = [stub.Translate.future(one, timeout=WAIT_S) for one in asked]
         eventually(lambda: server.metrics()("dragoman_rpc_in_flight") == len(hanging))
         told_s = time.monotonic()
-        assert server.end(signal.SIGTERM) in (0, 1)
+        assert server.end(signal.SIGTERM) == 0
         assert time.monotonic() - told_s < SOON_S
         for call in hanging:
             with pytest.raises(grpc.RpcError) as told:
                 call.result()
             assert told.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+STAYING = """
+import sys, threading
+from server.__main__ import main
+threading.Thread(target=threading.Event().wait).start()
+sys.exit(main(sys.argv[1:]))
+"""
+"""A server with a thread that the interpreter's own end would wait for."""
+
+
+def test_the_process_ends_though_a_thread_stays() -> None:
+    with server_process(ZOO, program=STAYING) as server:
+        assert is_answered(server)
+        assert server.end(signal.SIGTERM) == 0
 
 
 @pytest.mark.parametrize("after_s", [0.2, 0.7, 1.2])

@@ -31,6 +31,8 @@ MOST_ASKING = 64
 """Connections whose request is not there yet. For one more, the one that is open for the longest is closed."""
 MOST_ANSWERED = 64
 """Requests that are being answered. One more is refused."""
+END_S = 0.5
+"""How long the end may wait for the thread: what it asks a driver for may not come."""
 
 Answer = tuple[HTTPStatus, str, bytes]
 """Status, content type and body."""
@@ -142,7 +144,7 @@ def serving(listener: socket.socket, registry: CollectorRegistry) -> Iterator[No
         yield
     finally:
         loop.call_soon_threadsafe(end.set)
-        thread.join()
+        thread.join(END_S)
         listener.close()
 
 
