@@ -56,7 +56,7 @@ async def load_models(
     device: Device,
     registry: CollectorRegistry,
     quotas: Quotas,
-    left_s: Callable[[], float],
+    left_s: Callable[[], float] = lambda: CLOSE_S,
 ) -> AsyncIterator[list[LoadedModel]]:
     """Loads all models and lets each decode; their engines run inside of the context. Raises ConfigError, DeviceError.
 
