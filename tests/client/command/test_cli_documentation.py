@@ -36,7 +36,8 @@ def python_examples() -> list[str]:
 @pytest.mark.parametrize("number", range(len(python_examples())))
 def test_every_python_example_runs(server: FakeServer, capsys: pytest.CaptureFixture[str], number: int) -> None:
     code = python_examples()[number]
-    assert "127.0.0.1:8500" in code
+    here = "dragoman.local" in code
+    assert ("127.0.0.1:8500" in code) is not here
     exec(compile(code.replace("127.0.0.1:8500", server.target), f"example {number}", "exec"), {})
     assert capsys.readouterr().out
-    assert server.requests
+    assert bool(server.requests) is not here
