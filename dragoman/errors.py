@@ -136,6 +136,15 @@ _CLASSES: dict[grpc.StatusCode, type[DragomanError]] = {
 }
 
 
+def is_of_text(error: DragomanError) -> bool:
+    """Whether another text may fare better: the error is not about the server or the model, nor about an option."""
+    if isinstance(error, InvalidArgument):
+        fields = [violation.field for violation in error.violations]
+        return not fields or any(field.startswith("content") for field in fields)
+    of_all = Unavailable | NotFound | FailedPrecondition | Unauthenticated | PermissionDenied | Unimplemented
+    return not isinstance(error, of_all)
+
+
 @contextmanager
 def rpc_errors(first: int = 0) -> Iterator[None]:
     """Turns a `grpc.RpcError` of the block, sync or async, into a `DragomanError`. `first`: see `from_rpc`."""

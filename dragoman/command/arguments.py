@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from google.protobuf.descriptor import FieldDescriptor
 
@@ -26,7 +26,7 @@ from dragoman.encoding import (
 )
 from dragoman.options import ENUMS
 from dragoman.scoring import ScoreOptions
-from dragoman.v1.decoding_options import DOCS, GROUPS
+from dragoman.v1.decoding_options import DOCS, GROUPS, DecodingKeywords
 from dragoman.wire import OPTIONS, TranslationOptions
 
 DEFAULT_CONCURRENCY = 64
@@ -91,17 +91,15 @@ class Arguments(argparse.Namespace):
 
     def translation_options(self) -> TranslationOptions:
         """The options of a translation; those left out are None."""
-        options: TranslationOptions = {
+        return {
             "source_language": self.source_language,
             "target_language": self.target_language,
             "model": self.model,
             "prompt": self.prompt,
             "no_cache": self.no_cache,
             "pivot": self.pivot,
+            **decoding_options(self),
         }
-        for name in OPTIONS:
-            options[name] = getattr(self, name)  # type: ignore[literal-required]  # the type has the same names
-        return options
 
     def score_options(self) -> ScoreOptions:
         """What translations are scored for."""
@@ -123,6 +121,11 @@ class Arguments(argparse.Namespace):
             "prompt": self.prompt,
             "model": self.model,
         }
+
+
+def decoding_options(args: argparse.Namespace) -> DecodingKeywords:
+    """What the flags of `add_decoding_flags` say; those left out are None."""
+    return cast(DecodingKeywords, {name: getattr(args, name) for name in OPTIONS})
 
 
 def parse(command: str, arguments: Sequence[str]) -> Arguments:
@@ -232,10 +235,15 @@ def _add_language_flags(flags: Parser) -> None:
     flags.add_argument("--target-language", default="", metavar="CODE", help="BCP-47 code of the translations")
 
 
-def _add_translate_flags(flags: Parser) -> None:
+def add_decoding_flags(flags: Parser) -> None:
+    """The options of decoding, in their groups."""
     groups = {name: flags.add_argument_group(name) for name in GROUPS.values()}
     for name, field in OPTIONS.items():
         _add_option(groups[GROUPS[name]], field, DOCS[name].replace("`", "").replace("%", "%%"))
+
+
+def _add_translate_flags(flags: Parser) -> None:
+    add_decoding_flags(flags)
     flags.add_argument(
         "--pivot", action="store_true", help="go by way of a third language where no model has both, if the server may"
     )

@@ -12,16 +12,7 @@ from dragoman.command.arguments import Arguments
 from dragoman.command.lines import Line, LineError, given_lines, in_order, read_lines
 from dragoman.command.output import complain
 from dragoman.command.progress import Progress
-from dragoman.errors import (
-    DragomanError,
-    InvalidArgument,
-    NotFound,
-    PermissionDenied,
-    Unauthenticated,
-    Unavailable,
-    Unimplemented,
-    Unreachable,
-)
+from dragoman.errors import DragomanError, NotFound, Unavailable, Unreachable, is_of_text
 from dragoman.results import Health
 
 DONE, FAILED = 0, 1
@@ -112,11 +103,8 @@ class Refused:
 
     @property
     def of_the_line(self) -> bool:
-        """Whether another line may fare better: it is not about the server, nor about an option."""
-        if isinstance(self.error, InvalidArgument):
-            fields = [violation.field for violation in self.error.violations]
-            return not fields or any(field.startswith("content") for field in fields)
-        return not isinstance(self.error, Unavailable | NotFound | Unauthenticated | PermissionDenied | Unimplemented)
+        """Whether another line may fare better."""
+        return isinstance(self.error, LineError) or is_of_text(self.error)
 
     @property
     def ends_run(self) -> bool:

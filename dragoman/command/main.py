@@ -1,4 +1,4 @@
-"""The command `dragoman`: translate, encode, score, models, health, and what others bring (serve, export, train).
+"""The command `dragoman`: translate, encode, score, bulk, models, health, and what others bring (serve, export, train).
 
 Exit codes: 0 done, 1 failed (one line on standard error says why), 2 wrong usage, 130 interrupted by Ctrl-C,
 141 whatever read the output went away.
@@ -42,6 +42,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _call(command: str, rest: Sequence[str]) -> int:
     # gRPC reads it when it is imported. Its lines would stand among ours, and say the same in its own words.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    if command == "bulk":
+        from dragoman.command import bulk
+
+        return bulk.main(rest)
     from dragoman.command import output
     from dragoman.command.arguments import parse
     from dragoman.command.calls import CALLS

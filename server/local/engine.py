@@ -2,7 +2,6 @@
 
 import asyncio
 import atexit
-import math
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -133,7 +132,7 @@ class LocalEngine:
         quotas = Quotas(Quota(), CallerMetrics(registry))
         packages = open_packages(settings)
         device = serving_device(settings, [one.package.manifest.graphs for one in packages], Machine())
-        async with load_models(settings, packages, device, registry, quotas, lambda: math.inf) as loaded:
+        async with load_models(settings, packages, device, registry, quotas) as loaded:
             self._loaded = loaded
             failing = [report_crash(asyncio.wrap_future(one.runner.failure), one.admission) for one in loaded]
             watching = list(map(asyncio.create_task, failing))

@@ -1,0 +1,122 @@
+"""`python -m bench.bulk`: files into files, beside `dragoman translate` and CTranslate2's `translate_file`.
+
+Each side is a process from its start to its end, with the same distinct English sentences on the lines of a file, two
+workers of one thread, in turn. The server that `translate` asks is up before. See docs/benchmarks.md.
+"""
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench.cpu.sides.ctranslate2 import Ctranslate2, Setup, force_avx512
+from bench.cpu.work import MAX_TOKENS, WORKERS
+from bench.measure import Series, alternate, seconds
+from bench.noise import instructions
+from bench.pages.markdown import machine, table
+from bench.process import serving
+from bench.sentences import flores, heldout
+from models.package.folder import Package
+
+ZOO = Path(__file__).parent.parent / "models" / "zoo"
+SENTENCES, REPEATS = 3000, 5
+SETUPS = (Setup(), Setup(batch_type="tokens"))
+"""Of CTranslate2: the faster counts."""
+TRANSLATE_FILE = """
+import sys
+import ctranslate2, sentencepiece
+
+checkpoint, model, compute_type, batch_type, most, workers, limit, source, target = sys.argv[1:]
+pieces = sentencepiece.SentencePieceProcessor(f"{checkpoint}/source.spm")
+translator = ctranslate2.Translator(model, compute_type=compute_type, inter_threads=int(workers), intra_threads=1)
+translator.translate_file(
+    source, target, max_batch_size=int(most), batch_type=batch_type, beam_size=1, max_decoding_length=int(limit),
+    source_tokenize_fn=lambda text: [*pieces.encode(text, out_type=str), "</s>"],
+    target_detokenize_fn=pieces.decode_pieces,
+)
+"""
+MOST = {"examples": 32, "tokens": 1024}
+
+Side = Callable[[], object]
+
+
+def distinct(count: int) -> list[str]:
+    """So many sentences, no two of them equal: bulk would translate those once."""
+    sentences = flores() + heldout()
+    numbers = (index // len(sentences) for index in range(count))
+    return [f"({n}) {sentences[i % len(sentences)]}" if n else sentences[i] for i, n in enumerate(numbers)]
+
+
+def dragoman(*arguments: object) -> None:
+    """The command, as a process."""
+    subprocess.run([sys.executable, "-m", "dragoman", *map(str, arguments)], check=True, stdout=subprocess.DEVNULL)
+
+
+def theirs(model: Path, compute_type: str, source: Path, folder: Path) -> dict[str, Side]:
+    """CTranslate2 in its set-ups."""
+    force_avx512()
+    Ctranslate2(ZOO / "en-pt", model)
+    return {
+        f"CTranslate2, {setup}": partial(
+            subprocess.run,
+            [
+                *(sys.executable, "-c", TRANSLATE_FILE, ZOO / "en-pt", model, compute_type, setup.batch_type),
+                *(str(MOST[setup.batch_type]), str(setup.workers), str(MAX_TOKENS), source, folder / "theirs.txt"),
+            ],
+            check=True,
+        )
+        for setup in SETUPS
+    }
+
+
+def compare(package: Path, sentences: int, repeats: int, folder: Path) -> list[list[str]]:
+    """Rows of the table. folder: for files, and for what CTranslate2 makes of the checkpoint."""
+    precision = Package.open(package).manifest.graphs.precision.weights
+    source, memory, made = folder / "source.txt", folder / "memory", folder / "ours.txt"
+    source.write_text("".join(f"{text}\n" for text in distinct(sentences)), encoding="utf-8")
+
+    def bulk(*more: object) -> None:
+        made.unlink(missing_ok=True)
+        dragoman("bulk", source, made, "--package", package, "--workers", WORKERS, *more)
+
+    bulk("--memory", memory)
+    arguments = ["--package", str(package), "--workers", str(WORKERS), "--cache-mb", "0"]
+    with serving("server", arguments) as server:
+        sides: dict[str, Side] = {
+            "bulk": bulk,
+            "bulk, all in the memory": partial(bulk, "--memory", memory),
+            "translate --file": partial(dragoman, "translate", "--file", source, "--target", server.target),
+            **theirs(folder / "ctranslate2", "int8" if precision == "int8" else "float32", source, folder),
+        }
+        series = alternate({name: partial(seconds, side) for name, side in sides.items()}, repeats)
+    return [[package.name, name, *_figures(series["bulk"], one, sentences)] for name, one in series.items()]
+
+
+def _figures(bulk: Series, other: Series, sentences: int) -> tuple[str, str]:
+    """Sentences a second, and how many times as long as bulk it takes: median and range."""
+    ratios = sorted(b / a for a, b in zip(bulk.values, other.values, strict=True))
+    told = f"{ratios[len(ratios) // 2]:.3g} ({ratios[0]:.3g} to {ratios[-1]:.3g})"
+    return f"{sentences / other.median:,.0f}", told
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench.bulk", description=__doc__)
+    default = [ZOO / "en-pt", ZOO / "en-pt-int8"]
+    parser.add_argument("packages", nargs="*", type=Path, default=default, metavar="PACKAGE", help="of en-pt")
+    parser.add_argument("--sentences", type=int, default=SENTENCES, help="lines of the file (default: %(default)d)")
+    parser.add_argument("--repeats", type=int, default=REPEATS, help="turns of each side (default: %(default)d)")
+    arguments = parser.parse_args()
+    print(f"{machine()}, {instructions()}\n", flush=True)
+    rows = list[list[str]]()
+    for package in arguments.packages:
+        with TemporaryDirectory() as folder:
+            rows += compare(package, arguments.sentences, arguments.repeats, Path(folder))
+    print(table(["package", "side", "sentences/s", "time over bulk's, median and range"], rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""Writing so that it is there after the power has failed."""
+
+import os
+from pathlib import Path
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Raises OSError where not all of it can be written."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+    os.fsync(descriptor)
+
+
+def sync(path: Path) -> None:
+    """Of a file, or of a folder and what is in it."""
+    if path.is_dir():
+        for inside in path.iterdir():
+            sync(inside)
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def put_in_place(part: Path, target: Path) -> None:
+    """Renames what is written to what it is to be: it is there as a whole, or not at all."""
+    sync(part)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part.rename(target)
+    sync_names(target.parent)
+
+
+def sync_names(folder: Path) -> None:
+    """That a file of the folder has the name that it has."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,76 @@
+"""Which files become which: what a run is to do, and whether it can."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from dragoman.bulk.errors import WrongUsage
+from dragoman.bulk.formats import CHOICES, OF_SEVERAL, SUFFIXES, format_of, open_format
+from dragoman.bulk.rows import Columns, Format
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A file, or the folder of a dataset, and what it becomes."""
+
+    source: Path
+    target: Path
+    format: str
+
+    def open(self, columns: Columns) -> Format:
+        """The source in its format."""
+        return open_format(self.format, self.source, columns)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the source."""
+        return sum(file.stat().st_size for file in self.files())
+
+    def files(self) -> Iterator[Path]:
+        """Of the source, in an order of their own."""
+        yield from [self.source] if self.source.is_file() else sorted(self.source.iterdir())
+
+
+def planned(source: Path, target: Path, format: str | None) -> list[Item]:
+    """What is to be done, in the order in which it is. Raises WrongUsage.
+
+    format: that of every file. None: what each says itself
+    """
+    if not source.exists():
+        raise WrongUsage(f"{source} is not there")
+    inner, outer = target.resolve(), source.resolve()
+    if inner == outer or inner.is_relative_to(outer):
+        raise WrongUsage(f"{target} is inside of {source}, and would be read too: write to another place")
+    if not target.parent.is_dir():
+        raise WrongUsage(f"{target.parent} is no folder: make it first, or write to another place")
+    if source.is_file() or format == "dataset" or format_of(source) == "dataset":
+        return [Item(source, target, _format(source, format))]
+    if outer.is_relative_to(inner):
+        raise WrongUsage(f"{source} is inside of {target}: write to another place")
+    found = [
+        Item(path, target / path.relative_to(source), _format(path, None if path.name == OF_SEVERAL else format))
+        for path in _inside(source)
+    ]
+    if not found:
+        raise WrongUsage(f"{source} has no files")
+    return found
+
+
+def _inside(folder: Path) -> Iterator[Path]:
+    """Files, and folders of datasets, in alphabetical order. Hidden ones are left out."""
+    for parent, folders, files in os.walk(folder):
+        here = Path(parent)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        datasets = [name for name in folders if format_of(here / name) == "dataset"]
+        folders[:] = [name for name in folders if name not in datasets]
+        yield from (here / name for name in sorted([*datasets, *files]) if not name.startswith("."))
+
+
+def _format(path: Path, format: str | None) -> str:
+    """Raises WrongUsage."""
+    found = format or format_of(path)
+    if found is None:
+        known = ", ".join([*SUFFIXES, "folders that Dataset.save_to_disk wrote"])
+        raise WrongUsage(f"{path} is of no known format ({known}): say which by --format {{{','.join(CHOICES)}}}")
+    return found

@@ -1,0 +1,124 @@
+"""DST.unfinished: what a run has done that did not end, and what it was asked for. One run at a time.
+
+lock       held by the process that runs
+job.json   what was asked for, of what, and of which model: another run goes on only with the same
+3.rows     the journal of the fourth file
+3.part     what it becomes, being written
+"""
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from dragoman.bulk.disk import put_in_place, sync_names, write_all
+from dragoman.bulk.errors import BulkError, WrongUsage
+from dragoman.bulk.journal import Journal
+from dragoman.bulk.plan import Item
+
+SUFFIX = ".unfinished"
+
+
+class Unfinished:
+    """The folder of a run."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @contextmanager
+    def journal(self, number: int) -> Iterator[Journal]:
+        """Of an item."""
+        with closing(Journal(self._folder / f"{number}.rows")) as journal:
+            yield journal
+
+    def part(self, number: int) -> Path:
+        """Where an item's target is written."""
+        return self._folder / f"{number}.part"
+
+    def is_done(self, number: int, item: Item) -> bool:
+        """Whether an item's target is in its place. Raises BulkError where it is not one of this run."""
+        rows = self._folder / f"{number}.rows"
+        if not item.target.exists():
+            return False
+        if rows.exists():
+            with self.journal(number) as journal:
+                if not journal.ended:
+                    raise BulkError(
+                        f"{item.target} is there, and not by this run, which has {journal.rows} rows of it: "
+                        "move it away, and run the same command again"
+                    )
+            self.done(number)
+        return True
+
+    def put_in_place(self, number: int, item: Item) -> None:
+        """The item's target is written. From now on it has its name."""
+        put_in_place(self.part(number), item.target)
+        self.done(number)
+
+    def done(self, number: int) -> None:
+        """The item's journal is not needed any more."""
+        (self._folder / f"{number}.rows").unlink()
+
+    def end(self) -> None:
+        """All is done."""
+        shutil.rmtree(self._folder)
+
+
+@contextmanager
+def opened(target: Path, items: Sequence[Item], asked: Mapping[str, object]) -> Iterator[Unfinished]:
+    """The work on a target, begun or gone on with. Raises WrongUsage, BulkError or OSError.
+
+    asked: what the targets depend on, by the name that a user knows
+    """
+    folder = target.with_name(target.name + SUFFIX)
+    if not folder.exists() and target.exists():
+        raise WrongUsage(f"{target} exists already: delete it, or write to another place")
+    folder.mkdir(exist_ok=True)
+    with _locked(folder / "lock", target):
+        _check_same(folder / "job.json", {**asked, "files": _described(items)})
+        sync_names(target.parent)
+        yield Unfinished(folder)
+
+
+@contextmanager
+def _locked(file: Path, target: Path) -> Iterator[None]:
+    """Raises BulkError."""
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BulkError(f"another run is writing {target}: wait for it, or write to another place") from error
+        if not os.fstat(descriptor).st_nlink:
+            raise BulkError(f"another run has just ended writing {target}")
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _described(items: Sequence[Item]) -> list[list[object]]:
+    """By what a file is known that has changed."""
+    found = [(file, file.stat()) for item in items for file in item.files()]
+    return [[str(file.resolve()), state.st_size, state.st_mtime_ns] for file, state in found]
+
+
+def _check_same(file: Path, asked: Mapping[str, object]) -> None:
+    """Writes what is asked for, or compares it with what was. Raises BulkError."""
+    if not file.exists():
+        fresh = file.with_suffix(".new")
+        with fresh.open("wb", buffering=0) as out:
+            write_all(out.fileno(), json.dumps(asked, indent=1).encode())
+        fresh.rename(file)
+        sync_names(file.parent)
+        return
+    before, now = json.loads(file.read_bytes()), json.loads(json.dumps(asked))
+    if before != now:
+        name = next(name for name in [*now, *before] if before.get(name) != now.get(name))
+        told = "its files have changed" if name == "files" else f"{name} was {before.get(name)}, and is {now.get(name)}"
+        raise BulkError(
+            f"{file.parent} has part of another run: {told}. Ask as before to go on with it, or delete the folder to "
+            "begin anew"
+        )

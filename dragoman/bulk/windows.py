@@ -1,0 +1,107 @@
+"""Windows of rows: each text once, what is known taken from the memory, the rest to an engine, longest first."""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+
+from dragoman.bulk.memory import Memory
+from dragoman.bulk.rows import Row
+from dragoman.errors import DragomanError, is_of_text
+
+ROWS, CHARACTERS = 1024, 1024 * 1024
+"""Of a window, at most. It is what is lost when a run is killed, and what is sorted."""
+AHEAD = 3
+"""Windows that are translated at a time, so that no row of an engine is idle while the last texts of one end."""
+BATCH = 128
+"""Texts that a thread has translated at a time."""
+
+Outcome = str | DragomanError
+"""A translation, or why there is none."""
+Translate = Callable[[list[str]], list[str]]
+"""The translations of some texts. Raises DragomanError for all of them where one is refused."""
+Translated = Callable[[Iterator[list[str]]], Generator[list[Outcome]]]
+"""Who translates: takes windows of texts, and gives what became of them in the same order, window by window. It may ask
+for more windows before it gives the first, but for a bounded number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Rows whose texts are known."""
+
+    rows: list[Row]
+    outcomes: Mapping[str, Outcome]
+    """Of every text that was wanted."""
+
+
+def windows_of(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """The rows, in lists that fit the memory."""
+    window, characters = list[Row](), 0
+    for row in rows:
+        window.append(row)
+        characters += len(row.text or "")
+        if len(window) == ROWS or characters >= CHARACTERS:
+            yield window
+            window, characters = [], 0
+    if window:
+        yield window
+
+
+def translated_windows(rows: Iterable[Row], memory: Memory, translated: Translated) -> Generator[Window]:
+    """All rows, in order, with what became of their texts."""
+    asked = deque[tuple[list[Row], dict[str, str], list[str]]]()
+
+    def unknown() -> Iterator[list[str]]:
+        for window in windows_of(rows):
+            texts = dict.fromkeys(row.wanted for row in window)
+            known = memory.find(text for text in texts if text is not None)
+            new = sorted((text for text in texts if text is not None and text not in known), key=len, reverse=True)
+            asked.append((window, known, new))
+            yield new
+
+    with closing(translated(unknown())) as all_outcomes:
+        for outcomes in all_outcomes:
+            window, known, new = asked.popleft()
+            found = dict(zip(new, outcomes, strict=True))
+            memory.keep({text: outcome for text, outcome in found.items() if isinstance(outcome, str)})
+            yield Window(window, known | found)
+
+
+def in_threads(translate: Translate, threads: int) -> Translated:
+    """Translates by so many threads of this process."""
+
+    def translated(windows: Iterator[list[str]]) -> Generator[list[Outcome]]:
+        pool, under_way = ThreadPoolExecutor(threads), deque[list[Future[list[Outcome]]]]()
+        try:
+            for texts in windows:
+                batches = [texts[first : first + BATCH] for first in range(0, len(texts), BATCH)]
+                under_way.append([pool.submit(outcomes_of, translate, batch) for batch in batches])
+                if len(under_way) == AHEAD:
+                    yield _joined(under_way.popleft())
+            while under_way:
+                yield _joined(under_way.popleft())
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    return translated
+
+
+def outcomes_of(translate: Translate, texts: list[str]) -> list[Outcome]:
+    """What becomes of each. Raises DragomanError where it is not because of a text.
+
+    Of several texts the refused one is found by halves: nothing is translated of a call that is refused.
+    """
+    try:
+        return list(translate(texts))
+    except DragomanError as error:
+        if not is_of_text(error):
+            raise
+        if len(texts) == 1:
+            return [error]
+    half = len(texts) // 2
+    return outcomes_of(translate, texts[:half]) + outcomes_of(translate, texts[half:])
+
+
+def _joined(batches: list[Future[list[Outcome]]]) -> list[Outcome]:
+    return [outcome for batch in batches for outcome in batch.result()]

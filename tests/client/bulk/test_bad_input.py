@@ -1,0 +1,226 @@
+"""What is wrong with rows, files and places is told, and what is done stays."""
+
+import sqlite3
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dragoman.bulk.errors import BulkError, WrongUsage
+from dragoman.bulk.formats.lines import MOST_BYTES
+from dragoman.bulk.memory import open_memory
+from dragoman.errors import Unavailable
+from tests.client.bulk.running import REFUSED, Bulk
+
+UNREADABLE = {
+    "text of two encodings": (".txt", "a\ncaf\u00e9 ".encode() + b"caf\xe9\nc\n", "line 2 byte 10 (0xe9) is not UTF-8"),
+    "a text that is refused": (".txt", f"a\n{REFUSED}\nc\n".encode(), "line 2 is refused: contents[0] is too long"),
+    "no JSON": (
+        ".jsonl",
+        b'{"text": "a"}\n{"text": "b"\n{"text": "c"}\n',
+        "line 2 is no JSON: Expecting ',' delimiter",
+    ),
+    "no object": (".jsonl", b'{"text": "a"}\n["b"]\n{"text": "c"}\n', "line 2 is no JSON object"),
+    "no such key": (
+        ".jsonl",
+        b'{"text": "a"}\n{"txt": "b"}\n{"text": "c"}\n',
+        "line 2 has no key 'text': name",
+    ),
+    "no text": (
+        ".jsonl",
+        b'{"text": "a"}\n{"text": 7}\n{"text": "c"}\n',
+        "line 2 has no text in 'text', but",
+    ),
+    "half a character": (
+        ".jsonl",
+        b'{"text": "a"}\n{"text": "\\ud800"}\n{"text": "c"}\n',
+        "line 2 has half a",
+    ),
+    "the new key is there": (
+        ".jsonl",
+        b'{"text": "a"}\n{"text": "b", "translation": "x"}\n{"text": "c"}\n',
+        "line 2 has a key 'translation' already: name another one by --into",
+    ),
+    "JSON of two encodings": (".jsonl", b'{"text": "a"}\n{"text": "\xe9"}\n{"text": "c"}\n', "line 2 byte 11 (0xe9)"),
+    "a table of two encodings": (".csv", b"n,text\n1,a\n\xe9,b\n3,c\n", "line 3 byte 1 (0xe9) is not UTF-8"),
+    "a row too short": (".csv", b"n,text\n1,a\nb\n3,c\n", "line 3 has 1 values; the row of names has 2"),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_row_that_cannot_be_translated(name: str, tmp_path: Path) -> None:
+    """Ends the run; the same run may be gone on with, and passes over it then."""
+    suffix, data, why = UNREADABLE[name]
+    source, target = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"
+    source.write_bytes(data)
+    with pytest.raises(BulkError) as caught:
+        Bulk().run(source, target)
+    assert str(caught.value).startswith(f"{source}: {why}")
+    assert "1 rows are kept; the same command with --keep-going passes over it" in str(caught.value)
+    assert not target.exists()
+    heard = Bulk(keep_going=True).run(source, target)
+    assert heard.before == 1
+    assert [place.startswith(f"{source}: {why}") for place in heard.refused] == [True]
+    lines = target.read_bytes().splitlines()
+    assert len(lines) == len(data.splitlines())
+    first, passed, last = lines[-3:]
+    kept = data.splitlines()[-2]
+    assert (b"A" in first, b"C" in last) == (True, True)
+    assert passed in (b"", kept, kept + b",", kept[:-1] + b', "translation": null}')
+
+
+WRONG: dict[str, tuple[Callable[[Path], object], Callable[[Path], Path], str]] = {
+    "no column": (
+        lambda p: (p / "a.csv").write_text("n,txt\n1,a\n"),
+        lambda p: p / "b.csv",
+        "has n, txt, and not one",
+    ),
+    "the column is there": (
+        lambda p: (p / "a.csv").write_text("text,translation\na,b\n"),
+        lambda p: p / "b.csv",
+        "name another new column by --into",
+    ),
+    "no header": (lambda p: (p / "a.csv").touch(), lambda p: p / "b.csv", "a.csv has no row of names"),
+    "unknown format": (lambda p: (p / "a.doc").touch(), lambda p: p / "b.doc", "a.doc is of no known format (.txt, "),
+    "it is there": (
+        lambda p: [(p / n).write_text("") for n in ("a.txt", "b.txt")],
+        lambda p: p / "b.txt",
+        "b.txt exists already",
+    ),
+    "onto itself": (lambda p: (p / "a.txt").touch(), lambda p: p / "a.txt", "would be read too"),
+    "no folder": (lambda p: (p / "a.txt").touch(), lambda p: p / "none" / "b.txt", "none is no folder: make it first"),
+    "nothing there": (lambda p: None, lambda p: p / "b.txt", "is not there"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_cannot_be_done_does_not_begin(name: str, tmp_path: Path) -> None:
+    prepare, target, why = WRONG[name]
+    prepare(tmp_path)
+    source = next((path for path in sorted(tmp_path.iterdir()) if path.stem == "a"), tmp_path / "a.txt")
+    with pytest.raises(WrongUsage) as caught:
+        Bulk().run(source, target(tmp_path))
+    assert why in str(caught.value)
+    assert not list(tmp_path.glob("*.unfinished"))
+
+
+def test_a_target_inside_of_its_source_is_refused(tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    (source / "a.txt").write_text("a\n")
+    for target in (source / "out", source, tmp_path):
+        with pytest.raises(WrongUsage, match=r"is inside of .*: write to another place|would be read too"):
+            Bulk().run(source, target)
+    (source / "picture.png").touch()
+    with pytest.raises(WrongUsage, match=r"picture\.png is of no known format"):
+        Bulk().run(source, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_table_with_open_quotes_ends_the_run(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('text\na\n"b\n')
+    with pytest.raises(BulkError, match=r"a\.csv: line 3: the row cannot be read \(unexpected end of data\)"):
+        Bulk(keep_going=True).run(tmp_path / "a.csv", tmp_path / "b.csv")
+
+
+def test_a_file_without_lines_does_not_fill_the_memory(tmp_path: Path) -> None:
+    with (tmp_path / "a.txt").open("wb") as file:
+        file.truncate(MOST_BYTES + 2)
+    with pytest.raises(BulkError, match=f"line 1 has over {MOST_BYTES} bytes"):
+        Bulk(keep_going=True).run(tmp_path / "a.txt", tmp_path / "b.txt")
+
+
+def test_arrow_files_that_are_none(tmp_path: Path) -> None:
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    source, target = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    source.write_bytes(b"PAR1 not at all PAR1")
+    with pytest.raises(BulkError, match=r"a\.parquet is no Parquet file"):
+        Bulk().run(source, target)
+    parquet.write_table(pa.table({"text": [1, 2]}), source)
+    with pytest.raises(WrongUsage, match="column 'text' has int64, and no texts"):
+        Bulk().run(source, target)
+    with pytest.raises(WrongUsage, match="has text, and not one 'words'"):
+        Bulk(column="words").run(source, target)
+    bad = pa.array([b"good", b"caf\xe9"], pa.binary()).view(pa.string())
+    parquet.write_table(pa.table({"text": bad}), source)
+    heard = Bulk(keep_going=True).run(source, target)
+    assert heard.refused == [f"{source}: row 2 byte 4 of the text is not UTF-8"]
+    assert parquet.read_table(target)["translation"].to_pylist() == ["GOOD", None]
+    (tmp_path / "set").mkdir()
+    for name in ("state.json", "dataset_info.json"):
+        (tmp_path / "set" / name).write_text("{}")
+    with pytest.raises(BulkError, match="set is no dataset that can be read"):
+        Bulk().run(tmp_path / "set", tmp_path / "made")
+
+
+def test_what_others_need_is_not_asked_of_everybody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.parquet").touch()
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(WrongUsage, match=r"pyarrow is not installed, .*: pip install '\.\[bulk\]'"):
+        Bulk().run(tmp_path / "a.parquet", tmp_path / "b.parquet")
+
+
+def test_another_run_does_not_go_on_with_what_is_there(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.txt", tmp_path / "b.txt"
+    source.write_text(f"a\n{REFUSED}\n")
+    with pytest.raises(BulkError):
+        Bulk(asked={"to": "pt"}).run(source, target)
+    with pytest.raises(BulkError, match="part of another run: to was pt, and is de"):
+        Bulk(asked={"to": "de"}).run(source, target)
+    with pytest.raises(BulkError, match="part of another run: into was translation, and is x"):
+        Bulk(asked={"to": "pt"}, into="x").run(source, target)
+    source.write_text("other\ntexts\n")
+    with pytest.raises(BulkError, match="part of another run: its files have changed"):
+        Bulk(asked={"to": "pt"}).run(source, target)
+
+
+def test_a_target_of_somebody_else_is_not_taken_for_ours(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.txt", tmp_path / "b.txt"
+    source.write_text(f"a\n{REFUSED}\n")
+    with pytest.raises(BulkError):
+        Bulk().run(source, target)
+    target.write_text("precious")
+    with pytest.raises(BulkError, match="is there, and not by this run, which has 1 rows of it"):
+        Bulk(keep_going=True).run(source, target)
+    assert target.read_text() == "precious"
+
+
+def test_a_server_that_stops_is_not_taken_for_a_text_that_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a\nb\n")
+
+    def stopped(texts: list[str]) -> list[str]:
+        raise Unavailable("the engine has failed")
+
+    with pytest.raises(Unavailable):
+        Bulk(keep_going=True, translate=stopped).run(tmp_path / "a.txt", tmp_path / "b.txt")
+    assert Bulk().run(tmp_path / "a.txt", tmp_path / "b.txt").rows == 2
+
+
+def test_a_memory_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no database at all, but long enough to be looked at as if it were one\n" * 40)
+    with sqlite3.connect(tmp_path / "other") as database:
+        database.execute("CREATE TABLE precious (x)")
+    database.close()
+    for name, why in (("text", "file is not a database"), ("other", "is a database of something else")):
+        with pytest.raises(WrongUsage, match=why), open_memory(tmp_path / name, ["1"], {}):
+            pass
+    with pytest.raises(WrongUsage, match="cannot be a memory"), open_memory(tmp_path, ["1"], {}):
+        pass
+
+
+def test_a_memory_knows_texts_of_the_same_packages_and_options(tmp_path: Path) -> None:
+    file, options = tmp_path / "memory", {"target_language": "pt", "num_beams": 4}
+    (tmp_path / "a.txt").write_text("a\nb\na\n")
+    with open_memory(file, ["1"], options) as memory:
+        Bulk(memory=memory).run(tmp_path / "a.txt", tmp_path / "b.txt")
+
+    def nobody(texts: list[str]) -> list[str]:
+        raise AssertionError(texts)
+
+    with open_memory(file, ["1"], dict(reversed(options.items()))) as memory:
+        Bulk(memory=memory, translate=nobody).run(tmp_path / "a.txt", tmp_path / "c.txt")
+    assert (tmp_path / "c.txt").read_text() == "A\nB\nA\n"
+    for packages, others in ((["2"], options), (["1"], options | {"num_beams": 1})):
+        with open_memory(file, packages, others) as memory:
+            assert memory.find(["a", "b"]) == {}

@@ -1,0 +1,154 @@
+"""What becomes of files of every format, read again by those who made the formats."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.bulk.windows import ROWS
+from tests.client.bulk.running import Bulk
+
+
+def test_text_keeps_its_lines_byte_for_byte(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.txt", tmp_path / "b.txt"
+    source.write_bytes("\ufeffolá\r\n\r\n  \t\na\rb\nça va\n\n\x85 x\nlast".encode())
+    heard = Bulk().run(source, target)
+    assert target.read_bytes() == "\ufeffOLÁ\r\n\r\n  \t\nA B\nÇA VA\n\n\x85 X\nLAST".encode()
+    assert (heard.rows, heard.share) == (8, 1.0)
+
+
+def test_many_lines_come_in_their_order(tmp_path: Path) -> None:
+    """Of several windows, and of very different lengths."""
+    lines = [f"{number} {'word ' * (number * 7919 % 23)}" for number in range(3 * ROWS + 17)]
+    (tmp_path / "a.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    Bulk().run(tmp_path / "a.txt", tmp_path / "b.txt")
+    assert (tmp_path / "b.txt").read_text(encoding="utf-8") == "\n".join(lines).upper() + "\n"
+
+
+def test_an_empty_file_becomes_one(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").touch()
+    Bulk().run(tmp_path / "a.txt", tmp_path / "b.txt")
+    assert (tmp_path / "b.txt").read_bytes() == b""
+
+
+def test_objects_get_one_more_key_and_keep_every_byte(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    source.write_bytes(
+        b'{"id": 1e5,  "text":"ol\\u00e1 }", "n": {"text": 1}  }\r\n\n{"text": null}\n'
+        b'{"text": " ", "x": 1.10}\n{"text": "a\\n\\"b"}'
+    )
+    Bulk(into="pt").run(source, target)
+    assert (
+        target.read_bytes()
+        == (
+            '{"id": 1e5,  "text":"ol\\u00e1 }", "n": {"text": 1}, "pt": "OLÁ }"}\r\n\n{"text": null, "pt": null}\n'
+            '{"text": " ", "x": 1.10, "pt": " "}\n{"text": "a\\n\\"b", "pt": "A\\n\\"B"}'
+        ).encode()
+    )
+    written = [json.loads(line) for line in target.read_text(encoding="utf-8").splitlines() if line]
+    assert [row["pt"] for row in written] == ["OLÁ }", None, " ", 'A\n"B']
+
+
+@pytest.mark.parametrize(("suffix", "mark"), [(".csv", ","), (".tsv", "\t")])
+def test_tables_get_one_more_column_and_keep_every_byte(suffix: str, mark: str, tmp_path: Path) -> None:
+    source, target = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"
+    text = '\ufeffid,text,"n"\r\n1,"two\r\nlines, ""quoted""",01\r\n\r\n2,plain,"3"\r\n3,,x\r\n4, "odd",y'
+    source.write_bytes(text.replace(",", mark).encode())
+    Bulk().run(source, target)
+    with target.open(encoding="utf-8-sig", newline="") as file:
+        rows = [row for row in csv.reader(file, delimiter=mark) if row]
+    assert [row[:3] for row in rows] == [
+        ["id", "text", "n"],
+        ["1", f'two\r\nlines{mark} "quoted"', "01"],
+        ["2", "plain", "3"],
+        ["3", "", "x"],
+        ["4", ' "odd"', "y"],
+    ]
+    assert [row[3] for row in rows] == ["translation", f'TWO\r\nLINES{mark} "QUOTED"', "PLAIN", "", ' "ODD"']
+    added = [line for line in target.read_bytes().split(b"\r\n") if line.startswith((b"2", b"3"))]
+    assert added == ['2,plain,"3",PLAIN'.replace(",", mark).encode(), b"3,,x,".replace(b",", mark.encode())]
+
+
+TABLE: dict[str, list[Any]] = {
+    "n": list(range(10_000)),
+    "text": [None if n % 97 == 0 else "" if n % 89 == 0 else f"text {n}" for n in range(10_000)],
+    "list": [[n, n + 1] for n in range(10_000)],
+}
+EXPECTED = [text and text.upper() for text in TABLE["text"]]
+
+
+@pytest.mark.parametrize("kind", ["string", "large_string", "string_view", "dictionary"])
+def test_parquet_gets_one_more_column(kind: str, tmp_path: Path) -> None:
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = pa.table(TABLE, metadata={"made": "by a test"})
+    of_text = pa.dictionary(pa.int32(), pa.string()) if kind == "dictionary" else getattr(pa, kind)()
+    table = table.set_column(1, "text", table.column("text").cast(of_text))
+    source, target = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    parquet.write_table(table, source, row_group_size=3_000, compression="zstd")
+    heard = Bulk(into="pt").run(source, target)
+    found = parquet.read_table(target)
+    assert found.column_names == ["n", "text", "list", "pt"]
+    assert found.drop_columns("pt").equals(parquet.read_table(source))
+    assert found["pt"].to_pylist() == EXPECTED
+    assert found.schema.metadata[b"made"] == b"by a test"
+    assert parquet.ParquetFile(target).metadata.row_group(0).column(0).compression == "ZSTD"
+    assert (heard.rows, heard.share) == (10_000, 1.0)
+
+
+def test_datasets_get_one_more_column(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    datasets.disable_progress_bars()
+    whole = datasets.Dataset.from_dict(TABLE)
+    splits = datasets.DatasetDict({"test": whole.select(range(9_000, 10_000)), "train": whole.select(range(5_000))})
+    splits.save_to_disk(tmp_path / "both")
+    Bulk(into="pt").run(tmp_path / "both", tmp_path / "made")
+    found = datasets.load_from_disk(tmp_path / "made")
+    assert found["test"]["pt"][:] == EXPECTED[9_000:]
+    assert found["train"]["pt"][:] == EXPECTED[:5_000]
+    assert found["train"].remove_columns("pt")[:] == splits["train"][:]
+    Bulk(into="pt").run(tmp_path / "both", tmp_path / "again")
+    assert files_of(tmp_path / "again") == files_of(tmp_path / "made")
+    Bulk(into="pt").run(tmp_path / "both" / "test", tmp_path / "one")
+    assert datasets.load_from_disk(tmp_path / "one")["pt"][:] == EXPECTED[9_000:]
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_a_folder_becomes_one_with_the_same_files(tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    (source / "deep" / "er").mkdir(parents=True)
+    (source / "b.txt").write_text("b\n")
+    (source / "deep" / "a.jsonl").write_text('{"text": "a"}\n')
+    (source / "deep" / "er" / "c.CSV").write_text("text\nc\n")
+    (source / ".hidden").write_text("left out")
+    heard = Bulk().run(source, tmp_path / "out")
+    assert files_of(tmp_path / "out") == {
+        "b.txt": b"B\n",
+        "deep/a.jsonl": b'{"text": "a", "translation": "A"}\n',
+        "deep/er/c.CSV": b"text,translation\nc,C\n",
+    }
+    assert (heard.rows, heard.share) == (3, 1.0)
+
+
+def test_equal_texts_are_translated_once(tmp_path: Path) -> None:
+    asked = list[str]()
+
+    def translate(texts: list[str]) -> list[str]:
+        asked.extend(texts)
+        return [text.upper() for text in texts]
+
+    (tmp_path / "a.txt").write_text("b\na\nb\nbbb\na\n" * 100)
+    Bulk(translate=translate).run(tmp_path / "a.txt", tmp_path / "b.txt")
+    assert (tmp_path / "b.txt").read_text() == "B\nA\nB\nBBB\nA\n" * 100
+    assert sorted(asked) == ["a", "b", "bbb"]
+    assert asked[0] == "bbb"  # the longest is the first
+
+
+def test_a_format_may_be_said(tmp_path: Path) -> None:
+    (tmp_path / "book.en").write_text("a\n")
+    Bulk(format="text").run(tmp_path / "book.en", tmp_path / "book.pt")
+    assert (tmp_path / "book.pt").read_text() == "A\n"
