@@ -121,15 +121,15 @@ simulate: setup  ## run SCHEDULES=100000 simulated schedules of calls and failur
 fuzz: setup  ## send MESSAGES=100000 mutated messages to every method of a server, from the seed FIRST=0 on
 	@$(BIN)/python -m tests.hostile.fuzz --messages $(MESSAGES) --first $(FIRST) --processes $(PROCESSES)
 
-# An environment of its own: the least that `dependencies`, `serve`, `cpu`, `tracing` and `jwt` allow, and what the tests
-# that want no torch want. The oldest numpy has wheels up to Python 3.12.
+# An environment of its own: the least that `dependencies`, `serve`, `cpu`, `tracing`, `jwt` and `mbr` allow, and what the
+# tests that want no torch want. The oldest numpy has wheels up to Python 3.12.
 OLDEST := $(VENV)/oldest
 UV = $(OLDEST)/bin/uv pip
 oldest: pyproject.toml  ## run the tests that need no torch with the oldest versions that pyproject.toml allows
 	@"$(PYTHON)" -m venv --clear $(OLDEST)
 	@$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
 	@$(UV) compile --quiet --resolution lowest-direct --python $(OLDEST)/bin/python --no-header --no-annotate \
-		--extra cpu --extra tracing --extra jwt pyproject.toml -o $(OLDEST)/versions.txt
+		--extra cpu --extra tracing --extra jwt --extra mbr pyproject.toml -o $(OLDEST)/versions.txt
 	@$(UV) install --quiet --python $(OLDEST)/bin/python -r $(OLDEST)/versions.txt \
 		build hatchling hypothesis pytest pytest-asyncio pytest-timeout pytest-xdist pyyaml trustme
 	@grep -E '^(onnxruntime|grpcio|numpy|pydantic|protobuf)==' $(OLDEST)/versions.txt
@@ -202,7 +202,7 @@ bench: setup  ## measure against other engines
 
 COMPILE = $(BIN)/uv pip compile --quiet --config-file requirements/uv.toml --universal --python-version 3.11 \
 	--no-annotate --no-header --upgrade pyproject.toml
-OF_IMAGES = --extra tracing --extra jwt --extra tokenizers
+OF_IMAGES = --extra tracing --extra jwt --extra tokenizers --extra mbr
 lock: setup  ## bring the pinned versions up to date
 	@$(BIN)/python -m pip install --quiet uv
 	@$(COMPILE) --extra dev --extra deploy requirements/train.txt requirements/oracles.txt -o requirements/lock.txt \

@@ -103,6 +103,8 @@ class Hypothesis:
     finish_reason: FinishReason
     target_tokens: tuple[TargetToken, ...] = ()
     """Of `with_tokens`: its tokens, the end token included, without those of a forced `target_prefix`."""
+    expected_utility: float | None = None
+    """Of `mbr_samples`: the mean chrF of the text by all samples, from 0 to 100."""
 
 
 @dataclass(frozen=True, slots=True)

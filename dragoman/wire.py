@@ -333,8 +333,9 @@ def _decoding(message: decoding_pb2.DecodingOptions) -> Decoding:
 
 def _hypothesis(message: translation_pb2.Hypothesis) -> Hypothesis:
     reason = _FINISH_REASONS.get(message.finish_reason, FinishReason.UNKNOWN)
+    utility = message.expected_utility if message.HasField("expected_utility") else None
     return Hypothesis(
-        message.text, message.score, message.tokens, reason, tuple(map(target_token, message.target_tokens))
+        message.text, message.score, message.tokens, reason, tuple(map(target_token, message.target_tokens)), utility
     )
 
 

@@ -89,6 +89,10 @@ class Decoding:
     """Hypotheses begin with different tokens, the likeliest there are, and go on greedily. Without beams only."""
     min_alternative_expansion_prob: Annotated[float, Range(0.0, 1.0)] = 0.0
     """An alternative begins with a token of at least this probability. The best one is always there."""
+    num_beam_groups: Annotated[int, Range(1, "num_beams")] = 1
+    """The beams are so many groups, of equal size, which are kept apart (Vijayakumar et al. 2016). 1: they are not."""
+    diversity_penalty: Annotated[float, Range(0.0, 100.0)] = 0.0
+    """What it costs a group to choose a token that a group before it has chosen at the same step."""
     repetition_penalty: Annotated[float, Range(0.01, 100.0)] = 1.0
     """How much less likely the tokens of the target become. Below 1: more likely."""
     no_repeat_ngram_size: Annotated[int, Range(0, 1000)] = 0
@@ -133,6 +137,8 @@ class Decoding:
     """A token of at least this probability is drawn, or of less where many are likely."""
     seed: Annotated[int, Range(0, 2**53)] = 0
     """What is drawn depends on it, the source and the options alone."""
+    mbr_samples: Annotated[int, Range(0, "max_samples")] = 0
+    """So many samples are drawn, and those returned that are most like all of them: minimum Bayes risk. 0: none are."""
     with_tokens: bool = False
     """The tokens of each hypothesis come back, with their log-probabilities."""
     retry_on_guard: bool = False
@@ -158,7 +164,7 @@ class Decoding:
     @property
     def samples(self) -> int:
         """Hypotheses that are found apart. 1 too where none are."""
-        return self.num_return_sequences if self.apart else 1
+        return max(self.num_return_sequences, self.mbr_samples) if self.apart else 1
 
     @property
     def rows(self) -> int:

@@ -30,6 +30,7 @@
     ├── DoesNotTranslate            FAILED_PRECONDITION DOES_NOT_TRANSLATE
     ├── DoesNotScore                FAILED_PRECONDITION DOES_NOT_SCORE
     ├── OptionNotOffered            FAILED_PRECONDITION OPTION_NOT_OFFERED
+    ├── ExtraMissing                FAILED_PRECONDITION EXTRA_MISSING
     ├── RequestStalled              ABORTED             REQUEST_STALLED
     ├── StreamStalled               ABORTED             STREAM_STALLED
     ├── Unavailable                 UNAVAILABLE         the same request may be answered later, or by another server
@@ -410,6 +411,17 @@ class OptionNotOffered(ServerError):
     def __init__(self, wish: str) -> None:
         message = f"the model's package does not give {wish}, which an option takes: leave it out, or export again"
         super().__init__(message, {"wish": wish}, "decoding")
+
+
+class ExtraMissing(ServerError):
+    """The server was installed without what an option takes. Expected."""
+
+    status = "FAILED_PRECONDITION"
+    reason = "EXTRA_MISSING"
+
+    def __init__(self, option: str, package: str, extra: str) -> None:
+        message = f"{option} takes {package}, which this server lacks: leave it out, or install the extra {extra!r}"
+        super().__init__(message, {"option": option, "package": package, "extra": extra}, f"decoding.{option}")
 
 
 class RequestStalled(ServerError):

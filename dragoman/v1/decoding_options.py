@@ -42,6 +42,14 @@ class DecodingKeywords(TypedDict, total=False):
     """An alternative begins with a token of at least this probability; there may be fewer alternatives then. The best
     one is always there. From 0 to 1.
     """
+    num_beam_groups: int | None
+    """The beams are so many groups of equal size, which `diversity_penalty` keeps apart (diverse beam search). Beams of
+    one group are not. From 1 to `num_beams`, of which it is a divisor.
+    """
+    diversity_penalty: float | None
+    """What a token costs a group for each time that the groups before it have chosen it at the same step. Scores have
+    it too. From 0 to 100; above 0 with several groups, and only with them.
+    """
     repetition_penalty: float | None
     """Tokens that the target has become so many times less likely; below 1 more likely. From 0.01 to 100."""
     no_repeat_ngram_size: int | None
@@ -90,6 +98,11 @@ class DecodingKeywords(TypedDict, total=False):
     """What is drawn depends on it, the content and the options alone. From 0 to 9007199254740992. If not set, one is
     chosen; Translation.seed says which.
     """
+    mbr_samples: int | None
+    """So many samples are drawn, and the `num_return_sequences` returned that are most like all of them, best first:
+    minimum Bayes risk, by chrF. Equal texts count once. 0: what is drawn is returned. Only with `do_sample`, and not of
+    streams. From 0 to 64, and not more than the server's rows.
+    """
     with_tokens: bool | None
     """Hypothesis.target_tokens is filled in: the tokens, with their log-probabilities."""
     retry_on_guard: bool | None
@@ -132,6 +145,14 @@ class Decoding:
     min_alternative_expansion_prob: float
     """An alternative begins with a token of at least this probability; there may be fewer alternatives then. The best
     one is always there. From 0 to 1.
+    """
+    num_beam_groups: int
+    """The beams are so many groups of equal size, which `diversity_penalty` keeps apart (diverse beam search). Beams of
+    one group are not. From 1 to `num_beams`, of which it is a divisor.
+    """
+    diversity_penalty: float
+    """What a token costs a group for each time that the groups before it have chosen it at the same step. Scores have
+    it too. From 0 to 100; above 0 with several groups, and only with them.
     """
     repetition_penalty: float
     """Tokens that the target has become so many times less likely; below 1 more likely. From 0.01 to 100."""
@@ -181,6 +202,11 @@ class Decoding:
     """What is drawn depends on it, the content and the options alone. From 0 to 9007199254740992. If not set, one is
     chosen; Translation.seed says which.
     """
+    mbr_samples: int
+    """So many samples are drawn, and the `num_return_sequences` returned that are most like all of them, best first:
+    minimum Bayes risk, by chrF. Equal texts count once. 0: what is drawn is returned. Only with `do_sample`, and not of
+    streams. From 0 to 64, and not more than the server's rows.
+    """
     with_tokens: bool
     """Hypothesis.target_tokens is filled in: the tokens, with their log-probabilities."""
     retry_on_guard: bool
@@ -203,6 +229,8 @@ DOCS = {
     "exponential_decay_start": 'Target tokens before `exponential_decay_length_penalty` begins. From 0 to 2147483647.',
     "return_alternatives": 'The `num_return_sequences` hypotheses begin with different tokens, the likeliest that there are after `target_prefix`, and go on greedily. They come in the order of these tokens. Only with one beam.',
     "min_alternative_expansion_prob": 'An alternative begins with a token of at least this probability; there may be fewer alternatives then. The best one is always there. From 0 to 1.',
+    "num_beam_groups": 'The beams are so many groups of equal size, which `diversity_penalty` keeps apart (diverse beam search). Beams of one group are not. From 1 to `num_beams`, of which it is a divisor.',
+    "diversity_penalty": 'What a token costs a group for each time that the groups before it have chosen it at the same step. Scores have it too. From 0 to 100; above 0 with several groups, and only with them.',
     "repetition_penalty": 'Tokens that the target has become so many times less likely; below 1 more likely. From 0.01 to 100.',
     "no_repeat_ngram_size": 'No sequence of so many tokens occurs twice in a target. 0: any may. From 0 to 1000.',
     "encoder_repetition_penalty": 'Tokens of the source become so many times more likely; below 1 less likely. From 0.01 to 100.',
@@ -225,6 +253,7 @@ DOCS = {
     "epsilon_cutoff": 'A token of at least this probability is drawn. From 0 to 1.',
     "eta_cutoff": 'A token of at least this probability is drawn, or of less where many are likely. From 0 to 1.',
     "seed": 'What is drawn depends on it, the content and the options alone. From 0 to 9007199254740992. If not set, one is chosen; Translation.seed says which.',
+    "mbr_samples": "So many samples are drawn, and the `num_return_sequences` returned that are most like all of them, best first: minimum Bayes risk, by chrF. Equal texts count once. 0: what is drawn is returned. Only with `do_sample`, and not of streams. From 0 to 64, and not more than the server's rows.",
     "with_tokens": 'Hypothesis.target_tokens is filled in: the tokens, with their log-probabilities.',
     "retry_on_guard": 'A translation with a guard is made again with 4 beams and `no_repeat_ngram_size` 3, unless it is merely cut, and the one with fewer guards is the answer; where the server has no room or time for it, the first one. Not of streams, nor beside vectors.',
 }
@@ -243,6 +272,8 @@ GROUPS = {
     "exponential_decay_start": "Beams and length",
     "return_alternatives": "Beams and length",
     "min_alternative_expansion_prob": "Beams and length",
+    "num_beam_groups": "Beams and length",
+    "diversity_penalty": "Beams and length",
     "repetition_penalty": "Repetition",
     "no_repeat_ngram_size": "Repetition",
     "encoder_repetition_penalty": "Repetition",
@@ -265,6 +296,7 @@ GROUPS = {
     "epsilon_cutoff": "Sampling",
     "eta_cutoff": "Sampling",
     "seed": "Sampling",
+    "mbr_samples": "Sampling",
     "with_tokens": "What comes back",
     "retry_on_guard": "What comes back",
 }

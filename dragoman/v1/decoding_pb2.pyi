@@ -94,6 +94,8 @@ class DecodingOptions(_message.Message):
     EXPONENTIAL_DECAY_START_FIELD_NUMBER: _builtins.int
     RETURN_ALTERNATIVES_FIELD_NUMBER: _builtins.int
     MIN_ALTERNATIVE_EXPANSION_PROB_FIELD_NUMBER: _builtins.int
+    NUM_BEAM_GROUPS_FIELD_NUMBER: _builtins.int
+    DIVERSITY_PENALTY_FIELD_NUMBER: _builtins.int
     REPETITION_PENALTY_FIELD_NUMBER: _builtins.int
     NO_REPEAT_NGRAM_SIZE_FIELD_NUMBER: _builtins.int
     ENCODER_REPETITION_PENALTY_FIELD_NUMBER: _builtins.int
@@ -116,6 +118,7 @@ class DecodingOptions(_message.Message):
     EPSILON_CUTOFF_FIELD_NUMBER: _builtins.int
     ETA_CUTOFF_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
+    MBR_SAMPLES_FIELD_NUMBER: _builtins.int
     WITH_TOKENS_FIELD_NUMBER: _builtins.int
     RETRY_ON_GUARD_FIELD_NUMBER: _builtins.int
     num_beams: _builtins.int
@@ -147,6 +150,14 @@ class DecodingOptions(_message.Message):
     min_alternative_expansion_prob: _builtins.float
     """Optional. An alternative begins with a token of at least this probability; there may be fewer alternatives then. The
     best one is always there. From 0 to 1.
+    """
+    num_beam_groups: _builtins.int
+    """Optional. The beams are so many groups of equal size, which `diversity_penalty` keeps apart (diverse beam search).
+    Beams of one group are not. From 1 to `num_beams`, of which it is a divisor.
+    """
+    diversity_penalty: _builtins.float
+    """Optional. What a token costs a group for each time that the groups before it have chosen it at the same step. Scores
+    have it too. From 0 to 100; above 0 with several groups, and only with them.
     """
     repetition_penalty: _builtins.float
     """Repetition
@@ -189,6 +200,11 @@ class DecodingOptions(_message.Message):
     seed: _builtins.int
     """Optional. What is drawn depends on it, the content and the options alone. From 0 to 9007199254740992. If not set, one
     is chosen; Translation.seed says which.
+    """
+    mbr_samples: _builtins.int
+    """Optional. So many samples are drawn, and the `num_return_sequences` returned that are most like all of them, best
+    first: minimum Bayes risk, by chrF. Equal texts count once. 0: what is drawn is returned. Only with `do_sample`, and
+    not of streams. From 0 to 64, and not more than the server's rows.
     """
     with_tokens: _builtins.bool
     """What comes back
@@ -242,6 +258,8 @@ class DecodingOptions(_message.Message):
         exponential_decay_start: _builtins.int | None = ...,
         return_alternatives: _builtins.bool | None = ...,
         min_alternative_expansion_prob: _builtins.float | None = ...,
+        num_beam_groups: _builtins.int | None = ...,
+        diversity_penalty: _builtins.float | None = ...,
         repetition_penalty: _builtins.float | None = ...,
         no_repeat_ngram_size: _builtins.int | None = ...,
         encoder_repetition_penalty: _builtins.float | None = ...,
@@ -264,15 +282,18 @@ class DecodingOptions(_message.Message):
         epsilon_cutoff: _builtins.float | None = ...,
         eta_cutoff: _builtins.float | None = ...,
         seed: _builtins.int | None = ...,
+        mbr_samples: _builtins.int | None = ...,
         with_tokens: _builtins.bool | None = ...,
         retry_on_guard: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_disable_unknown", b"_disable_unknown", "_do_sample", b"_do_sample", "_early_stopping", b"_early_stopping", "_encoder_no_repeat_ngram_size", b"_encoder_no_repeat_ngram_size", "_encoder_repetition_penalty", b"_encoder_repetition_penalty", "_epsilon_cutoff", b"_epsilon_cutoff", "_eta_cutoff", b"_eta_cutoff", "_exponential_decay_length_penalty", b"_exponential_decay_length_penalty", "_exponential_decay_start", b"_exponential_decay_start", "_forced_bos_token", b"_forced_bos_token", "_length_penalty", b"_length_penalty", "_max_new_tokens", b"_max_new_tokens", "_max_new_tokens_ratio", b"_max_new_tokens_ratio", "_min_alternative_expansion_prob", b"_min_alternative_expansion_prob", "_min_new_tokens", b"_min_new_tokens", "_min_p", b"_min_p", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_beams", b"_num_beams", "_num_return_sequences", b"_num_return_sequences", "_patience", b"_patience", "_prefix_bias_beta", b"_prefix_bias_beta", "_repetition_penalty", b"_repetition_penalty", "_retry_on_guard", b"_retry_on_guard", "_return_alternatives", b"_return_alternatives", "_seed", b"_seed", "_target_prefix", b"_target_prefix", "_temperature", b"_temperature", "_top_h", b"_top_h", "_top_k", b"_top_k", "_top_p", b"_top_p", "_typical_p", b"_typical_p", "_with_tokens", b"_with_tokens", "disable_unknown", b"disable_unknown", "do_sample", b"do_sample", "early_stopping", b"early_stopping", "encoder_no_repeat_ngram_size", b"encoder_no_repeat_ngram_size", "encoder_repetition_penalty", b"encoder_repetition_penalty", "epsilon_cutoff", b"epsilon_cutoff", "eta_cutoff", b"eta_cutoff", "exponential_decay_length_penalty", b"exponential_decay_length_penalty", "exponential_decay_start", b"exponential_decay_start", "forced_bos_token", b"forced_bos_token", "length_penalty", b"length_penalty", "max_new_tokens", b"max_new_tokens", "max_new_tokens_ratio", b"max_new_tokens_ratio", "min_alternative_expansion_prob", b"min_alternative_expansion_prob", "min_new_tokens", b"min_new_tokens", "min_p", b"min_p", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_beams", b"num_beams", "num_return_sequences", b"num_return_sequences", "patience", b"patience", "prefix_bias_beta", b"prefix_bias_beta", "repetition_penalty", b"repetition_penalty", "retry_on_guard", b"retry_on_guard", "return_alternatives", b"return_alternatives", "seed", b"seed", "target_prefix", b"target_prefix", "temperature", b"temperature", "top_h", b"top_h", "top_k", b"top_k", "top_p", b"top_p", "typical_p", b"typical_p", "with_tokens", b"with_tokens"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_disable_unknown", b"_disable_unknown", "_diversity_penalty", b"_diversity_penalty", "_do_sample", b"_do_sample", "_early_stopping", b"_early_stopping", "_encoder_no_repeat_ngram_size", b"_encoder_no_repeat_ngram_size", "_encoder_repetition_penalty", b"_encoder_repetition_penalty", "_epsilon_cutoff", b"_epsilon_cutoff", "_eta_cutoff", b"_eta_cutoff", "_exponential_decay_length_penalty", b"_exponential_decay_length_penalty", "_exponential_decay_start", b"_exponential_decay_start", "_forced_bos_token", b"_forced_bos_token", "_length_penalty", b"_length_penalty", "_max_new_tokens", b"_max_new_tokens", "_max_new_tokens_ratio", b"_max_new_tokens_ratio", "_mbr_samples", b"_mbr_samples", "_min_alternative_expansion_prob", b"_min_alternative_expansion_prob", "_min_new_tokens", b"_min_new_tokens", "_min_p", b"_min_p", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_beam_groups", b"_num_beam_groups", "_num_beams", b"_num_beams", "_num_return_sequences", b"_num_return_sequences", "_patience", b"_patience", "_prefix_bias_beta", b"_prefix_bias_beta", "_repetition_penalty", b"_repetition_penalty", "_retry_on_guard", b"_retry_on_guard", "_return_alternatives", b"_return_alternatives", "_seed", b"_seed", "_target_prefix", b"_target_prefix", "_temperature", b"_temperature", "_top_h", b"_top_h", "_top_k", b"_top_k", "_top_p", b"_top_p", "_typical_p", b"_typical_p", "_with_tokens", b"_with_tokens", "disable_unknown", b"disable_unknown", "diversity_penalty", b"diversity_penalty", "do_sample", b"do_sample", "early_stopping", b"early_stopping", "encoder_no_repeat_ngram_size", b"encoder_no_repeat_ngram_size", "encoder_repetition_penalty", b"encoder_repetition_penalty", "epsilon_cutoff", b"epsilon_cutoff", "eta_cutoff", b"eta_cutoff", "exponential_decay_length_penalty", b"exponential_decay_length_penalty", "exponential_decay_start", b"exponential_decay_start", "forced_bos_token", b"forced_bos_token", "length_penalty", b"length_penalty", "max_new_tokens", b"max_new_tokens", "max_new_tokens_ratio", b"max_new_tokens_ratio", "mbr_samples", b"mbr_samples", "min_alternative_expansion_prob", b"min_alternative_expansion_prob", "min_new_tokens", b"min_new_tokens", "min_p", b"min_p", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_beam_groups", b"num_beam_groups", "num_beams", b"num_beams", "num_return_sequences", b"num_return_sequences", "patience", b"patience", "prefix_bias_beta", b"prefix_bias_beta", "repetition_penalty", b"repetition_penalty", "retry_on_guard", b"retry_on_guard", "return_alternatives", b"return_alternatives", "seed", b"seed", "target_prefix", b"target_prefix", "temperature", b"temperature", "top_h", b"top_h", "top_k", b"top_k", "top_p", b"top_p", "typical_p", b"typical_p", "with_tokens", b"with_tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_disable_unknown", b"_disable_unknown", "_do_sample", b"_do_sample", "_early_stopping", b"_early_stopping", "_encoder_no_repeat_ngram_size", b"_encoder_no_repeat_ngram_size", "_encoder_repetition_penalty", b"_encoder_repetition_penalty", "_epsilon_cutoff", b"_epsilon_cutoff", "_eta_cutoff", b"_eta_cutoff", "_exponential_decay_length_penalty", b"_exponential_decay_length_penalty", "_exponential_decay_start", b"_exponential_decay_start", "_forced_bos_token", b"_forced_bos_token", "_length_penalty", b"_length_penalty", "_max_new_tokens", b"_max_new_tokens", "_max_new_tokens_ratio", b"_max_new_tokens_ratio", "_min_alternative_expansion_prob", b"_min_alternative_expansion_prob", "_min_new_tokens", b"_min_new_tokens", "_min_p", b"_min_p", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_beams", b"_num_beams", "_num_return_sequences", b"_num_return_sequences", "_patience", b"_patience", "_prefix_bias_beta", b"_prefix_bias_beta", "_repetition_penalty", b"_repetition_penalty", "_retry_on_guard", b"_retry_on_guard", "_return_alternatives", b"_return_alternatives", "_seed", b"_seed", "_target_prefix", b"_target_prefix", "_temperature", b"_temperature", "_top_h", b"_top_h", "_top_k", b"_top_k", "_top_p", b"_top_p", "_typical_p", b"_typical_p", "_with_tokens", b"_with_tokens", "bad_words", b"bad_words", "begin_suppress_tokens", b"begin_suppress_tokens", "disable_unknown", b"disable_unknown", "do_sample", b"do_sample", "early_stopping", b"early_stopping", "encoder_no_repeat_ngram_size", b"encoder_no_repeat_ngram_size", "encoder_repetition_penalty", b"encoder_repetition_penalty", "epsilon_cutoff", b"epsilon_cutoff", "eta_cutoff", b"eta_cutoff", "exponential_decay_length_penalty", b"exponential_decay_length_penalty", "exponential_decay_start", b"exponential_decay_start", "forced_bos_token", b"forced_bos_token", "length_penalty", b"length_penalty", "max_new_tokens", b"max_new_tokens", "max_new_tokens_ratio", b"max_new_tokens_ratio", "min_alternative_expansion_prob", b"min_alternative_expansion_prob", "min_new_tokens", b"min_new_tokens", "min_p", b"min_p", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_beams", b"num_beams", "num_return_sequences", b"num_return_sequences", "patience", b"patience", "prefix_bias_beta", b"prefix_bias_beta", "repetition_penalty", b"repetition_penalty", "retry_on_guard", b"retry_on_guard", "return_alternatives", b"return_alternatives", "seed", b"seed", "sequence_bias", b"sequence_bias", "suppress_tokens", b"suppress_tokens", "target_prefix", b"target_prefix", "temperature", b"temperature", "top_h", b"top_h", "top_k", b"top_k", "top_p", b"top_p", "typical_p", b"typical_p", "with_tokens", b"with_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_disable_unknown", b"_disable_unknown", "_diversity_penalty", b"_diversity_penalty", "_do_sample", b"_do_sample", "_early_stopping", b"_early_stopping", "_encoder_no_repeat_ngram_size", b"_encoder_no_repeat_ngram_size", "_encoder_repetition_penalty", b"_encoder_repetition_penalty", "_epsilon_cutoff", b"_epsilon_cutoff", "_eta_cutoff", b"_eta_cutoff", "_exponential_decay_length_penalty", b"_exponential_decay_length_penalty", "_exponential_decay_start", b"_exponential_decay_start", "_forced_bos_token", b"_forced_bos_token", "_length_penalty", b"_length_penalty", "_max_new_tokens", b"_max_new_tokens", "_max_new_tokens_ratio", b"_max_new_tokens_ratio", "_mbr_samples", b"_mbr_samples", "_min_alternative_expansion_prob", b"_min_alternative_expansion_prob", "_min_new_tokens", b"_min_new_tokens", "_min_p", b"_min_p", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_beam_groups", b"_num_beam_groups", "_num_beams", b"_num_beams", "_num_return_sequences", b"_num_return_sequences", "_patience", b"_patience", "_prefix_bias_beta", b"_prefix_bias_beta", "_repetition_penalty", b"_repetition_penalty", "_retry_on_guard", b"_retry_on_guard", "_return_alternatives", b"_return_alternatives", "_seed", b"_seed", "_target_prefix", b"_target_prefix", "_temperature", b"_temperature", "_top_h", b"_top_h", "_top_k", b"_top_k", "_top_p", b"_top_p", "_typical_p", b"_typical_p", "_with_tokens", b"_with_tokens", "bad_words", b"bad_words", "begin_suppress_tokens", b"begin_suppress_tokens", "disable_unknown", b"disable_unknown", "diversity_penalty", b"diversity_penalty", "do_sample", b"do_sample", "early_stopping", b"early_stopping", "encoder_no_repeat_ngram_size", b"encoder_no_repeat_ngram_size", "encoder_repetition_penalty", b"encoder_repetition_penalty", "epsilon_cutoff", b"epsilon_cutoff", "eta_cutoff", b"eta_cutoff", "exponential_decay_length_penalty", b"exponential_decay_length_penalty", "exponential_decay_start", b"exponential_decay_start", "forced_bos_token", b"forced_bos_token", "length_penalty", b"length_penalty", "max_new_tokens", b"max_new_tokens", "max_new_tokens_ratio", b"max_new_tokens_ratio", "mbr_samples", b"mbr_samples", "min_alternative_expansion_prob", b"min_alternative_expansion_prob", "min_new_tokens", b"min_new_tokens", "min_p", b"min_p", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_beam_groups", b"num_beam_groups", "num_beams", b"num_beams", "num_return_sequences", b"num_return_sequences", "patience", b"patience", "prefix_bias_beta", b"prefix_bias_beta", "repetition_penalty", b"repetition_penalty", "retry_on_guard", b"retry_on_guard", "return_alternatives", b"return_alternatives", "seed", b"seed", "sequence_bias", b"sequence_bias", "suppress_tokens", b"suppress_tokens", "target_prefix", b"target_prefix", "temperature", b"temperature", "top_h", b"top_h", "top_k", b"top_k", "top_p", b"top_p", "typical_p", b"typical_p", "with_tokens", b"with_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__disable_unknown: _TypeAlias = _typing.Literal["disable_unknown"]  # noqa: Y015
     _WhichOneofArgType__disable_unknown: _TypeAlias = _typing.Literal["_disable_unknown", b"_disable_unknown"]  # noqa: Y015
+    _WhichOneofReturnType__diversity_penalty: _TypeAlias = _typing.Literal["diversity_penalty"]  # noqa: Y015
+    _WhichOneofArgType__diversity_penalty: _TypeAlias = _typing.Literal["_diversity_penalty", b"_diversity_penalty"]  # noqa: Y015
     _WhichOneofReturnType__do_sample: _TypeAlias = _typing.Literal["do_sample"]  # noqa: Y015
     _WhichOneofArgType__do_sample: _TypeAlias = _typing.Literal["_do_sample", b"_do_sample"]  # noqa: Y015
     _WhichOneofReturnType__early_stopping: _TypeAlias = _typing.Literal["early_stopping"]  # noqa: Y015
@@ -297,6 +318,8 @@ class DecodingOptions(_message.Message):
     _WhichOneofArgType__max_new_tokens: _TypeAlias = _typing.Literal["_max_new_tokens", b"_max_new_tokens"]  # noqa: Y015
     _WhichOneofReturnType__max_new_tokens_ratio: _TypeAlias = _typing.Literal["max_new_tokens_ratio"]  # noqa: Y015
     _WhichOneofArgType__max_new_tokens_ratio: _TypeAlias = _typing.Literal["_max_new_tokens_ratio", b"_max_new_tokens_ratio"]  # noqa: Y015
+    _WhichOneofReturnType__mbr_samples: _TypeAlias = _typing.Literal["mbr_samples"]  # noqa: Y015
+    _WhichOneofArgType__mbr_samples: _TypeAlias = _typing.Literal["_mbr_samples", b"_mbr_samples"]  # noqa: Y015
     _WhichOneofReturnType__min_alternative_expansion_prob: _TypeAlias = _typing.Literal["min_alternative_expansion_prob"]  # noqa: Y015
     _WhichOneofArgType__min_alternative_expansion_prob: _TypeAlias = _typing.Literal["_min_alternative_expansion_prob", b"_min_alternative_expansion_prob"]  # noqa: Y015
     _WhichOneofReturnType__min_new_tokens: _TypeAlias = _typing.Literal["min_new_tokens"]  # noqa: Y015
@@ -305,6 +328,8 @@ class DecodingOptions(_message.Message):
     _WhichOneofArgType__min_p: _TypeAlias = _typing.Literal["_min_p", b"_min_p"]  # noqa: Y015
     _WhichOneofReturnType__no_repeat_ngram_size: _TypeAlias = _typing.Literal["no_repeat_ngram_size"]  # noqa: Y015
     _WhichOneofArgType__no_repeat_ngram_size: _TypeAlias = _typing.Literal["_no_repeat_ngram_size", b"_no_repeat_ngram_size"]  # noqa: Y015
+    _WhichOneofReturnType__num_beam_groups: _TypeAlias = _typing.Literal["num_beam_groups"]  # noqa: Y015
+    _WhichOneofArgType__num_beam_groups: _TypeAlias = _typing.Literal["_num_beam_groups", b"_num_beam_groups"]  # noqa: Y015
     _WhichOneofReturnType__num_beams: _TypeAlias = _typing.Literal["num_beams"]  # noqa: Y015
     _WhichOneofArgType__num_beams: _TypeAlias = _typing.Literal["_num_beams", b"_num_beams"]  # noqa: Y015
     _WhichOneofReturnType__num_return_sequences: _TypeAlias = _typing.Literal["num_return_sequences"]  # noqa: Y015
@@ -338,6 +363,8 @@ class DecodingOptions(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__disable_unknown) -> _WhichOneofReturnType__disable_unknown | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__diversity_penalty) -> _WhichOneofReturnType__diversity_penalty | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__do_sample) -> _WhichOneofReturnType__do_sample | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__early_stopping) -> _WhichOneofReturnType__early_stopping | None: ...
@@ -362,6 +389,8 @@ class DecodingOptions(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_new_tokens_ratio) -> _WhichOneofReturnType__max_new_tokens_ratio | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__mbr_samples) -> _WhichOneofReturnType__mbr_samples | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_alternative_expansion_prob) -> _WhichOneofReturnType__min_alternative_expansion_prob | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_new_tokens) -> _WhichOneofReturnType__min_new_tokens | None: ...
@@ -369,6 +398,8 @@ class DecodingOptions(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_p) -> _WhichOneofReturnType__min_p | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__no_repeat_ngram_size) -> _WhichOneofReturnType__no_repeat_ngram_size | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__num_beam_groups) -> _WhichOneofReturnType__num_beam_groups | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__num_beams) -> _WhichOneofReturnType__num_beams | None: ...
     @_typing.overload
@@ -524,7 +555,7 @@ class Timings(_message.Message):
 
     @_builtins.property
     def detokenize(self) -> _duration_pb2.Duration:
-        """Turning the tokens of its hypotheses into text, after the last token. Zero for Encode."""
+        """Turning the tokens of its hypotheses into text, after the last token, and choosing of `mbr_samples`. Zero for Encode."""
 
     def __init__(
         self,

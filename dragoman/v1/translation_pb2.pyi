@@ -319,6 +319,7 @@ class Hypothesis(_message.Message):
     TOKENS_FIELD_NUMBER: _builtins.int
     FINISH_REASON_FIELD_NUMBER: _builtins.int
     TARGET_TOKENS_FIELD_NUMBER: _builtins.int
+    EXPECTED_UTILITY_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """The translated text."""
     score: _builtins.float
@@ -329,6 +330,8 @@ class Hypothesis(_message.Message):
     """Tokens of the hypothesis, the end token included."""
     finish_reason: _decoding_pb2.FinishReason.ValueType
     """Why it ended."""
+    expected_utility: _builtins.float
+    """Of `mbr_samples`: the mean chrF of the text by all samples, from 0 to 100. Hypotheses are ordered by it."""
     @_builtins.property
     def target_tokens(self) -> _containers.RepeatedCompositeFieldContainer[Global___TargetToken]:
         """Of `with_tokens`: its tokens, the end token included. A forced `target_prefix` is not among them."""
@@ -341,12 +344,15 @@ class Hypothesis(_message.Message):
         tokens: _builtins.int = ...,
         finish_reason: _decoding_pb2.FinishReason.ValueType = ...,
         target_tokens: _abc.Iterable[Global___TargetToken] | None = ...,
+        expected_utility: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_utility", b"_expected_utility", "expected_utility", b"expected_utility"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["finish_reason", b"finish_reason", "score", b"score", "target_tokens", b"target_tokens", "text", b"text", "tokens", b"tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_utility", b"_expected_utility", "expected_utility", b"expected_utility", "finish_reason", b"finish_reason", "score", b"score", "target_tokens", b"target_tokens", "text", b"text", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__expected_utility: _TypeAlias = _typing.Literal["expected_utility"]  # noqa: Y015
+    _WhichOneofArgType__expected_utility: _TypeAlias = _typing.Literal["_expected_utility", b"_expected_utility"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__expected_utility) -> _WhichOneofReturnType__expected_utility | None: ...
 
 Global___Hypothesis: _TypeAlias = Hypothesis  # noqa: Y015
 

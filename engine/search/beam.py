@@ -59,7 +59,7 @@ class BeamSearch:
     def kept(self) -> int:
         """Finished hypotheses that it keeps at most, and is over with (Kasai et al. 2022, section 2.2, `patience`)."""
         patient = floor(self.num_beams * self._decoding.patience + 0.5)
-        return max(patient, self._decoding.num_return_sequences)
+        return max(patient, min(self._decoding.num_return_sequences, self.num_beams))
 
     @property
     def candidates(self) -> int:
@@ -80,9 +80,15 @@ class BeamSearch:
         """As many hypotheses are finished as it keeps: every step may be the last."""
         return len(self.finished) == self.kept
 
-    def hypotheses(self) -> tuple[Hypothesis, ...]:
-        """The results, best first. Only once it is over."""
-        return tuple(self.finished[: self._decoding.num_return_sequences])
+    @property
+    def chosen(self) -> Sequence[Extension]:
+        """What would have lived on in the step that it is over with, where somebody wants to know."""
+        return ()
+
+    @property
+    def returned(self) -> int:
+        """Finished hypotheses that are its results."""
+        return self._decoding.num_return_sequences
 
     def advance(self, steps: int, ranked: Iterable[Extension], past: Past) -> Sequence[Extension]:
         """Makes a step, so many with it: returns the extensions that live on, best first, or none if it is over.

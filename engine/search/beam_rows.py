@@ -1,6 +1,6 @@
 """The beam searches of a running batch, which make their steps together."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from itertools import takewhile
 from typing import TypeVar
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from engine.decoder import NOT_FINITE, Ask, Found
 from engine.request import Hypothesis
 from engine.search.beam import BeamSearch, Extension, Past
+from engine.search.groups import BeamGroup, Groups, results
 from engine.search.ranking import Ranking, Step
 from engine.search.score import NEVER, NO_TOKEN
 from engine.targets import TargetRules
@@ -24,6 +25,8 @@ class BeamRows:
 
     The candidates of all searches are ranked at once. Where the best `num_beams` of a search simply live on, which is
     so at most steps, that is all there is to do; everywhere else its `BeamSearch` says what becomes of them.
+
+    A search whose beams are in groups is several here, and the number of the first is its own.
     """
 
     def __init__(self) -> None:
@@ -61,20 +64,17 @@ class BeamRows:
         """Steps before those."""
         self._due = NEVER
         """No search is over because of its length before this step."""
+        self._groups = Groups()
 
     def search(self, row: int, decoding: Decoding, rules: TargetRules) -> int:
         """Begins a search with one row. Returns its number."""
-        search = BeamSearch(decoding, rules)
-        number = self._searches.index(None) if None in self._searches else len(self._searches)
-        self._searches[number : number + 1] = [search]
-        self._begun[number : number + 1] = [self._step]
-        self._fit()
-        special = [*search.end_ids, *search.suppressed]
-        self._special[number, : len(special)] = special
-        self._wanted[number], self._counts[number] = search.num_beams, 1
-        self._careful[number] = rules.forced_begin_id is not None
+        if (groups := decoding.num_beam_groups) == 1:
+            number = self._enter(BeamSearch(decoding, rules), rules)
+        else:
+            number, *others = (self._enter(BeamGroup(decoding, rules), rules) for _ in range(groups))
+            self._groups.begin((number, *others), decoding.diversity_penalty)
+        self._counts[number] = 1
         self._rows[number, 0], self._costs[number, 0], self._live[number, 0] = row, 0.0, True
-        self._due = min(self._due, self._step + search.last)
         return number
 
     def advance(self, found: Found) -> dict[int, tuple[Hypothesis, ...]]:
@@ -83,13 +83,14 @@ class BeamRows:
         Returns what was found by those that are over, whose numbers are free again. Nothing was, where the model's
         numbers are not finite.
         """
+        self._share_rows()
         ranking = Ranking(self._costs, found.token_ids[self._rows], found.log_probs[self._rows])
-        step = ranking.best(self._all)
-        over = self._treat(found, ranking, step)
+        step, broken = ranking.best(self._all), self._broken(found)
+        over = self._go_on(ranking, step, broken)
         self._steps.append(step)
         self._costs, rows = step.costs, self._rows[self._all, step.parents]
         self.parents, self.tokens = rows[self._live], step.tokens[self._live]
-        return {number: self._leave(number, broken) for number, broken in over.items()}
+        return {number: self._leave(number, number in broken) for number in over}
 
     def stay(self, fed: NDArray[np.int64]) -> None:
         """Every hypothesis goes on as it is. fed: what each row of the batch is fed next."""
@@ -107,11 +108,13 @@ class BeamRows:
 
     def settled(self, number: int) -> tuple[int, ...]:
         """The tokens that every possible best result of a search begins with, so far."""
-        live, finished = self._live_prefix(number), self._search(number).finished
-        if not finished:
-            return live
-        pairs = zip(live, finished[0].token_ids, strict=False)
-        return tuple(token for token, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        possible = list[tuple[int, ...]]()
+        for group in self._groups.of(number):
+            if self._counts[group]:
+                possible.append(self._live_prefix(group))
+            if finished := self._search(group).finished:
+                possible.append(finished[0].token_ids)
+        return tuple(tokens[0] for tokens in takewhile(_equal, zip(*possible, strict=False)))
 
     @property
     def _step(self) -> int:
@@ -123,46 +126,81 @@ class BeamRows:
         assert search is not None, f"there is no search {number}"
         return search
 
-    def _treat(self, found: Found, ranking: Ranking, step: Step) -> dict[int, bool]:
-        """Mends a step where it is not the best of all candidates that live on.
+    def _enter(self, search: BeamSearch, rules: TargetRules) -> int:
+        """Gives a search a number, and no hypothesis yet."""
+        number = self._searches.index(None) if None in self._searches else len(self._searches)
+        self._searches[number : number + 1] = [search]
+        self._begun[number : number + 1] = [self._step]
+        self._fit()
+        special = [*search.end_ids, *search.suppressed]
+        self._special[number, : len(special)] = special
+        self._wanted[number] = search.num_beams
+        self._careful[number] = rules.forced_begin_id is not None
+        self._due = min(self._due, self._step + search.last)
+        return number
 
-        Returns the searches that are over, and of which of them the model's numbers are not finite.
+    def _share_rows(self) -> None:
+        """All groups of a search that has not made a step extend the one hypothesis that it has."""
+        for first, *others in self._groups.new:
+            self._rows[others, 0], self._costs[others, 0] = self._rows[first, 0], 0.0
+        self._groups.new.clear()
+
+    def _go_on(self, ranking: Ranking, step: Step, broken: Collection[int]) -> list[int]:
+        """Mends a step where it is not the best of all candidates that live on. Returns the searches that are over.
+
+        broken: those of which the model's numbers are not finite
         """
-        broken, treated, costs = self._broken(found), self._to_treat(step), step.costs
-        self.resized = {}
-        if self._plain and not broken and not treated:
-            return {}
+        due = self._at_their_limit() if self._step + 1 >= self._due else []
         counts = self._wanted.copy()
-        counts[broken] = 0
-        for number in treated:
+        counts[list(broken)] = 0
+        mended = self._mend(step, counts, ranking, {*self._to_treat(step), *due} - self._groups.later)
+        for wave in self._groups.waves:
+            wave.charge(ranking, step, self._wanted)
+            some = {*self._to_treat(step), *due}.intersection(wave.numbers.tolist())
+            mended = self._mend(step, counts, ranking, some) or mended
+        self.resized = {}
+        return self._resize(step, counts) if mended or broken or not self._plain else []
+
+    def _mend(self, step: Step, counts: NDArray[np.intp], ranking: Ranking, searches: Collection[int]) -> bool:
+        """Lets some searches themselves say what becomes of their hypotheses, and how many they are."""
+        for number in searches:
             if counts[number]:
                 children = self._advance(number, ranking)
                 counts[number] = len(children)
-                for place, child in enumerate(children):
-                    costs[number, place], step.parents[number, place], step.tokens[number, place] = child
-        changed = np.flatnonzero(counts != self._counts).tolist()
-        over = [number for number in changed if not counts[number]]
-        self.resized = {number: counts.item(number) for number in changed if counts[number]}
-        self._counts, self._live = counts, np.arange(costs.shape[1]) < counts[:, None]
-        costs[~self._live] = np.inf
-        self._plain = bool((counts == costs.shape[1]).all())
-        return {number: number in broken for number in over}
+                chosen = children or self._search(number).chosen
+                step.tokens[number, len(chosen) :] = NO_TOKEN
+                for place, child in enumerate(chosen):
+                    step.costs[number, place], step.parents[number, place], step.tokens[number, place] = child
+        return bool(searches)
 
-    def _broken(self, found: Found) -> list[int]:
+    def _resize(self, step: Step, counts: NDArray[np.intp]) -> list[int]:
+        """Every search has so many hypotheses from now on. Returns those that are over."""
+        changed = self._groups.firsts(np.flatnonzero(counts != self._counts).tolist())
+        self._wanted[counts == 0] = 0
+        self._counts, self._live = counts, np.arange(step.costs.shape[1]) < counts[:, None]
+        step.costs[~self._live] = np.inf
+        self._plain = bool((counts == step.costs.shape[1]).all())
+        live = {number: sum(counts[list(self._groups.of(number))].tolist()) for number in changed}
+        self.resized = {number: count for number, count in live.items() if count}
+        return [number for number, count in live.items() if not count]
+
+    def _broken(self, found: Found) -> frozenset[int]:
         """Searches of which the model's numbers are not finite."""
         rows = found.token_ids[:, 0] == NOT_FINITE
-        return np.flatnonzero((rows[self._rows] & self._live).any(1)).tolist() if np.count_nonzero(rows) else []
+        if not np.count_nonzero(rows):
+            return frozenset()
+        some = self._groups.firsts(np.flatnonzero((rows[self._rows] & self._live).any(1)).tolist())
+        return frozenset(group for number in some for group in self._groups.of(number))
 
     def _to_treat(self, step: Step) -> list[int]:
         """Searches in which something ends, cannot be, or is decided. A few others do not harm."""
         special = (step.tokens[:, :, None] == self._special[:, None, :]).reshape(len(step.costs), -1).any(1)
         treated = special | self._careful | (step.costs[:, -1] == np.inf)
-        some = np.flatnonzero(treated & (self._wanted > 0)).tolist() if np.count_nonzero(treated) else []
-        return some if self._step + 1 < self._due else sorted({*some, *self._at_their_limit()})
+        return np.flatnonzero(treated).tolist() if np.count_nonzero(treated) else []
 
     def _advance(self, number: int, ranking: Ranking) -> Sequence[Extension]:
         search, length = self._search(number), self._length(number)
-        ranked = ranking.of(number, self._counts.item(number))
+        ranked = ranking.of(number, self._counts.item(number) or 1)  # of a group that is new, it is not counted yet
         past = Past(partial(self._path, number, length), partial(self._path_costs, number, length))
         children = search.advance(length + 1, ranked, past)
         self._careful[number] = search.full
@@ -178,18 +216,20 @@ class BeamRows:
         return [number for number, step in due.items() if step == self._step + 1]
 
     def _leave(self, number: int, broken: bool = False) -> tuple[Hypothesis, ...]:
-        """Frees a number, and forgets the steps that no search has a token of."""
-        search = self._search(number)
-        self._searches[number] = None
-        self._wanted[number] = self._counts[number] = 0
-        self._special[number], self._careful[number] = NO_TOKEN, False
-        self._costs[number], self._live[number] = np.inf, False
+        """Frees the numbers of a search, and forgets the steps that no search has a token of."""
+        searches = list[BeamSearch]()
+        for group in self._groups.end(number):
+            searches.append(self._search(group))
+            self._searches[group] = None
+            self._wanted[group] = self._counts[group] = 0
+            self._special[group], self._careful[group] = NO_TOKEN, False
+            self._costs[group], self._live[group] = np.inf, False
         self._fit()
         begun = (begun for begun, one in zip(self._begun, self._searches, strict=True) if one is not None)
         old = min(begun, default=self._step) - self._forgotten
         del self._steps[:old]
         self._forgotten += old
-        return () if broken else search.hypotheses()
+        return () if broken else results(searches)
 
     def _length(self, number: int) -> int:
         """Tokens of each live hypothesis of a search."""
@@ -238,6 +278,10 @@ class BeamRows:
         self._costs = _fitted(self._costs, (count, width), np.inf)
         self._live = _fitted(self._live, (count, width), False)
         self._all, self._plain = np.arange(count)[:, None], False
+
+
+def _equal(tokens: Sequence[int]) -> bool:
+    return len(set(tokens)) == 1
 
 
 def _fitted(array: NDArray[T], shape: tuple[int, ...], empty: float) -> NDArray[T]:

@@ -35,12 +35,21 @@ class Ranking:
         self._order = self._costs.argsort(1, kind="stable")
 
     def best(self, searches: NDArray[np.intp]) -> Step:
-        """As many of each search as there may be hypotheses.
+        """As many of each of some searches as there may be hypotheses.
 
-        searches: their numbers [searches, 1]
+        searches: their numbers [some, 1]
         """
-        best = self._order[:, : self._width]
+        best = self._order[searches[:, 0], : self._width]
         return Step(best // self._columns, self._tokens[searches, best], self._costs[searches, best])
+
+    def charge(self, searches: NDArray[np.intp], tokens: NDArray[np.int64], penalties: NDArray[np.float64]) -> None:
+        """Makes tokens dearer for some searches, each as often as it is given.
+
+        searches: their numbers [some]; tokens: [some, any]; penalties: of each token [some, 1]
+        """
+        times = (self._tokens[searches, :, None] == tokens[:, None, :]).sum(2)
+        self._costs[searches] += penalties * times
+        self._order[searches] = self._costs[searches].argsort(1, kind="stable")
 
     def of(self, number: int, live: int) -> Iterator[Extension]:
         """All of one search with so many live hypotheses."""

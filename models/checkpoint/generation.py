@@ -26,7 +26,11 @@ NEUTRAL: dict[str, object] = {
     "penalty_alpha": None,
     "watermarking_config": None,
 }
-"""Settings that change what is generated and are not supported, and the value that means "off"."""
+"""Settings that change what is generated and are not supported, and the value that means "off".
+
+Beams in groups are supported where a request wants them. A model has no such default, since `generate`, which a package
+is verified by, has them no longer (transformers 5).
+"""
 
 ONLY_OURS = (
     "patience",
@@ -34,10 +38,13 @@ ONLY_OURS = (
     "exponential_decay_start",
     "return_alternatives",
     "min_alternative_expansion_prob",
+    "num_beam_groups",
+    "diversity_penalty",
     "target_prefix",
     "prefix_bias_beta",
     "disable_unknown",
     "seed",
+    "mbr_samples",
     "with_tokens",
     "retry_on_guard",
 )

@@ -11,6 +11,9 @@ from server.config import ConfigError, Settings
 MOST_BEAMS = 16
 """Largest `num_beams` of any model. Wider beams cost more and translate worse (Koehn and Knowles 2017, section 3.6)."""
 
+MOST_SAMPLES = 64
+"""Largest `mbr_samples`. Comparing all pairs of them takes a second."""
+
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
@@ -50,6 +53,7 @@ class ServedModel:
         """What the ranges of `models.decoding` name."""
         return {
             "max_beams": self.max_beams,
+            "max_samples": min(MOST_SAMPLES, max(self.rows, self.max_beams)),
             "max_new_tokens": self.max_new_tokens,
             "vocabulary_size": self.vocabulary_size,
         }
@@ -105,7 +109,7 @@ def _defaults(manifest: Manifest, max_new_tokens: int, max_beams: int) -> Decodi
         raise ConfigError(f"max_rows is {max_beams}; the model's own num_beams needs {own.num_beams}")
     defaults = replace(own, max_new_tokens=min(own.max_new_tokens, max_new_tokens))
     try:
-        limits = {"max_beams": MOST_BEAMS, "max_new_tokens": max_new_tokens}
+        limits = {"max_beams": MOST_BEAMS, "max_samples": MOST_SAMPLES, "max_new_tokens": max_new_tokens}
         check(defaults, {**limits, "vocabulary_size": manifest.model.target_vocab_size})
     except OutOfRange as error:
         raise ConfigError(f"the model's own {error}") from error

@@ -195,6 +195,7 @@ def _hypothesis(target: TargetText) -> translation_pb2.Hypothesis:
         tokens=target.tokens,
         finish_reason=FINISH_REASONS[target.finish_reason],
         target_tokens=map(_target_token, target.target_tokens),
+        expected_utility=target.expected_utility,
     )
 
 

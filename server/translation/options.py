@@ -11,6 +11,7 @@ from models.languages import choose
 from models.tokenizers.tokenizer import Tokenizer
 from server.catalog.served_model import ServedModel
 from server.errors import LanguageNotSupported, OptionOutOfRange, OptionsConflict, PromptNotSupported
+from server.translation.minimum_risk import check_installed
 from server.translation.wording import in_tokens, without_unknown
 
 SEED_BITS = 53
@@ -53,6 +54,9 @@ def resolve(options: Options, model: ServedModel, tokenizer: Tokenizer, rules: T
         raise OptionsConflict("prefix_bias_beta", beta, "target_prefix", "empty", "send one, or no beta")
     if resolved.return_alternatives:
         _check_alternatives(resolved)
+    _check_groups(resolved)
+    if resolved.mbr_samples:
+        _check_samples(resolved)
     if not resolved.do_sample:
         return replace(resolved, seed=0) if resolved.seed else resolved
     if (beams := resolved.num_beams) > 1:
@@ -70,6 +74,31 @@ def _check_alternatives(decoding: Decoding) -> None:
         if value != defaults[name]:
             way = f"send {name} {str(defaults[name]).lower()}, or return_alternatives false"
             raise OptionsConflict("return_alternatives", True, name, value, way)
+
+
+def _check_groups(decoding: Decoding) -> None:
+    """Raises OptionsConflict: groups of beams are of equal size, and a penalty keeps them apart."""
+    beams, groups, penalty = decoding.num_beams, decoding.num_beam_groups, decoding.diversity_penalty
+    if beams % groups:
+        way = f"send {groups * (beams // groups)} beams, or a divisor of {beams} as the number of groups"
+        raise OptionsConflict("num_beam_groups", groups, "num_beams", beams, way)
+    if groups > 1 and not penalty:
+        way = "send a penalty above 0, or one group: without it all groups are equal"
+        raise OptionsConflict("num_beam_groups", groups, "diversity_penalty", penalty, way)
+    if penalty and groups == 1:
+        way = "send two groups of beams or more, or no penalty"
+        raise OptionsConflict("diversity_penalty", penalty, "num_beam_groups", groups, way)
+
+
+def _check_samples(decoding: Decoding) -> None:
+    """Raises OptionsConflict or ExtraMissing: what is chosen among samples is one of them."""
+    samples, wanted = decoding.mbr_samples, decoding.num_return_sequences
+    if not decoding.do_sample:
+        raise OptionsConflict("mbr_samples", samples, "do_sample", False, "send do_sample true, or no mbr_samples")
+    if wanted > samples:
+        way = f"send {wanted} mbr_samples or more, or {samples} as num_return_sequences"
+        raise OptionsConflict("num_return_sequences", wanted, "mbr_samples", samples, way)
+    check_installed()
 
 
 def _with_room(decoding: Decoding, chosen: bool, model: ServedModel, rules: TargetRules) -> Decoding:
@@ -97,6 +126,9 @@ def second_try(decoding: Decoding, model: ServedModel) -> Decoding:
         no_repeat_ngram_size=SECOND_NGRAMS,
         do_sample=False,
         return_alternatives=False,
+        num_beam_groups=1,
+        diversity_penalty=0.0,
+        mbr_samples=0,
         seed=0,
     )
 

@@ -34,6 +34,8 @@ class TargetText:
     finish_reason: FinishReason
     target_tokens: tuple[TargetToken, ...] = ()
     """If they were wanted."""
+    expected_utility: float | None = None
+    """Of one that was chosen among samples by it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ from server.telemetry.metrics.model import ModelMetrics
 from server.translation.answer import TextDelta, Translation
 from server.translation.answer_cache import AnswerCache, Question, packed
 from server.translation.embeddings import Embedding, EncodingOptions, check_size, resolve_encoding
+from server.translation.minimum_risk import MinimumRisk
 from server.translation.options import Route, check_route, is_drawn, prompt_text, resolve, second_try
 from server.translation.scoring import Candidates, ScoredContent, TargetIds, TargetReader, TargetScore, given_hypothesis
 from server.translation.shared_work import MakeRequest, SharedWork
@@ -87,6 +88,7 @@ class Translator:
         self._admission = admission
         self._work = SharedWork(submit, cache, metrics)
         self._metrics = metrics
+        self._risk = MinimumRisk()
 
     @property
     def open(self) -> bool:
@@ -126,7 +128,7 @@ class Translator:
         """
         reading = self._reading(route, [content], prompt)
         decoding = self._resolve(options, reading)
-        self._refuse_retries(decoding, "stream")
+        self._refuse_second_thoughts(decoding, "stream")
         ask = self._ask_translation(reading, decoding, no_cache or is_drawn(decoding, options), stream=True)
         async with self._open({"content": content}, _each(ask), decoding, reading) as [waiting]:
             text, prefix = TextStream(self._tokenizer), decoding.forced_prefix
@@ -154,7 +156,7 @@ class Translator:
         """
         reading = self._reading(route, contents, prompt)
         decoding = self._resolve(options, reading)
-        self._refuse_retries(decoding, "encode")
+        self._refuse_second_thoughts(decoding, "encode")
         encoding = resolve_encoding(chosen, self.model)
         ask = self._ask(partial(Translate, decoding=decoding, rules=self._rules_of(reading), encoding=encoding))
         asked = _each(ask, partial(check_size, encoding, model=self.model))
@@ -274,9 +276,12 @@ class Translator:
         self, waiting: Waiting, event: Event, writer: TargetWriter, decoding: Decoding, reading: Reading
     ) -> Translation:
         assert isinstance(event, Finished), event
-        written = await writer.write(event.hypotheses)
+        if decoding.mbr_samples:
+            hypotheses, written = await self._risk.write(event.hypotheses, writer, decoding.num_return_sequences)
+        else:
+            hypotheses, written = event.hypotheses, await writer.write(event.hypotheses)
         self._metrics.detokenized(written.seconds, waiting.trace_id)
-        best, text, source = event.hypotheses[0], written.texts[0].text, waiting.source
+        best, text, source = hypotheses[0], written.texts[0].text, waiting.source
         guards = _guards(source, text, best, reading.target_language)
         if waiting.reuse is Reuse.NONE:
             self._admission.answered()
@@ -324,10 +329,13 @@ class Translator:
         timings = Timings(event.timings.queue, event.timings.encode, 0.0, 0, tokenize=source.seconds)
         return translation, Embedding(event.vectors, len(source.token_ids), timings, source.truncated)
 
-    def _refuse_retries(self, decoding: Decoding, what: str) -> None:
+    def _refuse_second_thoughts(self, decoding: Decoding, what: str) -> None:
         """Raises OptionsConflict: what is told while it is decoded cannot be taken back, and vectors have one run."""
+        way = "send it to Translate, or leave it out"
         if decoding.retry_on_guard:
-            raise OptionsConflict("retry_on_guard", True, "the call", what, "send it to Translate, or leave it out")
+            raise OptionsConflict("retry_on_guard", True, "the call", what, way)
+        if decoding.mbr_samples and what == "stream":
+            raise OptionsConflict("mbr_samples", decoding.mbr_samples, "the call", what, way)
 
     def _embedding(self, waiting: Waiting, event: Event) -> Embedding:
         assert isinstance(event, Encoded), event

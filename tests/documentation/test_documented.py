@@ -192,6 +192,7 @@ def test_every_program_is_known() -> None:
             "tests.engine.exact_cases",
             "tests.engine.test_families",
             "tests.engine.processors.test_processed_exact",
+            "tests.engine.search.group_cases",
         }
         == documented | FOR_MAKE
     )

@@ -23,8 +23,16 @@ TRANSLATION = {
     "tokens": 3,
     "finish_reason": "end_token",
     "target_tokens": [],
+    "expected_utility": None,
     "hypotheses": [
-        {"text": "HELLO WORLD", "score": -0.5, "tokens": 3, "finish_reason": "end_token", "target_tokens": []}
+        {
+            "text": "HELLO WORLD",
+            "score": -0.5,
+            "tokens": 3,
+            "finish_reason": "end_token",
+            "target_tokens": [],
+            "expected_utility": None,
+        }
     ],
     "source_tokens": 3,
     "timings": {"queue_s": 0.001, "encode_s": 0.002, "decode_s": 0.03, "total_s": 0.033}

@@ -184,6 +184,8 @@ async def test_models_are_listed_and_found_with_every_field() -> None:
             exponential_decay_start=0,
             return_alternatives=False,
             min_alternative_expansion_prob=0.0,
+            num_beam_groups=1,
+            diversity_penalty=0,
             repetition_penalty=1.0,
             no_repeat_ngram_size=0,
             encoder_repetition_penalty=1.0,
@@ -200,6 +202,7 @@ async def test_models_are_listed_and_found_with_every_field() -> None:
             epsilon_cutoff=0,
             eta_cutoff=0,
             seed=0,
+            mbr_samples=0,
             with_tokens=False,
             retry_on_guard=False,
         )

@@ -8,11 +8,11 @@ import pytest
 from engine.targets import TargetRules
 from models.decoding import Decoding, Options
 from models.tokenizers.byte_tokenizer import ByteSpec, ByteTokenizer
-from server.errors import LanguageNotSupported, OptionOutOfRange
+from server.errors import LanguageNotSupported, OptionOutOfRange, OptionsConflict
 from server.translation.options import Route, check_route, resolve
 from tests.serving import MODEL
 
-BEAMS = replace(MODEL, defaults=Decoding(4, 1, 100, 0.6, "never"), max_beams=16)
+BEAMS = replace(MODEL, defaults=Decoding(4, 1, 100, 0.6, "never"), max_beams=16, rows=100)
 TOKENIZER, RULES = ByteTokenizer(ByteSpec()), TargetRules((0,), frozenset({1}))
 
 
@@ -39,6 +39,8 @@ def test_what_is_set_stays() -> None:
         (Options(num_beams=10**6), "num_beams", {"value": "1000000", "min": "1", "max": "16"}),
         (Options(num_return_sequences=0), "num_return_sequences", {"value": "0", "min": "1", "max": "4"}),
         (Options(num_return_sequences=5), "num_return_sequences", {"value": "5", "min": "1", "max": "4"}),
+        (Options(mbr_samples=65), "mbr_samples", {"value": "65", "min": "0", "max": "64"}),
+        (Options(num_beams=2, num_beam_groups=3), "num_beam_groups", {"value": "3", "min": "1", "max": "2"}),
         (Options(num_beams=2, num_return_sequences=3), "num_return_sequences", {"value": "3", "min": "1", "max": "2"}),
         (Options(max_new_tokens=0), "max_new_tokens", {"value": "0", "min": "1", "max": "128"}),
         (Options(max_new_tokens=129), "max_new_tokens", {"value": "129", "min": "1", "max": "128"}),
@@ -54,6 +56,30 @@ def test_out_of_range_is_refused_with_all_numbers(options: Options, field: str, 
     assert caught.value.field == f"decoding.{field}"
     assert caught.value.metadata == numbers
     assert all(number in caught.value.message for number in numbers.values())
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (Options(num_beams=4, num_beam_groups=3, diversity_penalty=1.0), ("num_beam_groups", "3", "num_beams", "4")),
+        (Options(num_beam_groups=2), ("num_beam_groups", "2", "diversity_penalty", "0.0")),
+        (Options(diversity_penalty=0.5), ("diversity_penalty", "0.5", "num_beam_groups", "1")),
+        (
+            Options(num_beam_groups=2, diversity_penalty=1.0, do_sample=True),
+            ("do_sample", "true", "num_beams", "4"),
+        ),
+        (Options(mbr_samples=4), ("mbr_samples", "4", "do_sample", "false")),
+        (
+            Options(mbr_samples=4, num_return_sequences=5, num_beams=1, do_sample=True),
+            ("num_return_sequences", "5", "mbr_samples", "4"),
+        ),
+    ],
+)
+def test_what_excludes_each_other_is_refused(options: Options, told: tuple[str, str, str, str]) -> None:
+    with pytest.raises(OptionsConflict) as caught:
+        resolved(options)
+    assert tuple(caught.value.metadata.values()) == told
+    assert all(value in caught.value.message for value in told)
 
 
 def test_nan_is_told_to_be_finite() -> None:
