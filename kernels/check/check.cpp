@@ -146,7 +146,7 @@ void check_quantization() {
       x[0] = 1e30f;
       const int depth = (n + group - 1) / group * group;
       std::vector<uint8_t> q(depth), high(depth), low(depth);
-      const int64_t beyond = quantize_row(x.data(), n, 0.02f, zero_point, depth, q.data());
+      const int64_t beyond = quantize_row(x.data(), n, 0.02f, true, zero_point, depth, q.data());
       quantize_row_finely(x.data(), n, 0.02f, zero_point, depth, high.data(), low.data());
       for (int i = 0; i < n; i++) {
         const float least = (float)-zero_point, kept = std::fmin(255.f + least, std::fmax(least, x[i] * (1.f / 0.02f)));

@@ -37,22 +37,22 @@ INLINE void compare(const float* const* queries, const T* keys, int head_dim, Fl
     for (int b = 0; b < BLOCKS; b++) products[r][b] = products[r][b] + odd[r][b];
 }
 
+constexpr float count_up[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
 // Scores of 16 positions from `first` on: scaled, with the bias; those beyond the length are the lowest.
 template <class T>
 INLINE Floats score(Floats products, const Head<T>& head, int first, int position) {
   Floats s = products * all(head.scale);
-  const int valid = head.length - first;
-  if (!head.bias && valid >= 16) return s;
-  float x[16];
-  store(x, s);
-  for (int i = 0; i < 16; i++) {
-    const int away = position > first + i ? position - first - i : first + i - position;
-    if (i >= valid)
-      x[i] = lowest;
-    else if (head.bias)
-      x[i] += head.bias[away < head.span ? away : head.span - 1];
+  if (head.bias) {
+    float x[16];
+    for (int i = 0; i < 16; i++) {
+      const int away = position > first + i ? position - first - i : first + i - position;
+      x[i] = head.bias[away < head.span ? away : head.span - 1];
+    }
+    s = s + load(x);
   }
-  return load(x);
+  const int valid = head.length - first;
+  return valid >= 16 ? s : where(load(count_up) < all((float)valid), s, all(lowest));
 }
 
 template <class T, int ROWS, int BLOCKS>

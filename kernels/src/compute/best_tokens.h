@@ -322,7 +322,7 @@ INLINE void begin(RowSearch& row, int k, const BestTokens& b, const float* x, co
 // a row's score would depend on what others in the batch ask for.
 static double total_where_one_is_wanted(const BestTokens& b, const float* x, float scale, const int32_t* allowed,
                                         int places, RowSearch& row, ByteRows& bytes, int16_t* centred) {
-  quantize_row(x, b.table.width, scale, b.quantization.zero_point, b.look.depth, bytes.row(0));
+  quantize_row(x, b.table.width, scale, false, b.quantization.zero_point, b.look.depth, bytes.row(0));
   begin(row, 1, b, x, bytes.row(0), scale);
   if (allowed) {
     row.common = 0;
@@ -356,8 +356,8 @@ static Counts best_tokens(const BestTokens& b, const float* x, int rows, int k, 
   for (int r = 0; r < rows; r++) {
     const float* row = x + (size_t)r * width;
     scales[r] = scale_of(row, b.look, b.quantization);
-    const int64_t beyond = quantize_row(row, width, scales[r], b.quantization.zero_point, b.look.depth, bytes.row(r));
-    if (b.quantization.scale > 0) counts.saturated += beyond;
+    const Quantization& q = b.quantization;
+    counts.saturated += quantize_row(row, width, scales[r], q.scale > 0, q.zero_point, b.look.depth, bytes.row(r));
     begin(searches[r], k, b, row, bytes.row(r), scales[r]);
     if (allowed) {
       searches[r].common = 0;  // it is that of all tokens

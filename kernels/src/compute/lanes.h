@@ -84,7 +84,14 @@ LANES_COMPARE(<)
 #undef LANES_COMPARE
 
 // The larger, and `b` where either is not a number: the rule of x86's maxps, which so becomes one instruction.
-INLINE Lanes<float, native> larger(Lanes<float, native> a, Lanes<float, native> b) { return {a.v > b.v ? a.v : b.v}; }
+template <class Vector>
+INLINE Vector larger(Vector a, Vector b) {
+  return a > b ? a : b;
+}
+template <class T>
+INLINE Lanes<T, native> larger(Lanes<T, native> a, Lanes<T, native> b) {
+  return {larger(a.v, b.v)};
+}
 INLINE Lanes<float, native> smaller(Lanes<float, native> a, Lanes<float, native> b) { return {a.v < b.v ? a.v : b.v}; }
 INLINE Lanes<float, native> where(Lanes<int32_t, native> mask, Lanes<float, native> a, Lanes<float, native> b) {
   return {mask.v ? a.v : b.v};
@@ -106,9 +113,15 @@ template <class T>
 INLINE void write(Lanes<T, native> a, T* p) {
   memcpy(p, &a.v, VECTOR_BYTES);
 }
+// The lowest byte of each lane.
+INLINE void write_bytes(Lanes<int32_t, native> a, uint8_t* p) {
+  typedef uint8_t Bytes __attribute__((vector_size(native)));
+  const Bytes bytes = __builtin_convertvector(a.v, Bytes);
+  memcpy(p, &bytes, native);
+}
 
-template <int N>
-INLINE Lanes<float, N> larger(Lanes<float, N> a, Lanes<float, N> b) {
+template <class T, int N>
+INLINE Lanes<T, N> larger(Lanes<T, N> a, Lanes<T, N> b) {
   return {larger(a.low, b.low), larger(a.high, b.high)};
 }
 template <int N>
@@ -150,6 +163,11 @@ INLINE void write(Lanes<T, N> a, T* p) {
   write(a.low, p);
   write(a.high, p + N / 2);
 }
+template <int N>
+INLINE void write_bytes(Lanes<int32_t, N> a, uint8_t* p) {
+  write_bytes(a.low, p);
+  write_bytes(a.high, p + N / 2);
+}
 
 INLINE Floats load(const float* p) {
   Floats out;
@@ -175,19 +193,46 @@ INLINE Ints all(int32_t x) {
 }
 
 // Joins the lanes: neighbours at a distance of 8, then 4, 2, 1. The order is the same on every processor.
-INLINE float sum(Floats a) {
-  float x[16];
-  store(x, a);
-  for (int step = 8; step > 0; step /= 2)
-    for (int i = 0; i < step; i++) x[i] += x[i + step];
-  return x[0];
+template <class T, int N>
+struct Vector {
+  typedef T type __attribute__((vector_size(N * sizeof(T)))), half __attribute__((vector_size(N / 2 * sizeof(T))));
+};
+template <class T, int N>
+INLINE void halve(typename Vector<T, N>::type v, typename Vector<T, N>::half& low, typename Vector<T, N>::half& high) {
+  if constexpr (N == native) {  // a sum that memory is copied from, GCC keeps there while it grows
+    low = high = typename Vector<T, N>::half{};
+    unrolled<N / 2>([&](auto i) INLINED {
+      low[(int)i] = v[(int)i];
+      high[(int)i] = v[N / 2 + (int)i];
+    });
+  } else {
+    memcpy(&low, &v, sizeof low);
+    memcpy(&high, (const char*)&v + sizeof low, sizeof high);
+  }
 }
-INLINE float largest(Floats a) {
-  float x[16];
-  store(x, a);
-  for (int step = 8; step > 0; step /= 2)
-    for (int i = 0; i < step; i++) x[i] = x[i] > x[i + step] ? x[i] : x[i + step];
-  return x[0];
+template <class T, int N, class Join>
+INLINE T joined_vector(typename Vector<T, N>::type v, Join join) {
+  if constexpr (N == 2) {
+    return join(v[0], v[1]);
+  } else {
+    typename Vector<T, N>::half low, high;
+    halve<T, N>(v, low, high);
+    return joined_vector<T, N / 2>(join(low, high), join);
+  }
+}
+template <class T, int N, class Join>
+INLINE T joined(Lanes<T, N> a, Join join) {
+  if constexpr (N == native)
+    return joined_vector<T, native>(a.v, join);
+  else
+    return joined(join(a.low, a.high), join);
+}
+INLINE float sum(Floats a) {
+  return joined(a, [](auto x, auto y) INLINED { return x + y; });
+}
+template <class T>
+INLINE T largest(Lanes<T, 16> a) {
+  return joined(a, [](auto x, auto y) INLINED { return larger(x, y); });
 }
 
 }  // namespace dragoman::ISA

@@ -92,8 +92,7 @@ static int64_t quantize_rows(const PackedWeight& w, const Quantization& q, const
   for (int r = 0; r < rows; r++) {
     const float* row = x + (size_t)r * w.inputs;
     scales[r] = scale_of(row, w, q);
-    const int64_t beyond = quantize_row(row, w.inputs, scales[r], q.zero_point, w.depth, bytes.row(r));
-    if (q.scale > 0) saturated += beyond;
+    saturated += quantize_row(row, w.inputs, scales[r], q.scale > 0, q.zero_point, w.depth, bytes.row(r));
     bytes.done(r, w.depth);
   }
   return saturated;
@@ -157,12 +156,11 @@ struct FinishBytes {
     const Floats inverse = all(1.f / l.out_scale);
     const int at = panel * columns, n = w.outputs - at < columns ? w.outputs - at : columns;
     for (int r = 0; r < count; r++) {
-      alignas(64) int32_t whole_numbers[columns];
-      for (int c = 0; c < columns; c += 16) {
+      uint8_t* bytes = out + (size_t)(row + r) * w.outputs + at;
+      for (int c = 0; c < n; c += 16) {
         const Floats y = relu(scaled(sums + r * columns + c, w, at + c, row_scales[row + r]) + load(w.bias + at + c));
-        store(whole_numbers + c, quantized(y, inverse, 0.f, 255.f, saturated));
+        store_bytes(bytes + c, quantized<true>(y, inverse, 0.f, 255.f, saturated), n - c);
       }
-      to_bytes(whole_numbers, n, out + (size_t)(row + r) * w.outputs + at);
     }
   }
 };

@@ -10,14 +10,14 @@ struct RowFacts {
   bool finite;
 };
 
+// Absolute values are compared as whole numbers, whose order is theirs; beyond are infinity and what is no number.
 static RowFacts row_facts(const float* x, int n) {
-  Floats most = all(0.f), zeros = all(0.f);
-  for (int i = 0; i < n; i += 16) {
-    const Floats v = load_up_to(x + i, n - i);
-    most = larger(absolute(v), most);
-    zeros = zeros + v * all(0.f);  // not a number where v is none, or infinite
-  }
-  return {largest(most), sum(zeros) == 0.f};
+  Ints most = all((int32_t)0);
+  for (int i = 0; i < n; i += 16) most = larger(as_ints(absolute(load_up_to(x + i, n - i))), most);
+  const int32_t bits = largest(most);
+  float value;
+  memcpy(&value, &bits, 4);
+  return {value, bits < 0x7f800000};
 }
 
 // The scale of a row, from its largest absolute value. A row of zeros gets a tiny one.
@@ -25,17 +25,23 @@ INLINE float row_scale(float largest, int zero_point) {
   return (largest > 1e-30f ? largest : 1e-30f) / (zero_point == 0 ? 255.f : 127.f);
 }
 
-// Whole numbers round(x / scale) + zero_point, kept within 0..most. How many were not is added to `saturated`.
+// Whole numbers round(x / scale) + zero_point, kept within 0..most. With COUNTS, how many were not is added to
+// `saturated`.
+template <bool COUNTS>
 INLINE Ints quantized(Floats x, Floats inverse, float zero_point, float most, Ints& saturated) {
   const Floats v = x * inverse, low = all(-zero_point), high = all(most - zero_point);
-  saturated = saturated + ((v > high + all(0.5f)) & all((int32_t)1)) + ((v < low - all(0.5f)) & all((int32_t)1));
+  if constexpr (COUNTS)
+    saturated = saturated + ((v > high + all(0.5f)) & all((int32_t)1)) + ((v < low - all(0.5f)) & all((int32_t)1));
   const Floats kept = smaller(larger(v, low), high);
   return as_ints(kept + all(whole)) - as_ints(all(whole)) + all((int32_t)zero_point);
 }
 
-// The lowest bytes. A loop over memory: compilers make packing instructions of it.
-INLINE void to_bytes(const int32_t* x, int n, uint8_t* out) {
-  for (int i = 0; i < n; i++) out[i] = (uint8_t)x[i];
+// The first n of the lowest bytes.
+INLINE void store_bytes(uint8_t* p, Ints a, int n) {
+  if (n >= 16) return write_bytes(a, p);
+  uint8_t bytes[16];
+  write_bytes(a, bytes);
+  memcpy(p, bytes, n);
 }
 
 INLINE int64_t total(Ints a) {
@@ -46,22 +52,21 @@ INLINE int64_t total(Ints a) {
   return all;
 }
 
-constexpr int at_once = 256;
-
-// One row to `depth` bytes, of which those beyond n are zero.
-static int64_t quantize_row(const float* x, int n, float scale, int zero_point, int depth, uint8_t* out) {
-  alignas(64) int32_t whole_numbers[at_once];
-  const Floats inverse = all(1.f / scale);
+template <bool COUNTS>
+static int64_t quantize_into(const float* x, int n, Floats inverse, float zero_point, uint8_t* out) {
   Ints saturated = all((int32_t)0);
-  for (int first = 0; first < n; first += at_once) {
-    const int count = n - first < at_once ? n - first : at_once;
-    for (int i = 0; i < count; i += 16)
-      store(whole_numbers + i,
-            quantized(load_up_to(x + first + i, count - i), inverse, (float)zero_point, 255.f, saturated));
-    to_bytes(whole_numbers, count, out + first);
-  }
+  for (int i = 0; i < n; i += 16)
+    store_bytes(out + i, quantized<COUNTS>(load_up_to(x + i, n - i), inverse, zero_point, 255.f, saturated), n - i);
+  return COUNTS ? total(saturated) : 0;
+}
+
+// One row to `depth` bytes, of which those beyond n are zero. Returns how many were beyond a scale that is `fixed`; one
+// of the row itself reaches all.
+static int64_t quantize_row(const float* x, int n, float scale, bool fixed, int zero_point, int depth, uint8_t* out) {
+  const Floats inverse = all(1.f / scale);
   memset(out + n, 0, depth - n);
-  return total(saturated);
+  return fixed ? quantize_into<true>(x, n, inverse, (float)zero_point, out)
+               : quantize_into<false>(x, n, inverse, (float)zero_point, out);
 }
 
 // The same to two digits, `high` and `low`. 2^22 is the most that the rounding takes, and 65535 is less.
@@ -70,7 +75,7 @@ static int64_t quantize_row_finely(const float* x, int n, float scale, int zero_
   const Floats inverse = all(257.f / scale);
   Ints saturated = all((int32_t)0);
   for (int i = 0; i < n; i += 16) {
-    const Ints q = quantized(load_up_to(x + i, n - i), inverse, 257.f * (float)zero_point, 65535.f, saturated);
+    const Ints q = quantized<true>(load_up_to(x + i, n - i), inverse, 257.f * (float)zero_point, 65535.f, saturated);
     int32_t digits[16];
     store(digits, q);
     for (int j = 0; j < 16 && i + j < n; j++) {
