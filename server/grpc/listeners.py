@@ -9,14 +9,17 @@ from contextlib import contextmanager
 import grpc
 from prometheus_client import CollectorRegistry
 
+from server.arrivals import Messages
 from server.config import ConfigError, Settings
-from server.grpc.rpc import TRANSPORT_FACTOR
 from server.telemetry.metrics import server as metrics_server
 
 log = logging.getLogger(__name__)
 
 OTHER_FILES = 256
 """Open files that are no connections to the gRPC port, at most: the metrics port has half of them."""
+
+WINDOW_BYTES = 16 * 1024
+"""Of a call, before it is taken up. Most requests are shorter; longer ones take a round trip more."""
 
 OPTIONS: Sequence[tuple[str, int]] = (
     # Calls that the event loop has not taken up yet. At 1,000, its default, gRPC cancels calls without a reason: it is
@@ -26,6 +29,10 @@ OPTIONS: Sequence[tuple[str, int]] = (
     # Else a client that keeps to the limit on streams has some refused: those that ended count until they are freed.
     ("grpc.http.overload_protection", 0),
     ("grpc.max_send_message_length", -1),  # answers are as long as the limits on requests let them be
+    # What may come in that nobody reads yet. gRPC's own windows begin at 4 MiB and grow to 128 for a fast sender; a
+    # message that is being read gets all the room it needs.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", WINDOW_BYTES),
     # A connection that is not one of gRPC: TLS, HTTP/2 and its settings have to be there by then.
     ("grpc.server_handshake_timeout_ms", 10_000),
     # A client whose machine or network is gone says no goodbye: ask, so that its rows do not run for nobody.
@@ -46,7 +53,7 @@ def open_server(
     _check_free(settings.host, settings.port, "port", settings.reuse_port)
     options = [
         *OPTIONS,
-        ("grpc.max_receive_message_length", settings.max_message_bytes * TRANSPORT_FACTOR),
+        ("grpc.max_receive_message_length", Messages(settings.max_message_bytes).transport_bytes),
         ("grpc.max_concurrent_streams", settings.max_concurrent_streams),
         ("grpc.max_allowed_incoming_connections", _room_for(settings.max_connections)),
         ("grpc.max_connection_age_ms", round(settings.connection_age_s * 1000)),

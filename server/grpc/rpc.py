@@ -7,13 +7,15 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, aclosing, asynccontextmanager, suppress
+from functools import partial
 from typing import Any, cast
 
 import grpc
 from google.protobuf.message import DecodeError
 
 from server.admission.quotas import Quotas
-from server.arrivals import Arrivals
+from server.arrivals import MOST_MESSAGES, Arrivals, Messages
+from server.departures import Departures
 from server.errors import InvalidMessage, MessageTooLarge, RequestStalled, ServerError, StreamStalled
 from server.grpc.scopes import MORE_SCOPES, OPEN_SERVICES, SCOPES
 from server.grpc.status import call_metadata, error_metadata, status_code
@@ -22,13 +24,8 @@ from server.identity.identity import Credentials
 from server.telemetry.calls import REQUEST_ID, Call, current_call, request_id
 from server.telemetry.observed import ObservedCalls
 
-TRANSPORT_FACTOR = 2
-"""gRPC itself takes messages so many times larger than ours may be, so that it is we who refuse those, with details. No
-larger ones: before we see how long a message is, all of it is in memory."""
-MOST_REQUESTS = 64
-"""Messages that may be coming in. Of 3,000 prompt calls at once ten are."""
-SLOW_BYTES = 64 * 1024 * 1024
-"""Memory of messages that take longer than a second to come in, at most."""
+ANSWERS_BYTES = 32 * 1024 * 1024
+"""Memory of answers that are ready and not read, at most. Of the largest calls, sixty at a time."""
 STATUS_TIMEOUT_S = 1.0
 """How long to wait until a status is sent: it queues behind what the client has not read."""
 DEADLINE_SLACK_S = 0.05
@@ -68,8 +65,8 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
         self._door, self._quotas, self._caller_key = door or OpenDoor(), quotas, caller_key
         self._services = services
         self._request_timeout_s = request_timeout_s
-        most_slow = max(1, SLOW_BYTES // (max_message_bytes * TRANSPORT_FACTOR))
-        self._requests = Arrivals(MOST_REQUESTS, most_slow, request_timeout_s)
+        self._requests = Arrivals(MOST_MESSAGES, Messages(max_message_bytes).most_slow, request_timeout_s)
+        self._answers = Departures(ANSWERS_BYTES, stall_timeout_s)
         self._max_message_bytes = max_message_bytes
         self._stall_timeout_s = stall_timeout_s
         self._calls = calls
@@ -96,6 +93,8 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
         """
         behaviour = handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
 
+        serialize = handler.response_serializer
+
         async def request(context: Context) -> Any:
             if handler.request_streaming:
                 return self._each(method, handler, context)
@@ -104,7 +103,10 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
         async def answer(_: object, context: Context) -> Any:
             caller = RpcCaller(context)
             async with self._open(method, caller), self._entered(method, caller):
-                return await behaviour(await request(context), context)
+                response = await behaviour(await request(context), context)
+                data: bytes = serialize(response) if serialize is not None else response
+                self._answers.begin(len(data))
+                return data
 
         async def stream(_: object, context: Context) -> None:
             caller = RpcCaller(context)
@@ -116,8 +118,8 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
                 await self._write_all(context, responses)
 
         if handler.response_streaming:
-            return grpc.stream_stream_rpc_method_handler(stream, None, handler.response_serializer)
-        return grpc.stream_unary_rpc_method_handler(answer, None, handler.response_serializer)
+            return grpc.stream_stream_rpc_method_handler(stream, None, serialize)
+        return grpc.stream_unary_rpc_method_handler(answer, None, None)
 
     def _open(self, method: str, caller: "RpcCaller") -> AbstractAsyncContextManager[None]:
         """What a handler runs in, and what answers whatever it raises."""
@@ -187,6 +189,15 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
             raise StreamStalled(self._stall_timeout_s) from error
 
 
+def let_go(aborted: grpc.aio.AbortError, _: object) -> None:
+    """Frees a call that has ended so.
+
+    gRPC keeps the exception with the call, and by its frames the exception keeps the call, with all that has come in of
+    its request: until the garbage collector looks.
+    """
+    aborted.__traceback__ = aborted.__context__ = None
+
+
 def peer_host(peer: str) -> str:
     """The address without the port, which is another one for each connection: ipv4:10.0.0.7:41234 -> ipv4:10.0.0.7."""
     return peer.rpartition(":")[0] if peer.startswith(("ipv4:", "ipv6:")) else peer
@@ -228,7 +239,13 @@ class RpcCaller:
         metadata = (*error_metadata(error), *call_metadata(call))
         with suppress(TimeoutError):
             async with asyncio.timeout(STATUS_TIMEOUT_S):
-                await self._context.abort(status_code(error), error.message, metadata)
+                try:
+                    await self._context.abort(status_code(error), error.message, metadata)
+                except grpc.aio.AbortError as aborted:
+                    task = asyncio.current_task()
+                    assert task is not None
+                    task.add_done_callback(partial(let_go, aborted))
+                    raise
 
     def leaving(self) -> str:
         """The status that the client sees of a call it left: gRPC cancels calls whose deadline has passed, too."""

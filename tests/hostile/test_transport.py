@@ -3,6 +3,7 @@
 import random
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -11,11 +12,24 @@ from typing import Any
 import grpc
 import pytest
 
-from bench.soak.http2 import PING, SETTINGS, WINDOW_SIZE, Connection, frame, message
+from bench.soak.http2 import (
+    DATA,
+    END_STREAM,
+    FRAME_BYTES,
+    PING,
+    SETTINGS,
+    WINDOW_SIZE,
+    Connection,
+    Sender,
+    frame,
+    message,
+)
 from dragoman.v1.encoding_pb2 import EncodeRequest
 from dragoman.v1.translation_pb2 import TranslateRequest
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
-from server.grpc.rpc import MOST_REQUESTS
+from server.arrivals import MOST_MESSAGES, Messages
+from server.config import Settings
+from server.placement import REST_BYTES
 from tests.server_process import WAIT_S, ServerProcess, eventually, server_process
 
 TRANSLATE = "/dragoman.v1.TranslationService/Translate"
@@ -24,6 +38,7 @@ CHECK = "/grpc.health.v1.Health/Check"
 REFLECT = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 REQUEST = TranslateRequest(contents=["A cat."])
 MEGABYTE = 1_000_000
+LARGEST = Settings.model_fields["max_message_bytes"].default
 MOST_BYTES = 64 * MEGABYTE
 """What an attack may add to the server's memory."""
 
@@ -88,7 +103,7 @@ def test_streams_that_send_no_request(server: ServerProcess) -> None:
             for _ in range(1000):
                 connection.begin(TRANSLATE)
         assert is_answered(server)
-        eventually(lambda: in_flight(server) <= MOST_REQUESTS)
+        eventually(lambda: in_flight(server) <= MOST_MESSAGES)
         assert resident_bytes(server) - before < MOST_BYTES
     eventually(lambda: in_flight(server) == 0)
 
@@ -157,11 +172,51 @@ def test_messages_that_are_never_finished(server: ServerProcess) -> None:
     with ExitStack() as opened:
         for _ in range(20):
             connection = opened.enter_context(Connection(server.port))
-            connection.send(connection.begin(TRANSLATE), message(bytes(60_000), size=7 << 20))
+            connection.send(connection.begin(TRANSLATE), message(bytes(16_000), size=LARGEST))
         assert is_answered(server)
         refused = "dragoman_refusals_total"
-        eventually(lambda: server.metrics()(refused, reason="REQUEST_STALLED") >= 12)
+        eventually(lambda: server.metrics()(refused, reason="REQUEST_STALLED") >= 20 - Messages(LARGEST).most_slow)
     eventually(lambda: in_flight(server) == 0)
+
+
+@pytest.mark.parametrize(("connections", "streams"), [(8, 8), (64, 16)])
+def test_messages_that_are_all_but_finished(connections: int, streams: int, server: ServerProcess) -> None:
+    """However many are sent, what is there of them stays within what was set aside for them at the start."""
+    before, piece = resident_bytes(server), bytes(FRAME_BYTES)
+    with ExitStack() as opened:
+        senders = [opened.enter_context(Sender(server.port)) for _ in range(connections)]
+        left: list[dict[int, int]] = [{} for _ in senders]
+        ends_s = time.monotonic() + 4
+        while time.monotonic() < ends_s:
+            for sender, of in zip(senders, left, strict=True):
+                with suppress(OSError):
+                    while len(sender.open) < streams:
+                        number = sender.begin(TRANSLATE)
+                        of[number] = LARGEST - 1
+                        sender.offer(number, message(b"", size=LARGEST))
+                    sender.receive()
+                    for number in sender.open:
+                        while taken := sender.offer(number, piece[: of[number]]):
+                            of[number] -= taken
+        assert is_answered(server)
+        assert resident_bytes(server) - before < MOST_MESSAGES * Messages(LARGEST).transport_bytes + REST_BYTES
+    eventually(lambda: in_flight(server) == 0)
+
+
+def test_answers_that_are_not_read_are_given_up_in_time() -> None:
+    request = message(EncodeRequest(contents=["A cat."] * 50).SerializeToString())
+    with (
+        server_process(Path("models/zoo/en-pt-int8"), "--stream-stall-timeout-s", 1) as server,
+        Sender(server.port, {WINDOW_SIZE: 0}) as connection,
+    ):
+        for _ in range(10):
+            number = connection.begin(ENCODE)
+            connection.offer(number, request)
+            connection.send_frames(frame(DATA, END_STREAM, number))
+        answered = "dragoman_rpc_requests_total"
+        eventually(lambda: server.metrics()(answered, code="OK", method=ENCODE[1:]) >= 10)
+        eventually(lambda: in_flight(server) == 0)
+        assert is_answered(server)
 
 
 @pytest.mark.parametrize("method", [TRANSLATE, CHECK, REFLECT])

@@ -1,6 +1,7 @@
 """server.grpc.rpc and server.grpc.listeners: every kind of handler, bytes of every kind, and calls in numbers."""
 
 import asyncio
+import gc
 import time
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, cast
@@ -13,10 +14,11 @@ from prometheus_client import CollectorRegistry
 
 from dragoman.v1.model_pb2 import GetModelRequest
 from dragoman.v1.model_pb2_grpc import ModelServiceStub
+from server.arrivals import MOST_MESSAGES
 from server.config import Settings
 from server.errors import EmptyContents
 from server.grpc.listeners import open_server
-from server.grpc.rpc import MOST_REQUESTS, RpcInterceptor
+from server.grpc.rpc import RpcInterceptor
 from server.telemetry.logs import CallLog
 from server.telemetry.metrics.call import CallMetrics
 from server.telemetry.observed import ObservedCalls
@@ -96,12 +98,31 @@ async def test_a_call_whose_request_does_not_come_is_in_flight_and_then_refused(
 
 async def test_silent_calls_keep_nobody_out() -> None:
     async with serving(request_timeout_s=WAIT_S) as server:
-        calls = [silent(server) for _ in range(MOST_REQUESTS + 1)]
+        calls = [silent(server) for _ in range(MOST_MESSAGES + 1)]
         await eventually(lambda: server.metric("dragoman_refusals_total", reason="REQUEST_STALLED") == 1)
         assert await texts(server, "A cat.") == ["A cat."]
-        assert server.metric("dragoman_rpc_in_flight", method=TRANSLATE) <= MOST_REQUESTS
+        assert server.metric("dragoman_rpc_in_flight", method=TRANSLATE) <= MOST_MESSAGES
         for call in calls:
             call.cancel()
+
+
+async def test_a_call_that_is_refused_is_freed_without_the_garbage_collector() -> None:
+    """It may have brought much of a request."""
+    async with serving(request_timeout_s=0.05) as server:
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(5):
+                await refused(silent(server))
+                await refused(server.translations.Translate(translate_request()))
+            await eventually(lambda: not contexts())
+        finally:
+            gc.enable()
+
+
+def contexts() -> list[object]:
+    """Calls that gRPC has, of any server of this process."""
+    return [each for each in gc.get_objects() if type(each).__name__ == "_ServicerContext"]
 
 
 async def test_a_call_without_a_request_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
