@@ -13,6 +13,8 @@ class FinishReason(StrEnum):
     """The model produced its end token."""
     LENGTH = "length"
     """`max_new_tokens` was reached; the text may be cut."""
+    STOP_STRING = "stop_string"
+    """Its text has one of `stop_strings`."""
     UNKNOWN = "unknown"
     """A reason this version of the client has no name for."""
 

@@ -75,6 +75,7 @@ OPTIONS = decoding_pb2.DecodingOptions.DESCRIPTOR.fields_by_name
 _FINISH_REASONS = {
     decoding_pb2.FINISH_REASON_END_TOKEN: FinishReason.END_TOKEN,
     decoding_pb2.FINISH_REASON_LENGTH: FinishReason.LENGTH,
+    decoding_pb2.FINISH_REASON_STOP_STRING: FinishReason.STOP_STRING,
 }
 _REUSES = {
     translation_pb2.REUSE_UNSPECIFIED: Reuse.NONE,

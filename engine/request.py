@@ -19,6 +19,7 @@ class FinishReason(Enum):
 
     END_TOKEN = "end_token"
     LENGTH = "length"
+    STOP_STRING = "stop_string"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,12 @@
 """Which tokens the target of a request begins and ends with, and which it cannot have."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from models.decoding import Decoding
 from models.package.graphs import Vocabulary
 from models.package.manifest import GenerationDefaults, TargetLanguage
+from models.tokenizers.target_texts import Pieces, StopStrings
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +26,19 @@ class TargetRules:
     """The token, if the model wants one, that is chosen first, at log-probability 0."""
     min_tokens: int = 0
     """No end token is chosen before so many others."""
+    pieces: Pieces | None = field(default=None, compare=False)
+    """What tokens add to a text, for requests that look at it."""
+    stops: StopStrings | None = field(default=None, compare=False)
+    """Texts that end a hypothesis too."""
 
     @property
     def fed_ids(self) -> tuple[int, ...]:
         """What a target that is given begins after: the prefix, and the token that every target begins with."""
         return self.prefix_ids if self.forced_begin_id is None else (*self.prefix_ids, self.forced_begin_id)
+
+    def stopped_by(self, chosen: Sequence[int]) -> bool:
+        """Whether the last of the chosen tokens completes one of the texts that end a hypothesis."""
+        return self.stops is not None and self.stops.ended_by((*self.prefix_ids, *chosen))
 
     def barred_ids(self, chosen: int) -> frozenset[int]:
         """What cannot be the next token, after so many."""
@@ -55,6 +64,9 @@ def rules_of_request(rules: TargetRules, decoding: Decoding) -> TargetRules:
         rules = replace(rules, forced_begin_id=decoding.forced_bos_token[0])
     if decoding.forced_prefix or decoding.return_alternatives:
         rules = replace(rules, prefix_ids=(*rules.fed_ids, *decoding.forced_prefix), forced_begin_id=None)
+    if decoding.stop_strings:
+        assert rules.pieces is not None, "whoever asks for stop strings says what tokens add to a text"
+        rules = replace(rules, stops=StopStrings(decoding.stop_strings, rules.pieces))
     return rules if rules.min_tokens == decoding.min_new_tokens else replace(rules, min_tokens=decoding.min_new_tokens)
 
 

@@ -5,7 +5,7 @@ manifest and, before export, in its generation_config.json. docs/decisions/0012-
 to add one.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from math import isfinite
 from typing import Annotated, Any, Literal, get_type_hints
@@ -17,6 +17,8 @@ EarlyStopping = bool | Literal["never"]
 
 TokenIds = tuple[int, ...]
 """Some words of a target."""
+Phrase = TokenIds | str
+"""The same, or a text however it is written."""
 Bias = tuple[TokenIds, float]
 """Some words, and what is added to their score."""
 
@@ -26,6 +28,8 @@ Options = dict[str, Any]
 
 MOST_PHRASES, PHRASE_TOKENS, MOST_TOKENS = 1000, 64, 10_000
 """Of an option that names phrases, or tokens."""
+MOST_CONSTRAINTS, MOST_STRINGS, CHARACTERS = 64, 64, 256
+"""Phrases that targets must have; strings that end them; and characters of a text."""
 MOST_BIAS = 10_000.0
 """That a score may be moved by, up or down."""
 
@@ -59,6 +63,14 @@ class Words:
 
 
 @dataclass(frozen=True, slots=True)
+class Texts:
+    """How many texts there may be, and how many characters each may have."""
+
+    most: int
+    characters: int
+
+
+@dataclass(frozen=True, slots=True)
 class Decoding:
     """How target tokens are chosen. Names and meanings of Hugging Face `generate`.
 
@@ -85,6 +97,8 @@ class Decoding:
     """Ending becomes likelier by this factor with every token, from `exponential_decay_start` on."""
     exponential_decay_start: Annotated[int, Range(0, 2**31 - 1)] = 0
     """Tokens before that begins. Hugging Face has both in one tuple."""
+    stop_strings: Annotated[tuple[str, ...], Texts(MOST_STRINGS, CHARACTERS)] = ()
+    """A hypothesis ends with the token that completes one of these in its text."""
     return_alternatives: bool = False
     """Hypotheses begin with different tokens, the likeliest there are, and go on greedily. Without beams only."""
     min_alternative_expansion_prob: Annotated[float, Range(0.0, 1.0)] = 0.0
@@ -117,6 +131,10 @@ class Decoding:
     """Tokens that no target begins with."""
     disable_unknown: bool = False
     """No target has an unknown token."""
+    must_include: Annotated[tuple[TokenIds, ...], Words(MOST_CONSTRAINTS, PHRASE_TOKENS)] = ()
+    """Phrases that every hypothesis has, each as often as it is given. With beams only."""
+    must_exclude: Annotated[tuple[Phrase, ...], Words(MOST_PHRASES, PHRASE_TOKENS)] = ()
+    """Phrases that no hypothesis has: as tokens, or in its text."""
     do_sample: bool = False
     """Tokens are drawn, and not the best taken. Without beams only."""
     temperature: Annotated[float, Range(0.01, 100.0)] = 1.0
@@ -146,10 +164,16 @@ class Decoding:
 
     @property
     def words(self) -> int:
-        """How many tokens its options name, and a little more for each phrase."""
-        phrases = [*self.bad_words, *(phrase for phrase, _ in self.sequence_bias)]
+        """How many tokens its options name, or characters, and a little more for each phrase."""
+        biased = (phrase for phrase, _ in self.sequence_bias)
+        phrases = [*self.bad_words, *biased, *self.must_include, *self.must_exclude, *self.stop_strings]
         of_phrases = sum(map(len, phrases)) + 2 * len(phrases) if phrases else 0
         return of_phrases + len(self.target_prefix) + len(self.suppress_tokens) + len(self.begin_suppress_tokens)
+
+    @property
+    def included_tokens(self) -> int:
+        """Of all phrases that every hypothesis has."""
+        return sum(map(len, self.must_include))
 
     @property
     def forced_prefix(self) -> TokenIds:
@@ -185,6 +209,12 @@ RANGES: dict[str, Range] = {name: part for name, part in _PARTS.items() if isins
 """Those that are numbers."""
 WORDS: dict[str, Words] = {name: part for name, part in _PARTS.items() if isinstance(part, Words)}
 """Those that are words of a target."""
+LOOK_AT_TEXT = frozenset({"stop_strings", "must_include", "must_exclude"})
+"""Those that look at what tokens add to a text."""
+MANY_PHRASES = frozenset(name for name, words in WORDS.items() if words.phrases > 1)
+"""Those that are several phrases."""
+TEXTS: dict[str, Texts] = {name: part for name, part in _PARTS.items() if isinstance(part, Texts)}
+"""Those that are texts."""
 
 
 class OutOfRange(ValueError):
@@ -220,18 +250,31 @@ def check(decoding: Decoding, limits: Mapping[str, float]) -> None:
     for name, words in WORDS.items():
         if found := getattr(decoding, name):
             _check_words(name, found, words, limits["vocabulary_size"])
+    for name, texts in TEXTS.items():
+        check_count(name, getattr(decoding, name), texts.most, "strings")
+        for place, text in enumerate(getattr(decoding, name)):
+            _check_text(f"{name}[{place}]", text, texts.characters)
+
+
+def check_count(name: str, found: Sequence[object], most: int, what: str = "phrases") -> None:
+    """Raises OutOfRange where an option has too many of something."""
+    if len(found) > most:
+        raise OutOfRange(name, len(found), 0, most, what=f": the number of {what}")
 
 
 def _check_words(name: str, found: tuple[Any, ...], words: Words, vocabulary_size: float) -> None:
     several = not isinstance(found[0], int)
-    if several and len(found) > words.phrases:
-        raise OutOfRange(name, len(found), 0, words.phrases, what=": the number of phrases")
+    if several:
+        check_count(name, found, words.phrases)
     phrases = [entry[0] if name == "sequence_bias" else entry for entry in found] if several else [found]
-    if several and (total := sum(map(len, phrases))) > MOST_TOKENS:
+    if several and (total := sum(len(phrase) for phrase in phrases if not isinstance(phrase, str))) > MOST_TOKENS:
         raise OutOfRange(name, total, 0, MOST_TOKENS, what=": the number of tokens of all phrases")
     for place, entry in enumerate(found if several else [found]):
         phrase, bias = entry if name == "sequence_bias" else (entry, 0.0)
         part = f"{name}[{place}]" if several else name
+        if isinstance(phrase, str):
+            _check_text(part, phrase, CHARACTERS)
+            continue
         if not words.least <= len(phrase) <= words.tokens:
             raise OutOfRange(part, len(phrase), words.least, words.tokens, what=": the number of tokens")
         for token in phrase:
@@ -239,3 +282,8 @@ def _check_words(name: str, found: tuple[Any, ...], words: Words, vocabulary_siz
                 raise OutOfRange(part, token, 0, vocabulary_size - 1, what=": a token id")
         if not abs(bias) <= MOST_BIAS:
             raise OutOfRange(part, bias, -MOST_BIAS, MOST_BIAS, what=": the bias")
+
+
+def _check_text(part: str, text: str, characters: int) -> None:
+    if not 1 <= len(text) <= characters:
+        raise OutOfRange(part, len(text), 1, characters, what=": the number of characters")

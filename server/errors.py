@@ -12,6 +12,7 @@
     │   ├── LanguageNotSupported    LANGUAGE_NOT_SUPPORTED
     │   ├── OptionOutOfRange        OPTION_OUT_OF_RANGE
     │   ├── OptionsConflict         OPTIONS_CONFLICT
+    │   ├── PhraseNotWritable       PHRASE_NOT_WRITABLE
     │   ├── PoolingsConflict        POOLINGS_CONFLICT
     │   ├── PromptNotSupported      PROMPT_NOT_SUPPORTED
     │   ├── TooManyLabels           TOO_MANY_LABELS
@@ -199,6 +200,16 @@ class OptionsConflict(InvalidRequest):
         message = f"{name} is {shown}, and {other} is {other_shown}: {way_out}"
         metadata = {"option": name, "value": shown, "other": other, "other_value": other_shown}
         super().__init__(message, metadata, f"decoding.{name}")
+
+
+class PhraseNotWritable(InvalidRequest):
+    """A text that no target of the model has as it is."""
+
+    reason = "PHRASE_NOT_WRITABLE"
+
+    def __init__(self, field: str, phrase: str, written: str) -> None:
+        message = f"{field} is {quoted(phrase)}, which the model writes {quoted(written)}: send that, or its token ids"
+        super().__init__(message, {"phrase": phrase, "written": written}, field)
 
 
 class PoolingsConflict(InvalidRequest):

@@ -1,14 +1,17 @@
 """What targets should be: Hugging Face transformers, and the PyTorch model without a cache."""
 
+import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from transformers import AutoModelForSeq2SeqLM
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from models.checkpoint import Checkpoint
 from models.checkpoint.generation import of_generate
@@ -22,10 +25,19 @@ Scored = list[tuple[Tokens, float]]
 """Hypotheses and their scores, best first."""
 
 
+@cache
+def tokenizer_of(folder: Path) -> Any:
+    """A checkpoint's tokenizer in transformers."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses.")
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+
+
 class HuggingFace:
     """A checkpoint in transformers."""
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._model = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True).eval()
 
     def generate(self, sources: Sequence[Tokens], decoding: Decoding) -> list[Scored]:
@@ -64,12 +76,16 @@ class HuggingFace:
             attention_mask=(torch.arange(ids.shape[1]) < lengths[:, None]).long(),
             decoder_input_ids=torch.tensor([begin] * len(sources)),
             **of_generate(decoding),
+            tokenizer=tokenizer_of(self._folder) if decoding.stop_strings else None,
             output_logits=decoding.num_beams == 1,
             output_scores=decoding.num_beams > 1,
             return_dict_in_generate=True,
         )
         targets = [
-            until_end(row, self._model.config.eos_token_id) for row in output.sequences[:, len(begin) :].tolist()
+            until_end(
+                [token for token in row if token != self._model.config.pad_token_id], self._model.config.eos_token_id
+            )
+            for row in output.sequences[:, len(begin) :].tolist()
         ]
         if decoding.num_beams == 1:
             scores = self._greedy_scores(targets, torch.stack(output.logits, dim=1), decoding)

@@ -291,9 +291,10 @@ def _add_option(flags: Group, field: FieldDescriptor, told: str) -> None:
         flags.add_argument(flag, action=action, type=_int32, metavar="N", help=told)
     elif field.type == FieldDescriptor.TYPE_INT64:
         flags.add_argument(flag, type=_int64, metavar="N", help=told)
+    elif field.type == FieldDescriptor.TYPE_STRING:
+        flags.add_argument(flag, action=action, metavar="TEXT", help=told)
     else:
-        kind = _number if field.type == FieldDescriptor.TYPE_FLOAT else str
-        flags.add_argument(flag, type=kind, metavar="X", help=told)
+        flags.add_argument(flag, type=_number, metavar="X", help=told)
 
 
 # The types of the flags; argparse shows ArgumentTypeError's message with the flag's name

@@ -34,6 +34,10 @@ class DecodingKeywords(TypedDict, total=False):
     """From `exponential_decay_start` on, ending becomes likelier by this factor with every token. From 0.01 to 100."""
     exponential_decay_start: int | None
     """Target tokens before `exponential_decay_length_penalty` begins. From 0 to 2147483647."""
+    stop_strings: Sequence[str] | None
+    """Texts that end a hypothesis: with the token that completes one in its text, which stays. At most 64, each of 1 to
+    256 characters. A space before a word counts, also before the first.
+    """
     return_alternatives: bool | None
     """The `num_return_sequences` hypotheses begin with different tokens, the likeliest that there are after
     `target_prefix`, and go on greedily. They come in the order of these tokens. Only with one beam.
@@ -76,6 +80,15 @@ class DecodingKeywords(TypedDict, total=False):
     """Tokens that no target begins with. At most 10000."""
     disable_unknown: bool | None
     """No target has an unknown token."""
+    must_include: Sequence[Phrase] | None
+    """Phrases that every hypothesis has, each as often as it is given; they may overlap. Only with two beams or more.
+    At most 64, each of at most 64 tokens, and not more tokens in all than `max_new_tokens`. A text is had as the tokens
+    that the model would write it with at the beginning of a word.
+    """
+    must_exclude: Sequence[Phrase] | None
+    """Phrases that no hypothesis has. A text, of 1 to 256 characters, is in no part of theirs, however it would be
+    written and inside of words too; token ids are as those of `bad_words`. At most 1000.
+    """
     do_sample: bool | None
     """Tokens are drawn, and not the best taken. Only with one beam."""
     temperature: float | None
@@ -138,6 +151,10 @@ class Decoding:
     """From `exponential_decay_start` on, ending becomes likelier by this factor with every token. From 0.01 to 100."""
     exponential_decay_start: int
     """Target tokens before `exponential_decay_length_penalty` begins. From 0 to 2147483647."""
+    stop_strings: Sequence[str]
+    """Texts that end a hypothesis: with the token that completes one in its text, which stays. At most 64, each of 1 to
+    256 characters. A space before a word counts, also before the first.
+    """
     return_alternatives: bool
     """The `num_return_sequences` hypotheses begin with different tokens, the likeliest that there are after
     `target_prefix`, and go on greedily. They come in the order of these tokens. Only with one beam.
@@ -180,6 +197,15 @@ class Decoding:
     """Tokens that no target begins with. At most 10000."""
     disable_unknown: bool
     """No target has an unknown token."""
+    must_include: Sequence[Phrase]
+    """Phrases that every hypothesis has, each as often as it is given; they may overlap. Only with two beams or more.
+    At most 64, each of at most 64 tokens, and not more tokens in all than `max_new_tokens`. A text is had as the tokens
+    that the model would write it with at the beginning of a word.
+    """
+    must_exclude: Sequence[Phrase]
+    """Phrases that no hypothesis has. A text, of 1 to 256 characters, is in no part of theirs, however it would be
+    written and inside of words too; token ids are as those of `bad_words`. At most 1000.
+    """
     do_sample: bool
     """Tokens are drawn, and not the best taken. Only with one beam."""
     temperature: float
@@ -227,6 +253,7 @@ DOCS = {
     "min_new_tokens": 'No hypothesis ends before so many target tokens. From 0 to `max_new_tokens`.',
     "exponential_decay_length_penalty": 'From `exponential_decay_start` on, ending becomes likelier by this factor with every token. From 0.01 to 100.',
     "exponential_decay_start": 'Target tokens before `exponential_decay_length_penalty` begins. From 0 to 2147483647.',
+    "stop_strings": 'Texts that end a hypothesis: with the token that completes one in its text, which stays. At most 64, each of 1 to 256 characters. A space before a word counts, also before the first.',
     "return_alternatives": 'The `num_return_sequences` hypotheses begin with different tokens, the likeliest that there are after `target_prefix`, and go on greedily. They come in the order of these tokens. Only with one beam.',
     "min_alternative_expansion_prob": 'An alternative begins with a token of at least this probability; there may be fewer alternatives then. The best one is always there. From 0 to 1.',
     "num_beam_groups": 'The beams are so many groups of equal size, which `diversity_penalty` keeps apart (diverse beam search). Beams of one group are not. From 1 to `num_beams`, of which it is a divisor.',
@@ -243,6 +270,8 @@ DOCS = {
     "suppress_tokens": 'Tokens that no target has. At most 10000.',
     "begin_suppress_tokens": 'Tokens that no target begins with. At most 10000.',
     "disable_unknown": 'No target has an unknown token.',
+    "must_include": 'Phrases that every hypothesis has, each as often as it is given; they may overlap. Only with two beams or more. At most 64, each of at most 64 tokens, and not more tokens in all than `max_new_tokens`. A text is had as the tokens that the model would write it with at the beginning of a word.',
+    "must_exclude": 'Phrases that no hypothesis has. A text, of 1 to 256 characters, is in no part of theirs, however it would be written and inside of words too; token ids are as those of `bad_words`. At most 1000.',
     "do_sample": 'Tokens are drawn, and not the best taken. Only with one beam.',
     "temperature": 'What scores are divided by before a token is drawn: above 1 makes the unlikely likelier. From 0.01 to 100.',
     "top_k": 'One of so many best tokens is drawn. 0: any. From 0 to 2147483647.',
@@ -270,6 +299,7 @@ GROUPS = {
     "min_new_tokens": "Beams and length",
     "exponential_decay_length_penalty": "Beams and length",
     "exponential_decay_start": "Beams and length",
+    "stop_strings": "Beams and length",
     "return_alternatives": "Beams and length",
     "min_alternative_expansion_prob": "Beams and length",
     "num_beam_groups": "Beams and length",
@@ -286,6 +316,8 @@ GROUPS = {
     "suppress_tokens": "What is said",
     "begin_suppress_tokens": "What is said",
     "disable_unknown": "What is said",
+    "must_include": "What is said",
+    "must_exclude": "What is said",
     "do_sample": "Sampling",
     "temperature": "Sampling",
     "top_k": "Sampling",

@@ -60,6 +60,8 @@ class _FinishReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FinishRe
     """The model produced its end token."""
     FINISH_REASON_LENGTH: _FinishReason.ValueType  # 2
     """`max_new_tokens` was reached; the text may be cut."""
+    FINISH_REASON_STOP_STRING: _FinishReason.ValueType  # 3
+    """Its text has one of `stop_strings`."""
 
 class FinishReason(_FinishReason, metaclass=_FinishReasonEnumTypeWrapper):
     """Why a hypothesis ended."""
@@ -70,6 +72,8 @@ FINISH_REASON_END_TOKEN: FinishReason.ValueType  # 1
 """The model produced its end token."""
 FINISH_REASON_LENGTH: FinishReason.ValueType  # 2
 """`max_new_tokens` was reached; the text may be cut."""
+FINISH_REASON_STOP_STRING: FinishReason.ValueType  # 3
+"""Its text has one of `stop_strings`."""
 Global___FinishReason: _TypeAlias = FinishReason  # noqa: Y015
 
 @_typing.final
@@ -92,6 +96,7 @@ class DecodingOptions(_message.Message):
     MIN_NEW_TOKENS_FIELD_NUMBER: _builtins.int
     EXPONENTIAL_DECAY_LENGTH_PENALTY_FIELD_NUMBER: _builtins.int
     EXPONENTIAL_DECAY_START_FIELD_NUMBER: _builtins.int
+    STOP_STRINGS_FIELD_NUMBER: _builtins.int
     RETURN_ALTERNATIVES_FIELD_NUMBER: _builtins.int
     MIN_ALTERNATIVE_EXPANSION_PROB_FIELD_NUMBER: _builtins.int
     NUM_BEAM_GROUPS_FIELD_NUMBER: _builtins.int
@@ -108,6 +113,8 @@ class DecodingOptions(_message.Message):
     SUPPRESS_TOKENS_FIELD_NUMBER: _builtins.int
     BEGIN_SUPPRESS_TOKENS_FIELD_NUMBER: _builtins.int
     DISABLE_UNKNOWN_FIELD_NUMBER: _builtins.int
+    MUST_INCLUDE_FIELD_NUMBER: _builtins.int
+    MUST_EXCLUDE_FIELD_NUMBER: _builtins.int
     DO_SAMPLE_FIELD_NUMBER: _builtins.int
     TEMPERATURE_FIELD_NUMBER: _builtins.int
     TOP_K_FIELD_NUMBER: _builtins.int
@@ -217,6 +224,12 @@ class DecodingOptions(_message.Message):
     streams, nor beside vectors.
     """
     @_builtins.property
+    def stop_strings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Texts that end a hypothesis: with the token that completes one in its text, which stays. At most 64, each of 1 to 256
+        characters. A space before a word counts, also before the first.
+        """
+
+    @_builtins.property
     def target_prefix(self) -> Global___Phrase:
         """What is said
 
@@ -243,6 +256,19 @@ class DecodingOptions(_message.Message):
     def begin_suppress_tokens(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Tokens that no target begins with. At most 10000."""
 
+    @_builtins.property
+    def must_include(self) -> _containers.RepeatedCompositeFieldContainer[Global___Phrase]:
+        """Phrases that every hypothesis has, each as often as it is given; they may overlap. Only with two beams or more. At most
+        64, each of at most 64 tokens, and not more tokens in all than `max_new_tokens`. A text is had as the tokens that the
+        model would write it with at the beginning of a word.
+        """
+
+    @_builtins.property
+    def must_exclude(self) -> _containers.RepeatedCompositeFieldContainer[Global___Phrase]:
+        """Phrases that no hypothesis has. A text, of 1 to 256 characters, is in no part of theirs, however it would be written and
+        inside of words too; token ids are as those of `bad_words`. At most 1000.
+        """
+
     def __init__(
         self,
         *,
@@ -256,6 +282,7 @@ class DecodingOptions(_message.Message):
         min_new_tokens: _builtins.int | None = ...,
         exponential_decay_length_penalty: _builtins.float | None = ...,
         exponential_decay_start: _builtins.int | None = ...,
+        stop_strings: _abc.Iterable[_builtins.str] | None = ...,
         return_alternatives: _builtins.bool | None = ...,
         min_alternative_expansion_prob: _builtins.float | None = ...,
         num_beam_groups: _builtins.int | None = ...,
@@ -272,6 +299,8 @@ class DecodingOptions(_message.Message):
         suppress_tokens: _abc.Iterable[_builtins.int] | None = ...,
         begin_suppress_tokens: _abc.Iterable[_builtins.int] | None = ...,
         disable_unknown: _builtins.bool | None = ...,
+        must_include: _abc.Iterable[Global___Phrase] | None = ...,
+        must_exclude: _abc.Iterable[Global___Phrase] | None = ...,
         do_sample: _builtins.bool | None = ...,
         temperature: _builtins.float | None = ...,
         top_k: _builtins.int | None = ...,
@@ -288,7 +317,7 @@ class DecodingOptions(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_disable_unknown", b"_disable_unknown", "_diversity_penalty", b"_diversity_penalty", "_do_sample", b"_do_sample", "_early_stopping", b"_early_stopping", "_encoder_no_repeat_ngram_size", b"_encoder_no_repeat_ngram_size", "_encoder_repetition_penalty", b"_encoder_repetition_penalty", "_epsilon_cutoff", b"_epsilon_cutoff", "_eta_cutoff", b"_eta_cutoff", "_exponential_decay_length_penalty", b"_exponential_decay_length_penalty", "_exponential_decay_start", b"_exponential_decay_start", "_forced_bos_token", b"_forced_bos_token", "_length_penalty", b"_length_penalty", "_max_new_tokens", b"_max_new_tokens", "_max_new_tokens_ratio", b"_max_new_tokens_ratio", "_mbr_samples", b"_mbr_samples", "_min_alternative_expansion_prob", b"_min_alternative_expansion_prob", "_min_new_tokens", b"_min_new_tokens", "_min_p", b"_min_p", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_beam_groups", b"_num_beam_groups", "_num_beams", b"_num_beams", "_num_return_sequences", b"_num_return_sequences", "_patience", b"_patience", "_prefix_bias_beta", b"_prefix_bias_beta", "_repetition_penalty", b"_repetition_penalty", "_retry_on_guard", b"_retry_on_guard", "_return_alternatives", b"_return_alternatives", "_seed", b"_seed", "_target_prefix", b"_target_prefix", "_temperature", b"_temperature", "_top_h", b"_top_h", "_top_k", b"_top_k", "_top_p", b"_top_p", "_typical_p", b"_typical_p", "_with_tokens", b"_with_tokens", "disable_unknown", b"disable_unknown", "diversity_penalty", b"diversity_penalty", "do_sample", b"do_sample", "early_stopping", b"early_stopping", "encoder_no_repeat_ngram_size", b"encoder_no_repeat_ngram_size", "encoder_repetition_penalty", b"encoder_repetition_penalty", "epsilon_cutoff", b"epsilon_cutoff", "eta_cutoff", b"eta_cutoff", "exponential_decay_length_penalty", b"exponential_decay_length_penalty", "exponential_decay_start", b"exponential_decay_start", "forced_bos_token", b"forced_bos_token", "length_penalty", b"length_penalty", "max_new_tokens", b"max_new_tokens", "max_new_tokens_ratio", b"max_new_tokens_ratio", "mbr_samples", b"mbr_samples", "min_alternative_expansion_prob", b"min_alternative_expansion_prob", "min_new_tokens", b"min_new_tokens", "min_p", b"min_p", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_beam_groups", b"num_beam_groups", "num_beams", b"num_beams", "num_return_sequences", b"num_return_sequences", "patience", b"patience", "prefix_bias_beta", b"prefix_bias_beta", "repetition_penalty", b"repetition_penalty", "retry_on_guard", b"retry_on_guard", "return_alternatives", b"return_alternatives", "seed", b"seed", "target_prefix", b"target_prefix", "temperature", b"temperature", "top_h", b"top_h", "top_k", b"top_k", "top_p", b"top_p", "typical_p", b"typical_p", "with_tokens", b"with_tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_disable_unknown", b"_disable_unknown", "_diversity_penalty", b"_diversity_penalty", "_do_sample", b"_do_sample", "_early_stopping", b"_early_stopping", "_encoder_no_repeat_ngram_size", b"_encoder_no_repeat_ngram_size", "_encoder_repetition_penalty", b"_encoder_repetition_penalty", "_epsilon_cutoff", b"_epsilon_cutoff", "_eta_cutoff", b"_eta_cutoff", "_exponential_decay_length_penalty", b"_exponential_decay_length_penalty", "_exponential_decay_start", b"_exponential_decay_start", "_forced_bos_token", b"_forced_bos_token", "_length_penalty", b"_length_penalty", "_max_new_tokens", b"_max_new_tokens", "_max_new_tokens_ratio", b"_max_new_tokens_ratio", "_mbr_samples", b"_mbr_samples", "_min_alternative_expansion_prob", b"_min_alternative_expansion_prob", "_min_new_tokens", b"_min_new_tokens", "_min_p", b"_min_p", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_beam_groups", b"_num_beam_groups", "_num_beams", b"_num_beams", "_num_return_sequences", b"_num_return_sequences", "_patience", b"_patience", "_prefix_bias_beta", b"_prefix_bias_beta", "_repetition_penalty", b"_repetition_penalty", "_retry_on_guard", b"_retry_on_guard", "_return_alternatives", b"_return_alternatives", "_seed", b"_seed", "_target_prefix", b"_target_prefix", "_temperature", b"_temperature", "_top_h", b"_top_h", "_top_k", b"_top_k", "_top_p", b"_top_p", "_typical_p", b"_typical_p", "_with_tokens", b"_with_tokens", "bad_words", b"bad_words", "begin_suppress_tokens", b"begin_suppress_tokens", "disable_unknown", b"disable_unknown", "diversity_penalty", b"diversity_penalty", "do_sample", b"do_sample", "early_stopping", b"early_stopping", "encoder_no_repeat_ngram_size", b"encoder_no_repeat_ngram_size", "encoder_repetition_penalty", b"encoder_repetition_penalty", "epsilon_cutoff", b"epsilon_cutoff", "eta_cutoff", b"eta_cutoff", "exponential_decay_length_penalty", b"exponential_decay_length_penalty", "exponential_decay_start", b"exponential_decay_start", "forced_bos_token", b"forced_bos_token", "length_penalty", b"length_penalty", "max_new_tokens", b"max_new_tokens", "max_new_tokens_ratio", b"max_new_tokens_ratio", "mbr_samples", b"mbr_samples", "min_alternative_expansion_prob", b"min_alternative_expansion_prob", "min_new_tokens", b"min_new_tokens", "min_p", b"min_p", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_beam_groups", b"num_beam_groups", "num_beams", b"num_beams", "num_return_sequences", b"num_return_sequences", "patience", b"patience", "prefix_bias_beta", b"prefix_bias_beta", "repetition_penalty", b"repetition_penalty", "retry_on_guard", b"retry_on_guard", "return_alternatives", b"return_alternatives", "seed", b"seed", "sequence_bias", b"sequence_bias", "suppress_tokens", b"suppress_tokens", "target_prefix", b"target_prefix", "temperature", b"temperature", "top_h", b"top_h", "top_k", b"top_k", "top_p", b"top_p", "typical_p", b"typical_p", "with_tokens", b"with_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_disable_unknown", b"_disable_unknown", "_diversity_penalty", b"_diversity_penalty", "_do_sample", b"_do_sample", "_early_stopping", b"_early_stopping", "_encoder_no_repeat_ngram_size", b"_encoder_no_repeat_ngram_size", "_encoder_repetition_penalty", b"_encoder_repetition_penalty", "_epsilon_cutoff", b"_epsilon_cutoff", "_eta_cutoff", b"_eta_cutoff", "_exponential_decay_length_penalty", b"_exponential_decay_length_penalty", "_exponential_decay_start", b"_exponential_decay_start", "_forced_bos_token", b"_forced_bos_token", "_length_penalty", b"_length_penalty", "_max_new_tokens", b"_max_new_tokens", "_max_new_tokens_ratio", b"_max_new_tokens_ratio", "_mbr_samples", b"_mbr_samples", "_min_alternative_expansion_prob", b"_min_alternative_expansion_prob", "_min_new_tokens", b"_min_new_tokens", "_min_p", b"_min_p", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_beam_groups", b"_num_beam_groups", "_num_beams", b"_num_beams", "_num_return_sequences", b"_num_return_sequences", "_patience", b"_patience", "_prefix_bias_beta", b"_prefix_bias_beta", "_repetition_penalty", b"_repetition_penalty", "_retry_on_guard", b"_retry_on_guard", "_return_alternatives", b"_return_alternatives", "_seed", b"_seed", "_target_prefix", b"_target_prefix", "_temperature", b"_temperature", "_top_h", b"_top_h", "_top_k", b"_top_k", "_top_p", b"_top_p", "_typical_p", b"_typical_p", "_with_tokens", b"_with_tokens", "bad_words", b"bad_words", "begin_suppress_tokens", b"begin_suppress_tokens", "disable_unknown", b"disable_unknown", "diversity_penalty", b"diversity_penalty", "do_sample", b"do_sample", "early_stopping", b"early_stopping", "encoder_no_repeat_ngram_size", b"encoder_no_repeat_ngram_size", "encoder_repetition_penalty", b"encoder_repetition_penalty", "epsilon_cutoff", b"epsilon_cutoff", "eta_cutoff", b"eta_cutoff", "exponential_decay_length_penalty", b"exponential_decay_length_penalty", "exponential_decay_start", b"exponential_decay_start", "forced_bos_token", b"forced_bos_token", "length_penalty", b"length_penalty", "max_new_tokens", b"max_new_tokens", "max_new_tokens_ratio", b"max_new_tokens_ratio", "mbr_samples", b"mbr_samples", "min_alternative_expansion_prob", b"min_alternative_expansion_prob", "min_new_tokens", b"min_new_tokens", "min_p", b"min_p", "must_exclude", b"must_exclude", "must_include", b"must_include", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_beam_groups", b"num_beam_groups", "num_beams", b"num_beams", "num_return_sequences", b"num_return_sequences", "patience", b"patience", "prefix_bias_beta", b"prefix_bias_beta", "repetition_penalty", b"repetition_penalty", "retry_on_guard", b"retry_on_guard", "return_alternatives", b"return_alternatives", "seed", b"seed", "sequence_bias", b"sequence_bias", "stop_strings", b"stop_strings", "suppress_tokens", b"suppress_tokens", "target_prefix", b"target_prefix", "temperature", b"temperature", "top_h", b"top_h", "top_k", b"top_k", "top_p", b"top_p", "typical_p", b"typical_p", "with_tokens", b"with_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__disable_unknown: _TypeAlias = _typing.Literal["disable_unknown"]  # noqa: Y015
     _WhichOneofArgType__disable_unknown: _TypeAlias = _typing.Literal["_disable_unknown", b"_disable_unknown"]  # noqa: Y015

@@ -13,8 +13,10 @@ from engine.processors.repetition import (
     NoRepeatNGram,
     RepetitionPenalty,
 )
+from engine.processors.texts import NoTexts
 from engine.targets import TargetRules
 from models.decoding import Decoding
+from models.tokenizers.target_texts import Pieces
 
 Chain = tuple[Processor, ...]
 """One after the other."""
@@ -28,6 +30,7 @@ PROCESSED = (
     "no_repeat_ngram_size",
     "encoder_no_repeat_ngram_size",
     "bad_words",
+    "must_exclude",
     "exponential_decay_length_penalty",
     "suppress_tokens",
     "begin_suppress_tokens",
@@ -39,20 +42,23 @@ PROCESSED = (
 def chain(decoding: Decoding, rules: TargetRules) -> Chain:
     """In the order of `generate` (transformers 5.23, `_get_logits_processor`). Empty: the model's scores stay."""
     make = _chain.__wrapped__ if decoding.words else _chain  # many words are not to be kept for those to come
-    return make(decoding, rules.end_ids, 0 if rules.forced_begin_id is None else 1)
+    return make(decoding, rules.end_ids, 0 if rules.forced_begin_id is None else 1, rules.pieces)
 
 
 @lru_cache
-def _chain(decoding: Decoding, end_ids: frozenset[int], begin: int) -> Chain:
+def _chain(decoding: Decoding, end_ids: frozenset[int], begin: int, pieces: Pieces | None) -> Chain:
     """`begin`: how many tokens are forced before the first that is chosen."""
     chosen = decoding
+    excluded_texts = tuple(phrase for phrase in chosen.must_exclude if isinstance(phrase, str))
+    excluded_tokens = [phrase for phrase in chosen.must_exclude if not isinstance(phrase, str)]
     wanted: list[Processor | None] = [
         SequenceBias(chosen.sequence_bias) if chosen.sequence_bias else None,
         EncoderRepetitionPenalty(chosen.encoder_repetition_penalty) if chosen.encoder_repetition_penalty != 1 else None,
         RepetitionPenalty(chosen.repetition_penalty) if chosen.repetition_penalty != 1 else None,
         NoRepeatNGram(chosen.no_repeat_ngram_size) if chosen.no_repeat_ngram_size else None,
         EncoderNoRepeatNGram(chosen.encoder_no_repeat_ngram_size) if chosen.encoder_no_repeat_ngram_size else None,
-        no_bad_words(chosen.bad_words, end_ids),
+        no_bad_words((*chosen.bad_words, *excluded_tokens), end_ids),
+        NoTexts.of(excluded_texts, pieces),
         ExponentialDecayLengthPenalty(chosen.exponential_decay_start, chosen.exponential_decay_length_penalty, end_ids)
         if chosen.exponential_decay_length_penalty != 1
         else None,

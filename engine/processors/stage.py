@@ -1,7 +1,8 @@
 """Between a step of the decoder and the searches: the best tokens of rows whose requests have processors."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,18 +103,30 @@ class ProcessorStage:
     def process(self, found: Found, rows: Sequence[Processed | None]) -> Found:
         """What the searches see of the step. rows: what becomes of each [live]."""
         token_ids, log_probs = found.token_ids[:, : self._best].copy(), found.log_probs[:, : self._best].copy()
-        alike: dict[tuple[Chain, bool, int, Sampling | None], list[int]] = {}
-        for row, one in enumerate(rows):
-            if one is not None and token_ids[row, 0] != NOT_FINITE:
-                alike.setdefault((one.chain, one.of_logits, one.best, one.sampling), []).append(row)
-        for (_, _, best, sampling), together in alike.items():
-            group = Group(np.array(together), [one for row in together if (one := rows[row]) is not None])
+        processed = [row for row in range(len(rows)) if token_ids[row, 0] != NOT_FINITE]
+        for group in _alike(rows, processed):
+            best, sampling, together = group.of[0].best, group.of[0].sampling, group.rows
             if sampling is None:
                 log_probs[together] = -np.inf
                 token_ids[together, :best], _, log_probs[together, :best] = self._best_of(found, group, best)
             else:
                 token_ids[together, 0], log_probs[together, 0] = self._draw(found, group, sampling)
-        return replace(found, token_ids=token_ids, log_probs=log_probs)
+        return replace(found, token_ids=token_ids, log_probs=log_probs, logits=partial(self._logits, found, rows))
+
+    def _logits(self, found: Found, rows: Sequence[Processed | None], which: NDArray[np.intp]) -> NDArray[np.float32]:
+        """What a beam search sees where it looks at whole rows: of those with processors, log-probabilities after them.
+
+        These are logits as well, whose normaliser is 0.
+        """
+        assert found.logits is not None
+        logits, place_of = found.logits(which), {row: place for place, row in enumerate(which.tolist())}
+        for group in _alike(rows, place_of):
+            places = [place_of[row] for row in group.rows.tolist()]
+            best = np.take_along_axis(logits[places], found.token_ids[group.rows, :1], 1)
+            scores = logits[places] - (best - found.log_probs[group.rows, :1])
+            group.process(scores, self._seen(group), self._barred(group))
+            logits[places] = scores
+        return logits
 
     def _draw(self, found: Found, group: "Group", sampling: Sampling) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """A token of each row and the model's log-probability of it [rows]."""
@@ -226,9 +239,19 @@ class Group:
         return Group(self.rows[which], [self.of[one] for one in which.tolist()])
 
 
+def _alike(rows: Sequence[Processed | None], which: Iterable[int]) -> Iterator[Group]:
+    """Those of some rows that are processed alike."""
+    alike: dict[tuple[Chain, bool, int, Sampling | None], list[int]] = {}
+    for row in which:
+        if (one := rows[row]) is not None:
+            alike.setdefault((one.chain, one.of_logits, one.best, one.sampling), []).append(row)
+    for together in alike.values():
+        yield Group(np.array(together), [one for row in together if (one := rows[row]) is not None])
+
+
 def looks_at_scores(decoding: Decoding) -> bool:
     """Whether a request with these options may need whole rows of scores."""
-    return without_processors(decoding) != decoding or decoding.do_sample
+    return without_processors(decoding) != decoding or decoding.do_sample or bool(decoding.must_include)
 
 
 def best_among(

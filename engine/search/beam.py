@@ -13,12 +13,18 @@ from bisect import insort
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice, pairwise
 from math import floor
+from operator import attrgetter
 from typing import NamedTuple
 
+import numpy as np
+
 from engine.request import FinishReason, Hypothesis
-from engine.search.score import free_tokens, score
+from engine.search.phrases import Progress, phrases_of
+from engine.search.score import finish_reason, free_tokens, score
 from engine.targets import TargetRules
 from models.decoding import Decoding
+
+NO_PHRASES = phrases_of(())
 
 
 class Extension(NamedTuple):
@@ -47,6 +53,9 @@ class BeamSearch:
         self.end_ids, self._forced_end_id = rules.end_ids, rules.forced_end_id
         self.suppressed = rules.suppressed_ids - rules.end_ids
         self._free_tokens = free_tokens(decoding, rules)
+        self.constrained = bool(decoding.must_include)
+        """Every hypothesis must have some phrases."""
+        self.phrases = phrases_of(decoding.must_include) if self.constrained else NO_PHRASES
         self.finished: list[Hypothesis] = []
         """Best first, at most `kept`."""
 
@@ -66,9 +75,10 @@ class BeamSearch:
         """Tokens that must be seen of each of its rows.
 
         All children may come from one row, and it has each end token once. (The 2 * num_beams of transformers are for
-        all rows together.)
+        all rows together.) Any token may complete a text that ends a hypothesis.
         """
-        return self.num_beams + len(self.end_ids) + len(self.suppressed)
+        ending = len(self.end_ids) if self._rules.stops is None else self.num_beams
+        return self.num_beams + max(ending, len(self.end_ids)) + len(self.suppressed)
 
     @property
     def last(self) -> int:
@@ -90,10 +100,28 @@ class BeamSearch:
         """Finished hypotheses that are its results."""
         return self._decoding.num_return_sequences
 
+    @property
+    def careful(self) -> bool:
+        """Every step may do more than append the best tokens."""
+        return self.full or self._rules.stops is not None or self.constrained
+
+    @property
+    def min_tokens(self) -> int:
+        """Tokens before the end token."""
+        return self._rules.min_tokens
+
+    @property
+    def begun(self) -> Progress:
+        """What hypotheses have of the phrases when they begin: a prefix may have some."""
+        progress = self.phrases.start(())
+        for token in self._decoding.forced_prefix:
+            progress = self.phrases.follow(progress, np.array(token))
+        return progress
+
     def advance(self, steps: int, ranked: Iterable[Extension], past: Past) -> Sequence[Extension]:
         """Makes a step, so many with it: returns the extensions that live on, best first, or none if it is over.
 
-        ranked: all extensions, lowest cost first. Read only as far as needed.
+        ranked: all extensions, lowest cost first; with phrases, as `Banks` has them. Read only as far as needed.
         """
         if not self._free_tokens:
             self._end_forced((), ())
@@ -111,15 +139,21 @@ class BeamSearch:
         """Finishes what ends. Returns what does not."""
         last, children = steps == self._decoding.max_new_tokens, list[Extension]()
         for rank, extension in enumerate(islice(self._allowed(steps, ranked), 2 * self.num_beams)):
-            ended = extension.token in self.end_ids
-            if not ended and not last:
+            reason = self._reason(extension, past)
+            if reason is FinishReason.LENGTH and not last:
                 children.append(extension)
                 if len(children) == self.num_beams:
                     break
             elif rank < self.num_beams:
-                reason = FinishReason.END_TOKEN if ended else FinishReason.LENGTH
                 self._finish(*self._extended(extension, past), reason)
-        return children
+        # With phrases, `ranked` is in another order.
+        return sorted(children, key=attrgetter("cost")) if self.constrained else children
+
+    def _reason(self, extension: Extension, past: Past) -> FinishReason:
+        """Why it would be a hypothesis."""
+        if self._rules.stops is None:
+            return FinishReason.END_TOKEN if extension.token in self.end_ids else FinishReason.LENGTH
+        return finish_reason((*past.tokens(extension.parent), extension.token), self._rules)
 
     def _extended(self, extension: Extension, past: Past) -> tuple[tuple[int, ...], tuple[float, ...]]:
         """All its tokens, and the costs up to each; if nobody wants those, up to the last one."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from engine.decoder import NOT_FINITE, Ask, Found
 from engine.request import Hypothesis
+from engine.search.banks import Banks
 from engine.search.beam import BeamSearch, Extension, Past
 from engine.search.groups import BeamGroup, Groups, results
 from engine.search.ranking import Ranking, Step
@@ -59,6 +60,8 @@ class BeamRows:
         """The numbers [searches, 1]."""
         self._plain = False
         """Every search has as many hypotheses as there is room for."""
+        self._banks = Banks()
+        """Of those whose hypotheses must have some phrases."""
         self._steps: list[Step] = []
         self._forgotten = 0
         """Steps before those."""
@@ -86,7 +89,13 @@ class BeamRows:
         self._share_rows()
         ranking = Ranking(self._costs, found.token_ids[self._rows], found.log_probs[self._rows])
         step, broken = ranking.best(self._all), self._broken(found)
+        if self._banks:
+            numbers = self._banks.numbers
+            lengths = np.array([self._length(number) for number in numbers.tolist()])
+            self._banks.rank(found, self._rows[numbers], self._costs[numbers], lengths)
         over = self._go_on(ranking, step, broken)
+        if self._banks:
+            self._banks.go_on(step)
         self._steps.append(step)
         self._costs, rows = step.costs, self._rows[self._all, step.parents]
         self.parents, self.tokens = rows[self._live], step.tokens[self._live]
@@ -135,7 +144,7 @@ class BeamRows:
         special = [*search.end_ids, *search.suppressed]
         self._special[number, : len(special)] = special
         self._wanted[number] = search.num_beams
-        self._careful[number] = rules.forced_begin_id is not None
+        self._careful[number] = search.careful or rules.forced_begin_id is not None
         self._due = min(self._due, self._step + search.last)
         return number
 
@@ -200,10 +209,13 @@ class BeamRows:
 
     def _advance(self, number: int, ranking: Ranking) -> Sequence[Extension]:
         search, length = self._search(number), self._length(number)
-        ranked = ranking.of(number, self._counts.item(number) or 1)  # of a group that is new, it is not counted yet
+        # A group that is new is not counted yet.
+        ranked = ranking.of(number, self._counts.item(number) or 1)
+        if search.constrained:
+            ranked = self._banks.of(number)
         past = Past(partial(self._path, number, length), partial(self._path_costs, number, length))
         children = search.advance(length + 1, ranked, past)
-        self._careful[number] = search.full
+        self._careful[number] = search.careful
         return children
 
     def _at_their_limit(self) -> list[int]:
@@ -270,7 +282,9 @@ class BeamRows:
         searches = [search for search in self._searches if search is not None]
         count, width = len(self._searches), max((search.num_beams for search in searches), default=1)
         special = max((len(search.end_ids) + len(search.suppressed) for search in searches), default=1)
-        self.ask = Ask(max((search.candidates for search in searches), default=1))
+        constrained = {number: one for number, one in enumerate(self._searches) if one and one.constrained}
+        self._banks.fit(constrained, width)
+        self.ask = Ask(max((search.candidates for search in searches), default=1), logits=bool(constrained))
         self._counts, self._wanted = _fitted(self._counts, (count,), 0), _fitted(self._wanted, (count,), 0)
         self._careful = _fitted(self._careful, (count,), False)
         self._special = _fitted(self._special, (count, special), NO_TOKEN)

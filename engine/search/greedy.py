@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from engine.decoder import NOT_FINITE, Ask, Found
 from engine.request import FinishReason, Hypothesis
-from engine.search.score import NEVER, NO_TOKEN, free_tokens, score
+from engine.search.score import NEVER, NO_TOKEN, finish_reason, free_tokens, score
 from engine.targets import TargetRules
 from models.decoding import Decoding
 
@@ -49,12 +49,11 @@ class GreedySearch:
             return Hypothesis((), 0.0, FinishReason.LENGTH)
         rules, free = self.rules, free_tokens(self.decoding, self.rules)
         del tokens[free:], log_probs[free:]
-        ended = bool(tokens) and tokens[-1] in rules.end_ids
-        if not ended and rules.forced_end_id is not None:
+        reason = finish_reason(tokens, rules)
+        if reason is FinishReason.LENGTH and rules.forced_end_id is not None:
             tokens.append(rules.forced_end_id)
             log_probs.append(0.0)
         value = score(fsum(log_probs), len(tokens), self.decoding.length_penalty)
-        reason = FinishReason.END_TOKEN if ended else FinishReason.LENGTH
         return Hypothesis(tuple(tokens), value, reason, tuple(log_probs) if self.decoding.with_tokens else ())
 
 
@@ -81,6 +80,8 @@ class GreedyRows:
         """No search is over because of its length before this step."""
         self._opening = False
         """The next step is the first of a search whose first token is forced."""
+        self._stopping = False
+        """There may be searches that a text ends."""
 
     @property
     def fed(self) -> NDArray[np.int64]:
@@ -90,7 +91,7 @@ class GreedyRows:
     def join(self) -> None:
         """One more row, behind the others. It is not searched yet."""
         if not self._searches:
-            self.ask = Ask()
+            self.ask, self._stopping = Ask(), False
         self._special[len(self._searches)] = NO_TOKEN
         self._searches.append(None)
 
@@ -101,6 +102,7 @@ class GreedyRows:
         self._due = min(self._due, last)
         special = [NOT_FINITE, *(rules.end_ids | rules.suppressed_ids)]
         self.ask = Ask(max(self.ask.best, 1 + rank + len(rules.barred_ids(0))))
+        self._stopping |= rules.stops is not None
         self._opening |= rank > 0 or rules.forced_begin_id is not None
         if len(special) > self._special.shape[1]:
             missing = len(special) - self._special.shape[1]
@@ -120,6 +122,8 @@ class GreedyRows:
         over = self._treat(special.any(1).nonzero()[0].tolist(), found) if np.count_nonzero(special) else []
         if self._opening:
             over = self._open(over, found)
+        if self._stopping:
+            over = sorted({*over, *self._stopped()})
         return over if self._step < self._due else sorted({*over, *self._at_their_limit()})
 
     def hypotheses(self, row: int) -> tuple[Hypothesis, ...]:
@@ -175,6 +179,16 @@ class GreedyRows:
                 if token == NOTHING or token in search.rules.end_ids:
                     ended.append(row)
         return [row for row in over if row not in opened] + ended
+
+    def _stopped(self) -> list[int]:
+        """The rows whose search a text ends."""
+        searches = [(row, search) for row, search in enumerate(self._searches) if search and search.rules.stops]
+        self._stopping = bool(searches)
+        return [
+            row
+            for row, search in searches
+            if search.rules.stopped_by(self._tokens[search.start + 1 : self._step + 1, row].tolist())
+        ]
 
     def _at_their_limit(self) -> list[int]:
         searches = [(row, search.last) for row, search in enumerate(self._searches) if search is not None]

@@ -58,10 +58,11 @@ class BeamGroup(BeamSearch):
     def _extend(self, steps: int, ranked: Iterable[Extension], past: Past) -> list[Extension]:
         allowed = list(islice(self._allowed(steps, ranked), 2 * self.num_beams))
         self._best = allowed[:1]
-        for extension in allowed[: self.num_beams]:
-            if extension.token in self.end_ids:
-                self._finish(*self._extended(extension, past), FinishReason.END_TOKEN)
-        self._chosen = [extension for extension in allowed if extension.token not in self.end_ids][: self.num_beams]
+        ended = [(extension, self._reason(extension, past)) for extension in allowed]
+        for extension, reason in ended[: self.num_beams]:
+            if reason is not FinishReason.LENGTH:
+                self._finish(*self._extended(extension, past), reason)
+        self._chosen = [extension for extension, reason in ended if reason is FinishReason.LENGTH][: self.num_beams]
         return self._chosen
 
     def _is_worthwhile(self, steps: int, live: Sequence[Extension]) -> bool:

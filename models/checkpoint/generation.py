@@ -43,6 +43,8 @@ ONLY_OURS = (
     "target_prefix",
     "prefix_bias_beta",
     "disable_unknown",
+    "must_include",
+    "must_exclude",
     "seed",
     "mbr_samples",
     "with_tokens",
@@ -56,6 +58,7 @@ OTHER_IN_GENERATE = (
     "suppress_tokens",
     "begin_suppress_tokens",
     "forced_bos_token",
+    "stop_strings",
     "top_h",
 )
 """Those that it writes in another way."""
@@ -156,6 +159,7 @@ def of_generate(decoding: Decoding) -> dict[str, Any]:
         "suppress_tokens": list(decoding.suppress_tokens),
         "begin_suppress_tokens": list(decoding.begin_suppress_tokens),
         "exponential_decay_length_penalty": () if factor == 1 else (decoding.exponential_decay_start, factor),
+        "stop_strings": list(decoding.stop_strings),
         "top_h": decoding.top_h,
     }
     # What is left out, `generate` takes from the checkpoint: a padding token among the bad words, for one.

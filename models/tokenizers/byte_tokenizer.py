@@ -53,3 +53,7 @@ class ByteTokenizer:
     def names_target(self, text: str) -> bool:
         """Never."""
         return False
+
+    def pieces(self) -> list[bytes]:
+        """What each target token adds to a text: its byte."""
+        return [b""] * self.spec.offset + [bytes([byte]) for byte in range(BYTES)]

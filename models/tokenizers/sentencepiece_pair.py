@@ -62,6 +62,7 @@ class SentencePiecePair:
         self._ids, self._target_ids = source_ids, target_ids
         self._pieces = {token_id: piece for piece, token_id in target_ids.items()}
         self._unknown: str = target.id_to_piece(target.unk_id())
+        self._unknown_text: str = target.decode_pieces([self._unknown])
         self._hidden = frozenset(spec.hidden_ids)
         self._replacements = str.maketrans(spec.normalization)
         self._has_codes = any(map(LANGUAGE_CODE.fullmatch, source_ids))
@@ -120,6 +121,23 @@ class SentencePiecePair:
     def names_target(self, text: str) -> bool:
         """Whether the text begins with the code of a language, such as `>>fra<<`, that the vocabulary has."""
         return self._own_code(text) is not None
+
+    def pieces(self) -> list[bytes]:
+        """What each target token adds to a text, in UTF-8: a space before a word included."""
+        pieces = [self._unknown_text.encode()] * (1 + max(self._pieces))
+        for token_id, piece in self._pieces.items():
+            pieces[token_id] = self._bytes_of(piece)
+        for token_id in self._hidden:
+            pieces[token_id : token_id + 1] = [b""]
+        return pieces
+
+    def _bytes_of(self, piece: str) -> bytes:
+        number: int = self._target.piece_to_id(piece)
+        if self._target.is_byte(number):
+            return bytes.fromhex(piece.removeprefix("<0x").removesuffix(">"))
+        if self._target.is_unknown(number):
+            return self._unknown_text.encode()
+        return b"" if self._target.is_control(number) else piece.replace(SPACE, " ").encode()
 
     def _split(self, text: str) -> list[str]:
         code = self._own_code(text)

@@ -51,6 +51,13 @@ class Tokenizer(Protocol):
         """Whether the text names its target language itself."""
         ...
 
+    def pieces(self) -> list[bytes]:
+        """What each target token adds to a text, by its id, in UTF-8: a space before a word included.
+
+        Put together, those of a target are its text, but for spaces around it, and for what a tokenizer cleans up.
+        """
+        ...
+
 
 def without_tail(text: str) -> str:
     """Without a character of which bytes are missing, and spaces, which the end of a text loses."""

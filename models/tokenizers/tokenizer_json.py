@@ -1,8 +1,10 @@
 """Text <-> token ids by a tokenizer.json, as Hugging Face's library `tokenizers` reads it: most families have one."""
 
-from collections.abc import Iterable
+import json
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -108,6 +110,19 @@ class TokenizerJson:
         """Never: a control token in a text is an unknown one."""
         return False
 
+    def pieces(self) -> list[bytes]:
+        """What each target token adds to a text, in UTF-8: behind a word, where it is no part of a character."""
+        ids = [token_id for token_id in range(self._vocabulary_size) if token_id not in self._hidden]
+        before = self.encode_target(WORD)
+        word = self._backend.decode(before, skip_special_tokens=False)
+        texts = self._backend.decode_batch([[*before, token_id] for token_id in ids], skip_special_tokens=False)
+        byte_of = bytes_of_pieces(json.loads(self._backend.decoder.__getstate__()) if self._backend.decoder else {})
+        pieces = [b""] * self._vocabulary_size
+        for token_id, text in zip(ids, texts, strict=True):
+            found = byte_of(self._backend.id_to_token(token_id) or "")
+            pieces[token_id] = text.removeprefix(word).encode() if found is None else found
+        return pieces
+
     def _check_ids(self) -> None:
         spec = self.spec
         around = [spec.affixes, *spec.source_affixes.values()]
@@ -140,6 +155,16 @@ def load_backend(file: Path) -> "Backend":
     return backend
 
 
+def bytes_of_pieces(decoder: dict[str, Any]) -> Callable[[str], bytes | None]:
+    """What gives the bytes of a piece that may be a part of a character, and None for any other. decoder: as saved."""
+    kinds = {decoder.get("type"), *(part.get("type") for part in decoder.get("decoders", ()))}
+    if "ByteLevel" in kinds:
+        return lambda piece: bytes(map(LETTERS.__getitem__, piece)) if LETTERS.keys() >= set(piece) else None
+    if "ByteFallback" in kinds:
+        return lambda piece: bytes.fromhex(piece[3:5]) if BYTE.fullmatch(piece) else None
+    return lambda piece: None
+
+
 def clean_up(text: str) -> str:
     """As transformers' `clean_up_tokenization`."""
     for found, replacement in CLEANED:
@@ -152,3 +177,12 @@ CLEANED = (
     (" ' ", "'"),
     *((f" {ending}", ending) for ending in ("n't", "'m", "'s", "'ve", "'re")),
 )
+
+WORD = "word"
+"""Behind which a token is seen as it is within a text."""
+BYTE = re.compile("<0x[0-9A-Fa-f]{2}>")
+"""A piece that is a byte, where there is no other for a character."""
+VISIBLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
+HIDDEN = tuple(byte for byte in range(0x100) if byte not in VISIBLE)
+LETTERS = {chr(byte): byte for byte in VISIBLE} | {chr(0x100 + place): byte for place, byte in enumerate(HIDDEN)}
+"""How pieces of bytes are written (Radford et al. 2019): a letter for each byte, none of them white."""

@@ -47,6 +47,8 @@ class ServedModel:
     prompt: str | None = None
     scores: bool = False
     """It scores given targets."""
+    shortlisted: bool = False
+    """A source says which tokens its targets may have."""
 
     @property
     def limits(self) -> dict[str, float]:
@@ -89,6 +91,7 @@ def served_model(package: Package, settings: Settings, execution_provider: str) 
         prompts=manifest.prompts,
         prompt=manifest.prompt,
         scores=manifest.graphs.scoring is not None,
+        shortlisted=manifest.shortlist is not None,
     )
 
 

@@ -7,9 +7,8 @@ import numpy as np
 from google.protobuf.descriptor import FieldDescriptor
 
 from dragoman.v1 import decoding_pb2
-from models.decoding import OPTIONS, Decoding, Options
+from models.decoding import OPTIONS, Decoding, Options, Phrase
 from server.errors import OptionOutOfRange
-from server.translation.wording import Phrase
 
 ENUMS: dict[str, dict[int, object]] = {
     "EarlyStopping": {
@@ -71,8 +70,10 @@ def _written(field: FieldDescriptor, value: Any) -> Any:
     return value
 
 
-def _phrase_message(ids: tuple[int, ...]) -> decoding_pb2.Phrase:
-    return decoding_pb2.Phrase(tokens=decoding_pb2.TokenIds(ids=ids))
+def _phrase_message(phrase: Phrase) -> decoding_pb2.Phrase:
+    if isinstance(phrase, str):
+        return decoding_pb2.Phrase(text=phrase)
+    return decoding_pb2.Phrase(tokens=decoding_pb2.TokenIds(ids=phrase))
 
 
 def _bias_message(bias: tuple[tuple[int, ...], float]) -> decoding_pb2.SequenceBias:

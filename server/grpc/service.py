@@ -40,6 +40,7 @@ SERVICES = tuple(
 FINISH_REASONS = {
     FinishReason.END_TOKEN: decoding_pb2.FINISH_REASON_END_TOKEN,
     FinishReason.LENGTH: decoding_pb2.FINISH_REASON_LENGTH,
+    FinishReason.STOP_STRING: decoding_pb2.FINISH_REASON_STOP_STRING,
 }
 
 REUSES = {

@@ -11,6 +11,7 @@ from models.languages import choose
 from models.tokenizers.tokenizer import Tokenizer
 from server.catalog.served_model import ServedModel
 from server.errors import LanguageNotSupported, OptionOutOfRange, OptionsConflict, PromptNotSupported
+from server.translation.constraints import check_constraints
 from server.translation.minimum_risk import check_installed
 from server.translation.wording import in_tokens, without_unknown
 
@@ -46,7 +47,7 @@ def resolve(options: Options, model: ServedModel, tokenizer: Tokenizer, rules: T
     options: of the types of `models.decoding`, but that phrases may be texts
     rules: what holds for every target of the model in its language
     """
-    resolved = model.defaults if not options else _resolved(in_tokens(options, tokenizer), model)
+    resolved = model.defaults if not options else _resolved(options, model, tokenizer)
     resolved = without_unknown(resolved, tokenizer)
     if resolved.forced_prefix:
         resolved = _with_room(resolved, "max_new_tokens" in options, model, rules)
@@ -57,6 +58,8 @@ def resolve(options: Options, model: ServedModel, tokenizer: Tokenizer, rules: T
     _check_groups(resolved)
     if resolved.mbr_samples:
         _check_samples(resolved)
+    if resolved.must_include:
+        check_constraints(resolved, model, rules)
     if not resolved.do_sample:
         return replace(resolved, seed=0) if resolved.seed else resolved
     if (beams := resolved.num_beams) > 1:
@@ -151,9 +154,9 @@ def prompt_text(chosen: str | None, own: str | None, prompts: Mapping[str, str])
     return prompts[name]
 
 
-def _resolved(options: Options, model: ServedModel) -> Decoding:
+def _resolved(options: Options, model: ServedModel, tokenizer: Tokenizer) -> Decoding:
     try:
-        return decoding.resolve(options, model.defaults, model.limits)
+        return decoding.resolve(in_tokens(options, tokenizer), model.defaults, model.limits)
     except decoding.OutOfRange as error:
         field = f"decoding.{error.name}"
         raise OptionOutOfRange(field, error.value, error.least, error.most, error.note, error.what) from error

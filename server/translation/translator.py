@@ -5,6 +5,7 @@
 All texts of a call are checked before the first is submitted. Leaving a call, however, cancels its requests.
 """
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -29,7 +30,8 @@ from engine.request import (
     Translate,
 )
 from engine.targets import TargetRules
-from models.decoding import Decoding, Options
+from models.decoding import LOOK_AT_TEXT, Decoding, Options
+from models.tokenizers.target_texts import Pieces
 from models.tokenizers.tokenizer import TextStream, Tokenizer
 from server.admission.permits import Admission
 from server.catalog.served_model import ServedModel
@@ -81,7 +83,9 @@ class Translator:
         submit: queues a request, whose events then come from another thread
         """
         self.model = model
-        self._tokenizer, self._rules, self._language_rules = tokenizer, rules, language_rules
+        self._tokenizer, self._pieces = tokenizer, Pieces(tokenizer.pieces)
+        self._rules = replace(rules, pieces=self._pieces)
+        self._language_rules = {tag: replace(one, pieces=self._pieces) for tag, one in language_rules.items()}
         self._sources = SourceReader(tokenizer, model.max_source_tokens, metrics)
         [end_id] = rules.end_ids
         self._targets = TargetReader(tokenizer, end_id, model.max_new_tokens, model.max_contents)
@@ -109,7 +113,7 @@ class Translator:
         prompt: the name of the one that is put before every content. Empty: none. None: what the model does
         """
         reading = self._reading(route, contents, prompt)
-        decoding = self._resolve(options, reading)
+        decoding = await self._resolve(options, reading)
         ask = self._ask_translation(reading, decoding, no_cache or is_drawn(decoding, options))
         async with self._open(self._named(contents), _each(ask), decoding, reading) as waiting:
             writer = TargetWriter(self._tokenizer, decoding.forced_prefix)
@@ -127,7 +131,7 @@ class Translator:
         Close it (`contextlib.aclosing`) to leave it early.
         """
         reading = self._reading(route, [content], prompt)
-        decoding = self._resolve(options, reading)
+        decoding = await self._resolve(options, reading)
         self._refuse_second_thoughts(decoding, "stream")
         ask = self._ask_translation(reading, decoding, no_cache or is_drawn(decoding, options), stream=True)
         async with self._open({"content": content}, _each(ask), decoding, reading) as [waiting]:
@@ -155,7 +159,7 @@ class Translator:
         chosen: of the vectors; how a text becomes tokens (`truncate`, `prompt`) is as `translate` has it
         """
         reading = self._reading(route, contents, prompt)
-        decoding = self._resolve(options, reading)
+        decoding = await self._resolve(options, reading)
         self._refuse_second_thoughts(decoding, "encode")
         encoding = resolve_encoding(chosen, self.model)
         ask = self._ask(partial(Translate, decoding=decoding, rules=self._rules_of(reading), encoding=encoding))
@@ -218,8 +222,10 @@ class Translator:
 
         return ask
 
-    def _resolve(self, options: Options, reading: Reading) -> Decoding:
+    async def _resolve(self, options: Options, reading: Reading) -> Decoding:
         """How these texts are decoded."""
+        if not LOOK_AT_TEXT.isdisjoint(options):
+            await asyncio.to_thread(self._pieces.load)
         return resolve(options, self.model, self._tokenizer, self._rules_of(reading))
 
     def _rules_of(self, reading: Reading) -> TargetRules:
@@ -373,6 +379,6 @@ def _each(ask: Ask, check: Callable[[Sequence[SourceText]], None] = lambda sourc
 
 def _guards(source: SourceText, text: str, best: Hypothesis, language: str) -> tuple[GuardFlag, ...]:
     cut = best.finish_reason is FinishReason.LENGTH
-    token_ids = best.token_ids if cut else best.token_ids[:-1]
+    token_ids = best.token_ids[:-1] if best.finish_reason is FinishReason.END_TOKEN else best.token_ids
     of = Translated(source.text, text, token_ids, len(source.token_ids) - 1, cut, language)
     return tuple(guard_flags(of))

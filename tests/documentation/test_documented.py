@@ -42,6 +42,7 @@ PROGRAMS = {
             "bench.server.metrics",
             "bench.server.overload",
             "bench.quality",
+            "bench.constraints",
             "bench.scoring",
             "bench.server.rolling",
             "bench.server.several",

@@ -31,6 +31,8 @@ MAX_ROWS = 24
 TEXTS = sorted((english for english, _ in flores()[:240]), key=len)[::10]
 """From the shortest to the longest."""
 LONGEST = 128
+PHRASES = (((27, 142),), ((4,), (366, 30058, 2), (4,)))
+"""That targets must have."""
 
 Answer = tuple[Hypothesis, ...]
 
@@ -138,6 +140,7 @@ def decodings(draw: st.DrawFn) -> Decoding:
         do_sample=num_beams == 1 and draw(st.booleans()),
         top_k=draw(st.sampled_from([50, 50, 0])),
         seed=draw(st.integers(0, 3)),
+        must_include=draw(st.sampled_from([(), (), *PHRASES])) if num_beams > 1 else (),
     )
 
 

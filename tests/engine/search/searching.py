@@ -43,7 +43,7 @@ def run(decoding: Decoding, rules: TargetRules, model: LanguageModel, surplus: i
         rows = model(prefixes)
         token_ids = [top(row, search.ask.best + surplus) for row in rows]
         log_probs = [[row[token] for token in ids] for row, ids in zip(rows, token_ids, strict=True)]
-        children = search.advance(found(token_ids, log_probs))
+        children = search.advance(found(token_ids, log_probs, rows))
         parents = [parent for parent, _ in children]
         assert all(0 <= parent < len(prefixes) for parent in parents)
         result.reordered += parents not in ([], [0] * len(parents), list(range(len(prefixes))))
@@ -113,9 +113,12 @@ def alone(decoding: Decoding, rules: TargetRules) -> GreedyAlone | BeamAlone:
     return GreedyAlone(decoding, rules) if decoding.num_beams == 1 else BeamAlone(decoding, rules)
 
 
-def found(token_ids: Sequence[Sequence[int]], log_probs: Sequence[Sequence[float]]) -> Found:
-    """What a step found."""
-    return Found(np.array(token_ids), np.array(log_probs, np.float32))
+def found(
+    token_ids: Sequence[Sequence[int]], log_probs: Sequence[Sequence[float]], rows: Sequence[Sequence[float]] = ()
+) -> Found:
+    """What a step found. rows: the log-probabilities of the whole vocabulary, which stand for logits."""
+    whole = np.array(rows, np.float32)
+    return Found(np.array(token_ids), np.array(log_probs, np.float32), logits=lambda some: whole[some] + 1)
 
 
 def top(row: Sequence[float], k: int) -> list[int]:

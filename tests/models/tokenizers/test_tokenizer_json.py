@@ -17,7 +17,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.fast_tokenizer import read_fast_tokenizer
 from models.tokenizers.tokenizer import TextStream, TokenizerError
-from models.tokenizers.tokenizer_json import Affixes, TokenizerJson, TokenizerJsonSpec
+from models.tokenizers.tokenizer_json import Affixes, TokenizerJson, TokenizerJsonSpec, clean_up
 
 PAGE = (Path(__file__).parents[2] / "data" / "flores-dev.en-pt.tsv").read_text(encoding="utf-8").split("\n")[:300]
 MOST_TOKENS = 400
@@ -195,6 +195,14 @@ def test_any_tokens_stream_to_their_text(ours: TokenizerJson, data: st.DataObjec
         deltas.append(stream.push(ids[start : start + size]))
         start += size
     assert "".join([*deltas, stream.finish(ids)]) == ours.decode(ids)
+
+
+def test_pieces_put_together_are_the_text(ours: TokenizerJson) -> None:
+    pieces = ours.pieces()
+    for text in (*SCRIPTS, *texts(100)):
+        ids = ours.encode_target(text)
+        together = b"".join(pieces[token_id] for token_id in ids).decode()
+        assert (clean_up(together) if ours.spec.cleans_up else together).strip() == ours.decode(ids).strip()
 
 
 def test_a_source_has_the_tokens_of_its_language(tmp_path: Path) -> None:

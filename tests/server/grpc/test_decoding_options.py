@@ -5,8 +5,9 @@ from typing import Any, get_type_hints
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
 
-from dragoman.v1.decoding_pb2 import EARLY_STOPPING_UNSPECIFIED, DecodingOptions, Phrase
-from models.decoding import OPTIONS, RANGES, WORDS, Bias, Decoding, TokenIds
+from dragoman.v1 import decoding_pb2
+from dragoman.v1.decoding_pb2 import EARLY_STOPPING_UNSPECIFIED, DecodingOptions
+from models.decoding import OPTIONS, RANGES, TEXTS, WORDS, Bias, Decoding, Phrase, TokenIds
 from server.grpc.decoding import ENUMS, message_of, options_of
 
 FIELDS = {field.name: field for field in DecodingOptions.DESCRIPTOR.fields}
@@ -28,7 +29,9 @@ def test_an_option_that_is_not_set_is_told_from_zero(name: str) -> None:
     field, declared = FIELDS[name], get_type_hints(Decoding)[name]
     assert field.has_presence or field.is_repeated
     if name in WORDS:
-        assert declared in (TokenIds, tuple[TokenIds, ...], tuple[Bias, ...])
+        assert declared in (TokenIds, tuple[TokenIds, ...], tuple[Bias, ...], tuple[Phrase, ...])
+    elif name in TEXTS:
+        assert declared == tuple[str, ...]
     else:
         assert field.enum_type or KINDS[field.type] is declared
 
@@ -48,13 +51,18 @@ def a_value(name: str, field: FieldDescriptor) -> Any:
     ids = (field.number, 2, 3)
     if name == "sequence_bias":
         return ((ids, 0.7), ((4,), -1.0))
+    if name == "must_exclude":
+        return (ids, "a b", (4,))
+    if name in TEXTS:
+        return ("a b", "c")
     if name in WORDS:
         return (ids, (4,)) if field.message_type is not None and field.is_repeated else ids
     return list(ENUMS[field.enum_type.name].values())[-1] if field.enum_type else KINDS[field.type](field.number + 0.6)
 
 
 def test_phrases_may_be_texts() -> None:
-    wire = DecodingOptions(bad_words=[Phrase(text="a b"), Phrase()], target_prefix=Phrase(text="c"))
+    phrase = decoding_pb2.Phrase
+    wire = DecodingOptions(bad_words=[phrase(text="a b"), phrase()], target_prefix=phrase(text="c"))
     assert options_of(wire) == {"bad_words": ("a b", ()), "target_prefix": "c"}
 
 

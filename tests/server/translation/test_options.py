@@ -8,12 +8,20 @@ import pytest
 from engine.targets import TargetRules
 from models.decoding import Decoding, Options
 from models.tokenizers.byte_tokenizer import ByteSpec, ByteTokenizer
-from server.errors import LanguageNotSupported, OptionOutOfRange, OptionsConflict
+from models.tokenizers.target_texts import Pieces
+from server.errors import (
+    LanguageNotSupported,
+    OptionNotOffered,
+    OptionOutOfRange,
+    OptionsConflict,
+    PhraseNotWritable,
+)
 from server.translation.options import Route, check_route, resolve
-from tests.serving import MODEL
+from tests.serving import MODEL, tokenizer
 
 BEAMS = replace(MODEL, defaults=Decoding(4, 1, 100, 0.6, "never"), max_beams=16, rows=100)
-TOKENIZER, RULES = ByteTokenizer(ByteSpec()), TargetRules((0,), frozenset({1}))
+TOKENIZER = ByteTokenizer(ByteSpec())
+RULES = TargetRules((0,), frozenset({1}), pieces=Pieces(TOKENIZER.pieces))
 
 
 def resolved(options: Options) -> Decoding:
@@ -85,6 +93,77 @@ def test_what_excludes_each_other_is_refused(options: Options, told: tuple[str, 
 def test_nan_is_told_to_be_finite() -> None:
     with pytest.raises(OptionOutOfRange, match="finite"):
         resolved(Options(length_penalty=math.nan))
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "numbers"),
+    [
+        (Options(must_include=("",)), "must_include[0]", ("0", "1", "64")),
+        (Options(must_include=((5,), ())), "must_include[1]", ("0", "1", "64")),
+        (Options(must_include=((40000,),)), "must_include[0]", ("40000", "0", "32000")),
+        (Options(must_include=("a",) * 10**5), "must_include", ("100000", "0", "64")),
+        (Options(must_include=("abcdefgh",) * 13), "must_include", ("104", "1", "100")),
+        (Options(must_include=("ab",), max_new_tokens=1), "must_include", ("2", "1", "1")),
+        (Options(must_exclude=("a", "")), "must_exclude[1]", ("0", "1", "256")),
+        (Options(must_exclude=("a" * 257,)), "must_exclude[0]", ("257", "1", "256")),
+        (Options(must_exclude=((40000,),)), "must_exclude[0]", ("40000", "0", "32000")),
+        (Options(must_exclude=("a",) * 10**5), "must_exclude", ("100000", "0", "1000")),
+        (Options(bad_words=("a",) * 10**5), "bad_words", ("100000", "0", "1000")),
+        (Options(stop_strings=("a", "")), "stop_strings[1]", ("0", "1", "256")),
+        (Options(stop_strings=("a",) * 65), "stop_strings", ("65", "0", "64")),
+    ],
+    ids=str,
+)
+def test_phrases_out_of_range_are_refused_with_both_numbers(
+    options: Options, field: str, numbers: tuple[str, ...]
+) -> None:
+    with pytest.raises(OptionOutOfRange) as caught:
+        resolved(options)
+    assert caught.value.field == f"decoding.{field}"
+    assert tuple(caught.value.metadata[name] for name in ("value", "min", "max")) == numbers
+    assert all(number in caught.value.message for number in numbers)
+
+
+@pytest.mark.parametrize(
+    ("options", "other", "value"),
+    [
+        (Options(num_beams=1), "num_beams", "1"),
+        (Options(do_sample=True, num_beams=1), "do_sample", "true"),
+        (Options(num_beam_groups=2, diversity_penalty=0.5), "num_beam_groups", "2"),
+        (Options(return_alternatives=True, num_beams=1), "return_alternatives", "true"),
+        (Options(suppress_tokens=(99, 101)), "suppress_tokens", "101"),
+        (Options(bad_words=((4,), "bc")), "bad_words[1]", "[101, 102]"),
+        (Options(must_exclude=("x", "bc")), "must_exclude[1]", "bc"),
+        (Options(must_exclude=((101, 102),)), "must_exclude[0]", "[101, 102]"),
+    ],
+    ids=str,
+)
+def test_a_phrase_that_cannot_be_had_is_refused(options: Options, other: str, value: str) -> None:
+    with pytest.raises(OptionsConflict) as caught:
+        resolved({"must_include": ("abc",)} | options)
+    assert caught.value.metadata["other"] == other and caught.value.metadata["other_value"] == value
+    assert caught.value.field in ("decoding.must_include", "decoding.must_include[0]", f"decoding.{other}")
+    assert "leave" in caught.value.message or "send" in caught.value.message
+
+
+def test_an_end_token_in_a_phrase_is_refused() -> None:
+    with pytest.raises(OptionsConflict, match="an end token is 1"):
+        resolved(Options(must_include=((5, 1),)))
+
+
+def test_a_phrase_that_the_model_writes_otherwise_is_refused() -> None:
+    with pytest.raises(PhraseNotWritable, match='"漢 字", which the model writes "'):
+        resolve(Options(must_include=("a", "漢 字")), BEAMS, tokenizer(), RULES)
+
+
+def test_a_package_with_a_shortlist_may_lack_the_words() -> None:
+    with pytest.raises(OptionNotOffered, match="shortlist"):
+        resolve(Options(must_include=("a",)), replace(BEAMS, shortlisted=True), TOKENIZER, RULES)
+
+
+def test_phrases_become_tokens_but_for_those_that_no_text_may_have() -> None:
+    found = resolved(Options(must_include=("ab", (7,)), must_exclude=("b a", (8,)), bad_words=("d",), num_beams=2))
+    assert (found.must_include, found.must_exclude, found.bad_words) == (((100, 101), (7,)), ("b a", (8,)), ((103,),))
 
 
 @pytest.mark.parametrize(
