@@ -1,6 +1,7 @@
 """What a server is built of, in order, and how long each part lives."""
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -109,6 +110,7 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
             canaries = Canaries([one.canary for one in loaded])
             well = await canaries.check()
             health = await start(server, Catalog([one.translator for one in loaded]), settings.pivot)
+            gc.freeze()  # what is loaded stays: else the collector goes through it again and again, and all wait
             process.enter(State.SERVING)
             announce(settings, loaded, port, metrics_port)
             if settings.canary_health:

@@ -4,17 +4,19 @@ It stands beside the manifest, as manifest.json.sig: 64 bytes, in base64. Keys a
 
     openssl genpkey -algorithm ed25519 -out private.pem
     openssl pkey -in private.pem -pubout -out public.pem
+
+cryptography is imported where it is used: a server that asks for no signature starts without it.
 """
 
 import base64
 import hashlib
 from pathlib import Path
-
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+from typing import TYPE_CHECKING
 
 from models.package.folder import MANIFEST, SIGNATURE, Package
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 MOST_BYTES = 4096
 """Of a key or a signature. They have a hundred."""
@@ -24,8 +26,12 @@ class SealError(Exception):
     """A key that is none, or a package that was not signed with it. The message says what to do."""
 
 
-def private_key(file: Path) -> Ed25519PrivateKey:
+def private_key(file: Path) -> "Ed25519PrivateKey":
     """The key that packages are signed with. Raises SealError."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
     try:
         key = load_pem_private_key(_short(file), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
@@ -35,8 +41,12 @@ def private_key(file: Path) -> Ed25519PrivateKey:
     return key
 
 
-def public_key(file: Path) -> Ed25519PublicKey:
+def public_key(file: Path) -> "Ed25519PublicKey":
     """The key that packages are checked with. Raises SealError."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
     try:
         key = load_pem_public_key(_short(file))
     except (ValueError, UnsupportedAlgorithm) as error:
@@ -46,14 +56,16 @@ def public_key(file: Path) -> Ed25519PublicKey:
     return key
 
 
-def sign(manifest: Path, key: Ed25519PrivateKey) -> None:
+def sign(manifest: Path, key: "Ed25519PrivateKey") -> None:
     """Writes the signature of a manifest beside it."""
     signature = base64.b64encode(key.sign(manifest.read_bytes()))
     manifest.with_name(SIGNATURE).write_bytes(signature + b"\n")
 
 
-def check_seal(package: Package, key: Ed25519PublicKey) -> None:
+def check_seal(package: Package, key: "Ed25519PublicKey") -> None:
     """Raises SealError unless the key's owner has signed the package."""
+    from cryptography.exceptions import InvalidSignature
+
     file = package.folder / SIGNATURE
     if not file.exists():
         raise SealError(

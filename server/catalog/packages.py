@@ -4,8 +4,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from typing import TYPE_CHECKING
 
 from engine.load import Loadable
 from models.package.checked import PackageError
@@ -13,6 +12,9 @@ from models.package.folder import MANIFEST, Package
 from models.package.seal import SealError, check_seal, public_key
 from models.tokenizers.tokenizer import Tokenizer, TokenizerError
 from server.config import ConfigError, Settings
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +66,7 @@ def _folders_of(path: Path) -> list[Path]:
     return sorted(folder for folder in path.iterdir() if folder.is_dir() and not folder.name.startswith("."))
 
 
-def _open(folder: Path, key: Ed25519PublicKey | None) -> OpenPackage:
+def _open(folder: Path, key: "Ed25519PublicKey | None") -> OpenPackage:
     package = Package.open(folder)
     if key is not None:
         check_seal(package, key)

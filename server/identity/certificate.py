@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from cryptography.x509 import load_pem_x509_certificates
-
 from server.config import ConfigError
 
 
 def first_expiry(chain: Path) -> float:
     """When the first certificate of a PEM file to end does so, in seconds since the epoch. Raises ConfigError."""
+    from cryptography.x509 import load_pem_x509_certificates  # a server without TLS starts without it
+
     try:
         certificates = load_pem_x509_certificates(chain.read_bytes())
     except ValueError as error:
