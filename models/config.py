@@ -38,6 +38,8 @@ class ModelConfig(Frozen):
     """How a decoder layer sees the target so far: self-attention, or a recurrence (`models.layers.Recurrence`)."""
     norm: NormPlacement = "post"
     """"post": x = norm(x + f(x)). "pre": x = x + f(norm(x)), and one more norm after the last layer."""
+    last_norm: bool | None = None
+    """Whether that norm after a side's last layer is there. None: where `norm` is "pre"."""
     norm_kind: NormKind = "layer"
     """"rms": x / sqrt(mean(x^2) + epsilon) * weight, without a mean and a bias (Zhang and Sennrich 2019)."""
     activation: Activation = "relu"
@@ -91,6 +93,11 @@ class ModelConfig(Frozen):
                     f"{name} {getattr(self, name)} is not below the vocabulary size {self.target_vocab_size}"
                 )
         return self
+
+    @property
+    def has_last_norm(self) -> bool:
+        """Whether a side's last hidden states are normalised."""
+        return self.norm == "pre" if self.last_norm is None else self.last_norm
 
     @property
     def decoder_head_dim(self) -> int:

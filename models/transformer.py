@@ -59,7 +59,7 @@ class Transformer(nn.Module):
             cross = 2 * config.inner(config.decoder_heads) * config.decoder_layers
             self.cross_kv = nn.Linear(width, cross, bias=config.bias)
         self.encoder_norm, self.decoder_norm = (
-            make_norm(config) if config.norm == "pre" else nn.Identity() for _ in range(2)
+            make_norm(config) if config.has_last_norm else nn.Identity() for _ in range(2)
         )
         self.dropout = nn.Dropout(0.0)  # training sets the probability of this one and those of the residuals
         self.embedding_scale = math.sqrt(width) if config.scale_embedding else 1.0

@@ -13,8 +13,8 @@ from torch import nn
 from models.checkpoint import Checkpoint, load_checkpoint
 from models.checkpoint.files.reading import notices
 from models.checkpoint.marian import suppress
-from models.checkpoint.marian_tokenizer import read_tokenizer_config, tokenizer_spec
 from models.checkpoint.marian_writer import NORM_EPSILON, POSITIONS
+from models.checkpoint.tokenizers.marian import read_tokenizer_config, tokenizer_spec
 from models.config import ModelConfig
 from models.package.manifest import first_fault
 from models.tokenizers.sentencepiece_pair import SentencePieceSpec, load_vocabulary

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from models.checkpoint import bart_like, marian, marian_nmt, t5_like
+from models.checkpoint import bart_like, described, marian, marian_nmt, t5_like
 from models.checkpoint.contents import Checkpoint, CheckpointError
 from models.checkpoint.encoders import FAMILIES as ENCODERS
 from models.checkpoint.files.foreign import check_quantization, say_what_it_is, why_refused
@@ -23,6 +23,8 @@ def load_checkpoint(folder: Path) -> Checkpoint:
         raise CheckpointError(
             f"{folder} is not a folder; expected a checkpoint folder, with a config.json or Marian's own"
         )
+    if (folder / described.DESCRIPTION).exists():
+        return described.load(folder)
     if (folder / "config.json").exists():
         return find_loader(folder)(folder)
     if not any(folder.glob("*.spm")) and (said := say_what_it_is(folder)):

@@ -15,7 +15,6 @@ from pydantic import Field, ValidationError
 from torch import Tensor
 
 from models.checkpoint.contents import Checkpoint, CheckpointError
-from models.checkpoint.fast_tokenizer import read_fast_tokenizer
 from models.checkpoint.files.reading import (
     JsonKeys,
     TensorFile,
@@ -28,6 +27,7 @@ from models.checkpoint.files.renames import Rename, fill, linear
 from models.checkpoint.files.weights import check_size, find_weights, read_weights, weights_sha256
 from models.checkpoint.generation import GenerationSettings, generation_file, read_generation
 from models.checkpoint.marian import decoder_layer, encoder_layer, suppress
+from models.checkpoint.tokenizers.fast import read_fast_tokenizer
 from models.config import Activation, EmbeddingNorm, ModelConfig, NormPlacement, PositionKind
 from models.package.manifest import GenerationDefaults, TargetLanguage
 from models.transformer import Transformer

@@ -9,13 +9,13 @@ import torch
 from pydantic import Field, ValidationError
 
 from models.checkpoint.contents import CheckpointError
-from models.checkpoint.fast_tokenizer import spec_of
 from models.checkpoint.files.foreign import check_quantization
 from models.checkpoint.files.reading import JsonKeys, invalid, notices, parse, read_json
 from models.checkpoint.files.renames import Rename, fill, linear
 from models.checkpoint.files.weights import check_size, find_weights, read_weights, weights_sha256
 from models.checkpoint.relative import put_relative
 from models.checkpoint.sentence_transformers import Sentences, read_sentences
+from models.checkpoint.tokenizers.fast import spec_of
 from models.config import Activation, ModelConfig
 from models.encoding import EncodingDefaults
 from models.tokenizers.tokenizer import TokenizerError

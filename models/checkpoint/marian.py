@@ -12,7 +12,7 @@ from models.checkpoint.files.reading import JsonKeys, invalid, notices, parse, r
 from models.checkpoint.files.renames import Rename, fill, linear
 from models.checkpoint.files.weights import check_size, find_weights, read_weights, weights_sha256
 from models.checkpoint.generation import GenerationSettings, generation_file, read_generation
-from models.checkpoint.marian_tokenizer import read_tokenizer_config, tokenizer_spec
+from models.checkpoint.tokenizers.marian import read_tokenizer_config, tokenizer_spec
 from models.config import Activation, ModelConfig
 from models.transformer import Transformer
 

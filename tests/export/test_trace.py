@@ -19,6 +19,7 @@ from engine.devices.session import CPU
 from export.graphs import Graphs, histogram
 from export.trace import DecoderGraph, EncoderGraph, trace
 from export.weights.save import INLINE_BYTES, PAGE_BYTES, save
+from models.attention import LOWEST
 from models.best_tokens import block_size, padded_size
 from models.config import ModelConfig
 from models.package import signature
@@ -117,6 +118,13 @@ def test_decoder_has_the_nodes_it_needs_and_no_others(traced: Traced) -> None:
     layers = times(config.decoder_layers, DECODER_LAYER + ACTIVATION[config.activation])
     expected = layers + EMBEDDING + HEAD + BEST_BLOCKS + BEST_INSIDE + IDS + LOG_PROBS
     assert histogram(traced.graphs.decoder) == expected + choices(config)
+
+
+def test_padding_is_hidden_however_large_scores_are(traced: Traced) -> None:
+    """Those of annalog's first layer are up to six millions; ONNX Runtime subtracts 10,000 unless it is told more."""
+    nodes = [node for node in traced.graphs.encoder.graph if node.op_type == "MultiHeadAttention"]
+    assert nodes
+    assert {node.attributes["mask_filter_value"].as_float() for node in nodes} == {LOWEST}
 
 
 def times(number: int, nodes: Counter[str]) -> Counter[str]:

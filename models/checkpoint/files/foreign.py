@@ -23,7 +23,8 @@ KINDS: tuple[tuple[tuple[str, ...], str], ...] = (
         "a model of CTranslate2: export the checkpoint that it is made of",
     ),
     (("*.onnx", "onnx/*.onnx"), "ONNX graphs only, which lack our cache: export the PyTorch checkpoint behind them"),
-    (("dict.*.txt", "*.pt"), "a model of fairseq or a bare PyTorch file: convert it to a Hugging Face folder first"),
+    (("dict.*.txt",), "a model of fairseq: convert it to a Hugging Face folder first"),
+    (("*.pt", "*.pth"), "bare PyTorch weights: name their fields in a checkpoint.toml (docs/checkpoints.md)"),
 )
 """What tells a folder's kind, the first that fits, and what is said of it."""
 EXPERTS = "a mixture of experts, of which each token takes other layers"

@@ -12,6 +12,9 @@ from torch import Tensor
 from models.checkpoint.contents import CheckpointError
 from models.package.graphs import NAME_PATTERN
 
+PART = re.compile(r"(.+)\[\d+/(\d+)\]")
+"""A part of a tensor, counted from 1, and of how many."""
+
 
 class JsonKeys(BaseModel):
     """The keys that matter of a JSON file. Others are there, and are left alone."""
@@ -102,6 +105,22 @@ class TensorFile:
             tensor = self._tensors.pop(copy)
             if not torch.equal(self._tensors.setdefault(original, tensor), tensor):
                 raise CheckpointError(f"{self.file}: {copy} differs from {original}, to which config.json ties it")
+
+    def split(self, name: str) -> None:
+        """Makes the parts of the tensor of which a name like "in_proj_weight[2/3]" is one."""
+        part = PART.fullmatch(name)
+        if part is None or part[1] not in self._tensors:
+            return
+        whole, parts = self._tensors[part[1]], int(part[2])
+        if not whole.dim() or not parts or whole.shape[0] % parts:
+            raise CheckpointError(f"{self.file}: {name} is a part of {part[1]}, whose shape is {list(whole.shape)}")
+        del self._tensors[part[1]]
+        self._tensors |= {f"{part[1]}[{index + 1}/{parts}]": it for index, it in enumerate(whole.chunk(parts))}
+
+    def squeeze(self, name: str) -> None:
+        """Takes the axes of one number out of a tensor, if there is one of this name."""
+        if name in self._tensors:
+            self._tensors[name] = self._tensors[name].squeeze()
 
     def without_prefix(self, prefix: str) -> "TensorFile":
         """The same, with names that lack a prefix where they had it."""

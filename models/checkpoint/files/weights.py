@@ -59,14 +59,15 @@ def weights_sha256(weights: Path) -> str:
         raise CheckpointError(f"{error.filename} cannot be read: {error.strerror}") from error
 
 
-def read_weights(weights: Path) -> TensorFile:
+def read_weights(weights: Path, entry: str | None = None) -> TensorFile:
     """The tensors of .safetensors, of what torch.save wrote, or of the shards of an index.
 
     Files are mapped into memory, not read. What torch.save wrote is unpickled without running any code.
+    entry: of a dictionary that torch.save wrote, that which has the tensors
     Raises CheckpointError.
     """
     if not weights.name.endswith(INDEX):
-        return TensorFile(weights, _load(weights))
+        return TensorFile(weights, _load(weights, entry))
     places = _weight_map(weights)
     tensors: dict[str, Tensor] = {}
     for file in weights_files(weights):
@@ -106,7 +107,7 @@ def _weight_map(index: Path) -> dict[str, str]:
     return places
 
 
-def _load(file: Path) -> dict[str, Tensor]:
+def _load(file: Path, entry: str | None = None) -> dict[str, Tensor]:
     try:
         with file.open("rb") as content:
             beginning = content.read(len(POINTER))
@@ -114,7 +115,9 @@ def _load(file: Path) -> dict[str, Tensor]:
         raise CheckpointError(f"{file} cannot be read: {error.strerror}") from error
     if beginning == POINTER:
         raise CheckpointError(f"{file} stands for a file that Git LFS has not fetched: run `git lfs pull` there")
-    return _load_safetensors(file) if file.suffix == ".safetensors" else _load_pickle(file, beginning.startswith(ZIP))
+    if file.suffix == ".safetensors":
+        return _load_safetensors(file)
+    return _load_pickle(file, beginning.startswith(ZIP), entry)
 
 
 def _load_safetensors(file: Path) -> dict[str, Tensor]:
@@ -124,12 +127,16 @@ def _load_safetensors(file: Path) -> dict[str, Tensor]:
         raise CheckpointError(f"{file} is not a whole safetensors file: {error}") from error
 
 
-def _load_pickle(file: Path, mapped: bool) -> dict[str, Tensor]:
+def _load_pickle(file: Path, mapped: bool, entry: str | None) -> dict[str, Tensor]:
     try:
         content = torch.load(file, map_location="cpu", weights_only=True, mmap=mapped)
     except Exception as error:  # whatever a stream of bytes that is no pickle leads to
         reason = str(error).partition("\n")[0]
         raise CheckpointError(f"{file} is not a whole PyTorch weights file: {reason}") from error
+    found = f"; it has {', '.join(map(str, list(content)[:5]))}" if isinstance(content, dict) else ""
+    if entry is not None:
+        content = content.get(entry) if isinstance(content, dict) else None
     if not isinstance(content, dict) or not all(isinstance(tensor, Tensor) for tensor in content.values()):
-        raise CheckpointError(f"{file} holds no dictionary of tensors")
+        where = "" if entry is None else f" in {entry!r}"
+        raise CheckpointError(f"{file} holds no dictionary of tensors{where}{found}")
     return content

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from models.checkpoint.contents import CheckpointError
-from models.checkpoint.fast_tokenizer import read_fast_tokenizer
+from models.checkpoint.tokenizers.fast import read_fast_tokenizer
 from models.tokenizers.tokenizer import TextStream, TokenizerError
 from models.tokenizers.tokenizer_json import Affixes, TokenizerJson, TokenizerJsonSpec, clean_up
 

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.checkpoint.marian_tokenizer import read_tokenizer_config, tokenizer_spec
+from models.checkpoint.tokenizers.marian import read_tokenizer_config, tokenizer_spec
 from models.tokenizers.sentencepiece_pair import load_vocabulary
 from models.transformer import Transformer
 from tests.checkpoints import flores

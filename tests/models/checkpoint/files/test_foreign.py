@@ -18,7 +18,8 @@ FILES = {
     "adapter_config.json": "a PEFT adapter, which is no model alone: merge it with peft",
     "onnx/decoder_model.onnx": "ONNX graphs only",
     "shared_vocabulary.json": "a model of CTranslate2",
-    "model.pt": "a model of fairseq or a bare PyTorch file",
+    "dict.en.txt": "a model of fairseq",
+    "model.pt": "bare PyTorch weights",
 }
 
 
