@@ -19,8 +19,25 @@ def dashboard() -> Dashboard:
         "models",
         "Model compare",
         "The same figures for each version of each model. A version is the start of its package's hash.",
-        {"Traffic": _traffic(), "Speed": _speed(), "Answers": _answers()},
+        {"State": _state(), "Traffic": _traffic(), "Speed": _speed(), "Answers": _answers()},
     )
+
+
+def _state() -> Sequence[Builder[Panel]]:
+    serving = {"{{model}} serves": by("model", _now("dragoman_model_serving"))}
+    failed = {"{{model}} failed": by("model", f"1 - {_now('dragoman_model_serving')}")}
+    memory = {"{{model}} {{instance}}": _now("dragoman_model_memory_bytes")}
+    return [
+        lines(
+            "Serving and failed",
+            "Servers that have the model: those that serve it, and those where its engines failed for good.",
+            "short",
+            serving | failed,
+        ),
+        lines(
+            "Memory", "What each model may come to take on each server: its weights and all its rows.", "bytes", memory
+        ),
+    ]
 
 
 def _traffic() -> Sequence[Builder[Panel]]:
@@ -83,3 +100,8 @@ def _answers() -> Sequence[Builder[Panel]]:
 def _of(metric: str, where: str = MODEL) -> str:
     """What a counter gains a second, for each version."""
     return by(VERSION, versioned(rate(metric, where)))
+
+
+def _now(gauge: str) -> str:
+    """Its last value, on each server."""
+    return f"{gauge}{{{MODEL}}}"
