@@ -71,6 +71,7 @@ def refuse(options: Options) -> None:
         "--task": bool(options.task),
         "--in-place": options.in_place,
         "--shortlist": options.shortlist is not None,
+        f"--verify {options.verify}": options.verify != "transformers",
         f"--precision {options.precision}": options.precision != "fp32",
         f"--attention {options.attention}": options.attention != "fused",
         f"--device {options.device}": options.device != "cpu",

@@ -97,6 +97,7 @@ def adapt(checkpoint: Checkpoint, fetched: Fetched, options: Options) -> Checkpo
         languages=choose_codes(checkpoint.languages, target),
         tokenizer=adapt_tokenizer(checkpoint.tokenizer, source, target, options.keep_typography),
         prompts=check_prompts(named_prompts(options.task), checkpoint, fetched.folder),
+        in_transformers=checkpoint.in_transformers and options.verify == "transformers",
         shortlist=None if options.no_shortlist or options.shortlist else checkpoint.shortlist,
     )
 

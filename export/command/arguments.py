@@ -42,6 +42,7 @@ class Options(argparse.Namespace):
     attention: AttentionKind
     output_layer: OutputLayer
     device: Literal["cpu", "cuda"]
+    verify: Literal["transformers", "pytorch"]
     verify_samples: int
     samples: Path
     calibration: Path | None
@@ -149,6 +150,13 @@ def build(program: str) -> Parser:
     )
     parser.add_argument(
         "--device", choices=("cpu", "cuda"), default="cpu", help="what runs the graphs to verify them (default: cpu)"
+    )
+    parser.add_argument(
+        "--verify",
+        choices=("transformers", "pytorch"),
+        default="transformers",
+        help="what translations are compared with besides the PyTorch model: transformers, where it reads the folder, "
+        "which takes memory for its own copy of the weights; or nothing else (default: transformers)",
     )
     parser.add_argument(
         "--verify-samples", type=int, default=32, metavar="N", help="sentences to compare token by token (default: 32)"

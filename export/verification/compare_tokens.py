@@ -76,6 +76,15 @@ class Samples:
         self._of_transformers: dict[int, list[TokenIds]] = {}
         """By number of beams."""
 
+    def ask_transformers(self, progress: Callable[[str], None]) -> None:
+        """Has transformers translate, if it reads the checkpoint. Its copy of the weights is gone when this returns."""
+        if self._transformers_folder is None:
+            return
+        transformers = TransformersModel(self._transformers_folder, self._shortlist)
+        for num_beams in BEAMS:
+            progress(f"translations by transformers, {search_name(num_beams)}")
+            self._of_transformers[num_beams] = transformers.translate(self.sources, num_beams, self._generation)
+
     def compare(self, decoder: Decoder[S], progress: Callable[[str], None]) -> Comparison:
         """Holds a decoder to the references."""
         progress(f"translations of {len(self._texts)} sentences, greedy and beam {max(BEAMS)}")
@@ -103,15 +112,8 @@ class Samples:
             greedy_tokens(self._model, source, target, self._generation, self._shortlist) for source, target in pairs
         ]
         yield Reference("pytorch", 1, targets)
-        if self._transformers_folder is None:
-            return
-        for num_beams in BEAMS:
-            if num_beams not in self._of_transformers:
-                progress(f"translations by transformers, {search_name(num_beams)}")
-                transformers = TransformersModel(self._transformers_folder, self._shortlist)
-                found = transformers.translate(self.sources, num_beams, self._generation)
-                self._of_transformers[num_beams] = found
-            yield Reference("transformers", num_beams, self._of_transformers[num_beams])
+        for num_beams, found in self._of_transformers.items():
+            yield Reference("transformers", num_beams, found)
 
     def _difference(self, reference: Reference, wrong: Sequence[int], found: Sequence[TokenIds]) -> str:
         first = wrong[0]

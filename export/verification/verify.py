@@ -4,6 +4,7 @@ The graphs run as they are served, with the decoder of their device and `engine`
 place. What they are compared with, see `export.verification.reference`, has no such cache.
 """
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -71,6 +72,8 @@ def verify(
     emulated: what the numbers of native graphs are held to, if not to the checkpoint's
     """
     verification = _Verification(checkpoint, folder, graphs, texts, progress)
+    verification.samples.ask_transformers(progress)
+    gc.collect()  # the weights of transformers, before a session of the graphs has its own
     certificate, standard = verification.certify(device)
     if graphs.spec.native is None:
         return Verified(certificate)
