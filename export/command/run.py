@@ -1,5 +1,7 @@
 """An export as its caller sees it: progress, a summary, or why there is no package."""
 
+from dataclasses import replace
+
 import torch
 from rich.console import Console
 
@@ -13,6 +15,7 @@ from export.steps import export
 from export.variant import VariantError
 from export.verification.verify import VerificationError
 from models.checkpoint import CheckpointError
+from models.checkpoint.files.adapter import whole
 from models.package.checked import PackageError
 from models.package.seal import SealError
 from models.package.shortlist import ShortlistError
@@ -25,7 +28,10 @@ def run(options: Options, fetched: Fetched, progress: Progress) -> int:
     # The batches that are compared are small: two threads spend twice the time on them, waiting for each other.
     torch.set_num_threads(1)
     try:
-        package, manifest, graphs = export(options, fetched, progress)
+        with whole(fetched.folder) as folder:
+            if options.in_place and folder != fetched.folder:
+                raise InputError(f"{fetched.folder} has an adapter, whose weights no graph uses as they are: say --out")
+            package, manifest, graphs = export(options, replace(fetched, folder=folder), progress)
     except VerificationError as error:
         return progress.fail(error, 1)
     except BAD_INPUT as error:

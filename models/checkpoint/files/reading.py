@@ -106,6 +106,11 @@ class TensorFile:
             if not torch.equal(self._tensors.setdefault(original, tensor), tensor):
                 raise CheckpointError(f"{self.file}: {copy} differs from {original}, to which config.json ties it")
 
+    def take_all(self) -> dict[str, Tensor]:
+        """All tensors that are left, in fp32, each in memory of its own."""
+        names = self.left
+        return {name: self._tensors.pop(name).to(torch.float32, copy=True).contiguous() for name in names}
+
     def split(self, name: str) -> None:
         """Makes the parts of the tensor of which a name like "in_proj_weight[2/3]" is one."""
         part = PART.fullmatch(name)

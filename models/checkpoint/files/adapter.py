@@ -1,0 +1,137 @@
+"""LoRA adapters, as the library peft saves them: merged into the weights of their base model.
+
+A weight becomes W + scale B A, as `merge_and_unload` of peft makes it: Hu et al. 2022, "LoRA: Low-Rank Adaptation of
+Large Language Models", section 4.1.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatch
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from safetensors.torch import save_file
+from torch import Tensor
+
+from models.checkpoint.contents import CheckpointError
+from models.checkpoint.files.foreign import MERGE
+from models.checkpoint.files.reading import JsonKeys, TensorFile, parse, read_json
+from models.checkpoint.files.weights import WEIGHTS, find_weights, read_weights
+
+CONFIG = "adapter_config.json"
+ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")
+PREFIX = "base_model.model."
+"""Of all names of an adapter's tensors."""
+PAIRS = {".lora_A.weight": ".lora_B.weight", ".lora_embedding_A": ".lora_embedding_B"}
+"""How the names of A end, and those of B."""
+TRAINING = (
+    *("task_type", "inference_mode", "revision", "auto_mapping", "peft_version", "lora_dropout", "target_modules"),
+    *("exclude_modules", "layers_to_transform", "layers_pattern", "modules_to_save", "bias", "loftq_config"),
+    *("runtime_config", "megatron_core", "qalora_group_size", "ensure_weight_tying", "rank_pattern"),
+)
+"""Keys that say how an adapter was trained, or once more what its tensors say."""
+OWN = ("adapter_*", "README*", ".*", *(f"{name}*" for name in WEIGHTS))
+"""Files that belong to one of the two folders alone."""
+
+
+class AdapterConfig(JsonKeys):
+    """What adapter_config.json says."""
+
+    peft_type: Literal["LORA"]
+    base_model_name_or_path: str
+    r: int = Field(gt=0)
+    lora_alpha: float
+    use_rslora: bool = False
+    alpha_pattern: dict[str, float] = Field(default_factory=dict)
+    init_lora_weights: Literal[True, False, "gaussian"] = True
+    """Other ways to begin change the base model, too."""
+
+    def scale(self, module: str, rank: int) -> float:
+        """Of what is added to a module's weight."""
+        own = (alpha for key, alpha in self.alpha_pattern.items() if re.match(rf"(.*\.)?({key})$", module))
+        return next(own, self.lora_alpha) / (math.sqrt(rank) if self.use_rslora else rank)
+
+
+@contextmanager
+def whole(folder: Path) -> Iterator[Path]:
+    """A checkpoint's folder: this one, or, of an adapter's, one that is there meanwhile. Raises CheckpointError."""
+    if not (folder / CONFIG).is_file():
+        yield folder
+        return
+    content = read_json(folder / CONFIG)
+    config = parse(AdapterConfig, content, folder / CONFIG)
+    _check_rest(content, folder / CONFIG)
+    base = _base(folder, config)
+    with TemporaryDirectory() as made:
+        merged = Path(made)
+        _link(base, merged)
+        _link(folder, merged)
+        tensors = merge(read_weights(find_weights(base)), read_weights(_adapter(folder)), config)
+        save_file(tensors, merged / WEIGHTS[0])
+        del tensors
+        yield merged
+
+
+@torch.no_grad()
+def merge(base: TensorFile, adapter: TensorFile, config: AdapterConfig) -> dict[str, Tensor]:
+    """The base model's tensors in fp32, changed as the adapter says. Raises CheckpointError."""
+    tensors, parts = base.take_all(), adapter.take_all()
+    for name, down in parts.items():
+        end = next((it for it in PAIRS if name.endswith(it)), None)
+        if end is None:
+            if not name.endswith(tuple(PAIRS.values())):  # a bias, or a module that was trained as a whole
+                own = name.removeprefix(PREFIX).replace(".base_layer.", ".")
+                _changed(tensors, own, down, adapter).copy_(down)
+            continue
+        module = name.removesuffix(end)
+        if (up := parts.get(module + PAIRS[end])) is None:
+            raise CheckpointError(f"{adapter.file}: tensor {module + PAIRS[end]} is missing")
+        module = module.removeprefix(PREFIX)
+        added = config.scale(module, down.shape[0]) * (up @ down)
+        added = added.T if "embedding" in end else added
+        _changed(tensors, f"{module}.weight", added, adapter).add_(added)
+    return tensors
+
+
+def _changed(tensors: dict[str, Tensor], name: str, by: Tensor, adapter: TensorFile) -> Tensor:
+    if name not in tensors or tensors[name].shape != by.shape:
+        found = list(tensors[name].shape) if name in tensors else "no such tensor"
+        raise CheckpointError(f"{adapter.file} changes {name} {list(by.shape)}; the base model has {found}")
+    return tensors[name]
+
+
+def _check_rest(content: dict[str, Any], file: Path) -> None:
+    for key, value in content.items():
+        if value and key not in AdapterConfig.model_fields and key not in TRAINING:
+            raise CheckpointError(f"{file}: {key} is {value!r}, which is not merged here; {MERGE}")
+
+
+def _base(folder: Path, config: AdapterConfig) -> Path:
+    name = config.base_model_name_or_path
+    found = [place for place in (folder / name, Path(name)) if place.is_dir()]
+    if not found:
+        raise CheckpointError(
+            f"{folder / CONFIG}: base_model_name_or_path is {name!r}, which is no folder here; fetch that model and "
+            "write its path there"
+        )
+    return found[0]
+
+
+def _adapter(folder: Path) -> Path:
+    for name in ADAPTERS:
+        if (folder / name).is_file():
+            return folder / name
+    raise CheckpointError(f"{folder} has {CONFIG} and no {' or '.join(ADAPTERS)}")
+
+
+def _link(folder: Path, merged: Path) -> None:
+    """Puts what is no weight there, in place of what is there by this name."""
+    for file in folder.iterdir():
+        if file.is_file() and not any(fnmatch(file.name, pattern) for pattern in OWN):
+            (merged / file.name).unlink(missing_ok=True)
+            (merged / file.name).symlink_to(file.resolve())

@@ -1,0 +1,91 @@
+"""LoRA adapters merged into their base: the reference is peft itself."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForSeq2SeqLM
+
+from models.checkpoint import CheckpointError
+from models.checkpoint.bart_like import read
+from models.checkpoint.files.adapter import whole
+from tests.checkpoints import edit_json
+from tests.models.families import BART_LIKE, T5_LIKE, write_family
+
+peft = pytest.importorskip("peft")
+
+CONFIGS: dict[str, dict[str, Any]] = {
+    "of attention": {"r": 4, "lora_alpha": 12, "target_modules": ["q_proj", "v_proj"]},
+    "of all kinds": {
+        "r": 4,
+        "lora_alpha": 6,
+        "target_modules": ["k_proj", "fc1"],
+        "alpha_pattern": {"encoder.layers.1.fc1": 20},
+        "rank_pattern": {"fc1": 3},
+        "bias": "lora_only",
+        "modules_to_save": ["self_attn_layer_norm"],
+        "use_rslora": True,
+    },
+}
+
+
+def write_adapter(folder: Path, base: Path, **config: Any) -> torch.nn.Module:
+    """Saves a random adapter. Returns the model that peft merges it into."""
+    torch.manual_seed(4)
+    model = peft.get_peft_model(AutoModelForSeq2SeqLM.from_pretrained(base), peft.LoraConfig(**config))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter += torch.randn_like(parameter) * 0.1
+    model.save_pretrained(folder)
+    merged: torch.nn.Module = model.merge_and_unload().eval()
+    return merged
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_merged_model_is_that_of_peft(tmp_path: Path, name: str) -> None:
+    base = write_family(tmp_path / "base", BART_LIKE["blenderbot"])
+    expected = write_adapter(tmp_path / "adapter", base, **CONFIGS[name])
+    with whole(tmp_path / "adapter") as folder:
+        model = read(folder).model.eval()
+    assert not folder.exists()
+    source, target = (torch.randint(3, 150, (2, size)) for size in (11, 7))
+    with torch.no_grad():
+        logits = expected(input_ids=source, decoder_input_ids=target).logits
+        ours, plain = (it(source, torch.full((2,), 11), target) for it in (model, read(base).model))
+    torch.testing.assert_close(ours, logits, rtol=1e-3, atol=1e-3)
+    assert (plain - logits).abs().max() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"base_model_name_or_path": "facebook/bart-base"}, "is 'facebook/bart-base', which is no folder here"),
+        ({"peft_type": "IA3"}, "peft_type is 'IA3'"),
+        ({"use_dora": True}, "use_dora is True, which is not merged here"),
+        ({"init_lora_weights": "pissa"}, "init_lora_weights is 'pissa'"),
+        ({"r": 0}, "r is 0"),
+    ],
+)
+def test_what_is_not_merged_is_refused(tmp_path: Path, changes: dict[str, object], said: str) -> None:
+    base = write_family(tmp_path / "base", BART_LIKE["blenderbot"])
+    write_adapter(tmp_path / "adapter", base, **CONFIGS["of attention"])
+    edit_json(tmp_path / "adapter" / "adapter_config.json", **changes)
+    with pytest.raises(CheckpointError) as error, whole(tmp_path / "adapter"):
+        pass
+    assert said in str(error.value)
+
+
+def test_an_adapter_of_another_model_is_refused(tmp_path: Path) -> None:
+    base = write_family(tmp_path / "base", BART_LIKE["blenderbot"])
+    write_adapter(tmp_path / "adapter", base, **CONFIGS["of attention"])
+    other = write_family(tmp_path / "other", T5_LIKE["t5"])
+    edit_json(tmp_path / "adapter" / "adapter_config.json", base_model_name_or_path=str(other))
+    for said in (
+        r"q_proj.weight \[48, 48\]; the base model has no such tensor",
+        r"has adapter_config\.json and no adapter",
+    ):
+        with pytest.raises(CheckpointError, match=said), whole(tmp_path / "adapter"):
+            pass
+        (tmp_path / "adapter" / "adapter_model.safetensors").unlink(missing_ok=True)
