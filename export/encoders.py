@@ -42,6 +42,8 @@ def export_encoder(
             files = save(graphs, folder)
             for file_name, file in checkpoint.files.items():
                 shutil.copyfile(file, folder / file_name)
+            for spec, dense in zip(checkpoint.encoding.dense, checkpoint.dense, strict=True):
+                dense.save(folder, spec.file)
         with progress.stage("verify"):
             certificate = verify_vectors(checkpoint, files, texts)
         with progress.stage("publish"):

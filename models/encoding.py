@@ -1,12 +1,14 @@
 """What becomes of the hidden states of a source: pooling, dimensions, norm, and the numbers it is sent in.
 
-The order is that of sentence-transformers: poolings, cut to `dimensions` (Matryoshka representations, Kusupati et al.
-2022), norm, numbers. All of it concerns one source alone, so that no other one decides about its bits.
+The order is that of sentence-transformers: poolings, the model's dense layers, cut to `dimensions` (Matryoshka
+representations, Kusupati et al. 2022), norm, numbers. All of it concerns one source alone, so that no other one decides
+about its bits.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from models.config import Frozen
+from models.package.dense import Dense, DenseSpec
 
 
 class Pooling(StrEnum):
@@ -57,6 +60,8 @@ class EncodingDefaults(Frozen):
     """How a model's sources are encoded where a request does not say."""
 
     poolings: tuple[Pooling, ...] = (Pooling.MEAN,)
+    dense: tuple[DenseSpec, ...] = ()
+    """What the vectors of these poolings go through; those of others do not."""
     dimensions: int | None = Field(default=None, gt=0)
     """The first so many values of a vector. None: all."""
     normalize: bool = False
@@ -71,6 +76,11 @@ class EncodingDefaults(Frozen):
     def _consistent(self) -> "EncodingDefaults":
         if fault := conflict(self.poolings):
             raise ValueError(f"poolings: {fault}")
+        if self.dense and Pooling.NONE in self.poolings:
+            raise ValueError("dense layers are of pooled vectors, and poolings is none")
+        for before, after in pairwise(self.dense):
+            if before.outputs != after.inputs:
+                raise ValueError(f"{after.file} takes {after.inputs} values; {before.file} gives {before.outputs}")
         if self.prompt is not None and self.prompt not in self.prompts:
             raise ValueError(f"prompt is {self.prompt!r}; there are {', '.join(self.prompts) or 'none'}")
         return self
@@ -98,10 +108,16 @@ class Encoding:
     dimensions: int | None = None
     normalize: bool = False
     numbers: Numbers = Numbers.FLOAT32
+    dense: tuple[Dense, ...] = ()
+
+    def most_values(self, width: int) -> int:
+        """Of a vector, before it is cut to `dimensions`."""
+        return len(self.dense[-1].table) if self.dense else len(self.poolings) * width
 
     def shape(self, tokens: int, width: int) -> tuple[int, ...]:
         """Of what becomes of a source."""
-        values = min(self.dimensions or len(self.poolings) * width, len(self.poolings) * width)
+        most = self.most_values(width)
+        values = min(self.dimensions or most, most)
         return (tokens, values) if self.poolings == (Pooling.NONE,) else (values,)
 
     def size_bytes(self, tokens: int, width: int) -> int:
@@ -115,6 +131,8 @@ class Encoding:
             pooled = hidden
         else:
             pooled = np.concatenate([POOLED[pooling](hidden) for pooling in self.poolings])
+            for dense in self.dense:
+                pooled = dense.of(pooled)
         values: NDArray[np.floating] = pooled[..., : self.dimensions]
         if self.normalize:
             norms = np.linalg.norm(values, axis=-1, keepdims=True)

@@ -65,7 +65,7 @@ def compare_vectors(checkpoint: EncoderCheckpoint, encoder: CpuEncoder, texts: S
     """Against transformers' own tokenizer and model. Raises VerificationError where tokens differ."""
     ours, theirs = TokenizerJson.load(checkpoint.folder, checkpoint.tokenizer), _Reference(checkpoint.folder)
     own = checkpoint.encoding
-    encoding = Encoding(own.poolings, own.dimensions, own.normalize)
+    encoding = Encoding(own.poolings, own.dimensions, own.normalize, dense=checkpoint.dense)
     most = own.max_tokens or most_tokens(checkpoint.config.max_positions)
     errors, cosines = [], []
     for text in texts:

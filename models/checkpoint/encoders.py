@@ -18,6 +18,7 @@ from models.checkpoint.sentence_transformers import Sentences, read_sentences
 from models.checkpoint.tokenizers.fast import spec_of
 from models.config import Activation, ModelConfig
 from models.encoding import EncodingDefaults
+from models.package.dense import Dense
 from models.tokenizers.tokenizer import TokenizerError
 from models.tokenizers.tokenizer_json import TokenizerJsonSpec, load_backend
 from models.transformer import Transformer
@@ -126,6 +127,8 @@ class EncoderCheckpoint:
     """With its weights, in fp32."""
     tokenizer: TokenizerJsonSpec
     encoding: EncodingDefaults
+    dense: tuple[Dense, ...]
+    """Of the encoding."""
     files: dict[str, Path]
     """What belongs into a package as it is."""
     folder: Path
@@ -165,6 +168,7 @@ def load(folder: Path) -> EncoderCheckpoint:
         model=load_model(weights, settings, family, config),
         tokenizer=tokenizer,
         encoding=_within(sentences, config),
+        dense=sentences.dense,
         files={"tokenizer.json": inner / "tokenizer.json"} | notices(folder),
         folder=inner,
         sha256=weights_sha256(weights),
@@ -268,10 +272,16 @@ def _first_position(settings: EncoderConfig, family: Family) -> int:
 
 
 def _within(sentences: Sentences, config: ModelConfig) -> EncodingDefaults:
-    """Raises CheckpointError where a text may have more tokens than there are positions."""
+    """Raises CheckpointError where a text may have more tokens than there are positions, or a Dense does not fit."""
     most = sentences.encoding.max_tokens
     if most is not None and most > config.max_positions:
         raise CheckpointError(
             f"{sentences.folder}: max_seq_length is {most}; the model has {config.max_positions} positions"
         )
-    return sentences.encoding
+    encoding = sentences.encoding
+    pooled = len(encoding.poolings) * config.width
+    if encoding.dense and encoding.dense[0].inputs != pooled:
+        raise CheckpointError(
+            f"{sentences.folder}: in_features of Dense is {encoding.dense[0].inputs}; the poolings give {pooled} values"
+        )
+    return encoding

@@ -4,11 +4,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+import torch
 from pydantic import Field, ValidationError
 
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.files.reading import JsonKeys, invalid, parse, read_json, read_json_list
+from models.checkpoint.files.weights import find_weights, read_weights
 from models.encoding import EncodingDefaults, Pooling
+from models.package.dense import Dense, DenseActivation, DenseSpec
 
 MODES = {
     "pooling_mode_cls_token": Pooling.CLS,
@@ -23,6 +26,9 @@ NAMES |= {"lasttoken": Pooling.LAST}
 """Of `pooling_mode`, where there are no flags."""
 
 
+ACTIVATIONS: dict[str, DenseActivation] = {"Identity": "identity", "Tanh": "tanh", "ReLU": "relu"}
+
+
 class Module(JsonKeys):
     """A module, in the order in which they run."""
 
@@ -33,6 +39,25 @@ class Module(JsonKeys):
     def name(self) -> str:
         """The class alone: the packages that it was in are many."""
         return self.type.rpartition(".")[2]
+
+
+class DenseSettings(JsonKeys):
+    """What the config.json of a Dense module says."""
+
+    in_features: int = Field(gt=0)
+    out_features: int = Field(gt=0)
+    bias: bool = True
+    activation_function: Literal[
+        "torch.nn.modules.linear.Identity", "torch.nn.modules.activation.Tanh", "torch.nn.modules.activation.ReLU"
+    ] = "torch.nn.modules.activation.Tanh"
+    module_input_name: Literal["sentence_embedding"] = "sentence_embedding"
+    module_output_name: Literal["sentence_embedding", None] = None
+    use_residual: Literal[False] = False
+
+    @property
+    def activation(self) -> DenseActivation:
+        """As packages call it."""
+        return ACTIVATIONS[self.activation_function.rpartition(".")[2]]
 
 
 class TransformerSettings(JsonKeys):
@@ -57,10 +82,12 @@ class Sentences:
     folder: Path
     """Of the encoder."""
     encoding: EncodingDefaults
+    dense: tuple[Dense, ...] = ()
+    """Of the encoding."""
 
 
 def read_sentences(folder: Path) -> Sentences:
-    """Raises CheckpointError for what has another module than a Transformer, Pooling and Normalize, in this order.
+    """Raises CheckpointError for other modules than a Transformer, Pooling, Dense and Normalize, in this order.
 
     A folder of an encoder alone has the mean of its hidden states, as in sentence-transformers.
     """
@@ -69,26 +96,45 @@ def read_sentences(folder: Path) -> Sentences:
         return Sentences(folder, EncodingDefaults())
     modules = [parse(Module, content, file) for content in read_json_list(file)]
     names = [module.name for module in modules]
-    if names[:2] != ["Transformer", "Pooling"] or names[2:] not in ([], ["Normalize"]):
+    normalize = names[-1:] == ["Normalize"]
+    between = modules[2 : len(modules) - normalize]
+    if names[:2] != ["Transformer", "Pooling"] or any(module.name != "Dense" for module in between):
         raise CheckpointError(
-            f"{file}: the modules are {', '.join(names) or 'none'}; expected Transformer, Pooling and perhaps Normalize"
+            f"{file}: the modules are {', '.join(names) or 'none'}; expected Transformer, Pooling and perhaps Dense "
+            "and Normalize"
         )
     inner, pooling = folder / modules[0].path, folder / modules[1].path / "config.json"
     settings = _optional(TransformerSettings, inner / "sentence_bert_config.json")
     model = _optional(ModelSettings, folder / "config_sentence_transformers.json")
     prompts = {name: prompt for name, prompt in model.prompts.items() if prompt}
+    layers = [read_dense(folder / module.path, f"dense.{index}.npy") for index, module in enumerate(between)]
     try:
         encoding = EncodingDefaults(
             poolings=read_poolings(read_json(pooling), pooling),
             dimensions=model.truncate_dim,
-            normalize=len(modules) == 3,
+            dense=tuple(spec for spec, _ in layers),
+            normalize=normalize,
             prompts=prompts,
             prompt=model.default_prompt_name if model.default_prompt_name in prompts else None,
             max_tokens=settings.max_seq_length,
         )
     except ValidationError as error:
         raise invalid(error, folder) from error
-    return Sentences(inner, encoding)
+    return Sentences(inner, encoding, tuple(dense for _, dense in layers))
+
+
+def read_dense(folder: Path, name: str) -> tuple[DenseSpec, Dense]:
+    """A Dense module, and what a package says of it by this file name. Raises CheckpointError."""
+    settings = parse(DenseSettings, read_json(folder / "config.json"), folder / "config.json")
+    inputs, outputs = settings.in_features, settings.out_features
+    tensors = read_weights(find_weights(folder))
+    weight = tensors.take("linear.weight", (outputs, inputs))
+    bias = tensors.take("linear.bias", (outputs,)) if settings.bias else torch.zeros(outputs)
+    if tensors.left:
+        raise CheckpointError(f"{tensors.file}: a Dense module has no tensor {tensors.left[0]}")
+    table = torch.cat([weight, bias.unsqueeze(1)], dim=1).numpy()
+    spec = DenseSpec(file=name, inputs=inputs, outputs=outputs, activation=settings.activation)
+    return spec, Dense(table, settings.activation)
 
 
 def read_poolings(content: dict[str, Any], file: Path) -> tuple[Pooling, ...]:

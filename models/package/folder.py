@@ -28,6 +28,7 @@ from pydantic import ValidationError
 from models.disk import sync
 from models.package import format1
 from models.package.checked import EXPORT_AGAIN, PackageError, check
+from models.package.dense import Dense, DenseError
 from models.package.graph_files import GraphFiles
 from models.package.manifest import FORMAT_VERSION, FileEntry, Manifest, first_fault
 from models.package.shortlist import Shortlist, ShortlistError
@@ -65,6 +66,13 @@ class Package:
     def tokenizer(self) -> Tokenizer:
         """Loads the tokenizer."""
         return open_tokenizer(self.folder, self.manifest.tokenizer)
+
+    def dense(self) -> tuple[Dense, ...]:
+        """What pooled vectors go through. Raises PackageError."""
+        try:
+            return tuple(Dense.load(self.folder, spec) for spec in self.manifest.encoding.dense)
+        except DenseError as error:
+            raise PackageError(f"{error}; {EXPORT_AGAIN}") from error
 
     def graphs(self) -> GraphFiles:
         """The graphs, with the shortlist, if there is one. Raises PackageError."""

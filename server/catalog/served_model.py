@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from models.decoding import Decoding, OutOfRange, check
 from models.encoding import EncodingDefaults
+from models.package.dense import Dense
 from models.package.folder import Package
 from models.package.manifest import Manifest
 from server.config import ConfigError, Settings
@@ -37,6 +38,8 @@ class ServedModel:
     max_contents: int
     max_message_bytes: int
     encoding: EncodingDefaults
+    dense: tuple[Dense, ...] = ()
+    """Of these defaults."""
     workers: int = 0
     """Of its engine, once it is loaded, as the two below."""
     rows: int = 0
@@ -88,6 +91,7 @@ def served_model(package: Package, settings: Settings, execution_provider: str) 
         max_contents=settings.max_contents,
         max_message_bytes=settings.max_message_bytes,
         encoding=manifest.encoding,
+        dense=package.dense(),
         prompts=manifest.prompts,
         prompt=manifest.prompt,
         scores=manifest.graphs.scoring is not None,

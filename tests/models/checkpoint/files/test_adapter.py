@@ -14,6 +14,7 @@ from tests.checkpoints import edit_json
 from tests.models.families import BART_LIKE, T5_LIKE, write_family
 
 peft = pytest.importorskip("peft")
+pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "of attention": {"r": 4, "lora_alpha": 12, "target_modules": ["q_proj", "v_proj"]},
