@@ -55,7 +55,7 @@ def bulk(command: list[str], source: Path, target: Path, *more: object) -> "subp
 
 def started(source: Path, target: Path) -> "subprocess.Popen[bytes]":
     arguments = [*SMALL, source, target, "--to", "pt", "--workers", 2, "--package", PACKAGE]
-    return subprocess.Popen(list(map(str, arguments)), cwd=ROOT, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(list(map(str, arguments)), cwd=ROOT, stderr=subprocess.PIPE)
 
 
 def rows_of(target: Path) -> int:
@@ -79,6 +79,17 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_bytes(source: Path, expecte
     assert f"dragoman: going on after {seen[-1]} rows\n" in done.stderr
     assert target.read_bytes() == expected
     assert not list(tmp_path.glob("*.unfinished"))
+
+
+def test_interrupted_it_says_how_to_go_on(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "pt.txt"
+    with started(source, target) as process:
+        eventually(lambda: rows_of(target) > 0)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 130
+    assert told.decode() == f"dragoman: what is done is kept in {target}.unfinished: the same command goes on\n"
+    assert rows_of(target) > 0
 
 
 def test_one_run_at_a_time(source: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The engine in this process answers as a server does that is asked through gRPC."""
 
+import gc
 import subprocess
 import sys
 import threading
@@ -13,7 +14,7 @@ import pytest
 
 from dragoman import Client, DragomanError, FailedPrecondition, Health, Reuse, Timings, Translation
 from dragoman.local import Translator
-from tests.server_process import ROOT, server_process
+from tests.server_process import ROOT, eventually, server_process
 
 PACKAGE = ROOT / "models" / "zoo" / "en-pt"
 SENTENCES = [
@@ -128,6 +129,15 @@ def test_closing_it_ends_its_threads_and_its_calls() -> None:
         translator.translate("Hello")
     translator.close()
     assert threading.active_count() == before
+
+
+def test_one_that_nobody_has_any_more_ends_its_threads() -> None:
+    before = threading.active_count()
+    translator = Translator(PACKAGE, workers=1)
+    assert translator.translate("Good morning.").text == "Bom dia."
+    del translator
+    gc.collect()
+    eventually(lambda: threading.active_count() == before)
 
 
 def test_one_that_is_left_open_ends_with_its_process() -> None:
