@@ -24,27 +24,30 @@ from models.package.checked import PackageError
 from models.package.seal import SealError
 from models.tokenizers.tokenizer import TokenizerError
 from server.admission.quotas import Quota, Quotas
+from server.api import service
 from server.canary import Canaries
 from server.catalog.catalog import Catalog
 from server.catalog.packages import open_packages
 from server.config import ConfigError, Settings
 from server.grpc import health as health_service
-from server.grpc import service
 from server.grpc.health import Health
-from server.grpc.listeners import address, metrics_endpoint, open_server
+from server.grpc.listeners import open_server
 from server.grpc.rpc import RpcInterceptor
+from server.identity.entrance import Entrance
 from server.identity.opening import open_door
 from server.identity.reloads import Reloads, Source
 from server.identity.tls import open_tls, warn_of_exposure
 from server.lifecycle import StopSignals, drain, end_process, report_crash
 from server.loaded import LoadedModel, load_models
 from server.placement import device_memory, facts, serving_device
+from server.ports import address
 from server.telemetry import logs
 from server.telemetry.logs import CallLog
 from server.telemetry.metrics.call import CallMetrics
 from server.telemetry.metrics.caller import QUOTAS, CallerMetrics
 from server.telemetry.metrics.process import ProcessMetrics, State
 from server.telemetry.metrics.reload import ReloadMetrics
+from server.telemetry.metrics.server import metrics_endpoint
 from server.telemetry.observed import ObservedCalls
 from server.telemetry.tracing import Tracing, open_tracing
 from server.translation.translator import Translator
@@ -94,7 +97,8 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
     callers = CallerMetrics(registry)
     quotas = Quotas(Quota(**{name: getattr(settings, f"quota_{name}") for name in QUOTAS}), callers)
     door, sources = open_door(settings, callers.know)
-    interceptor = RpcInterceptor(service.SERVICES, *limits, calls, door, quotas, settings.caller_key)
+    entrance = Entrance(door, quotas, settings.caller_key)
+    interceptor = RpcInterceptor(service.SERVICES, *limits, calls, entrance)
     credentials = None
     if (tls := open_tls(settings)) is not None:
         sources.append(Source("tls", tls.files.all, tls.load))
@@ -102,7 +106,7 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
         process.describe_certificate(lambda: tls.expiry)
     server, port = open_server(settings, [interceptor], credentials)
     reloads = Reloads(sources, ReloadMetrics(registry, [source.name for source in sources]))
-    with metrics_endpoint(settings, registry) as metrics_port:
+    with metrics_endpoint(settings, registry) as metrics:
         async with load_models(settings, packages, device, registry, quotas, signals.engines_left_s) as loaded:
             describe(process, settings, loaded, time.perf_counter() - started)
             if device.kind == "cuda":  # not before: the probes capture CUDA graphs, which other calls may disturb
@@ -112,7 +116,7 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
             health = await start(server, Catalog([one.translator for one in loaded]), settings.pivot)
             gc.freeze()  # what is loaded stays: else the collector goes through it again and again, and all wait
             process.enter(State.SERVING)
-            announce(settings, loaded, port, metrics_port)
+            announce(settings, loaded, port, metrics.port)
             if settings.canary_health:
                 health.set(serving=well)
             watching = [

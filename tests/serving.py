@@ -29,15 +29,16 @@ from models.tokenizers.sentencepiece_pair import SentencePiecePair, SentencePiec
 from models.tokenizers.tokenizer import Tokenizer
 from server.admission.permits import Admission
 from server.admission.quotas import Quota, Quotas
+from server.api import service
 from server.app import serve, start
 from server.catalog.catalog import Catalog
 from server.catalog.served_model import ServedModel
 from server.config import Settings
-from server.grpc import service
 from server.grpc.health import Health
 from server.grpc.listeners import open_server
 from server.grpc.rpc import RpcInterceptor
 from server.identity.door import Door
+from server.identity.entrance import Entrance
 from server.lifecycle import StopSignals, report_crash
 from server.telemetry.logs import CallLog
 from server.telemetry.metrics.cache import AnswerCacheMetrics
@@ -175,7 +176,7 @@ async def serving(
     calls = ObservedCalls(CallMetrics(registry), tracing or open_tracing(settings, "1"), CallLog(settings))
     limits = max_message_bytes, request_timeout_s, stream_stall_timeout_s
     quotas = Quotas(quota or Quota(), CallerMetrics(registry))
-    interceptor = RpcInterceptor(service.SERVICES, *limits, calls, door, quotas, caller_key)
+    interceptor = RpcInterceptor(service.SERVICES, *limits, calls, Entrance(door, quotas, caller_key))
     server, port = open_server(settings, [interceptor], credentials)
     rules = rules_of(END, END, suppressed_ids=(PAD,), start_id=PAD)
     async with Runner(decoder, max_rows, workers, metrics) as runner:

@@ -28,11 +28,11 @@ from bench.sentences import english
 from engine.request import FinishReason, Timings
 from models.package.folder import Package
 from server.config import Settings
-from server.grpc.listeners import metrics_endpoint
 from server.telemetry.metrics.call import CallMetrics
 from server.telemetry.metrics.exposition import OPENMETRICS, Page
 from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
 from server.telemetry.metrics.process import ProcessMetrics
+from server.telemetry.metrics.server import metrics_endpoint
 
 ROOT = Path(__file__).parents[2]
 MODELS = 5
@@ -94,8 +94,8 @@ def page() -> None:
         series = sum(len(family.samples) for family in registry.collect())
         ours = processor_seconds(partial(Page(registry).write, openmetrics=True))
         theirs = processor_seconds(partial(generate_latest, registry))
-        with metrics_endpoint(Settings(metrics_port=0), registry) as port:
-            fetched = least(partial(fetch, f"http://127.0.0.1:{port}/metrics"), 3)
+        with metrics_endpoint(Settings(metrics_port=0), registry) as metrics:
+            fetched = least(partial(fetch, f"http://127.0.0.1:{metrics.port}/metrics"), 3)
         print(
             f"page of {MODELS} models, {codes} codes for each method, {series} series: "
             f"{ours * 1e3:.1f} ms of a core (prometheus_client: {theirs * 1e3:.1f}), fetched in {fetched * 1e3:.1f} ms"
@@ -179,10 +179,10 @@ def scraping(engine: OurEngine, sources: list[list[int]], repeats: int) -> None:
     registry.register(Models(codes=CODES))
     decoding = engine.decoding(num_beams=1)
     with (
-        metrics_endpoint(Settings(metrics_port=0), registry) as port,
+        metrics_endpoint(Settings(metrics_port=0), registry) as metrics,
         engine.open(ROWS) as runner,
     ):
-        url = f"http://127.0.0.1:{port}/metrics"
+        url = f"http://127.0.0.1:{metrics.port}/metrics"
 
         def quiet() -> float:
             return rate(lambda: translate_all(runner, engine.rules, sources, decoding))

@@ -1,17 +1,14 @@
-"""The two ports: gRPC, with or without TLS, and Prometheus over HTTP."""
+"""The gRPC port, with or without TLS."""
 
 import logging
 import resource
-import socket
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import grpc
-from prometheus_client import CollectorRegistry
 
 from server.arrivals import Messages
 from server.config import ConfigError, Settings
-from server.telemetry.metrics import server as metrics_server
+from server.ports import address, check_free
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +47,7 @@ def open_server(
     credentials: grpc.ServerCredentials | None = None,
 ) -> tuple[grpc.aio.Server, int]:
     """A gRPC server, bound but not started, and its port. credentials: None is plaintext. Raises ConfigError."""
-    _check_free(settings.host, settings.port, "port", settings.reuse_port)
+    check_free(settings.host, settings.port, "port", settings.reuse_port)
     options = [
         *OPTIONS,
         ("grpc.max_receive_message_length", Messages(settings.max_message_bytes).transport_bytes),
@@ -67,24 +64,6 @@ def open_server(
         return server, _bind(server, settings, credentials)
     except RuntimeError as error:
         raise ConfigError(f"gRPC cannot listen on {address(settings.host, settings.port)}: {error}") from error
-
-
-@contextmanager
-def metrics_endpoint(settings: Settings, registry: CollectorRegistry) -> Iterator[int]:
-    """Serves /metrics on another thread. Gives the port. Raises ConfigError."""
-    _check_free(settings.host, settings.metrics_port, "metrics_port")
-    [(family, _, _, _, where), *_] = socket.getaddrinfo(
-        settings.host, settings.metrics_port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
-    both = family is socket.AF_INET6 and socket.has_dualstack_ipv6()
-    listener = socket.create_server(where, family=family, dualstack_ipv6=both)
-    with metrics_server.serving(listener, registry):
-        yield listener.getsockname()[1]
-
-
-def address(host: str, port: int) -> str:
-    """As gRPC and URLs write it."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _bind(server: grpc.aio.Server, settings: Settings, credentials: grpc.ServerCredentials | None) -> int:
@@ -109,27 +88,3 @@ def _room_for(connections: int) -> int:
     if room < connections:
         log.warning("%d open files (ulimit -n) leave room for %d connections, not %d", soft, room, connections)
     return room
-
-
-def _check_free(host: str, port: int, setting: str, reuse: bool = False) -> None:
-    """Raises ConfigError with the reason, which gRPC does not tell; and of two addresses, it would do with one.
-
-    reuse: another server that shares the port may be there.
-    """
-    flag = f"--{setting.replace('_', '-')}"
-    try:
-        for family, kind, protocol, _, where in socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        ):
-            with socket.socket(family, kind, protocol) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if reuse:  # does not listen: it would be given connections that are meant for the other server
-                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-                probe.bind(where)
-                if not reuse:
-                    probe.listen(1)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot listen on {address(host, port)}: {error.strerror}; "
-            f"choose another port with {flag} (0 picks a free one), or another address with --host"
-        ) from error

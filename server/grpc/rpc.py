@@ -6,22 +6,21 @@ The handlers behind it get parsed messages and raise `server.errors`.
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, ExitStack, aclosing, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext, suppress
 from functools import partial
 from typing import Any, cast
 
 import grpc
 from google.protobuf.message import DecodeError
 
-from server.admission.quotas import Quotas
+from server.api.scopes import scopes_of
 from server.arrivals import MOST_MESSAGES, Arrivals, Messages
 from server.departures import Departures
 from server.errors import InvalidMessage, MessageTooLarge, RequestStalled, ServerError, StreamStalled
-from server.grpc.scopes import MORE_SCOPES, OPEN_SERVICES, SCOPES
 from server.grpc.status import call_metadata, error_metadata, status_code
-from server.identity.door import Door, OpenDoor, check_scope
+from server.identity.entrance import Entrance
 from server.identity.identity import Credentials
-from server.telemetry.calls import REQUEST_ID, Call, current_call, request_id
+from server.telemetry.calls import Call, current_call, request_id
 from server.telemetry.observed import ObservedCalls
 
 ANSWERS_BYTES = 32 * 1024 * 1024
@@ -31,6 +30,8 @@ STATUS_TIMEOUT_S = 1.0
 DEADLINE_SLACK_S = 0.05
 """So long before its deadline a call may be left because of it: the client's clock has started earlier."""
 
+OPEN_SERVICES = frozenset({"grpc.health.v1.Health"})
+"""Load balancers and orchestrators ask without a name."""
 AUTHORIZATION = "authorization"
 """Metadata: a bearer token (RFC 6750)."""
 PEER_CERTIFICATE, SUBJECT_ALTERNATIVE_NAME = "x509_pem_cert", "x509_subject_alternative_name"
@@ -51,18 +52,14 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
         request_timeout_s: float,
         stall_timeout_s: float,
         calls: ObservedCalls,
-        door: Door | None = None,
-        quotas: Quotas | None = None,
-        caller_key: str | None = None,
+        entrance: Entrance | None = None,
     ) -> None:
         """`services`: full names of the observed. `request_timeout_s`: how long a message of a caller may take.
 
         `stall_timeout_s`: how long one write of a stream may take.
-        door: says who may enter, before their request is taken in. None: everybody
-        quotas: of callers. None: there are none
-        caller_key: metadata that names a caller without an identity
+        entrance: what calls pass before their request is taken in. None: everybody may enter
         """
-        self._door, self._quotas, self._caller_key = door or OpenDoor(), quotas, caller_key
+        self._entrance = entrance or Entrance()
         self._services = services
         self._request_timeout_s = request_timeout_s
         self._requests = Arrivals(MOST_MESSAGES, Messages(max_message_bytes).most_slow, request_timeout_s)
@@ -127,20 +124,11 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
             return self._calls.observed(method, caller)
         return self._calls.guarded(Call(method, request_id(caller.metadata)), caller)
 
-    @asynccontextmanager
-    async def _entered(self, method: str, caller: "RpcCaller") -> AsyncIterator[None]:
-        """Who calls is known, may do so, and has a quota left. Raises ServerError."""
-        service = method.partition("/")[0]
-        with ExitStack() as running:
-            if service not in OPEN_SERVICES:
-                identity = await self._door.identify(caller.credentials(self._caller_key))
-                current_call().caller = identity.name
-                check_scope(identity, service, SCOPES)
-                if method in MORE_SCOPES:
-                    check_scope(identity, method, MORE_SCOPES)
-                if self._quotas is not None:
-                    running.enter_context(self._quotas.running(identity.name, identity.quota))
-            yield
+    def _entered(self, method: str, caller: "RpcCaller") -> AbstractAsyncContextManager[None]:
+        """Who calls is known, may do so, and has a quota left. Raises ServerError when it is entered."""
+        if method.partition("/")[0] in OPEN_SERVICES:
+            return nullcontext()
+        return self._entrance.entered(caller.credentials(self._entrance), scopes_of(method))
 
     async def _one(self, method: str, handler: Handler, context: Context) -> Any:
         """The request of a call that has one. Raises InvalidMessage, MessageTooLarge or RequestStalled."""
@@ -224,10 +212,9 @@ class RpcCaller:
         self.deadline = None if remaining is None else time.perf_counter() + remaining
         """When they stop to wait, by time.perf_counter."""
 
-    def credentials(self, caller_key: str | None) -> Credentials:
-        """What the caller says of itself. caller_key: metadata that names it."""
-        named = self.metadata.get(caller_key, "") if caller_key else ""
-        address = f"{caller_key}={named}" if REQUEST_ID.fullmatch(named) else self.name
+    def credentials(self, entrance: Entrance) -> Credentials:
+        """What the caller says of itself."""
+        address = entrance.address(self.name, self.metadata)
         return Credentials(address, self.metadata.get(AUTHORIZATION), certificate_names(self._context.auth_context()))
 
     def tell(self, call: Call) -> None:

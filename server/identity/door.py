@@ -1,6 +1,5 @@
 """The door: who makes a call, and whether they may make it."""
 
-from collections.abc import Mapping
 from typing import Protocol
 
 from server.errors import CallerNotListed, InvalidToken, NoCredentials, ScopeMissing
@@ -60,8 +59,7 @@ def bearer_token(authorization: str) -> str:
     return token.strip()
 
 
-def check_scope(identity: Identity, service: str, scopes: Mapping[str, Scope]) -> None:
-    """Raises ScopeMissing. scopes: by service; of one that is not there, admin."""
-    scope = scopes.get(service, Scope.ADMIN)
+def check_scope(identity: Identity, scope: Scope) -> None:
+    """Raises ScopeMissing."""
     if scope not in identity.scopes:
         raise ScopeMissing(identity.name, scope, sorted(identity.scopes))

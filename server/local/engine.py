@@ -21,11 +21,11 @@ from models.package.checked import PackageError
 from models.package.seal import SealError
 from models.tokenizers.tokenizer import TokenizerError
 from server.admission.quotas import Quota, Quotas
+from server.api import service
 from server.catalog.catalog import Catalog
 from server.catalog.packages import open_packages
 from server.config import ConfigError, Settings, explained
 from server.errors import Draining
-from server.grpc import service
 from server.grpc.health import Health
 from server.lifecycle import report_crash
 from server.loaded import LoadedModel, load_models

@@ -15,6 +15,8 @@ from server.errors import LabelTooLong, TooManyLabels
 
 REQUEST_ID_KEY = "x-request-id"
 """Metadata, both ways: the name of a call, in its caller's logs and in ours."""
+TIMING_KEY = "server-timing"
+"""Metadata of an answer: where the time of the call went (W3C Server Timing)."""
 REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
 """What callers may name a call. Other names could break a log line, or fill it."""
 

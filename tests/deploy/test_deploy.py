@@ -11,8 +11,8 @@ import yaml
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from dragoman import __version__
+from server.api.service import SERVICES
 from server.config import Settings
-from server.grpc.service import SERVICES
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))

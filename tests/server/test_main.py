@@ -28,8 +28,8 @@ from dragoman.v1.translation_pb2 import StreamTranslateRequest
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
 from engine.devices.session import DeviceError
 from models.package.folder import Package
+from server.api.service import SERVICES
 from server.config import Settings
-from server.grpc.service import SERVICES
 from tests.fakes import CopyDecoder
 from tests.serving import eventually, serve_here
 

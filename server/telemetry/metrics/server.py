@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http import HTTPStatus
 
 import h11
@@ -14,6 +15,8 @@ import uvloop
 from prometheus_client import CollectorRegistry
 
 from server.arrivals import Arrivals
+from server.config import Settings
+from server.ports import listen
 from server.telemetry.metrics.exposition import CONTENT_TYPES, OPENMETRICS, Page
 
 log = logging.getLogger(__name__)
@@ -75,6 +78,10 @@ class MetricsServer:
         self._requests = Arrivals(MOST_ASKING, MOST_ASKING, REQUEST_S)
         self._answered = 0
 
+    async def page(self, openmetrics: bool) -> bytes:
+        """See SharedPage."""
+        return await self._page.get(openmetrics)
+
     async def serve(self, listener: socket.socket, end: asyncio.Event) -> None:
         """Answers whoever connects until `end`."""
         server = await asyncio.start_server(self._connected, sock=listener)
@@ -125,23 +132,42 @@ class MetricsServer:
         if request.target.partition(b"?")[0] != PATH:
             return _told(HTTPStatus.NOT_FOUND, f"the metrics are at {PATH.decode()}")
         openmetrics = any(name == b"accept" and OPENMETRICS.encode() in value for name, value in request.headers)
-        return HTTPStatus.OK, CONTENT_TYPES[openmetrics], await self._page.get(openmetrics)
+        return HTTPStatus.OK, CONTENT_TYPES[openmetrics], await self.page(openmetrics)
+
+
+@dataclass(frozen=True)
+class MetricsEndpoint:
+    """The metrics port, which is open."""
+
+    port: int
+    _loop: asyncio.AbstractEventLoop
+    _server: MetricsServer
+
+    async def page(self, openmetrics: bool) -> bytes:
+        """The same page for another face, on its event loop."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._server.page(openmetrics), self._loop))
 
 
 @contextmanager
-def serving(listener: socket.socket, registry: CollectorRegistry) -> Iterator[None]:
+def metrics_endpoint(settings: Settings, registry: CollectorRegistry) -> Iterator[MetricsEndpoint]:
+    """Serves /metrics on the port of the settings. Raises ConfigError."""
+    with serving(listen(settings.host, settings.metrics_port, "metrics_port"), registry) as endpoint:
+        yield endpoint
+
+
+@contextmanager
+def serving(listener: socket.socket, registry: CollectorRegistry) -> Iterator[MetricsEndpoint]:
     """Serves the page of a registry on another thread. Closes the listener."""
-    loop = uvloop.new_event_loop()
-    end = asyncio.Event()
+    loop, server, end = uvloop.new_event_loop(), MetricsServer(registry), asyncio.Event()
 
     def run() -> None:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:  # cancels, at its end, those that are not answered
-            runner.run(MetricsServer(registry).serve(listener, end))
+            runner.run(server.serve(listener, end))
 
     thread = threading.Thread(target=run, name="metrics", daemon=True)
     thread.start()
     try:
-        yield
+        yield MetricsEndpoint(listener.getsockname()[1], loop, server)
     finally:
         loop.call_soon_threadsafe(end.set)
         thread.join(END_S)

@@ -8,7 +8,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from dragoman.v1 import decoding_pb2
 from dragoman.v1.decoding_pb2 import EARLY_STOPPING_UNSPECIFIED, DecodingOptions
 from models.decoding import OPTIONS, RANGES, TEXTS, WORDS, Bias, Decoding, Phrase, TokenIds
-from server.grpc.decoding import ENUMS, message_of, options_of
+from server.api.decoding import ENUMS, message_of, options_of
 
 FIELDS = {field.name: field for field in DecodingOptions.DESCRIPTOR.fields}
 KINDS: dict[int, type] = {

@@ -1,4 +1,4 @@
-"""server.grpc.encoding and the clients: vectors over real gRPC, of a decoder whose hidden states are known."""
+"""server.api.encoding and the clients: vectors over real gRPC, of a decoder whose hidden states are known."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ from dragoman.v1 import encoding_pb2
 from dragoman.v1.encoding_pb2 import EncodeRequest, StreamEncodeRequest
 from dragoman.v1.translation_pb2 import TranslateAndEncodeRequest
 from models.encoding import Encoding, Numbers, Pooling
-from server.grpc.encoding import NUMBERS, POOLINGS, TRUNCATES
+from server.api.encoding import NUMBERS, POOLINGS, TRUNCATES
 from tests.fakes import WAIT_S, CopySource
 from tests.serving import eventually, refusal, refused, serving, tokenizer
 

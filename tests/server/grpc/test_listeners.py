@@ -1,4 +1,4 @@
-"""server.grpc.listeners: ports, and the metrics endpoint."""
+"""server.grpc.listeners and server.ports: ports, and the metrics endpoint."""
 
 import asyncio
 import logging
@@ -22,7 +22,9 @@ from prometheus_client.registry import Collector
 
 from server.config import ConfigError, Settings
 from server.grpc import listeners
-from server.grpc.listeners import address, metrics_endpoint, open_server
+from server.grpc.listeners import open_server
+from server.ports import address
+from server.telemetry.metrics.server import metrics_endpoint
 from tests.fakes import WAIT_S
 
 
@@ -81,19 +83,19 @@ Counter("apples", "Apples.", registry=REGISTRY).inc(3)
 
 
 def test_metrics_are_served_while_the_context_lasts() -> None:
-    with metrics_endpoint(settings(), REGISTRY) as port:
-        page = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
+    with metrics_endpoint(settings(), REGISTRY) as metrics:
+        page = urllib.request.urlopen(f"http://127.0.0.1:{metrics.port}/metrics").read().decode()
         assert "apples_total 3.0" in page
     with pytest.raises(OSError, match="refused"):
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics")
+        urllib.request.urlopen(f"http://127.0.0.1:{metrics.port}/metrics")
 
 
 def test_who_asks_for_openmetrics_gets_it() -> None:
     registry = CollectorRegistry()
     Counter("pears", "Pears.", registry=registry).inc(1, {"trace_id": "0af7651916cd43dd8448eb211c80319c"})
-    with metrics_endpoint(settings(), registry) as port:
+    with metrics_endpoint(settings(), registry) as metrics:
         wanted = {"Accept": "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"}
-        request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers=wanted)
+        request = urllib.request.Request(f"http://127.0.0.1:{metrics.port}/metrics", headers=wanted)
         with urllib.request.urlopen(request) as page:
             assert page.headers["Content-Type"].startswith("application/openmetrics-text")
             [family] = parse_openmetrics(page.read().decode())
@@ -112,8 +114,8 @@ async def test_metrics_are_made_on_another_thread() -> None:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Slow())
     makers.clear()
-    with metrics_endpoint(settings(), registry) as port:
-        await asyncio.to_thread(urllib.request.urlopen, f"http://127.0.0.1:{port}/metrics")
+    with metrics_endpoint(settings(), registry) as metrics:
+        await asyncio.to_thread(urllib.request.urlopen, f"http://127.0.0.1:{metrics.port}/metrics")
     assert [maker is threading.current_thread() for maker in makers] == [False]
 
 

@@ -1,4 +1,4 @@
-"""server.grpc.service and server.grpc.rpc: real gRPC on loopback, over a decoder that copies its source."""
+"""server.api.service and server.grpc.rpc: real gRPC on loopback, over a decoder that copies its source."""
 
 import asyncio
 import logging

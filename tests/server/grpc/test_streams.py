@@ -4,7 +4,7 @@ import weakref
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
-from server.grpc.streams import in_order
+from server.api.streams import in_order
 
 
 class Answer:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from server.api.scopes import scopes_of
 from server.errors import CallerNotListed, InvalidToken, NoCredentials, ScopeMissing
 from server.identity.callers import Callers, CallersFile
 from server.identity.door import ListedDoor, OpenDoor, check_scope
@@ -56,12 +57,14 @@ async def test_where_nobody_is_listed_everybody_is_somebody() -> None:
         assert (identity.name, identity.scopes) == (known_as, frozenset(Scope))
 
 
-def test_a_service_needs_its_scope_and_an_unknown_one_needs_admin() -> None:
-    scopes = {"s.Encoding": Scope.ENCODE}
-    check_scope(Identity("a", frozenset({Scope.ENCODE})), "s.Encoding", scopes)
+def test_a_call_needs_its_scope() -> None:
+    check_scope(Identity("a", frozenset({Scope.ENCODE})), Scope.ENCODE)
     with pytest.raises(ScopeMissing, match='needs scope encode; "a" has models, translate') as caught:
-        check_scope(Identity("a", frozenset({Scope.TRANSLATE, Scope.MODELS})), "s.Encoding", scopes)
+        check_scope(Identity("a", frozenset({Scope.TRANSLATE, Scope.MODELS})), Scope.ENCODE)
     assert caught.value.metadata == {"caller": "a", "scope": "encode", "granted": "models, translate"}
-    with pytest.raises(ScopeMissing, match="needs scope admin"):
-        check_scope(Identity("a"), "s.Other", scopes)
-    check_scope(Identity("a", frozenset({Scope.ADMIN})), "s.Other", scopes)
+
+
+def test_a_service_that_nobody_has_a_scope_for_needs_admin() -> None:
+    assert scopes_of("dragoman.v1.EncodingService/Encode") == (Scope.ENCODE,)
+    assert scopes_of("dragoman.v1.TranslationService/TranslateAndEncode") == (Scope.TRANSLATE, Scope.ENCODE)
+    assert scopes_of("s.Other/Do") == (Scope.ADMIN,)

@@ -15,11 +15,11 @@ from dragoman.v1 import (
     translation_pb2_grpc,
 )
 from engine.request import FinishReason
+from server.api.decoding import message_of, options_of
+from server.api.encoding import EncodingService, encoding_defaults, vector_options, vectors_of
+from server.api.timings import timings
 from server.catalog.catalog import Catalog
 from server.catalog.served_model import ServedModel
-from server.grpc.decoding import message_of, options_of
-from server.grpc.encoding import EncodingService, encoding_defaults, vector_options, vectors_of
-from server.grpc.timings import timings
 from server.telemetry.calls import checked_labels, current_call
 from server.telemetry.guards import GuardFlag
 from server.translation.answer import Leg, TextDelta, Translation

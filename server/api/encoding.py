@@ -9,11 +9,11 @@ import numpy as np
 
 from dragoman.v1 import encoding_pb2, encoding_pb2_grpc, model_pb2, translation_pb2
 from models.encoding import Numbers, Pooling
+from server.api.streams import in_order
+from server.api.timings import timings
 from server.catalog.catalog import Catalog
 from server.catalog.served_model import ServedModel
 from server.errors import OptionOutOfRange
-from server.grpc.streams import in_order
-from server.grpc.timings import timings
 from server.translation.embeddings import Embedding, EncodingOptions, resolve_encoding
 from server.translation.translator import Translator
 

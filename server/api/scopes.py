@@ -1,0 +1,20 @@
+"""What a caller must be let do for each method."""
+
+from collections.abc import Sequence
+
+from server.identity.identity import Scope
+
+SCOPES = {
+    "dragoman.v1.TranslationService": Scope.TRANSLATE,
+    "dragoman.v1.EncodingService": Scope.ENCODE,
+    "dragoman.v1.ModelService": Scope.MODELS,
+}
+"""By service. Of all others, such as reflection: admin."""
+MORE_SCOPES = {"dragoman.v1.TranslationService/TranslateAndEncode": Scope.ENCODE}
+"""And for some methods."""
+
+
+def scopes_of(method: str) -> Sequence[Scope]:
+    """All that a method takes, which goes by SERVICE/METHOD."""
+    service = SCOPES.get(method.partition("/")[0], Scope.ADMIN)
+    return (service, MORE_SCOPES[method]) if method in MORE_SCOPES else (service,)

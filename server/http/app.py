@@ -1,0 +1,103 @@
+"""The application behind the HTTP port: what answers at which path."""
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route as Path_
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from server.api.methods import Method
+from server.catalog.catalog import Catalog
+from server.http.asked import Asked, Limits
+from server.http.compatible.deepl import DeepL
+from server.http.compatible.detection import Detector
+from server.http.compatible.libretranslate import LibreTranslate
+from server.http.compatible.openai import OpenAI
+from server.http.compatible.texts import Texts
+from server.http.described import Description
+from server.http.errors import PathNotFound
+from server.http.face import Desk, Endpoint, Route, reply
+from server.http.guard import Guard
+from server.http.native import NATIVE, health_routes, method_routes, metrics_route, models_route
+from server.telemetry.calls import REQUEST_ID_KEY, TIMING_KEY
+from server.translation.translator import Translator
+
+PAGE = Path(__file__).parent / "page"
+MEDIA_TYPES = {".css": "text/css", ".html": "text/html", ".js": "text/javascript"}
+
+
+@dataclass(frozen=True)
+class Served:
+    """What the routes are of."""
+
+    models: Catalog[Translator]
+    methods: Sequence[Method]
+    detector: Detector
+    health: Callable[[], str]
+    """"ok", or why calls are not answered."""
+    metrics: Callable[[bool], Awaitable[bytes]]
+    """The page of Prometheus; of OpenMetrics, if it is told so."""
+    keys: bool
+    """Callers need one."""
+    version: str
+    address: str
+    """Of the port, as URLs have it."""
+
+
+def application(served: Served, desk: Desk, hosts: Iterable[str], origins: Sequence[str]) -> ASGIApp:
+    """hosts: names that are answered for; none: any. origins: whose pages may ask, beside our own."""
+    routes = sorted(all_routes(served), key=attrgetter("path"))
+    paths = [Path_(path, Endpoint(desk, list(group))) for path, group in groupby(routes, attrgetter("path"))]
+    app: ASGIApp = Starlette(routes=[*paths, Path_("/{path:path}", Nothing(desk.limits))])
+    if origins:
+        exposed = [REQUEST_ID_KEY, TIMING_KEY, "retry-after"]
+        app = CORSMiddleware(
+            app, allow_origins=origins, allow_methods=["*"], allow_headers=["*"], expose_headers=exposed
+        )
+    return Guard(app, desk.limits, list(hosts), origins)
+
+
+def all_routes(served: Served) -> Sequence[Route]:
+    """Of every service."""
+    description = Description(served.version, served.methods, served.address)
+    return description.of([*_routes(served, description)])
+
+
+def _routes(served: Served, description: Description) -> Iterator[Route]:
+    yield from method_routes(served.methods)
+    yield models_route(served.methods)
+    yield metrics_route(served.metrics)
+    yield from health_routes(served.health)
+    texts = Texts(served.models, served.detector)
+    yield from LibreTranslate(texts, served.keys, description.document).routes()
+    yield from DeepL(texts).routes()
+    yield from OpenAI(served.models).routes()
+    for file in sorted(PAGE.iterdir()):
+        yield Route("GET", f"/{file.name}", "http.Pages/Get", [], NATIVE, _file(file), observed=False)
+
+
+def _file(file: Path) -> Callable[[Asked], Awaitable[Response]]:
+    content, media_type = file.read_bytes(), MEDIA_TYPES[file.suffix]
+
+    async def page(asked: Asked) -> Response:
+        return Response(content, media_type=media_type)
+
+    return page
+
+
+class Nothing:
+    """What is at every other path."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        asked = Asked(Request(scope, receive), self._limits)
+        await reply(NATIVE.refusal(asked, PathNotFound(scope["path"])), asked, scope, receive, send)

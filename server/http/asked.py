@@ -1,0 +1,132 @@
+"""A request as it comes in: bounded in bytes and in time, and left when its caller leaves."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers, QueryParams
+from starlette.requests import Request
+
+from server.arrivals import Arrivals
+from server.errors import MessageTooLarge, RequestStalled
+from server.http.connection import CONNECTION, Connection
+from server.http.errors import UnsupportedMediaType
+
+LINGER_S = 2.0
+"""How long what is not read of a request may still come in. Closed before that, many a client would miss the answer."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """On requests that are coming in, all together and each."""
+
+    arrivals: Arrivals
+    max_bytes: int
+    timeout_s: float
+
+
+class Asked:
+    """One request."""
+
+    def __init__(self, request: Request, limits: Limits) -> None:
+        self._request, self._limits = request, limits
+        self._body: bytes | None = None
+        self.left = False
+        """Its caller has gone."""
+        self.whole = not any(name in self.headers for name in ("content-length", "transfer-encoding"))
+        """All of it has come in."""
+
+    @property
+    def headers(self) -> Headers:
+        return self._request.headers
+
+    @property
+    def query(self) -> QueryParams:
+        return self._request.query_params
+
+    @property
+    def method(self) -> str:
+        return self._request.method
+
+    @property
+    def host(self) -> str:
+        """Of the caller, as gRPC writes it, so that they are one caller however they ask."""
+        host = self._request.client.host if self._request.client is not None else ""
+        return f"ipv6:%5B{host}%5D" if ":" in host else f"ipv4:{host}"
+
+    @property
+    def connection(self) -> Connection:
+        """What it came by."""
+        connection: Connection = self._request.scope[CONNECTION]
+        return connection
+
+    @property
+    def media_type(self) -> str:
+        """Of the body, without parameters, in lower case."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    async def body(self) -> bytes:
+        """All of it. Raises MessageTooLarge, RequestStalled, UnsupportedMediaType; CancelledError where they leave."""
+        if self._body is None:
+            self._check()
+            try:
+                self._body = await self._limits.arrivals.wait(self._read())
+            except TimeoutError as error:
+                raise RequestStalled(self._limits.timeout_s) from error
+        return self._body
+
+    async def discard(self) -> None:
+        """Waits for what was not read, but not for long."""
+        try:
+            async with asyncio.timeout(LINGER_S):
+                while not (self.whole or self.left):
+                    await self._receive()
+        except TimeoutError:
+            pass
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        """Cancels what runs inside of it when the caller leaves."""
+        asking = asyncio.current_task()
+        assert asking is not None
+
+        async def watch() -> None:
+            while not self.left:
+                await self._receive()
+            asking.cancel()
+
+        watching = asyncio.create_task(watch())
+        try:
+            yield
+        finally:
+            watching.cancel()
+
+    def _check(self) -> None:
+        coding = self.headers.get("content-encoding", "identity")
+        if coding.lower() != "identity":
+            raise UnsupportedMediaType("content-encoding", coding, ["identity"])
+        size = int(self.headers.get("content-length", 0))
+        if size > self._limits.max_bytes:
+            raise MessageTooLarge(size, self._limits.max_bytes)
+
+    async def _read(self) -> bytes:
+        body = bytearray()
+        while True:
+            body += await self._receive()
+            if self.left:
+                raise asyncio.CancelledError
+            if len(body) > self._limits.max_bytes:
+                raise MessageTooLarge(len(body), self._limits.max_bytes)
+            if self.whole:
+                return bytes(body)
+
+    async def _receive(self) -> bytes:
+        """The next part."""
+        message = await self._request.receive()
+        if message["type"] == "http.disconnect":
+            self.left = True
+            return b""
+        self.whole = not message.get("more_body", False)
+        part: bytes = message.get("body", b"")
+        return part

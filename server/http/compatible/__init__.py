@@ -1,0 +1,1 @@
+"""Services whose clients work with this server, unchanged: their routes, fields, answers and words."""

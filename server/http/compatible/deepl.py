@@ -1,0 +1,145 @@
+"""DeepL's API (https://developers.deepl.com/api-reference/translate), for texts: version 2, as its clients speak it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from starlette.responses import Response
+
+from server.errors import ServerError
+from server.http.asked import Asked
+from server.http.compatible.languages import name_of
+from server.http.compatible.texts import Texts
+from server.http.errors import InvalidField, http_status
+from server.http.face import Route
+from server.http.fields import Fields, read_fields
+from server.http.native import json_response
+from server.identity.identity import Scope
+
+SCHEME = "deepl-auth-key"
+UNLIMITED = 10**12
+"""What it calls the limit of those who have none."""
+STATUSES = {
+    "NO_CREDENTIALS": 403,
+    "INVALID_TOKEN": 403,
+    "OVERLOADED": 429,
+    "WOULD_BE_LATE": 429,
+}
+WITHOUT_EFFECT = {
+    "auth_key",
+    "context",
+    "enable_beta_languages",
+    "model_type",
+    "outline_detection",
+    "preserve_formatting",
+    "show_billed_characters",
+    "split_sentences",
+}
+"""Fields that are taken, and change nothing: there is one model, which sees lines as they are."""
+KNOWN = {"text", "source_lang", "target_lang", "formality", "tag_handling"} | WITHOUT_EFFECT
+LENIENT = ("default", "prefer_more", "prefer_less")
+"""Wishes for formality that a service without it may leave open."""
+BROKEN = "Bad request. Reason: the body is neither JSON nor a form."
+
+
+class DeepL:
+    """Its routes; as a `Dialect`, its keys and errors."""
+
+    def __init__(self, texts: Texts) -> None:
+        self._texts, self._languages = texts, texts.languages
+        self._characters = 0
+        """Of the texts that were translated since the server started."""
+
+    def routes(self) -> Iterator[Route]:
+        """Glossaries can be listed: there are none."""
+        name = "deepl.TranslationService/Translate"
+        yield Route("POST", "/v2/translate", name, [Scope.TRANSLATE], self, self.translate)
+        pages = {
+            "/v2/languages": self.list_languages,
+            "/v2/usage": self.usage,
+            "/v2/glossaries": _listing("glossaries"),
+            "/v2/glossary-language-pairs": _listing("supported_languages"),
+        }
+        for path, page in pages.items():
+            yield Route("GET", path, "deepl.Pages/Get", [Scope.MODELS], self, page)
+
+    async def authorization(self, asked: Asked) -> str | None:
+        """With the scheme of its own, and with ours."""
+        scheme, _, key = asked.headers.get("authorization", "").partition(" ")
+        return f"Bearer {key}" if scheme.lower() == SCHEME else asked.headers.get("authorization")
+
+    def refusal(self, asked: Asked, error: ServerError) -> Response:
+        return json_response({"message": error.message}, http_status(error, STATUSES))
+
+    async def translate(self, asked: Asked) -> Response:
+        fields = await read_fields(asked, BROKEN)
+        _check(fields)
+        texts = _texts(fields)
+        target = self._tag(fields, "target_lang")
+        if fields.get("source_lang"):
+            sources = [self._tag(fields, "source_lang")] * len(texts)
+        else:
+            sources = [self._detected(text) for text in texts]
+        for source in sources:
+            if source != target and target not in self._languages.targets.get(source, ()):
+                raise InvalidField("target_lang", f"Value for 'target_lang' not supported from {source.upper()}.")
+        found = await self._texts.translate(texts, sources, target, {})
+        self._characters += sum(map(len, texts))
+        translations = [
+            {"detected_source_language": source.upper(), "text": one.texts[0], "billed_characters": len(text)}
+            for text, source, one in zip(texts, sources, found, strict=True)
+        ]
+        return json_response({"translations": translations})
+
+    async def list_languages(self, asked: Asked) -> Response:
+        kind = asked.query.get("type", "source")
+        if kind not in ("source", "target"):
+            raise InvalidField("type", "Value for 'type' not supported.")
+        if kind == "source":
+            return json_response([{"language": tag.upper(), "name": name_of(tag)} for tag in self._languages.sources])
+        targets = dict.fromkeys(tag for targets in self._languages.targets.values() for tag in targets)
+        listed = [{"language": tag.upper(), "name": name_of(tag), "supports_formality": False} for tag in targets]
+        return json_response(listed)
+
+    async def usage(self, asked: Asked) -> Response:
+        """Of all callers, since the server started."""
+        return json_response({"character_count": self._characters, "character_limit": UNLIMITED})
+
+    def _tag(self, fields: Fields, field: str) -> str:
+        if not fields.get(field):
+            raise InvalidField(field, f"Bad request. Reason: Value for '{field}' not specified.")
+        tag = self._languages.find(str(fields[field]))
+        if tag is None:
+            raise InvalidField(field, f"Value for '{field}' not supported.")
+        return tag
+
+    def _detected(self, text: str) -> str:
+        """Of a text that tells nothing, any."""
+        ranked = self._texts.detect(text)
+        return ranked[0].language if ranked else self._languages.sources[0]
+
+
+def _check(fields: Fields) -> None:
+    """Raises InvalidField for what would be dropped silently."""
+    unknown = sorted(fields.keys() - KNOWN)
+    if unknown:
+        raise InvalidField(unknown[0], f"Bad request. Reason: Parameter '{unknown[0][:64]}' not supported.")
+    if fields.get("tag_handling"):
+        told = "Value for 'tag_handling' not supported: tags are not handled; send text without."
+        raise InvalidField("tag_handling", told)
+    if fields.get("formality", LENIENT[0]) not in LENIENT:
+        raise InvalidField("formality", "'formality' is not supported for given 'target_lang'.")
+
+
+def _texts(fields: Fields) -> list[str]:
+    value: Any = fields.get("text")
+    texts: list[str] = value if isinstance(value, list) else [value]
+    if not texts or not all(isinstance(text, str) for text in texts):
+        raise InvalidField("text", "Bad request. Reason: Parameter 'text' not specified.")
+    return texts
+
+
+def _listing(name: str) -> Any:
+    async def listing(asked: Asked) -> Response:
+        return json_response({name: []})
+
+    return listing

@@ -1,0 +1,118 @@
+"""A connection of uvicorn's, bounded in what uvicorn does not bound: its number, and what is no request yet."""
+
+import asyncio
+import ssl
+from dataclasses import dataclass
+from typing import Any
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+CONNECTION = "dragoman.connection"
+"""The key of a request's scope under which its connection is."""
+MOST_HEAD_BYTES = 64 * 1024
+"""Of a request that are no content: its head, its trailers, and what is around its chunks."""
+FRAMING = 8
+"""So many bytes more, for each byte of content: chunks may be as short as they like."""
+
+
+@dataclass(frozen=True)
+class ConnectionLimits:
+    """What a client may take up."""
+
+    most: int
+    """Connections. One more is closed at once."""
+    head_s: float
+    """How long it may take until the head of a request is there."""
+
+
+class Connection(HttpToolsProtocol):
+    """Serves one client. uvicorn makes it, and calls it as its transport does."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        limits: ConnectionLimits,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._limits = limits
+        self._patience: asyncio.TimerHandle | None = None
+        self._came, self._content = 0, 0
+        """Bytes since a part came in which a request began: all, and those that are content."""
+        self._begun = False
+        """A request has begun in the part that came last."""
+
+    @property
+    def certificate_names(self) -> tuple[str, ...] | None:
+        """Subject alternative names of the client's certificate. None: it has shown none."""
+        tls: ssl.SSLObject | None = self.transport.get_extra_info("ssl_object")
+        certificate = tls.getpeercert() if tls is not None else None
+        if not certificate:
+            return None
+        names: Any = certificate.get("subjectAltName", ())
+        return tuple(name for _, name in names)
+
+    def abort(self) -> None:
+        """Cuts it off, with whatever is not sent."""
+        self.transport.abort()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self._limits.most:
+            self.abort()
+        else:
+            self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_is_there()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._patience is None and (self.cycle is None or self.cycle.response_complete):
+            self._await_head()
+        self._begun = False
+        super().data_received(data)
+        self._came = len(data) if self._begun else self._came + len(data)
+        if self._came > MOST_HEAD_BYTES + FRAMING * self._content and not self.transport.is_closing():
+            self._refuse(b"431 Request Header Fields Too Large")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._content = self._content if self._begun else 0
+        self._begun = True
+        self.scope[CONNECTION] = self  # type: ignore[literal-required]  # ASGI lets servers add keys
+
+    def on_headers_complete(self) -> None:
+        self._head_is_there()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._content += len(body)
+        super().on_body(body)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Nobody has asked for long; and maybe nobody reads either, which a mere close would wait for."""
+        self.abort()
+
+    def _await_head(self) -> None:
+        self._patience = self.loop.call_later(self._limits.head_s, self._head_is_late)
+
+    def _head_is_there(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def _head_is_late(self) -> None:
+        if self._came:
+            self._refuse(b"408 Request Timeout")
+        else:
+            self.abort()
+
+    def _refuse(self, status: bytes) -> None:
+        self.transport.write(b"HTTP/1.1 " + status + b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
+        self.transport.close()

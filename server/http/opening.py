@@ -1,0 +1,74 @@
+"""What the settings say of the HTTP port, and whether what it takes is installed."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from ssl import SSLContext
+
+from dragoman import __version__
+from server.api.methods import methods
+from server.arrivals import Arrivals
+from server.catalog.catalog import Catalog
+from server.config import Settings
+from server.http.app import Served, application
+from server.http.asked import Limits
+from server.http.compatible.detection import Langid
+from server.http.compatible.languages import ServedLanguages
+from server.http.connection import ConnectionLimits
+from server.http.face import Desk
+from server.http.guard import LOOPBACK
+from server.http.listener import Listener
+from server.identity.entrance import Entrance
+from server.identity.tls import is_loopback
+from server.ports import address, bind
+from server.telemetry.observed import ObservedCalls
+from server.translation.translator import Translator
+
+MOST_REQUESTS = 64
+"""Requests that may be coming in."""
+SLOW_BYTES = 64 * 1024 * 1024
+"""Memory of those that take longer than a second to come in, at most."""
+
+
+class HttpPort:
+    """A port that is ours, and is not answered yet."""
+
+    def __init__(self, settings: Settings, load: Callable[[], Langid] = Langid) -> None:
+        """On the event loop. Raises ConfigError. `load`: the detector of languages, on another thread."""
+        self._settings = settings
+        self._listener = bind(settings.host, settings.http_port, "http_port")
+        self.address = address(settings.host, self._listener.getsockname()[1])
+        """As URLs have it."""
+        self._detector = asyncio.create_task(asyncio.to_thread(load))
+
+    async def open(
+        self,
+        models: Catalog[Translator],
+        calls: ObservedCalls,
+        entrance: Entrance,
+        health: Callable[[], str],
+        metrics: Callable[[bool], Awaitable[bytes]],
+        tls: SSLContext | None = None,
+        keys: bool = False,
+    ) -> Listener:
+        """Answers from now on. keys: callers need one."""
+        settings = self._settings
+        detector = await self._detector
+        detector.choose_among(ServedLanguages(models).all)
+        arrivals = Arrivals(MOST_REQUESTS, max(1, SLOW_BYTES // settings.max_message_bytes), settings.request_timeout_s)
+        limits = Limits(arrivals, settings.max_message_bytes, settings.request_timeout_s)
+        offered = list(methods(models, settings.pivot))
+        served = Served(models, offered, detector, health, metrics, keys, __version__, self.address)
+        desk = Desk(calls, entrance, limits, settings.stream_stall_timeout_s)
+        app = application(served, desk, served_hosts(settings), settings.http_cors)
+        connections = ConnectionLimits(settings.max_connections, settings.request_timeout_s)
+        http = Listener(app, connections, settings.connection_idle_s, tls)
+        await http.start(self._listener)
+        return http
+
+
+def served_hosts(settings: Settings) -> frozenset[str]:
+    """Names that requests may be for. Empty: any."""
+    if not (settings.http_hosts or is_loopback(settings.host)):
+        return frozenset()
+    own = address(settings.host, 0).rpartition(":")[0]
+    return LOOPBACK | {own.lower(), *map(str.lower, settings.http_hosts)}
