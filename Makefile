@@ -24,6 +24,7 @@ TORCH_INDEX ?= $(if $(shell command -v nvidia-smi),,https://download.pytorch.org
 TORCH = $(shell grep '^torch==' requirements/export.txt)
 
 DRAGOMAN_PORT ?= 8500
+DRAGOMAN_HTTP_PORT ?= 8580
 DRAGOMAN_METRICS_PORT ?= 9500
 
 PROTOS := $(sort $(wildcard proto/dragoman/v1/*.proto))
@@ -58,9 +59,9 @@ $(VENV)/pyvenv.cfg:
 		{ echo "'$(PYTHON) -m venv' failed. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 
 $(SERVING): pyproject.toml requirements/lock.txt | $(VENV)/pyvenv.cfg
-	@echo "Installing what the server needs into $(VENV) (65 MB to download; pip's output goes to $(VENV)/setup.log)"
+	@echo "Installing what the server needs into $(VENV) (72 MB to download; pip's output goes to $(VENV)/setup.log)"
 	@: > $(VENV)/setup.log
-	@set -o pipefail; $(PIP) --no-build-isolation --editable '.[cpu]' $(PROGRESS)
+	@set -o pipefail; $(PIP) --no-build-isolation --editable '.[cpu,http]' $(PROGRESS)
 	@touch $@
 
 # torch first and alone: the second index is asked for nothing else. Where it cannot be reached, the next line takes PyPI's.
@@ -98,7 +99,8 @@ endif
 run bench: export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
 # On a terminal it gets a process group of its own (set -m). Else make too would get the Ctrl-C, and end with 130.
-QUICKSTART = $(BIN)/python -m dragoman.quickstart $(PACKAGE) --port $(DRAGOMAN_PORT) --metrics-port $(DRAGOMAN_METRICS_PORT)
+QUICKSTART = $(BIN)/python -m dragoman.quickstart $(PACKAGE) --port $(DRAGOMAN_PORT) \
+	--http-port $(DRAGOMAN_HTTP_PORT) --metrics-port $(DRAGOMAN_METRICS_PORT)
 run:  ## serve the English-Portuguese model that comes with it and translate three sentences
 	@$(MAKE) --no-print-directory --jobs 2 $(SERVING) kernels-if-possible SETS=own
 	@if [ -t 0 ]; then set -m; $(QUICKSTART); exit $$?; else exec $(QUICKSTART); fi
@@ -203,7 +205,7 @@ bench: setup  ## measure against other engines
 
 COMPILE = $(BIN)/uv pip compile --quiet --config-file requirements/uv.toml --universal --python-version 3.11 \
 	--no-annotate --no-header --upgrade pyproject.toml
-OF_IMAGES = --extra tracing --extra jwt --extra tokenizers --extra mbr
+OF_IMAGES = --extra http --extra tracing --extra jwt --extra tokenizers --extra mbr
 lock: setup  ## bring the pinned versions up to date
 	@$(BIN)/python -m pip install --quiet uv
 	@$(COMPILE) --extra dev --extra deploy requirements/train.txt requirements/oracles.txt -o requirements/lock.txt \

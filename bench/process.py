@@ -85,6 +85,8 @@ def serving(module: str, arguments: list[str], port: int | None = None) -> Itera
     """Runs `python -m module` until the block ends. port: a free one where it is left open."""
     port, metrics_port = port or free_port(), free_port()
     command = [sys.executable, "-m", module, *arguments, "--port", str(port), "--metrics-port", str(metrics_port)]
+    if module == "server" and "--http-port" not in arguments:
+        command.append("--no-http")  # its port would be that of another server of the measurement
     started = time.perf_counter()
     process = subprocess.Popen(command)
     try:

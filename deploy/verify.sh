@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.." || exit
 
 PYTHON=${PYTHON:-.venv/bin/python}
 PATH="$(dirname "$PYTHON"):$PATH"
-export DOCKER_BUILDKIT=1 COMPOSE_PROJECT_NAME=dragoman-verify DRAGOMAN_PORT=18500 ENVOY_PORT=18080 PROMETHEUS_PORT=19090 ALERTMANAGER_PORT=19093 GRAFANA_PORT=13000
+export DOCKER_BUILDKIT=1 COMPOSE_PROJECT_NAME=dragoman-verify DRAGOMAN_PORT=18500 DRAGOMAN_HTTP_PORT=18580 ENVOY_PORT=18080 PROMETHEUS_PORT=19090 ALERTMANAGER_PORT=19093 GRAFANA_PORT=13000
 IMAGE=dragoman:cpu
 MOST_MB=400
 MOST_BUILD_S=300
@@ -134,6 +134,8 @@ stack() {
   check "in $((SECONDS - start)) s, at most $MOST_START_S" test $((SECONDS - start)) -le $MOST_START_S
   text=$(dragoman translate --target 127.0.0.1:$DRAGOMAN_PORT "$ENGLISH" 2>&1)
   check "translates through the published port: $text" test "$text" = "$PORTUGUESE"
+  text=$(curl --silent --max-time 10 --data-urlencode "q=$ENGLISH" --data source=en --data target=pt "http://127.0.0.1:$DRAGOMAN_HTTP_PORT/translate")
+  check "translates by HTTP: $text" test "$text" = "{\"translatedText\":\"$PORTUGUESE\"}"
   if [[ $services == *" prometheus "* ]]; then
     check 'Prometheus scrapes the server' eventually is 'sum(up{job="dragoman"})' 1
     check 'Prometheus has evaluated every rule without an error' eventually rules_work
@@ -158,7 +160,7 @@ answered() { grep --count . "$work/translations"; }
 under_way() { [ "$(answered)" -ge 40 ]; }
 all_answered() { wait "$1" && [ "$(answered)" = "$(wc -l < "$work/texts")" ]; }
 replica() { compose ps --quiet server | head -1; }
-three() { DRAGOMAN_PORT=18500-18502 compose --profile envoy up --detach --wait --scale server=3 --no-recreate "$@"; }
+three() { DRAGOMAN_PORT=18500-18502 DRAGOMAN_HTTP_PORT=18580-18582 compose --profile envoy up --detach --wait --scale server=3 --no-recreate "$@"; }
 
 replicas() {
   heading 'docker compose --profile envoy up --scale server=3'

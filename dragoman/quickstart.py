@@ -32,11 +32,12 @@ def main() -> int:
     arguments = _parse_arguments()
     _refuse_port_in_use(arguments.port, "DRAGOMAN_PORT")
     _refuse_port_in_use(arguments.metrics_port, "DRAGOMAN_METRICS_PORT")
+    _refuse_port_in_use(arguments.http_port, "DRAGOMAN_HTTP_PORT")
     server = _start_server(arguments)
     try:
         if _wait_until_serving(server, arguments.port):
             _show_translations(arguments.port)
-            _show_next_steps(arguments.port, arguments.metrics_port)
+            _show_next_steps(arguments.port, arguments.http_port, arguments.metrics_port)
     except DragomanError as error:
         print(f"The server did not translate: {error}", file=sys.stderr)
         server.terminate()
@@ -49,6 +50,7 @@ def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m dragoman.quickstart", description=__doc__)
     parser.add_argument("package", help="folder of the model's package")
     parser.add_argument("--port", type=int, default=8500, help="where the server listens")
+    parser.add_argument("--http-port", type=int, default=8580, help="where the server answers HTTP")
     parser.add_argument("--metrics-port", type=int, default=9500, help="where Prometheus finds the metrics")
     return parser.parse_args()
 
@@ -67,8 +69,9 @@ def _start_server(arguments: argparse.Namespace) -> "subprocess.Popen[bytes]":
 
     It has a process group of its own: a Ctrl-C reaches it once, from here.
     """
-    ports = ["--port", str(arguments.port), "--metrics-port", str(arguments.metrics_port)]
-    server = subprocess.Popen([sys.executable, "-m", "server", "--package", arguments.package, *ports], process_group=0)
+    ports = {"port": arguments.port, "http-port": arguments.http_port, "metrics-port": arguments.metrics_port}
+    flags = [part for name, port in ports.items() for part in (f"--{name}", str(port))]
+    server = subprocess.Popen([sys.executable, "-m", "server", "--package", arguments.package, *flags], process_group=0)
 
     def forward(signum: int, frame: FrameType | None) -> None:
         server.send_signal(signal.SIGINT if signum == signal.SIGINT else signal.SIGTERM)
@@ -125,7 +128,7 @@ def _show_translations(port: int) -> None:
         print(f"  {total} ms: queue {queue}, encode {encode}, decode {decode} in {result.timings.steps} steps")
 
 
-def _show_next_steps(port: int, metrics_port: int) -> None:
+def _show_next_steps(port: int, http_port: int, metrics_port: int) -> None:
     command = os.path.relpath(Path(sys.executable).with_name("dragoman"))
     target = "" if f"{HOST}:{port}" == DEFAULT_TARGET else f" --target {HOST}:{port}"
     print(
@@ -135,7 +138,10 @@ The server listens on {HOST}:{port}. Try in another terminal:
   {command} translate{target} "How are you today?"
   {command} translate{target} --num-beams 4 --json "How are you today?"
   {command} models{target}
+  curl http://{HOST}:{http_port}/translate -d "q=How are you today?" -d source=en -d target=pt
   curl http://{HOST}:{metrics_port}/metrics
+
+http://{HOST}:{http_port}/docs says what else HTTP has.
 
 Ctrl-C ends it.""",
         flush=True,

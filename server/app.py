@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from importlib.metadata import version
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import grpc
 import onnxruntime as ort
@@ -33,6 +33,8 @@ from server.grpc import health as health_service
 from server.grpc.health import Health
 from server.grpc.listeners import open_server
 from server.grpc.rpc import RpcInterceptor
+from server.http import missing_modules
+from server.identity.door import OpenDoor
 from server.identity.entrance import Entrance
 from server.identity.opening import open_door
 from server.identity.reloads import Reloads, Source
@@ -51,6 +53,9 @@ from server.telemetry.metrics.server import metrics_endpoint
 from server.telemetry.observed import ObservedCalls
 from server.telemetry.tracing import Tracing, open_tracing
 from server.translation.translator import Translator
+
+if TYPE_CHECKING:
+    from server.http.opening import HttpPort
 
 log = logging.getLogger("server")
 
@@ -105,6 +110,7 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
         credentials = tls.credentials()
         process.describe_certificate(lambda: tls.expiry)
     server, port = open_server(settings, [interceptor], credentials)
+    http_port = own_http_port(settings)
     reloads = Reloads(sources, ReloadMetrics(registry, [source.name for source in sources]))
     with metrics_endpoint(settings, registry) as metrics:
         async with load_models(settings, packages, device, registry, quotas, signals.engines_left_s) as loaded:
@@ -113,10 +119,20 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
                 process.watch_device_memory(device_memory(machine.runtime(), device.index))
             canaries = Canaries([one.canary for one in loaded])
             well = await canaries.check()
-            health = await start(server, Catalog([one.translator for one in loaded]), settings.pivot)
+            models = Catalog([one.translator for one in loaded])
+            health = await start(server, models, settings.pivot)
+            http = None
+            if http_port is not None:
+                faces = models, calls, entrance, lambda: health.state, metrics.page
+                http = await http_port.open(
+                    *faces, None if tls is None else tls.context(), not isinstance(door, OpenDoor)
+                )
             gc.freeze()  # what is loaded stays: else the collector goes through it again and again, and all wait
             process.enter(State.SERVING)
             announce(settings, loaded, port, metrics.port)
+            if http_port is not None:
+                scheme = "http" if tls is None else "https"
+                log.info("HTTP on %s://%s: /docs says what there is", scheme, http_port.address)
             if settings.canary_health:
                 health.set(serving=well)
             watching = [
@@ -133,10 +149,22 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
             if not failed:
                 process.enter(State.DRAINING)
             admissions = [one.admission for one in loaded]
-            await drain(server, health, admissions, calls, settings.grace_period_s, signals.second)
+            await drain(server, health, admissions, calls, settings.grace_period_s, signals.second, http)
             for task in watching:
                 task.cancel()
     return 1 if any(one.runner.failure.done() for one in loaded) else 0
+
+
+def own_http_port(settings: Settings) -> "HttpPort | None":
+    """The HTTP port, where there is to be one. Raises ConfigError."""
+    if not settings.http:
+        return None
+    if missing := missing_modules():
+        log.info("there is no HTTP port: not installed is %s; pip install '.[http]'", ", ".join(missing))
+        return None
+    from server.http.opening import HttpPort  # not before: its packages are an extra
+
+    return HttpPort(settings)
 
 
 def open_process_metrics(registry: CollectorRegistry) -> ProcessMetrics:

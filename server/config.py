@@ -60,11 +60,21 @@ class Settings(BaseSettings):
     require_signed: Path | None = None
     """PEM file with an Ed25519 public key: only packages that its owner has signed are served."""
     host: str = Field(default="127.0.0.1", min_length=1)
-    """Address to listen on, for gRPC and for metrics. "0.0.0.0" is every IPv4 interface."""
+    """Address to listen on, for gRPC, HTTP and metrics. "0.0.0.0" is every IPv4 interface."""
     port: int = Field(default=8500, ge=0, le=65535)
     """gRPC port. 0 picks a free one."""
     metrics_port: int = Field(default=9500, ge=0, le=65535)
     """HTTP port of the Prometheus endpoint /metrics. 0 picks a free one."""
+    http: CliImplicitFlag[bool] = True
+    """Answer HTTP too: JSON, event streams, and what clients of some other services know. Needs the extra `http`;
+    without it, the log says so."""
+    http_port: int = Field(default=8580, ge=0, le=65535)
+    """HTTP port. 0 picks a free one."""
+    http_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    """Names, without a port, that HTTP requests may be for; repeat it, or put commas between several. Default: on a
+    loopback address localhost and its addresses, which are always answered; on others any."""
+    http_cors: Annotated[tuple[str, ...], NoDecode] = ()
+    """Origins whose pages may use the HTTP port in a browser, such as https://example.org; "*" is every one."""
     device: Literal["cpu", "cuda", "auto"] = "cpu"
     """Where the model runs. "auto": on CUDA if all it needs is there, else on the CPU; the log says which and why."""
     device_id: int = Field(default=0, ge=0)
@@ -105,7 +115,7 @@ class Settings(BaseSettings):
     max_concurrent_streams: int = Field(default=2048, ge=1, le=2**31 - 1)
     """Calls of one connection that may be under way at a time. A client keeps those that are more to itself."""
     max_connections: int = Field(default=2048, ge=1, le=2**31 - 1)
-    """Connections to the gRPC port. One more is closed at once."""
+    """Connections to the gRPC port, and to the HTTP port. One more is closed at once."""
     connection_age_s: float = Field(default=1800.0, ge=1, le=10**6)
     """After so long, a tenth more or less, a client is told to connect anew, so that new servers get their share."""
     connection_age_grace_s: float = Field(default=300.0, ge=1, le=10**6)
@@ -119,7 +129,7 @@ class Settings(BaseSettings):
     stream_stall_timeout_s: float = Field(default=30.0, gt=0, allow_inf_nan=False)
     """How long a client may leave a message of a stream unread before the stream is aborted."""
     tls_certificate: Path | None = None
-    """PEM file with the server's certificate chain. Makes the gRPC port TLS. Needs tls_key."""
+    """PEM file with the server's certificate chain. Makes the gRPC and HTTP ports TLS. Needs tls_key."""
     tls_key: Path | None = None
     """PEM file with the private key of tls_certificate."""
     tls_client_ca: Path | None = None
@@ -159,7 +169,7 @@ class Settings(BaseSettings):
     trace_sample_ratio: float = Field(default=1.0, ge=0, le=1)
     """Share of the calls that come without a trace of their own to send traces of. Others are as their caller says."""
 
-    @field_validator("package", mode="before")
+    @field_validator("package", "http_hosts", "http_cors", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         """Flags and variables come as one text."""

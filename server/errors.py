@@ -259,11 +259,10 @@ class InvalidMessage(InvalidRequest):
 
     reason = "INVALID_MESSAGE"
 
-    def __init__(self, method: str, size_bytes: int) -> None:
-        message = (
-            f"the {size_bytes} bytes of the request are no valid message of {method}: "
-            "its encoding is broken, or a string in it is not UTF-8"
-        )
+    def __init__(
+        self, method: str, size_bytes: int, why: str = "its encoding is broken, or a string in it is not UTF-8"
+    ) -> None:
+        message = f"the {size_bytes} bytes of the request are no valid message of {method}: {_shorten(why, 4 * SHOWN)}"
         super().__init__(message, {"method": method, "size_bytes": size_bytes})
 
 
@@ -571,5 +570,5 @@ def quoted(value: str) -> str:
     return f'"{_shorten(value)}"'
 
 
-def _shorten(text: str) -> str:
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+def _shorten(text: str, most: int = SHOWN) -> str:
+    return text if len(text) <= most else f"{text[:most]}..."

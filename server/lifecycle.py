@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 import grpc
 
@@ -35,6 +35,18 @@ GAVE_UP = 1
 """Exit code of a process that did not end in that time."""
 TELL_S = 0.5
 """How long it may take to tell where it hangs. Standard error may be what hangs."""
+
+
+class Face(Protocol):
+    """A port beside gRPC's."""
+
+    async def stop(self) -> None:
+        """No more connections, and no more requests by those there are. Waits for those that are being answered."""
+        ...
+
+    def cut(self) -> None:
+        """Cuts off whatever is not sent."""
+        ...
 
 
 class StopSignals:
@@ -142,8 +154,11 @@ async def drain(
     calls: ObservedCalls,
     grace_period_s: float,
     at_once: asyncio.Event,
+    http: Face | None = None,
 ) -> None:
     """Sends clients elsewhere, lets the calls that run finish, answers those that do not, and ends the server.
+
+    By HTTP, clients are told so until the end.
 
     Takes at most the grace period, which ends when `at_once` is set, and FLUSH_S.
     """
@@ -160,8 +175,11 @@ async def drain(
     if calls.running:
         log.warning("%d calls are still running and are answered with %s", calls.running, Draining.reason)
         calls.end(Draining())
-    done, _ = await asyncio.wait([stopping], timeout=FLUSH_S)
-    if not done:
+    ends = [stopping] if http is None else [stopping, asyncio.create_task(http.stop())]
+    _, hanging = await asyncio.wait(ends, timeout=FLUSH_S)
+    if hanging:
         log.warning("%d calls, and answers that are not read, are cut off", calls.running)
+        if http is not None:
+            http.cut()
         await server.stop(None)
-    await stopping
+    await asyncio.gather(*ends)

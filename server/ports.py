@@ -34,9 +34,13 @@ def check_free(host: str, port: int, setting: str, reuse: bool = False) -> None:
         ) from error
 
 
-def listen(host: str, port: int, setting: str) -> socket.socket:
-    """A listening socket. Raises ConfigError."""
+def bind(host: str, port: int, setting: str) -> socket.socket:
+    """A socket that is ours and does not listen yet: whoever connects before it does is refused. Raises ConfigError."""
     check_free(host, port, setting)
-    [(family, _, _, _, where), *_] = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    both = family is socket.AF_INET6 and socket.has_dualstack_ipv6()
-    return socket.create_server(where, family=family, dualstack_ipv6=both)
+    [(family, kind, _, _, where), *_] = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    bound = socket.socket(family, kind)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family is socket.AF_INET6:
+        bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not socket.has_dualstack_ipv6())
+    bound.bind(where)
+    return bound

@@ -58,11 +58,13 @@ class ServerProcess:
 def server_process(
     package: Path, *arguments: object, environment: Mapping[str, str] | None = None, program: str | None = None
 ) -> Iterator[ServerProcess]:
-    """Starts a server on free ports, with two workers. It is gone afterwards.
+    """Starts a server on free ports, with two workers, and without HTTP unless asked. It is gone afterwards.
 
     program: runs this instead of `python -m server`, with the same arguments
     """
-    command = server_command("--package", package, "--port", 0, "--metrics-port", 0, "--workers", 2, *arguments)
+    http = () if "--http-port" in arguments else ("--no-http",)
+    flags = "--port", 0, "--metrics-port", 0, "--workers", 2, *http
+    command = server_command("--package", package, *flags, *arguments)
     if program is not None:
         command[1:3] = ["-c", program]
     with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True) as process:

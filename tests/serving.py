@@ -37,13 +37,18 @@ from server.config import Settings
 from server.grpc.health import Health
 from server.grpc.listeners import open_server
 from server.grpc.rpc import RpcInterceptor
+from server.http.compatible.detection import Langid
+from server.http.listener import Listener
+from server.http.opening import HttpPort
 from server.identity.door import Door
 from server.identity.entrance import Entrance
+from server.identity.tls import Tls
 from server.lifecycle import StopSignals, report_crash
 from server.telemetry.logs import CallLog
 from server.telemetry.metrics.cache import AnswerCacheMetrics
 from server.telemetry.metrics.call import CallMetrics
 from server.telemetry.metrics.caller import CallerMetrics
+from server.telemetry.metrics.exposition import Page
 from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
 from server.telemetry.observed import ObservedCalls
 from server.telemetry.tracing import Tracing, open_tracing
@@ -101,6 +106,12 @@ def tokenizer() -> Tokenizer:
     return SentencePiecePair.load(ZOO, SentencePieceSpec(end_id=END, unknown_id=1, hidden_ids=(END, PAD)))
 
 
+@cache
+def langid() -> Langid:
+    """Loaded once: that takes most of a second."""
+    return Langid()
+
+
 @dataclass
 class Serving:
     """A running server, and a client of it."""
@@ -115,6 +126,14 @@ class Serving:
     health: Health
     translator: Translator
     registry: CollectorRegistry
+    http: Listener | None
+    http_port: int
+    """0: it has no HTTP port."""
+
+    @property
+    def url(self) -> str:
+        """Of the HTTP port."""
+        return f"http://127.0.0.1:{self.http_port}"
 
     @property
     def translations(self) -> "TranslationServiceAsyncStub":
@@ -158,10 +177,21 @@ async def serving(
     credentials: grpc.ServerCredentials | None = None,
     quota: Quota | None = None,
     caller_key: str | None = None,
+    http: bool = False,
+    http_cors: tuple[str, ...] = (),
+    http_hosts: tuple[str, ...] = (),
+    max_connections: int = 2048,
+    tls: Tls | None = None,
 ) -> AsyncIterator[Serving]:
     """Starts a server over a CopyDecoder, and stops it. With credentials, its channel is of no use."""
     settings = Settings(
         port=port,
+        http_port=0,
+        http_cors=http_cors,
+        http_hosts=http_hosts,
+        max_connections=max_connections,
+        request_timeout_s=request_timeout_s,
+        stream_stall_timeout_s=stream_stall_timeout_s,
         reuse_port=reuse_port,
         max_rows=max_rows,
         max_message_bytes=max_message_bytes,
@@ -176,7 +206,8 @@ async def serving(
     calls = ObservedCalls(CallMetrics(registry), tracing or open_tracing(settings, "1"), CallLog(settings))
     limits = max_message_bytes, request_timeout_s, stream_stall_timeout_s
     quotas = Quotas(quota or Quota(), CallerMetrics(registry))
-    interceptor = RpcInterceptor(service.SERVICES, *limits, calls, Entrance(door, quotas, caller_key))
+    entrance = Entrance(door, quotas, caller_key)
+    interceptor = RpcInterceptor(service.SERVICES, *limits, calls, entrance)
     server, port = open_server(settings, [interceptor], credentials)
     rules = rules_of(END, END, suppressed_ids=(PAD,), start_id=PAD)
     async with Runner(decoder, max_rows, workers, metrics) as runner:
@@ -184,14 +215,26 @@ async def serving(
         model = replace(MODEL, max_contents=max_contents, max_message_bytes=max_message_bytes)
         cache = AnswerCache(settings.cache_mb * MEGABYTE, AnswerCacheMetrics(registry))
         translator = Translator(model, tokenizer(), rules, admission, runner.submit, metrics, cache)
-        health = await start(server, Catalog([translator]))
+        models = Catalog([translator])
+        health = await start(server, models)
+        listener, http_port = None, 0
+        if http:
+            own = HttpPort(settings, langid)
+            page = Page(registry)
+            faces = models, calls, entrance, lambda: health.state, lambda wanted: asyncio.to_thread(page.write, wanted)
+            listener = await own.open(*faces, None if tls is None else tls.context(), door is not None)
+            http_port = int(own.address.rpartition(":")[2])
         watch = asyncio.create_task(report(runner, admission, health))
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", channel_options) as channel:
             try:
-                yield Serving(port, server, channel, decoder, admission, runner, calls, health, translator, registry)
+                own_parts = decoder, admission, runner, calls, health, translator, registry, listener, http_port
+                yield Serving(port, server, channel, *own_parts)
             finally:
                 decoder.gate.open()
                 watch.cancel()
+                if listener is not None:
+                    listener.cut()
+                    await listener.stop()
                 await server.stop(None)
 
 

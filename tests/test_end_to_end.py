@@ -445,7 +445,7 @@ def test_a_signal_lets_running_calls_finish_and_refuses_new_ones(number: signal.
 
 def does_not_start(*arguments: object) -> str:
     """What a server says that ends with code 2."""
-    command = server_command("--port", 0, "--metrics-port", 0, *arguments)
+    command = server_command("--port", 0, "--metrics-port", 0, "--no-http", *arguments)
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=WAIT_S, check=False)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     return done.stderr

@@ -1,6 +1,6 @@
 """The methods of the API, each a function of its request, for faces whose messages do not come by gRPC."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -50,9 +50,9 @@ class Method:
         """Of a method that does not stream."""
         return await cast(Awaitable[Message], self.handler(request))
 
-    def responses(self, request: Message) -> AsyncIterator[Message]:
+    def responses(self, request: Message) -> AsyncGenerator[Message]:
         """Of one that does. Close it to leave it early."""
-        return cast(AsyncIterator[Message], self.handler(request))
+        return cast(AsyncGenerator[Message], self.handler(request))
 
 
 def methods(models: Catalog[Translator], pivots: bool = False) -> Iterator[Method]:

@@ -30,6 +30,13 @@ class Health(HealthServicer):
         """Set at the next change, and then replaced."""
         self._ended = False
 
+    @property
+    def state(self) -> str:
+        """Of the whole server, in a word: "ok", "draining" or "not serving"."""
+        if self._ended:
+            return "draining"
+        return "ok" if self._states[""] == HealthCheckResponse.SERVING else "not serving"
+
     def register(self, server: grpc.aio.Server) -> None:
         """Adds the service to a server."""
         add_HealthServicer_to_server(self, server)

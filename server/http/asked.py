@@ -68,6 +68,8 @@ class Asked:
 
     async def body(self) -> bytes:
         """All of it. Raises MessageTooLarge, RequestStalled, UnsupportedMediaType; CancelledError where they leave."""
+        if self.whole and self._body is None:
+            self._body = b""
         if self._body is None:
             self._check()
             try:

@@ -75,15 +75,16 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._patience is None and (self.cycle is None or self.cycle.response_complete):
             self._await_head()
-        self._begun = False
+        self._begun, before = False, self._content
         super().data_received(data)
-        self._came = len(data) if self._begun else self._came + len(data)
+        if self._begun:
+            self._came, self._content = 0, self._content - before
+        self._came += len(data)
         if self._came > MOST_HEAD_BYTES + FRAMING * self._content and not self.transport.is_closing():
             self._refuse(b"431 Request Header Fields Too Large")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._content = self._content if self._begun else 0
         self._begun = True
         self.scope[CONNECTION] = self  # type: ignore[literal-required]  # ASGI lets servers add keys
 

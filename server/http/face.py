@@ -147,9 +147,8 @@ class Endpoint:
         return caller.response
 
     async def _work(self, route: Route, asked: Asked, caller: HttpCaller, send: Send) -> None:
-        if route.method == "POST":
-            await asked.body()
-            current_call().started = time.perf_counter()
+        await asked.body()  # also of a GET: some clients send their fields in one
+        current_call().started = time.perf_counter()
         async with asked.watched():
             answer = route.handler(asked)
             if isinstance(answer, Awaitable):

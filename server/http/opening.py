@@ -6,7 +6,7 @@ from ssl import SSLContext
 
 from dragoman import __version__
 from server.api.methods import methods
-from server.arrivals import Arrivals
+from server.arrivals import MOST_MESSAGES, Arrivals, Messages
 from server.catalog.catalog import Catalog
 from server.config import Settings
 from server.http.app import Served, application
@@ -23,11 +23,6 @@ from server.ports import address, bind
 from server.telemetry.observed import ObservedCalls
 from server.translation.translator import Translator
 
-MOST_REQUESTS = 64
-"""Requests that may be coming in."""
-SLOW_BYTES = 64 * 1024 * 1024
-"""Memory of those that take longer than a second to come in, at most."""
-
 
 class HttpPort:
     """A port that is ours, and is not answered yet."""
@@ -39,6 +34,11 @@ class HttpPort:
         self.address = address(settings.host, self._listener.getsockname()[1])
         """As URLs have it."""
         self._detector = asyncio.create_task(asyncio.to_thread(load))
+
+    def close(self) -> None:
+        """Gives it back, where it was never opened."""
+        self._detector.cancel()
+        self._listener.close()
 
     async def open(
         self,
@@ -54,7 +54,7 @@ class HttpPort:
         settings = self._settings
         detector = await self._detector
         detector.choose_among(ServedLanguages(models).all)
-        arrivals = Arrivals(MOST_REQUESTS, max(1, SLOW_BYTES // settings.max_message_bytes), settings.request_timeout_s)
+        arrivals = Arrivals(MOST_MESSAGES, Messages(settings.max_message_bytes).most_slow, settings.request_timeout_s)
         limits = Limits(arrivals, settings.max_message_bytes, settings.request_timeout_s)
         offered = list(methods(models, settings.pivot))
         served = Served(models, offered, detector, health, metrics, keys, __version__, self.address)

@@ -1,4 +1,4 @@
-"""Transport security of the gRPC port: the server's certificate and key, and whose certificates callers must have."""
+"""Transport security of the ports of calls: the server's certificate and key, and which certificates callers need."""
 
 import logging
 import ssl
@@ -40,10 +40,11 @@ class Tls:
 
     def load(self) -> None:
         """Reads the files, on any thread. Raises ConfigError, and then keeps what it had."""
-        _check(self.files)
+        context = _context(self.files)
         expiry = first_expiry(self.files.certificate)
         pair = self.files.key.read_bytes(), self.files.certificate.read_bytes()
         client_ca = self.files.client_ca.read_bytes() if self.files.client_ca else None
+        self._context = context
         self._newest = grpc.ssl_server_certificate_configuration([pair], client_ca)
         self._fresh: grpc.ServerCertificateConfiguration | None = self._newest
         self.expiry = expiry
@@ -55,6 +56,16 @@ class Tls:
         self._fresh = None
         changed: Any = self._changed  # whose published type knows no None
         return grpc.dynamic_ssl_server_credentials(self._newest, changed, require_client_authentication=mutual)
+
+    def context(self) -> ssl.SSLContext:
+        """The same for a port that is not gRPC's. Every handshake takes up what was read last."""
+        context = _context(self.files)
+
+        def take_up(connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
+            connection.context = self._context
+
+        context.sni_callback = take_up  # which OpenSSL calls for clients that name no server, too
+        return context
 
     def _changed(self) -> grpc.ServerCertificateConfiguration | None:
         """What was read since gRPC asked before. None: nothing."""
@@ -94,7 +105,7 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-def _check(files: TlsFiles) -> None:
+def _context(files: TlsFiles) -> ssl.SSLContext:
     """Raises ConfigError for files that gRPC would take, only to fail every handshake."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
@@ -108,3 +119,5 @@ def _check(files: TlsFiles) -> None:
             context.load_verify_locations(files.client_ca)
         except OSError as error:
             raise ConfigError(f"tls_client_ca {files.client_ca} cannot be used: {error}") from error
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context

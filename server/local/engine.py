@@ -6,7 +6,6 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
@@ -133,7 +132,7 @@ class LocalEngine:
         quotas = Quotas(Quota(), CallerMetrics(registry))
         packages = open_packages(settings)
         device = serving_device(settings, [one.package.manifest.graphs for one in packages], Machine())
-        async with load_models(settings, packages, device, registry, quotas, lambda: inf) as loaded:
+        async with load_models(settings, packages, device, registry, quotas) as loaded:
             self._loaded = loaded
             failing = [report_crash(asyncio.wrap_future(one.runner.failure), one.admission) for one in loaded]
             watching = list(map(asyncio.create_task, failing))

@@ -28,7 +28,8 @@ def make_run() -> list[str]:
 
 
 def quickstart(package: Path, port: int) -> list[str]:
-    return [sys.executable, "-m", "dragoman.quickstart", str(package), "--port", str(port)]
+    ports = ["--port", str(port), "--http-port", str(free_port())]
+    return [sys.executable, "-m", "dragoman.quickstart", str(package), *ports]
 
 
 @contextmanager
@@ -62,9 +63,10 @@ def read_until_ready(process: "subprocess.Popen[str]") -> str:
 
 
 def test_make_run_translates_and_ctrl_c_ends_it_with_0() -> None:
-    port, metrics_port = str(free_port()), str(free_port())
+    port, http_port, metrics_port = str(free_port()), str(free_port()), str(free_port())
+    ports = {"DRAGOMAN_PORT": port, "DRAGOMAN_HTTP_PORT": http_port, "DRAGOMAN_METRICS_PORT": metrics_port}
     command = [sys.executable, "-c", ON_A_TERMINAL, *make_run()]
-    with running(*command, DRAGOMAN_PORT=port, DRAGOMAN_METRICS_PORT=metrics_port) as process:
+    with running(*command, **ports) as process:
         shown = read_until_ready(process)
         for sentence in SENTENCES:
             assert sentence in shown
@@ -72,6 +74,7 @@ def test_make_run_translates_and_ctrl_c_ends_it_with_0() -> None:
         assert shown.count(" ms: queue ") == len(SENTENCES)
         assert f"--target 127.0.0.1:{port}" in shown
         assert f"http://127.0.0.1:{metrics_port}/metrics" in shown
+        assert f"http://127.0.0.1:{http_port}/translate" in shown
         assert process.stdin is not None
         process.stdin.write(CTRL_C)
         process.stdin.flush()
@@ -101,11 +104,12 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
     assert len(shown.splitlines()) == 1
 
 
-@pytest.mark.parametrize("variable", ["DRAGOMAN_PORT", "DRAGOMAN_METRICS_PORT"])
+@pytest.mark.parametrize("variable", ["DRAGOMAN_PORT", "DRAGOMAN_HTTP_PORT", "DRAGOMAN_METRICS_PORT"])
 def test_a_port_in_use_is_refused(variable: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        ports = {"DRAGOMAN_PORT": free_port(), "DRAGOMAN_METRICS_PORT": free_port()} | {variable: port}
+        names = ("DRAGOMAN_PORT", "DRAGOMAN_HTTP_PORT", "DRAGOMAN_METRICS_PORT")
+        ports = dict.fromkeys(names, 0) | {variable: port}
         with running(*make_run(), **{name: str(number) for name, number in ports.items()}) as process:
             shown = read_until_ready(process)
             assert process.wait() == 2  # make's, for a command that ended with 1

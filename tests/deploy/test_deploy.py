@@ -19,8 +19,8 @@ COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8
 ENVOY = yaml.safe_load((ROOT / "deploy" / "envoy" / "envoy.yaml").read_text(encoding="utf-8"))
 SERVICE_NAMES = sorted(COMPOSE["services"])
 SERVE_LOCKS = ["serve.lock.txt", "serve-cuda.lock.txt"]
-PORT, METRICS_PORT, GRACE_PERIOD_S = (
-    Settings.model_fields[name].default for name in ("port", "metrics_port", "grace_period_s")
+PORT, HTTP_PORT, METRICS_PORT, GRACE_PERIOD_S = (
+    Settings.model_fields[name].default for name in ("port", "http_port", "metrics_port", "grace_period_s")
 )
 
 
@@ -78,7 +78,11 @@ def test_a_server_that_is_stopped_may_drain(name: str) -> None:
     service = COMPOSE["services"][name]
     assert int(service["stop_grace_period"].removesuffix("s")) > GRACE_PERIOD_S
     assert service["read_only"] is True
-    assert service["ports"] == [f"127.0.0.1:${{DRAGOMAN_PORT:-{PORT}}}:{PORT}"]
+    assert service["ports"] == [
+        f"127.0.0.1:${{DRAGOMAN_PORT:-{PORT}}}:{PORT}",
+        f"127.0.0.1:${{DRAGOMAN_HTTP_PORT:-{HTTP_PORT}}}:{HTTP_PORT}",
+    ]
+    assert service["environment"] == {"DRAGOMAN_HTTP_HOSTS": "server"}  # else any page could ask by a name of its own
     assert service["build"]["target"] == service["image"].split(":")[1]
 
 

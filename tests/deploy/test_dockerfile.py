@@ -22,7 +22,7 @@ for name, module in list(sys.modules.items()):
     if name.partition(".")[0] in ("server", "engine", "models", "dragoman", "export", "training"):
         print(module.__file__ or module.__path__[0])
 """
-PORTS = {str(Settings.model_fields[name].default) for name in ("port", "metrics_port")}
+PORTS = {str(Settings.model_fields[name].default) for name in ("port", "http_port", "metrics_port")}
 
 
 def found(text: str) -> str:
@@ -72,7 +72,7 @@ WRONG = {
     "USER is root": (r"^USER .*$", ""),
     "cuda: USER is root": (r"^ENV DRAGOMAN_DEVICE=cuda", "USER root\nENV DRAGOMAN_DEVICE=cuda"),
     "STOPSIGNAL does not drain": (r"^STOPSIGNAL .*$", "STOPSIGNAL SIGKILL"),
-    "EXPOSE and the settings differ by ['9500']": (r"^EXPOSE .*$", "EXPOSE 8500"),
+    "EXPOSE and the settings differ by ['9500']": (r"^EXPOSE .*$", "EXPOSE 8500 8580"),
     "RUN leaves a layer": (r"^COPY --from=code .*$", r"\g<0>\nRUN pip list"),
     "come from export, which is not locked": (r"--from=serve-cpu", "--from=export"),
     "come from serve-cpu, which is not locked": (r"--require-hashes ", ""),

@@ -33,6 +33,8 @@ THE_CHARTS_OWN = {
     "host",
     "port",
     "metrics_port",
+    "http",
+    "http_port",
     "reuse_port",
     "grace_period_s",
     "callers",
@@ -137,11 +139,22 @@ def test_settings_reach_the_server_as_they_are_written() -> None:
     settings = {"max_message_bytes": 4194304, "log_level": "warning", "cuda_graphs": False, "trace_sample_ratio": 0.5}
     assert environment(render({"settings": settings})) == {
         "DRAGOMAN_GRACE_PERIOD_S": "30",
+        "DRAGOMAN_HTTP": "false",
         "DRAGOMAN_MAX_MESSAGE_BYTES": "4194304",
         "DRAGOMAN_LOG_LEVEL": "warning",
         "DRAGOMAN_CUDA_GRAPHS": "false",
         "DRAGOMAN_TRACE_SAMPLE_RATIO": "0.5",
     }
+
+
+def test_http_is_reached_where_it_is_asked_for() -> None:
+    assert "8580" not in json.dumps(render())
+    objects = render({"http": {"enabled": True}})
+    assert environment(objects)["DRAGOMAN_HTTP"] == "true"
+    assert {"name": "http", "containerPort": 8580} in container(objects)["ports"]
+    for kind in ("Service", "HeadlessService"):
+        assert 8580 in [port["port"] for port in objects[kind]["spec"]["ports"]]
+    assert {"port": 8580} in objects["NetworkPolicy"]["spec"]["ingress"][0]["ports"]
 
 
 def test_a_pod_may_drain_before_it_is_killed() -> None:

@@ -143,7 +143,7 @@ def written(default: object) -> str | None:
     if isinstance(default, bool):
         return str(default).lower()
     if isinstance(default, tuple):
-        return ",".join(map(str, default))
+        return ",".join(map(str, default)) or None
     return f"{default:g}" if isinstance(default, float) else None if default is None else str(default)
 
 

@@ -144,7 +144,7 @@ def test_the_process_ends_though_a_thread_stays() -> None:
 
 @pytest.mark.parametrize("after_s", [0.2, 0.7, 1.2])
 def test_it_ends_when_it_is_told_to_while_it_starts(after_s: float) -> None:
-    command = server_command("--package", ZOO, "--port", 0, "--metrics-port", 0)
+    command = server_command("--package", ZOO, "--port", 0, "--metrics-port", 0, "--no-http")
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
         time.sleep(after_s)
         process.send_signal(signal.SIGTERM)

@@ -71,7 +71,7 @@ def start(tiny_package: Package) -> Iterator[StartServer]:
     processes: list[subprocess.Popen[str]] = []
 
     def start_server(*arguments: object) -> Server:
-        ports = ("--port", 0, "--metrics-port", 0)
+        ports = ("--port", 0, "--metrics-port", 0, "--no-http")
         process = subprocess.Popen(
             command("--package", tiny_package.folder, *ports, *arguments), cwd=ROOT, stderr=subprocess.PIPE, text=True
         )
@@ -97,7 +97,7 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 def refused(*arguments: object) -> str:
     """The one line that a server says before it exits with code 2."""
-    done = run("--port", 0, "--metrics-port", 0, *arguments)
+    done = run("--port", 0, "--metrics-port", 0, "--no-http", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1, done.stderr
     return done.stderr
@@ -197,7 +197,7 @@ async def test_engines_that_fail_too_often_end_it_with_code_1(
     decoder = CopyDecoder()
     monkeypatch.setattr("engine.load.CpuDecoder", lambda *arguments: decoder)
     settings = Settings(
-        package=(tiny_package.folder,), workers=1, port=0, metrics_port=0, kernels="off", engine_restarts=0
+        package=(tiny_package.folder,), workers=1, port=0, metrics_port=0, http=False, kernels="off", engine_restarts=0
     )
     serving = asyncio.create_task(serve_here(settings))
     await eventually(lambda: "serving tiny" in caplog.text)
@@ -218,7 +218,8 @@ async def test_what_does_not_decode_is_never_served(
     decoder = CopyDecoder(step_error=RuntimeError("bad kernel"))
     monkeypatch.setattr("engine.load.CpuDecoder", lambda *arguments: decoder)
     with pytest.raises(DeviceError, match="the model does not decode: bad kernel"):
-        await serve_here(Settings(package=(tiny_package.folder,), workers=1, port=0, metrics_port=0, kernels="off"))
+        ports: dict[str, Any] = {"port": 0, "metrics_port": 0, "http": False}
+        await serve_here(Settings(package=(tiny_package.folder,), workers=1, kernels="off", **ports))
     assert "serving tiny" not in caplog.text
 
 

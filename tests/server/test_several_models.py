@@ -80,7 +80,7 @@ async def two_copying(
         manifest = json.loads((tmp_path / name / MANIFEST).read_text(encoding="utf-8"))
         (tmp_path / name / MANIFEST).write_text(json.dumps({**manifest, "name": name}), encoding="utf-8")
     settings = Settings(
-        package=(tmp_path,), workers=1, port=0, metrics_port=0, kernels="off", engine_restarts=0, cache_mb=0
+        package=(tmp_path,), workers=1, port=0, metrics_port=0, http=False, kernels="off", engine_restarts=0, cache_mb=0
     )
     serving = asyncio.create_task(serve_here(settings))
     await eventually(lambda: "serving b" in caplog.text or serving.done())

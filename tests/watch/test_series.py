@@ -5,6 +5,7 @@ import re
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -14,13 +15,22 @@ from prometheus_client import CollectorRegistry
 from dragoman.v1 import encoding_pb2, model_pb2, translation_pb2
 from dragoman.v1.translation_pb2 import TranslateRequest
 from server import errors
+from server.api.methods import methods
+from server.catalog.catalog import Catalog
 from server.errors import ServerError
+from server.http import errors as http_errors
+from server.http.app import Served, all_routes
 from server.telemetry.metrics.call import CallMetrics
 from tests.serving import MODEL, Serving, eventually, serving
 from tests.watch.families import everything
 
 METRICS_PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
-CLASSES = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, ServerError)]
+CLASSES = [
+    value
+    for module in (errors, http_errors)
+    for value in vars(module).values()
+    if isinstance(value, type) and issubclass(value, ServerError)
+]
 REASONS = {cls.reason for cls in CLASSES if hasattr(cls, "reason")}
 CODES = {"OK", "CANCELLED", "DEADLINE_EXCEEDED"} | {cls.status for cls in CLASSES if hasattr(cls, "status")}
 """Of every answer that a call can get: one by the server, or gRPC's own when the caller leaves."""
@@ -32,6 +42,13 @@ METHODS = [
 ]
 
 
+def by_http() -> set[str]:
+    """Names of the calls that routes are counted by."""
+    models: Any = Catalog([SimpleNamespace(model=MODEL)])
+    rest: Any = [None] * 6
+    return {route.name for route in all_routes(Served(models, [*methods(models)], *rest)) if route.observed}
+
+
 def count(registry: CollectorRegistry) -> int:
     return sum(len(family.samples) for family in registry.collect())
 
@@ -39,7 +56,7 @@ def count(registry: CollectorRegistry) -> int:
 def most(workers: int, models: int = 1) -> int:
     """The series of a server to which everything has happened."""
     names = [f"model-{number}" for number in range(models)]
-    everything(registry := CollectorRegistry(), workers, METHODS, CODES, REASONS, names)
+    everything(registry := CollectorRegistry(), workers, [*METHODS, *by_http()], CODES, REASONS, names)
     return count(registry)
 
 
@@ -98,6 +115,6 @@ async def test_every_answer_has_a_code_and_a_reason_that_the_bound_counts() -> N
 def test_most_series_are_the_durations_of_methods_by_code() -> None:
     metrics = CallMetrics(registry := CollectorRegistry())
     before = count(registry)
-    for method, code in product(METHODS, CODES):
+    for method, code in product([*METHODS, *by_http()], CODES):
         metrics.rpc_finished(method, code, 0.1)
-    assert (count(registry) - before) / most(4) == pytest.approx(5 / 6, abs=0.03)
+    assert (count(registry) - before) / most(4) == pytest.approx(0.93, abs=0.03)

@@ -80,7 +80,7 @@ def decoder(monkeypatch: pytest.MonkeyPatch) -> CopyDecoder:
 @pytest.fixture
 def launch(tiny_package: Package, caplog: pytest.LogCaptureFixture) -> Callable[[], "asyncio.Task[int]"]:
     caplog.set_level(logging.INFO)
-    settings = Settings(package=(tiny_package.folder,), workers=1, port=0, metrics_port=0, kernels="off")
+    settings = Settings(package=(tiny_package.folder,), workers=1, port=0, metrics_port=0, http=False, kernels="off")
     return lambda: asyncio.create_task(serve_here(settings))
 
 

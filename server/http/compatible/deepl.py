@@ -91,7 +91,7 @@ class DeepL:
         return json_response({"translations": translations})
 
     async def list_languages(self, asked: Asked) -> Response:
-        kind = asked.query.get("type", "source")
+        kind = (await read_fields(asked, BROKEN)).get("type", "source")
         if kind not in ("source", "target"):
             raise InvalidField("type", "Value for 'type' not supported.")
         if kind == "source":

@@ -25,7 +25,7 @@ from server.identity.identity import Scope
 AUTO = "auto"
 UNKNOWN = "en"
 """What it calls the language of a text that nothing can be told of."""
-FORMATS = ("text",)
+TEXT, HTML = "text", "html"
 STATUSES = {
     "NO_CREDENTIALS": 400,
     "INVALID_TOKEN": 403,
@@ -84,8 +84,9 @@ class LibreTranslate:
         texts = _texts(q)
         source, target = str(_required(fields, "source")), str(_required(fields, "target"))
         text_format = fields.get("format") or "text"
-        if text_format not in FORMATS:
-            raise InvalidField("format", f"{text_format} format is not supported")
+        if text_format != TEXT:
+            way_out = f" yet: send format {TEXT}" if text_format == HTML else ""
+            raise InvalidField("format", f"{text_format} format is not supported{way_out}")
         alternatives = _alternatives(fields)
         target_tag = self._tag("target", target)
         detected = [self._best(text) for text in texts] if source == AUTO else []

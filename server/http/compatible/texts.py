@@ -57,7 +57,7 @@ class Texts:
         pieces = [BETWEEN_LINES.split(text) for text in texts]
         contents = [piece for of_text in pieces for piece in of_text if is_text(piece)]
         if not contents:
-            return [Translated((text,)) for text in texts]
+            return [_joined(of_text, iter(()), count) for of_text in pieces]
         translator = self._models.route("", route.source_language, route.target_language)
         translations = iter(await translator.translate(contents, route, options))
         return [_joined(of_text, translations, count) for of_text in pieces]
@@ -65,6 +65,8 @@ class Texts:
 
 def _joined(pieces: Sequence[str], translations: Iterator[Translation], count: int) -> Translated:
     """The pieces of a text, with the next translations in the places of those that are texts."""
+    if not any(map(is_text, pieces)):
+        return Translated(("".join(pieces),))
     choices = [
         [hypothesis.text for hypothesis in next(translations).hypotheses] if is_text(piece) else [piece] * count
         for piece in pieces

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from server.arrivals import Arrivals
 from server.config import Settings
-from server.ports import listen
+from server.ports import bind
 from server.telemetry.metrics.exposition import CONTENT_TYPES, OPENMETRICS, Page
 
 log = logging.getLogger(__name__)
@@ -151,7 +151,9 @@ class MetricsEndpoint:
 @contextmanager
 def metrics_endpoint(settings: Settings, registry: CollectorRegistry) -> Iterator[MetricsEndpoint]:
     """Serves /metrics on the port of the settings. Raises ConfigError."""
-    with serving(listen(settings.host, settings.metrics_port, "metrics_port"), registry) as endpoint:
+    listener = bind(settings.host, settings.metrics_port, "metrics_port")
+    listener.listen()
+    with serving(listener, registry) as endpoint:
         yield endpoint
 
 

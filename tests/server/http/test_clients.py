@@ -1,0 +1,160 @@
+"""Clients that nobody here wrote, unchanged, and the requests of programs as their sources make them."""
+
+import asyncio
+import shutil
+import subprocess
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import deepl
+import httpx
+import numpy as np
+import openai
+import pytest
+from deep_translator import LibreTranslator
+from libretranslate_aio import AsyncLibreTranslate, BadRequestError, ForbiddenError, RateLimitError
+from libretranslatepy import LibreTranslateAPI
+
+from tests.fakes import WAIT_S
+from tests.server.grpc.test_identity import door
+from tests.server.http.asking import asking
+from tests.serving import held
+
+T = TypeVar("T")
+
+
+async def apart(function: Callable[..., T], *arguments: Any) -> T:
+    """What a client does that blocks, while the server answers it here."""
+    return await asyncio.to_thread(function, *arguments)
+
+
+async def test_libretranslatepy() -> None:
+    async with asking() as (server, _):
+        client = LibreTranslateAPI(server.url)
+        assert await apart(client.translate, "A cat.", "en", "pt") == "A cat."
+        assert (await apart(client.detect, "Bom dia, senhora."))[0]["language"] == "pt"
+        assert [one["code"] for one in await apart(client.languages)] == ["en", "pt", "pt-BR"]
+    async with asking(door=door(one=["translate"])) as (server, _):
+        assert await apart(LibreTranslateAPI(server.url, "one").translate, "A cat.", "en", "pt") == "A cat."
+
+
+async def test_libretranslate_aio() -> None:
+    async with asking(max_rows=2, max_waiting=8) as (server, _), AsyncLibreTranslate(server.url) as client:
+        found = await client.translate(["The cat is here.", "A dog."], "auto", "pt", alternatives=1)
+        texts = [one.translated_text for one in found] if isinstance(found, list) else found.translated_text
+        assert texts == ["The cat is here.", "A dog."]
+        assert [one.code for one in await client.languages()] == ["en", "pt", "pt-BR"]
+        assert not (await client.frontend_settings()).key_required
+        assert await client.health()
+        with pytest.raises(BadRequestError, match="zz is not supported"):
+            await client.translate("A cat.", "en", "zz")
+        with pytest.raises(ForbiddenError, match="Suggestions are disabled"):
+            await client.suggest("A cat.", "Um gato.", "en", "pt")
+        server.decoder.gate.close()
+        first = asyncio.create_task(client.translate(list("abcdefgh"), "en", "pt"))
+        await held(server)
+        with pytest.raises(RateLimitError, match="Slowdown"):
+            await client.translate(list("abcdefgh"), "en", "pt")
+        server.decoder.gate.open()
+        await first
+
+
+async def test_deep_translator() -> None:
+    async with asking() as (server, _):
+        client = LibreTranslator(source="en", target="pt", api_key="any", custom_url=f"{server.url}/")
+        assert await apart(client.translate, "A cat.") == "A cat."
+
+
+async def test_deepl() -> None:
+    async with asking(door=door(one=["translate", "models"])) as (server, _):
+        client = deepl.DeepLClient("one", server_url=server.url)
+        texts = ["The cat is here.", "The dogs\nare there."]
+        translated: Any = await apart(lambda: client.translate_text(texts, target_lang="PT-BR"))
+        found, other = translated
+        assert (found.text, found.detected_source_lang, found.billed_characters) == ("The cat is here.", "EN", 16)
+        assert other.text == "The dogs\nare there."
+        assert [one.code for one in await apart(client.get_target_languages)] == ["PT", "PT-BR"]
+        usage = await apart(client.get_usage)
+        assert usage.character.count == 35 and not usage.any_limit_reached
+        assert await apart(client.list_glossaries) == []
+        with pytest.raises(deepl.DeepLException, match="tags are not handled"):
+            await apart(lambda: client.translate_text("<b>A</b>", target_lang="PT-BR", tag_handling="html"))
+        with pytest.raises(deepl.AuthorizationException):
+            await apart(deepl.DeepLClient("no", server_url=server.url).get_usage)
+
+
+async def test_openai() -> None:
+    async with (
+        asking(door=door(one=["encode", "models"])) as (server, _),
+        openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="one", max_retries=0) as client,
+    ):
+        found = await client.embeddings.create(input=["A cat.", "A dog."], model="copy")
+        plain = await client.embeddings.create(input=["A cat.", "A dog."], model="copy", encoding_format="float")
+        coded, written = (np.array([one.embedding for one in of.data], np.float32) for of in (found, plain))
+        np.testing.assert_array_equal(coded, written)
+        assert [model.id async for model in client.models.list()] == ["copy"]
+        with pytest.raises(openai.NotFoundError) as caught:
+            await client.embeddings.create(input="A cat.", model="gpt")
+        assert caught.value.code == "model_not_found"
+        with pytest.raises(openai.BadRequestError, match="arrays of tokens"):
+            await client.embeddings.create(input=[1, 2, 3], model="copy")
+        with pytest.raises(openai.AuthenticationError):
+            await client.with_options(api_key="no").embeddings.create(input="A cat.", model="copy")
+
+
+async def test_mastodon() -> None:
+    """app/lib/translation_service/libre_translate.rb: JSON, an array of HTML."""
+    async with asking() as (_, client):
+        languages = (await client.get("/languages")).json()
+        assert {"code": "en", "targets": ["en", "pt", "pt-BR"]}.items() <= languages[0].items()
+        body = {"q": ["<p>A cat.</p>"], "source": "en", "target": "pt", "format": "html", "api_key": None}
+        response = await client.post("/translate", json=body)
+        assert (response.status_code, "html" in response.json()["error"]) == (400, True)
+        texts = (await client.post("/translate", json=body | {"q": ["A cat.", "A dog."], "format": "text"})).json()
+        assert texts == {"translatedText": ["A cat.", "A dog."]}
+
+
+async def test_discourse() -> None:
+    """discourse-translator, app/services/discourse_translator/provider/libre_translate.rb: forms, /detect first."""
+    async with asking() as (_, client):
+        detected = (await client.post("/detect", data={"q": "The cat is here."})).json()
+        assert detected[0]["language"] == "en"
+        assert {"en", "pt"} <= {one["code"] for one in (await client.get("/languages")).json()}
+        form = {"q": "The cat is here.", "source": "en", "target": "pt", "format": "text"}
+        assert (await client.post("/translate", data=form)).json()["translatedText"] == "The cat is here."
+
+
+async def test_weblate() -> None:
+    """weblate/machinery/libretranslate.py: a form without a format, and a key that may be empty."""
+    async with asking() as (_, client):
+        assert [one["code"] for one in (await client.get("/languages")).json()] == ["en", "pt", "pt-BR"]
+        form = {"q": "A cat.", "source": "en", "target": "pt", "api_key": ""}
+        assert (await client.post("/translate", data=form)).json() == {"translatedText": "A cat."}
+
+
+@pytest.mark.skipif(not shutil.which("buf"), reason="buf is not installed")
+async def test_buf_curl() -> None:
+    async with asking() as (server, _):
+        asked = ["buf", "curl", "--schema", "proto", "--protocol", "connect", "--data"]
+        url = f"{server.url}/dragoman.v1.TranslationService/Translate"
+        done = await apart(
+            lambda: subprocess.run(
+                [*asked, '{"contents": ["A cat."], "targetLanguageCode": "pt"}', url],
+                capture_output=True,
+                text=True,
+                timeout=WAIT_S,
+                check=True,
+            )
+        )
+        assert '"text":"A cat."' in done.stdout.replace(" ", "")
+
+
+async def test_nothing_is_kept_of_who_left() -> None:
+    """httpx in its own words: a client that gives up."""
+    async with asking() as (server, client):
+        server.decoder.gate.close()
+        with pytest.raises(httpx.ReadTimeout):
+            await client.post("/translate", json={"q": "A cat.", "source": "en", "target": "pt"}, timeout=0.2)
+        server.decoder.gate.open()
+        async with asyncio.timeout(WAIT_S):
+            await server.calls.wait_until_idle()

@@ -1,0 +1,164 @@
+"""server.http.opening, listener and the end of a server: the port opens late, closes in time, and may have TLS."""
+
+import asyncio
+import logging
+import signal
+import socket
+import ssl
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import trustme
+
+from server import app
+from server.config import ConfigError, Settings
+from server.http.opening import HttpPort, served_hosts
+from server.identity.door import Door, OpenDoor
+from server.lifecycle import drain
+from tests.server.http.asking import STREAM, TRANSLATE, asking, head, reason, translate_json
+from tests.server.identity.test_tls import Files, listed
+from tests.server_process import server_process
+from tests.serving import ZOO, Serving, eventually, held, langid, serving
+
+
+async def drained(server: Serving, grace_period_s: float = 60.0) -> None:
+    parts = server.server, server.health, [server.admission], server.calls
+    await drain(*parts, grace_period_s, asyncio.Event(), server.http)
+
+
+async def test_what_runs_is_answered_and_others_are_told_to_go_until_the_port_closes() -> None:
+    async with asking() as (server, client), httpx.AsyncClient(base_url=server.url, trust_env=False) as other:
+        server.decoder.gate.close()
+        running = asyncio.create_task(client.post(TRANSLATE, json=translate_json("Two dogs bark.")))
+        await held(server)
+        draining = asyncio.create_task(drained(server))
+        await eventually(lambda: server.health.state == "draining")
+        assert (await other.get("/health")).json() == {"status": "draining"}
+        assert reason(await other.post(TRANSLATE, json=translate_json("A cat."))) == "DRAINING"
+        assert not draining.done()
+        server.decoder.gate.open()
+        assert (await running).json()["translations"][0]["hypotheses"][0]["text"] == "Two dogs bark."
+        await draining
+        with pytest.raises(httpx.ConnectError):
+            await other.get("/health")
+
+
+@pytest.mark.parametrize("path", [TRANSLATE, STREAM])
+async def test_what_does_not_finish_is_told_so(path: str) -> None:
+    async with asking() as (server, client):
+        server.decoder.gate.close()
+        body = translate_json("A cat.") if path == TRANSLATE else {"content": "A cat.", "targetLanguageCode": "pt"}
+        running = asyncio.create_task(client.post(path, json=body))
+        await held(server)
+        await drained(server, 0.01)
+        response = await running
+        assert (response.status_code, reason(response)) == (503, "DRAINING")
+
+
+async def test_who_does_not_read_holds_up_nothing(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.http.events.Event.encoded", lambda self: b"x" * 4 * 1024 * 1024)
+    async with serving(http=True) as server:
+        body = b'{"content": "A cat.", "targetLanguageCode": "pt"}'
+        _, writer = await asyncio.open_connection("127.0.0.1", server.http_port, limit=1)
+        writer.write(head(STREAM, {"content-type": "application/json", "content-length": str(len(body))}) + body)
+        await eventually(lambda: server.calls.running == 1)
+        await eventually(lambda: server.model_metric("dragoman_finished_total", reason="end_token") == 1)
+        async with asyncio.timeout(20):
+            await drained(server, 0.01)
+        assert "cut off" in caplog.text and server.calls.running == 0
+        writer.close()
+
+
+async def test_a_port_in_use_is_named_with_the_way_out() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConfigError, match="--http-port"):
+        HttpPort(Settings(workers=1, http_port=taken.getsockname()[1]), langid)
+
+
+async def test_a_port_refuses_until_it_answers() -> None:
+    port = HttpPort(Settings(workers=1, http_port=0), langid)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", int(port.address.rpartition(":")[2])))
+    port.close()
+
+
+async def test_without_what_it_takes_there_is_none_and_the_log_says_so(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(app, "missing_modules", lambda: ["starlette"])
+    assert app.own_http_port(Settings(workers=1)) is None
+    assert "there is no HTTP port: not installed is starlette; pip install '.[http]'" in caplog.text
+    assert app.own_http_port(Settings(workers=1, http=False)) is None
+
+
+def test_hosts_are_checked_on_loopback_and_where_they_are_named() -> None:
+    loopback = {"localhost", "127.0.0.1", "[::1]"}
+    assert served_hosts(Settings(workers=1)) == loopback
+    assert served_hosts(Settings(workers=1, host="127.0.0.2")) == loopback | {"127.0.0.2"}
+    assert served_hosts(Settings(workers=1, host="0.0.0.0")) == set()
+    assert served_hosts(Settings(workers=1, host="0.0.0.0", http_hosts=("A.example",))) > {"a.example", "localhost"}
+
+
+def trusting(authority: trustme.CA, issued: trustme.LeafCert | None = None) -> ssl.SSLContext:
+    """Of a client."""
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    if issued is not None:
+        issued.configure_cert(context)
+    return context
+
+
+async def called(server: Serving, tls: ssl.SSLContext) -> str:
+    """The reason of a refusal, or the answer; "no TLS" where there is no connection."""
+    url = f"https://127.0.0.1:{server.http_port}"
+    async with httpx.AsyncClient(base_url=url, verify=tls, trust_env=False) as client:
+        try:
+            response = await client.post(TRANSLATE, json=translate_json("A cat."))
+        except (httpx.ConnectError, httpx.ReadError, httpx.RemoteProtocolError):
+            return "no TLS"
+    if response.status_code != 200:
+        return reason(response)
+    text: str = response.json()["translations"][0]["hypotheses"][0]["text"]
+    return text
+
+
+@pytest.mark.parametrize("door", [listed("a.example"), OpenDoor()])
+async def test_certificates_say_who_calls_and_are_renewed_as_those_of_grpc(tmp_path: Path, door: Door) -> None:
+    files = Files(tmp_path)
+    tls, old, new = files.tls(), files.authority, trustme.CA()
+    async with serving(http=True, door=door, tls=tls) as server:
+        before, after = (trusting(one, one.issue_cert("a.example")) for one in (old, new))
+        other = trusting(old, old.issue_cert("b.example"))
+        assert [await called(server, one) for one in (before, after)] == ["A cat.", "no TLS"]
+        assert await called(server, trusting(old)) == "no TLS"
+        assert await called(server, other) == ("A cat." if isinstance(door, OpenDoor) else "CALLER_NOT_LISTED")
+        files.renew(new)
+        tls.load()
+        assert [await called(server, one) for one in (before, after)] == ["no TLS", "A cat."]
+
+
+def test_a_process_answers_on_both_ports_and_ends() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with server_process(ZOO, "--http-port", port) as server:
+        url = f"http://127.0.0.1:{port}"
+
+        def answer(path: str, data: bytes | None = None) -> Any:
+            try:
+                return urllib.request.urlopen(f"{url}{path}", data).read()
+            except urllib.error.URLError as error:  # it opens after the other one
+                return error
+
+        while isinstance(answer("/health"), urllib.error.URLError):
+            assert server.process.poll() is None
+        asked = b"q=Where+is+the+station%3F&source=en&target=pt"
+        assert answer("/translate", asked) == '{"translatedText":"Onde está a estação?"}'.encode()
+        samples = server.metrics()
+        assert samples("dragoman_rpc_requests_total", method="libretranslate.TranslationService/Translate") == 1
+        assert server.end(signal.SIGTERM) == 0
