@@ -24,6 +24,7 @@ NOT_SERVING = (
 SITE = '''
 """Runs when Python starts: refuses the imports, and at the end writes down what was imported."""
 import atexit
+import os
 import sys
 
 REFUSED = {refused!r}
@@ -40,8 +41,14 @@ def write_down():
         file.write("\\n".join(sys.modules))
 
 
+def leave(code, leave=os._exit):
+    write_down()
+    leave(code)
+
+
 sys.meta_path.insert(0, Refuse())
 atexit.register(write_down)
+os._exit = leave  # a server does not end by way of the interpreter's own end
 '''
 
 
