@@ -108,7 +108,10 @@ async def test_every_answer_has_a_code_and_a_reason_that_the_bound_counts() -> N
         await provoke(server, 0)
         await eventually(lambda: server.calls.running == 0)
         samples = [sample for family in server.registry.collect() for sample in family.samples]
-    for label, known in (("code", CODES), ("reason", REASONS | {"end_token", "length", "hypotheses", "cancelled"})):
+    for label, known in (
+        ("code", CODES),
+        ("reason", REASONS | {"end_token", "length", "stop_string", "hypotheses", "cancelled"}),
+    ):
         assert {sample.labels[label] for sample in samples if label in sample.labels} <= known
 
 
