@@ -106,7 +106,8 @@ run:  ## serve the English-Portuguese model that comes with it and translate thr
 	@if [ -t 0 ]; then set -m; $(QUICKSTART); exit $$?; else exec $(QUICKSTART); fi
 
 zoo: setup  ## make the folders of models/zoo packages again, after a change of export
-	@for file in models/zoo/*-*/config.json; do $(BIN)/python -m export $$(dirname $$file) --in-place --quiet || exit; done
+	@for pair in en-pt pt-en; do $(BIN)/python -m export models/zoo/$$pair --in-place --quiet \
+		--samples export/verification/samples.$${pair%-*}.txt || exit; done
 	@$(BIN)/python -m export models/zoo/en-pt --name en-pt-int8 --precision int8 --out artifacts/en-pt-int8 --quiet
 	@cp artifacts/en-pt-int8/* models/zoo/en-pt-int8
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from dragoman.options import EarlyStopping, Phrase
     from dragoman.results import (
+        Alignment,
         Embedding,
         EncodingDefaults,
         FinishReason,
@@ -33,9 +34,11 @@ if TYPE_CHECKING:
         Health,
         Hypothesis,
         Leg,
+        Link,
         Model,
         Reuse,
         Scores,
+        Span,
         TargetScore,
         TargetToken,
         TextDelta,
@@ -50,6 +53,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Aborted",
+    "Alignment",
     "AsyncClient",
     "Cancelled",
     "Client",
@@ -69,6 +73,7 @@ __all__ = [
     "Internal",
     "InvalidArgument",
     "Leg",
+    "Link",
     "Model",
     "NotFound",
     "PermissionDenied",
@@ -77,6 +82,7 @@ __all__ = [
     "Reuse",
     "ScoreOptions",
     "Scores",
+    "Span",
     "TargetScore",
     "TargetToken",
     "TextDelta",

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
+from typing import NamedTuple
 
 from dragoman.v1.decoding_options import Decoding
 
@@ -93,6 +94,36 @@ class TargetToken:
     """The logarithm of its probability, as the score has it. 0 where it was forced."""
 
 
+class Span(NamedTuple):
+    """A part of a text, in characters: `text[begin:end]`."""
+
+    begin: int
+    end: int
+
+
+class Link(NamedTuple):
+    """A token of a translation comes from a token of the text."""
+
+    source: int
+    """Which of `Alignment.source_spans`."""
+    target: int
+    """Which of `Alignment.target_spans`."""
+    weight: float
+    """Share of the target token's attention, from 0.02 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """From the tokens of a translation to those of the text, as the attention of the model has it."""
+
+    source_spans: tuple[Span, ...]
+    """Where each token of the text stands in it. One without text, such as the end token, is empty."""
+    target_spans: tuple[Span, ...]
+    """The same in the translation."""
+    links: tuple[Link, ...]
+    """In the order of the translation's tokens; of each token the strongest first."""
+
+
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
     """One possible translation."""
@@ -107,6 +138,8 @@ class Hypothesis:
     """Of `with_tokens`: its tokens, the end token included, without those of a forced `target_prefix`."""
     expected_utility: float | None = None
     """Of `mbr_samples`: the mean chrF of the text by all samples, from 0 to 100."""
+    alignment: Alignment | None = None
+    """Of `with_alignment`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,3 +315,5 @@ class Model:
     """What `translate` may put before a text, by the name that calls use."""
     prompt: str
     """The name of the one that is put there where a call does not say. Empty: none."""
+    aligns: bool
+    """Whether `with_alignment` may be asked for."""

@@ -13,14 +13,17 @@ from grpc_health.v1 import health_pb2
 from dragoman.errors import Internal
 from dragoman.options import received, sent
 from dragoman.results import (
+    Alignment,
     EncodingDefaults,
     FinishReason,
     Guard,
     Health,
     Hypothesis,
     Leg,
+    Link,
     Model,
     Reuse,
+    Span,
     TargetToken,
     TextDelta,
     Timings,
@@ -303,6 +306,7 @@ def model(message: model_pb2.Model) -> Model:
         memory_bytes=message.memory_bytes,
         prompts=dict(message.prompts),
         prompt=message.prompt,
+        aligns=message.aligns,
     )
 
 
@@ -335,9 +339,16 @@ def _decoding(message: decoding_pb2.DecodingOptions) -> Decoding:
 def _hypothesis(message: translation_pb2.Hypothesis) -> Hypothesis:
     reason = _FINISH_REASONS.get(message.finish_reason, FinishReason.UNKNOWN)
     utility = message.expected_utility if message.HasField("expected_utility") else None
-    return Hypothesis(
-        message.text, message.score, message.tokens, reason, tuple(map(target_token, message.target_tokens)), utility
+    tokens = tuple(map(target_token, message.target_tokens))
+    alignment = _alignment(message.alignment) if message.HasField("alignment") else None
+    return Hypothesis(message.text, message.score, message.tokens, reason, tokens, utility, alignment)
+
+
+def _alignment(message: translation_pb2.Alignment) -> Alignment:
+    source, target = (
+        tuple(Span(span.begin, span.end) for span in spans) for spans in (message.source_spans, message.target_spans)
     )
+    return Alignment(source, target, tuple(Link(link.source, link.target, link.weight) for link in message.links))
 
 
 def target_token(message: translation_pb2.TargetToken) -> TargetToken:

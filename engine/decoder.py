@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.devices.session import Device
+from engine.links import Looked
 
 
 class EncodedSource(Protocol):
@@ -129,6 +130,45 @@ class Cache(Protocol[S_contra]):
         ...
 
 
+class GivenTargets(Protocol):
+    """What looks at targets that are given, by teacher-forced passes: see `engine.target_graphs`."""
+
+    @property
+    def scores(self) -> bool:
+        """Whether they can be scored."""
+        ...
+
+    @property
+    def aligns(self) -> bool:
+        """Whether it can be told which source token a target token comes from."""
+        ...
+
+    @property
+    def attends(self) -> bool:
+        """Whether it can be told where every head looks."""
+        ...
+
+    def score(
+        self, hidden: NDArray[np.float32], prefix: Sequence[int], targets: Sequence[Sequence[int]]
+    ) -> Iterator[dict[int, NDArray[np.float32]]]:
+        """The log-probabilities of their tokens, little by little. Raises NotOffered."""
+        ...
+
+    def look(
+        self,
+        hidden: NDArray[np.float32],
+        prefix: Sequence[int],
+        targets: Sequence[Sequence[int]],
+        attention: bool = False,
+    ) -> Iterator[dict[int, Looked]]:
+        """Where their tokens look, little by little. Raises NotOffered."""
+        ...
+
+    def source_attention(self, source_ids: Sequence[int]) -> NDArray[np.float32]:
+        """Where a source looks in itself [layers, heads, source, source]. Raises NotOffered."""
+        ...
+
+
 class Decoder(Protocol[S]):
     """A loaded model."""
 
@@ -148,23 +188,14 @@ class Decoder(Protocol[S]):
         ...
 
     @property
-    def scores(self) -> bool:
-        """Whether given targets can be scored."""
+    def given_targets(self) -> GivenTargets:
+        """What looks at targets that are given."""
         ...
 
     def encode(self, sources: Sequence[Sequence[int]]) -> list[S]:
         """Runs the encoder on sources, the end tokens included.
 
         Raises OutOfMemory if there is no memory for so many tokens at once; nothing else is harmed by that.
-        """
-        ...
-
-    def score(
-        self, source: S, prefix: Sequence[int], targets: Sequence[Sequence[int]]
-    ) -> Iterator[dict[int, NDArray[np.float32]]]:
-        """Of given targets the log-probabilities of their tokens, little by little: see `engine.scorer`.
-
-        Raises NotOffered where the package's graphs do not score.
         """
         ...
 

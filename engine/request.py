@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import ceil, inf
 
+from engine.links import Link
 from engine.targets import TargetRules, rules_of_request
 from models.decoding import Decoding
 from models.encoding import Encoding, Vectors
@@ -33,6 +34,8 @@ class Hypothesis:
     finish_reason: FinishReason
     log_probs: tuple[float, ...] = ()
     """Of each token, as the score has them, if they were wanted. What was forced and not searched for has 0."""
+    links: tuple[Link, ...] = ()
+    """From its tokens to those of the source, if they were wanted. The tokens before it have none."""
 
 
 PHASES = ("tokenize", "queue", "encode", "decode", "detokenize")

@@ -134,7 +134,7 @@ class Runner:
         rows = (used + min(free, waiting + wanted)) / self.workers
         if not waiting and wanted <= free:
             ahead = 0.0
-        service = self._cost.service_s(work.longest, work.beams, work.max_new_tokens, rows, work.given)
+        service = self._cost.service_s(work, rows)
         return (ahead / self.workers * self._cost.slowdown(rows) + service) * (1 + rivals)
 
     def cost_of(self, work: Work) -> float:
@@ -248,8 +248,11 @@ class Runner:
             return DoesNotFit("rows", request.rows, self.rows)
         if isinstance(request, Translate) and not self._decoder.gives_logits and looks_at_scores(request.decoding):
             return NotOffered("the scores of all tokens")
-        if isinstance(request, Score) and not self._decoder.scores:
+        given_targets = self._decoder.given_targets
+        if isinstance(request, Score) and not given_targets.scores:
             return NotOffered("the score of a given target")
+        if isinstance(request, Translate) and request.decoding.with_alignment and not given_targets.aligns:
+            return NotOffered("an alignment")
         return self._supervisor.refusal(request)
 
     def _begin_closing(self) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
-from models.package.graphs import GraphFile, GraphsSpec, NativeGraphs, Scoring
+from models.package.graphs import GraphFile, GraphsSpec, NativeGraphs, Scoring, TargetAttention
 from models.package.signature import (
     DECODER,
     ENCODER,
@@ -15,6 +15,7 @@ from models.package.signature import (
     NATIVE_ENCODER,
     OUTPUT,
     PACKED_ENCODER,
+    SOURCE_ATTENTION,
     TARGET,
 )
 
@@ -32,21 +33,24 @@ class NativeModels:
 
 @dataclass(frozen=True)
 class ScoringModels:
-    """Graphs that score given targets."""
+    """Graphs that look at given targets, and at the source."""
 
     target: ir.Model
     log_probs: ir.Model
+    source_attention: ir.Model
+    attention: TargetAttention
+    """Which outputs of `target` tell where tokens look."""
 
     @property
     def models(self) -> dict[str, ir.Model]:
-        """Both, by the names of their files."""
-        return {TARGET: self.target, LOG_PROBS_GRAPH: self.log_probs}
+        """All of them, by the names of their files."""
+        return {TARGET: self.target, LOG_PROBS_GRAPH: self.log_probs, SOURCE_ATTENTION: self.source_attention}
 
-    @property
-    def spec(self) -> Scoring:
-        """What an engine must know of them."""
-        target, log_probs = (GraphFile(file=name, weight_bytes=weight_bytes(it)) for name, it in self.models.items())
-        return Scoring(target=target, log_probs=log_probs)
+    def declared(self, spec: GraphsSpec) -> GraphsSpec:
+        """What an engine must know of them, too."""
+        files = {name: GraphFile(file=name, weight_bytes=weight_bytes(it)) for name, it in self.models.items()}
+        scoring = Scoring(target=files[TARGET], log_probs=files[LOG_PROBS_GRAPH], attention=self.attention)
+        return spec.model_copy(update={"scoring": scoring, "source_attention": files[SOURCE_ATTENTION]})
 
 
 @dataclass(frozen=True)

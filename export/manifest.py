@@ -27,7 +27,7 @@ def make_manifest(
         generation=checkpoint.generation,
         prompts=dict(checkpoint.prompts),
         prompt=next(iter(checkpoint.prompts), None),
-        graphs=graphs.spec.model_copy(update={"probes": verified.probes}),
+        graphs=graphs.spec.model_copy(update={"probes": verified.probes, "aligner": verified.aligner}),
         shortlist=None if graphs.shortlist is None else SHORTLIST,
         weights=weights,
         files=file_entries(graphs.folder),

@@ -1,7 +1,9 @@
-"""What target.onnx and log_probs.onnx compute: how probable given targets are, by one teacher-forced pass."""
+"""What the graphs compute that look at given targets, by one teacher-forced pass, and at sources."""
 
+import torch
 from torch import Tensor, nn
 
+from models.attention import compared
 from models.transformer import Transformer
 
 
@@ -12,13 +14,29 @@ class TargetGraph(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, hidden: Tensor, lengths: Tensor, sources: Tensor, ids: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor, lengths: Tensor, sources: Tensor, ids: Tensor) -> list[Tensor]:
         """See models.package.signature."""
         # Projected once for each source, and then handed to every target of it.
         cross = self.model.cross_keys_values(hidden.to(self.model.target_embedding.dtype))
         of_targets = [part.index_select(0, sources) for part in cross]
-        *_, last = self.model.decode_against(of_targets, lengths.index_select(0, sources), ids)
-        return last.view(*ids.shape, -1).float()
+        with compared() as layers:
+            *_, last = self.model.decode_against(of_targets, lengths.index_select(0, sources), ids)
+        queries, keys = [layer.query.float() for layer in layers], [key.float() for key in cross[::2]]
+        return [last.view(*ids.shape, -1).float(), *queries, *keys]
+
+
+class SourceAttentionGraph(nn.Module):
+    """What source_attention.onnx computes."""
+
+    def __init__(self, model: Transformer) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """See models.package.signature."""
+        with compared() as layers:
+            self.model.encode(ids, lengths)
+        return torch.stack([layer.weights() for layer in layers], 1)
 
 
 class LogProbsGraph(nn.Module):

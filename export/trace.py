@@ -16,7 +16,7 @@ from torch.nn import functional
 from export.graphs import EncoderGraphs, Graphs, ScoringModels, weight_bytes
 from export.quantization.model import QuantizedTransformer
 from export.quantization.stored import store_by_outputs
-from export.scoring import LogProbsGraph, TargetGraph
+from export.scoring import LogProbsGraph, SourceAttentionGraph, TargetGraph
 from export.screened import LogitsGraph, ScreenedOutput
 from export.variant import PRECISIONS
 from models.attention import plain
@@ -124,7 +124,7 @@ def trace(
 
     shortlist: as a package with one needs them
     output_layer: "screened" only where `export.screened.why_full` has nothing against it
-    scoring: with the graphs that score given targets
+    scoring: with the graphs that look at given targets
     """
     model = model.eval()
     precision = "int8" if isinstance(model, QuantizedTransformer) else PRECISIONS[model.target_embedding.dtype]
@@ -173,21 +173,25 @@ def declare(
         file = GraphFile(file=signature.LOGITS_GRAPH, weight_bytes=weight_bytes(logits_graph))
     logits = Logits(name=signature.LOGITS, graph=file, size=padded_size(model.config.target_vocab_size))
     query = CrossQuery(name=signature.CROSS_QUERY, keys=keys.past, scale=model.config.score_scale)
-    return spec.model_copy(
-        update={**files, "scoring": None if scoring is None else scoring.spec, "logits": logits, "cross_query": query}
-    )
+    declared = spec.model_copy(update={**files, "logits": logits, "cross_query": query})
+    return declared if scoring is None else scoring.declared(declared)
 
 
 def trace_encoder(model: Transformer, spec: GraphsSpec) -> ir.Model:
     """The graph of one pass over padded sources."""
+    return _trace_encoder(EncoderGraph(model), model, signature.encoder_outputs(spec))
+
+
+def _trace_encoder(module: nn.Module, model: Transformer, output_names: Sequence[str]) -> ir.Model:
+    """The graph of a module over padded sources."""
     sentences, source = Dim("sentences", max=MAX_BATCH), Dim("source", max=model.config.max_positions)
     return trace_module(
-        EncoderGraph(model),
+        module,
         # No example size is 0 or 1 and no two are equal, or the exporter might take them for constants or for one axis.
         inputs={"ids": torch.zeros(3, 7, dtype=torch.int64), "lengths": torch.tensor([7, 5, 2], dtype=torch.int32)},
         shapes={"ids": {0: sentences, 1: source}, "lengths": {0: sentences}},
         input_names=signature.ENCODER_INPUTS,
-        output_names=signature.encoder_outputs(spec),
+        output_names=output_names,
     )
 
 
@@ -291,7 +295,8 @@ def trace_logits(model: Transformer, spec: GraphsSpec) -> ir.Model:
 
 
 def trace_scoring(model: Transformer) -> ScoringModels:
-    """The graphs that score given targets."""
+    """The graphs that look at given targets, and at sources."""
+    attention = signature.target_attention(model.config)
     sources, targets, tokens = (Dim(name, max=MAX_BATCH) for name in ("sources", "targets", "tokens"))
     source, target = (Dim(name, max=model.config.max_positions) for name in ("source", "target"))
     of_targets = trace_module(
@@ -309,7 +314,7 @@ def trace_scoring(model: Transformer) -> ScoringModels:
             "ids": {0: targets, 1: target},
         },
         input_names=signature.TARGET_INPUTS,
-        output_names=[signature.STATES],
+        output_names=[signature.STATES, *attention.queries, *attention.keys],
     )
     log_probs = trace_module(
         LogProbsGraph(model),
@@ -318,7 +323,8 @@ def trace_scoring(model: Transformer) -> ScoringModels:
         input_names=signature.LOG_PROBS_INPUTS,
         output_names=[signature.LOG_PROBS],
     )
-    return ScoringModels(of_targets, log_probs)
+    source_attention = _trace_encoder(SourceAttentionGraph(model), model, [signature.ATTENTION])
+    return ScoringModels(of_targets, log_probs, source_attention, attention)
 
 
 def trace_output(model: Transformer) -> ir.Model:

@@ -24,6 +24,7 @@ Attributes = dict[str, int | float | str | bool | Sequence[int] | Sequence[float
 """Of a node, as torch.onnx.ops has them."""
 
 _fused = ContextVar("fused", default=True)
+_noted: "ContextVar[list[Compared] | None]" = ContextVar("noted", default=None)
 
 
 @contextmanager
@@ -62,6 +63,38 @@ class Scoring(NamedTuple):
 PLAIN_SCORING = Scoring()
 
 
+class Compared(NamedTuple):
+    """The queries and keys of an attention, which say where it looks."""
+
+    query: Tensor
+    """[sentences, queries, inner]"""
+    key: Tensor
+    """[sentences, heads, keys, head_dim]"""
+    lengths: Tensor
+    """Keys before the padding [sentences]."""
+    scoring: Scoring
+
+    def weights(self) -> Tensor:
+        """How much every query looks at every key, fp32 [sentences, heads, queries, keys]: 0 at what is padding."""
+        query = _split_heads(self.query, self.key.shape[1])
+        seen = torch.arange(self.key.shape[2], device=self.key.device) < self.lengths.unsqueeze(1)
+        return _look(query, self.key, seen[:, None, None, :], self.scoring).float()
+
+
+@contextmanager
+def compared() -> Iterator[list[Compared]]:
+    """While it lasts, notes what is compared: by attention to the source, and of the source to itself; layer by layer.
+
+    Not where sources are packed.
+    """
+    noted: list[Compared] = []
+    token = _noted.set(noted)
+    try:
+        yield noted
+    finally:
+        _noted.reset(token)
+
+
 def self_attention(
     qkv: Tensor, lengths: Tensor, heads: int, packing: Packing | None = None, scoring: Scoring = PLAIN_SCORING
 ) -> Tensor:
@@ -77,6 +110,7 @@ def self_attention(
     width = qkv.shape[1] // 3
     qkv = qkv.view(lengths.shape[0], -1, 3 * width)
     query, key, value = qkv.split(width, dim=2)
+    _note(query, key, lengths, heads, scoring)
     if _takes_kernels():
         return _multi_head_attention(query, key, value, lengths, heads, scoring).view(-1, width)
     seen = torch.arange(qkv.shape[1], device=qkv.device) < lengths.unsqueeze(1)
@@ -107,6 +141,7 @@ def cross_attention(
     """
     sentences, _, source, _ = key.shape
     query = query.view(sentences, -1, query.shape[1])
+    _note(query, key, lengths, heads, scoring)
     if _takes_kernels():
         return _multi_head_attention(query, key, value, lengths, heads, scoring).flatten(0, 1)
     query = _split_heads(query, heads)
@@ -209,10 +244,7 @@ def _weigh(query: Tensor, key: Tensor, value: Tensor, seen: Tensor, scoring: Sco
     seen: bool, broadcast to [sentences, heads, queries, keys]
     """
     if torch.onnx.is_in_onnx_export():  # what follows is exported as thrice the nodes, half of them on shapes
-        scale = query.shape[3] ** -0.5 if scoring.scale is None else scoring.scale
-        scores = (query if scale == 1.0 else query * scale) @ key.transpose(2, 3)
-        scores = scores if scoring.bias is None else scores + scoring.bias
-        return torch.where(seen, scores, -torch.inf).softmax(3) @ value
+        return _look(query, key, seen, scoring) @ value
     if query.requires_grad and query.dtype is torch.bfloat16 and query.device.type == "cpu":
         # Its gradient takes PyTorch's kernel for CPUs eight times as long in bf16.
         with torch.autocast("cpu", enabled=False):
@@ -221,6 +253,21 @@ def _weigh(query: Tensor, key: Tensor, value: Tensor, seen: Tensor, scoring: Sco
         return attended.to(query.dtype)
     mask = seen if scoring.bias is None else scoring.bias.where(seen, -torch.inf)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scoring.scale)
+
+
+def _look(query: Tensor, key: Tensor, seen: Tensor, scoring: Scoring) -> Tensor:
+    """softmax(query key^T scale + bias) over the keys that are seen. Shapes as in `_weigh`."""
+    scale = query.shape[3] ** -0.5 if scoring.scale is None else scoring.scale
+    scores = (query if scale == 1.0 else query * scale) @ key.transpose(2, 3)
+    scores = scores if scoring.bias is None else scores + scoring.bias
+    return torch.where(seen, scores, -torch.inf).softmax(3)
+
+
+def _note(query: Tensor, key: Tensor, lengths: Tensor, heads: int, scoring: Scoring) -> None:
+    """query: [sentences, queries, inner]; key: [sentences, keys, inner], or [sentences, heads, keys, head_dim]."""
+    noted = _noted.get()
+    if noted is not None:
+        noted.append(Compared(query, _split_heads(key, heads) if key.dim() == 3 else key, lengths, scoring))
 
 
 def _split_heads(x: Tensor, heads: int) -> Tensor:

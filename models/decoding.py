@@ -159,6 +159,8 @@ class Decoding:
     """So many samples are drawn, and those returned that are most like all of them: minimum Bayes risk. 0: none are."""
     with_tokens: bool = False
     """The tokens of each hypothesis come back, with their log-probabilities."""
+    with_alignment: bool = False
+    """Which source token each token of a hypothesis comes from comes back."""
     retry_on_guard: bool = False
     """A translation that looks wrong is made again, by beam search without repetitions."""
 
@@ -194,6 +196,11 @@ class Decoding:
     def rows(self) -> int:
         """Hypotheses of a source that are extended at once, at most."""
         return max(self.num_beams, self.samples)
+
+    @property
+    def passes(self) -> int:
+        """Hypotheses of a source that are looked at once more, when they are found."""
+        return max(self.num_return_sequences, self.samples) if self.with_alignment else 0
 
     @property
     def looks_at_source(self) -> bool:

@@ -418,8 +418,8 @@ class OptionNotOffered(ServerError):
     status = "FAILED_PRECONDITION"
     reason = "OPTION_NOT_OFFERED"
 
-    def __init__(self, wish: str) -> None:
-        message = f"the model's package does not give {wish}, which an option takes: leave it out, or export again"
+    def __init__(self, wish: str, way: str = "or export again") -> None:
+        message = f"the model's package does not give {wish}, which an option takes: leave it out, {way}"
         super().__init__(message, {"wish": wish}, "decoding")
 
 

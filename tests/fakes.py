@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from engine.decoder import Ask, Found, TokenIds
 from engine.devices.session import CPU
+from engine.links import Looked, links
 from engine.targets import TargetRules
 
 WAIT_S = 20.0
@@ -104,7 +105,11 @@ class CopyDecoder:
     device = CPU
     row_tokens = 256
     gives_logits = False
-    scores = True
+    scores = aligns = attends = True
+
+    @property
+    def given_targets(self) -> "CopyDecoder":
+        return self
 
     def encode(self, sources: Sequence[Sequence[int]]) -> list[CopySource]:
         if self.encode_error is not None:
@@ -115,15 +120,38 @@ class CopyDecoder:
         """Nothing outlives it."""
 
     def score(
-        self, source: CopySource, prefix: Sequence[int], targets: Sequence[Sequence[int]]
+        self, hidden: NDArray[np.float32], prefix: Sequence[int], targets: Sequence[Sequence[int]]
     ) -> Iterator[dict[int, NDArray[np.float32]]]:
         """A target a time. A token that stands at its place in the source, or ends it, is the best one."""
+        source_ids = [int(token_id) for token_id in hidden[:, 0]]
+        for index, target in self._each(targets):
+            pairs = zip_longest(target, source_ids[: len(target)], fillvalue=source_ids[-1])
+            yield {index: np.array([BEST if ours == theirs else SECOND for ours, theirs in pairs], np.float32)}
+
+    def look(
+        self,
+        hidden: NDArray[np.float32],
+        prefix: Sequence[int],
+        targets: Sequence[Sequence[int]],
+        attention: bool = False,
+    ) -> Iterator[dict[int, Looked]]:
+        """A target a time. The one head of the one layer looks where it copies from."""
+        for index, target in self._each(targets):
+            weights = np.zeros((1, 1, len(target), len(hidden)), np.float32)
+            for place in range(len(target)):
+                weights[0, 0, place, min(place, len(hidden) - 1)] = 1
+            yield {index: Looked(links(weights[0, 0]), weights if attention else None)}
+
+    def source_attention(self, source_ids: Sequence[int]) -> NDArray[np.float32]:
+        """Every token looks at itself."""
+        return np.eye(len(source_ids), dtype=np.float32)[None, None]
+
+    def _each(self, targets: Sequence[Sequence[int]]) -> Iterator[tuple[int, Sequence[int]]]:
         for index, target in enumerate(targets):
             self.gate.pass_through()
             if self.step_error is not None:
                 raise self.step_error
-            pairs = zip_longest(target, source.source_ids[: len(target)], fillvalue=source.source_ids[-1])
-            yield {index: np.array([BEST if ours == theirs else SECOND for ours, theirs in pairs], np.float32)}
+            yield index, target
 
     def open_cache(self, rows: int) -> "CopyCache":
         return CopyCache(self, rows)

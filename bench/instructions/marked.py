@@ -37,7 +37,7 @@ class Still:
 
     device = CPU
     row_tokens = 1024
-    gives_logits = scores = False
+    gives_logits = False
 
     def encode(self, sources: object) -> list["Still"]:
         return [self] * len(sources)  # type: ignore[arg-type]
@@ -52,7 +52,8 @@ class Still:
     def close(self) -> None:
         """Nothing to close."""
 
-    def score(self, source: object, prefix: object, targets: object) -> NoReturn:
+    @property
+    def given_targets(self) -> NoReturn:
         raise NotImplementedError
 
     def open_cache(self, rows: int) -> "StillCache":

@@ -118,6 +118,10 @@ class DecodingKeywords(TypedDict, total=False):
     """
     with_tokens: bool | None
     """Hypothesis.target_tokens is filled in: the tokens, with their log-probabilities."""
+    with_alignment: bool | None
+    """Hypothesis.alignment is filled in: from which source token each token comes. Only for models with Model.aligns;
+    not by way of a third language.
+    """
     retry_on_guard: bool | None
     """A translation with a guard is made again with 4 beams and `no_repeat_ngram_size` 3, unless it is merely cut, and
     the one with fewer guards is the answer; where the server has no room or time for it, the first one. Not of streams,
@@ -235,6 +239,10 @@ class Decoding:
     """
     with_tokens: bool
     """Hypothesis.target_tokens is filled in: the tokens, with their log-probabilities."""
+    with_alignment: bool
+    """Hypothesis.alignment is filled in: from which source token each token comes. Only for models with Model.aligns;
+    not by way of a third language.
+    """
     retry_on_guard: bool
     """A translation with a guard is made again with 4 beams and `no_repeat_ngram_size` 3, unless it is merely cut, and
     the one with fewer guards is the answer; where the server has no room or time for it, the first one. Not of streams,
@@ -284,6 +292,7 @@ DOCS = {
     "seed": 'What is drawn depends on it, the content and the options alone. From 0 to 9007199254740992. If not set, one is chosen; Translation.seed says which.',
     "mbr_samples": "So many samples are drawn, and the `num_return_sequences` returned that are most like all of them, best first: minimum Bayes risk, by chrF. Equal texts count once. 0: what is drawn is returned. Only with `do_sample`, and not of streams. From 0 to 64, and not more than the server's rows.",
     "with_tokens": 'Hypothesis.target_tokens is filled in: the tokens, with their log-probabilities.',
+    "with_alignment": 'Hypothesis.alignment is filled in: from which source token each token comes. Only for models with Model.aligns; not by way of a third language.',
     "retry_on_guard": 'A translation with a guard is made again with 4 beams and `no_repeat_ngram_size` 3, unless it is merely cut, and the one with fewer guards is the answer; where the server has no room or time for it, the first one. Not of streams, nor beside vectors.',
 }
 """What the command line says of each."""
@@ -330,6 +339,7 @@ GROUPS = {
     "seed": "Sampling",
     "mbr_samples": "Sampling",
     "with_tokens": "What comes back",
+    "with_alignment": "What comes back",
     "retry_on_guard": "What comes back",
 }
 """What each is about."""

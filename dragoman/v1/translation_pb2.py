@@ -26,7 +26,7 @@ from dragoman.v1 import decoding_pb2 as dragoman_dot_v1_dot_decoding__pb2
 from dragoman.v1 import encoding_pb2 as dragoman_dot_v1_dot_encoding__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x64ragoman/v1/translation.proto\x12\x0b\x64ragoman.v1\x1a\x1a\x64ragoman/v1/decoding.proto\x1a\x1a\x64ragoman/v1/encoding.proto\"\xca\x02\n\x10TranslateRequest\x12\x10\n\x08\x63ontents\x18\x01 \x03(\t\x12\x1c\n\x14source_language_code\x18\x02 \x01(\t\x12\x1c\n\x14target_language_code\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12.\n\x08\x64\x65\x63oding\x18\x05 \x01(\x0b\x32\x1c.dragoman.v1.DecodingOptions\x12\x39\n\x06labels\x18\x06 \x03(\x0b\x32).dragoman.v1.TranslateRequest.LabelsEntry\x12\x10\n\x08no_cache\x18\x07 \x01(\x08\x12\x13\n\x06prompt\x18\x08 \x01(\tH\x00\x88\x01\x01\x12\r\n\x05pivot\x18\t \x01(\x08\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\t\n\x07_prompt\"R\n\x11TranslateResponse\x12.\n\x0ctranslations\x18\x01 \x03(\x0b\x32\x18.dragoman.v1.Translation\x12\r\n\x05model\x18\x02 \x01(\t\"\x8e\x01\n\x03Leg\x12\r\n\x05model\x18\x01 \x01(\t\x12\x1c\n\x14source_language_code\x18\x02 \x01(\t\x12\x1c\n\x14target_language_code\x18\x03 \x01(\t\x12\x15\n\rsource_tokens\x18\x04 \x01(\x05\x12%\n\x07timings\x18\x05 \x01(\x0b\x32\x14.dragoman.v1.Timings\"\x8c\x02\n\x0bTranslation\x12+\n\nhypotheses\x18\x01 \x03(\x0b\x32\x17.dragoman.v1.Hypothesis\x12\x15\n\rsource_tokens\x18\x02 \x01(\x05\x12%\n\x07timings\x18\x03 \x01(\x0b\x32\x14.dragoman.v1.Timings\x12!\n\x05reuse\x18\x04 \x01(\x0e\x32\x12.dragoman.v1.Reuse\x12\x1e\n\x04legs\x18\x05 \x03(\x0b\x32\x10.dragoman.v1.Leg\x12\x11\n\x04seed\x18\t \x01(\x03H\x00\x88\x01\x01\x12\"\n\x06guards\x18\n \x03(\x0e\x32\x12.dragoman.v1.Guard\x12\x0f\n\x07retried\x18\x0b \x01(\x08\x42\x07\n\x05_seed\"\xd0\x01\n\nHypothesis\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\r\n\x05score\x18\x02 \x01(\x02\x12\x0e\n\x06tokens\x18\x03 \x01(\x05\x12\x30\n\rfinish_reason\x18\x04 \x01(\x0e\x32\x19.dragoman.v1.FinishReason\x12/\n\rtarget_tokens\x18\x05 \x03(\x0b\x32\x18.dragoman.v1.TargetToken\x12\x1d\n\x10\x65xpected_utility\x18\x06 \x01(\x02H\x00\x88\x01\x01\x42\x13\n\x11_expected_utility\"H\n\x0bTargetToken\x12\n\n\x02id\x18\x01 \x01(\x05\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\r\n\x05\x62\x65gin\x18\x03 \x01(\x05\x12\x10\n\x08log_prob\x18\x04 \x01(\x02\"\xc6\x02\n\x16StreamTranslateRequest\x12\x0f\n\x07\x63ontent\x18\x01 \x01(\t\x12\x1c\n\x14source_language_code\x18\x02 \x01(\t\x12\x1c\n\x14target_language_code\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12.\n\x08\x64\x65\x63oding\x18\x05 \x01(\x0b\x32\x1c.dragoman.v1.DecodingOptions\x12?\n\x06labels\x18\x06 \x03(\x0b\x32/.dragoman.v1.StreamTranslateRequest.LabelsEntry\x12\x10\n\x08no_cache\x18\x07 \x01(\x08\x12\x13\n\x06prompt\x18\x08 \x01(\tH\x00\x88\x01\x01\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\t\n\x07_prompt\"i\n\x17StreamTranslateResponse\x12\x14\n\ntext_delta\x18\x01 \x01(\tH\x00\x12/\n\x0btranslation\x18\x02 \x01(\x0b\x32\x18.dragoman.v1.TranslationH\x00\x42\x07\n\x05\x65vent\"\xdb\x03\n\x19TranslateAndEncodeRequest\x12\x10\n\x08\x63ontents\x18\x01 \x03(\t\x12\x1c\n\x14source_language_code\x18\x02 \x01(\t\x12\x1c\n\x14target_language_code\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12.\n\x08\x64\x65\x63oding\x18\x05 \x01(\x0b\x32\x1c.dragoman.v1.DecodingOptions\x12\x42\n\x06labels\x18\x06 \x03(\x0b\x32\x32.dragoman.v1.TranslateAndEncodeRequest.LabelsEntry\x12\x13\n\x06prompt\x18\x07 \x01(\tH\x00\x88\x01\x01\x12\x16\n\tnormalize\x18\x08 \x01(\x08H\x01\x88\x01\x01\x12&\n\x08poolings\x18\t \x03(\x0e\x32\x14.dragoman.v1.Pooling\x12\x17\n\ndimensions\x18\n \x01(\x05H\x02\x88\x01\x01\x12(\n\x04type\x18\x0b \x01(\x0e\x32\x1a.dragoman.v1.EmbeddingType\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\t\n\x07_promptB\x0c\n\n_normalizeB\r\n\x0b_dimensions\"\x87\x01\n\x1aTranslateAndEncodeResponse\x12.\n\x0ctranslations\x18\x01 \x03(\x0b\x32\x18.dragoman.v1.Translation\x12*\n\nembeddings\x18\x02 \x03(\x0b\x32\x16.dragoman.v1.Embedding\x12\r\n\x05model\x18\x03 \x01(\t\"\x8a\x02\n\x0cScoreRequest\x12)\n\x08\x63ontents\x18\x01 \x03(\x0b\x32\x17.dragoman.v1.Candidates\x12\x1c\n\x14source_language_code\x18\x02 \x01(\t\x12\x1c\n\x14target_language_code\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12\x35\n\x06labels\x18\x05 \x03(\x0b\x32%.dragoman.v1.ScoreRequest.LabelsEntry\x12\x13\n\x06prompt\x18\x06 \x01(\tH\x00\x88\x01\x01\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\t\n\x07_prompt\".\n\nCandidates\x12\x0f\n\x07\x63ontent\x18\x01 \x01(\t\x12\x0f\n\x07targets\x18\x02 \x03(\t\"L\n\rScoreResponse\x12,\n\x08\x63ontents\x18\x01 \x03(\x0b\x32\x1a.dragoman.v1.ScoredContent\x12\r\n\x05model\x18\x02 \x01(\t\"x\n\rScoredContent\x12)\n\x07targets\x18\x01 \x03(\x0b\x32\x18.dragoman.v1.TargetScore\x12\x15\n\rsource_tokens\x18\x02 \x01(\x05\x12%\n\x07timings\x18\x03 \x01(\x0b\x32\x14.dragoman.v1.Timings\"}\n\x0bTargetScore\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x10\n\x08log_prob\x18\x02 \x01(\x02\x12\r\n\x05score\x18\x03 \x01(\x02\x12\x0e\n\x06tokens\x18\x04 \x01(\x05\x12/\n\rtarget_tokens\x18\x05 \x03(\x0b\x32\x18.dragoman.v1.TargetToken*\x86\x01\n\x05Guard\x12\x15\n\x11GUARD_UNSPECIFIED\x10\x00\x12\x14\n\x10GUARD_REPETITION\x10\x01\x12\x0e\n\nGUARD_COPY\x10\x02\x12\x16\n\x12GUARD_LENGTH_LIMIT\x10\x03\x12\x16\n\x12GUARD_LENGTH_RATIO\x10\x04\x12\x10\n\x0cGUARD_SCRIPT\x10\x05*B\n\x05Reuse\x12\x15\n\x11REUSE_UNSPECIFIED\x10\x00\x12\x10\n\x0cREUSE_SHARED\x10\x01\x12\x10\n\x0cREUSE_CACHED\x10\x02\x32\xe7\x02\n\x12TranslationService\x12J\n\tTranslate\x12\x1d.dragoman.v1.TranslateRequest\x1a\x1e.dragoman.v1.TranslateResponse\x12^\n\x0fStreamTranslate\x12#.dragoman.v1.StreamTranslateRequest\x1a$.dragoman.v1.StreamTranslateResponse0\x01\x12\x65\n\x12TranslateAndEncode\x12&.dragoman.v1.TranslateAndEncodeRequest\x1a\'.dragoman.v1.TranslateAndEncodeResponse\x12>\n\x05Score\x12\x19.dragoman.v1.ScoreRequest\x1a\x1a.dragoman.v1.ScoreResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x64ragoman/v1/translation.proto\x12\x0b\x64ragoman.v1\x1a\x1a\x64ragoman/v1/decoding.proto\x1a\x1a\x64ragoman/v1/encoding.proto\"\xca\x02\n\x10TranslateRequest\x12\x10\n\x08\x63ontents\x18\x01 \x03(\t\x12\x1c\n\x14source_language_code\x18\x02 \x01(\t\x12\x1c\n\x14target_language_code\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12.\n\x08\x64\x65\x63oding\x18\x05 \x01(\x0b\x32\x1c.dragoman.v1.DecodingOptions\x12\x39\n\x06labels\x18\x06 \x03(\x0b\x32).dragoman.v1.TranslateRequest.LabelsEntry\x12\x10\n\x08no_cache\x18\x07 \x01(\x08\x12\x13\n\x06prompt\x18\x08 \x01(\tH\x00\x88\x01\x01\x12\r\n\x05pivot\x18\t \x01(\x08\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\t\n\x07_prompt\"R\n\x11TranslateResponse\x12.\n\x0ctranslations\x18\x01 \x03(\x0b\x32\x18.dragoman.v1.Translation\x12\r\n\x05model\x18\x02 \x01(\t\"\x8e\x01\n\x03Leg\x12\r\n\x05model\x18\x01 \x01(\t\x12\x1c\n\x14source_language_code\x18\x02 \x01(\t\x12\x1c\n\x14target_language_code\x18\x03 \x01(\t\x12\x15\n\rsource_tokens\x18\x04 \x01(\x05\x12%\n\x07timings\x18\x05 \x01(\x0b\x32\x14.dragoman.v1.Timings\"\x8c\x02\n\x0bTranslation\x12+\n\nhypotheses\x18\x01 \x03(\x0b\x32\x17.dragoman.v1.Hypothesis\x12\x15\n\rsource_tokens\x18\x02 \x01(\x05\x12%\n\x07timings\x18\x03 \x01(\x0b\x32\x14.dragoman.v1.Timings\x12!\n\x05reuse\x18\x04 \x01(\x0e\x32\x12.dragoman.v1.Reuse\x12\x1e\n\x04legs\x18\x05 \x03(\x0b\x32\x10.dragoman.v1.Leg\x12\x11\n\x04seed\x18\t \x01(\x03H\x00\x88\x01\x01\x12\"\n\x06guards\x18\n \x03(\x0e\x32\x12.dragoman.v1.Guard\x12\x0f\n\x07retried\x18\x0b \x01(\x08\x42\x07\n\x05_seed\"\xfb\x01\n\nHypothesis\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\r\n\x05score\x18\x02 \x01(\x02\x12\x0e\n\x06tokens\x18\x03 \x01(\x05\x12\x30\n\rfinish_reason\x18\x04 \x01(\x0e\x32\x19.dragoman.v1.FinishReason\x12/\n\rtarget_tokens\x18\x05 \x03(\x0b\x32\x18.dragoman.v1.TargetToken\x12\x1d\n\x10\x65xpected_utility\x18\x06 \x01(\x02H\x00\x88\x01\x01\x12)\n\talignment\x18\x07 \x01(\x0b\x32\x16.dragoman.v1.AlignmentB\x13\n\x11_expected_utility\"\x7f\n\tAlignment\x12\'\n\x0csource_spans\x18\x01 \x03(\x0b\x32\x11.dragoman.v1.Span\x12\'\n\x0ctarget_spans\x18\x02 \x03(\x0b\x32\x11.dragoman.v1.Span\x12 \n\x05links\x18\x03 \x03(\x0b\x32\x11.dragoman.v1.Link\"\"\n\x04Span\x12\r\n\x05\x62\x65gin\x18\x01 \x01(\x05\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x05\"6\n\x04Link\x12\x0e\n\x06source\x18\x01 \x01(\x05\x12\x0e\n\x06target\x18\x02 \x01(\x05\x12\x0e\n\x06weight\x18\x03 \x01(\x02\"H\n\x0bTargetToken\x12\n\n\x02id\x18\x01 \x01(\x05\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\r\n\x05\x62\x65gin\x18\x03 \x01(\x05\x12\x10\n\x08log_prob\x18\x04 \x01(\x02\"\xc6\x02\n\x16StreamTranslateRequest\x12\x0f\n\x07\x63ontent\x18\x01 \x01(\t\x12\x1c\n\x14source_language_code\x18\x02 \x01(\t\x12\x1c\n\x14target_language_code\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12.\n\x08\x64\x65\x63oding\x18\x05 \x01(\x0b\x32\x1c.dragoman.v1.DecodingOptions\x12?\n\x06labels\x18\x06 \x03(\x0b\x32/.dragoman.v1.StreamTranslateRequest.LabelsEntry\x12\x10\n\x08no_cache\x18\x07 \x01(\x08\x12\x13\n\x06prompt\x18\x08 \x01(\tH\x00\x88\x01\x01\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\t\n\x07_prompt\"i\n\x17StreamTranslateResponse\x12\x14\n\ntext_delta\x18\x01 \x01(\tH\x00\x12/\n\x0btranslation\x18\x02 \x01(\x0b\x32\x18.dragoman.v1.TranslationH\x00\x42\x07\n\x05\x65vent\"\xdb\x03\n\x19TranslateAndEncodeRequest\x12\x10\n\x08\x63ontents\x18\x01 \x03(\t\x12\x1c\n\x14source_language_code\x18\x02 \x01(\t\x12\x1c\n\x14target_language_code\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12.\n\x08\x64\x65\x63oding\x18\x05 \x01(\x0b\x32\x1c.dragoman.v1.DecodingOptions\x12\x42\n\x06labels\x18\x06 \x03(\x0b\x32\x32.dragoman.v1.TranslateAndEncodeRequest.LabelsEntry\x12\x13\n\x06prompt\x18\x07 \x01(\tH\x00\x88\x01\x01\x12\x16\n\tnormalize\x18\x08 \x01(\x08H\x01\x88\x01\x01\x12&\n\x08poolings\x18\t \x03(\x0e\x32\x14.dragoman.v1.Pooling\x12\x17\n\ndimensions\x18\n \x01(\x05H\x02\x88\x01\x01\x12(\n\x04type\x18\x0b \x01(\x0e\x32\x1a.dragoman.v1.EmbeddingType\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\t\n\x07_promptB\x0c\n\n_normalizeB\r\n\x0b_dimensions\"\x87\x01\n\x1aTranslateAndEncodeResponse\x12.\n\x0ctranslations\x18\x01 \x03(\x0b\x32\x18.dragoman.v1.Translation\x12*\n\nembeddings\x18\x02 \x03(\x0b\x32\x16.dragoman.v1.Embedding\x12\r\n\x05model\x18\x03 \x01(\t\"\x8a\x02\n\x0cScoreRequest\x12)\n\x08\x63ontents\x18\x01 \x03(\x0b\x32\x17.dragoman.v1.Candidates\x12\x1c\n\x14source_language_code\x18\x02 \x01(\t\x12\x1c\n\x14target_language_code\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12\x35\n\x06labels\x18\x05 \x03(\x0b\x32%.dragoman.v1.ScoreRequest.LabelsEntry\x12\x13\n\x06prompt\x18\x06 \x01(\tH\x00\x88\x01\x01\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\t\n\x07_prompt\".\n\nCandidates\x12\x0f\n\x07\x63ontent\x18\x01 \x01(\t\x12\x0f\n\x07targets\x18\x02 \x03(\t\"L\n\rScoreResponse\x12,\n\x08\x63ontents\x18\x01 \x03(\x0b\x32\x1a.dragoman.v1.ScoredContent\x12\r\n\x05model\x18\x02 \x01(\t\"x\n\rScoredContent\x12)\n\x07targets\x18\x01 \x03(\x0b\x32\x18.dragoman.v1.TargetScore\x12\x15\n\rsource_tokens\x18\x02 \x01(\x05\x12%\n\x07timings\x18\x03 \x01(\x0b\x32\x14.dragoman.v1.Timings\"}\n\x0bTargetScore\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x10\n\x08log_prob\x18\x02 \x01(\x02\x12\r\n\x05score\x18\x03 \x01(\x02\x12\x0e\n\x06tokens\x18\x04 \x01(\x05\x12/\n\rtarget_tokens\x18\x05 \x03(\x0b\x32\x18.dragoman.v1.TargetToken*\x86\x01\n\x05Guard\x12\x15\n\x11GUARD_UNSPECIFIED\x10\x00\x12\x14\n\x10GUARD_REPETITION\x10\x01\x12\x0e\n\nGUARD_COPY\x10\x02\x12\x16\n\x12GUARD_LENGTH_LIMIT\x10\x03\x12\x16\n\x12GUARD_LENGTH_RATIO\x10\x04\x12\x10\n\x0cGUARD_SCRIPT\x10\x05*B\n\x05Reuse\x12\x15\n\x11REUSE_UNSPECIFIED\x10\x00\x12\x10\n\x0cREUSE_SHARED\x10\x01\x12\x10\n\x0cREUSE_CACHED\x10\x02\x32\xe7\x02\n\x12TranslationService\x12J\n\tTranslate\x12\x1d.dragoman.v1.TranslateRequest\x1a\x1e.dragoman.v1.TranslateResponse\x12^\n\x0fStreamTranslate\x12#.dragoman.v1.StreamTranslateRequest\x1a$.dragoman.v1.StreamTranslateResponse0\x01\x12\x65\n\x12TranslateAndEncode\x12&.dragoman.v1.TranslateAndEncodeRequest\x1a\'.dragoman.v1.TranslateAndEncodeResponse\x12>\n\x05Score\x12\x19.dragoman.v1.ScoreRequest\x1a\x1a.dragoman.v1.ScoreResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,10 +41,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TRANSLATEANDENCODEREQUEST_LABELSENTRY']._serialized_options = b'8\001'
   _globals['_SCOREREQUEST_LABELSENTRY']._loaded_options = None
   _globals['_SCOREREQUEST_LABELSENTRY']._serialized_options = b'8\001'
-  _globals['_GUARD']._serialized_start=2917
-  _globals['_GUARD']._serialized_end=3051
-  _globals['_REUSE']._serialized_start=3053
-  _globals['_REUSE']._serialized_end=3119
+  _globals['_GUARD']._serialized_start=3181
+  _globals['_GUARD']._serialized_end=3315
+  _globals['_REUSE']._serialized_start=3317
+  _globals['_REUSE']._serialized_end=3383
   _globals['_TRANSLATEREQUEST']._serialized_start=103
   _globals['_TRANSLATEREQUEST']._serialized_end=433
   _globals['_TRANSLATEREQUEST_LABELSENTRY']._serialized_start=377
@@ -56,33 +56,39 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TRANSLATION']._serialized_start=665
   _globals['_TRANSLATION']._serialized_end=933
   _globals['_HYPOTHESIS']._serialized_start=936
-  _globals['_HYPOTHESIS']._serialized_end=1144
-  _globals['_TARGETTOKEN']._serialized_start=1146
-  _globals['_TARGETTOKEN']._serialized_end=1218
-  _globals['_STREAMTRANSLATEREQUEST']._serialized_start=1221
-  _globals['_STREAMTRANSLATEREQUEST']._serialized_end=1547
+  _globals['_HYPOTHESIS']._serialized_end=1187
+  _globals['_ALIGNMENT']._serialized_start=1189
+  _globals['_ALIGNMENT']._serialized_end=1316
+  _globals['_SPAN']._serialized_start=1318
+  _globals['_SPAN']._serialized_end=1352
+  _globals['_LINK']._serialized_start=1354
+  _globals['_LINK']._serialized_end=1408
+  _globals['_TARGETTOKEN']._serialized_start=1410
+  _globals['_TARGETTOKEN']._serialized_end=1482
+  _globals['_STREAMTRANSLATEREQUEST']._serialized_start=1485
+  _globals['_STREAMTRANSLATEREQUEST']._serialized_end=1811
   _globals['_STREAMTRANSLATEREQUEST_LABELSENTRY']._serialized_start=377
   _globals['_STREAMTRANSLATEREQUEST_LABELSENTRY']._serialized_end=422
-  _globals['_STREAMTRANSLATERESPONSE']._serialized_start=1549
-  _globals['_STREAMTRANSLATERESPONSE']._serialized_end=1654
-  _globals['_TRANSLATEANDENCODEREQUEST']._serialized_start=1657
-  _globals['_TRANSLATEANDENCODEREQUEST']._serialized_end=2132
+  _globals['_STREAMTRANSLATERESPONSE']._serialized_start=1813
+  _globals['_STREAMTRANSLATERESPONSE']._serialized_end=1918
+  _globals['_TRANSLATEANDENCODEREQUEST']._serialized_start=1921
+  _globals['_TRANSLATEANDENCODEREQUEST']._serialized_end=2396
   _globals['_TRANSLATEANDENCODEREQUEST_LABELSENTRY']._serialized_start=377
   _globals['_TRANSLATEANDENCODEREQUEST_LABELSENTRY']._serialized_end=422
-  _globals['_TRANSLATEANDENCODERESPONSE']._serialized_start=2135
-  _globals['_TRANSLATEANDENCODERESPONSE']._serialized_end=2270
-  _globals['_SCOREREQUEST']._serialized_start=2273
-  _globals['_SCOREREQUEST']._serialized_end=2539
+  _globals['_TRANSLATEANDENCODERESPONSE']._serialized_start=2399
+  _globals['_TRANSLATEANDENCODERESPONSE']._serialized_end=2534
+  _globals['_SCOREREQUEST']._serialized_start=2537
+  _globals['_SCOREREQUEST']._serialized_end=2803
   _globals['_SCOREREQUEST_LABELSENTRY']._serialized_start=377
   _globals['_SCOREREQUEST_LABELSENTRY']._serialized_end=422
-  _globals['_CANDIDATES']._serialized_start=2541
-  _globals['_CANDIDATES']._serialized_end=2587
-  _globals['_SCORERESPONSE']._serialized_start=2589
-  _globals['_SCORERESPONSE']._serialized_end=2665
-  _globals['_SCOREDCONTENT']._serialized_start=2667
-  _globals['_SCOREDCONTENT']._serialized_end=2787
-  _globals['_TARGETSCORE']._serialized_start=2789
-  _globals['_TARGETSCORE']._serialized_end=2914
-  _globals['_TRANSLATIONSERVICE']._serialized_start=3122
-  _globals['_TRANSLATIONSERVICE']._serialized_end=3481
+  _globals['_CANDIDATES']._serialized_start=2805
+  _globals['_CANDIDATES']._serialized_end=2851
+  _globals['_SCORERESPONSE']._serialized_start=2853
+  _globals['_SCORERESPONSE']._serialized_end=2929
+  _globals['_SCOREDCONTENT']._serialized_start=2931
+  _globals['_SCOREDCONTENT']._serialized_end=3051
+  _globals['_TARGETSCORE']._serialized_start=3053
+  _globals['_TARGETSCORE']._serialized_end=3178
+  _globals['_TRANSLATIONSERVICE']._serialized_start=3386
+  _globals['_TRANSLATIONSERVICE']._serialized_end=3745
 # @@protoc_insertion_point(module_scope)

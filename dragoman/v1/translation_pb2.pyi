@@ -320,6 +320,7 @@ class Hypothesis(_message.Message):
     FINISH_REASON_FIELD_NUMBER: _builtins.int
     TARGET_TOKENS_FIELD_NUMBER: _builtins.int
     EXPECTED_UTILITY_FIELD_NUMBER: _builtins.int
+    ALIGNMENT_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """The translated text."""
     score: _builtins.float
@@ -336,6 +337,10 @@ class Hypothesis(_message.Message):
     def target_tokens(self) -> _containers.RepeatedCompositeFieldContainer[Global___TargetToken]:
         """Of `with_tokens`: its tokens, the end token included. A forced `target_prefix` is not among them."""
 
+    @_builtins.property
+    def alignment(self) -> Global___Alignment:
+        """Of `with_alignment`: which source tokens its tokens come from."""
+
     def __init__(
         self,
         *,
@@ -345,16 +350,115 @@ class Hypothesis(_message.Message):
         finish_reason: _decoding_pb2.FinishReason.ValueType = ...,
         target_tokens: _abc.Iterable[Global___TargetToken] | None = ...,
         expected_utility: _builtins.float | None = ...,
+        alignment: Global___Alignment | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_utility", b"_expected_utility", "expected_utility", b"expected_utility"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_utility", b"_expected_utility", "alignment", b"alignment", "expected_utility", b"expected_utility"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_utility", b"_expected_utility", "expected_utility", b"expected_utility", "finish_reason", b"finish_reason", "score", b"score", "target_tokens", b"target_tokens", "text", b"text", "tokens", b"tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_utility", b"_expected_utility", "alignment", b"alignment", "expected_utility", b"expected_utility", "finish_reason", b"finish_reason", "score", b"score", "target_tokens", b"target_tokens", "text", b"text", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__expected_utility: _TypeAlias = _typing.Literal["expected_utility"]  # noqa: Y015
     _WhichOneofArgType__expected_utility: _TypeAlias = _typing.Literal["_expected_utility", b"_expected_utility"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__expected_utility) -> _WhichOneofReturnType__expected_utility | None: ...
 
 Global___Hypothesis: _TypeAlias = Hypothesis  # noqa: Y015
+
+@_typing.final
+class Alignment(_message.Message):
+    """From the tokens of a hypothesis to those of the content, as the attention of the model has it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SOURCE_SPANS_FIELD_NUMBER: _builtins.int
+    TARGET_SPANS_FIELD_NUMBER: _builtins.int
+    LINKS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def source_spans(self) -> _containers.RepeatedCompositeFieldContainer[Global___Span]:
+        """Where each token of the content stands in it, without the spaces around it. One that stands for no text, such as the
+        end token, is empty.
+        """
+
+    @_builtins.property
+    def target_spans(self) -> _containers.RepeatedCompositeFieldContainer[Global___Span]:
+        """Where each token of the hypothesis stands in Hypothesis.text, in the same way. The end token included; a forced
+        `target_prefix` is not among them.
+        """
+
+    @_builtins.property
+    def links(self) -> _containers.RepeatedCompositeFieldContainer[Global___Link]:
+        """In the order of the target's tokens; of each token the strongest first. Tokens without text have none, and neither
+        have those that look nowhere in particular.
+        """
+
+    def __init__(
+        self,
+        *,
+        source_spans: _abc.Iterable[Global___Span] | None = ...,
+        target_spans: _abc.Iterable[Global___Span] | None = ...,
+        links: _abc.Iterable[Global___Link] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["links", b"links", "source_spans", b"source_spans", "target_spans", b"target_spans"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Alignment: _TypeAlias = Alignment  # noqa: Y015
+
+@_typing.final
+class Span(_message.Message):
+    """A part of a text, in Unicode characters."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BEGIN_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    begin: _builtins.int
+    """Where it begins."""
+    end: _builtins.int
+    """Where it ends: the place after its last character."""
+    def __init__(
+        self,
+        *,
+        begin: _builtins.int = ...,
+        end: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin", b"begin", "end", b"end"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Span: _TypeAlias = Span  # noqa: Y015
+
+@_typing.final
+class Link(_message.Message):
+    """A target token comes from a source token."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SOURCE_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
+    WEIGHT_FIELD_NUMBER: _builtins.int
+    source: _builtins.int
+    """Which of `source_spans`, from 0."""
+    target: _builtins.int
+    """Which of `target_spans`, from 0."""
+    weight: _builtins.float
+    """Share of the target token's attention, from 0.02 to 1. All links of a token together have at most 1."""
+    def __init__(
+        self,
+        *,
+        source: _builtins.int = ...,
+        target: _builtins.int = ...,
+        weight: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["source", b"source", "target", b"target", "weight", b"weight"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Link: _TypeAlias = Link  # noqa: Y015
 
 @_typing.final
 class TargetToken(_message.Message):

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from engine.batch.samples import Samples
 from engine.processors.stage import Processed
 from engine.request import Timings, Translate
@@ -25,6 +28,8 @@ class Running:
     """Rows that the batch had computed by then."""
     vectors: Vectors | None = None
     """Of its source, if it wants them too."""
+    hidden: NDArray[np.float32] | None = None
+    """Hidden states of its source [tokens, width], if its hypotheses are looked at once they are found."""
     greedy: bool = False
     """Its row is searched greedily, with all others that are."""
     number: int | None = None

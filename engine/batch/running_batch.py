@@ -12,9 +12,9 @@ from functools import partial
 from math import inf
 from typing import Generic
 
+from engine.batch.passes import Passes
 from engine.batch.running import Running
 from engine.batch.samples import Samples
-from engine.batch.scorings import Scorings
 from engine.batch.searched_rows import SearchedRows
 from engine.decoder import Ask, Decoder, EncodedSource, S
 from engine.devices.session import is_out_of_memory
@@ -66,8 +66,8 @@ class RunningBatch(Generic[S]):
         self._observer: Observer = observer
         self._told: WorkerObserver = observer.worker(worker)
         self._rows = SearchedRows(self._cache, rows, self._told)
-        self._scorings = Scorings(decoder)
-        self._scoring = self._scorings.waiting
+        self._passes = Passes(decoder)
+        self._passing = self._passes.waiting
         self._cost, self._ended = cost or WorkerCost(Measured()), ended
         self._computed = 0
         """Rows of all steps."""
@@ -97,7 +97,7 @@ class RunningBatch(Generic[S]):
     @property
     def idle(self) -> bool:
         """Nothing is running."""
-        return not (self._rows.running or self._scoring)
+        return not (self._rows.running or self._passing)
 
     def admit(self, requests: Sequence[Request]) -> None:
         """Encodes requests, and answers them or takes them into the batch, where they must fit into `free_rows`."""
@@ -121,8 +121,8 @@ class RunningBatch(Generic[S]):
         """
         self._drop_cancelled()
         self._drop_late()
-        if self._scoring and (self.may_encode or not self._rows.running):
-            self._score()
+        if self._passing and (self.may_encode or not self._rows.running):
+            self._pass()
         if not self._rows.running:
             self.deliver()
             return
@@ -202,7 +202,7 @@ class RunningBatch(Generic[S]):
             except Exception:  # whoever listens is gone; the others are answered all the same
                 log.exception("a request could not be told what became of it")
         self._rows.clear()
-        self._scoring.clear()
+        self._passing.clear()
         self._told.holds(0, 0)
 
     def release(self, delivering: bool) -> list[Request]:
@@ -259,11 +259,13 @@ class RunningBatch(Generic[S]):
                 self._give_back(request, 0)
                 self._answer(request, Failed(NotFinite()))
                 return
+            # A copy: what the encoder gave may be a part of what it gave for many.
+            hidden = source.hidden().copy() if request.decoding.passes else None
             count = request.decoding.samples
             samples = Samples(count) if count > 1 else None
             for sample in range(count):
                 running = Running(request, queued, encoded, ended, self._rows.steps, self._computed, vectors)
-                running.samples, running.sample = samples, sample
+                running.samples, running.sample, running.hidden = samples, sample, hidden
                 self._rows.join(running, source)
         elif isinstance(request, Encode):
             timings = Timings(queued, encoded, 0.0, 0)
@@ -272,22 +274,23 @@ class RunningBatch(Generic[S]):
             vectors = _vectors(request.encoding, source)
             self._answer(request, Failed(NotFinite()) if vectors is None else Encoded(vectors, timings))
         elif isinstance(request, Score):
-            self._scorings.join(request, source, queued, encoded, ended)
+            self._passes.score(request, source.hidden(), queued, encoded, ended)
         elif isinstance(request, Probe):
             self._probe(source)
             self._give_back(request, 0)
             self._answer(request, Probed())
 
-    def _score(self) -> None:
-        """Scores a part of what is to be scored. Rows that run wait for it as for an encoder run."""
+    def _pass(self) -> None:
+        """Looks at a part of the targets that are to be. Rows that run wait for it as for an encoder run."""
         started = time.perf_counter()
-        answered = self._scorings.run()
+        answered = self._passes.run()
         if self._rows.running:
             self._waited_s += time.perf_counter() - started
         if answered is None:
             return
         request, event = answered
-        self._give_back(request, request.given_tokens)
+        if isinstance(request, Score):
+            self._give_back(request, request.given_tokens)
         if isinstance(event, Scored):
             self._observer.scored(event.timings, len(request.source_ids), request.given_tokens, request.trace_id)
         self._events.append((request, event))
@@ -301,15 +304,15 @@ class RunningBatch(Generic[S]):
         self._cache.take([])
 
     def _drop_cancelled(self) -> None:
-        for scored in self._scorings.drop_cancelled() if self._scoring else ():
+        for scored in self._passes.drop_cancelled() if self._passing else ():
             self._held.pop(scored, None)
             self._give_back(scored, 0)
             self._observer.cancelled()
         leaving = [running for running in self._rows.running if running.request.cancelled]
         if leaving:
             self._drop(leaving)
-            for request in {running.request: None for running in leaving}:
-                self._held.pop(request, None)
+            for left in {running.request: None for running in leaving}:
+                self._held.pop(left, None)
                 self._observer.cancelled()
 
     def _drop_late(self) -> None:
@@ -364,7 +367,8 @@ class RunningBatch(Generic[S]):
             if not samples.end(running.sample, hypotheses, computed):
                 return
             hypotheses, computed = samples.hypotheses, samples.computed
-        self._give_back(request, computed)
+        looked = 0 if running.hidden is None else sum(len(one.token_ids) for one in hypotheses)
+        self._give_back(request, computed + looked)
         if not hypotheses:
             self._told.answered(computed, 0)
             self._events.append((request, Failed(NotFinite())))
@@ -377,7 +381,11 @@ class RunningBatch(Generic[S]):
         self._cost.answered(request, timings.steps)
         self._observer.finished(reason, timings, len(request.source_ids), tokens, request.trace_id)
         self._told.answered(computed, useful)
-        self._events.append((request, Finished(hypotheses, timings, running.vectors)))
+        answer = Finished(hypotheses, timings, running.vectors)
+        if running.hidden is None:
+            self._events.append((request, answer))
+        else:
+            self._passes.look(request, running.hidden, answer, now)
 
 
 def _vectors(encoding: Encoding, source: EncodedSource) -> Vectors | None:

@@ -18,7 +18,7 @@ from engine.devices.session import CPU, Device, bind, open_session
 from engine.devices.shapes import check_shapes
 from engine.logits.graph import LogitsGraph
 from engine.logits.whole_rows import answer, asks_logits, asks_more, attend, check_offered, mark_not_finite
-from engine.scorer import Scorer
+from engine.target_graphs import TargetGraphs
 from kernels.library import Counters
 from models.package import signature
 from models.package.graph_files import GraphFiles
@@ -80,7 +80,7 @@ class CpuDecoder:
         self._shortlist = graphs.shortlist
         size = graphs.spec.vocabulary.target_size
         self._output = None if spec.output is None else OutputLayer(contents.graph(spec.output.file), size)
-        self._scorer = Scorer(graphs, CPU)
+        self.given_targets = TargetGraphs(graphs, CPU)
         self._logits, self._whole = None, None
         if spec.output_layer == "screened":
             self._logits = LogitsGraph(graphs)
@@ -118,17 +118,6 @@ class CpuDecoder:
                 run = indices[start : start + together]
                 found |= zip(run, self._encode_equal([sources[index] for index in run]), strict=True)
         return [found[index] for index in range(len(sources))]
-
-    @property
-    def scores(self) -> bool:
-        """Whether given targets can be scored."""
-        return self._scorer.there
-
-    def score(
-        self, source: CpuSource, prefix: Sequence[int], targets: Sequence[Sequence[int]]
-    ) -> Iterator[dict[int, NDArray[np.float32]]]:
-        """The log-probabilities of given targets' tokens, little by little. Raises NotOffered."""
-        return self._scorer.score(source.hidden(), prefix, targets)
 
     def open_cache(self, rows: int) -> "CpuCache":
         """A running batch with room for so many rows."""

@@ -1,7 +1,7 @@
 """A model that is an encoder alone, on ONNX Runtime's CPU provider: one session, shared by all workers."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from engine.cpu.packs import encode_packed
 from engine.decoder import Ask, Found, TokenIds
 from engine.devices.session import CPU, Device, open_session
-from engine.errors import NotOffered
+from engine.target_graphs import TargetGraphs
 from models.package.graph_files import GraphFiles
 
 log = logging.getLogger(__name__)
@@ -38,12 +38,13 @@ class EncodedText:
 class CpuEncoder:
     """A `Decoder` that decodes nothing."""
 
-    gives_logits = scores = False
+    gives_logits = False
 
     def __init__(self, graphs: GraphFiles, source_capacity: int) -> None:
         """Loads the packed graph. Sources have at most so many tokens."""
         assert graphs.spec.packed_encoder is not None
         self.row_tokens = source_capacity
+        self.given_targets = TargetGraphs(graphs, CPU)
         self._session = open_session(graphs.contents().graph(graphs.spec.packed_encoder.file), CPU)
         size = graphs.spec.vocabulary.source_size
         self._together = True
@@ -68,12 +69,6 @@ class CpuEncoder:
         if not well:
             log.warning("texts have other bits packed than alone on this processor: each is encoded alone, slowly")
         return well
-
-    def score(
-        self, source: EncodedText, prefix: Sequence[int], targets: Sequence[Sequence[int]]
-    ) -> Iterator[dict[int, NDArray[np.float32]]]:
-        """Raises NotOffered."""
-        raise NotOffered("the score of a given target")
 
     def open_cache(self, rows: int) -> "NoCache":
         """Rows that nothing is decoded in."""

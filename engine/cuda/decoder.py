@@ -7,21 +7,19 @@ faster.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from weakref import WeakSet
 
-import numpy as np
 import onnxruntime as ort
-from numpy.typing import NDArray
 
 from engine.cuda.cache import CudaCache
 from engine.cuda.encoder import CudaEncoder, CudaSource
 from engine.cuda.output import CudaOutput, most_allowed
 from engine.cuda.runtime import DeviceRuntime
 from engine.devices.session import CAPTURE_REFUSED, Device, DeviceError, is_out_of_memory
-from engine.scorer import Scorer
+from engine.target_graphs import TargetGraphs
 from models.package.graph_files import Graph, GraphFiles
 
 log = logging.getLogger(__name__)
@@ -40,7 +38,7 @@ class CudaDecoder:
         spec, shortlist, contents = graphs.spec, graphs.shortlist, graphs.contents()
         places = 0 if shortlist is None else most_allowed(shortlist, source_capacity)
         longest = max(source_capacity, target_capacity, places, 2)
-        self._scorer = Scorer(graphs, device)
+        self.given_targets = TargetGraphs(graphs, device)
         self._caches: WeakSet[CudaCache] = WeakSet()
         with ExitStack() as held:
             self._runtime = runtime = held.enter_context(closing(DeviceRuntime(device, longest)))
@@ -91,19 +89,8 @@ class CudaDecoder:
         self._runtime.transfers.settle()
         while self._caches:
             self._caches.pop().close()
-        self._scorer.close()
+        self.given_targets.close()
         self._decoder = self._output = None
-
-    @property
-    def scores(self) -> bool:
-        """Whether given targets can be scored."""
-        return self._scorer.there
-
-    def score(
-        self, source: CudaSource, prefix: Sequence[int], targets: Sequence[Sequence[int]]
-    ) -> Iterator[dict[int, NDArray[np.float32]]]:
-        """The log-probabilities of given targets' tokens, little by little. Raises NotOffered."""
-        return self._scorer.score(source.hidden(), prefix, targets)
 
     def open_cache(self, rows: int) -> CudaCache:
         """A running batch with room for so many rows. Raises DeviceError where the device has no memory for them."""

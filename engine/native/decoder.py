@@ -1,6 +1,6 @@
 """The decoder on the graphs of our own operators: two sessions, shared by all workers, and a cache for each."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import repeat
 from typing import Self
@@ -14,7 +14,7 @@ from engine.errors import KernelsRefused
 from engine.logits.graph import LogitsGraph
 from engine.native.cache import SlotCache
 from engine.native.encoder import NativeSource, encode
-from engine.scorer import Scorer
+from engine.target_graphs import TargetGraphs
 from kernels.library import Counters, Library, LibraryError, open_library
 from models.package.graph_files import GraphFiles
 from models.package.graphs import NativeGraphs
@@ -40,7 +40,8 @@ class NativeDecoder:
             for graph in (native.encoder, native.decoder)
         )
         check_shapes((self._encoder, self._decoder), graphs.spec, native.cache)
-        self._shortlist, self._logits, self._scorer = graphs.shortlist, LogitsGraph(graphs), Scorer(graphs, CPU)
+        self._shortlist, self._logits = graphs.shortlist, LogitsGraph(graphs)
+        self.given_targets = TargetGraphs(graphs, CPU)
 
     @classmethod
     def open(cls, graphs: GraphFiles, source_capacity: int, target_capacity: int) -> Self:
@@ -82,17 +83,6 @@ class NativeDecoder:
         encoded = encode(self._encoder, sources)
         allowed = repeat(None) if self._shortlist is None else map(self._allowed, sources)
         return [NativeSource(*parts, ids) for parts, ids in zip(encoded, allowed, strict=False)]
-
-    @property
-    def scores(self) -> bool:
-        """Whether given targets can be scored."""
-        return self._scorer.there
-
-    def score(
-        self, source: NativeSource, prefix: Sequence[int], targets: Sequence[Sequence[int]]
-    ) -> Iterator[dict[int, NDArray[np.float32]]]:
-        """The log-probabilities of given targets' tokens, little by little. Raises NotOffered."""
-        return self._scorer.score(source.hidden(), prefix, targets)
 
     def open_cache(self, rows: int) -> SlotCache:
         """A running batch with room for so many rows."""

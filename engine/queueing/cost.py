@@ -126,6 +126,8 @@ class Work:
     bulk: bool = False
     given: float = 0.0
     """Target tokens that are given, about."""
+    passes: int = 0
+    """Hypotheses of each content that are looked at once more, when they are found."""
 
 
 class CostModel:
@@ -145,27 +147,28 @@ class CostModel:
         tokens = len(request.source_ids)
         if not isinstance(request, Translate):
             return self.spent(tokens, request.given_tokens)
-        return self._cost(tokens, request.rows, request.decoding.max_new_tokens, 1)
+        decoding = request.decoding
+        return self._cost(tokens, request.rows, decoding.max_new_tokens, 1, decoding.passes)
 
     def of_work(self, work: Work) -> float:
         """The same of a call."""
         if not work.beams:
             return self.spent(work.tokens, work.given)
-        return self._cost(work.tokens, work.beams, work.max_new_tokens, work.contents)
+        return self._cost(work.tokens, work.beams, work.max_new_tokens, work.contents, work.passes)
 
     def spent(self, tokens: float, computed_rows: float) -> float:
         """Seconds of a worker that a request has cost, whose encoder run and rows were so many.
 
-        A target token that is given counts as a row: the same is computed for both.
+        A target token that is given, or looked at once more, counts as a row: the same is computed for both.
         """
         return self._encode_s(tokens) + computed_rows * self._row_s()
 
-    def service_s(self, tokens: float, beams: int, max_new_tokens: int, rows: float, given: float = 0.0) -> float:
-        """Seconds from the start of a request to its end, in steps of so many rows."""
-        if not beams:
-            return self.spent(tokens, given)
-        turn_s = max(worker.turn_s(rows) for worker in self.workers)
-        return self._encode_s(tokens) + self._steps(tokens, beams, max_new_tokens) * turn_s
+    def service_s(self, work: Work, rows: float) -> float:
+        """Seconds from the start of the longest content of a call to its end, in steps of so many rows."""
+        if not work.beams:
+            return self.spent(work.longest, work.given)
+        turn_s = max(worker.turn_s(rows) for worker in self.workers) + work.passes * self._row_s()
+        return self._encode_s(work.longest) + self._steps(work.longest, work.beams, work.max_new_tokens) * turn_s
 
     def most_rows(self, worker: int, request: Request, left_s: float) -> float:
         """Rows of a worker's batch in which a request that begins now would take so long."""
@@ -188,9 +191,9 @@ class CostModel:
         step_s = min(worker.step_s(request.rows) for worker in self.workers)
         return self._encode_s(tokens) + self._steps(tokens, request.rows, request.decoding.max_new_tokens) * step_s
 
-    def _cost(self, tokens: float, beams: int, max_new_tokens: int, contents: int) -> float:
+    def _cost(self, tokens: float, beams: int, max_new_tokens: int, contents: int, passes: int) -> float:
         steps = contents * self._steps(tokens / contents, beams, max_new_tokens)
-        return self._encode_s(tokens) + beams * steps * self._row_s()
+        return self._encode_s(tokens) + (beams + passes) * steps * self._row_s()
 
     def _steps(self, tokens: float, beams: int, max_new_tokens: int) -> float:
         return min(max_new_tokens, max(worker.steps(tokens, beams) for worker in self.workers))

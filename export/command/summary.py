@@ -34,6 +34,8 @@ def certify(table: Table, which: str, certificate: Certificate) -> None:
     errors = [f"hidden states {certificate.encoder_error:.1e}"]
     if certificate.score_error is not None:
         errors.append(f"scores of targets {certificate.score_error:.1e}")
+    if certificate.attention_error is not None:
+        errors.append(f"attention {certificate.attention_error:.1e}")
     if certificate.steps:
         errors.append(f"log-probabilities {max(step.log_prob_error for step in certificate.steps):.1e}")
     table.add_row("largest errors", ", ".join(errors))

@@ -1,7 +1,7 @@
 """How far hidden states and log-probabilities are from the PyTorch model's, on random tokens."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -12,9 +12,9 @@ from engine.cuda.runtime import NUMBER_TYPES
 from engine.decoder import Ask, Decoder, Found, S
 from engine.devices.session import CPU, Device, open_session
 from engine.native.encoder import encode
-from engine.scorer import Scorer
+from engine.target_graphs import TargetGraphs
 from export.variant import DTYPES
-from export.verification.reference import log_probs
+from export.verification.reference import Attention, log_probs
 from kernels.library import open_library
 from models.config import ModelConfig
 from models.package import signature
@@ -68,19 +68,40 @@ def native_encoder_error(model: Transformer, graphs: GraphFiles, native: NativeG
 @torch.no_grad()
 def score_error(model: Transformer, graphs: GraphFiles, device: Device) -> float:
     """Largest difference of a target token's log-probability, of several targets of each source. Raises DeviceError."""
-    scorer, start = Scorer(graphs, device), model.config.decoder_start_id
-    scorer.load(graphs.contents())
+    given, start = TargetGraphs(graphs, device), model.config.decoder_start_id
+    given.load(graphs.contents())
     whole = random_targets(model.config, len(SOURCE_LENGTHS), min(max(SOURCE_LENGTHS), model.config.max_positions))
     targets = [target[1:][:length] for target, length in zip(whole, SOURCE_LENGTHS, strict=True)]
     errors = []
     for source in random_sources(model.config, len(SOURCE_LENGTHS)):
         hidden = model.encode(torch.tensor([source]), torch.tensor([len(source)]))[0].numpy()
-        for part in scorer.score(hidden, (start,), targets):
+        for part in given.score(hidden, (start,), targets):
             for index, found in part.items():
                 target = targets[index]
                 expected = log_probs(model, source, [start, *target[:-1]]).numpy()
                 errors.append(np.abs(found - expected[np.arange(len(target)), target]).max())
     return float(np.max(errors))
+
+
+def attention_error(
+    expected: Callable[[Sequence[int], Sequence[int]], Attention],
+    model: Transformer,
+    graphs: GraphFiles,
+    device: Device,
+) -> float:
+    """Largest difference of where a token looks, in the encoder and from a target, of one pair. Raises DeviceError.
+
+    expected: of a source and of what the decoder is fed
+    """
+    given, start = TargetGraphs(graphs, device), model.config.decoder_start_id
+    given.load(graphs.contents())
+    length = min(24, model.config.max_positions)
+    [source], [target] = random_sources(model.config, 1), random_targets(model.config, 1, length)
+    with torch.no_grad():
+        hidden = model.encode(torch.tensor([source]), torch.tensor([len(source)]))[0].numpy()
+    [found] = given.look(hidden, (start,), [target[1:]], attention=True)
+    pairs = zip((given.source_attention(source), found[0].attention), expected(source, target[:-1]), strict=True)
+    return float(np.max([np.abs(ours - theirs.numpy()).max() for ours, theirs in pairs]))
 
 
 def run_encoder(graphs: GraphFiles, ids: Tensor, lengths: Tensor, outputs: Sequence[Tensor], device: Device) -> None:

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import cycle
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Literal
 
@@ -13,12 +13,14 @@ from engine.decoder import Decoder, S
 from engine.observer import Unobserved
 from engine.request import Event, Finished, Hypothesis, Translate
 from engine.targets import target_rules
-from export.verification.reference import TransformersModel, greedy_tokens
+from export.verification.alignment import Sentence
+from export.verification.reference import Attention, TransformersModel, attention_of_transformers, greedy_tokens
 from models.checkpoint import Checkpoint
 from models.package.graphs import Vocabulary
 from models.package.manifest import Agreement, GenerationDefaults
 from models.package.shortlist import Shortlist
 from models.package.signature import vocabulary
+from models.tokenizers.tokenizer import pieces, without_spaces
 
 BEAMS = (1, 4)
 ENGINE_ROWS = 16
@@ -70,8 +72,9 @@ class Samples:
         self._generation = replace(checkpoint.generation, max_new_tokens=limit)
         self._tokenizer = checkpoint.open_tokenizer(folder)
         self._texts = texts
-        targets = cycle(checkpoint.target_languages)
-        self.sources = [shorten(self._tokenizer.encode(text, next(targets)), capacity) for text in texts]
+        self._languages = list(islice(cycle(checkpoint.target_languages), len(texts)))
+        whole = map(self._tokenizer.encode, texts, self._languages)
+        self.sources = [shorten(source, capacity) for source in whole]
         """Token ids."""
         self._of_transformers: dict[int, list[TokenIds]] = {}
         """By number of beams."""
@@ -84,6 +87,27 @@ class Samples:
         for num_beams in BEAMS:
             progress(f"translations by transformers, {search_name(num_beams)}")
             self._of_transformers[num_beams] = transformers.translate(self.sources, num_beams, self._generation)
+
+    @property
+    def attention(self) -> Callable[[Sequence[int], Sequence[int]], Attention] | None:
+        """Where transformers looks, if it has the model."""
+        folder = self._transformers_folder
+        return None if folder is None else partial(attention_of_transformers, folder)
+
+    def attended(self, decoder: Decoder[S], found: Sequence[Hypothesis]) -> Iterator[Sentence]:
+        """What was found of every sentence that is whole, and where a decoder's graphs look there."""
+        prefix = target_rules(self._vocabulary, self._generation).prefix_ids
+        for text, language, source, one in zip(self._texts, self._languages, self.sources, found, strict=True):
+            spans = self._tokenizer.spans(text, language)
+            if len(spans) != len(source):
+                continue
+            [encoded] = decoder.encode([source])
+            [looked] = decoder.given_targets.look(encoded.hidden(), prefix, [one.token_ids], attention=True)
+            target, attention = self._tokenizer.decode(one.token_ids), looked[0].attention
+            added = pieces(self._tokenizer, one.token_ids)
+            target_spans = [without_spaces(target, begin, begin + len(piece)) for piece, begin in added]
+            assert attention is not None
+            yield Sentence(text, target, spans, target_spans, attention)
 
     def compare(self, decoder: Decoder[S], progress: Callable[[str], None]) -> Comparison:
         """Holds a decoder to the references."""

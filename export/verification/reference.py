@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 from engine.processors.chain import chain
 from engine.processors.processor import Seen
 from engine.targets import target_rules
+from models.attention import compared
 from models.checkpoint.generation import of_generate
 from models.package.manifest import GenerationDefaults
 from models.package.shortlist import Shortlist
@@ -33,6 +35,20 @@ def log_probs(
     allow have -inf.
     """
     return _logits(model, source_ids, target_ids, shortlist).log_softmax(dim=1)
+
+
+Attention = tuple[Tensor, Tensor]
+"""Where the encoder looks [layers, heads, source, source], and the decoder [layers, heads, target, source]."""
+
+
+@torch.no_grad()
+def attention(model: Transformer, source_ids: Sequence[int], target_ids: Sequence[int]) -> Attention:
+    """Of a source, and of the teacher-forced pass over a target, which begins with the decoder's start token."""
+    with compared() as layers:
+        model(torch.tensor([source_ids]), torch.tensor([len(source_ids)]), torch.tensor([target_ids]))
+    weights = [layer.weights()[0] for layer in layers]
+    encoder = model.config.encoder_layers
+    return torch.stack(weights[:encoder]), torch.stack(weights[encoder:])
 
 
 @torch.no_grad()
@@ -80,11 +96,7 @@ class TransformersModel:
 
     def __init__(self, folder: Path, shortlist: Shortlist | None = None) -> None:
         """shortlist: what each source may become."""
-        self._shortlist = shortlist
-        with quiet():
-            self._model = transformers.AutoModelForSeq2SeqLM.from_pretrained(
-                folder, dtype=torch.float32, local_files_only=True
-            ).eval()
+        self._shortlist, self._model = shortlist, _of_transformers(folder)
 
     @torch.no_grad()
     def translate(
@@ -131,6 +143,25 @@ class TransformersModel:
             ids[row, : len(source)] = torch.tensor(source)
             mask[row, : len(source)] = 1
         return ids, mask
+
+
+@torch.no_grad()
+def attention_of_transformers(folder: Path, source_ids: Sequence[int], target_ids: Sequence[int]) -> Attention:
+    """As `attention`, of the checkpoint, by `output_attentions`."""
+    # Kernels that compute attention as one operation do not tell of it.
+    model = _of_transformers(folder, attn_implementation="eager")
+    with quiet():
+        found = model(
+            input_ids=torch.tensor([source_ids]), decoder_input_ids=torch.tensor([target_ids]), output_attentions=True
+        )
+    return torch.cat(found.encoder_attentions), torch.cat(found.cross_attentions)
+
+
+def _of_transformers(folder: Path, attn_implementation: str | None = None) -> Any:
+    with quiet():
+        return transformers.AutoModelForSeq2SeqLM.from_pretrained(
+            folder, dtype=torch.float32, local_files_only=True, attn_implementation=attn_implementation
+        ).eval()
 
 
 def _until_end(tokens: list[int], end_id: int) -> tuple[int, ...]:

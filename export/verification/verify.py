@@ -18,13 +18,21 @@ from engine.devices.session import CPU, Device, DeviceError
 from engine.load import Kernels, Loadable
 from engine.processors.chain import without_processors
 from engine.request import Hypothesis
-from export.verification.compare_numbers import encoder_error, native_encoder_error, score_error, step_errors
+from export.verification.alignment import choose_aligner
+from export.verification.compare_numbers import (
+    attention_error,
+    encoder_error,
+    native_encoder_error,
+    score_error,
+    step_errors,
+)
 from export.verification.compare_tokens import Samples, translate
 from export.verification.probes import record_probes
+from export.verification.reference import attention
 from export.verification.tolerances import NATIVE, SCREENED, TOLERANCES
 from models.checkpoint import Checkpoint
 from models.package.graph_files import GraphFiles
-from models.package.graphs import NativeGraphs, Probe
+from models.package.graphs import Aligner, NativeGraphs, Probe
 from models.package.manifest import Certificate, Quantization, StepError
 from models.transformer import Transformer
 
@@ -52,6 +60,7 @@ class Verified:
     native: Certificate | None = None
     """Of the native ones."""
     probes: tuple[Probe, ...] = ()
+    aligner: Aligner | None = None
 
     def with_quantization(self, report: Quantization) -> "Verified":
         """Says what 8 bits cost as well."""
@@ -74,12 +83,13 @@ def verify(
     verification = _Verification(checkpoint, folder, graphs, texts, progress)
     verification.samples.ask_transformers(progress)
     gc.collect()  # the weights of transformers, before a session of the graphs has its own
-    certificate, standard = verification.certify(device)
+    (certificate, standard), aligner = verification.certify(device)
     if graphs.spec.native is None:
-        return Verified(certificate)
+        return Verified(certificate, aligner=aligner)
     native, found = verification.certify_native(graphs.spec.native, emulated or checkpoint.model)
     penalty = checkpoint.generation.length_penalty
-    return Verified(certificate, native, record_probes(verification.samples.sources, standard, found, penalty))
+    probes = record_probes(verification.samples.sources, standard, found, penalty)
+    return Verified(certificate, native, probes, aligner)
 
 
 class _Verification:
@@ -94,23 +104,34 @@ class _Verification:
         self._capacity = most_tokens(graphs.spec.max_positions)
         self.samples = Samples(checkpoint, folder, self._capacity, texts, self._limits.share, graphs.shortlist)
 
-    def certify(self, device: Device) -> Certified:
-        """The standard graphs. Raises VerificationError."""
+    def certify(self, device: Device) -> tuple[Certified, Aligner | None]:
+        """The standard graphs, and what aligns. Raises VerificationError."""
         with closing(open_decoder(self._model, device)) as decoder:
             self._progress("hidden states")
             hidden = encoder_error(self._checkpoint.model, self._model.graphs, device)
             screened = self._model.graphs.spec.output_layer == "screened"
             limits = self._limits.error, SCREENED if screened else 0.0
-            score = self._score_error(device)
-            return self._certify(decoder, self._checkpoint.model, hidden, limits, "exported", self._progress, score)
+            of_targets = self._target_errors(device)
+            model, progress = self._checkpoint.model, self._progress
+            certified = self._certify(decoder, model, hidden, limits, "exported", progress, of_targets)
+            return certified, self._aligner(decoder, certified[1])
 
-    def _score_error(self, device: Device) -> float | None:
-        """Of given targets; None where there are no graphs that score them. Raises VerificationError."""
+    def _aligner(self, decoder: Decoder[S], greedy: Sequence[Hypothesis]) -> Aligner | None:
+        """What aligns these translations of the samples."""
         if self._model.graphs.spec.scoring is None:
             return None
-        self._progress("scores of targets")
+        self._progress("alignment of names and numbers")
+        return choose_aligner(self.samples.attended(decoder, greedy))
+
+    def _target_errors(self, device: Device) -> tuple[float, float] | None:
+        """Of given targets' scores and attention; None where no graphs look at them. Raises VerificationError."""
+        if self._model.graphs.spec.scoring is None:
+            return None
+        model, graphs = self._checkpoint.model, self._model.graphs
+        self._progress("scores of targets, attention")
         try:
-            return score_error(self._checkpoint.model, self._model.graphs, device)
+            expected = self.samples.attention or partial(attention, model)
+            return score_error(model, graphs, device), attention_error(expected, model, graphs, device)
         except DeviceError as error:
             raise VerificationError(f"ONNX Runtime does not load the exported graphs: {error}") from error
 
@@ -129,10 +150,11 @@ class _Verification:
         limits: tuple[float, float],
         which: str,
         progress: Progress,
-        score: float | None = None,
+        of_targets: tuple[float, float] | None = None,
     ) -> Certified:
-        """Holds steps and translations to the checkpoint. hidden, score: errors of hidden states, of given targets.
+        """Holds steps and translations to the checkpoint.
 
+        hidden, of_targets: errors of hidden states, of given targets
         limits: of errors, and of what all candidates of a row are off alike besides
         """
         steps = list[StepError]()
@@ -146,7 +168,8 @@ class _Verification:
             tolerance=limits[0],
             normaliser_tolerance=limits[1],
             encoder_error=hidden,
-            score_error=score,
+            score_error=of_targets and of_targets[0],
+            attention_error=of_targets and of_targets[1],
             steps=tuple(steps),
             agreements=found.agreements,
         )
@@ -185,6 +208,8 @@ def large_errors(certificate: Certificate) -> Iterator[str]:
         yield f"hidden states differ by {certificate.encoder_error:.3g}; {limit}"
     if certificate.score_error is not None and not certificate.score_error <= certificate.tolerance:
         yield f"log-probabilities of given targets differ by {certificate.score_error:.3g}; {limit}"
+    if certificate.attention_error is not None and not certificate.attention_error <= certificate.tolerance:
+        yield f"attention differs by {certificate.attention_error:.3g}; {limit}"
     for step in certificate.steps:
         batch = f"{batch_name(step.rows, step.ragged)}, {step.past} tokens past"
         if not step.logit_error <= certificate.tolerance:

@@ -48,6 +48,7 @@ ONLY_OURS = (
     "seed",
     "mbr_samples",
     "with_tokens",
+    "with_alignment",
     "retry_on_guard",
 )
 """Options that `generate` lacks."""

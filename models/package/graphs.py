@@ -177,16 +177,54 @@ class NativeGraphs(Frozen):
     """The first axis is slots. Those of sources are inputs only."""
 
 
+class TargetAttention(Frozen):
+    """Outputs of the graph over given targets that tell where its tokens look in the source, of every layer.
+
+    They are inner values: a pass that does not fetch them pays nothing for them.
+    """
+
+    queries: tuple[str, ...]
+    """fp32 [targets, target, heads * head_dim]"""
+    keys: tuple[str, ...]
+    """fp32 [sources, heads, source, head_dim]"""
+    heads: int = Field(gt=0)
+    scale: float
+    """Of a query's product with a key, before the softmax."""
+
+    @model_validator(mode="after")
+    def _paired(self) -> "TargetAttention":
+        if len(self.queries) != len(self.keys):
+            raise ValueError(f"there are {len(self.queries)} queries and {len(self.keys)} keys; every layer has both")
+        return self
+
+
 class Scoring(Frozen):
-    """Graphs that score given targets, see `models.package.signature`."""
+    """Graphs that look at given targets, see `models.package.signature`."""
 
     target: GraphFile
     log_probs: GraphFile
+    attention: TargetAttention | None = None
+    """None: the package is older."""
 
     @property
     def files(self) -> tuple[GraphFile, GraphFile]:
         """Both."""
         return self.target, self.log_probs
+
+
+class Aligner(Frozen):
+    """The heads whose attention says which source token a target token comes from: their mean.
+
+    Chosen by names and numbers that translations copy, and so have a known partner.
+    """
+
+    layer: int = Field(ge=0)
+    """Of the decoder."""
+    heads: tuple[int, ...] = Field(min_length=1)
+    tokens: int = Field(gt=0)
+    """Target tokens of copied names and numbers."""
+    right: int = Field(ge=0)
+    """So many of them look at their partner most."""
 
 
 class Probe(Frozen):
@@ -225,6 +263,10 @@ class GraphsSpec(Frozen):
     """Of a row, that the decoder graph finds."""
     scoring: Scoring | None = None
     """None: the package is older, or an encoder alone."""
+    source_attention: GraphFile | None = None
+    """Where the tokens of a source look in it. None: as above."""
+    aligner: Aligner | None = None
+    """None: no head of the model aligns well enough, or the package is older."""
     logits: Logits | None = None
     cross_query: CrossQuery | None = None
     slots: bool = False
@@ -240,7 +282,8 @@ class GraphsSpec(Frozen):
         native = () if self.native is None else (self.native.encoder, self.native.decoder)
         logits = None if self.logits is None else self.logits.graph
         scoring = () if self.scoring is None else self.scoring.files
-        graphs = self.encoder, self.packed_encoder, self.decoder, *scoring, self.output, logits, *native
+        encoders = self.encoder, self.packed_encoder, self.source_attention
+        graphs = *encoders, self.decoder, *scoring, self.output, logits, *native
         return tuple(graph for graph in graphs if graph is not None)
 
     @property
@@ -257,6 +300,9 @@ class GraphsSpec(Frozen):
         for given in (starts, names, native or []):
             if len(set(given)) < len(given):
                 raise ValueError(f"a name stands twice among {', '.join(given)}")
+        layers = 0 if self.scoring is None or self.scoring.attention is None else len(self.scoring.attention.queries)
+        if self.aligner is not None and self.aligner.layer >= layers:
+            raise ValueError(f"aligner.layer is {self.aligner.layer}; the graph over targets tells of {layers} layers")
         for which, there in (("cache", names), ("native cache", native)):
             if self.cross_query is not None and there is not None and self.cross_query.keys not in there:
                 raise ValueError(

@@ -144,6 +144,8 @@ class Certificate(Frozen):
     """Largest absolute difference of a hidden state from the PyTorch model's."""
     score_error: float | None = None
     """Largest absolute difference of a given target token's log-probability. None: the package scores no targets."""
+    attention_error: float | None = None
+    """Largest absolute difference of where a token looks, from transformers if that has the model. None: as above."""
     steps: tuple[StepError, ...]
     agreements: tuple[Agreement, ...]
     quantization: Quantization | None = None

@@ -50,18 +50,25 @@ decoder's to the last bit, so that it does not matter which of them a token is f
     normaliser   fp32 [rows, 1]        as above, never NaN
     logits       fp32 [rows, vocabulary, padded]
 
-Two graphs score given targets (`GraphsSpec.scoring`), without a cache, over all tokens of the vocabulary. The first is
-one teacher-forced pass over targets that are padded at their ends, the second the output layer:
+Two graphs look at given targets (`GraphsSpec.scoring`), without a cache, over all tokens of the vocabulary. The first
+is one teacher-forced pass over targets that are padded at their ends, the second the output layer:
 
     hidden       fp32 [sources, source, width]    what the encoder gave
     lengths      int32 [sources]                  tokens of each source before the padding
     sources      int64 [targets]                  the source of each target; several may have the same
     ids          int64 [targets, target]          what the decoder is fed: the start token, and all but the last token
     states       fp32 [targets, target, width]    of every token, after the last layer
+    cross_query0, ...  fp32 [targets, target, heads * head_dim]    what layer 0, ... compares with
+    cross_key0, ...    fp32 [sources, heads, source, head_dim]     the keys of the source
 
     states       fp32 [tokens, width]             as above
     wanted       int64 [tokens]                   the token that came next
     log_probs    fp32 [tokens]                    of that token
+
+One more says where the tokens of a source look in it. It is the encoder again, for those who want to see that:
+
+    ids, lengths                                  as the encoder's
+    attention    fp32 [sentences, layers, heads, source, source]
 
 A package with a shortlist (`models.package.shortlist`) has a graph of the output layer, which gives rows of itself:
 
@@ -99,13 +106,22 @@ what a graph of its own makes of `hidden`: fp32 [rows, vocabulary].
 """
 
 from models.config import ModelConfig
-from models.package.graphs import Axis, CacheTensor, GraphFile, GraphsSpec, Precisions, Vocabulary
+from models.package.graphs import (
+    Axis,
+    CacheTensor,
+    GraphFile,
+    GraphsSpec,
+    Precisions,
+    TargetAttention,
+    Vocabulary,
+)
 from models.package.precision import NUMBER_BYTES, AttentionKind, Precision
 
 ENCODER, DECODER, OUTPUT = "encoder.onnx", "decoder.onnx", "output.onnx"
 NATIVE_ENCODER, NATIVE_DECODER = "native_encoder.onnx", "native_decoder.onnx"
 LOGITS_GRAPH = "logits.onnx"
 TARGET, LOG_PROBS_GRAPH = "target.onnx", "log_probs.onnx"
+SOURCE_ATTENTION = "source_attention.onnx"
 
 PACKED_ENCODER = "packed_encoder.onnx"
 
@@ -123,6 +139,7 @@ LOGITS_OUTPUTS = ("candidates", "scores", "normaliser", "logits")
 """Of the graph of logits beside a screened decoder."""
 TARGET_INPUTS = (HIDDEN, "lengths", "sources", "ids")
 STATES = "states"
+ATTENTION = "attention"
 LOG_PROBS_INPUTS = (STATES, "wanted")
 LOG_PROBS = "log_probs"
 OUTPUT_INPUTS = ("ids",)
@@ -238,6 +255,14 @@ def native_tensors(config: ModelConfig, precision: Precision) -> tuple[CacheTens
     return target_tensors(config, states) + tuple(
         tensor.model_copy(update={"present": tensor.past, "start": None, "last": None}) for tensor in sources
     )
+
+
+def target_attention(config: ModelConfig) -> TargetAttention:
+    """Of the graph over given targets, the outputs that tell where tokens look."""
+    queries, keys = (
+        tuple(f"cross_{part}{layer}" for layer in range(config.decoder_layers)) for part in ("query", "key")
+    )
+    return TargetAttention(queries=queries, keys=keys, heads=config.decoder_heads, scale=config.score_scale)
 
 
 def encoder_outputs(spec: GraphsSpec) -> list[str]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from models.config import Frozen
+from models.tokenizers.tokenizer import NOWHERE, Span, without_spaces
 
 BYTES = 256
 
@@ -36,6 +37,12 @@ class ByteTokenizer:
     def encode(self, text: str, target_language: str = "", source_language: str = "") -> list[int]:
         """A token for each byte, and the end token."""
         return [*self.encode_target(text), self.spec.end_id]
+
+    def spans(self, text: str, target_language: str = "", source_language: str = "") -> list[Span]:
+        """Each byte of a character has its span; the end token is NOWHERE."""
+        characters = ((place, len(character.encode())) for place, character in enumerate(text))
+        spans = (without_spaces(text, place, place + 1) for place, size in characters for _ in range(size))
+        return [*spans, NOWHERE]
 
     def encode_target(self, text: str) -> list[int]:
         """A token for each byte."""

@@ -10,7 +10,7 @@ from pydantic import Field
 from sentencepiece import SentencePieceProcessor
 
 from models.config import Frozen
-from models.tokenizers.tokenizer import TokenizerError, without_tail
+from models.tokenizers.tokenizer import NOWHERE, Span, TokenizerError, without_spaces, without_tail
 
 SPACE = "▁"
 """How SentencePiece writes a space (U+2581)."""
@@ -102,6 +102,18 @@ class SentencePiecePair:
         unknown, id_of = self.spec.unknown_id, self._ids.get
         return [*[id_of(piece, unknown) for piece in pieces], self.spec.end_id]
 
+    def spans(self, text: str, target_language: str = "", source_language: str = "") -> list[Span]:
+        """Where each token that `encode` gives stands in the text."""
+        replaced = text.translate(self._replacements)
+        code = self._own_code(replaced)
+        begin = 0 if code is None else len(code)
+        offsets: list[Span] = self._source.encode(replaced[begin:], return_type="offset_mapping")["offsets"]
+        places = _places(text, self.spec.normalization)
+        found = (without_spaces(replaced, begin + first, begin + last) for first, last in offsets)
+        spans = [NOWHERE if span == NOWHERE else (places[span[0]], places[span[1] - 1] + 1) for span in found]
+        told = code is not None or bool(spans and target_language in self.spec.target_codes)
+        return [*[NOWHERE] * told, *spans, NOWHERE]
+
     def encode_target(self, text: str) -> list[int]:
         """The token ids of a target, or of words of one, with nothing around them. No text has no tokens."""
         unknown, id_of = self.spec.unknown_id, self._target_ids.get
@@ -149,6 +161,11 @@ class SentencePiecePair:
     def _own_code(self, text: str) -> str | None:
         code = LANGUAGE_CODE.match(text) if self._has_codes else None
         return code.group() if code is not None and code.group() in self._ids else None
+
+
+def _places(text: str, replacements: dict[str, str]) -> list[int]:
+    """Where each character stood that replacements make of the text."""
+    return [place for place, character in enumerate(text) for _ in replacements.get(character, character)]
 
 
 def load_vocabulary(file: Path) -> dict[str, int]:

@@ -1,10 +1,16 @@
 """What every tokenizer does. It belongs to its package: a text has the same ids wherever the package is served."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"
 """What a character decodes to while some of its bytes are still to come."""
+
+
+Span = tuple[int, int]
+"""Where something begins in a text and where it ends, in characters."""
+NOWHERE = (0, 0)
+"""The span of what has no text."""
 
 
 class TokenizerError(Exception):
@@ -35,6 +41,13 @@ class Tokenizer(Protocol):
         """
         ...
 
+    def spans(self, text: str, target_language: str = "", source_language: str = "") -> list[Span]:
+        """Where each token that `encode` gives stands in the text, without the spaces around it.
+
+        What is put around the text is NOWHERE. Of a character with several tokens, some or all have its span.
+        """
+        ...
+
     def encode_target(self, text: str) -> list[int]:
         """The token ids of a target, or of words of one, with nothing around them. No text has no tokens."""
         ...
@@ -57,6 +70,15 @@ class Tokenizer(Protocol):
         Put together, those of a target are its text, but for spaces around it, and for what a tokenizer cleans up.
         """
         ...
+
+
+def without_spaces(text: str, begin: int, end: int) -> Span:
+    """The part of a text from `begin` to `end` without the spaces around it. NOWHERE: nothing else is there."""
+    part = text[begin:end]
+    if not (bare := part.strip()):
+        return NOWHERE
+    begin += len(part) - len(part.lstrip())
+    return begin, begin + len(bare)
 
 
 def without_tail(text: str) -> str:
@@ -85,3 +107,14 @@ class TextStream:
         delta = text[self._sent :]
         self._sent = max(self._sent, len(text))
         return delta
+
+
+def pieces(tokenizer: Tokenizer, token_ids: Sequence[int], prefix: Sequence[int] = ()) -> Iterator[tuple[str, int]]:
+    """What each token of a target adds to its text, and where that begins: put together, all behind the prefix's."""
+    stream = TextStream(tokenizer)
+    begin = len(stream.push(prefix))
+    for place, token_id in enumerate(token_ids, 1):
+        last = place == len(token_ids)
+        text = stream.finish((*prefix, *token_ids)) if last else stream.push([token_id])
+        yield text, begin
+        begin += len(text)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from models.config import Frozen
-from models.tokenizers.tokenizer import TokenizerError, without_tail
+from models.tokenizers.tokenizer import NOWHERE, Span, TokenizerError, without_spaces, without_tail
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
@@ -84,6 +84,14 @@ class TokenizerJson:
         affixes = self.spec.source_affixes.get(source_language, self.spec.affixes)
         code = self.spec.target_codes.get(target_language)
         return [*affixes.prefix_ids, *([] if code is None else [code]), *self.encode_target(text), *affixes.suffix_ids]
+
+    def spans(self, text: str, target_language: str = "", source_language: str = "") -> list[Span]:
+        """Where each token that `encode` gives stands in the text."""
+        affixes = self.spec.source_affixes.get(source_language, self.spec.affixes)
+        before = len(affixes.prefix_ids) + (target_language in self.spec.target_codes)
+        encoded = self._backend.encode(text, add_special_tokens=False)
+        spans = (without_spaces(text, *offsets) for offsets in encoded.offsets)
+        return [*[NOWHERE] * before, *spans, *[NOWHERE] * len(affixes.suffix_ids)]
 
     def encode_target(self, text: str) -> list[int]:
         """The token ids of a target, or of words of one, with nothing around them. No text has no tokens."""

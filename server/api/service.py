@@ -26,7 +26,7 @@ from server.translation.answer import Leg, TextDelta, Translation
 from server.translation.options import Route
 from server.translation.pivot import translate_by_way
 from server.translation.scoring import Candidates, ScoredContent, TargetScore
-from server.translation.targets import TargetText, TargetToken
+from server.translation.targets import Alignment, TargetText, TargetToken
 from server.translation.translator import Translator
 from server.translation.waiting import Reuse
 
@@ -197,7 +197,17 @@ def _hypothesis(target: TargetText) -> translation_pb2.Hypothesis:
         finish_reason=FINISH_REASONS[target.finish_reason],
         target_tokens=map(_target_token, target.target_tokens),
         expected_utility=target.expected_utility,
+        alignment=None if target.alignment is None else _alignment(target.alignment),
     )
+
+
+def _alignment(alignment: Alignment) -> translation_pb2.Alignment:
+    source, target = (
+        [translation_pb2.Span(begin=begin, end=end) for begin, end in spans]
+        for spans in (alignment.source_spans, alignment.target_spans)
+    )
+    links = [translation_pb2.Link(source=s, target=t, weight=weight) for s, t, weight in alignment.links]
+    return translation_pb2.Alignment(source_spans=source, target_spans=target, links=links)
 
 
 def _target_token(token: TargetToken) -> translation_pb2.TargetToken:
@@ -257,4 +267,5 @@ def _model(translator: Translator) -> model_pb2.Model:
         memory_bytes=model.memory_bytes,
         prompts=model.prompts,
         prompt=model.prompt or "",
+        aligns=model.aligns,
     )

@@ -52,6 +52,8 @@ class ServedModel:
     """It scores given targets."""
     shortlisted: bool = False
     """A source says which tokens its targets may have."""
+    aligns: bool = False
+    """It tells from which source token each target token comes."""
 
     @property
     def limits(self) -> dict[str, float]:
@@ -96,6 +98,7 @@ def served_model(package: Package, settings: Settings, execution_provider: str) 
         prompt=manifest.prompt,
         scores=manifest.graphs.scoring is not None,
         shortlisted=manifest.shortlist is not None,
+        aligns=manifest.graphs.aligner is not None,
     )
 
 

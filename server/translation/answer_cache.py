@@ -5,6 +5,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from sys import getsizeof
 
+from engine.links import Link
 from engine.request import FinishReason, Hypothesis
 from engine.targets import TargetRules
 from models.decoding import Decoding
@@ -12,7 +13,7 @@ from server.telemetry.metrics.cache import AnswerCacheMetrics
 
 ENTRY_BYTES = 576
 """Of an answer, besides its tokens: its place in the dictionary, its question, and objects that stand for numbers."""
-HYPOTHESIS_BYTES = 120
+HYPOTHESIS_BYTES = 200
 """The same of each of its hypotheses."""
 WORD_BYTES = 40
 """Of a token that an option names."""
@@ -43,17 +44,35 @@ class KeptHypothesis:
     finish_reason: FinishReason
     log_probs: bytes
     """Eight of each token that has one."""
+    places: bytes
+    """Of its links: those in the source, and then those in the target."""
+    weights: bytes
 
     def unpacked(self) -> Hypothesis:
         """As it was."""
-        log_probs = tuple(array("d", self.log_probs))
-        return Hypothesis(tuple(array("i", self.token_ids)), self.score, self.finish_reason, log_probs)
+        log_probs, places = tuple(array("d", self.log_probs)), array("i", self.places)
+        half = len(places) // 2
+        links = tuple(map(Link, places[:half], places[half:], array("f", self.weights)))
+        return Hypothesis(tuple(array("i", self.token_ids)), self.score, self.finish_reason, log_probs, links)
+
+    @property
+    def size_bytes(self) -> int:
+        """That its tokens and links take."""
+        return getsizeof(self.token_ids) + len(self.log_probs) + len(self.places) + len(self.weights)
 
 
 def kept_hypothesis(hypothesis: Hypothesis) -> KeptHypothesis:
     """See `KeptHypothesis.unpacked`."""
     log_probs = array("d", hypothesis.log_probs).tobytes()
-    return KeptHypothesis(packed(hypothesis.token_ids), hypothesis.score, hypothesis.finish_reason, log_probs)
+    sources, targets, weights = zip(*hypothesis.links, strict=True) if hypothesis.links else ((), (), ())
+    return KeptHypothesis(
+        packed(hypothesis.token_ids),
+        hypothesis.score,
+        hypothesis.finish_reason,
+        log_probs,
+        packed((*sources, *targets)),
+        array("f", weights).tobytes(),
+    )
 
 
 class AnswerCache:
@@ -94,6 +113,6 @@ class AnswerCache:
 
 def size_of(question: Question, kept: tuple[KeptHypothesis, ...]) -> int:
     """Bytes that an answer takes while it is kept."""
-    tokens = getsizeof(question.source_ids) + sum(getsizeof(one.token_ids) + len(one.log_probs) for one in kept)
+    tokens = getsizeof(question.source_ids) + sum(one.size_bytes for one in kept)
     words = WORD_BYTES * question.decoding.words
     return ENTRY_BYTES + HYPOTHESIS_BYTES * len(kept) + tokens + words

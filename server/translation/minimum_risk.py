@@ -7,7 +7,7 @@ and Byrne 2004; by samples, Eikema and Aziz 2020, section 5): chrF as sacrebleu 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,6 +16,7 @@ from math import fsum
 from threading import Event
 
 from engine.request import Hypothesis
+from models.tokenizers.tokenizer import Span
 from server.errors import ExtraMissing, WouldBeLate
 from server.telemetry.calls import current_call
 from server.translation.targets import Detokenized, TargetWriter
@@ -37,14 +38,21 @@ class MinimumRisk:
         self._thread = ThreadPoolExecutor(1, "minimum-risk")
 
     async def write(
-        self, samples: Sequence[Hypothesis], writer: TargetWriter, most: int
+        self,
+        samples: Sequence[Hypothesis],
+        writer: TargetWriter,
+        most: int,
+        source_spans: Callable[[], Sequence[Span]] | None = None,
     ) -> tuple[tuple[Hypothesis, ...], Detokenized]:
-        """The best samples, at most so many, best first, and their texts. Raises WouldBeLate."""
+        """The best samples, at most so many, best first, and their texts. Raises WouldBeLate.
+
+        source_spans: see `TargetWriter.write`
+        """
         started = time.perf_counter()
         every = await writer.write([replace(sample, log_probs=()) for sample in samples])
         chosen = await self.choose([target.text for target in every.texts], most)
         hypotheses = tuple(samples[one.sample] for one in chosen)
-        written = await writer.write(hypotheses)
+        written = await writer.write(hypotheses, source_spans)
         pairs = zip(written.texts, chosen, strict=True)
         texts = tuple(replace(text, expected_utility=one.utility) for text, one in pairs)
         return hypotheses, Detokenized(texts, started, time.perf_counter() - started)

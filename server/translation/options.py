@@ -10,7 +10,13 @@ from models.decoding import Decoding, Options
 from models.languages import choose
 from models.tokenizers.tokenizer import Tokenizer
 from server.catalog.served_model import ServedModel
-from server.errors import LanguageNotSupported, OptionOutOfRange, OptionsConflict, PromptNotSupported
+from server.errors import (
+    LanguageNotSupported,
+    OptionNotOffered,
+    OptionOutOfRange,
+    OptionsConflict,
+    PromptNotSupported,
+)
 from server.translation.constraints import check_constraints
 from server.translation.minimum_risk import check_installed
 from server.translation.wording import in_tokens, without_unknown
@@ -60,6 +66,9 @@ def resolve(options: Options, model: ServedModel, tokenizer: Tokenizer, rules: T
         _check_samples(resolved)
     if resolved.must_include:
         check_constraints(resolved, model, rules)
+    if resolved.with_alignment and not model.aligns:
+        way = "or export again, with --samples of the source language whose names and numbers translations copy"
+        raise OptionNotOffered("an alignment", way)
     if not resolved.do_sample:
         return replace(resolved, seed=0) if resolved.seed else resolved
     if (beams := resolved.num_beams) > 1:

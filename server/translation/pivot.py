@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from models.decoding import Options
 from server.catalog.catalog import Pivot
+from server.errors import OptionsConflict
 from server.translation.answer import Leg, Translation
 from server.translation.options import Route, check_route
 from server.translation.translator import Translator
@@ -22,6 +23,9 @@ async def translate_by_way(
 
     options, prompt: of the second translation. The first takes the best hypothesis that its model gives by itself.
     """
+    if options.get("with_alignment"):
+        out = "translate twice and have an alignment of both, or send no with_alignment"
+        raise OptionsConflict("with_alignment", True, "pivot", True, out)
     there, on = Route(route.source_language, way.between), Route(way.between, route.target_language)
     firsts = await way.first.translate(contents, there, {}, no_cache)
     texts = [one.hypotheses[0].text for one in firsts]

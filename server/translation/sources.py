@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from models.tokenizers.tokenizer import Tokenizer
+from models.tokenizers.tokenizer import NOWHERE, Span, Tokenizer
 from server.errors import BlankContent, SourceTooLong
 from server.telemetry.calls import current_call
 from server.telemetry.metrics.model import ModelMetrics
@@ -77,6 +77,12 @@ class SourceReader:
         if sum(map(len, texts.values())) <= INLINE_CHARACTERS:
             return self._tokenize_all(texts, reading)
         return await asyncio.to_thread(self._tokenize_all, texts, reading)
+
+    def spans(self, source: SourceText, reading: Reading) -> list[Span]:
+        """Where each token of a text that is not cut stands in it. What is put before it has none."""
+        before = len(reading.prompt)
+        found = self._tokenizer.spans(reading.prompt + source.text, reading.target_language, reading.source_language)
+        return [(begin - before, end - before) if begin >= before and begin < end else NOWHERE for begin, end in found]
 
     def _tokenize_all(self, texts: Mapping[str, str], reading: Reading) -> list[SourceText]:
         return [self._tokenize(field, text, reading) for field, text in texts.items()]

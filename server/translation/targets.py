@@ -2,11 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from engine.links import Link
 from engine.request import FinishReason, Hypothesis
-from models.tokenizers.tokenizer import TextStream, Tokenizer
+from models.tokenizers.tokenizer import NOWHERE, Span, Tokenizer, pieces, without_spaces
 
 INLINE_TOKENS = 1024
 """What a call has more of is detokenised on another thread: the event loop would stand still for milliseconds."""
@@ -25,6 +26,18 @@ class TargetToken:
 
 
 @dataclass(frozen=True, slots=True)
+class Alignment:
+    """Which source tokens the tokens of a target come from."""
+
+    source_spans: tuple[Span, ...]
+    """Of each token, in the content, without the spaces around it. One without text is empty."""
+    target_spans: tuple[Span, ...]
+    """The same in the target."""
+    links: tuple[Link, ...]
+    """Between tokens that have text. In the order of the target's; of each token the strongest first."""
+
+
+@dataclass(frozen=True, slots=True)
 class TargetText:
     """One possible translation."""
 
@@ -36,6 +49,8 @@ class TargetText:
     """If they were wanted."""
     expected_utility: float | None = None
     """Of one that was chosen among samples by it."""
+    alignment: Alignment | None = None
+    """If it was wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,31 +73,42 @@ class TargetWriter:
         self._tokens = 0
         """Of all targets so far. Together they count: those of a call may all be there before the loop gets a turn."""
 
-    async def write(self, hypotheses: Sequence[Hypothesis]) -> Detokenized:
-        """The texts of one content, in the order of the hypotheses."""
-        # With its tokens, a text is decoded once for each of them.
-        self._tokens += sum(len(one.token_ids) * max(1, len(one.log_probs)) for one in hypotheses)
-        if self._tokens <= INLINE_TOKENS:
-            return self._write(hypotheses)
-        return await asyncio.to_thread(self._write, hypotheses)
+    async def write(
+        self, hypotheses: Sequence[Hypothesis], source_spans: Callable[[], Sequence[Span]] | None = None
+    ) -> Detokenized:
+        """The texts of one content, in the order of the hypotheses.
 
-    def _write(self, hypotheses: Sequence[Hypothesis]) -> Detokenized:
+        source_spans: where the tokens of the content stand in it, if an alignment is wanted
+        """
+        # With its tokens, a text is decoded once for each of them.
+        aligned = source_spans is not None
+        self._tokens += sum(len(one.token_ids) ** (2 if one.log_probs or aligned else 1) for one in hypotheses)
+        if self._tokens <= INLINE_TOKENS:
+            return self._write(hypotheses, source_spans)
+        return await asyncio.to_thread(self._write, hypotheses, source_spans)
+
+    def _write(
+        self, hypotheses: Sequence[Hypothesis], source_spans: Callable[[], Sequence[Span]] | None
+    ) -> Detokenized:
         started = time.perf_counter()
-        texts = tuple(map(self._text, hypotheses))
+        spans = None if source_spans is None else tuple(source_spans())
+        texts = tuple(self._text(one, spans) for one in hypotheses)
         return Detokenized(texts, started, time.perf_counter() - started)
 
-    def _text(self, hypothesis: Hypothesis) -> TargetText:
+    def _text(self, hypothesis: Hypothesis, source_spans: tuple[Span, ...] | None) -> TargetText:
         ids = hypothesis.token_ids
         text = self._tokenizer.decode((*self._prefix, *ids))
         tokens = tuple(self._target_tokens(hypothesis)) if hypothesis.log_probs else ()
-        return TargetText(text, hypothesis.score, len(ids), hypothesis.finish_reason, tokens)
+        alignment = None if source_spans is None else self._alignment(hypothesis, text, source_spans)
+        return TargetText(text, hypothesis.score, len(ids), hypothesis.finish_reason, tokens, alignment=alignment)
+
+    def _alignment(self, hypothesis: Hypothesis, text: str, source_spans: tuple[Span, ...]) -> Alignment:
+        found = pieces(self._tokenizer, hypothesis.token_ids, self._prefix)
+        spans = tuple(without_spaces(text, begin, begin + len(piece)) for piece, begin in found)
+        links = (link for link in hypothesis.links if NOWHERE not in (source_spans[link.source], spans[link.target]))
+        return Alignment(source_spans, spans, tuple(links))
 
     def _target_tokens(self, hypothesis: Hypothesis) -> Iterator[TargetToken]:
-        """What each adds to the text: behind that of the prefix, they are all of it."""
-        ids, stream = hypothesis.token_ids, TextStream(self._tokenizer)
-        begin = len(stream.push(self._prefix))
-        for place, (token_id, log_prob) in enumerate(zip(ids, hypothesis.log_probs, strict=True), 1):
-            last = place == len(ids)
-            text = stream.finish((*self._prefix, *ids)) if last else stream.push([token_id])
+        found = pieces(self._tokenizer, hypothesis.token_ids, self._prefix)
+        for token_id, log_prob, (text, begin) in zip(hypothesis.token_ids, hypothesis.log_probs, found, strict=True):
             yield TargetToken(token_id, text, begin, log_prob)
-            begin += len(text)

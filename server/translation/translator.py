@@ -275,17 +275,20 @@ class Translator:
     def _work_of(self, texts: Collection[str], decoding: Decoding | None, given: float) -> Work:
         """What the texts of this call are expected to ask of the engine."""
         call, tokens = current_call(), self._sources.guess(texts)
-        beams, most = (0, 0) if decoding is None else (decoding.rows, decoding.max_new_tokens)
-        return Work(len(texts), sum(tokens), max(tokens), beams, most, call.caller, call.bulk, given)
+        work = Work(len(texts), sum(tokens), max(tokens), 0, 0, call.caller, call.bulk, given)
+        if decoding is None:
+            return work
+        return replace(work, beams=decoding.rows, max_new_tokens=decoding.max_new_tokens, passes=decoding.passes)
 
     async def _translation(
         self, waiting: Waiting, event: Event, writer: TargetWriter, decoding: Decoding, reading: Reading
     ) -> Translation:
         assert isinstance(event, Finished), event
+        spans = partial(self._sources.spans, waiting.source, reading) if decoding.with_alignment else None
         if decoding.mbr_samples:
-            hypotheses, written = await self._risk.write(event.hypotheses, writer, decoding.num_return_sequences)
+            hypotheses, written = await self._risk.write(event.hypotheses, writer, decoding.num_return_sequences, spans)
         else:
-            hypotheses, written = event.hypotheses, await writer.write(event.hypotheses)
+            hypotheses, written = event.hypotheses, await writer.write(event.hypotheses, spans)
         self._metrics.detokenized(written.seconds, waiting.trace_id)
         best, text, source = hypotheses[0], written.texts[0].text, waiting.source
         guards = _guards(source, text, best, reading.target_language)

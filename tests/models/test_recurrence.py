@@ -2,11 +2,12 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import onnx
@@ -180,7 +181,7 @@ class PrefixDecoder:
     model: Transformer
     device = CPU
     row_tokens = 0
-    gives_logits = scores = False
+    gives_logits = False
 
     def close(self) -> None:
         """Nothing outlives it."""
@@ -188,9 +189,8 @@ class PrefixDecoder:
     def encode(self, sources: Sequence[Sequence[int]]) -> list[CopySource]:
         return [CopySource(tuple(source)) for source in sources]
 
-    def score(
-        self, source: CopySource, prefix: Sequence[int], targets: Sequence[Sequence[int]]
-    ) -> Iterator[dict[int, NDArray[np.float32]]]:
+    @property
+    def given_targets(self) -> NoReturn:
         raise NotImplementedError
 
     def open_cache(self, rows: int) -> PrefixCache:

@@ -38,8 +38,8 @@ def test_answers_become_as_long_as_they_are() -> None:
     for _ in range(300):
         cost.workers[0].answered(translate(10), 30)
     turn = 0.0021 + MEASURED.token / 3  # a step, and the encoder's part for who comes when this one ends
-    assert cost.service_s(10, 1, 512, 1) == pytest.approx(31 * turn + 10 * MEASURED.token, rel=0.01)
-    assert cost.service_s(10, 1, 8, 1) == pytest.approx(8 * turn + 10 * MEASURED.token, rel=0.01)
+    assert cost.service_s(Work(1, 10, 10, 1, 512), 1) == pytest.approx(31 * turn + 10 * MEASURED.token, rel=0.01)
+    assert cost.service_s(Work(1, 10, 10, 1, 8), 1) == pytest.approx(8 * turn + 10 * MEASURED.token, rel=0.01)
 
 
 def test_a_beam_costs_its_rows_and_a_call_its_contents() -> None:
@@ -59,7 +59,7 @@ def test_the_most_rows_are_those_in_which_a_request_takes_so_long(rows: float) -
     cost = model()
     cost.workers[0].step(4, 0.01)
     cost.workers[0].encoded(50, 0.02)
-    seconds = cost.service_s(10, 1, 512, rows)
+    seconds = cost.service_s(Work(1, 10, 10, 1, 512), rows)
     assert cost.most_rows(0, translate(10), seconds) == pytest.approx(rows)
     assert cost.most_rows(0, Encode((1,) * 10, lambda event: None), seconds) == float("inf")
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from engine.queueing.cost import CostModel, Measured
+from engine.queueing.cost import CostModel, Measured, Work
 from engine.queueing.queue import CROWD_S, CROWD_SLOWDOWN, ENCODE_TOKENS, JOINING_TOKENS, SURE, FairQueue
 from engine.request import Encode, Request, Translate
 from models.decoding import Decoding
@@ -202,7 +202,7 @@ def test_workers_keep_equally_many_free_rows() -> None:
 def in_time_with(rows: float) -> float:
     """The deadline of a request that just makes it in a batch of so many rows."""
     cost = CostModel(1, ROWS)
-    return cost.service_s(10, 1, 512, rows) / SURE
+    return cost.service_s(Work(1, 10, 10, 1, 512), rows) / SURE
 
 
 def test_nobody_joins_where_that_makes_others_late() -> None:

@@ -176,7 +176,8 @@ def fresh(zoo_folder: Path, traced: Graphs, tmp_path_factory: pytest.TempPathFac
     """What an export would write now: graphs and weights of a package of its own, and in `beside` the other graphs."""
     folder = tmp_path_factory.mktemp(zoo_folder.name)
     assert traced.native is not None and traced.scoring is not None
-    scoring = ScoringModels(traced.scoring.target.clone(), traced.scoring.log_probs.clone())
+    target, log_probs, source_attention = (model.clone() for model in traced.scoring.models.values())
+    scoring = ScoringModels(target, log_probs, source_attention, traced.scoring.attention)
     native = [model.clone() for model in (traced.native.encoder, traced.native.decoder, traced.native.logits)]
     cloned = replace(traced, encoder=traced.encoder.clone(), decoder=traced.decoder.clone(), scoring=scoring)
     save(cloned.with_native(NativeModels(traced.native.spec, *native)), folder)

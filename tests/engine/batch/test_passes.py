@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -88,9 +88,9 @@ class SlowScores(CopyDecoder):
     """A part of its scores takes longer than steps."""
 
     def score(
-        self, source: CopySource, prefix: Sequence[int], targets: Sequence[Sequence[int]]
+        self, hidden: NDArray[np.float32], prefix: Sequence[int], targets: Sequence[Sequence[int]]
     ) -> Iterator[dict[int, NDArray[np.float32]]]:
-        for part in super().score(source, prefix, targets):
+        for part in super().score(hidden, prefix, targets):
             time.sleep(0.005)
             yield part
 
@@ -121,6 +121,33 @@ def test_the_time_between_tokens_is_that_of_rows_alone(scoring: bool, told: Told
     assert registry.get_sample_value("dragoman_inter_token_seconds_count", {"model": "m"}) == 6
 
 
+def test_translations_are_looked_at_when_they_are_found(told: Told) -> None:
+    """The fake looks where it copies from; rows are free meanwhile, and timings have the pass in them."""
+    engine = batch()
+    request = told.translate("aligned", 4)
+    request.decoding = replace(request.decoding, with_alignment=True)
+    engine.admit([request, told.translate("plain", 4)])
+    run(engine)
+    aligned, plain = (event for _, event in sorted(told.events))
+    assert isinstance(aligned, Finished) and isinstance(plain, Finished)
+    assert [tuple(link) for link in aligned.hypotheses[0].links] == [(place, place, 1.0) for place in range(4)]
+    assert plain.hypotheses[0].links == () and engine.free_rows == 4
+    assert aligned.hypotheses[0].token_ids == plain.hypotheses[0].token_ids
+
+
+def test_nobody_waits_for_an_alignment(told: Told) -> None:
+    engine = batch()
+    request = told.translate("leaving", 3)
+    request.decoding = replace(request.decoding, with_alignment=True)
+    engine.admit([request])
+    for _ in range(3):
+        engine.step()
+    assert not engine.idle and engine.free_rows == 4
+    request.cancel()
+    run(engine)
+    assert not told.events
+
+
 def test_nobody_waits(told: Told) -> None:
     engine = batch()
     leaving, staying = told.score("leaving"), told.score("staying")
@@ -145,11 +172,11 @@ class BrokenScores(CopyDecoder):
     broken: Exception | None = None
 
     def score(
-        self, source: CopySource, prefix: Sequence[int], targets: Sequence[Sequence[int]]
+        self, hidden: NDArray[np.float32], prefix: Sequence[int], targets: Sequence[Sequence[int]]
     ) -> Iterator[dict[int, NDArray[np.float32]]]:
         if self.broken is not None:
             raise self.broken
-        for part in super().score(source, prefix, targets):
+        for part in super().score(hidden, prefix, targets):
             yield {index: np.full_like(scores, np.nan if index == 2 else -1) for index, scores in part.items()}
 
 

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,10 @@ import torch
 
 from engine.devices.session import CPU
 from engine.errors import NotOffered
-from engine.scorer import OUTPUT_TOKENS, PASS_TOKENS, Scorer, together
+from engine.target_graphs import OUTPUT_TOKENS, PASS_TOKENS, TargetGraphs, together
 from export.trace import trace
-from export.verification.compare_numbers import score_error
-from export.verification.reference import log_probs
+from export.verification.compare_numbers import attention_error, score_error
+from export.verification.reference import attention, log_probs
 from export.weights.save import save
 from models.config import ModelConfig
 from models.package.graph_files import GraphFiles
@@ -30,9 +31,11 @@ SOURCE = (5, 9, 100, 0)
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
-def test_scores_are_those_of_pytorch(shape: ModelConfig, tmp_path: Path) -> None:
+def test_scores_and_attention_are_those_of_pytorch(shape: ModelConfig, tmp_path: Path) -> None:
     model = random_model(shape)
-    assert score_error(model, save(trace(model, scoring=True), tmp_path), CPU) < ATOL
+    graphs = save(trace(model, scoring=True), tmp_path)
+    assert score_error(model, graphs, CPU) < ATOL
+    assert attention_error(partial(attention, model), model, graphs, CPU) < ATOL
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +55,7 @@ def test_long_and_short_targets_after_a_prefix(model: Transformer, graphs: Graph
     targets = [tuple(chance.choices(range(130), k=length)) for length in lengths]
     with torch.no_grad():
         hidden = model.encode(torch.tensor([SOURCE]), torch.tensor([len(SOURCE)]))[0].numpy()
-    told = list(Scorer(graphs, CPU).score(hidden, PREFIX, targets))
+    told = list(TargetGraphs(graphs, CPU).score(hidden, PREFIX, targets))
     found = {index: scores for part in told for index, scores in part.items()}
     assert sum(map(len, told)) == len(found) == len(targets)
     assert len(told) > sum(lengths) / PASS_TOKENS, "others cannot have their turn"
@@ -64,7 +67,7 @@ def test_long_and_short_targets_after_a_prefix(model: Transformer, graphs: Graph
 def test_a_package_without_the_graphs(graphs: GraphFiles) -> None:
     older = replace(graphs, spec=graphs.spec.model_copy(update={"scoring": None}))
     with pytest.raises(NotOffered, match="the score of a given target; export the checkpoint again"):
-        next(Scorer(older, CPU).score(np.zeros((3, LONG.width), np.float32), PREFIX, [(1, 2)]))
+        next(TargetGraphs(older, CPU).score(np.zeros((3, LONG.width), np.float32), PREFIX, [(1, 2)]))
 
 
 def test_targets_of_like_length_are_together() -> None:

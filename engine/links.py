@@ -1,0 +1,55 @@
+"""From queries and keys to where the tokens of a target look, and to links between tokens."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+LEAST_WEIGHT = 0.02
+"""Of a link: with less, a token may as well look nowhere."""
+
+
+class Link(NamedTuple):
+    """A target token looks at a source token."""
+
+    source: int
+    """Place of the token in the source."""
+    target: int
+    """Place of the token in the target."""
+    weight: float
+    """Share of its attention, at most 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """Where the tokens of a target look in its source."""
+
+    links: tuple[Link, ...] = ()
+    """As the model's aligner has it, if there is one."""
+    attention: NDArray[np.float32] | None = None
+    """[layers, heads, target, source], if it is wanted."""
+
+
+def look(query: NDArray[np.float32], key: NDArray[np.float32], scale: float) -> NDArray[np.float32]:
+    """softmax(scale * query key^T) over one source [heads, target, source].
+
+    query: [target, heads * head_dim]; key: [heads, source, head_dim]
+    """
+    heads, _, head_dim = key.shape
+    scores = query.reshape(-1, heads, head_dim).transpose(1, 0, 2) @ key.transpose(0, 2, 1) * np.float32(scale)
+    weights = np.exp(scores - scores.max(2, keepdims=True))
+    found: NDArray[np.float32] = weights / weights.sum(2, keepdims=True)
+    return found
+
+
+def links(weights: NDArray[np.float32]) -> tuple[Link, ...]:
+    """Those of a target's tokens, in their order; of each token the strongest first.
+
+    weights: how much every token looks at every source token [target, source]
+    """
+    target, source = np.nonzero(weights >= LEAST_WEIGHT)
+    found = weights[target, source]
+    order = np.lexsort((source, -found, target))
+    places = (array[order].tolist() for array in (source, target, found))
+    return tuple(map(Link, *places))

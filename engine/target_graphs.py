@@ -1,0 +1,169 @@
+"""What teacher-forced passes say of given targets: how probable their tokens are, and where each looks."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.devices.late import LateSession
+from engine.devices.session import Device
+from engine.errors import NotOffered
+from engine.links import Looked, links, look
+from models.package import signature
+from models.package.graph_files import GraphContents, GraphFiles
+from models.package.graphs import Aligner, TargetAttention
+
+PASS_TOKENS = 256
+"""Most target tokens of a pass, padding included, but that a longer target has one of its own."""
+OUTPUT_TOKENS = 64
+"""Most tokens whose next one is looked up at once: each has a number for every token of the vocabulary, and more of
+them leave the second-level cache."""
+
+
+class TargetGraphs:
+    """The graphs of a package that look at given targets, if it has them. Loads them when they are first used.
+
+    Used by many threads.
+    """
+
+    def __init__(self, graphs: GraphFiles, device: Device) -> None:
+        """Loads nothing yet."""
+        spec, scoring = graphs.spec, graphs.spec.scoring
+        self._pass = None if scoring is None else LateSession(graphs, scoring.target, device)
+        self._output = None if scoring is None else LateSession(graphs, scoring.log_probs, device)
+        self._source = None if spec.source_attention is None else LateSession(graphs, spec.source_attention, device)
+        self._attention: TargetAttention | None = None if scoring is None else scoring.attention
+        self._aligner: Aligner | None = spec.aligner
+
+    @property
+    def scores(self) -> bool:
+        """Whether given targets can be scored."""
+        return self._output is not None
+
+    @property
+    def aligns(self) -> bool:
+        """Whether it can be told which source token a target token comes from."""
+        return self._aligner is not None
+
+    @property
+    def attends(self) -> bool:
+        """Whether it can be told where every head looks."""
+        return self._attention is not None and self._source is not None
+
+    def load(self, contents: GraphContents) -> None:
+        """Loads the graphs now. Raises PackageError, DeviceError."""
+        for session in self._sessions:
+            session.open(contents)
+
+    def score(
+        self, hidden: NDArray[np.float32], prefix: Sequence[int], targets: Sequence[Sequence[int]]
+    ) -> Iterator[dict[int, NDArray[np.float32]]]:
+        """By the target's index, of each of its tokens the log-probability after those before it, fp32 [tokens].
+
+        Yields what it has found every OUTPUT_TOKENS or so, so that others need not wait long.
+
+        hidden: of the one source of all the targets [source tokens, width]
+        prefix: what is fed before a target's first token: the start token, and perhaps more
+        Raises NotOffered where the package has no such graphs.
+        """
+        pass_, output = (None if late is None else late.get() for late in (self._pass, self._output))
+        if pass_ is None or output is None:
+            raise NotOffered("the score of a given target")
+        for indices in together([len(prefix) + len(target) - 1 for target in targets]):
+            given = [targets[index] for index in indices]
+            [states] = pass_.run([signature.STATES], _feeds(hidden, [[*prefix, *target] for target in given]))
+            lengths = [len(target) for target in given]
+            first = len(prefix) - 1
+            of_tokens = np.concatenate([row[first : first + n] for row, n in zip(states, lengths, strict=True)])
+            wanted, found = np.concatenate(given), np.empty(len(of_tokens), np.float32)
+            for start in range(0, len(found), OUTPUT_TOKENS):
+                part = slice(start, start + OUTPUT_TOKENS)
+                feeds = dict(zip(signature.LOG_PROBS_INPUTS, (of_tokens[part], wanted[part]), strict=True))
+                [found[part]] = output.run([signature.LOG_PROBS], feeds)
+                if part.stop < len(found):
+                    yield {}
+            yield dict(zip(indices, np.split(found, np.cumsum(lengths)[:-1]), strict=True))
+
+    def look(
+        self,
+        hidden: NDArray[np.float32],
+        prefix: Sequence[int],
+        targets: Sequence[Sequence[int]],
+        attention: bool = False,
+    ) -> Iterator[dict[int, Looked]]:
+        """By the target's index, where each of its tokens looks. Yields after every pass.
+
+        hidden, prefix: as for `score`. attention: of all heads, too
+        Raises NotOffered where the package does not tell.
+        """
+        pass_, outputs = None if self._pass is None else self._pass.get(), self._attention
+        if pass_ is None or outputs is None:
+            raise NotOffered("attention")
+        wanted = range(len(outputs.queries)) if attention else [] if self._aligner is None else [self._aligner.layer]
+        names = [*(outputs.queries[layer] for layer in wanted), *(outputs.keys[layer] for layer in wanted)]
+        for indices in together([len(prefix) + len(target) - 1 for target in targets]):
+            found = pass_.run(names, _feeds(hidden, [[*prefix, *targets[index]] for index in indices]))
+            queries, keys = found[: len(wanted)], found[len(wanted) :]
+            first, looked = len(prefix) - 1, dict[int, Looked]()
+            for row, index in enumerate(indices):
+                tokens = slice(first, first + len(targets[index]))
+                layers = {
+                    layer: look(query[row, tokens], key[0], outputs.scale)
+                    for layer, query, key in zip(wanted, queries, keys, strict=True)
+                }
+                looked[index] = Looked(
+                    () if self._aligner is None else links(_aligned(layers, self._aligner)),
+                    np.stack(list(layers.values())) if attention else None,
+                )
+            yield looked
+
+    def source_attention(self, source_ids: Sequence[int]) -> NDArray[np.float32]:
+        """Where the tokens of a source look in it, of every layer and head [layers, heads, source, source].
+
+        Raises NotOffered where the package does not tell.
+        """
+        session = None if self._source is None else self._source.get()
+        if session is None:
+            raise NotOffered("attention")
+        ids, lengths = np.array([source_ids], np.int64), np.array([len(source_ids)], np.int32)
+        feeds = dict(zip(signature.ENCODER_INPUTS, (ids, lengths), strict=True))
+        [found] = session.run([signature.ATTENTION], feeds)
+        attention: NDArray[np.float32] = found[0]
+        return attention
+
+    def close(self) -> None:
+        """Gives back what the graphs have on the device."""
+        for session in self._sessions:
+            session.close()
+
+    @property
+    def _sessions(self) -> list[LateSession]:
+        return [session for session in (self._pass, self._output, self._source) if session is not None]
+
+
+def _aligned(layers: dict[int, NDArray[np.float32]], aligner: Aligner) -> NDArray[np.float32]:
+    """The aligner's attention [target, source], of that of layers [heads, target, source]."""
+    aligned: NDArray[np.float32] = layers[aligner.layer][list(aligner.heads)].mean(0)
+    return aligned
+
+
+def _feeds(hidden: NDArray[np.float32], targets: Sequence[Sequence[int]]) -> dict[str, NDArray[np.generic]]:
+    """targets: with their prefixes."""
+    # What fills up a row follows all of its tokens, and none of them sees it.
+    ids = np.zeros((len(targets), max(map(len, targets)) - 1), np.int64)
+    for row, target in enumerate(targets):
+        ids[row, : len(target) - 1] = target[:-1]
+    lengths, sources = np.array([len(hidden)], np.int32), np.zeros(len(targets), np.int64)
+    return dict(zip(signature.TARGET_INPUTS, (hidden[None], lengths, sources, ids), strict=True))
+
+
+def together(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Which targets have a pass together, those of like length: their indices."""
+    run = list[int]()
+    for index in sorted(range(len(lengths)), key=lambda index: lengths[index]):
+        if run and (len(run) + 1) * lengths[index] > PASS_TOKENS:
+            yield run
+            run = []
+        run.append(index)
+    if run:
+        yield run
