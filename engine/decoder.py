@@ -48,7 +48,8 @@ class Ask:
     normaliser: bool = False
     """The logarithm of the sum of all exp(logit)."""
     logits: bool = False
-    """The logits of the whole vocabulary, of those rows that somebody then looks at."""
+    """The logits of the whole vocabulary, of those rows that somebody then looks at. The normaliser comes with them
+    where the decoder knows it anyway."""
     attention: bool = False
     """Where the row looks in its source."""
 

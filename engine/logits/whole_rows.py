@@ -33,14 +33,21 @@ def mark_not_finite(found: Found) -> None:
         found.token_ids[broken] = NOT_FINITE
 
 
-def answer(ask: Ask, best: Found, logits: LogitsOf | None, attention: NDArray[np.float32] | None = None) -> Found:
+def answer(
+    ask: Ask,
+    best: Found,
+    logits: LogitsOf | None,
+    attention: NDArray[np.float32] | None = None,
+    normaliser: NDArray[np.float32] | None = None,
+) -> Found:
     """What was asked.
 
     logits: gives those of some rows; -inf: the token is not allowed
     attention: [rows, source], as `attend` gives it
+    normaliser: where it is known [rows]; else it is found if it was asked for
     """
-    tokens = normaliser = None
-    if logits is not None and (ask.tokens or ask.normaliser):
+    tokens = None
+    if logits is not None and (ask.tokens or (ask.normaliser and normaliser is None)):
         rows = np.arange(len(best.token_ids))
         whole = logits(rows)
         # The graph has summed up the whole row for the best token already.
@@ -50,7 +57,7 @@ def answer(ask: Ask, best: Found, logits: LogitsOf | None, attention: NDArray[np
         best.token_ids,
         best.log_probs,
         tokens if ask.tokens else None,
-        normaliser if ask.normaliser else None,
+        normaliser if ask.normaliser or ask.logits else None,
         logits if ask.logits else None,
         attention,
     )

@@ -114,7 +114,7 @@ class SlotCache:
             logits = partial(self._whole_rows, step.hidden)
         if self._ask.attention and step.query is not None:
             attention = self._attend(step.query)
-        return answer(self._ask, step.best, logits, attention)
+        return answer(self._ask, step.best, logits, attention, step.normaliser)
 
     def _whole_rows(self, hidden: NDArray[np.float32], rows: NDArray[np.intp]) -> NDArray[np.float32]:
         """Logits of some rows of what the output layer takes."""

@@ -27,6 +27,8 @@ class BoundStep:
     """What the output layer takes [rows, width], where more than the best tokens is asked for."""
     query: NDArray[np.float32] | None = None
     """Of the last layer, to the source [rows, width]; likewise."""
+    normaliser: NDArray[np.float32] | None = None
+    """[rows]; likewise, and where the graph gives it: those of older packages do not."""
 
 
 class NativeStep:
@@ -42,6 +44,7 @@ class NativeStep:
     ) -> None:
         self._session, self._spec, self._rows, self._memories, self._allowed = session, spec, rows, memories, allowed
         self._ranks = np.arange(spec.most_candidates)
+        self._normalises = any(output.name == signature.NORMALISER for output in session.get_outputs())
         self._bound: dict[tuple[int, int, bool], BoundStep] = {}
 
     def forget(self) -> None:
@@ -58,9 +61,10 @@ class NativeStep:
     def _bind(self, rows: int, k: int, more: bool) -> BoundStep:
         best = Found(np.zeros((rows, k), np.int64), np.zeros((rows, k), np.float32))
         hidden, query = (np.zeros((rows, self._spec.width), np.float32) if more else None for _ in range(2))
-        besides = {signature.HIDDEN: hidden, signature.CROSS_QUERY: query}
+        normaliser = np.zeros(rows, np.float32) if more and self._normalises else None
+        besides = {signature.HIDDEN: hidden, signature.CROSS_QUERY: query, signature.NORMALISER: normaliser}
         outputs = self._outputs(best) | {name: array for name, array in besides.items() if array is not None}
-        return BoundStep(bind(self._session, self._inputs(rows, k), outputs), best, hidden, query)
+        return BoundStep(bind(self._session, self._inputs(rows, k), outputs), best, hidden, query, normaliser)
 
     def _inputs(self, rows: int, k: int) -> dict[str, NDArray[Any]]:
         of = self._rows

@@ -141,25 +141,32 @@ class ProcessorStage:
         columns = min(best + SPARE, found.token_ids.shape[1])
         # No more than are found of the row alone: what is looked at, and so the last bit, is the same in any batch.
         found = replace(found, token_ids=found.token_ids[:, :columns], log_probs=found.log_probs[:, :columns])
-        known = 0 < best <= columns and group.known_suffice
+        known = 0 < best <= columns and group.known_suffice(found.normaliser is not None)
         return self._of_known(found, group, best) if known else self._of_whole_rows(found, group, best)
 
     def _of_known(self, found: Found, group: "Group", best: int) -> Best:
         """Looks at those that the decoder has found."""
         known, log_probs = found.token_ids[group.rows], found.log_probs[group.rows]
+        given = log_probs if found.normaliser is None else log_probs + found.normaliser[group.rows, None]
+        given = given if group.needs_logits else log_probs
         barred = self._barred(group)
         seen = self._seen(group)
         named = max(map(max, [*(one.source_ids for one in group.of), *filter(None, barred)]))
         scores = self._nothing(len(known), 1 + max(known.max(), seen.targets.max(), named, group.largest_id))
-        np.put_along_axis(scores, known, log_probs, 1)
+        np.put_along_axis(scores, known, given, 1)
         group.process(scores, seen, barred)
-        token_ids, found_scores = best_among(scores, known, best)
+        token_ids, of_best = best_among(scores, known, best)
+        told = of_best
+        if group.needs_logits:
+            np.put_along_axis(scores, known, log_probs, 1)
+            told = np.take_along_axis(scores, token_ids, 1)
         np.put_along_axis(scores, known, -np.inf, 1)
-        unsure = np.flatnonzero(found_scores[:, -1] < log_probs[:, -1])
+        unsure = np.flatnonzero(of_best[:, -1] < given[:, -1])
         if len(unsure):
             again = self._of_whole_rows(found, group.part(unsure), best)
-            token_ids[unsure], found_scores[unsure] = again[0], again[2] if group.of_logits else again[1]
-        return token_ids, found_scores, found_scores
+            told = told.copy()
+            token_ids[unsure], of_best[unsure], told[unsure] = again
+        return token_ids, of_best, told
 
     def _of_whole_rows(self, found: Found, group: "Group", best: int) -> Best:
         """Looks at the whole vocabulary where what the decoder has found is not enough."""
@@ -223,9 +230,16 @@ class Group:
         return max((processor.largest_id for processor in self.of[0].chain), default=0)
 
     @property
-    def known_suffice(self) -> bool:
-        """Mostly: the best tokens and their log-probabilities, without whole rows of logits."""
-        return not (self.raises or (self.of_logits and any(processor.of_logits for processor in self.of[0].chain)))
+    def needs_logits(self) -> bool:
+        """Log-probabilities do not say what becomes of a score."""
+        return self.of_logits and any(processor.of_logits for processor in self.of[0].chain)
+
+    def known_suffice(self, normaliser: bool) -> bool:
+        """Mostly: the best tokens and their log-probabilities, without whole rows of logits.
+
+        normaliser: it is known, and so are the logits of these tokens
+        """
+        return not self.raises and (normaliser or not self.needs_logits)
 
     def process(self, scores: NDArray[np.float32], seen: Seen, barred: Sequence[Collection[int]]) -> None:
         """Changes the scores of the rows in place [rows, vocabulary]. barred: tokens that each cannot have."""

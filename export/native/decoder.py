@@ -49,7 +49,7 @@ class _Decoder:
             x, query = self._cross(x, layer.cross, index)
             x = layers.feed_forward(x, layer.feed_forward)
         hidden = layers.last_norm(x, model.decoder_norm)
-        candidates, log_probs = self._best_tokens(hidden)
+        candidates, log_probs, normaliser = self._best_tokens(hidden)
         present = [
             declared(value, tensor.present, DTYPES[tensor.precision], _axes(tensor))
             for value, tensor in zip(self._present, self._written, strict=True)
@@ -60,6 +60,7 @@ class _Decoder:
             *present,
             declared(hidden, signature.HIDDEN, DataType.FLOAT, ["rows", width]),
             declared(query, signature.CROSS_QUERY, DataType.FLOAT, ["rows", width]),
+            declared(normaliser, signature.NORMALISER, DataType.FLOAT, ["rows"]),
         ]
         inputs = [*self._inputs.values(), *self._past.values(), *([self._allowed] if self._allowed else [])]
         return self._nodes.model("native_decoder", inputs, outputs)
@@ -88,13 +89,13 @@ class _Decoder:
         return self._layers.leave(attended, layer.out, layer.residual, x), query
 
     def _best_tokens(self, hidden: ir.Value) -> Sequence[ir.Value]:
-        """Ids and log-probabilities [rows, k]."""
+        """Ids and log-probabilities [rows, k], and normalisers [rows]."""
         output = self._recipe.get(OUTPUT)
         look = quantization(LOOK if output is None else output.activations)
         attributes: Attributes = {"scale": look["scale"], "zero_point": look["zero_point"], "exact": 1}
         allowed = [] if self._allowed is None else [self._allowed]
         inputs = [hidden, self._inputs["ranks"], *self._layers.output(), *allowed]
-        return self._nodes.ours_of_many("BestTokens", inputs, 2, attributes)
+        return self._nodes.ours_of_many("BestTokens", inputs, 3, attributes)
 
 
 def _step_input(name: str) -> ir.Value:

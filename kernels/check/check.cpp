@@ -288,7 +288,9 @@ void check_best_tokens(Scratch& scratch) {
   std::vector<float> x((size_t)rows * width), log_probs(rows * k);
   std::vector<int64_t> ids(rows * k);
   for (float& v : x) v = random.real();
-  const Counts counts = best_tokens(b, x.data(), rows, k, nullptr, 0, ids.data(), log_probs.data(), scratch);
+  std::vector<float> normalisers(rows);
+  const Counts counts =
+      best_tokens(b, x.data(), rows, k, nullptr, 0, ids.data(), log_probs.data(), normalisers.data(), scratch);
   for (int r = 0; r < rows; r++) {
     std::vector<double> logits(count);
     double total = 0;
@@ -305,6 +307,7 @@ void check_best_tokens(Scratch& scratch) {
         printf("row %d: token %" PRId64 " is not %d WRONG\n", r, ids[r * k + i], best);
       }
       difference.compare(log_probs[r * k + i], logits[best] - std::log(total));
+      difference.compare(log_probs[r * k + i] + normalisers[r], logits[best]);
       logits[best] = -1e30;
     }
   }

@@ -83,7 +83,7 @@ void count_best_tokens(int rows, Random& random, Scratch& scratch) {
   std::vector<int32_t> allowed((size_t)rows * places);
   for (size_t i = 0; i < allowed.size(); i++) allowed[i] = (int32_t)(i % places * 8 + i / places % 8);
   const auto with = [&](const int32_t* listed) {
-    best_tokens(best, x.data(), rows, 1, listed, places, ids.data(), log_probs.data(), scratch);
+    best_tokens(best, x.data(), rows, 1, listed, places, ids.data(), log_probs.data(), nullptr, scratch);
   };
   count("best tokens of 8,000", rows, [&] { with(nullptr); });
   count("best tokens of 1,000 allowed", rows, [&] { with(allowed.data()); });

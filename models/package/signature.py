@@ -128,14 +128,15 @@ PACKED_ENCODER = "packed_encoder.onnx"
 ENCODER_INPUTS = ("ids", "lengths")
 PACKED_ENCODER_INPUTS = ("ids", "positions", "padded", "places", "lengths")
 HIDDEN = "hidden"
-SCREENED = ("certain", "normaliser", HIDDEN)
+NORMALISER = "normaliser"
+SCREENED = ("certain", NORMALISER, HIDDEN)
 """What a screened decoder graph gives in place of logits."""
 DECODER_INPUTS = ("ids", "positions", "total", "source_last", "source_total", "ranks")
 SLOTS = "slots"
 DECODER_OUTPUTS = ("candidates", "log_probs")
 LOGITS, CROSS_QUERY = "logits", "cross_query"
 LOGITS_INPUTS = ("hidden", "ranks")
-LOGITS_OUTPUTS = ("candidates", "scores", "normaliser", "logits")
+LOGITS_OUTPUTS = ("candidates", "scores", NORMALISER, "logits")
 """Of the graph of logits beside a screened decoder."""
 TARGET_INPUTS = (HIDDEN, "lengths", "sources", "ids")
 STATES = "states"

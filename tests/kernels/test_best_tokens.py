@@ -35,7 +35,7 @@ class OutputLayer:
     def logits(self, x: Floats) -> Array:
         return x.astype(np.float64) @ self.real.T + self.bias
 
-    def node(self, library: Library, allowed: bool = False, **attributes: Any) -> Node:
+    def node(self, library: Library, allowed: bool = False, normaliser: bool = False, **attributes: Any) -> Node:
         scales = ("scales", None if self.scales is None else np.float32)
         inputs: Ports = [
             ("x", np.float32),
@@ -49,6 +49,7 @@ class OutputLayer:
         if self.scales is not None:
             constants["scales"] = self.scales
         outputs: Ports = [("ids", np.int64), ("log_probs", np.float32)]
+        outputs += [("normaliser", np.float32)] * normaliser
         return Node(library, "BestTokens", inputs, constants, outputs, **({"zero_point": 128} | attributes))
 
 
@@ -89,6 +90,24 @@ def test_the_tokens_are_those_of_the_full_product(library: Library, kind: str, s
     layer, x = OutputLayer(kind), hidden(37)
     ids, log_probs = layer.node(library, scale=scale)(x=x, ranks=ranks(k))
     expect_exact(layer, x, ids, log_probs, 2e-3)
+
+
+@pytest.mark.parametrize("kind", ["fp32", "fp16", "s8"])
+@pytest.mark.parametrize("allowed", [False, True])
+def test_log_probabilities_and_the_normaliser_are_logits(library: Library, kind: str, allowed: bool) -> None:
+    """Also of a row that is computed whole for many tokens. NaN where a row is not finite. Nothing else changes."""
+    layer, x = OutputLayer(kind), hidden(9)
+    x[4, 3] = np.nan
+    named = {"allowed": np.tile(np.arange(0, VOCABULARY, 7, dtype=np.int32), (9, 1))} if allowed else {}
+    for k in (1, 8, 64):
+        ids, log_probs, normaliser = layer.node(library, allowed, normaliser=True)(x=x, ranks=ranks(k), **named)
+        same = layer.node(library, allowed)(x=x, ranks=ranks(k), **named)
+        np.testing.assert_array_equal(ids, same[0])
+        np.testing.assert_array_equal(log_probs, same[1])
+        assert normaliser.shape == (9,) and np.isnan(normaliser[4])
+        finite = np.arange(9) != 4
+        logits = np.take_along_axis(layer.logits(x)[finite], ids[finite], 1)
+        np.testing.assert_allclose(log_probs[finite] + normaliser[finite, None], logits, rtol=1e-5, atol=1e-4)
 
 
 def test_the_score_is_nearly_exact_where_a_token_stands_out(library: Library) -> None:

@@ -344,8 +344,9 @@ static void write_best(const Best& best, double log_total, int64_t* ids, float* 
   }
 }
 
+// normalisers: the logarithm of the sum of each row's exponentials [rows]; null where nobody wants them.
 static Counts best_tokens(const BestTokens& b, const float* x, int rows, int k, const int32_t* allowed, int places,
-                          int64_t* ids, float* log_probs, Scratch& scratch) {
+                          int64_t* ids, float* log_probs, float* normalisers, Scratch& scratch) {
   const int width = b.table.width;
   Counts counts{rows, 0, 0};
   float* scales = scratch.take<float>(rows);
@@ -381,7 +382,9 @@ static Counts best_tokens(const BestTokens& b, const float* x, int rows, int k, 
       if (searches[r].whole && k > 1)
         log_total = total_where_one_is_wanted(b, x, scales[r], named, places, *one, again, centred);
       write_best(best, log_total, ids, log_probs);
+      if (normalisers) normalisers[r] = (float)log_total;
     } else {
+      if (normalisers) normalisers[r] = __builtin_nanf("");
       for (int i = 0; i < k; i++) {
         ids[i] = -1;
         log_probs[i] = __builtin_nanf("");

@@ -106,7 +106,7 @@ struct Kernels {
   void (*store_source)(const Cache&, const float* cross, size_t stride, int tokens, int slot);
   // allowed: [rows, places] or null.
   Counts (*best_tokens)(const BestTokens&, const float* x, int rows, int k, const int32_t* allowed, int places,
-                        int64_t* ids, float* log_probs, Scratch&);
+                        int64_t* ids, float* log_probs, float* normalisers, Scratch&);
 };
 
 // The chosen one.

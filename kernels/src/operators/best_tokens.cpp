@@ -123,7 +123,7 @@ struct BestTokensOperator {
   static constexpr const char* name = "BestTokens";
   static constexpr Port inputs[] = {{ort::float32},       {ort::int64},   {ort::any},
                                     {ort::float32, true}, {ort::float32}, {ort::int32, true}};
-  static constexpr Port outputs[] = {{ort::int64}, {ort::float32}};
+  static constexpr Port outputs[] = {{ort::int64}, {ort::float32}, {ort::float32, true}};
 
   explicit BestTokensOperator(const Node& node) {
     const Tensor weight = node.constant(2, "weight"), bias = node.constant(4, "bias");
@@ -154,10 +154,12 @@ struct BestTokensOperator {
     if (allowed) expect_allowed(allowed, rows);
     int64_t* ids = call.output(0, {rows, k}).data<int64_t>();
     float* log_probs = call.output(1, {rows, k}).data<float>();
+    const Tensor normaliser = call.optional_output(2, {rows});
     Scratch scratch;
     const Counts counts =
         kernels().best_tokens(best_, x.data<float>(), (int)rows, (int)k, allowed ? allowed.data<int32_t>() : nullptr,
-                              allowed ? (int)allowed.size(1) : 0, ids, log_probs, scratch);
+                              allowed ? (int)allowed.size(1) : 0, ids, log_probs,
+                              normaliser ? normaliser.data<float>() : nullptr, scratch);
     count(counters.rows, counts.rows);
     count(counters.whole_rows, counts.whole_rows);
     count(counters.saturated, counts.saturated);

@@ -64,6 +64,7 @@ enum ErrorCode { failed = 1, invalid_argument = 2 };
   F(86, KernelInfoGetAttribute_int64, OrtStatus*, const OrtKernelInfo*, const char*, int64_t*)              \
   F(87, KernelInfoGetAttribute_string, OrtStatus*, const OrtKernelInfo*, const char*, char*, size_t*)       \
   F(88, KernelContext_GetInputCount, OrtStatus*, const OrtKernelContext*, size_t*)                          \
+  F(89, KernelContext_GetOutputCount, OrtStatus*, const OrtKernelContext*, size_t*)                         \
   F(90, KernelContext_GetInput, OrtStatus*, const OrtKernelContext*, size_t, const OrtValue**)              \
   F(91, KernelContext_GetOutput, OrtStatus*, OrtKernelContext*, size_t, const int64_t*, size_t, OrtValue**) \
   F(93, ReleaseStatus, void, OrtStatus*)                                                                    \

@@ -93,7 +93,10 @@ std::string Node::word(const char* attribute, const char* otherwise) const {
   return text;
 }
 
-Call::Call(OrtKernelContext* context) : context_(context) { check(api.KernelContext_GetInputCount(context, &inputs_)); }
+Call::Call(OrtKernelContext* context) : context_(context) {
+  check(api.KernelContext_GetInputCount(context, &inputs_));
+  check(api.KernelContext_GetOutputCount(context, &outputs_));
+}
 
 Tensor Call::input(size_t index) const {
   if (index >= inputs_) return {};
@@ -110,6 +113,10 @@ Tensor Call::output(size_t index, const int64_t* shape, size_t rank) const {
 
 Tensor Call::output(size_t index, std::initializer_list<int64_t> shape) const {
   return output(index, shape.begin(), shape.size());
+}
+
+Tensor Call::optional_output(size_t index, std::initializer_list<int64_t> shape) const {
+  return index < outputs_ ? output(index, shape) : Tensor();
 }
 
 Tensor Call::output_like(size_t index, const Tensor& tensor) const {

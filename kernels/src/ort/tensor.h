@@ -61,13 +61,14 @@ class Call {
 
   Tensor input(size_t index) const;  // empty where it was left out
   Tensor output(size_t index, std::initializer_list<int64_t> shape) const;
+  Tensor optional_output(size_t index, std::initializer_list<int64_t> shape) const;  // empty where nobody wants it
   Tensor output_like(size_t index, const Tensor& tensor) const;
 
  private:
   Tensor output(size_t index, const int64_t* shape, size_t rank) const;
 
   OrtKernelContext* context_;
-  size_t inputs_ = 0;
+  size_t inputs_ = 0, outputs_ = 0;
 };
 
 }  // namespace dragoman

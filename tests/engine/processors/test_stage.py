@@ -1,5 +1,8 @@
 """The best tokens after processors are those that a look at all tokens finds."""
 
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -23,12 +26,14 @@ SOURCE = (4, 9, 2)
 RULES = TargetRules((0,), frozenset({0}))
 
 
-def found(chance: np.random.Generator, best: int) -> Found:
-    """What a decoder finds where it is asked for everything."""
+def found(chance: np.random.Generator, best: int, normalised: bool = False) -> Found:
+    """What a decoder finds where it is asked for everything. normalised: it knows the normaliser."""
     logits = chance.normal(0, 3, (ROWS, VOCABULARY)).astype(np.float32)
-    log_probs = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    normaliser = np.log(np.exp(logits).sum(1, keepdims=True))
+    log_probs = logits - normaliser
     token_ids = np.argsort(-logits, 1, kind="stable")[:, :best]
-    return Found(token_ids, np.take_along_axis(log_probs, token_ids, 1), logits=lambda rows: logits[rows])
+    step = Found(token_ids, np.take_along_axis(log_probs, token_ids, 1), logits=lambda rows: logits[rows])
+    return replace(step, normaliser=normaliser[:, 0]) if normalised else step
 
 
 def expected(step: Found, row: int, processed: Processed, target: NDArray[np.int64]) -> tuple[list[int], list[float]]:
@@ -43,8 +48,9 @@ def expected(step: Found, row: int, processed: Processed, target: NDArray[np.int
     return best.tolist(), (log_probs if processed.of_logits else scores[0])[best].tolist()
 
 
+@pytest.mark.parametrize("normalised", [True, False])
 @pytest.mark.parametrize("of_logits", [True, False], ids=["logits", "log-probabilities"])
-def test_the_best_are_those_of_all_tokens(of_logits: bool) -> None:
+def test_the_best_are_those_of_all_tokens(of_logits: bool, normalised: bool) -> None:
     """Long targets of few tokens: many of the best are taken away, and the whole row has to be looked at."""
     chance = np.random.default_rng(3)
     stage, rows = ProcessorStage(ROWS), [Processed(chain, of_logits, SOURCE, RULES, 3) for chain in CHAINS]
@@ -56,7 +62,7 @@ def test_the_best_are_those_of_all_tokens(of_logits: bool) -> None:
         stage.feed(fed[step])
         ask = stage.ask(Ask(best=3))
         assert (ask.best, ask.logits) == (3 + SPARE, True)
-        seen = found(chance, ask.best)
+        seen = found(chance, ask.best, normalised)
         told = stage.process(seen, [*rows, None, None])
         for row, processed in enumerate(rows):
             tokens, log_probs = expected(seen, row, processed, fed[: step + 1, row])
@@ -65,6 +71,30 @@ def test_the_best_are_those_of_all_tokens(of_logits: bool) -> None:
         for row in (ROWS - 2, ROWS - 1):
             np.testing.assert_array_equal(told.token_ids[row], seen.token_ids[row, :3])
             np.testing.assert_array_equal(told.log_probs[row], seen.log_probs[row, :3])
+
+
+def whole_rows(step: Found, looked: list[int], rows: NDArray[np.intp]) -> NDArray[np.float32]:
+    """The logits of rows, which are noted."""
+    assert step.logits is not None
+    looked += rows.tolist()
+    return step.logits(rows)
+
+
+def test_logits_that_are_known_are_not_asked_for() -> None:
+    """A penalty that only lowers scores needs the logits of the best tokens, which a normaliser gives."""
+    stage, rows = ProcessorStage(ROWS), [Processed((RepetitionPenalty(1.2), NoRepeatNGram(3)), True, SOURCE, RULES, 1)]
+    looked = list[int]()
+    stage.start(0)
+    stage.begin(rows[0])
+    chance = np.random.default_rng(5)
+    for step in range(STEPS_MADE):
+        stage.feed(np.full(ROWS, step))
+        seen = found(chance, stage.ask(Ask()).best, normalised=True)
+        told = stage.process(replace(seen, logits=partial(whole_rows, seen, looked)), rows)
+        tokens, log_probs = expected(seen, 0, rows[0], np.arange(step + 1))
+        assert told.token_ids[0, 0] == tokens[0]
+        assert told.log_probs[0, 0] == pytest.approx(log_probs[0], abs=1e-5)
+    assert looked == []
 
 
 def test_a_row_without_numbers_stays_so() -> None:
