@@ -54,7 +54,7 @@ def test_what_is_declared_is_what_the_graphs_are(
     written = [tensor for tensor in graphs.spec.cache if tensor.present != tensor.past]
     assert {tensor.owner for tensor in written} == {"hypothesis"}
     expected = [*signature.DECODER_OUTPUTS, *(tensor.present for tensor in written)]
-    assert list(outputs) == [*expected, signature.HIDDEN, signature.CROSS_QUERY]
+    assert list(outputs) == [*expected, signature.HIDDEN, signature.CROSS_QUERY, signature.NORMALISER]
     for tensor in graphs.spec.cache:
         given = inputs[tensor.past]
         kept = "fp16" if quantized and tensor.grows else "fp32"
