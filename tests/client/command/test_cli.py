@@ -24,6 +24,7 @@ TRANSLATION = {
     "finish_reason": "end_token",
     "target_tokens": [],
     "expected_utility": None,
+    "alignment": None,
     "hypotheses": [
         {
             "text": "HELLO WORLD",
@@ -32,6 +33,7 @@ TRANSLATION = {
             "finish_reason": "end_token",
             "target_tokens": [],
             "expected_utility": None,
+            "alignment": None,
         }
     ],
     "source_tokens": 3,
@@ -275,7 +277,7 @@ def test_models_shows_what_the_server_serves(command: Dragoman) -> None:
 def test_models_json_has_every_field(command: Dragoman) -> None:
     (model,) = command("models", "--json").json
     assert (model["name"], model["max_beams"], model["default_decoding"]["num_beams"]) == ("en-pt", 16, 4)
-    assert len(model) == 24
+    assert len(model) == 25
 
 
 def test_health_tells_by_its_exit_code(command: Dragoman) -> None:
