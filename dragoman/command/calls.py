@@ -26,7 +26,7 @@ async def _translate(args: Arguments) -> int:
 
         async def answer(text: str) -> Answer:
             translation = await client.translate(text, timeout_s=args.timeout, **options)
-            notes = [] if args.json else output.notes(translation)
+            notes = [] if args.json else output.notes(text, translation)
             if args.timings:
                 notes.append(output.timings_line(translation.timings))
             return Answer(show(translation), "\n".join(notes))

@@ -10,7 +10,18 @@ from typing import Any
 
 from dragoman.command.lines import LineError
 from dragoman.errors import DeadlineExceeded, DragomanError, Unreachable
-from dragoman.results import Embedding, Hypothesis, Model, Scores, TargetScore, TargetToken, Timings, Translation
+from dragoman.results import (
+    Alignment,
+    Embedding,
+    Hypothesis,
+    Model,
+    Scores,
+    Span,
+    TargetScore,
+    TargetToken,
+    Timings,
+    Translation,
+)
 
 CORE_PREFIX = re.compile(r"^[A-Z_]+: (ipv[46]:\S+: )?")
 """What gRPC's core puts before its words: a status, and the address, which the target has named already."""
@@ -37,18 +48,33 @@ def translation_json(translation: Translation) -> str:
     return to_json(asdict(translation.hypotheses[0]) | asdict(translation))
 
 
-def notes(translation: Translation) -> list[str]:
-    """More about it for people, a line each: tokens with their probabilities, where they came, and what looks wrong."""
+def notes(text: str, translation: Translation) -> list[str]:
+    """More about a text's translation for people, a line each, where it came: tokens, links, and what looks wrong."""
     tokens = [tokens_line(one) for one in translation.hypotheses if one.target_tokens]
+    links = [links_line(text, one, one.alignment) for one in translation.hypotheses if one.alignment]
     wrong = f"looks wrong: {', '.join(translation.guards)}" if translation.guards else ""
     again = "translated twice" if translation.retried else ""
     told = "; ".join(filter(None, (wrong, again)))
-    return [*tokens, told] if told else tokens
+    return [*tokens, *links, *([told] if told else ())]
 
 
 def tokens_line(target: Hypothesis | TargetScore) -> str:
     """Its tokens with their probabilities."""
     return " ".join(map(_shown, target.target_tokens))
+
+
+def links_line(text: str, hypothesis: Hypothesis, alignment: Alignment) -> str:
+    """Each token that has links, and the token of the text that it comes from most, with its weight."""
+    strongest = {link.target: link for link in reversed(alignment.links)}  # of each target the first is the strongest
+    return " ".join(
+        f"{_quoted(hypothesis.text, alignment.target_spans[target])}"
+        f" < {_quoted(text, alignment.source_spans[link.source])} {link.weight:.0%}"
+        for target, link in sorted(strongest.items())
+    )
+
+
+def _quoted(text: str, span: Span) -> str:
+    return json.dumps(text[span.begin : span.end], ensure_ascii=False)
 
 
 def scores_line(scores: Scores) -> str:
