@@ -43,8 +43,10 @@ class Banks:
         """[searches, most of any search]"""
         self._min_tokens = self._last = np.zeros(0, np.intp)
         """Tokens before an end token, and before the search is over [searches]."""
+        self._candidates = np.zeros(0, np.intp)
+        """Of each hypothesis, the best tokens that its search asks for alone [searches]."""
         self._columns = 1
-        """Candidates of each hypothesis."""
+        """Candidates of each hypothesis, with those by phrases."""
         self._tokens = np.zeros((0, 1), np.int64)
         self._costs = np.zeros((0, 1))
         self._hopeless = np.zeros((0, 1), np.bool_)
@@ -73,6 +75,7 @@ class Banks:
         self._suppressed = _padded([one.suppressed for one in searches.values()])
         self._min_tokens = np.array([one.min_tokens for one in searches.values()])
         self._last = np.array([one.last for one in searches.values()])
+        self._candidates = np.array([one.candidates for one in searches.values()])
 
     def rank(self, found: Found, rows: NDArray[np.intp], costs: NDArray[np.float64], lengths: NDArray[np.intp]) -> None:
         """Looks at a step of all searches.
@@ -81,9 +84,11 @@ class Banks:
         lengths: tokens of each hypothesis [searches]
         """
         wanted = self._phrases.next(self._progress)
-        known = found.token_ids[rows]
+        # No more than are found of the search alone: what is looked at, and so the last bit, is the same in any batch.
+        own = np.arange(found.token_ids.shape[1]) < self._candidates[:, None, None]
+        known, of_known = np.where(own, found.token_ids[rows], NO_TOKEN), np.where(own, found.log_probs[rows], -np.inf)
         tokens = np.concatenate((known, wanted), -1)
-        log_probs = np.concatenate((found.log_probs[rows], _log_probs(found, rows, wanted, np.isfinite(costs))), -1)
+        log_probs = np.concatenate((of_known, _log_probs(found, rows, wanted, np.isfinite(costs))), -1)
         log_probs[..., known.shape[-1] :][_repeated(wanted, known)] = -np.inf
         met = self._phrases.met(self._progress)
         beside = Progress(*(array[:, :, None] for array in self._progress))
