@@ -204,6 +204,7 @@ async def test_models_are_listed_and_found_with_every_field() -> None:
             seed=0,
             mbr_samples=0,
             with_tokens=False,
+            with_alignment=False,
             retry_on_guard=False,
         )
         missing = await refused(server.models.GetModel(model_pb2.GetModelRequest(name="other")))
