@@ -39,6 +39,7 @@ def partner(hypothesis: Hypothesis, word: str) -> str:
 
 @pytest.mark.parametrize("num_beams", [1, 4])
 def test_copied_words_are_linked_to_themselves(client: Client, num_beams: int) -> None:
+    assert client.model().aligns
     translation = client.translate(TEXT, num_beams=num_beams, with_alignment=True)
     [hypothesis] = translation.hypotheses
     for word in COPIED:
