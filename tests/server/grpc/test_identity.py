@@ -1,5 +1,6 @@
 """Who may call what, and how much of it, over gRPC: refusals as callers get them, and callers as logs have them."""
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from server.identity.tokens import token_hash
 from tests.serving import Serving, eventually, refusal, refused, serving, stream_request, translate_request
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import AsyncIterator, Awaitable
 
 
 def door(**scopes: list[str]) -> ListedDoor:
@@ -34,25 +35,39 @@ def bearer(token: str) -> tuple[tuple[str, str]]:
     return (("authorization", f"Bearer {token}"),)
 
 
-def calls(server: Serving, token: str) -> "dict[str, Awaitable[object]]":
-    """One of every kind."""
+async def reflected(server: Serving, sent: "dict[str, Any]", *, granted: bool) -> object:
+    """The answer of reflection.
+
+    Who is refused sends no message: grpc.aio tells a write that comes after the refusal as its own INTERNAL, and
+    forgets the status.
+    """
+
+    async def asked() -> "AsyncIterator[ServerReflectionRequest]":
+        if not granted:
+            await asyncio.Event().wait()
+        yield ServerReflectionRequest(list_services="")
+
     channel: Any = server.channel  # whose types know the synchronous stub only
     reflection: Any = ServerReflectionStub(channel)
-    asked = [ServerReflectionRequest(list_services="")]
+    return await reflection.ServerReflectionInfo(asked(), **sent).read()
+
+
+def calls(server: Serving, token: str, granted: str = "") -> "dict[str, Awaitable[object]]":
+    """One of every kind, by a caller who is granted one scope or none."""
     sent: Any = {"metadata": bearer(token)}
     return {
         "translate": server.translations.Translate(translate_request("A cat."), **sent),
         "stream": server.translations.StreamTranslate(stream_request("A cat."), **sent).read(),
         "encode": server.encodings.Encode(EncodeRequest(contents=["A cat."]), **sent),
         "models": server.models.ListModels(ListModelsRequest(), **sent),
-        "admin": reflection.ServerReflectionInfo(iter(asked), **sent).read(),
+        "admin": reflected(server, sent, granted=granted == "admin"),
     }
 
 
 @pytest.mark.parametrize("scope", ["translate", "encode", "models", "admin"])
 async def test_each_method_needs_its_scope(scope: str) -> None:
     async with serving(door=door(one=[scope])) as server:
-        for name, call in calls(server, "one").items():
+        for name, call in calls(server, "one", scope).items():
             needed = {"stream": "translate"}.get(name, name)
             if needed == scope:
                 await call
