@@ -4,9 +4,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dragoman.async_client import AsyncClient
     from dragoman.channel import TlsOptions
-    from dragoman.client import AsyncClient, Client
-    from dragoman.encoding import EncodingOptions
+    from dragoman.client import Client
     from dragoman.errors import (
         Aborted,
         Cancelled,
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
         Unimplemented,
         Unreachable,
     )
-    from dragoman.options import EarlyStopping, Phrase
     from dragoman.results import (
         Alignment,
         Embedding,
@@ -45,9 +44,11 @@ if TYPE_CHECKING:
         Timings,
         Translation,
     )
-    from dragoman.scoring import ScoreOptions
     from dragoman.v1.decoding_options import Decoding
-    from dragoman.wire import TranslationOptions
+    from dragoman.wire.encoding import EncodingOptions
+    from dragoman.wire.messages import TranslationOptions
+    from dragoman.wire.options import EarlyStopping, Phrase
+    from dragoman.wire.scoring import ScoreOptions
 
 __version__ = "0.1.0"
 
@@ -97,7 +98,18 @@ __all__ = [
     "__version__",
 ]
 
-_HOMES = ("channel", "client", "encoding", "errors", "options", "results", "scoring", "v1.decoding_options", "wire")
+_HOMES = (
+    "async_client",
+    "channel",
+    "client",
+    "errors",
+    "results",
+    "v1.decoding_options",
+    "wire.encoding",
+    "wire.messages",
+    "wire.options",
+    "wire.scoring",
+)
 
 if not TYPE_CHECKING:  # who would take any name for one of the module
 

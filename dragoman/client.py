@@ -8,28 +8,25 @@ it a call waits for a server that is not there yet, and one that a server refuse
 the time that the server asks for.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
-from contextlib import aclosing, closing
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 import grpc
-from grpc import aio
 from grpc_health.v1.health_pb2 import HealthCheckRequest
 
-from dragoman import encoding, scoring, wire
 from dragoman.calls.attempts import Calls
-from dragoman.calls.awaited import answered, streamed_async
 from dragoman.calls.pending import Pending, streamed
-from dragoman.channel import DEFAULT_TARGET, TlsOptions, Token, listed_targets, open_aio_channel, open_channel
-from dragoman.encoding import EncodingOptions, TranslateAndEncodeOptions
+from dragoman.channel import DEFAULT_TARGET, TlsOptions, Token, listed_targets, open_channel
 from dragoman.errors import rpc_errors
-from dragoman.methods import AsyncMethods, Methods, reach
+from dragoman.methods import Methods, reach
 from dragoman.results import Embedding, Health, Model, Scores, TextDelta, Translation
-from dragoman.scoring import ScoreOptions
 from dragoman.v1.model_pb2 import GetModelRequest, ListModelsRequest
-from dragoman.wire import TranslationOptions, deadline
+from dragoman.wire import encoding, messages, scoring
+from dragoman.wire.encoding import EncodingOptions, TranslateAndEncodeOptions
+from dragoman.wire.messages import TranslationOptions, deadline
+from dragoman.wire.scoring import ScoreOptions
 
 DEFAULT_TIMEOUT_S = 30.0
 
@@ -39,7 +36,6 @@ T = TypeVar("T")
 
 if TYPE_CHECKING:  # gRPC's classes take no parameters at run time
     Method = Callable[[Methods], grpc.UnaryUnaryMultiCallable[Q, R]]
-    AsyncMethod = Callable[[AsyncMethods], aio.UnaryUnaryMultiCallable[Q, R]]
 
 
 class Client:
@@ -99,10 +95,10 @@ class Client:
         A long list goes as several requests, some of them at once; each may take `timeout_s`. A text that is refused
         fails the whole call.
         """
-        given = wire.listed(texts)
+        given = messages.listed(texts)
         most = self._most(len(given), options.get("model", ""), timeout_s)
-        requests = wire.translate_requests(given, options, most)
-        results = self._collect(lambda server: server.translation.Translate, requests, wire.translations, timeout_s)
+        requests = messages.translate_requests(given, options, most)
+        results = self._collect(lambda server: server.translation.Translate, requests, messages.translations, timeout_s)
         return results[0] if isinstance(texts, str) else results
 
     def stream_translate(
@@ -112,16 +108,16 @@ class Client:
 
         The call starts when the first item is asked for. Closing the iterator early cancels it.
         """
-        request = wire.stream_request(text, options)
+        request = messages.stream_request(text, options)
 
         def start(server: Methods, timeout_s: float, waits: bool) -> Any:
             return server.translation.StreamTranslate(
                 request, timeout=timeout_s, wait_for_ready=waits, metadata=server.metadata
             )
 
-        with closing(streamed(self._calls, start, deadline(timeout_s))) as messages:
-            for message in messages:
-                yield wire.stream_event(message)
+        with closing(streamed(self._calls, start, deadline(timeout_s))) as events:
+            for event in events:
+                yield messages.stream_event(event)
 
     @overload
     def encode(
@@ -135,7 +131,7 @@ class Client:
         self, texts: str | list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[EncodingOptions]
     ) -> Embedding | list[Embedding]:
         """The vector of one text, or of each of a list. See `EncodingOptions`."""
-        given = wire.listed(texts)
+        given = messages.listed(texts)
         requests = encoding.encode_requests(given, options, self._most(len(given), options.get("model", ""), timeout_s))
         results = self._collect(lambda server: server.encoding.Encode, requests, encoding.embeddings, timeout_s)
         return results[0] if isinstance(texts, str) else results
@@ -150,7 +146,7 @@ class Client:
         vectors of all requests before its own. Closing the iterator early cancels what is under way.
         """
         most = self._most(2, options.get("model", ""), timeout_s)
-        requests = encoding.encode_requests(wire.checked(texts), options, most)
+        requests = encoding.encode_requests(messages.checked(texts), options, most)
         yield from self._each(lambda server: server.encoding.Encode, requests, encoding.embeddings, timeout_s)
 
     @overload
@@ -172,7 +168,7 @@ class Client:
 
         See `TranslateAndEncodeOptions`.
         """
-        given = wire.listed(texts)
+        given = messages.listed(texts)
         most = self._most(len(given), options.get("model", ""), timeout_s)
         requests = encoding.translate_and_encode_requests(given, options, most)
         both = encoding.translations_and_embeddings
@@ -218,12 +214,12 @@ class Client:
     def models(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[Model]:
         """Every model of the server, the default one first."""
         response = self._ask(lambda server: server.model.ListModels, ListModelsRequest(), timeout_s)
-        return [wire.model(message) for message in response.models]
+        return [messages.model(message) for message in response.models]
 
     def model(self, name: str = "", *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Model:
         """One model; the default one if `name` is empty. Raises NotFound."""
         response = self._ask(lambda server: server.model.GetModel, GetModelRequest(name=name), timeout_s)
-        return wire.model(response.model)
+        return messages.model(response.model)
 
     def health(self, service: str = "", *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Health:
         """State of one gRPC service; of the whole server if `service` is empty. Raises NotFound.
@@ -232,7 +228,7 @@ class Client:
         """
         with rpc_errors():
             response = self._servers[0].check_health(HealthCheckRequest(service=service), timeout=deadline(timeout_s))
-        return wire.health(response)
+        return messages.health(response)
 
     def _ask(self, method: "Method[Q, R]", request: Q, timeout_s: float) -> R:
         """One call, made again as long as that may help."""
@@ -262,7 +258,7 @@ class Client:
             return Pending(self._calls, partial(_start, method, request), deadline(timeout_s))
 
         given = 0
-        with closing(wire.windowed(requests, start)) as calls:
+        with closing(messages.windowed(requests, start)) as calls:
             for request, call in calls:
                 with rpc_errors(first=given):
                     results = unpack(request, call.result())
@@ -272,229 +268,9 @@ class Client:
     def _most(self, texts: int, model: str, timeout_s: float) -> int:
         """How many of so many texts a request may have. Asks the server before the first that may have several."""
         if texts > 1 and model not in self._most_contents:
-            self._most_contents[model] = wire.most_contents(self.model(model, timeout_s=timeout_s))
-        return self._most_contents.get(model, 1)
-
-
-class AsyncClient:
-    """A connection to a Dragoman server for asyncio. Make it inside the event loop that uses it.
-
-    Its methods are those of `Client`; cancelling one cancels it on the server.
-    """
-
-    def __init__(
-        self,
-        target: str | Sequence[str] = DEFAULT_TARGET,
-        *,
-        tls: TlsOptions | None = None,
-        token: Token = None,
-        wait_for_ready: bool = True,
-        hedge_after_s: float | None = None,
-    ) -> None:
-        self._servers = [AsyncMethods(open_aio_channel(each, tls), token) for each in listed_targets(target)]
-        self._calls = Calls(self._servers, reach, wait_for_ready, hedge_after_s)
-        self._most_contents: dict[str, int] = {}
-        """How many texts a request may have, of every model that was asked about."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Ends the connections, and what is still under way on them."""
-        for server in self._servers:
-            await server.channel.close()
-
-    @overload
-    async def translate(
-        self, texts: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[TranslationOptions]
-    ) -> Translation: ...
-    @overload
-    async def translate(
-        self, texts: list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[TranslationOptions]
-    ) -> list[Translation]: ...
-    async def translate(
-        self, texts: str | list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[TranslationOptions]
-    ) -> Translation | list[Translation]:
-        """See `Client.translate`."""
-        given = wire.listed(texts)
-        most = await self._most(len(given), options.get("model", ""), timeout_s)
-        requests = wire.translate_requests(given, options, most)
-        results = await self._collect(
-            lambda server: server.translation.Translate, requests, wire.translations, timeout_s
-        )
-        return results[0] if isinstance(texts, str) else results
-
-    async def stream_translate(
-        self, text: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[TranslationOptions]
-    ) -> AsyncGenerator[TextDelta | Translation]:
-        """See `Client.stream_translate`. Leave it early only through `contextlib.aclosing`."""
-        request = wire.stream_request(text, options)
-
-        def start(server: AsyncMethods, timeout_s: float, waits: bool) -> Any:
-            return server.translation.StreamTranslate(
-                request, timeout=timeout_s, wait_for_ready=waits, metadata=server.metadata
-            )
-
-        async with aclosing(streamed_async(self._calls, start, deadline(timeout_s))) as messages:
-            async for message in messages:
-                yield wire.stream_event(message)
-
-    @overload
-    async def encode(
-        self, texts: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[EncodingOptions]
-    ) -> Embedding: ...
-    @overload
-    async def encode(
-        self, texts: list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[EncodingOptions]
-    ) -> list[Embedding]: ...
-    async def encode(
-        self, texts: str | list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[EncodingOptions]
-    ) -> Embedding | list[Embedding]:
-        """See `Client.encode`."""
-        given = wire.listed(texts)
-        most = await self._most(len(given), options.get("model", ""), timeout_s)
-        requests = encoding.encode_requests(given, options, most)
-        results = await self._collect(lambda server: server.encoding.Encode, requests, encoding.embeddings, timeout_s)
-        return results[0] if isinstance(texts, str) else results
-
-    async def stream_encode(
-        self, texts: Iterable[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[EncodingOptions]
-    ) -> AsyncGenerator[Embedding]:
-        """See `Client.stream_encode`. Leave it early only through `contextlib.aclosing`."""
-        most = await self._most(2, options.get("model", ""), timeout_s)
-        requests = encoding.encode_requests(wire.checked(texts), options, most)
-        given = self._each(lambda server: server.encoding.Encode, requests, encoding.embeddings, timeout_s)
-        async with aclosing(given) as vectors:
-            async for vector in vectors:
-                yield vector
-
-    @overload
-    async def translate_and_encode(
-        self, texts: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[TranslateAndEncodeOptions]
-    ) -> tuple[Translation, Embedding]: ...
-    @overload
-    async def translate_and_encode(
-        self, texts: list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[TranslateAndEncodeOptions]
-    ) -> list[tuple[Translation, Embedding]]: ...
-    async def translate_and_encode(
-        self,
-        texts: str | list[str],
-        *,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-        **options: Unpack[TranslateAndEncodeOptions],
-    ) -> tuple[Translation, Embedding] | list[tuple[Translation, Embedding]]:
-        """See `Client.translate_and_encode`."""
-        given = wire.listed(texts)
-        most = await self._most(len(given), options.get("model", ""), timeout_s)
-        requests = encoding.translate_and_encode_requests(given, options, most)
-        both = encoding.translations_and_embeddings
-        results = await self._collect(lambda server: server.translation.TranslateAndEncode, requests, both, timeout_s)
-        return results[0] if isinstance(texts, str) else results
-
-    @overload
-    async def score(
-        self,
-        texts: str,
-        targets: Sequence[str],
-        *,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-        **options: Unpack[ScoreOptions],
-    ) -> Scores: ...
-    @overload
-    async def score(
-        self,
-        texts: list[str],
-        targets: Sequence[Sequence[str]],
-        *,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-        **options: Unpack[ScoreOptions],
-    ) -> list[Scores]: ...
-    async def score(
-        self,
-        texts: str | list[str],
-        targets: Sequence[str] | Sequence[Sequence[str]],
-        *,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-        **options: Unpack[ScoreOptions],
-    ) -> Scores | list[Scores]:
-        """See `Client.score`."""
-        pairs = scoring.paired(texts, targets)
-        most = await self._most(len(pairs), options.get("model", ""), timeout_s)
-        requests = scoring.score_requests(pairs, options, most)
-        results = await self._collect(lambda server: server.translation.Score, requests, scoring.scores, timeout_s)
-        return results[0] if isinstance(texts, str) else results
-
-    async def models(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[Model]:
-        """See `Client.models`."""
-        response = await self._ask(lambda server: server.model.ListModels, ListModelsRequest(), timeout_s)
-        return [wire.model(message) for message in response.models]
-
-    async def model(self, name: str = "", *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Model:
-        """See `Client.model`."""
-        response = await self._ask(lambda server: server.model.GetModel, GetModelRequest(name=name), timeout_s)
-        return wire.model(response.model)
-
-    async def health(self, service: str = "", *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Health:
-        """See `Client.health`."""
-        with rpc_errors():
-            response = await self._servers[0].check_health(
-                HealthCheckRequest(service=service), timeout=deadline(timeout_s)
-            )
-        return wire.health(response)
-
-    async def _ask(self, method: "AsyncMethod[Q, R]", request: Q, timeout_s: float) -> R:
-        """See `Client`."""
-        with rpc_errors():
-            answer: R = await answered(self._calls, partial(_start_async, method, request), deadline(timeout_s))
-        return answer
-
-    async def _collect(
-        self,
-        method: "AsyncMethod[Q, R]",
-        requests: Iterable[Q],
-        unpack: Callable[[Q, R], list[T]],
-        timeout_s: float,
-    ) -> list[T]:
-        """See `Client`."""
-        return [result async for result in self._each(method, requests, unpack, timeout_s)]
-
-    async def _each(
-        self,
-        method: "AsyncMethod[Q, R]",
-        requests: Iterable[Q],
-        unpack: Callable[[Q, R], list[T]],
-        timeout_s: float,
-    ) -> AsyncGenerator[T]:
-        """See `Client`."""
-
-        def start(request: Q) -> asyncio.Task[R]:
-            begin = partial(_start_async, method, request)
-            return asyncio.ensure_future(answered(self._calls, begin, deadline(timeout_s)))
-
-        given = 0
-        with closing(wire.windowed(requests, start)) as calls:
-            for request, call in calls:
-                with rpc_errors(first=given):
-                    results = unpack(request, await call)
-                given += len(results)
-                for result in results:
-                    yield result
-
-    async def _most(self, texts: int, model: str, timeout_s: float) -> int:
-        """How many of so many texts a request may have. Asks the server before the first that may have several."""
-        if texts > 1 and model not in self._most_contents:
-            self._most_contents[model] = wire.most_contents(await self.model(model, timeout_s=timeout_s))
+            self._most_contents[model] = messages.most_contents(self.model(model, timeout_s=timeout_s))
         return self._most_contents.get(model, 1)
 
 
 def _start(method: "Method[Q, R]", request: Q, server: Methods, timeout_s: float, waits: bool) -> "grpc.Future[R]":
     return method(server).future(request, timeout=timeout_s, wait_for_ready=waits, metadata=server.metadata)
-
-
-def _start_async(
-    method: "AsyncMethod[Q, R]", request: Q, server: AsyncMethods, timeout_s: float, waits: bool
-) -> "aio.UnaryUnaryCall[Q, R]":
-    return method(server)(request, timeout=timeout_s, wait_for_ready=waits, metadata=server.metadata)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from export.command.arguments import Options
 from export.command.progress import Progress
-from export.graphs import EncoderGraphs
 from export.inputs import InputError, check_name, read_samples
 from export.manifest import TOOLS
 from export.sources import Fetched
-from export.trace import trace_encoders
+from export.tracing.graphs import EncoderGraphs
+from export.tracing.trace import trace_encoders
 from export.verification.vectors import verify_vectors
 from export.weights.save import save
 from models.checkpoint import encoders

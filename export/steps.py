@@ -8,7 +8,6 @@ from pathlib import Path
 from export.command.arguments import Options
 from export.command.progress import Progress
 from export.encoders import export_encoder
-from export.graphs import EncoderGraphs, Graphs
 from export.inputs import (
     adapt,
     check_list_size,
@@ -23,12 +22,13 @@ from export.manifest import make_manifest, package_files
 from export.native.graphs import native_graphs, why_standard_only
 from export.quantization.model import native_model
 from export.quantization.quantize import quantize_model
-from export.screened import why_full
 from export.shortlist.count import count_shortlist
 from export.shortlist.text import read_text
 from export.sources import Fetched
-from export.trace import trace
-from export.variant import variant
+from export.tracing.graphs import EncoderGraphs, Graphs
+from export.tracing.screened import why_full
+from export.tracing.trace import trace
+from export.tracing.variant import variant
 from export.verification.verify import verify
 from export.weights.save import save, save_beside
 from export.weights.stored import STORED, StoredWeights

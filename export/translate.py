@@ -8,7 +8,7 @@ from pathlib import Path
 from engine.devices.session import CPU
 from engine.load import Limits, Loadable, load
 from engine.offline import decode
-from export.trace import trace
+from export.tracing.trace import trace
 from export.weights.save import save
 from models.checkpoint import Checkpoint
 from models.package.precision import AttentionKind

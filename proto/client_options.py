@@ -20,7 +20,7 @@ TYPES = {
     FieldDescriptorProto.TYPE_STRING: "str",
 }
 MESSAGES = {"Phrase": "Phrase", "SequenceBias": "tuple[Phrase, float]"}
-"""What stands for a message: see dragoman/options.py."""
+"""What stands for a message: see dragoman/wire/options.py."""
 MESSAGES_OF_FILE, FIELDS_OF_MESSAGE = 4, 2
 """Field numbers in descriptor.proto, which the paths of comments are made of."""
 WIDTH = 116
@@ -59,7 +59,7 @@ def module(file: FileDescriptorProto, index: int, message: DescriptorProto) -> I
     summary = " ".join(docs[of_message].partition("\n\n")[0].split())
     enums = {_type(field) for field in message.field if field.type == FieldDescriptorProto.TYPE_ENUM}
     imported = ", ".join(sorted({*enums, "Phrase"}))
-    yield HEAD.format(message=MESSAGE, file=file.name, imports=f"from dragoman.options import {imported}\n")
+    yield HEAD.format(message=MESSAGE, file=file.name, imports=f"from dragoman.wire.options import {imported}\n")
     yield "class DecodingKeywords(TypedDict, total=False):"
     yield from _docstring(f"{summary} What is left out, or None, takes the model's default.")
     yield ""

@@ -27,7 +27,7 @@ from server.placement import host_memory
 from server.telemetry.metrics.cache import AnswerCacheMetrics
 from server.telemetry.metrics.canary import CanaryFamilies, CanaryMetrics
 from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
-from server.translation.answer_cache import AnswerCache
+from server.translation.sharing.answer_cache import AnswerCache
 from server.translation.translator import Translator
 
 log = logging.getLogger(__name__)

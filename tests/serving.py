@@ -38,8 +38,8 @@ from server.grpc.health import Health
 from server.grpc.listeners import open_server
 from server.grpc.rpc import RpcInterceptor
 from server.http.compatible.detection import Langid
-from server.http.listener import Listener
 from server.http.opening import HttpPort
+from server.http.transport.listener import Listener
 from server.identity.door import Door
 from server.identity.entrance import Entrance
 from server.identity.tls import Tls
@@ -52,7 +52,7 @@ from server.telemetry.metrics.exposition import Page
 from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
 from server.telemetry.observed import ObservedCalls
 from server.telemetry.tracing import Tracing, open_tracing
-from server.translation.answer_cache import AnswerCache
+from server.translation.sharing.answer_cache import AnswerCache
 from server.translation.translator import Translator
 from tests.fakes import WAIT_S, CopyDecoder, rules_of
 

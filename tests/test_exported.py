@@ -36,7 +36,7 @@ def test_options_decide(root: Path, checkpoint: Path) -> None:
 
 @pytest.mark.parametrize(
     "file",
-    ["models/config.py", "models/package/manifest.py", "engine/cpu/decoder.py", "export/trace.py"]
+    ["models/config.py", "models/package/manifest.py", "engine/cpu/decoder.py", "export/tracing/trace.py"]
     + [f"engine/cuda/graphs/{name}.onnx" for name in ("ahead", "move")]
     + ["checkpoint/config.json"],
 )

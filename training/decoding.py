@@ -15,7 +15,7 @@ from engine.offline import decode
 from engine.request import FinishReason
 from engine.runner import Runner
 from engine.targets import TargetRules
-from export.trace import trace
+from export.tracing.trace import trace
 from export.weights.save import save
 from models.decoding import Decoding
 from models.package.folder import Package

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Literal
 
-from dragoman.client import AsyncClient
+from dragoman.async_client import AsyncClient
 
 TIMEOUT_S = 120
 BURST = 16

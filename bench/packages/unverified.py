@@ -12,8 +12,8 @@ from export.quantization.calibrate import OUTPUT, linear_layers
 from export.quantization.make import has_no_sign
 from export.quantization.model import standard_model
 from export.quantization.recipe import Activations, QuantizedLinear, Recipe
-from export.trace import trace
-from export.variant import variant
+from export.tracing.trace import trace
+from export.tracing.variant import variant
 from export.verification.verify import Verified
 from export.weights.save import save
 from models.checkpoint import load_checkpoint

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bench.process import Server, free_port, serving
 from bench.soak.questions import short_texts
-from dragoman.client import AsyncClient
+from dragoman.async_client import AsyncClient
 from dragoman.errors import DragomanError
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 from dragoman.bulk.errors import BulkError, WrongUsage
-from dragoman.wire import TranslationOptions
+from dragoman.wire.messages import TranslationOptions
 
 if TYPE_CHECKING:
     from dragoman.local import Translator

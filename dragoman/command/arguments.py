@@ -15,7 +15,8 @@ from dragoman.channel import DEFAULT_TARGET, TlsOptions, Token, check_target, li
 from dragoman.client import DEFAULT_TIMEOUT_S
 from dragoman.command.commands import OWN
 from dragoman.command.parsing import Parser
-from dragoman.encoding import (
+from dragoman.v1.decoding_options import DOCS, GROUPS, DecodingKeywords
+from dragoman.wire.encoding import (
     POOLINGS,
     TRUNCATIONS,
     TYPES,
@@ -24,10 +25,9 @@ from dragoman.encoding import (
     Pooling,
     Truncation,
 )
-from dragoman.options import ENUMS
-from dragoman.scoring import ScoreOptions
-from dragoman.v1.decoding_options import DOCS, GROUPS, DecodingKeywords
-from dragoman.wire import OPTIONS, TranslationOptions
+from dragoman.wire.messages import OPTIONS, TranslationOptions
+from dragoman.wire.options import ENUMS
+from dragoman.wire.scoring import ScoreOptions
 
 DEFAULT_CONCURRENCY = 64
 LINE_COMMANDS = {

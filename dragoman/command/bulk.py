@@ -21,7 +21,7 @@ from dragoman.command.output import complain
 from dragoman.command.parsing import WRONG_USAGE, Parser
 from dragoman.command.progress import Progress
 from dragoman.errors import DragomanError
-from dragoman.wire import TranslationOptions
+from dragoman.wire.messages import TranslationOptions
 
 DONE, FAILED, INTERRUPTED = 0, 1, 130
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from dragoman.client import AsyncClient
+from dragoman.async_client import AsyncClient
 from dragoman.command import output
 from dragoman.command.arguments import Arguments
 from dragoman.command.lines import Line, LineError, given_lines, in_order, read_lines

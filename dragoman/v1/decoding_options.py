@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
-from dragoman.options import EarlyStopping, Phrase
+from dragoman.wire.options import EarlyStopping, Phrase
 
 
 class DecodingKeywords(TypedDict, total=False):

@@ -12,7 +12,7 @@ from export.command.summary import summary
 from export.inputs import InputError
 from export.sources import Fetched
 from export.steps import export
-from export.variant import VariantError
+from export.tracing.variant import VariantError
 from export.verification.verify import VerificationError
 from models.checkpoint import CheckpointError
 from models.checkpoint.files.adapter import whole

@@ -2,7 +2,7 @@
 
 from rich.table import Table
 
-from export.graphs import EncoderGraphs, Graphs, histogram
+from export.tracing.graphs import EncoderGraphs, Graphs, histogram
 from export.verification.compare_tokens import search_name
 from models.package.manifest import Certificate, Manifest
 

@@ -1,10 +1,10 @@
 """Transformer -> native graphs, see `models.package.graphs.NativeGraphs`."""
 
-from export.graphs import NativeModels, weight_bytes
 from export.native.decoder import native_decoder
 from export.native.encoder import native_encoder
 from export.native.logits import logits_graph
 from export.quantization.recipe import Recipe
+from export.tracing.graphs import NativeModels, weight_bytes
 from kernels.library import LibraryError, open_library
 from models.package import signature
 from models.package.graphs import GraphFile, NativeGraphs

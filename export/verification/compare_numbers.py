@@ -13,7 +13,7 @@ from engine.decoder import Ask, Decoder, Found, S
 from engine.devices.session import CPU, Device, open_session
 from engine.native.encoder import encode
 from engine.target_graphs import TargetGraphs
-from export.variant import DTYPES
+from export.tracing.variant import DTYPES
 from export.verification.reference import Attention, log_probs
 from kernels.library import open_library
 from models.config import ModelConfig

@@ -7,7 +7,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from export.graphs import EncoderGraphs, Graphs
+from export.tracing.graphs import EncoderGraphs, Graphs
 from export.weights.sinusoids import leave_out_sinusoids
 from export.weights.stored import StoredWeights, point
 from models.package.graph_files import GraphFiles

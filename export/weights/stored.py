@@ -42,7 +42,7 @@ TABLES = {(DOMAIN, "Embed", 2), (DOMAIN, "BestTokens", 2)}
 """Inputs that may be fp16."""
 
 LOOK = "screened."
-"""How the constants of `export.screened` begin: a few numbers for each token, which stay in the graph."""
+"""How the constants of `export.tracing.screened` begin: a few numbers for each token, which stay in the graph."""
 
 Numbers = NDArray[np.float32]
 

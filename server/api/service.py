@@ -26,9 +26,9 @@ from server.translation.answer import Leg, TextDelta, Translation
 from server.translation.options import Route
 from server.translation.pivot import translate_by_way
 from server.translation.scoring import Candidates, ScoredContent, TargetScore
+from server.translation.sharing.waiting import Reuse
 from server.translation.targets import Alignment, TargetText, TargetToken
 from server.translation.translator import Translator
-from server.translation.waiting import Reuse
 
 SERVICES = tuple(
     service.full_name

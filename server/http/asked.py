@@ -10,8 +10,8 @@ from starlette.requests import Request
 
 from server.arrivals import Arrivals
 from server.errors import MessageTooLarge, RequestStalled
-from server.http.connection import CONNECTION, Connection
 from server.http.errors import UnsupportedMediaType
+from server.http.transport.connection import CONNECTION, Connection
 
 LINGER_S = 2.0
 """How long what is not read of a request may still come in. Closed before that, many a client would miss the answer."""

@@ -13,10 +13,10 @@ from server.http.app import Served, application
 from server.http.asked import Limits
 from server.http.compatible.detection import Langid
 from server.http.compatible.languages import ServedLanguages
-from server.http.connection import ConnectionLimits
 from server.http.face import Desk
 from server.http.guard import LOOPBACK
-from server.http.listener import Listener
+from server.http.transport.connection import ConnectionLimits
+from server.http.transport.listener import Listener
 from server.identity.entrance import Entrance
 from server.identity.tls import is_loopback
 from server.ports import address, bind

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from engine.request import Timings
 from server.telemetry.guards import GuardFlag
+from server.translation.sharing.waiting import Reuse
 from server.translation.targets import TargetText
-from server.translation.waiting import Reuse
 
 
 @dataclass(frozen=True, slots=True)

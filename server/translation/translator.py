@@ -47,15 +47,15 @@ from server.telemetry.calls import current_call
 from server.telemetry.guards import GuardFlag, Translated, guard_flags
 from server.telemetry.metrics.model import ModelMetrics
 from server.translation.answer import TextDelta, Translation
-from server.translation.answer_cache import AnswerCache, Question, packed
 from server.translation.embeddings import Embedding, EncodingOptions, check_size, resolve_encoding
 from server.translation.minimum_risk import MinimumRisk
 from server.translation.options import Route, check_route, is_drawn, prompt_text, resolve, second_try
 from server.translation.scoring import Candidates, ScoredContent, TargetIds, TargetReader, TargetScore, given_hypothesis
-from server.translation.shared_work import MakeRequest, SharedWork
+from server.translation.sharing.answer_cache import AnswerCache, Question, packed
+from server.translation.sharing.shared_work import MakeRequest, SharedWork
+from server.translation.sharing.waiting import Reuse, Waiting
 from server.translation.sources import Reading, SourceReader, SourceText
 from server.translation.targets import TargetWriter
-from server.translation.waiting import Reuse, Waiting
 
 Ask = Callable[[SourceText], Waiting]
 """Asks the engine for something of a source."""

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dragoman
-from dragoman import AsyncClient, Client, FinishReason, Health, Hypothesis, Reuse, TextDelta, Timings, Translation, wire
+from dragoman import AsyncClient, Client, FinishReason, Health, Hypothesis, Reuse, TextDelta, Timings, Translation
 from dragoman.errors import (
     Internal,
     InvalidArgument,
@@ -20,7 +20,8 @@ from dragoman.errors import (
 from dragoman.v1 import translation_pb2
 from dragoman.v1.decoding_pb2 import DecodingOptions, EarlyStopping
 from dragoman.v1.translation_pb2 import TranslateRequest
-from dragoman.wire import CONCURRENT_REQUESTS, MAX_CONTENT_BYTES, MAX_CONTENTS, batches
+from dragoman.wire import messages
+from dragoman.wire.messages import CONCURRENT_REQUESTS, MAX_CONTENT_BYTES, MAX_CONTENTS, batches
 from tests.client.clients import Call, call_sync
 from tests.client.fake_server import WAIT_S, FakeServer, overloaded, serving
 
@@ -69,7 +70,7 @@ def test_a_list_gives_a_list_in_order_from_one_request(server: FakeServer, call:
 )
 def test_whose_decoding_it_is_has_a_name(number: translation_pb2.Reuse.ValueType, told: Reuse) -> None:
     message = translation_pb2.Translation(hypotheses=[translation_pb2.Hypothesis(text="a")], reuse=number)
-    assert wire.translation(message).reuse is told
+    assert messages.translation(message).reuse is told
 
 
 def test_an_empty_list_needs_no_request(server: FakeServer, call: Call) -> None:
@@ -253,13 +254,13 @@ def test_a_reply_with_too_few_results_is_an_error_not_a_shift(call: Call, method
 
 def test_a_translation_without_hypotheses_is_an_error() -> None:
     with pytest.raises(Internal, match="without hypotheses"):
-        wire.translation(translation_pb2.Translation())
+        messages.translation(translation_pb2.Translation())
 
 
 def test_a_finish_reason_of_a_later_server_is_unknown() -> None:
     later = translation_pb2.Hypothesis()
     later.MergeFromString(b"\x20\x63")  # field 4, finish_reason, is 99
-    assert wire.translation(translation_pb2.Translation(hypotheses=[later])).finish_reason is FinishReason.UNKNOWN
+    assert messages.translation(translation_pb2.Translation(hypotheses=[later])).finish_reason is FinishReason.UNKNOWN
 
 
 # StreamTranslate

@@ -12,7 +12,7 @@ import trustme
 
 from dragoman import AsyncClient, Client, Health, TlsOptions
 from dragoman.errors import DeadlineExceeded, InvalidArgument, Unavailable, Unreachable
-from dragoman.wire import MAX_CONTENT_BYTES, MAX_CONTENTS
+from dragoman.wire.messages import MAX_CONTENT_BYTES, MAX_CONTENTS
 from tests.client.clients import Call, call_sync
 from tests.client.fake_server import WAIT_S, FakeServer, overloaded, serving
 

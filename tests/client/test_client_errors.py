@@ -22,7 +22,7 @@ from dragoman.errors import (
     Unauthenticated,
     Unimplemented,
 )
-from dragoman.wire import MAX_CONTENTS
+from dragoman.wire.messages import MAX_CONTENTS
 from tests.client.clients import Call, call_sync
 from tests.client.fake_server import Failure, FakeServer, too_long
 

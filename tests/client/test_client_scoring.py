@@ -7,8 +7,8 @@ import pytest
 
 from dragoman import InvalidArgument, Scores, TargetScore, TargetToken
 from dragoman.errors import Internal
-from dragoman.scoring import Pair, score_requests
-from dragoman.wire import MAX_CONTENT_BYTES, MAX_CONTENTS
+from dragoman.wire.messages import MAX_CONTENT_BYTES, MAX_CONTENTS
+from dragoman.wire.scoring import Pair, score_requests
 from tests.client.clients import Call
 from tests.client.fake_server import FakeServer, serving
 

@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import Metric
 from pydantic import BaseModel
 
 from dragoman.command.commands import OWN
-from dragoman.wire import OPTIONS
+from dragoman.wire.messages import OPTIONS
 from server.config import PREFIX, Settings
 from tests.documentation.commands import calls, named, options
 from tests.watch.families import everything

@@ -22,7 +22,7 @@ from engine.offline import decode
 from engine.request import Hypothesis
 from engine.runner import Runner
 from engine.targets import target_rules
-from export.trace import trace
+from export.tracing.trace import trace
 from export.weights.save import save
 from models.checkpoint import bart_like, t5_like
 from models.checkpoint.bart_like import Trained

@@ -28,7 +28,7 @@ from engine.offline import decode
 from engine.request import Event, Finished, FinishReason, Hypothesis
 from engine.runner import Runner
 from engine.targets import target_rules
-from export.trace import trace
+from export.tracing.trace import trace
 from export.weights.save import save
 from models.checkpoint import Checkpoint, load_checkpoint
 from models.decoding import Decoding

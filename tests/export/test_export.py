@@ -29,9 +29,9 @@ from export import __main__ as command
 from export import steps
 from export.command.progress import Progress
 from export.command.summary import size
-from export.graphs import Graphs
-from export.trace import trace
-from export.variant import variant
+from export.tracing.graphs import Graphs
+from export.tracing.trace import trace
+from export.tracing.variant import variant
 from export.verification.compare_numbers import candidate_error, encoder_error, step_errors
 from export.verification.tolerances import TOLERANCES
 from export.verification.verify import VerificationError, large_errors, most_tokens, open_decoder, verify

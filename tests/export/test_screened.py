@@ -1,4 +1,4 @@
-"""export.screened and engine.cpu.screened: the tokens of the full product, whatever a row is, whoever is beside it."""
+"""export.tracing.screened, engine.cpu.screened: the tokens of the full product, whatever is beside a row."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +16,8 @@ from engine.cpu.screened import Screened, WholeRows
 from engine.decoder import Found
 from engine.devices.session import CPU, open_session
 from engine.logits.graph import LogitsGraph
-from export.screened import LEAST_TOKENS, ScreenedOutput, why_full
-from export.trace import trace_logits, trace_module
+from export.tracing.screened import LEAST_TOKENS, ScreenedOutput, why_full
+from export.tracing.trace import trace_logits, trace_module
 from models.best_tokens import padded_size
 from models.config import ModelConfig
 from models.package import signature

@@ -1,4 +1,4 @@
-"""export.trace and export.save: the graphs have the nodes they need and no others, and every weight once."""
+"""export.tracing.trace and export.save: the graphs have the nodes they need and no others, and every weight once."""
 
 import hashlib
 from collections import Counter
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from engine.devices.session import CPU
-from export.graphs import Graphs, histogram
-from export.trace import DecoderGraph, EncoderGraph, trace
+from export.tracing.graphs import Graphs, histogram
+from export.tracing.trace import DecoderGraph, EncoderGraph, trace
 from export.weights.save import INLINE_BYTES, PAGE_BYTES, save
 from models.attention import LOWEST
 from models.best_tokens import block_size, padded_size

@@ -1,9 +1,9 @@
-"""export.variant: weights in the package's precision, and what cannot be such a package is refused."""
+"""export.tracing.variant: weights in the package's precision, and what cannot be such a package is refused."""
 
 import pytest
 import torch
 
-from export.variant import DTYPES, VariantError, variant
+from export.tracing.variant import DTYPES, VariantError, variant
 from models.package.precision import Precision
 from tests.models.test_transformer import config, random_model
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from export.trace import trace_encoders
+from export.tracing.trace import trace_encoders
 from export.weights.save import save
 from models.config import ModelConfig
 from models.package.graph_files import GraphFiles

@@ -9,8 +9,8 @@ import pytest
 
 from engine.cpu.decoder import CpuDecoder
 from engine.devices.session import CPU
-from export.graphs import histogram
-from export.trace import trace
+from export.tracing.graphs import histogram
+from export.tracing.trace import trace
 from export.verification.compare_numbers import encoder_error, step_errors
 from export.verification.compare_tokens import translate
 from export.verification.tolerances import TOLERANCES

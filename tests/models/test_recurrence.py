@@ -24,8 +24,8 @@ from engine.devices.session import CPU
 from engine.devices.transfers import HostTransfers
 from engine.observer import Unobserved
 from engine.request import Event, Finished, Translate
-from export.graphs import histogram
-from export.trace import trace
+from export.tracing.graphs import histogram
+from export.tracing.trace import trace
 from export.verification.reference import log_probs
 from export.weights.save import save
 from models.decoding import Decoding

@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.command.arguments import parser
 from dragoman.command.commands import OWN
-from dragoman.wire import OPTIONS
+from dragoman.wire.messages import OPTIONS
 from tests.client.fake_server import FakeServer
 
 ROOT = Path(__file__).parents[3]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from engine.batch.placing import place
 from engine.cpu.decoder import RUN_TOKENS, CpuCache, CpuDecoder
 from engine.decoder import Ask, Cache, Found
-from export.trace import trace
+from export.tracing.trace import trace
 from export.weights.save import save
 from models.config import ModelConfig
 from models.package.signature import MAX_CANDIDATES

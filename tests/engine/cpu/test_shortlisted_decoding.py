@@ -19,7 +19,7 @@ from engine.decoder import Decoder
 from engine.devices.session import CPU
 from engine.observer import Unobserved
 from engine.request import Event, Finished, Translate
-from export.trace import trace
+from export.tracing.trace import trace
 from export.verification.reference import log_probs
 from export.weights.save import save
 from models.decoding import Decoding

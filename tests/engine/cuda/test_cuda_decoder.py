@@ -27,8 +27,8 @@ from engine.devices.transfers import HostTransfers
 from engine.errors import OutOfMemory
 from engine.observer import Unobserved
 from engine.request import Event, Failed, Finished, Probe, Probed, Translate
-from export.trace import trace
-from export.variant import variant
+from export.tracing.trace import trace
+from export.tracing.variant import variant
 from export.weights.save import save
 from models.config import ModelConfig
 from models.decoding import Decoding

@@ -20,8 +20,8 @@ from engine.devices.transfers import HostTransfers
 from engine.errors import NotOffered
 from engine.load import Loadable, open_decoder
 from engine.logits.whole_rows import attend
-from export.trace import trace
-from export.variant import variant
+from export.tracing.trace import trace
+from export.tracing.variant import variant
 from export.verification.reference import log_probs
 from export.weights.save import save
 from models.checkpoint import load_checkpoint

@@ -7,7 +7,7 @@ from engine.cpu.decoder import CpuDecoder
 from engine.load import Loadable
 from engine.native.decoder import NativeDecoder
 from export.native.graphs import native_graphs
-from export.trace import trace
+from export.tracing.trace import trace
 from export.weights.save import save
 from kernels.library import Library
 from models.config import ModelConfig

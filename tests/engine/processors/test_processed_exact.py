@@ -28,7 +28,7 @@ from engine.offline import decode
 from engine.request import Hypothesis
 from engine.runner import Runner
 from engine.targets import TargetRules, target_rules
-from export.trace import trace
+from export.tracing.trace import trace
 from export.weights.save import save
 from models.checkpoint.bart_like import read
 from models.decoding import Decoding

@@ -10,7 +10,7 @@ import onnx_ir as ir
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from export.graphs import NativeModels
+from export.tracing.graphs import NativeModels
 from kernels.library import Library
 from models.package import signature
 

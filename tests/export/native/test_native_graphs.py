@@ -10,9 +10,9 @@ import onnxruntime as ort
 import pytest
 import torch
 
-from export.graphs import NativeModels, histogram
 from export.native.graphs import native_graphs, obstacle
 from export.quantization.recipe import Recipe
+from export.tracing.graphs import NativeModels, histogram
 from models.config import ModelConfig
 from models.package import signature
 from tests.export.native.emulated import emulated

@@ -8,9 +8,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from export.graphs import Graphs
 from export.native.graphs import native_graphs
-from export.trace import trace
+from export.tracing.graphs import Graphs
+from export.tracing.trace import trace
 from export.weights.save import INLINE_BYTES, save
 from export.weights.stored import StoredWeights, point
 from models.config import ModelConfig

@@ -15,9 +15,9 @@ from safetensors.torch import save_file
 
 from engine.devices.session import CPU, open_session
 from export import __main__ as command
-from export.graphs import Graphs, NativeModels, ScoringModels
 from export.native.graphs import native_graphs
-from export.trace import trace
+from export.tracing.graphs import Graphs, NativeModels, ScoringModels
+from export.tracing.trace import trace
 from export.weights.save import save, save_beside
 from export.weights.stored import StoredWeights, point
 from kernels.library import LibraryError, open_library

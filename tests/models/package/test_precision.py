@@ -12,9 +12,9 @@ from onnx import TensorProto
 
 from engine.cpu.decoder import CpuDecoder
 from engine.devices.session import CPU
-from export.graphs import Graphs, histogram
-from export.trace import trace
-from export.variant import variant
+from export.tracing.graphs import Graphs, histogram
+from export.tracing.trace import trace
+from export.tracing.variant import variant
 from export.verification.compare_numbers import encoder_error, step_errors
 from export.verification.tolerances import TOLERANCES
 from export.weights.save import save

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dragoman.client import AsyncClient
+from dragoman.async_client import AsyncClient
 from dragoman.v1 import encoding_pb2
 from dragoman.v1.encoding_pb2 import EncodeRequest, StreamEncodeRequest
 from dragoman.v1.translation_pb2 import TranslateAndEncodeRequest

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from server.http.connection import MOST_HEAD_BYTES
+from server.http.transport.connection import MOST_HEAD_BYTES
 from tests.fakes import WAIT_S
 from tests.server.http.asking import JSON, STREAM, TRANSLATE, asking, head, reason, sent, status_of, translate_json
 from tests.serving import Serving, eventually, serving

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from server.admission.permits import Admission
 from server.telemetry.metrics.cache import AnswerCacheMetrics
 from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
-from server.translation.answer_cache import AnswerCache
+from server.translation.sharing.answer_cache import AnswerCache
 from server.translation.translator import Translator
 from tests.fakes import rules_of
 from tests.server.translation.engine import Engine

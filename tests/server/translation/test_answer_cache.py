@@ -1,4 +1,4 @@
-"""server.translation.answer_cache: what is kept, in how many bytes, and what makes room."""
+"""server.translation.sharing.answer_cache: what is kept, in how many bytes, and what makes room."""
 
 import gc
 import tracemalloc
@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from engine.request import FinishReason, Hypothesis
 from models.decoding import Decoding
 from server.telemetry.metrics.cache import AnswerCacheMetrics
-from server.translation.answer_cache import AnswerCache, Question, packed
+from server.translation.sharing.answer_cache import AnswerCache, Question, packed
 from tests.fakes import rules_of
 
 RULES = rules_of(0)

@@ -1,4 +1,4 @@
-"""server.translation.mailbox: events of many threads, in order, with few wake-ups."""
+"""server.translation.sharing.mailbox: events of many threads, in order, with few wake-ups."""
 
 import asyncio
 import threading
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from engine.request import Event, Tokens
-from server.translation.mailbox import Mailbox
+from server.translation.sharing.mailbox import Mailbox
 
 
 async def test_events_that_come_together_wake_the_loop_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,8 +24,8 @@ from server.errors import ExtraMissing, OptionsConflict, WouldBeLate
 from server.telemetry.calls import Call, begin
 from server.telemetry.metrics.cache import AnswerCacheMetrics
 from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
-from server.translation.answer_cache import AnswerCache
 from server.translation.minimum_risk import MinimumRisk
+from server.translation.sharing.answer_cache import AnswerCache
 from server.translation.translator import Translator
 from tests.checkpoints import flores
 from tests.fakes import WAIT_S

@@ -15,11 +15,11 @@ from server.admission.permits import Admission
 from server.telemetry.metrics.cache import AnswerCacheMetrics
 from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
 from server.translation.answer import TextDelta, Translation
-from server.translation.answer_cache import AnswerCache
 from server.translation.embeddings import EncodingOptions
 from server.translation.options import Route
+from server.translation.sharing.answer_cache import AnswerCache
+from server.translation.sharing.waiting import Reuse
 from server.translation.translator import Translator
-from server.translation.waiting import Reuse
 from tests.fakes import rules_of
 from tests.server.translation.engine import OPTIONS, ROUTE, TIMINGS, Engine, copy, deliver
 from tests.serving import MODEL, eventually, tokenizer

@@ -33,7 +33,7 @@ from server.admission.permits import Admission
 from server.telemetry.metrics.cache import AnswerCacheMetrics
 from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
 from server.translation.answer import TextDelta
-from server.translation.answer_cache import AnswerCache
+from server.translation.sharing.answer_cache import AnswerCache
 from server.translation.translator import Translator
 from tests.checkpoints import END, UNKNOWN, sentencepiece_model, vocabulary, write_tokenizer
 from tests.fakes import CopyCache, CopyDecoder

@@ -43,9 +43,9 @@ from server.errors import (
 from server.telemetry.guards import GuardFlag
 from server.telemetry.metrics.cache import AnswerCacheMetrics
 from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
-from server.translation.answer_cache import AnswerCache
 from server.translation.embeddings import EncodingOptions
 from server.translation.options import Route
+from server.translation.sharing.answer_cache import AnswerCache
 from server.translation.targets import INLINE_TOKENS
 from server.translation.translator import Translator
 from tests.fakes import rules_of

@@ -7,7 +7,7 @@ from typing import Literal, TypedDict, TypeVar
 
 from dragoman.results import Embedding, Translation
 from dragoman.v1 import encoding_pb2, translation_pb2
-from dragoman.wire import (
+from dragoman.wire.messages import (
     TargetOptions,
     batches,
     check_count,
@@ -78,7 +78,7 @@ TRUNCATIONS = {
 def encode_requests(texts: Iterable[str], options: EncodingOptions, most: int) -> Iterator[encoding_pb2.EncodeRequest]:
     """The requests that together encode the texts. Raises TypeError or ValueError for an impossible option.
 
-    most: see `dragoman.wire.batches`
+    most: see `dragoman.wire.messages.batches`
     """
     check_known(options, EncodingOptions)
     poolings, numbers = _poolings(options), _number("type", options.get("type") or "float32", TYPES)
@@ -101,7 +101,7 @@ def translate_and_encode_requests(
 ) -> Iterator[translation_pb2.TranslateAndEncodeRequest]:
     """The requests that together do both for the texts. Raises TypeError or ValueError for an impossible option.
 
-    most: see `dragoman.wire.batches`
+    most: see `dragoman.wire.messages.batches`
     """
     check_known(options, TranslateAndEncodeOptions)
     poolings, numbers = _poolings(options), _number("type", options.get("type") or "float32", TYPES)

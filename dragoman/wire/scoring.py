@@ -5,7 +5,15 @@ from typing import Any, TypedDict
 
 from dragoman.results import Scores, TargetScore
 from dragoman.v1 import translation_pb2
-from dragoman.wire import MAX_CONTENT_BYTES, MAX_CONTENTS, check_count, check_known, listed, target_token, timings
+from dragoman.wire.messages import (
+    MAX_CONTENT_BYTES,
+    MAX_CONTENTS,
+    check_count,
+    check_known,
+    listed,
+    target_token,
+    timings,
+)
 
 
 class ScoreOptions(TypedDict, total=False):

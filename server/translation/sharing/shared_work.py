@@ -11,9 +11,9 @@ from functools import partial
 from engine.request import Event, Finished, Request, Timings, Tokens
 from server.telemetry.calls import current_call
 from server.telemetry.metrics.model import ModelMetrics
-from server.translation.answer_cache import AnswerCache, Question
-from server.translation.mailbox import Mailbox
-from server.translation.waiting import Reuse, Waiting
+from server.translation.sharing.answer_cache import AnswerCache, Question
+from server.translation.sharing.mailbox import Mailbox
+from server.translation.sharing.waiting import Reuse, Waiting
 
 MakeRequest = Callable[[tuple[int, ...], Callable[[Event], None]], Request]
 Key = tuple[Question, bool]

@@ -11,7 +11,6 @@ from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health_pb2
 
 from dragoman.errors import Internal
-from dragoman.options import received, sent
 from dragoman.results import (
     Alignment,
     EncodingDefaults,
@@ -31,6 +30,7 @@ from dragoman.results import (
 )
 from dragoman.v1 import decoding_pb2, encoding_pb2, model_pb2, translation_pb2
 from dragoman.v1.decoding_options import Decoding, DecodingKeywords
+from dragoman.wire.options import received, sent
 
 MAX_CONTENTS = 32
 """Texts of one request, if the server takes so many: enough to share a batch, few enough that a retry repeats little.

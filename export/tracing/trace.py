@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from torch.export import Dim
 from torch.nn import functional
 
-from export.graphs import EncoderGraphs, Graphs, ScoringModels, weight_bytes
 from export.quantization.model import QuantizedTransformer
 from export.quantization.stored import store_by_outputs
-from export.scoring import LogProbsGraph, SourceAttentionGraph, TargetGraph
-from export.screened import LogitsGraph, ScreenedOutput
-from export.variant import PRECISIONS
+from export.tracing.graphs import EncoderGraphs, Graphs, ScoringModels, weight_bytes
+from export.tracing.scoring import LogProbsGraph, SourceAttentionGraph, TargetGraph
+from export.tracing.screened import LogitsGraph, ScreenedOutput
+from export.tracing.variant import PRECISIONS
 from models.attention import plain
 from models.best_tokens import best_allowed_tokens, best_tokens, block_size, padded_size
 from models.package import signature
@@ -123,7 +123,7 @@ def trace(
     """Traces the graphs of a model on the CPU, in the precision of its weights.
 
     shortlist: as a package with one needs them
-    output_layer: "screened" only where `export.screened.why_full` has nothing against it
+    output_layer: "screened" only where `export.tracing.screened.why_full` has nothing against it
     scoring: with the graphs that look at given targets
     """
     model = model.eval()

@@ -9,7 +9,7 @@ from functools import partial
 from starlette.types import ASGIApp
 from uvicorn import Config, Server
 
-from server.http.connection import Connection, ConnectionLimits
+from server.http.transport.connection import Connection, ConnectionLimits
 
 
 class Listener(Server):

@@ -1,0 +1,1 @@
+"""Between plain values and protobuf."""

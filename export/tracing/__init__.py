@@ -1,0 +1,1 @@
+"""Transformer -> ONNX graphs, in memory."""

@@ -1,0 +1,142 @@
+"""Every error that a caller can be told of.
+
+    ServerError                     expected: the server is well, and says why it does not answer
+    ├── InvalidRequest              INVALID_ARGUMENT    the request can never be answered as it is; names the field
+    │   ├── EmptyContents           EMPTY_CONTENTS
+    │   ├── BlankContent            BLANK_CONTENT
+    │   ├── TooManyContents         TOO_MANY_CONTENTS
+    │   ├── SourceTooLong           SOURCE_TOO_LONG
+    │   ├── NoTargets               NO_TARGETS
+    │   ├── TooManyTargets          TOO_MANY_TARGETS
+    │   ├── TargetTooLong           TARGET_TOO_LONG
+    │   ├── LanguageNotSupported    LANGUAGE_NOT_SUPPORTED
+    │   ├── OptionOutOfRange        OPTION_OUT_OF_RANGE
+    │   ├── OptionsConflict         OPTIONS_CONFLICT
+    │   ├── PhraseNotWritable       PHRASE_NOT_WRITABLE
+    │   ├── PoolingsConflict        POOLINGS_CONFLICT
+    │   ├── PromptNotSupported      PROMPT_NOT_SUPPORTED
+    │   ├── TooManyLabels           TOO_MANY_LABELS
+    │   ├── LabelTooLong            LABEL_TOO_LONG
+    │   └── InvalidMessage          INVALID_MESSAGE
+    ├── NoCredentials               UNAUTHENTICATED     NO_CREDENTIALS
+    ├── InvalidToken                UNAUTHENTICATED     INVALID_TOKEN
+    ├── CallerNotListed             PERMISSION_DENIED   CALLER_NOT_LISTED
+    ├── ScopeMissing                PERMISSION_DENIED   SCOPE_MISSING
+    ├── QuotaExceeded               RESOURCE_EXHAUSTED  QUOTA_EXCEEDED
+    ├── MessageTooLarge             RESOURCE_EXHAUSTED  MESSAGE_TOO_LARGE
+    ├── VectorsTooLarge             RESOURCE_EXHAUSTED  VECTORS_TOO_LARGE
+    ├── OutOfMemory                 RESOURCE_EXHAUSTED  OUT_OF_MEMORY
+    ├── ModelNotFound               NOT_FOUND           MODEL_NOT_FOUND
+    ├── ServiceNotFound             NOT_FOUND           SERVICE_NOT_FOUND
+    ├── DoesNotTranslate            FAILED_PRECONDITION DOES_NOT_TRANSLATE
+    ├── DoesNotScore                FAILED_PRECONDITION DOES_NOT_SCORE
+    ├── OptionNotOffered            FAILED_PRECONDITION OPTION_NOT_OFFERED
+    ├── ExtraMissing                FAILED_PRECONDITION EXTRA_MISSING
+    ├── RequestStalled              ABORTED             REQUEST_STALLED
+    ├── StreamStalled               ABORTED             STREAM_STALLED
+    ├── Unavailable                 UNAVAILABLE         the same request may be answered later, or by another server
+    │   ├── Overloaded              OVERLOADED
+    │   ├── WouldBeLate             WOULD_BE_LATE
+    │   ├── Draining                DRAINING
+    │   └── EngineStopped           ENGINE_STOPPED
+    ├── EngineFailed                INTERNAL            ENGINE_FAILED
+    ├── Quarantined                 INTERNAL            QUARANTINED
+    └── NotFinite                   INTERNAL            NOT_FINITE
+    InternalError                   INTERNAL            INTERNAL: unexpected, a defect of the server; its log has more
+
+The right-hand names are the `reason` of google.rpc.ErrorInfo. They, and the keys of `metadata`, keep their meaning.
+"""
+
+from server.errors.caller import CallerNotListed, InvalidToken, NoCredentials, QuotaExceeded, ScopeMissing
+from server.errors.error import ServerError, Status, quoted
+from server.errors.model import (
+    DoesNotScore,
+    DoesNotTranslate,
+    ExtraMissing,
+    ModelNotFound,
+    OptionNotOffered,
+    ServiceNotFound,
+)
+from server.errors.request import (
+    BlankContent,
+    EmptyContents,
+    InvalidMessage,
+    InvalidRequest,
+    LabelTooLong,
+    LanguageNotSupported,
+    MessageTooLarge,
+    NoTargets,
+    OptionOutOfRange,
+    OptionsConflict,
+    PhraseNotWritable,
+    PoolingsConflict,
+    PromptNotSupported,
+    RequestStalled,
+    SourceTooLong,
+    StreamStalled,
+    TargetTooLong,
+    TooManyContents,
+    TooManyLabels,
+    TooManyTargets,
+    VectorsTooLarge,
+)
+from server.errors.state import (
+    Draining,
+    EngineFailed,
+    EngineStopped,
+    InternalError,
+    NotFinite,
+    OutOfMemory,
+    Overloaded,
+    Quarantined,
+    Unavailable,
+    WouldBeLate,
+)
+
+__all__ = [
+    "BlankContent",
+    "CallerNotListed",
+    "DoesNotScore",
+    "DoesNotTranslate",
+    "Draining",
+    "EmptyContents",
+    "EngineFailed",
+    "EngineStopped",
+    "ExtraMissing",
+    "InternalError",
+    "InvalidMessage",
+    "InvalidRequest",
+    "InvalidToken",
+    "LabelTooLong",
+    "LanguageNotSupported",
+    "MessageTooLarge",
+    "ModelNotFound",
+    "NoCredentials",
+    "NoTargets",
+    "NotFinite",
+    "OptionNotOffered",
+    "OptionOutOfRange",
+    "OptionsConflict",
+    "OutOfMemory",
+    "Overloaded",
+    "PhraseNotWritable",
+    "PoolingsConflict",
+    "PromptNotSupported",
+    "Quarantined",
+    "QuotaExceeded",
+    "RequestStalled",
+    "ScopeMissing",
+    "ServerError",
+    "ServiceNotFound",
+    "SourceTooLong",
+    "Status",
+    "StreamStalled",
+    "TargetTooLong",
+    "TooManyContents",
+    "TooManyLabels",
+    "TooManyTargets",
+    "Unavailable",
+    "VectorsTooLarge",
+    "WouldBeLate",
+    "quoted",
+]

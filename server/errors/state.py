@@ -1,0 +1,114 @@
+"""The server cannot answer now, or its engine failed."""
+
+from server.errors.error import ServerError
+
+
+class OutOfMemory(ServerError):
+    """A text for which the device has no memory just now. Expected."""
+
+    status = "RESOURCE_EXHAUSTED"
+    reason = "OUT_OF_MEMORY"
+
+    def __init__(self, source_tokens: int) -> None:
+        message = f"the device has no memory for a text of {source_tokens} tokens now; send it later, or split it"
+        super().__init__(message, {"source_tokens": source_tokens})
+
+
+class Unavailable(ServerError):
+    """The same request may be answered later, or by another server. Expected."""
+
+    status = "UNAVAILABLE"
+
+
+class Overloaded(Unavailable):
+    """The queue is full, or a caller's share of it."""
+
+    reason = "OVERLOADED"
+
+    def __init__(self, waiting: int, max_waiting: int, retry_after_s: float, share: int | None = None) -> None:
+        """waiting: contents; with a share, those of the caller."""
+        metadata = {"waiting": waiting, "max_waiting": max_waiting}
+        if share is None:
+            told = f"{waiting} contents would wait; the queue takes {max_waiting}"
+        else:
+            metadata["share"] = share
+            told = f"{waiting} contents of this caller would wait; it may have {share} of {max_waiting} places just now"
+        super().__init__(f"{told}: retry in {retry_after_s * 1000:.0f} ms", metadata, retry_after_s=retry_after_s)
+
+
+class WouldBeLate(Unavailable):
+    """The answer would come after the call's deadline: nothing is computed for nobody."""
+
+    reason = "WOULD_BE_LATE"
+
+    def __init__(self, seconds: float, left: float, retry_after_s: float | None = None) -> None:
+        needed_ms, left_ms = (max(0, round(1000 * value)) for value in (seconds, left))
+        retry = "" if retry_after_s is None else f" retry in {retry_after_s * 1000:.0f} ms, or"
+        message = f"the answer would take {needed_ms} ms; {left_ms} ms are left:{retry} give the call a later deadline"
+        super().__init__(message, {"needed_ms": needed_ms, "left_ms": left_ms}, retry_after_s=retry_after_s)
+
+
+class Draining(Unavailable):
+    """The server is shutting down."""
+
+    reason = "DRAINING"
+
+    def __init__(self) -> None:
+        super().__init__("the server is shutting down; use another one")
+
+
+class EngineStopped(Unavailable):
+    """The engine failed before this request came."""
+
+    reason = "ENGINE_STOPPED"
+
+    def __init__(self) -> None:
+        super().__init__("the server's engine has failed and takes no more requests; use another server")
+
+
+class EngineFailed(ServerError):
+    """The engine failed while it had this request.
+
+    Not UNAVAILABLE: the request may be the cause, and clients would take it to the next server.
+    """
+
+    status = "INTERNAL"
+    reason = "ENGINE_FAILED"
+
+    def __init__(self) -> None:
+        super().__init__("the server's engine failed while it worked on this request")
+
+
+class Quarantined(ServerError):
+    """The engine has failed twice with this text, the second time with nothing else on board.
+
+    Not UNAVAILABLE: clients would take it to the next server.
+    """
+
+    status = "INTERNAL"
+    reason = "QUARANTINED"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the server's engine has failed twice with this text, and takes it no more; another text may do"
+        )
+
+
+class NotFinite(ServerError):
+    """The model computes no numbers for this text. The others that share its steps are answered."""
+
+    status = "INTERNAL"
+    reason = "NOT_FINITE"
+
+    def __init__(self) -> None:
+        super().__init__("the model's numbers for this text are not finite; another text may do")
+
+
+class InternalError(ServerError):
+    """Unexpected: a defect of the server. Its log has the traceback."""
+
+    status = "INTERNAL"
+    reason = "INTERNAL"
+
+    def __init__(self) -> None:
+        super().__init__("the server has a defect; its log says more")

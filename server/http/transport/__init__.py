@@ -1,0 +1,1 @@
+"""The port: its connections and their bounds."""
