@@ -187,6 +187,20 @@ class Leg:
 
 
 @dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence of a text, or a part of one that was too long."""
+
+    source: Span
+    """Where it stands in the text. Of HTML empty."""
+    target: Span
+    """Where its translation stands in the best hypothesis. Of HTML empty."""
+    score: float
+    """Of its best translation: see `Hypothesis.score`."""
+    guards: tuple[Guard, ...] = ()
+    """How its best translation looks wrong, if it does."""
+
+
+@dataclass(frozen=True, slots=True)
 class Translation:
     """The translation of one text. `text`, `score`, `tokens` and `finish_reason` are those of the best hypothesis."""
 
@@ -205,6 +219,8 @@ class Translation:
     """How the best hypothesis looks wrong, if it does."""
     retried: bool = False
     """Of `retry_on_guard`: whether the text was translated again. `timings` are then the sums."""
+    sentences: tuple[Sentence, ...] = ()
+    """Of a text in sentences. `timings` and `source_tokens` are the sums; of several, hypotheses have no score."""
 
     @property
     def text(self) -> str:

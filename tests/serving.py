@@ -304,8 +304,8 @@ async def held(server: Serving) -> None:
     await asyncio.to_thread(server.decoder.gate.wait_until_held)
 
 
-def translate_request(*contents: str, decoding: DecodingOptions | None = None) -> TranslateRequest:
-    return TranslateRequest(contents=contents, target_language_code="pt", decoding=decoding)
+def translate_request(*contents: str, decoding: DecodingOptions | None = None, **more: Any) -> TranslateRequest:
+    return TranslateRequest(contents=contents, target_language_code="pt", decoding=decoding, **more)
 
 
 def stream_request(content: str) -> StreamTranslateRequest:

@@ -4,7 +4,7 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -64,6 +64,9 @@ class Arguments(argparse.Namespace):
     target_language: str
     no_cache: bool
     pivot: bool
+    html: bool
+    sentences: bool
+    glossary: Mapping[str, str] | None
     timings: bool
     tokens: bool
 
@@ -98,6 +101,9 @@ class Arguments(argparse.Namespace):
             "prompt": self.prompt,
             "no_cache": self.no_cache,
             "pivot": self.pivot,
+            "format": "html" if self.html else None,
+            "segmentation": "sentences" if self.sentences else None,
+            "glossary": self.glossary,
             **decoding_options(self),
         }
 
@@ -244,6 +250,9 @@ def add_decoding_flags(flags: Parser) -> None:
 
 def _add_translate_flags(flags: Parser) -> None:
     add_decoding_flags(flags)
+    flags.add_argument("--html", action="store_true", help="every text is a piece of HTML, whose tags come back")
+    flags.add_argument("--sentences", action="store_true", help="every text may have several sentences, and any length")
+    flags.add_argument("--glossary", type=_glossary, metavar="FILE", help="lines TERM<TAB>TRANSLATION, or TERM")
     flags.add_argument(
         "--pivot", action="store_true", help="go by way of a third language where no model has both, if the server may"
     )
@@ -253,6 +262,19 @@ def _add_translate_flags(flags: Parser) -> None:
     flags.add_argument(
         "--timings", action="store_true", help="tell where the time of each text went, on standard error"
     )
+
+
+def _glossary(path: str) -> dict[str, str]:
+    """What a file of terms says. Raises ArgumentTypeError for one that cannot be read."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise argparse.ArgumentTypeError(f"{path} cannot be read: {error}") from error
+    pairs = [line.split("\t") for line in lines if line.strip()]
+    for pair in pairs:
+        if len(pair) > 2:
+            raise argparse.ArgumentTypeError(f"{path} has a line of {len(pair)} columns; a term has 1 or 2: {pair[0]}")
+    return {source: "".join(target) for source, *target in pairs}
 
 
 def _add_encode_flags(flags: Parser) -> None:

@@ -55,6 +55,9 @@ class Arguments(argparse.Namespace):
             "prompt": self.prompt,
             "pivot": self.pivot,
             "no_cache": False,
+            "format": None,
+            "segmentation": None,
+            "glossary": None,
             **decoding_options(self),
         }
 

@@ -21,6 +21,54 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _TextFormat:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _TextFormatEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TextFormat.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TEXT_FORMAT_UNSPECIFIED: _TextFormat.ValueType  # 0
+    """As TEXT_FORMAT_PLAIN."""
+    TEXT_FORMAT_PLAIN: _TextFormat.ValueType  # 1
+    """Nothing but text."""
+    TEXT_FORMAT_HTML: _TextFormat.ValueType  # 2
+    """A part of a page, or all of it. Always in sentences."""
+
+class TextFormat(_TextFormat, metaclass=_TextFormatEnumTypeWrapper):
+    """What a text is written in."""
+
+TEXT_FORMAT_UNSPECIFIED: TextFormat.ValueType  # 0
+"""As TEXT_FORMAT_PLAIN."""
+TEXT_FORMAT_PLAIN: TextFormat.ValueType  # 1
+"""Nothing but text."""
+TEXT_FORMAT_HTML: TextFormat.ValueType  # 2
+"""A part of a page, or all of it. Always in sentences."""
+Global___TextFormat: _TypeAlias = TextFormat  # noqa: Y015
+
+class _Segmentation:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _SegmentationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Segmentation.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    SEGMENTATION_UNSPECIFIED: _Segmentation.ValueType  # 0
+    """As SEGMENTATION_NONE."""
+    SEGMENTATION_NONE: _Segmentation.ValueType  # 1
+    """As one sentence, whatever is in it."""
+    SEGMENTATION_SENTENCES: _Segmentation.ValueType  # 2
+    """Sentence by sentence."""
+
+class Segmentation(_Segmentation, metaclass=_SegmentationEnumTypeWrapper):
+    """How a content is given to the model."""
+
+SEGMENTATION_UNSPECIFIED: Segmentation.ValueType  # 0
+"""As SEGMENTATION_NONE."""
+SEGMENTATION_NONE: Segmentation.ValueType  # 1
+"""As one sentence, whatever is in it."""
+SEGMENTATION_SENTENCES: Segmentation.ValueType  # 2
+"""Sentence by sentence."""
+Global___Segmentation: _TypeAlias = Segmentation  # noqa: Y015
+
 class _Guard:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -120,6 +168,9 @@ class TranslateRequest(_message.Message):
     NO_CACHE_FIELD_NUMBER: _builtins.int
     PROMPT_FIELD_NUMBER: _builtins.int
     PIVOT_FIELD_NUMBER: _builtins.int
+    FORMAT_FIELD_NUMBER: _builtins.int
+    SEGMENTATION_FIELD_NUMBER: _builtins.int
+    GLOSSARY_FIELD_NUMBER: _builtins.int
     source_language_code: _builtins.str
     """Optional. BCP-47 code of the texts. Empty: the model's only source language."""
     target_language_code: _builtins.str
@@ -141,6 +192,17 @@ class TranslateRequest(_message.Message):
     (`--pivot`). Not where `model` is set. `decoding` and `prompt` are of the second translation; the first is what its
     model does by itself.
     """
+    format: Global___TextFormat.ValueType
+    """Optional. What the contents are written in. In HTML the text of elements is translated, sentence by sentence; tags come
+    back as they are, inline ones such as <b> around the words that come from theirs, for which the model must align
+    (Model.aligns). Comments, <code>, <pre>, <script>, <style> and the like, attributes, and what has translate="no" or
+    class="notranslate" are not translated. A content may have 262,144 characters then.
+    """
+    segmentation: Global___Segmentation.ValueType
+    """Optional. Whether the contents have several sentences. In sentences, a content may have any number of tokens; URLs,
+    e-mail addresses, emoji, `code` in back quotes and placeholders such as {name} and %s come back as they are, and so do
+    line breaks.
+    """
     @_builtins.property
     def contents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Required. The texts, each at most Model.max_source_tokens tokens and not blank."""
@@ -155,6 +217,12 @@ class TranslateRequest(_message.Message):
         into the server's log and traces where it is told to (`--log-labels`), and never become labels of metrics.
         """
 
+    @_builtins.property
+    def glossary(self) -> _containers.RepeatedCompositeFieldContainer[Global___GlossaryTerm]:
+        """Optional. At most 1,000 words or phrases that have a given translation, or none. Whole words are replaced, in whatever
+        form the translation is given: it is not inflected.
+        """
+
     def __init__(
         self,
         *,
@@ -167,16 +235,49 @@ class TranslateRequest(_message.Message):
         no_cache: _builtins.bool = ...,
         prompt: _builtins.str | None = ...,
         pivot: _builtins.bool = ...,
+        format: Global___TextFormat.ValueType = ...,
+        segmentation: Global___Segmentation.ValueType = ...,
+        glossary: _abc.Iterable[Global___GlossaryTerm] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_prompt", b"_prompt", "decoding", b"decoding", "prompt", b"prompt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_prompt", b"_prompt", "contents", b"contents", "decoding", b"decoding", "labels", b"labels", "model", b"model", "no_cache", b"no_cache", "pivot", b"pivot", "prompt", b"prompt", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_prompt", b"_prompt", "contents", b"contents", "decoding", b"decoding", "format", b"format", "glossary", b"glossary", "labels", b"labels", "model", b"model", "no_cache", b"no_cache", "pivot", b"pivot", "prompt", b"prompt", "segmentation", b"segmentation", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__prompt: _TypeAlias = _typing.Literal["prompt"]  # noqa: Y015
     _WhichOneofArgType__prompt: _TypeAlias = _typing.Literal["_prompt", b"_prompt"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__prompt) -> _WhichOneofReturnType__prompt | None: ...
 
 Global___TranslateRequest: _TypeAlias = TranslateRequest  # noqa: Y015
+
+@_typing.final
+class GlossaryTerm(_message.Message):
+    """A word or phrase that is not left to the model."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SOURCE_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
+    CASE_SENSITIVE_FIELD_NUMBER: _builtins.int
+    source: _builtins.str
+    """Required. As it stands in the contents."""
+    target: _builtins.str
+    """Optional. What stands for it in the translation. Empty: itself."""
+    case_sensitive: _builtins.bool
+    """Optional. It is meant in these capital and small letters only."""
+    def __init__(
+        self,
+        *,
+        source: _builtins.str = ...,
+        target: _builtins.str = ...,
+        case_sensitive: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["case_sensitive", b"case_sensitive", "source", b"source", "target", b"target"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GlossaryTerm: _TypeAlias = GlossaryTerm  # noqa: Y015
 
 @_typing.final
 class TranslateResponse(_message.Message):
@@ -260,6 +361,7 @@ class Translation(_message.Message):
     SEED_FIELD_NUMBER: _builtins.int
     GUARDS_FIELD_NUMBER: _builtins.int
     RETRIED_FIELD_NUMBER: _builtins.int
+    SENTENCES_FIELD_NUMBER: _builtins.int
     source_tokens: _builtins.int
     """Tokens of the content, the end token included."""
     reuse: Global___Reuse.ValueType
@@ -286,6 +388,12 @@ class Translation(_message.Message):
     def guards(self) -> _containers.RepeatedScalarFieldContainer[Global___Guard.ValueType]:
         """How the best hypothesis looks wrong, if it does."""
 
+    @_builtins.property
+    def sentences(self) -> _containers.RepeatedCompositeFieldContainer[Global___Sentence]:
+        """Of a content in sentences: each of them. `timings` and `source_tokens` are then the sums; the n-th hypothesis has the
+        n-th best translation of every sentence, and where there are several sentences no score.
+        """
+
     def __init__(
         self,
         *,
@@ -297,16 +405,57 @@ class Translation(_message.Message):
         seed: _builtins.int | None = ...,
         guards: _abc.Iterable[Global___Guard.ValueType] | None = ...,
         retried: _builtins.bool = ...,
+        sentences: _abc.Iterable[Global___Sentence] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_seed", b"_seed", "seed", b"seed", "timings", b"timings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_seed", b"_seed", "guards", b"guards", "hypotheses", b"hypotheses", "legs", b"legs", "retried", b"retried", "reuse", b"reuse", "seed", b"seed", "source_tokens", b"source_tokens", "timings", b"timings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_seed", b"_seed", "guards", b"guards", "hypotheses", b"hypotheses", "legs", b"legs", "retried", b"retried", "reuse", b"reuse", "seed", b"seed", "sentences", b"sentences", "source_tokens", b"source_tokens", "timings", b"timings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__seed: _TypeAlias = _typing.Literal["seed"]  # noqa: Y015
     _WhichOneofArgType__seed: _TypeAlias = _typing.Literal["_seed", b"_seed"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__seed) -> _WhichOneofReturnType__seed | None: ...
 
 Global___Translation: _TypeAlias = Translation  # noqa: Y015
+
+@_typing.final
+class Sentence(_message.Message):
+    """A sentence of a content, or a part of one that was too long."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SOURCE_SPAN_FIELD_NUMBER: _builtins.int
+    TARGET_SPAN_FIELD_NUMBER: _builtins.int
+    SCORE_FIELD_NUMBER: _builtins.int
+    GUARDS_FIELD_NUMBER: _builtins.int
+    score: _builtins.float
+    """Of its best translation; see Hypothesis."""
+    @_builtins.property
+    def source_span(self) -> Global___Span:
+        """Where it stands in the content. Of HTML empty."""
+
+    @_builtins.property
+    def target_span(self) -> Global___Span:
+        """Where its translation stands in the text of the best hypothesis. Of HTML empty."""
+
+    @_builtins.property
+    def guards(self) -> _containers.RepeatedScalarFieldContainer[Global___Guard.ValueType]:
+        """How its best translation looks wrong, if it does."""
+
+    def __init__(
+        self,
+        *,
+        source_span: Global___Span | None = ...,
+        target_span: Global___Span | None = ...,
+        score: _builtins.float = ...,
+        guards: _abc.Iterable[Global___Guard.ValueType] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["source_span", b"source_span", "target_span", b"target_span"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["guards", b"guards", "score", b"score", "source_span", b"source_span", "target_span", b"target_span"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Sentence: _TypeAlias = Sentence  # noqa: Y015
 
 @_typing.final
 class Hypothesis(_message.Message):

@@ -1,9 +1,9 @@
 """Between plain values and protobuf, for vectors: pure functions that both clients share."""
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import chain, repeat
-from typing import Literal, TypedDict, TypeVar
+from typing import Literal, TypedDict
 
 from dragoman.results import Embedding, Translation
 from dragoman.v1 import encoding_pb2, translation_pb2
@@ -16,8 +16,7 @@ from dragoman.wire.messages import (
     timings,
     translation,
 )
-
-E = TypeVar("E")
+from dragoman.wire.options import number
 
 Pooling = Literal["none", "cls", "last", "mean", "max", "sum", "sum_sqrt"]
 EmbeddingType = Literal["float32", "float16", "int8", "binary"]
@@ -81,8 +80,8 @@ def encode_requests(texts: Iterable[str], options: EncodingOptions, most: int) -
     most: see `dragoman.wire.messages.batches`
     """
     check_known(options, EncodingOptions)
-    poolings, numbers = _poolings(options), _number("type", options.get("type") or "float32", TYPES)
-    truncation = _number("truncation", options.get("truncation") or "error", TRUNCATIONS)
+    poolings, numbers = _poolings(options), number("type", options.get("type") or "float32", TYPES)
+    truncation = number("truncation", options.get("truncation") or "error", TRUNCATIONS)
     for contents in batches(texts, most):
         yield encoding_pb2.EncodeRequest(
             contents=contents,
@@ -104,7 +103,7 @@ def translate_and_encode_requests(
     most: see `dragoman.wire.messages.batches`
     """
     check_known(options, TranslateAndEncodeOptions)
-    poolings, numbers = _poolings(options), _number("type", options.get("type") or "float32", TYPES)
+    poolings, numbers = _poolings(options), number("type", options.get("type") or "float32", TYPES)
     decoding = decoding_options(options)
     for contents in batches(texts, most):
         yield translation_pb2.TranslateAndEncodeRequest(
@@ -163,10 +162,4 @@ def _values(message: encoding_pb2.Embedding, numbers: encoding_pb2.EmbeddingType
 def _poolings(options: VectorOptions) -> list[encoding_pb2.Pooling.ValueType]:
     if isinstance(poolings := options.get("poolings") or (), str):
         raise TypeError(f"poolings is {poolings!r}; it must be a list of them")
-    return [_number("poolings", pooling, POOLINGS) for pooling in poolings]
-
-
-def _number(name: str, value: str, known: Mapping[str, E]) -> E:
-    if value not in known:
-        raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(map(repr, known))}")
-    return known[value]
+    return [number("poolings", pooling, POOLINGS) for pooling in poolings]

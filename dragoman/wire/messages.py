@@ -22,6 +22,7 @@ from dragoman.results import (
     Link,
     Model,
     Reuse,
+    Sentence,
     Span,
     TargetToken,
     TextDelta,
@@ -31,6 +32,7 @@ from dragoman.results import (
 from dragoman.v1 import decoding_pb2, encoding_pb2, model_pb2, translation_pb2
 from dragoman.v1.decoding_options import Decoding, DecodingKeywords
 from dragoman.wire.options import received, sent
+from dragoman.wire.texts import TextOptions, text_fields
 
 MAX_CONTENTS = 32
 """Texts of one request, if the server takes so many: enough to share a batch, few enough that a retry repeats little.
@@ -54,7 +56,7 @@ class TargetOptions(DecodingKeywords, total=False):
     """Name of a prompt of the model, which is put before each text and tells the model its task. Empty: none."""
 
 
-class TranslationOptions(TargetOptions, total=False):
+class TranslationOptions(TargetOptions, TextOptions, total=False):
     """How to translate. What is left out, or None, takes the model's default."""
 
     no_cache: bool
@@ -157,7 +159,7 @@ def translate_requests(
     most: see `batches`
     """
     check_known(options, TranslationOptions)
-    decoding = decoding_options(options)
+    decoding, shape = decoding_options(options), text_fields(options)
     for contents in batches(texts, most):
         yield translation_pb2.TranslateRequest(
             contents=contents,
@@ -168,6 +170,7 @@ def translate_requests(
             no_cache=options.get("no_cache", False),
             prompt=options.get("prompt"),
             pivot=options.get("pivot", False),
+            **shape,
         )
 
 
@@ -178,6 +181,8 @@ def stream_request(text: str, options: TranslationOptions) -> translation_pb2.St
     check_known(options, TranslationOptions)
     if options.get("pivot"):
         raise ValueError("pivot is True; streams go by way of no third language: call translate")
+    if whole := sorted(name for name in TextOptions.__annotations__ if options.get(name)):
+        raise ValueError(f"{whole[0]} is {options.get(whole[0])!r}; a stream has one sentence: call translate")
     return translation_pb2.StreamTranslateRequest(
         content=text,
         source_language_code=options.get("source_language", ""),
@@ -252,7 +257,21 @@ def translation(message: translation_pb2.Translation) -> Translation:
         seed,
         guards,
         message.retried,
+        tuple(map(_sentence, message.sentences)),
     )
+
+
+def _sentence(message: translation_pb2.Sentence) -> Sentence:
+    return Sentence(
+        _span(message.source_span),
+        _span(message.target_span),
+        message.score,
+        tuple(_GUARDS.get(guard, Guard.UNKNOWN) for guard in message.guards),
+    )
+
+
+def _span(message: translation_pb2.Span) -> Span:
+    return Span(message.begin, message.end)
 
 
 def _leg(message: translation_pb2.Leg) -> Leg:
@@ -345,9 +364,7 @@ def _hypothesis(message: translation_pb2.Hypothesis) -> Hypothesis:
 
 
 def _alignment(message: translation_pb2.Alignment) -> Alignment:
-    source, target = (
-        tuple(Span(span.begin, span.end) for span in spans) for spans in (message.source_spans, message.target_spans)
-    )
+    source, target = (tuple(map(_span, spans)) for spans in (message.source_spans, message.target_spans))
     return Alignment(source, target, tuple(Link(link.source, link.target, link.weight) for link in message.links))
 
 

@@ -1,7 +1,7 @@
 """Options of decoding that are more than a number: their plain values, to the wire and back."""
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeVar
 
 from google.protobuf.descriptor import FieldDescriptor
 
@@ -13,6 +13,8 @@ EarlyStopping = bool | Literal["never"]
 Phrase = str | Sequence[int]
 """Words of a target: as a text, or as the ids of its tokens."""
 
+E = TypeVar("E")
+
 ENUMS: dict[str, dict[Any, str]] = {
     "EarlyStopping": {
         False: "EARLY_STOPPING_HEURISTIC",
@@ -21,6 +23,13 @@ ENUMS: dict[str, dict[Any, str]] = {
     }
 }
 """Enum -> plain value -> name on the wire. A plain value's type is the alias above that has the enum's name."""
+
+
+def number(name: str, value: str, known: Mapping[str, E]) -> E:
+    """The value of an enum. Raises ValueError for a name that it does not have."""
+    if value not in known:
+        raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(map(repr, known))}")
+    return known[value]
 
 
 def sent(field: FieldDescriptor, value: Any) -> Any:

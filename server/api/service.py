@@ -1,7 +1,8 @@
 """The gRPC services: protobuf to plain values and back. Nothing below this file has seen a message."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
+from functools import partial
 
 import grpc
 
@@ -15,14 +16,18 @@ from dragoman.v1 import (
     translation_pb2_grpc,
 )
 from engine.request import FinishReason
+from models.decoding import Options
+from models.tokenizers.tokenizer import Span
 from server.api.decoding import message_of, options_of
 from server.api.encoding import EncodingService, encoding_defaults, vector_options, vectors_of
+from server.api.texts import check_contents, shape_of
 from server.api.timings import timings
-from server.catalog.catalog import Catalog
+from server.catalog.catalog import Catalog, Pivot
 from server.catalog.served_model import ServedModel
 from server.telemetry.calls import checked_labels, current_call
 from server.telemetry.guards import GuardFlag
-from server.translation.answer import Leg, TextDelta, Translation
+from server.text.texts import Texts
+from server.translation.answer import Leg, TextDelta, TranslatedSentence, Translation
 from server.translation.options import Route
 from server.translation.pivot import translate_by_way
 from server.translation.scoring import Candidates, ScoredContent, TargetScore
@@ -85,19 +90,32 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
     ) -> translation_pb2.TranslateResponse:
         """Translates every content of the request."""
         current_call().labels = checked_labels(request.labels)
-        route = _route(request)
-        asked = route, options_of(request.decoding), request.no_cache, _prompt(request)
-        if request.pivot and self._pivots and not request.model:
-            way = self._models.pivot(route.source_language, route.target_language)
-            if way is not None:
-                translations = await translate_by_way(way, request.contents, *asked)
-                name = way.second.model.name
-                return translation_pb2.TranslateResponse(translations=map(_translation, translations), model=name)
-        translator = self._models.route(request.model, route.source_language, route.target_language)
-        translations = await translator.translate(request.contents, *asked)
-        return translation_pb2.TranslateResponse(
-            translations=map(_translation, translations), model=translator.model.name
-        )
+        route, options, prompt = _route(request), options_of(request.decoding), _prompt(request)
+        way = self._way(request, route)
+        if way is None:
+            last = first = self._models.route(request.model, route.source_language, route.target_language)
+            translate = first.translate
+        else:
+            first, last, translate = way.first, way.second, partial(translate_by_way, way)
+
+        async def ask(contents: Sequence[str], options: Options) -> list[Translation]:
+            return await translate(contents, route, options, request.no_cache, prompt)
+
+        shape = shape_of(request)
+        if shape is None:
+            translations = await ask(request.contents, options)
+        else:
+            check_contents(request.contents, options)
+            fits = first.fits(route.source_language, prompt if way is None else None)
+            texts = Texts(first.model, route.source_language, fits, ask)
+            translations = await texts.translate(request.contents, shape, options)
+        return translation_pb2.TranslateResponse(translations=map(_translation, translations), model=last.model.name)
+
+    def _way(self, request: translation_pb2.TranslateRequest, route: Route) -> Pivot[Translator] | None:
+        """Through a third language, if it is wanted, allowed and needed."""
+        if not request.pivot or not self._pivots or request.model:
+            return None
+        return self._models.pivot(route.source_language, route.target_language)
 
     async def StreamTranslate(
         self, request: translation_pb2.StreamTranslateRequest, context: object
@@ -176,7 +194,22 @@ def _translation(translation: Translation) -> translation_pb2.Translation:
         seed=translation.seed,
         guards=(GUARDS[guard] for guard in translation.guards),
         retried=translation.retried,
+        sentences=map(_sentence, translation.sentences),
     )
+
+
+def _sentence(sentence: TranslatedSentence) -> translation_pb2.Sentence:
+    return translation_pb2.Sentence(
+        source_span=_span(sentence.source),
+        target_span=_span(sentence.target),
+        score=sentence.score,
+        guards=(GUARDS[guard] for guard in sentence.guards),
+    )
+
+
+def _span(span: Span) -> translation_pb2.Span:
+    begin, end = span
+    return translation_pb2.Span(begin=begin, end=end)
 
 
 def _leg(leg: Leg) -> translation_pb2.Leg:
@@ -202,10 +235,7 @@ def _hypothesis(target: TargetText) -> translation_pb2.Hypothesis:
 
 
 def _alignment(alignment: Alignment) -> translation_pb2.Alignment:
-    source, target = (
-        [translation_pb2.Span(begin=begin, end=end) for begin, end in spans]
-        for spans in (alignment.source_spans, alignment.target_spans)
-    )
+    source, target = (map(_span, spans) for spans in (alignment.source_spans, alignment.target_spans))
     links = [translation_pb2.Link(source=s, target=t, weight=weight) for s, t, weight in alignment.links]
     return translation_pb2.Alignment(source_spans=source, target_spans=target, links=links)
 

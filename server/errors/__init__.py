@@ -6,6 +6,7 @@
     │   ├── BlankContent            BLANK_CONTENT
     │   ├── TooManyContents         TOO_MANY_CONTENTS
     │   ├── SourceTooLong           SOURCE_TOO_LONG
+    │   ├── HtmlTooLong             HTML_TOO_LONG
     │   ├── NoTargets               NO_TARGETS
     │   ├── TooManyTargets          TOO_MANY_TARGETS
     │   ├── TargetTooLong           TARGET_TOO_LONG
@@ -60,6 +61,7 @@ from server.errors.model import (
 from server.errors.request import (
     BlankContent,
     EmptyContents,
+    HtmlTooLong,
     InvalidMessage,
     InvalidRequest,
     LabelTooLong,
@@ -103,6 +105,7 @@ __all__ = [
     "EngineFailed",
     "EngineStopped",
     "ExtraMissing",
+    "HtmlTooLong",
     "InternalError",
     "InvalidMessage",
     "InvalidRequest",

@@ -51,6 +51,16 @@ class SourceTooLong(InvalidRequest):
         super().__init__(message, {unit: count, f"max_{unit}": most}, field)
 
 
+class HtmlTooLong(InvalidRequest):
+    """A text in HTML over the limit."""
+
+    reason = "HTML_TOO_LONG"
+
+    def __init__(self, field: str, characters: int, max_characters: int) -> None:
+        message = f"{field} has {characters} characters of HTML; a text may have {max_characters}: send its parts"
+        super().__init__(message, {"characters": characters, "max_characters": max_characters}, field)
+
+
 class NoTargets(InvalidRequest):
     """A text without a target to score."""
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from engine.request import Timings
+from models.tokenizers.tokenizer import Span
 from server.telemetry.guards import GuardFlag
 from server.translation.sharing.waiting import Reuse
 from server.translation.targets import TargetText
@@ -17,6 +18,16 @@ class Leg:
     target_language: str
     source_tokens: int
     timings: Timings
+
+
+@dataclass(frozen=True, slots=True)
+class TranslatedSentence:
+    """A sentence of a content. Spans are of characters, in the content and in the best hypothesis; of HTML empty."""
+
+    source: Span
+    target: Span
+    score: float
+    guards: tuple[GuardFlag, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +46,8 @@ class Translation:
     """How the best hypothesis looks wrong."""
     retried: bool = False
     """It was made again, because it did."""
+    sentences: tuple[TranslatedSentence, ...] = ()
+    """Of a content that was translated sentence by sentence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,12 @@ class SourceReader:
         """How many tokens each has, about, from its length and from the texts before."""
         return [min(1 + self._tokens_per_character * len(text), self._max_tokens) for text in texts]
 
+    def fits(self, text: str, reading: Reading) -> bool:
+        """Whether a text has no more tokens than the model takes."""
+        if len(text) > self._max_characters:
+            return False
+        return len(self._encode(reading.prompt + text, reading)) <= self._max_tokens
+
     async def tokenize(self, texts: Mapping[str, str], reading: Reading = Reading()) -> list[SourceText]:
         """The tokens of every text, the end token included. Raises BlankContent or SourceTooLong."""
         if sum(map(len, texts.values())) <= INLINE_CHARACTERS:

@@ -99,6 +99,10 @@ class Translator:
         """Whether calls are let in, as far as there is room."""
         return self._admission.open
 
+    def fits(self, source_language: str, prompt: str | None = None) -> Callable[[str], bool]:
+        """Whether a text has no more tokens than the model takes. Raises ServerError for the language."""
+        return partial(self._sources.fits, reading=self._reading(Route(source_language), [], prompt))
+
     async def translate(
         self,
         contents: Sequence[str],

@@ -17,9 +17,15 @@ from dragoman.errors import (
     InvalidArgument,
     NotFound,
 )
+from dragoman.results import Guard, Sentence, Span
 from dragoman.v1 import translation_pb2
 from dragoman.v1.decoding_pb2 import DecodingOptions, EarlyStopping
-from dragoman.v1.translation_pb2 import TranslateRequest
+from dragoman.v1.translation_pb2 import (
+    SEGMENTATION_NONE,
+    SEGMENTATION_SENTENCES,
+    TEXT_FORMAT_HTML,
+    TranslateRequest,
+)
 from dragoman.wire import messages
 from dragoman.wire.messages import CONCURRENT_REQUESTS, MAX_CONTENT_BYTES, MAX_CONTENTS, batches
 from tests.client.clients import Call, call_sync
@@ -105,6 +111,35 @@ def test_every_option_arrives(server: FakeServer, call: Call, method: str) -> No
         "length_penalty": -0.5,
         "early_stopping": 1,
     }
+
+
+def test_what_the_texts_are_arrives(server: FakeServer, call: Call) -> None:
+    terms = {"New Car": "Carro", "x": ""}
+    call(server.target, "translate", "a", format="html", segmentation="sentences", glossary=terms)
+    call(server.target, "translate", "a", format=None, segmentation="none", glossary=None)
+    told, untold = server.requests
+    assert isinstance(told, TranslateRequest) and isinstance(untold, TranslateRequest)
+    assert (told.format, told.segmentation) == (TEXT_FORMAT_HTML, SEGMENTATION_SENTENCES)
+    assert [(term.source, term.target) for term in told.glossary] == [("New Car", "Carro"), ("x", "")]
+    assert (untold.format, untold.segmentation, len(untold.glossary)) == (0, SEGMENTATION_NONE, 0)
+
+
+def test_texts_that_cannot_be_are_refused(server: FakeServer, call: Call) -> None:
+    with pytest.raises(ValueError, match="format is 'xml'; it must be one of 'plain', 'html'"):
+        call(server.target, "translate", "a", format="xml")
+    with pytest.raises(ValueError, match="segmentation is 'words'; it must be one of 'none', 'sentences'"):
+        call(server.target, "translate", "a", segmentation="words")
+    with pytest.raises(ValueError, match="format is 'html'; a stream has one sentence: call translate"):
+        messages.stream_request("a", {"format": "html"})
+    assert server.requests == []
+
+
+def test_sentences_are_told() -> None:
+    message = translation_pb2.Translation(hypotheses=[translation_pb2.Hypothesis(text="A b")])
+    span = translation_pb2.Span(begin=1, end=3)
+    message.sentences.add(source_span=span, target_span=span, score=-0.5, guards=[translation_pb2.GUARD_COPY])
+    [sentence] = messages.translation(message).sentences
+    assert sentence == Sentence(Span(1, 3), Span(1, 3), -0.5, (Guard.COPY,))
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from server.http.face import Route
 from server.http.fields import Fields, read_fields
 from server.http.native import json_response
 from server.identity.identity import Scope
+from server.text.texts import Shape
 
 SCHEME = "deepl-auth-key"
 UNLIMITED = 10**12
@@ -32,10 +33,13 @@ WITHOUT_EFFECT = {
     "outline_detection",
     "preserve_formatting",
     "show_billed_characters",
-    "split_sentences",
+    "tag_handling_version",
 }
-"""Fields that are taken, and change nothing: there is one model, which sees lines as they are."""
-KNOWN = {"text", "source_lang", "target_lang", "formality", "tag_handling"} | WITHOUT_EFFECT
+"""Fields that are taken, and change nothing: there is one model, which sees sentences."""
+KNOWN = {"text", "source_lang", "target_lang", "formality", "tag_handling", "split_sentences"} | WITHOUT_EFFECT
+HTML = "html"
+SPLITS = {"0": False, "1": True, "nonewlines": True}
+"""Whether a text is taken apart into sentences. Lines are apart in any case, as they are for DeepL's newer models."""
 LENIENT = ("default", "prefer_more", "prefer_less")
 """Wishes for formality that a service without it may leave open."""
 BROKEN = "Bad request. Reason: the body is neither JSON nor a form."
@@ -82,10 +86,12 @@ class DeepL:
         for source in sources:
             if source != target and target not in self._languages.targets.get(source, ()):
                 raise InvalidField("target_lang", f"Value for 'target_lang' not supported from {source.upper()}.")
-        found = await self._texts.translate(texts, sources, target, {})
+        html = fields.get("tag_handling") == HTML
+        segmented = html or SPLITS[str(fields.get("split_sentences", "1"))]
+        found = await self._texts.translate(texts, sources, target, {}, Shape(html, segmented))
         self._characters += sum(map(len, texts))
         translations = [
-            {"detected_source_language": source.upper(), "text": one.texts[0], "billed_characters": len(text)}
+            {"detected_source_language": source.upper(), "text": one[0], "billed_characters": len(text)}
             for text, source, one in zip(texts, sources, found, strict=True)
         ]
         return json_response({"translations": translations})
@@ -123,9 +129,11 @@ def _check(fields: Fields) -> None:
     unknown = sorted(fields.keys() - KNOWN)
     if unknown:
         raise InvalidField(unknown[0], f"Bad request. Reason: Parameter '{unknown[0][:64]}' not supported.")
-    if fields.get("tag_handling"):
-        told = "Value for 'tag_handling' not supported: tags are not handled; send text without."
-        raise InvalidField("tag_handling", told)
+    if fields.get("tag_handling") and fields["tag_handling"] != HTML:
+        raise InvalidField("tag_handling", f"Value for 'tag_handling' not supported: it may be '{HTML}'.")
+    if str(fields.get("split_sentences", "1")) not in SPLITS:
+        known = "'0', '1' or 'nonewlines'"
+        raise InvalidField("split_sentences", f"Value for 'split_sentences' not supported: it may be {known}.")
     if fields.get("formality", LENIENT[0]) not in LENIENT:
         raise InvalidField("formality", "'formality' is not supported for given 'target_lang'.")
 

@@ -21,6 +21,7 @@ from server.http.face import Route
 from server.http.fields import Fields, read_fields
 from server.http.native import json_response
 from server.identity.identity import Scope
+from server.text.texts import Shape
 
 AUTO = "auto"
 UNKNOWN = "en"
@@ -83,10 +84,9 @@ class LibreTranslate:
         q = _required(fields, "q")
         texts = _texts(q)
         source, target = str(_required(fields, "source")), str(_required(fields, "target"))
-        text_format = fields.get("format") or "text"
-        if text_format != TEXT:
-            way_out = f" yet: send format {TEXT}" if text_format == HTML else ""
-            raise InvalidField("format", f"{text_format} format is not supported{way_out}")
+        text_format = fields.get("format") or TEXT
+        if text_format not in (TEXT, HTML):
+            raise InvalidField("format", f"{text_format} format is not supported")
         alternatives = _alternatives(fields)
         target_tag = self._tag("target", target)
         detected = [self._best(text) for text in texts] if source == AUTO else []
@@ -95,13 +95,13 @@ class LibreTranslate:
             self._check_pair(tag, target_tag)
         count = alternatives + 1
         options: Options = {"num_beams": count, "num_return_sequences": count} if alternatives else {}
-        found = await self._texts.translate(texts, sources, target_tag, options, count)
+        found = await self._texts.translate(texts, sources, target_tag, options, Shape(html=text_format == HTML))
         several = isinstance(q, list)
-        answer: dict[str, Any] = {"translatedText": _as_asked([one.texts[0] for one in found], several)}
+        answer: dict[str, Any] = {"translatedText": _as_asked([one[0] for one in found], several)}
         if detected:
             answer["detectedLanguage"] = _as_asked([_shown(one) for one in detected], several)
         if alternatives:
-            answer["alternatives"] = _as_asked([list(one.texts[1:]) for one in found], several)
+            answer["alternatives"] = _as_asked([list(one[1:]) for one in found], several)
         return json_response(answer)
 
     async def detect(self, asked: Asked) -> Response:

@@ -13,6 +13,7 @@ from dragoman.command.main import main
 from dragoman.command.output import embedding_line
 from dragoman.results import Embedding, Timings
 from dragoman.v1.encoding_pb2 import EMBEDDING_TYPE_INT8, POOLING_CLS, POOLING_MAX, TRUNCATION_END, EncodeRequest
+from dragoman.v1.translation_pb2 import SEGMENTATION_SENTENCES, TEXT_FORMAT_HTML
 from tests.client.command.command_line import Dragoman, Result, Terminal
 from tests.client.fake_server import TOO_LONG, FakeServer, serving
 from tests.client.test_client_connection import free_target
@@ -44,6 +45,7 @@ TRANSLATION = {
     "seed": None,
     "guards": [],
     "retried": False,
+    "sentences": [],
 }
 
 
@@ -133,6 +135,28 @@ def test_every_option_arrives(command: Dragoman) -> None:
         "length_penalty": -0.5,
         "early_stopping": 3,
     }
+
+
+def test_what_the_texts_are_arrives(command: Dragoman, tmp_path: Path) -> None:
+    terms = tmp_path / "terms.tsv"
+    terms.write_text("New Car\tCarro Novo\n\nBob\n", encoding="utf-8")
+    assert command("translate", "--html", "--sentences", "--glossary", terms, "a").code == 0
+    [request] = command.server.requests
+    assert (request.format, request.segmentation) == (TEXT_FORMAT_HTML, SEGMENTATION_SENTENCES)
+    assert [(term.source, term.target) for term in request.glossary] == [("New Car", "Carro Novo"), ("Bob", "")]
+
+
+def test_a_glossary_that_cannot_be_read_is_told(command: Dragoman, tmp_path: Path) -> None:
+    terms = tmp_path / "terms.tsv"
+    result = command("translate", "--glossary", terms, "a")
+    assert (result.code, result.err.startswith(f"dragoman translate: --glossary: {terms} cannot be read: ")) == (
+        2,
+        True,
+    )
+    terms.write_text("a\tb\tc\n")
+    result = command("translate", "--glossary", terms, "a")
+    told = f"dragoman translate: --glossary: {terms} has a line of 3 columns; a term has 1 or 2: a\n"
+    assert result == Result(2, "", told)
 
 
 def test_options_left_out_are_not_sent(command: Dragoman) -> None:

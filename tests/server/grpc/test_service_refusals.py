@@ -11,7 +11,13 @@ import pytest
 
 from dragoman.v1.decoding_pb2 import DecodingOptions
 from dragoman.v1.encoding_pb2 import EncodeRequest
-from dragoman.v1.translation_pb2 import StreamTranslateRequest, TranslateRequest
+from dragoman.v1.translation_pb2 import (
+    SEGMENTATION_SENTENCES,
+    TEXT_FORMAT_HTML,
+    GlossaryTerm,
+    StreamTranslateRequest,
+    TranslateRequest,
+)
 from server.admission.permits import FIRST_RETRY_S, JITTER
 from tests.serving import (
     STREAM,
@@ -53,6 +59,36 @@ BAD: dict[str, tuple[TranslateRequest, str, str, dict[str, str]]] = {
         "SOURCE_TOO_LONG",
         "contents[1]",
         {"characters": "60000", "max_characters": str(128 * tokenizer().longest_piece)},
+    ),
+    "unknown format": (
+        translate_request("A cat.", format=7),
+        "OPTION_OUT_OF_RANGE",
+        "format",
+        {"value": "7", "min": "0", "max": "2"},
+    ),
+    "a glossary that is too long": (
+        translate_request("A cat.", glossary=[GlossaryTerm(source="a")] * 1001),
+        "OPTION_OUT_OF_RANGE",
+        "glossary",
+        {"value": "1001", "min": "0", "max": "1000"},
+    ),
+    "a blank term": (
+        translate_request("A cat.", glossary=[GlossaryTerm(source="a"), GlossaryTerm(source=" ")]),
+        "BLANK_CONTENT",
+        "glossary[1].source",
+        {"characters": "1"},
+    ),
+    "a blank text": (
+        translate_request("A cat.", "\n", format=TEXT_FORMAT_HTML),
+        "BLANK_CONTENT",
+        "contents[1]",
+        {"characters": "1"},
+    ),
+    "tokens of several sentences": (
+        translate_request("A cat.", segmentation=SEGMENTATION_SENTENCES, decoding=DecodingOptions(with_tokens=True)),
+        "OPTIONS_CONFLICT",
+        "decoding.with_tokens",
+        {"option": "with_tokens", "value": "set", "other": "the content", "other_value": "a text of sentences"},
     ),
     "unknown source language": (
         TranslateRequest(contents=["A cat."], source_language_code="fr", target_language_code="pt"),

@@ -66,7 +66,6 @@ async def test_the_same_language_comes_back_as_it_is_without_a_decoder() -> None
         ({"q": "a"}, "Invalid request: missing source parameter"),
         ({"q": "a", "source": "en"}, "Invalid request: missing target parameter"),
         (CAT | {"format": "xml"}, "xml format is not supported"),
-        (CAT | {"format": "html"}, "html format is not supported yet: send format text"),
         (CAT | {"alternatives": "x"}, "Invalid request: alternatives parameter is not a number"),
         (CAT | {"source": "zz"}, "zz is not supported"),
         (CAT | {"target": "zz"}, "zz is not supported"),
@@ -164,8 +163,20 @@ async def test_a_quota_is_a_slowdown() -> None:
 
 async def test_a_text_that_is_too_long_is_told_with_both_numbers() -> None:
     async with asking() as (_, client):
-        told = await libre(client, q="cat " * 200, source="en", target="pt")
-        assert told["error"].startswith("contents[0] has 2") and "the model takes 128" in told["error"]
+        told = await libre(client, q="qzx" * 100, source="en", target="pt")
+        assert told["error"].startswith("contents[0] has ") and "the model takes 128" in told["error"]
+
+
+async def test_a_sentence_that_is_too_long_is_divided() -> None:
+    async with asking() as (_, client):
+        text = "The cats, the dogs and the birds " * 20 + "are here."
+        assert (await libre(client, q=text, source="en", target="pt"))["translatedText"] == text
+
+
+async def test_tags_in_a_sentence_take_a_model_that_aligns() -> None:
+    async with asking() as (_, client):
+        told = await libre(client, q="A <b>cat</b> is here.", source="en", target="pt", format="html")
+        assert "does not give an alignment" in told["error"]
 
 
 async def test_deepl_has_its_shapes_and_words() -> None:
@@ -192,7 +203,8 @@ async def test_deepl_has_its_shapes_and_words() -> None:
             ({"target_lang": "ZZ"}, "Value for 'target_lang' not supported."),
             ({"target_lang": ""}, "Value for 'target_lang' not specified."),
             ({"text": 1}, "Parameter 'text' not specified."),
-            ({"tag_handling": "html"}, "Value for 'tag_handling' not supported"),
+            ({"tag_handling": "xml"}, "Value for 'tag_handling' not supported"),
+            ({"split_sentences": ["1"]}, "Value for 'split_sentences' not supported"),
             ({"formality": "more"}, "'formality' is not supported for given 'target_lang'."),
             ({"glossary_id": "g"}, "Parameter 'glossary_id' not supported."),
             ({"source_lang": "PT", "target_lang": "PT-BR"}, "Value for 'target_lang' not supported from PT."),

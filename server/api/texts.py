@@ -1,0 +1,64 @@
+"""Contents that are more than a sentence each: what a request says of them, and their sentences in the reply."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from dragoman.v1 import translation_pb2
+from models.decoding import Options
+from server.errors import BlankContent, EmptyContents, OptionOutOfRange, OptionsConflict
+from server.text.protected import Term
+from server.text.texts import Shape
+
+MOST_TERMS = 1000
+"""Of a glossary."""
+FORMATS = {
+    translation_pb2.TEXT_FORMAT_UNSPECIFIED: False,
+    translation_pb2.TEXT_FORMAT_PLAIN: False,
+    translation_pb2.TEXT_FORMAT_HTML: True,
+}
+"""Whether it is HTML."""
+SEGMENTATIONS = {
+    translation_pb2.SEGMENTATION_UNSPECIFIED: False,
+    translation_pb2.SEGMENTATION_NONE: False,
+    translation_pb2.SEGMENTATION_SENTENCES: True,
+}
+"""Whether it is in sentences."""
+OF_ONE_SENTENCE = ("with_alignment", "with_tokens", "return_alternatives", "target_prefix", "must_include")
+"""Options that mean the tokens of one target."""
+
+
+def shape_of(request: translation_pb2.TranslateRequest) -> Shape | None:
+    """What the contents are. None: single sentences. Raises OptionOutOfRange."""
+    html = _value("format", request.format, FORMATS)
+    segmented = _value("segmentation", request.segmentation, SEGMENTATIONS)
+    if len(request.glossary) > MOST_TERMS:
+        raise OptionOutOfRange("glossary", len(request.glossary), 0, MOST_TERMS, what=" has terms, their number")
+    if not (html or segmented or request.glossary):
+        return None
+    return Shape(html, html or segmented, tuple(_terms(request)))
+
+
+def check_contents(contents: Sequence[str], options: Options) -> None:
+    """Raises EmptyContents, BlankContent or OptionsConflict."""
+    if not contents:
+        raise EmptyContents
+    for index, text in enumerate(contents):
+        if not text or text.isspace():
+            raise BlankContent(f"contents[{index}]", len(text))
+    for name in OF_ONE_SENTENCE:
+        if options.get(name):
+            way = f"send the sentences as contents of their own, or no {name}"
+            raise OptionsConflict(name, "set", "the content", "a text of sentences", way)
+
+
+def _value(field: str, value: int, known: Mapping[Any, bool]) -> bool:
+    if value not in known:
+        raise OptionOutOfRange(field, value, min(known), max(known))
+    return known[value]
+
+
+def _terms(request: translation_pb2.TranslateRequest) -> Iterator[Term]:
+    for index, term in enumerate(request.glossary):
+        if not term.source or term.source.isspace():
+            raise BlankContent(f"glossary[{index}].source", len(term.source))
+        yield Term(term.source, term.target or term.source, term.case_sensitive)

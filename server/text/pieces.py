@@ -1,0 +1,128 @@
+"""A block in pieces: sentences that a model is asked for, and what stands between them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from server.text.parts import OBJECT, Block
+from server.text.placed import UNSPACED, Word, words_of
+from server.text.protected import Glossary, Protected, Wording, protected, worded
+from server.text.sentences import Range, divided, sentences
+from server.translation.targets import TargetText
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """What needs no model."""
+
+    words: tuple[Word, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sentence:
+    """What a model is asked for: a sentence, or a part of one."""
+
+    block: Block
+    span: Range
+    held: tuple[Protected, ...]
+    """What is not translated in it."""
+    wording: Wording
+    needs_alignment: bool
+    """Tags stand between its words."""
+
+    def words(self, target: TargetText) -> Iterator[Word]:
+        """A translation of it that has all placeholders, with what they stand for."""
+        names = dict(zip(self.wording.names, self.held, strict=True))
+        alignment = target.alignment if self.needs_alignment else None
+        for word in words_of(target.text, alignment, self.wording.origins):
+            one = names.get(word.text)
+            yield word if one is None else _said(self.block, one)
+
+    def split(self) -> Iterator["Piece"]:
+        """Where a placeholder was lost: the parts between what is protected, each for itself."""
+        at, end = self.span
+        for one in self.held:
+            yield from _part(self.block, at, one.begin)
+            yield Fixed((_said(self.block, one),))
+            at = one.end
+        yield from _part(self.block, at, end)
+
+
+Piece = Fixed | Sentence
+
+
+def pieces(
+    block: Block, language: str, glossary: Glossary, fits: Callable[[str], bool], segmented: bool = True
+) -> Iterator[Piece]:
+    """All of a block, in order.
+
+    fits: whether a model takes a text. segmented: take it apart into sentences; else it is one
+    """
+    at = 0
+    whole = [(len(block.text) - len(block.text.lstrip()), len(block.text.rstrip()))]
+    for span in sentences(block.text, language) if segmented else whole:
+        for begin, end in divided(block.text, span, fits) if segmented else [span]:
+            yield from _between(block, at, begin)
+            yield _asked(block, begin, end, protected(block.text, begin, end, glossary))
+            at = end
+    yield from _between(block, at, len(block.text))
+
+
+def joined(found: Sequence[Sequence[Word]]) -> tuple[list[Word], list[int]]:
+    """The words of all pieces, and which of them is the first of every piece.
+
+    A space goes between sentences of a script without spaces, if they now need one.
+    """
+    words, firsts = list[Word](), list[int]()
+    for of_piece in found:
+        if words and of_piece and _need_space(words[-1], of_piece[0]):
+            words.append(Word(" ", None))
+        firsts.append(len(words))
+        words += of_piece
+    return words, firsts
+
+
+def _need_space(before: Word, after: Word) -> bool:
+    ends = not before.raw and before.text[-1:] in (".", "!", "?")
+    return ends and not after.raw and after.text[:1].isalnum() and not UNSPACED.match(after.text)
+
+
+def _asked(block: Block, begin: int, end: int, held: Sequence[Protected]) -> Piece:
+    """A sentence; one that is protected altogether is fixed."""
+    wording = worded(block.text, begin, end, held)
+    bare = wording.content
+    for name in wording.names:
+        bare = bare.replace(name, "")
+    if held and not any(character.isalnum() for character in bare):
+        return Fixed(tuple(_as_it_is(block, begin, end, held)))
+    return Sentence(block, (begin, end), tuple(held), wording, block.divided(begin, end))
+
+
+def _part(block: Block, begin: int, end: int) -> Iterator[Piece]:
+    """Text with nothing protected in it, and the space around it."""
+    text = block.text[begin:end]
+    first, last = begin + len(text) - len(text.lstrip()), end - len(text) + len(text.rstrip())
+    if first >= last or not any(character.isalnum() for character in text):
+        yield from _between(block, begin, end)
+        return
+    yield from _between(block, begin, first)
+    yield _asked(block, first, last, ())
+    yield from _between(block, last, end)
+
+
+def _between(block: Block, begin: int, end: int) -> Iterator[Fixed]:
+    if begin < end:
+        yield Fixed((Word(block.text[begin:end], begin),))
+
+
+def _as_it_is(block: Block, begin: int, end: int, held: Sequence[Protected]) -> Iterator[Word]:
+    for one in held:
+        yield from (word for piece in _between(block, begin, one.begin) for word in piece.words)
+        yield _said(block, one)
+        begin = one.end
+    yield from (word for piece in _between(block, begin, end) for word in piece.words)
+
+
+def _said(block: Block, one: Protected) -> Word:
+    if one.said == OBJECT and block.objects:
+        return Word(block.objects[block.text.count(OBJECT, 0, one.begin)].raw, one.begin, raw=True)
+    return Word(one.said, one.begin)
