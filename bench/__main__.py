@@ -4,6 +4,7 @@ import argparse
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from bench.cpu import curves, plan, races, random_models, service, steps
@@ -14,6 +15,7 @@ from bench.cpu.tables import how
 from bench.cpu.turns import players
 from bench.firefox import compared, lexicon
 from bench.noise import Watch
+from bench.packages.families import NLLB_600M, T5_SMALL, FamilyShape
 from bench.packages.shapes import BASE
 from bench.peak import measure_peaks
 from bench.sentences import english, heldout
@@ -66,6 +68,15 @@ def base(run: Run) -> None:
     lengths = random_models.RealLengths(ZOO)
     with players(sides, {}) as opened:
         run.add("base", races.to_length(opened, cells, plan.BASE_PAIRS, run.repeats, lengths))
+
+
+def family(part: str, shape: FamilyShape, run: Run) -> None:
+    """Another family's size."""
+    models = random_models.make_family(shape, run.work / part, ZOO)
+    cells = plan.FAMILY_CELLS[:2] if run.quick else plan.FAMILY_CELLS
+    with players(plan.family_sides(models), run.report.absent) as opened:
+        lengths = random_models.RealLengths(ZOO)
+        run.add(part, races.to_length(opened, cells, plan.FAMILY_PAIRS, run.repeats, lengths))
 
 
 def file(run: Run) -> None:
@@ -138,6 +149,8 @@ PARTS: dict[str, Callable[[Run], None]] = {
     "file": file,
     "firefox": firefox,
     "base": base,
+    "t5": partial(family, "t5", T5_SMALL),
+    "nllb": partial(family, "nllb", NLLB_600M),
     "curves": measure_curves,
 }
 QUICK = ("decoding", "floor", "concurrency", "latency", "start", "file")

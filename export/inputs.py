@@ -23,6 +23,7 @@ from models.package.graphs import NAME_PATTERN
 from models.package.shortlist import Shortlist, verify_checksum
 from models.package.signature import graphs_spec, vocabulary
 from models.tokenizers.byte_tokenizer import ByteSpec
+from models.tokenizers.moses_bpe import MosesSpec
 from models.tokenizers.sentencepiece_pair import SentencePieceSpec
 from models.tokenizers.spec import TokenizerSpec
 from models.tokenizers.tokenizer_json import TokenizerJsonSpec
@@ -134,13 +135,14 @@ def adapt_tokenizer(
     """The tokenizer for these languages alone. Raises InputError."""
     match spec:
         case SentencePieceSpec():
-            update: dict[str, object] = {"target_codes": choose_codes(spec.target_codes, targets)}
+            ids = choose_codes(spec.source_ids, sources, "source")
+            update: dict[str, object] = {"target_codes": choose_codes(spec.target_codes, targets), "source_ids": ids}
             return spec.model_copy(update=update | ({"normalization": {}} if keeps_typography else {}))
         case TokenizerJsonSpec():
             affixes = choose_codes(spec.source_affixes, sources, "source")
             update = {"target_codes": choose_codes(spec.target_codes, targets), "source_affixes": affixes}
             return spec.model_copy(update=update)
-        case ByteSpec():
+        case ByteSpec() | MosesSpec():
             return spec
 
 

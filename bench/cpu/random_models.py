@@ -5,6 +5,7 @@ from pathlib import Path
 import sentencepiece
 
 from bench.cpu.plan import Models
+from bench.packages.families import FamilyShape, write_family
 from bench.packages.random_weights import write_checkpoint
 from bench.packages.shapes import Shape
 from bench.packages.unverified import write_package
@@ -19,12 +20,28 @@ def make(shape: Shape, folder: Path, tokenizer: Path) -> Models:
 
     Without verification: what agrees with what is tested with trained weights.
     """
-    checkpoint = folder / "checkpoint"
-    folder.mkdir()
-    write_checkpoint(checkpoint, shape, tokenizer)
+    models = _models(folder)
+    write_checkpoint(models.checkpoint, shape, tokenizer)
     for precision in PRECISIONS:
-        write_package(checkpoint, "random", folder / precision, precision, "fused", native=True)
-    return Models(checkpoint, folder / "fp32", folder / "int8", folder / "int8-shortlist", folder / "ctranslate2")
+        write_package(models.checkpoint, "random", folder / precision, precision, "fused", native=True)
+    return models
+
+
+def make_family(shape: FamilyShape, folder: Path, tokenizer: Path) -> Models:
+    """The same of another family: in int8, and with our own operators, where there are operators for it."""
+    models = _models(folder)
+    write_family(models.checkpoint, shape, tokenizer)
+    for precision in PRECISIONS if shape.native else PRECISIONS[:1]:
+        write_package(models.checkpoint, "random", folder / precision, precision, "fused", shape.native)
+    return models
+
+
+def _models(folder: Path) -> Models:
+    """Where they will lie."""
+    folder.mkdir()
+    return Models(
+        folder / "checkpoint", folder / "fp32", folder / "int8", folder / "int8-shortlist", folder / "ctranslate2"
+    )
 
 
 class RealLengths:

@@ -29,6 +29,8 @@ LIBRARIES = (
 PARTS = {
     "decoding": "Tokens a second, by sentences at a time on each worker",
     "base": "The same at OPUS-MT's base size, random weights, real lengths",
+    "t5": "The same at T5-small's size, random weights",
+    "nllb": "The same at the size of NLLB-200-distilled-600M, random weights",
     "file": "A file, from text to text",
     "firefox": "Firefox's own models, from text to text, on one core",
     "concurrency": "Calls at once",

@@ -45,6 +45,7 @@ def write_package(
         saved = save(graphs, drafted)
         for file_name, file in checkpoint.files.items():
             shutil.copyfile(file, drafted / file_name)
+        checkpoint.make_files(drafted)
         publish(drafted, make_manifest(checkpoint, name, saved, unverified), target)
 
 

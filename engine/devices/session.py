@@ -27,6 +27,9 @@ HOST_REFUSED = "fallback to CPU EP has been explicitly disabled"
 CAPTURE_REFUSED = "cannot use the graph capture feature"
 """In the error of a session whose graph ONNX Runtime cannot capture (onnxruntime/core/session/inference_session.cc)."""
 
+WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
+"""Where a graph in memory finds its files."""
+
 OUT_OF_MEMORY = (
     "Failed to allocate memory for requested buffer",
     "is smaller than requested bytes of",
@@ -94,7 +97,7 @@ def open_session(
 ) -> ort.InferenceSession:
     """Loads a graph on a device, whose operators may be in a library. Raises DeviceError where it would run elsewhere.
 
-    The weights of one in memory come from the file that it has beside it. Others are refused.
+    The weights of one in memory come from the one file that it names. Others are refused.
 
     On CUDA first with the host forbidden altogether: so run the fused decoder and the graph that moves rows. Graphs
     with arithmetic on shapes are refused then: they are loaded again, and every node on the host is looked at.
@@ -118,9 +121,12 @@ def _load(
         options = _options(strict, library)
         if not isinstance(graph, Graph):
             return ort.InferenceSession(graph, options, providers=[provider], enable_fallback=0)
-        options.add_external_initializers_from_files_in_memory(
-            [graph.weights_file], [graph.weights], [len(graph.weights)]
-        )
+        if isinstance(graph.weights, Path):
+            options.add_session_config_entry(WEIGHTS_FOLDER, str(graph.weights))
+        else:
+            options.add_external_initializers_from_files_in_memory(
+                [graph.weights_file], [graph.weights], [len(graph.weights)]
+            )
         return ort.InferenceSession(graph.content, options, providers=[provider], enable_fallback=0)
 
     if device.kind == "cpu":

@@ -30,6 +30,7 @@ SENTENCES = ("modules.json", "sentence_bert_config.json", "config_sentence_trans
 TOKENIZER = (
     *("tokenizer.json", "vocab.json", "target_vocab.json", "source.spm", "target.spm"),
     *("spiece.model", "sentencepiece.bpe.model", "merges.txt", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab-src.json", "vocab-tgt.json"),
 )
 NOTICES = ("LICENSE*", "NOTICE*")
 CHECK = "check the connection, and HF_ENDPOINT if it is set"

@@ -1,7 +1,7 @@
 """How far hidden states and log-probabilities are from the PyTorch model's, on random tokens."""
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from engine.devices.session import CPU, Device, open_session
 from engine.native.encoder import encode
 from engine.target_graphs import TargetGraphs
 from export.tracing.variant import DTYPES
-from export.verification.reference import Attention, log_probs
+from export.verification.reference import Attention, attention, log_probs
 from kernels.library import open_library
 from models.config import ModelConfig
 from models.package import signature
@@ -83,24 +83,19 @@ def score_error(model: Transformer, graphs: GraphFiles, device: Device) -> float
     return float(np.max(errors))
 
 
-def attention_error(
-    expected: Callable[[Sequence[int], Sequence[int]], Attention],
-    model: Transformer,
-    graphs: GraphFiles,
-    device: Device,
-) -> float:
+@torch.no_grad()
+def attention_error(model: Transformer, graphs: GraphFiles, device: Device, expected: Attention | None = None) -> float:
     """Largest difference of where a token looks, in the encoder and from a target, of one pair. Raises DeviceError.
 
-    expected: of a source and of what the decoder is fed
+    expected: of `random_pair`. None: as the model does
     """
     given, start = TargetGraphs(graphs, device), model.config.decoder_start_id
     given.load(graphs.contents())
-    length = min(24, model.config.max_positions)
-    [source], [target] = random_sources(model.config, 1), random_targets(model.config, 1, length)
-    with torch.no_grad():
-        hidden = model.encode(torch.tensor([source]), torch.tensor([len(source)]))[0].numpy()
+    source, target = random_pair(model.config)
+    hidden = model.encode(torch.tensor([source]), torch.tensor([len(source)]))[0].numpy()
     [found] = given.look(hidden, (start,), [target[1:]], attention=True)
-    pairs = zip((given.source_attention(source), found[0].attention), expected(source, target[:-1]), strict=True)
+    looked = given.source_attention(source), found[0].attention
+    pairs = zip(looked, expected or attention(model, source, target[:-1]), strict=True)
     return float(np.max([np.abs(ours - theirs.numpy()).max() for ours, theirs in pairs]))
 
 
@@ -192,3 +187,9 @@ def random_targets(config: ModelConfig, count: int, length: int) -> list[list[in
     choose = random.Random(SEED)
     ids = range(config.target_vocab_size)
     return [[config.decoder_start_id, *choose.choices(ids, k=length - 1)] for _ in range(count)]
+
+
+def random_pair(config: ModelConfig) -> tuple[list[int], list[int]]:
+    """A source, and a target after the decoder's start token."""
+    [source], [target] = random_sources(config, 1), random_targets(config, 1, min(24, config.max_positions))
+    return source, target

@@ -14,7 +14,8 @@ from engine.observer import Unobserved
 from engine.request import Event, Finished, Hypothesis, Translate
 from engine.targets import target_rules
 from export.verification.alignment import Sentence
-from export.verification.reference import Attention, TransformersModel, attention_of_transformers, greedy_tokens
+from export.verification.compare_numbers import random_pair
+from export.verification.reference import Attention, TransformersModel, greedy_tokens
 from models.checkpoint import Checkpoint
 from models.package.graphs import Vocabulary
 from models.package.manifest import Agreement, GenerationDefaults
@@ -78,21 +79,22 @@ class Samples:
         """Token ids."""
         self._of_transformers: dict[int, list[TokenIds]] = {}
         """By number of beams."""
+        self.attention: Attention | None = None
+        """Where transformers looks in the `random_pair`."""
 
     def ask_transformers(self, progress: Callable[[str], None]) -> None:
-        """Has transformers translate, if it reads the checkpoint. Its copy of the weights is gone when this returns."""
+        """Has transformers translate and say where it looks, if it reads the checkpoint.
+
+        Its copy of the weights is gone when this returns.
+        """
         if self._transformers_folder is None:
             return
         transformers = TransformersModel(self._transformers_folder, self._shortlist)
         for num_beams in BEAMS:
             progress(f"translations by transformers, {search_name(num_beams)}")
             self._of_transformers[num_beams] = transformers.translate(self.sources, num_beams, self._generation)
-
-    @property
-    def attention(self) -> Callable[[Sequence[int], Sequence[int]], Attention] | None:
-        """Where transformers looks, if it has the model."""
-        folder = self._transformers_folder
-        return None if folder is None else partial(attention_of_transformers, folder)
+        source, target = random_pair(self._model.config)
+        self.attention = transformers.attention(source, target[:-1])
 
     def attended(self, decoder: Decoder[S], found: Sequence[Hypothesis]) -> Iterator[Sentence]:
         """What was found of every sentence that is whole, and where a decoder's graphs look there."""

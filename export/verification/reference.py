@@ -96,7 +96,12 @@ class TransformersModel:
 
     def __init__(self, folder: Path, shortlist: Shortlist | None = None) -> None:
         """shortlist: what each source may become."""
-        self._shortlist, self._model = shortlist, _of_transformers(folder)
+        self._shortlist = shortlist
+        with quiet():
+            model: Any = transformers.AutoModelForSeq2SeqLM.from_pretrained(
+                folder, dtype=torch.float32, local_files_only=True
+            )
+        self._model = model.eval()
 
     @torch.no_grad()
     def translate(
@@ -112,6 +117,19 @@ class TransformersModel:
             found = self._generate([sources[index] for index in indices], num_beams, generation)
             targets |= zip(indices, found, strict=True)
         return [targets[index] for index in range(len(sources))]
+
+    @torch.no_grad()
+    def attention(self, source_ids: Sequence[int], target_ids: Sequence[int]) -> Attention:
+        """As the function `attention`, by `output_attentions`."""
+        with quiet():
+            self._model.set_attn_implementation("eager")  # kernels that compute it as one operation do not tell of it
+            found = self._model(
+                input_ids=torch.tensor([source_ids]),
+                decoder_input_ids=torch.tensor([target_ids]),
+                output_attentions=True,
+                use_cache=False,  # with one, FSMT sees but the last token of a target
+            )
+        return torch.cat(found.encoder_attentions), torch.cat(found.cross_attentions)
 
     def _generate(
         self, sources: Sequence[Sequence[int]], num_beams: int, generation: GenerationDefaults
@@ -143,25 +161,6 @@ class TransformersModel:
             ids[row, : len(source)] = torch.tensor(source)
             mask[row, : len(source)] = 1
         return ids, mask
-
-
-@torch.no_grad()
-def attention_of_transformers(folder: Path, source_ids: Sequence[int], target_ids: Sequence[int]) -> Attention:
-    """As `attention`, of the checkpoint, by `output_attentions`."""
-    # Kernels that compute attention as one operation do not tell of it.
-    model = _of_transformers(folder, attn_implementation="eager")
-    with quiet():
-        found = model(
-            input_ids=torch.tensor([source_ids]), decoder_input_ids=torch.tensor([target_ids]), output_attentions=True
-        )
-    return torch.cat(found.encoder_attentions), torch.cat(found.cross_attentions)
-
-
-def _of_transformers(folder: Path, attn_implementation: str | None = None) -> Any:
-    with quiet():
-        return transformers.AutoModelForSeq2SeqLM.from_pretrained(
-            folder, dtype=torch.float32, local_files_only=True, attn_implementation=attn_implementation
-        ).eval()
 
 
 def _until_end(tokens: list[int], end_id: int) -> tuple[int, ...]:

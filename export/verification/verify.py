@@ -28,7 +28,6 @@ from export.verification.compare_numbers import (
 )
 from export.verification.compare_tokens import Samples, translate
 from export.verification.probes import record_probes
-from export.verification.reference import attention
 from export.verification.tolerances import NATIVE, SCREENED, TOLERANCES
 from models.checkpoint import Checkpoint
 from models.package.graph_files import GraphFiles
@@ -106,13 +105,11 @@ class _Verification:
 
     def certify(self, device: Device) -> tuple[Certified, Aligner | None]:
         """The standard graphs, and what aligns. Raises VerificationError."""
+        model, progress = self._checkpoint.model, self._progress
+        hidden, of_targets = self._errors(device)
         with closing(open_decoder(self._model, device)) as decoder:
-            self._progress("hidden states")
-            hidden = encoder_error(self._checkpoint.model, self._model.graphs, device)
             screened = self._model.graphs.spec.output_layer == "screened"
             limits = self._limits.error, SCREENED if screened else 0.0
-            of_targets = self._target_errors(device)
-            model, progress = self._checkpoint.model, self._progress
             certified = self._certify(decoder, model, hidden, limits, "exported", progress, of_targets)
             return certified, self._aligner(decoder, certified[1])
 
@@ -123,15 +120,20 @@ class _Verification:
         self._progress("alignment of names and numbers")
         return choose_aligner(self.samples.attended(decoder, greedy))
 
-    def _target_errors(self, device: Device) -> tuple[float, float] | None:
-        """Of given targets' scores and attention; None where no graphs look at them. Raises VerificationError."""
-        if self._model.graphs.spec.scoring is None:
-            return None
+    def _errors(self, device: Device) -> tuple[float, tuple[float, float] | None]:
+        """Of hidden states, and of given targets' scores and attention. Raises VerificationError.
+
+        None where no graphs look at given targets. Each session is gone before the next is there.
+        """
         model, graphs = self._checkpoint.model, self._model.graphs
-        self._progress("scores of targets, attention")
         try:
-            expected = self.samples.attention or partial(attention, model)
-            return score_error(model, graphs, device), attention_error(expected, model, graphs, device)
+            self._progress("hidden states")
+            hidden = encoder_error(model, graphs, device)
+            if graphs.spec.scoring is None:
+                return hidden, None
+            self._progress("scores of targets, attention")
+            scores = score_error(model, graphs, device)
+            return hidden, (scores, attention_error(model, graphs, device, self.samples.attention))
         except DeviceError as error:
             raise VerificationError(f"ONNX Runtime does not load the exported graphs: {error}") from error
 

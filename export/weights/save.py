@@ -16,6 +16,8 @@ from models.package.manifest import WEIGHTS
 INLINE_BYTES = 1024
 """Smaller tensors (shapes, scalars, short biases) stay in the graph."""
 PAGE_BYTES = 4096
+COMPARED_BYTES = 1 << 20
+"""So many at a time: what says which bytes are equal is as large as they are."""
 
 Bytes = NDArray[np.uint8]
 
@@ -55,7 +57,7 @@ class _WeightsFile:
         """Writes a tensor, unless it is there. Returns the offset."""
         alike = self._by_head.setdefault(data[:INLINE_BYTES].tobytes(), [])
         for offset, written in alike:
-            if np.array_equal(written[: len(data)], data):
+            if _equal(written[: len(data)], data):
                 return offset
         # At the next page, which ONNX Runtime can map instead of copying it.
         self._file.write(b"\0" * (-self._file.tell() % PAGE_BYTES))
@@ -63,6 +65,13 @@ class _WeightsFile:
         self._file.write(data.data)
         alike.append((offset, data))
         return offset
+
+
+def _equal(one: Bytes, other: Bytes) -> bool:
+    if len(one) != len(other):
+        return False
+    parts = (slice(start, start + COMPARED_BYTES) for start in range(0, len(one), COMPARED_BYTES))
+    return all(np.array_equal(one[part], other[part]) for part in parts)
 
 
 def _move_weights(model: ir.Model, weights: _WeightsFile, folder: Path) -> None:

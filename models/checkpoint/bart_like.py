@@ -27,7 +27,7 @@ from models.checkpoint.files.renames import Rename, fill, linear
 from models.checkpoint.files.weights import check_size, find_weights, read_weights, weights_sha256
 from models.checkpoint.generation import GenerationSettings, generation_file, read_generation
 from models.checkpoint.marian import decoder_layer, encoder_layer, suppress
-from models.checkpoint.tokenizers.fast import read_fast_tokenizer
+from models.checkpoint.tokenizers.found import read_tokenizer
 from models.config import Activation, EmbeddingNorm, ModelConfig, NormPlacement, PositionKind
 from models.package.manifest import GenerationDefaults, TargetLanguage
 from models.transformer import Transformer
@@ -145,26 +145,27 @@ class Trained:
 def load(folder: Path) -> Checkpoint:
     """Reads what `read` does, and the tokenizer that transformers has for it. Raises CheckpointError."""
     trained, family = read(folder), read_json(folder / "config.json")["model_type"]
-    tokenizer = read_fast_tokenizer(folder, family in MULTILINGUAL)
+    tokenizer = read_tokenizer(folder, family in MULTILINGUAL)
     languages = _languages(trained, family, tokenizer.languages)
     if not languages:
         _check_language(trained, family, generation_file(folder))
-    size = 1 + tokenizer.largest_id
-    if size > trained.config.source_vocab_size:
-        raise CheckpointError(
-            f"{folder}: the tokenizer has token {size - 1}; the model has {trained.config.source_vocab_size} tokens"
-        )
+    for largest, size in (
+        (tokenizer.largest_source_id, trained.config.source_vocab_size),
+        (tokenizer.largest_target_id, trained.config.target_vocab_size),
+    ):
+        if largest >= size:
+            raise CheckpointError(f"{folder}: the tokenizer has token {largest}; the model has {size} tokens")
     return Checkpoint(
         name=folder.resolve().name,
         config=trained.config,
         model=trained.model,
         tokenizer=tokenizer.spec,
         generation=trained.generation,
-        source_languages=tuple(languages),
-        target_languages=tuple(languages),
+        source_languages=tuple(languages) if tokenizer.pair is None else tokenizer.pair[:1],
+        target_languages=tuple(languages) if tokenizer.pair is None else tokenizer.pair[1:],
         languages=languages,
-        files=notices(folder),
-        made_files={tokenizer.spec.file: tokenizer.content},
+        files=notices(folder) | tokenizer.files,
+        made_files=tokenizer.made_files,
         sha256=weights_sha256(trained.weights),
         in_transformers=True,
     )

@@ -16,16 +16,21 @@ class Graph:
 
     content: bytes
     weights_file: str
-    weights: bytes
+    weights: bytes | Path
+    """What the file has, or the folder where it lies."""
 
 
 class GraphContents:
-    """What the files had when they were read. Only for as long as graphs are loaded: the weights are in it."""
+    """What the files had when they were read. Only for as long as graphs are loaded: the weights are in it.
+
+    Those of a folder that is no package yet are not read: what nobody else knows of, nobody changes, and ONNX Runtime
+    maps them.
+    """
 
     def __init__(self, folder: Path, entries: Mapping[str, FileEntry], weights: str) -> None:
         """Reads the weights. Raises PackageError."""
         self._folder, self._entries, self._weights_file = folder, entries, weights
-        self._weights = self._read(weights)
+        self._weights = self._read(weights) if entries else folder
 
     def graph(self, file: str) -> Graph:
         """Raises PackageError."""
@@ -49,7 +54,10 @@ class GraphFiles:
     """The file that its graphs take weights from."""
 
     def contents(self) -> GraphContents:
-        """Private copies: nobody changes what is served. Raises PackageError where a file was changed meanwhile."""
+        """Private copies of a package's: nobody changes what is served.
+
+        Raises PackageError where a file was changed meanwhile.
+        """
         return GraphContents(self.folder, self.entries, self.weights)
 
     @property

@@ -38,6 +38,10 @@ class SentencePieceSpec(Frozen):
     """Ids that stand for no text: end, padding, decoder start."""
     target_codes: dict[str, str] = Field(default_factory=dict)
     """Target language -> the piece before a source that names it, for a model that translates into several."""
+    source_ids: dict[str, int] = Field(default_factory=dict)
+    """Source language -> the id before its texts, for a model that is told it (M2M100)."""
+    source_id: int | None = None
+    """The id before texts of another language, or of one that nobody names."""
 
     @property
     def files(self) -> list[str]:
@@ -90,7 +94,7 @@ class SentencePiecePair:
         return self.spec.unknown_id
 
     def encode(self, text: str, target_language: str = "", source_language: str = "") -> list[int]:
-        """The token ids of a source, the end token included.
+        """The token ids of a source, the end token included, behind what names its language.
 
         A text that names its target language itself is left to it; else the code of `target_language` comes first, if
         the model has codes.
@@ -100,7 +104,8 @@ class SentencePiecePair:
         if code is not None and pieces and not self.names_target(text):
             pieces.insert(0, code)
         unknown, id_of = self.spec.unknown_id, self._ids.get
-        return [*[id_of(piece, unknown) for piece in pieces], self.spec.end_id]
+        before = self.spec.source_ids.get(source_language, self.spec.source_id)
+        return [*([] if before is None else [before]), *[id_of(piece, unknown) for piece in pieces], self.spec.end_id]
 
     def spans(self, text: str, target_language: str = "", source_language: str = "") -> list[Span]:
         """Where each token that `encode` gives stands in the text."""
@@ -112,7 +117,8 @@ class SentencePiecePair:
         found = (without_spaces(replaced, begin + first, begin + last) for first, last in offsets)
         spans = [NOWHERE if span == NOWHERE else (places[span[0]], places[span[1] - 1] + 1) for span in found]
         told = code is not None or bool(spans and target_language in self.spec.target_codes)
-        return [*[NOWHERE] * told, *spans, NOWHERE]
+        before = self.spec.source_ids.get(source_language, self.spec.source_id) is not None
+        return [*[NOWHERE] * (before + told), *spans, NOWHERE]
 
     def encode_target(self, text: str) -> list[int]:
         """The token ids of a target, or of words of one, with nothing around them. No text has no tokens."""

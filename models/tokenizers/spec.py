@@ -6,6 +6,7 @@ from typing import Annotated, Any, assert_never
 from pydantic import BaseModel, Discriminator, Tag
 
 from models.tokenizers.byte_tokenizer import ByteSpec, ByteTokenizer
+from models.tokenizers.moses_bpe import MosesBpe, MosesSpec
 from models.tokenizers.sentencepiece_pair import SentencePiecePair, SentencePieceSpec
 from models.tokenizers.tokenizer import Tokenizer
 from models.tokenizers.tokenizer_json import TokenizerJson, TokenizerJsonSpec
@@ -21,7 +22,8 @@ def _kind(spec: Any) -> str:
 TokenizerSpec = Annotated[
     Annotated[SentencePieceSpec, Tag(OLDEST)]
     | Annotated[TokenizerJsonSpec, Tag("tokenizers")]
-    | Annotated[ByteSpec, Tag("bytes")],
+    | Annotated[ByteSpec, Tag("bytes")]
+    | Annotated[MosesSpec, Tag("moses")],
     Discriminator(_kind),
 ]
 
@@ -35,5 +37,7 @@ def open_tokenizer(folder: Path, spec: TokenizerSpec) -> Tokenizer:
             return TokenizerJson.load(folder, spec)
         case ByteSpec():
             return ByteTokenizer(spec)
+        case MosesSpec():
+            return MosesBpe.load(folder, spec)
         case _:
             assert_never(spec)

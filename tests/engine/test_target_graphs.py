@@ -2,7 +2,6 @@
 
 import random
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from engine.errors import NotOffered
 from engine.target_graphs import OUTPUT_TOKENS, PASS_TOKENS, TargetGraphs, together
 from export.tracing.trace import trace
 from export.verification.compare_numbers import attention_error, score_error
-from export.verification.reference import attention, log_probs
+from export.verification.reference import log_probs
 from export.weights.save import save
 from models.config import ModelConfig
 from models.package.graph_files import GraphFiles
@@ -35,7 +34,7 @@ def test_scores_and_attention_are_those_of_pytorch(shape: ModelConfig, tmp_path:
     model = random_model(shape)
     graphs = save(trace(model, scoring=True), tmp_path)
     assert score_error(model, graphs, CPU) < ATOL
-    assert attention_error(partial(attention, model), model, graphs, CPU) < ATOL
+    assert attention_error(model, graphs, CPU) < ATOL
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,8 @@ from transformers import (
     AutoModelForSeq2SeqLM,
     AutoTokenizer,
     ByT5Tokenizer,
+    FSMTConfig,
+    FSMTForConditionalGeneration,
     M2M100Config,
     M2M100ForConditionalGeneration,
     MBartConfig,
@@ -30,7 +32,8 @@ from models.checkpoint import CheckpointError, load_checkpoint
 from models.decoding import Decoding
 from models.package.folder import Package
 from tests.checkpoints import edit_json, flores
-from tests.models.families import BART_LIKE, SHAPE, T5_SHAPE, VOCABULARY, Family, write_family
+from tests.models.families import BART_LIKE, SHAPE, T5_SHAPE, TWO_VOCABULARIES, VOCABULARY, Family, write_family
+from tests.models.tokenizers.test_python_tokenizers import fsmt, m2m100
 from tests.models.tokenizers.test_tokenizer_json import mbart50, nllb, sentencepieces
 
 CONTROL = ("<s>", "<pad>", "</s>", "<unk>")
@@ -95,6 +98,11 @@ MULTILINGUAL: dict[str, tuple[Family, Callable[[Path], None], dict[str, str]]] =
         mbart50,
         {"en": "en_XX", "pt": "pt_XX", "zh": "zh_CN"},
     ),
+    "m2m100": (
+        Family(lambda: M2M100ForConditionalGeneration(M2M100Config(**MANY | {"vocab_size": 800})), end_bias=3.0),
+        m2m100,
+        {"en": "en", "nso": "ns"},
+    ),
 }
 
 
@@ -116,7 +124,8 @@ def test_many_languages_are_those_of_transformers(name: str, tmp_path: Path) -> 
             ids = ours.encode("It started to rain.", target, source)
             tokenizer.src_lang = codes[source]
             assert ids == tokenizer("It started to rain.").input_ids
-            begin = tokenizer.convert_tokens_to_ids(codes[target])
+            written = f"__{codes[target]}__" if name == "m2m100" else codes[target]
+            begin = tokenizer.convert_tokens_to_ids(written)
             with torch.no_grad():
                 expected = model.generate(
                     torch.tensor([ids]), forced_bos_token_id=begin, num_beams=1, do_sample=False, max_new_tokens=20
@@ -125,6 +134,20 @@ def test_many_languages_are_those_of_transformers(name: str, tmp_path: Path) -> 
             assert [*answer.hypotheses[0].token_ids] == expected
             found.add(tuple(expected))
     assert len(found) >= len(codes)
+
+
+def test_a_model_of_moses_words_becomes_a_package(tmp_path: Path) -> None:
+    sizes = TWO_VOCABULARIES | {"src_vocab_size": 700, "tgt_vocab_size": 690}
+    family = Family(lambda: FSMTForConditionalGeneration(FSMTConfig(**sizes)))
+    folder, out = write_family(tmp_path / "checkpoint", family), tmp_path / "package"
+    fsmt(folder)
+    assert command.main([str(folder), "--out", str(out), "--verify-samples=2"]) == 0
+    package = Package.open(out)
+    manifest = package.manifest
+    assert (manifest.source_languages, manifest.target_languages) == (("en",), ("de",))
+    assert all(agreement.equal == agreement.sentences for agreement in manifest.certificate.agreements)
+    ours, theirs = package.tokenizer(), AutoTokenizer.from_pretrained(folder)
+    assert ours.encode("It's 3 o'clock.") == theirs("It's 3 o'clock.").input_ids
 
 
 def test_target_language_is_not_guessed(tmp_path: Path) -> None:

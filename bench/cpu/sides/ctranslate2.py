@@ -49,6 +49,37 @@ def force_avx512() -> None:
         os.environ["CT2_FORCE_CPU_ISA"] = "AVX512"
 
 
+class MarianPieces:
+    """Of a Marian checkpoint."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self._source = sentencepiece.SentencePieceProcessor(str(checkpoint / "source.spm"))
+
+    def tokenize(self, text: str) -> list[str]:
+        return [*self._source.encode(text, out_type=str), "</s>"]
+
+    def detokenize(self, pieces: Sequence[str]) -> str:
+        text: str = self._source.decode_pieces(list(pieces))
+        return text
+
+
+class FamilyPieces:
+    """Of any checkpoint that transformers has a tokenizer for."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        import transformers
+
+        self._tokenizer: Any = transformers.AutoTokenizer.from_pretrained(checkpoint, local_files_only=True)
+
+    def tokenize(self, text: str) -> list[str]:
+        pieces: list[str] = self._tokenizer.convert_ids_to_tokens(self._tokenizer(text).input_ids)
+        return pieces
+
+    def detokenize(self, pieces: Sequence[str]) -> str:
+        text: str = self._tokenizer.convert_tokens_to_string(list(pieces))
+        return text
+
+
 class Ctranslate2:
     """A translator made from a Hugging Face checkpoint."""
 
@@ -72,19 +103,19 @@ class Ctranslate2:
         if vmap is not None and not (folder / "vmap.txt").exists():
             write_vmap(vmap, checkpoint, folder / "vmap.txt")
         self._folder, self._compute_type, self._vmap, self._setups = folder, compute_type, vmap is not None, setups
-        self._source = sentencepiece.SentencePieceProcessor(str(checkpoint / "source.spm"))
+        self._pieces_of: MarianPieces | FamilyPieces
+        self._pieces_of = MarianPieces(checkpoint) if (checkpoint / "source.spm").exists() else FamilyPieces(checkpoint)
         self._translators: dict[tuple[int, int], Any] = {}
         self._setup = setups[0]
         self._work: Work
         self._pieces: list[list[str]]
 
     def tokenize(self, text: str) -> list[str]:
-        """The pieces of a text, as Marian checkpoints want them."""
-        return [*self._source.encode(text, out_type=str), "</s>"]
+        """The pieces of a text, as the checkpoint wants them."""
+        return self._pieces_of.tokenize(text)
 
     def detokenize(self, pieces: Sequence[str]) -> str:
-        text: str = self._source.decode_pieces(list(pieces))
-        return text
+        return self._pieces_of.detokenize(pieces)
 
     def translate_pieces(self, sources: Sequence[Sequence[str]], num_beams: int, batch: int) -> list[list[str]]:
         """Translates all sources, `batch` at a time on each worker, sorted by length as CTranslate2 does.

@@ -32,12 +32,21 @@ def read_fast_tokenizer(folder: Path, multilingual: bool = False) -> FastTokeniz
 
     Raises CheckpointError where transformers has no such tokenizer, or one in Python alone.
     """
+    return fast_tokenizer(open_by_transformers(folder), folder, multilingual)
+
+
+def open_by_transformers(folder: Path) -> Any:
+    """Raises CheckpointError where transformers has no tokenizer there."""
     import transformers
 
     try:
-        tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except Exception as error:  # each of its tokenizers raises its own
         raise CheckpointError(f"{folder.name}: transformers reads no tokenizer there: {error}") from error
+
+
+def fast_tokenizer(tokenizer: Any, folder: Path, multilingual: bool) -> FastTokenizer:
+    """As `read_fast_tokenizer`, of what transformers has opened."""
     if not getattr(tokenizer, "is_fast", False):
         raise CheckpointError(
             f"{folder.name}: {type(tokenizer).__name__} is written in Python, and cannot be served; a folder with a "

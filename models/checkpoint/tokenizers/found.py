@@ -1,0 +1,93 @@
+"""The tokenizer of a checkpoint folder of Hugging Face's, whatever class of transformers it belongs to."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from models.checkpoint.contents import CheckpointError
+from models.checkpoint.languages.tokens import language_tokens
+from models.checkpoint.tokenizers.fast import fast_tokenizer, open_by_transformers
+from models.tokenizers.moses_bpe import LOOKS_AHEAD, MosesSpec
+from models.tokenizers.sentencepiece_pair import SentencePieceSpec
+from models.tokenizers.spec import TokenizerSpec
+
+
+@dataclass(frozen=True)
+class FoundTokenizer:
+    """What becomes of it in a package."""
+
+    spec: TokenizerSpec
+    largest_source_id: int
+    largest_target_id: int
+    languages: dict[str, int] = field(default_factory=dict)
+    """BCP-47 tag -> the token that names the language, for a tokenizer of many."""
+    pair: tuple[str, str] | None = None
+    """BCP-47 tags of the source language and of the target language, where a tokenizer has one of each."""
+    files: dict[str, Path] = field(default_factory=dict)
+    """What belongs into a package as it is."""
+    made_files: dict[str, str] = field(default_factory=dict)
+    """What was made for the package: name -> content."""
+
+
+def read_tokenizer(folder: Path, multilingual: bool = False) -> FoundTokenizer:
+    """See `models.checkpoint.tokenizers.fast.read_fast_tokenizer`; here, some that are written in Python do, too.
+
+    Raises CheckpointError.
+    """
+    tokenizer = open_by_transformers(folder)
+    if read := IN_PYTHON.get(type(tokenizer).__name__):
+        return read(tokenizer, folder)
+    fast = fast_tokenizer(tokenizer, folder, multilingual)
+    made = {fast.spec.file: fast.content}
+    return FoundTokenizer(fast.spec, fast.largest_id, fast.largest_id, fast.languages, made_files=made)
+
+
+def m2m100(tokenizer: Any, folder: Path) -> FoundTokenizer:
+    """SentencePiece, a vocab.json, and behind its ids one for each language of the family's list."""
+    files = {name: folder / name for name in ("sentencepiece.bpe.model", "vocab.json")}
+    if missing := [name for name, file in files.items() if not file.is_file()]:
+        raise CheckpointError(f"{folder.name}: M2M100Tokenizer has no {missing[0]}")
+    ids: dict[str, int] = tokenizer.lang_token_to_id
+    languages = {tag: ids[token] for tag, token in language_tokens(ids).items()}
+    largest = max(*tokenizer.encoder.values(), *ids.values())
+    spec = SentencePieceSpec(
+        source_model="sentencepiece.bpe.model",
+        target_model="sentencepiece.bpe.model",
+        vocabulary="vocab.json",
+        end_id=tokenizer.eos_token_id,
+        unknown_id=tokenizer.unk_token_id,
+        hidden_ids=tuple(sorted({*tokenizer.all_special_ids, *ids.values()})),
+        source_ids=languages,
+        source_id=tokenizer.cur_lang_id,
+    )
+    return FoundTokenizer(spec, largest, largest, languages, files=files)
+
+
+def moses(tokenizer: Any, folder: Path) -> FoundTokenizer:
+    """FSMT's: words by the rules of Moses, then byte-pair encoding, and a vocabulary for each side."""
+    if tokenizer.tgt_lang in LOOKS_AHEAD:
+        raise CheckpointError(
+            f"{folder.name}: targets are in {tokenizer.tgt_lang!r}, whose words sacremoses does not join as they come"
+        )
+    names = ("vocab-src.json", "vocab-tgt.json", "merges.txt")
+    hidden = {token_id for token_id in tokenizer.all_special_ids if token_id is not None}
+    spec = MosesSpec(
+        source_rules=tokenizer.src_lang,
+        target_rules=tokenizer.tgt_lang,
+        lower_case=tokenizer.do_lower_case,
+        end_id=tokenizer.sep_token_id,
+        unknown_id=tokenizer.unk_token_id,
+        hidden_ids=tuple(sorted(hidden)),
+    )
+    return FoundTokenizer(
+        spec,
+        max(tokenizer.encoder.values()),
+        max(tokenizer.decoder),
+        files={name: folder / name for name in names},
+        pair=(tokenizer.src_lang, tokenizer.tgt_lang),
+    )
+
+
+IN_PYTHON: dict[str, Callable[[Any, Path], FoundTokenizer]] = {"FSMTTokenizer": moses, "M2M100Tokenizer": m2m100}
+"""By the name of their class."""
