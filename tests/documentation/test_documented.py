@@ -43,6 +43,7 @@ PROGRAMS = {
             "bench.server.overload",
             "bench.quality",
             "bench.constraints",
+            "bench.export_memory",
             "bench.scoring",
             "bench.server.rolling",
             "bench.server.several",
