@@ -9,10 +9,10 @@ import onnxruntime as ort
 import pytest
 import torch
 import transformers
-from export.trace import trace
 
 from engine.devices import session
 from export import __main__ as command
+from export.tracing.trace import trace
 from export.weights.save import save
 from export.weights.sinusoids import are_sinusoids
 from models.transformer import sinusoids
