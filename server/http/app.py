@@ -79,8 +79,9 @@ def _routes(served: Served, description: Description) -> Iterator[Route]:
     yield from LibreTranslate(texts, served.keys, description.document).routes()
     yield from DeepL(texts).routes()
     yield from OpenAI(served.models).routes()
-    for file in sorted(PAGE.iterdir()):
-        yield Route("GET", f"/{file.name}", "http.Pages/Get", [], NATIVE, _file(file), observed=False)
+    for file in sorted(one for one in PAGE.rglob("*") if one.is_file()):
+        path = file.relative_to(PAGE).as_posix().removesuffix("index.html")
+        yield Route("GET", f"/{path}", "http.Pages/Get", [], NATIVE, _file(file), observed=False)
 
 
 def _file(file: Path) -> Callable[[Asked], Awaitable[Response]]:

@@ -33,7 +33,7 @@ class Sentence:
         """A translation of it that has all placeholders, with what they stand for."""
         names = dict(zip(self.wording.names, self.held, strict=True))
         alignment = target.alignment if self.needs_alignment else None
-        for word in words_of(target.text, alignment, self.wording.origins):
+        for word in words_of(self.wording.content, target.text, alignment, self.wording.origins):
             one = names.get(word.text)
             yield word if one is None else _said(self.block, one)
 

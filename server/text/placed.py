@@ -17,6 +17,9 @@ UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3
 """A script that is written without spaces. There a token is a word."""
 
 
+SURE = 0.6
+"""Of the share of a neighbour that comes from the same source token: what has less comes from nowhere in particular."""
+
 Stack = tuple[Element, ...]
 """Elements around a word, the outermost first."""
 
@@ -32,29 +35,72 @@ class Word:
     """It is markup, or what an OBJECT stood for."""
 
 
-def words_of(target: str, alignment: Alignment | None, origins: Sequence[int]) -> Iterator[Word]:
-    """A translation in words. Without an alignment, all of them come from where the source begins.
+def words_of(content: str, target: str, alignment: Alignment | None, origins: Sequence[int]) -> Iterator[Word]:
+    """The translation of a content in words. Without an alignment, all of them come from where it begins.
 
-    origins: of every character of the source, where it stands in the block
+    origins: of every character of the content, where it stands in the block
     """
     if alignment is None:
         yield from (Word(match.group(), origins[0]) for match in WORDS.finditer(target))
         return
+    linked = [*_linked(content, target, alignment)]
+    for place, one in enumerate(linked):
+        beside = [other for other in linked[max(0, place - 2) : place + 3] if other.source == one.source]
+        if one.source is None or not one.is_of(beside):
+            yield Word(one.text, None)
+        elif one.copied and not one.text.startswith("Q"):
+            # Tags may stand inside of it, as in H<sub>2</sub>O.
+            yield from (Word(character, origins[one.source + at]) for at, character in enumerate(one.text))
+        else:
+            yield Word(one.text, origins[one.source])
+
+
+@dataclass(frozen=True, slots=True)
+class _Linked:
+    """A word of a target with the word of the content that it comes from most."""
+
+    text: str
+    source: int | None = None
+    """Where that begins."""
+    share: float = 0.0
+    """How much of it does."""
+    copied: bool = False
+    """It is the same word."""
+    odd: bool = False
+    """It is punctuation, and that is a word."""
+
+    def is_of(self, beside: Sequence["_Linked"]) -> bool:
+        """Whether it is its translation, alone or with words beside it that come from the same one.
+
+        What comes along with a translation, such as an article or a comma, is linked to its source too, more weakly.
+        """
+        if any(other.copied for other in beside):
+            return self.copied
+        return not self.odd and self.share >= SURE * max(other.share for other in beside)
+
+
+def _linked(content: str, target: str, alignment: Alignment) -> Iterator[_Linked]:
     spans, weights = alignment.target_spans, defaultdict[int, list[tuple[int, float]]](list)
     for link in alignment.links:
         weights[link.target].append((link.source, link.weight))
     ordered = sorted(range(len(spans)), key=lambda token: spans[token])
     begins = [spans[token][0] for token in ordered]
+    sources = [*_cut(content, sorted(begin for begin, _ in alignment.source_spans))]
+    firsts = [begin for begin, _ in sources]
     for begin, end in _cut(target, begins):
         inside = ordered[max(0, bisect_left(begins, begin) - 1) : bisect_left(begins, end)]
         shares = defaultdict[int, float](float)
-        for token in inside:
-            if spans[token][1] > begin:
-                for source, weight in weights[token]:
-                    shares[source] += weight
-        best = max(shares, key=lambda source: (shares[source], -source), default=None)
-        origin = None if best is None else origins[alignment.source_spans[best][0]]
-        yield Word(target[begin:end], origin)
+        for token in (token for token in inside if spans[token][1] > begin):
+            for source, weight in weights[token]:
+                shares[bisect_right(firsts, alignment.source_spans[source][0]) - 1] += weight / len(inside)
+        text = target[begin:end]
+        if not shares:
+            yield _Linked(text)
+            continue
+        best = max(shares, key=lambda source: (shares[source], -source))
+        word = content[slice(*sources[best])]
+        odd = word[0].isalnum() and not text[0].isalnum()
+        yield _Linked(text, sources[best][0], shares[best], text == word, odd)
 
 
 def marked_up(block: Block, words: Sequence[Word]) -> str:

@@ -48,6 +48,7 @@ PROGRAMS = {
             "bench.server.rolling",
             "bench.server.several",
             "bench.soak",
+            "bench.texts",
         ),
         "benchmarks.md",
     ),

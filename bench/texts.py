@@ -1,0 +1,143 @@
+"""`python -m bench.texts [PACKAGE]`: what becomes of tags, of what is protected, and of the rest of a text with them.
+
+FLORES-200 dev, English to Portuguese, in this process. Tags and spans are put in at places that are drawn with a fixed
+seed. See docs/benchmarks.md.
+"""
+
+import argparse
+import random
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape, unescape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import sacrebleu
+
+from bench.pages.markdown import machine, table
+from bench.sentences import flores
+from dragoman.local import Translator
+
+ZOO = Path(__file__).parent.parent / "models" / "zoo" / "en-pt"
+SENTENCES, SEED, COPIES = 997, 20, 200
+SPANS = {
+    "URL": "https://example.org/a/b?c=1",
+    "e-mail address": "ana.silva@example.org",
+    "{name}": "{user_name}",
+    "%s": "%s",
+    "emoji": "👩‍💻",
+    "code": "`make run`",
+}
+TAGS = ("b", "i", "em", "strong", "span", "u")
+TAG = re.compile(r"<[^>]*>")
+COPIED = re.compile(r"(?<![\w$€°%:.,/-])(?:[A-Z][\w-]+|\d[\d,.]*\d)(?![\w°%:/-]|[.,]\d)")
+
+
+class Nesting(HTMLParser):
+    """Counts tags, and whether they are nested well."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.counts, self.good, self._open = Counter[str](), True, list[str]()
+        self.feed(html)
+        self.close()
+        self.good &= not self._open
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        """Opens it."""
+        self.counts[tag] += 1
+        self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        """Closes the last one."""
+        self.good &= bool(self._open) and self._open.pop() == tag
+
+
+@dataclass(frozen=True)
+class Marked:
+    """A word in a tag that its translation has too."""
+
+    html: str
+    word: str
+
+
+def with_span(text: str, span: str, chance: random.Random) -> str:
+    """With a span between two words."""
+    words = text.split()
+    place = chance.randint(1, len(words) - 1)
+    return " ".join((*words[:place], span, *words[place:]))
+
+
+def with_tags(text: str, chance: random.Random) -> str:
+    """With up to three pairs of tags around words, one maybe inside of another."""
+    words = [escape(word, quote=False) for word in text.split()]
+    for tag in chance.sample(TAGS, chance.randint(1, 3)):
+        first = chance.randrange(len(words))
+        last = min(len(words) - 1, first + chance.randint(0, 3))
+        before = Nesting(" ".join(words[first : last + 1]))
+        if before.good:
+            words[first] = f"<{tag}>{words[first]}"
+            words[last] = f"{words[last]}</{tag}>"
+    return " ".join(words)
+
+
+def marked_copies(sources: Sequence[str], targets: Sequence[str], most: int, chance: random.Random) -> list[Marked]:
+    """Names and numbers that stand once in a text and once in its translation: which word is theirs, nobody doubts."""
+    found: list[Marked] = []
+    for source, target in zip(sources, targets, strict=True):
+        there, here = Counter(COPIED.findall(source)), Counter(COPIED.findall(target))
+        words = [match for match in COPIED.finditer(source, 1) if there[match.group()] == here[match.group()] == 1]
+        if words and len(found) < most:
+            begin, end = chance.choice(words).span()
+            html = f"{escape(source[:begin])}<b>{source[begin:end]}</b>{escape(source[end:])}"
+            found.append(Marked(html, source[begin:end]))
+    return found
+
+
+def bleu(texts: Sequence[str], references: Sequence[str]) -> str:
+    """As a table has it."""
+    return f"{sacrebleu.corpus_bleu(list(texts), [list(references)]).score:.2f}"
+
+
+def measure(translator: Translator, sentences: int) -> list[list[str]]:
+    """Rows of the table."""
+    chance, sources, references = random.Random(SEED), flores("en")[:sentences], flores("pt")[:sentences]
+    plain = [one.text for one in translator.translate(sources)]
+    rows = [["sentences as they are", "", bleu(plain, references)]]
+    for name, span in SPANS.items():
+        given = [with_span(source, span, chance) for source in sources]
+        found = [one.text for one in translator.translate(given, segmentation="sentences")]
+        intact = sum(text.count(span) == 1 for text in found)
+        without = [text.replace(f" {span}", "").replace(f"{span} ", "") for text in found]
+        rows.append([f"with one {name} each", f"intact in {intact} of {sentences}", bleu(without, references)])
+    pages = [with_tags(source, chance) for source in sources]
+    found = [one.text for one in translator.translate(pages, format="html")]
+    kept = sum(
+        Nesting(html).good and not Nesting(page).counts - Nesting(html).counts
+        for page, html in zip(pages, found, strict=True)
+    )
+    told = f"all there, nested well, in {kept} of {sentences}"
+    rest = [unescape(TAG.sub("", html)) for html in found]
+    rows.append(["with 1 to 3 pairs of tags each", told, bleu(rest, references)])
+    copies = marked_copies(sources, plain, COPIES, chance)
+    marked = [one.text for one in translator.translate([copy.html for copy in copies], format="html")]
+    right = sum(f"<b>{copy.word}</b>" in html for copy, html in zip(copies, marked, strict=True))
+    rows.append(["a copied name or number in <b>", f"in <b> again in {right} of {len(copies)}", ""])
+    return rows
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench.texts", description=__doc__)
+    parser.add_argument("package", nargs="?", type=Path, default=ZOO, metavar="PACKAGE", help="of en-pt, that aligns")
+    parser.add_argument("--sentences", type=int, default=SENTENCES, metavar="N", help=f"default: {SENTENCES}")
+    chosen = parser.parse_args()
+    print(f"{machine()}\n", flush=True)
+    with Translator(chosen.package) as translator:
+        print(table(["texts", "what was put in", "BLEU of the rest"], measure(translator, chosen.sentences)))
+
+
+if __name__ == "__main__":
+    main()

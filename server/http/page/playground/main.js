@@ -1,0 +1,174 @@
+// The page: it asks as you type, and shows what comes back.
+
+import { Refused, listModels, stream, translate } from "./api.js";
+import { showAttention } from "./attention.js";
+import { showCalls } from "./calls.js";
+import { makeOptions, readOptions } from "./options.js";
+import { make, pieces, showAlignment, showAlternatives, showTime } from "./results.js";
+import { watchService } from "./service.js";
+
+const TYPING_MS = 400;
+const $ = (id) => document.getElementById(id);
+const [text, output, options, told] = ["text", "output", "options", "told"].map($);
+let [models, model, running, timer] = [[], null, null, 0];
+
+const token = () => $("token").value;
+
+// State is in the address after #, which no server is sent.
+const state = () => ({
+  text: text.value,
+  model: model?.name,
+  source: $("source").value,
+  target: $("target").value,
+  ...readOptions(options),
+});
+const remembered = () => Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+
+function refuse(error) {
+  if (error.name === "AbortError") return;
+  if (error instanceof Refused && [401, 403].includes(error.status)) $("key").hidden = false;
+  told.textContent = error instanceof Refused ? `${error.message} (${error.reason})` : `The server does not answer: ${error.message}`;
+  told.classList.add("error");
+}
+
+function request() {
+  const decoding = { ...readOptions(options), ...(model.aligns && { withAlignment: true }) };
+  return {
+    content: text.value,
+    model: model.name,
+    sourceLanguageCode: $("source").value,
+    targetLanguageCode: $("target").value,
+    ...(Object.keys(decoding).length && { decoding }),
+  };
+}
+
+async function ask() {
+  clearTimeout(timer);
+  running?.abort();
+  history.replaceState(null, "", `#${new URLSearchParams(Object.entries(state()).filter(([, value]) => value))}`);
+  told.textContent = "";
+  told.classList.remove("error");
+  $("maps").replaceChildren();
+  if (!model || !text.value.trim()) return clear();
+  const asked = request();
+  running = new AbortController();
+  output.setAttribute("aria-busy", "true");
+  const signal = running.signal;
+  try {
+    let written = "";
+    const translation = await stream(asked, token(), signal, (delta) => (output.textContent = written += delta))
+      .catch((error) => inSentences(error, asked, signal));
+    show(asked, translation);
+  } catch (error) {
+    refuse(error);
+  } finally {
+    if (!signal.aborted) output.setAttribute("aria-busy", "false");
+  }
+}
+
+// What is too long for the model is translated sentence by sentence, and comes all at once.
+async function inSentences(error, { content, decoding = {}, ...rest }, signal) {
+  if (error.reason !== "SOURCE_TOO_LONG") throw error;
+  const { withAlignment, ...others } = decoding;
+  const whole = { contents: [content], ...rest, decoding: others, segmentation: "SEGMENTATION_SENTENCES" };
+  return await translate(whole, token(), signal);
+}
+
+function clear() {
+  output.textContent = "";
+  output.setAttribute("aria-busy", "false");
+  for (const id of ["alternatives", "time", "alignment", "attention"]) $(id).hidden = true;
+}
+
+function show(asked, translation) {
+  const [best] = translation.hypotheses;
+  output.textContent = best.text ?? "";
+  const guards = (translation.guards ?? []).map((guard) => guard.replace("GUARD_", "").toLowerCase().replace("_", " "));
+  const sentences = translation.sentences?.length;
+  told.textContent = [
+    ...(sentences ? [`${sentences} sentences`] : []),
+    `${translation.sourceTokens} tokens became ${best.tokens ?? 0}, score ${(best.score ?? 0).toFixed(3)}`,
+    ...(guards.length ? [`it may be wrong: ${guards.join(", ")}`] : []),
+  ].join("; ");
+  showAlternatives($("alternatives"), translation.hypotheses.map((one) => ({ text: "", ...one })));
+  showTime($("time"), translation.timings);
+  showAlignment($("alignment"), asked.content, best.text ?? "", best.alignment);
+  showCalls($("calls"), asked);
+  $("attention").hidden = !model.attends;
+}
+
+async function look() {
+  const asked = request();
+  try {
+    const { content, decoding, ...rest } = asked;
+    const whole = { contents: [content], ...rest, decoding: { ...decoding, withAttention: true } };
+    const translation = await translate(whole, token(), running.signal);
+    const [best] = translation.hypotheses;
+    const source = pieces(content, translation.sourceAttention.spans);
+    $("maps").replaceChildren();
+    showAttention($("maps"), "Translation to text", best.attention, best.text, source);
+    showAttention($("maps"), "Text to itself", translation.sourceAttention, content, source);
+  } catch (error) {
+    refuse(error);
+  }
+}
+
+const fill = (select, values, chosen) => {
+  select.replaceChildren(...values.map((value) => make("option", { text: value, value })));
+  if (values.includes(chosen)) select.value = chosen;
+};
+
+function choose(name, wanted = {}) {
+  model = models.find((one) => one.name === name) ?? models[0];
+  fill($("model"), models.map((one) => one.name), model.name);
+  fill($("source"), model.sourceLanguageCodes ?? [], wanted.source);
+  fill($("target"), model.targetLanguageCodes ?? [], wanted.target);
+  makeOptions(options, model, { ...readOptions(options), ...wanted });
+  const layers = `${model.encoderLayers ?? 0}+${model.decoderLayers ?? 0} layers of ${model.width}`;
+  $("about").textContent = `${model.name}: ${layers}, ${model.precision}, ${model.executionProvider}, ${model.rows} rows`;
+}
+
+// The other way round: with this model, if it has both languages on both sides, else with another one.
+function swap() {
+  const [source, target] = [$("target").value, $("source").value];
+  const has = (one) => (one.sourceLanguageCodes ?? []).includes(source) && (one.targetLanguageCodes ?? []).includes(target);
+  const other = has(model) ? model : models.find(has);
+  if (!other) {
+    told.textContent = `No model here translates from ${source} to ${target}.`;
+    return;
+  }
+  if (output.textContent) text.value = output.textContent;
+  choose(other.name, { source, target });
+  ask();
+}
+
+async function start() {
+  const wanted = remembered();
+  text.value = wanted.text ?? text.value;
+  try {
+    models = (await listModels(token())).filter((one) => (one.tasks ?? []).includes("TASK_TRANSLATE"));
+  } catch (error) {
+    return refuse(error);
+  }
+  if (!models.length) return refuse(new Refused(200, "MODEL_NOT_FOUND", "no model of this server translates"));
+  choose(wanted.model, wanted);
+  if (text.value) ask();
+}
+
+text.addEventListener("input", () => {
+  clearTimeout(timer);
+  timer = setTimeout(ask, TYPING_MS);
+});
+text.addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) ask();
+});
+$("ask").addEventListener("submit", (event) => event.preventDefault());
+$("ask").addEventListener("change", (event) => {
+  if (event.target === $("model")) choose(event.target.value);
+  if (event.target === $("token")) start();
+  else if (event.target !== text) ask();
+});
+$("swap").addEventListener("click", swap);
+$("look").addEventListener("click", look);
+watchService($("figures"), $("chart"), token);
+start();

@@ -1,0 +1,31 @@
+// The options of decoding that have a control, with the ranges of the model.
+
+import { make } from "./results.js";
+
+const OPTIONS = [
+  { name: "numBeams", label: "Beams", min: 1, max: (model) => model.maxBeams, step: 1 },
+  { name: "numReturnSequences", label: "Alternatives", min: 1, max: (model) => model.maxBeams, step: 1 },
+  { name: "lengthPenalty", label: "Length penalty", min: -5, max: () => 5, step: 0.1 },
+  { name: "maxNewTokens", label: "Most tokens", min: 1, max: (model) => model.maxNewTokens, step: 1 },
+  { name: "noRepeatNgramSize", label: "No repeated n-gram of", min: 0, max: () => 10, step: 1 },
+];
+
+export function makeOptions(place, model, chosen) {
+  place.replaceChildren(
+    ...OPTIONS.map(({ name, label, min, max, step }) => {
+      const own = model.defaultDecoding[name] ?? 0;
+      const input = make("input", { type: "number", min, max: max(model), step, name, placeholder: String(own) });
+      input.value = chosen[name] ?? "";
+      const range = `${label} (${min} to ${max(model)})`;
+      return make("label", {}, range, input);
+    }),
+  );
+}
+
+// What is set. More alternatives than beams take as many beams.
+export function readOptions(place) {
+  const set = [...place.querySelectorAll("input")].filter((input) => input.value !== "" && input.validity.valid);
+  const decoding = Object.fromEntries(set.map((input) => [input.name, input.valueAsNumber]));
+  if ((decoding.numReturnSequences ?? 1) > (decoding.numBeams ?? 1)) decoding.numBeams = decoding.numReturnSequences;
+  return decoding;
+}

@@ -1,0 +1,208 @@
+"""The playground in a real Chromium, with a real server behind it."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
+
+import pytest
+
+from tests.client.test_client_connection import free_target
+from tests.server_process import ROOT, WAIT_S, eventually, server_process
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, ConsoleMessage, Page, Request
+
+playwright: Any = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make tools")
+playwright.expect.set_options(timeout=WAIT_S * 1000)
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
+AXE = ROOT / ".venv" / "chart" / "node_modules" / "axe-core" / "axe.min.js"
+PAGE = ROOT / "server" / "http" / "page"
+MOST_BYTES = 60_000
+TEXT = "The red car of my brother is faster than the old train."
+LONG = "The old man walked along the river and thought about the days when he was young, " * 4
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    port = free_target().rpartition(":")[2]
+    zoo = ROOT / "models" / "zoo"
+    with server_process(zoo / "en-pt", "--package", zoo / "pt-en", "--http-port", port, "--cache-mb", 0):
+        yield f"http://127.0.0.1:{port}/"
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(params=[{}])
+def page(browser: "Browser", address: str, request: pytest.FixtureRequest) -> "Iterator[Page]":
+    """The playground, open. Whatever a test does, the console has no errors, and nothing goes elsewhere."""
+    context = browser.new_context(**request.param)
+    context.set_default_timeout(WAIT_S * 1000)
+    page, wrong = context.new_page(), list[str]()
+
+    def told(message: "ConsoleMessage") -> None:
+        if message.type in ("error", "warning"):
+            wrong.append(message.text)
+
+    def asked(request: "Request") -> None:
+        if not request.url.startswith((address, "data:")):
+            wrong.append(request.url)
+
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", told)
+    page.on("request", asked)
+    page.goto(address)
+    playwright.expect(page.get_by_label("Model")).to_have_value("en-pt")
+    yield page
+    context.close()
+    assert [one for one in wrong if "400 (Bad Request)" not in one] == []
+
+
+def translated(page: "Page", text: str) -> str:
+    """Types a text, and waits for its translation."""
+    page.get_by_label("Text", exact=True).fill(text)
+    page.get_by_label("Text", exact=True).press("Control+Enter")
+    playwright.expect(page.locator("#told")).to_contain_text("tokens became")
+    playwright.expect(page.locator("#output")).to_have_attribute("aria-busy", "false")
+    found: str = page.locator("#output").inner_text()
+    return found
+
+
+def test_text_appears_as_it_is_written(page: "Page") -> None:
+    page.evaluate(
+        """() => {
+            window.seen = [];
+            const output = document.getElementById('output');
+            new MutationObserver(() => window.seen.push(output.textContent)).observe(output, {childList: true});
+        }"""
+    )
+    whole = translated(page, LONG)
+    seen = page.evaluate("() => window.seen")
+    assert len(set(seen)) > 5
+    assert all(whole.startswith(part) for part in seen)
+
+
+def test_as_one_types_and_with_the_keyboard_alone(page: "Page") -> None:
+    page.get_by_label("Text", exact=True).focus()
+    page.keyboard.type("Good morning.")
+    playwright.expect(page.locator("#output")).to_have_text("Bom dia.")
+    page.keyboard.press("Shift+Tab")  # the language to translate into
+    page.keyboard.press("Shift+Tab")
+    playwright.expect(page.get_by_role("button", name="Swap")).to_be_focused()
+    page.keyboard.press("Enter")
+    playwright.expect(page.get_by_label("Model")).to_have_value("pt-en")
+    playwright.expect(page.locator("#output")).to_have_text("Good morning.")
+
+
+def test_alternatives_and_time(page: "Page") -> None:
+    page.get_by_text("Options", exact=True).click()
+    page.get_by_role("spinbutton", name=re.compile("^Alternatives")).fill("3")
+    best = translated(page, TEXT)
+    rows = page.locator("#alternatives tbody tr")
+    playwright.expect(rows).to_have_count(3)
+    assert rows.first.locator("th").inner_text() == best
+    assert rows.nth(1).locator("mark").count() > 0 and rows.first.locator("mark").count() == 0
+    told = page.locator("#time .stack").get_attribute("aria-label")
+    parts = [float(number) for number in re.findall(r"([\d.]+) ms", told or "")]
+    [total] = re.findall(r"all ([\d.]+) ms", page.locator("#time .legend").inner_text())
+    assert len(parts) == 5 and sum(parts) == pytest.approx(float(total), abs=0.05)
+
+
+def test_alignment_is_a_table(page: "Page") -> None:
+    translated(page, "The red car is here.")
+    cell = page.get_by_title(re.compile("^carro, car: "))
+    assert float((cell.get_attribute("title") or "").rpartition(" ")[2]) > 0.5
+    page.locator("#target-words").get_by_role("button", name="vermelho").focus()
+    playwright.expect(page.locator("#source-words .partner")).to_have_text("red")
+
+
+def test_an_error_is_told(page: "Page") -> None:
+    page.get_by_text("Options", exact=True).click()
+    page.get_by_role("spinbutton", name=re.compile("^Length penalty")).fill("0.5")
+    page.get_by_role("spinbutton", name=re.compile("^Beams")).fill("4")
+    page.get_by_role("spinbutton", name=re.compile("^No repeated")).fill("3")
+    page.get_by_label("Text", exact=True).fill("\u200b")
+    page.get_by_label("Text", exact=True).press("Control+Enter")
+    playwright.expect(page.locator("#told")).to_contain_text("(BLANK_CONTENT)")
+
+
+def test_a_text_over_the_limit_goes_in_sentences(page: "Page") -> None:
+    text = "The cat sat on the mat. " * 100
+    assert translated(page, text).count("gato") > 90
+    assert "100 sentences" in page.locator("#told").inner_text()
+
+
+def test_a_new_request_ends_the_one_before(page: "Page", address: str) -> None:
+    def cancelled() -> float:
+        with urlopen(f"{address}metrics", timeout=WAIT_S) as answer:
+            lines = answer.read().decode().splitlines()
+        name = "dragoman_rpc_duration_seconds_count{"
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name) and "CANCELLED" in line)
+
+    before = cancelled()
+    page.get_by_text("Options", exact=True).click()
+    page.get_by_role("spinbutton", name=re.compile("^Beams")).fill("16")
+    page.get_by_label("Text", exact=True).fill(LONG)
+    page.get_by_label("Text", exact=True).press("Control+Enter")
+    playwright.expect(page.locator("#output")).to_have_attribute("aria-busy", "true")
+    page.get_by_label("Text", exact=True).fill("Good morning.")
+    page.get_by_label("Text", exact=True).press("Control+Enter")
+    playwright.expect(page.locator("#output")).to_have_text("Bom dia.")
+    eventually(lambda: cancelled() > before)
+
+
+def test_the_service_is_watched(page: "Page") -> None:
+    translated(page, TEXT)
+    playwright.expect(page.locator("#figures")).to_contain_text(re.compile(r"0 of \d+"))
+    playwright.expect(page.locator("#chart svg")).to_have_attribute("aria-label", re.compile("^Tokens a second"))
+
+
+def test_what_was_asked_is_there_as_a_call(page: "Page", address: str) -> None:
+    translated(page, "It's a cat.")
+    curl = page.locator("#calls pre").first.inner_text()
+    assert curl.startswith(f"curl {address}dragoman.v1.TranslationService/Translate") and "It'\\''s a cat." in curl
+    assert 'client.translate("It\'s a cat."' in page.locator("#calls pre").nth(1).inner_text()
+
+
+def test_the_address_brings_back_what_was_asked(page: "Page") -> None:
+    best = translated(page, "Two dogs bark.")
+    page.reload()
+    playwright.expect(page.locator("#output")).to_have_text(best)
+
+
+@pytest.mark.parametrize("page", [{"viewport": {"width": 320, "height": 800}, "color_scheme": "dark"}], indirect=True)
+def test_a_small_screen_does_not_scroll_sideways(page: "Page") -> None:
+    translated(page, TEXT)
+    playwright.expect(page.locator("#figures")).to_contain_text(re.compile(r"0 of \d+"))
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= 320
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: make tools")
+@pytest.mark.parametrize(
+    "page", [{"color_scheme": scheme, "bypass_csp": True} for scheme in ("light", "dark")], indirect=True
+)
+def test_everybody_can_use_it(page: "Page") -> None:
+    """axe has nothing to say. It is put in past the page's own policy, which lets no other script in."""
+    page.get_by_text("Options", exact=True).click()
+    page.get_by_role("spinbutton", name=re.compile("^Alternatives")).fill("2")
+    translated(page, TEXT)
+    playwright.expect(page.locator("#chart svg")).to_have_count(1)
+    page.add_script_tag(path=AXE)
+    found = page.evaluate("async () => (await axe.run()).violations.map((one) => [one.id, one.nodes[0].html])")
+    assert found == []
+
+
+def test_the_page_is_small_and_has_nothing_inline() -> None:
+    files = [file for file in PAGE.rglob("*") if file.is_file()]
+    assert sum(file.stat().st_size for file in files) < MOST_BYTES
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        assert not re.search(r"\sstyle=|\son\w+=\"|innerHTML|https?://(?!www\.w3\.org)", text), file
