@@ -18,7 +18,7 @@ from engine.devices.session import DeviceError
 from engine.devices.sizing import FLOAT_BYTES, ID_BYTES, most_that_fit, tensor_bytes
 from engine.queueing.queue import JOINING_TOKENS
 from engine.target_graphs import OUTPUT_TOKENS, PASS_TOKENS
-from models.package.graphs import CacheTensor, GraphsSpec, alike
+from models.package.graphs import CacheTensor, GraphFile, GraphsSpec, alike
 
 MEGABYTE = 1_000_000
 
@@ -77,7 +77,10 @@ class HostLoad:
     def late_bytes(self) -> int:
         graphs = self.graphs
         logits = graphs.logits.graph if self.native and graphs.logits is not None else None
-        files = [*([] if logits is None else [logits]), *([] if graphs.scoring is None else graphs.scoring.files)]
+        named = graphs.native.named if self.native and graphs.native is not None else None
+        scoring = () if graphs.scoring is None else graphs.scoring.files
+        optional: tuple[GraphFile | None, ...] = logits, named, *scoring
+        files = [file for file in optional if file is not None]
         # Weights are packed for their products, and some stay beside that as they were.
         sessions = 2 * sum(file.weight_bytes for file in files)
         if graphs.scoring is None:

@@ -43,13 +43,12 @@ class Ask:
 
     best: int = 1
     """So many most probable next tokens."""
-    tokens: tuple[int, ...] = ()
-    """The log-probabilities of these tokens."""
+    named: bool = False
+    """The log-probabilities of some tokens, of those rows that somebody then names them for."""
     normaliser: bool = False
-    """The logarithm of the sum of all exp(logit)."""
+    """The logarithm of the sum of all exp(logit), of those rows that somebody then looks at."""
     logits: bool = False
-    """The logits of the whole vocabulary, of those rows that somebody then looks at. The normaliser comes with them
-    where the decoder knows it anyway."""
+    """The logits of the whole vocabulary, likewise."""
     attention: bool = False
     """Where the row looks in its source."""
 
@@ -63,7 +62,7 @@ class Ask:
         asks = [self, *others]
         return Ask(
             max(ask.best for ask in asks),
-            tuple({token: None for ask in asks for token in ask.tokens}),
+            any(ask.named for ask in asks),
             any(ask.normaliser for ask in asks),
             any(ask.logits for ask in asks),
             any(ask.attention for ask in asks),
@@ -72,6 +71,10 @@ class Ask:
 
 LogitsOf = Callable[[NDArray[np.intp]], NDArray[np.float32]]
 """The logits of some rows [some, vocabulary], as a copy. -inf: a shortlist does not allow the token."""
+NormaliserOf = Callable[[NDArray[np.intp]], NDArray[np.float32]]
+"""Of some rows [some]."""
+NamedOf = Callable[[NDArray[np.intp], NDArray[np.int64]], NDArray[np.float32]]
+"""Of some rows, the scores of tokens of each [some, named]. -inf: a shortlist does not allow it, or it is negative."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +85,10 @@ class Found:
     """The most probable next tokens, best first [rows, best]. NOT_FINITE: there are none."""
     log_probs: NDArray[np.float32]
     """[rows, best]"""
-    token_log_probs: NDArray[np.float32] | None = None
-    """Of the tokens of the Ask [rows, tokens]. -inf: a shortlist does not allow the token."""
-    normaliser: NDArray[np.float32] | None = None
-    """[rows]"""
+    named: NamedOf | None = None
+    """Log-probabilities. This and the next two: until the next step begins."""
+    normaliser: NormaliserOf | None = None
     logits: LogitsOf | None = None
-    """Until the next step begins."""
     attention: NDArray[np.float32] | None = None
     """Cross-attention of the last decoder layer, the mean of its heads [rows, longest source]; 0 behind others."""
 

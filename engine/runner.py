@@ -11,7 +11,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from engine.batch.running_batch import MEASURED_STEPS, RunningBatch
+from engine.batch.measuring import MEASURED_STEPS
+from engine.batch.running_batch import RunningBatch
 from engine.decoder import Decoder
 from engine.devices.session import Device
 from engine.errors import Closing, DoesNotFit, Late, NotOffered, Stopped

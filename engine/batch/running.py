@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.batch.samples import Samples
-from engine.processors.stage import Processed
+from engine.processors.processed import Processed
 from engine.request import Timings, Translate
 from models.encoding import Vectors
 

@@ -12,11 +12,12 @@ from functools import partial
 from math import inf
 from typing import Generic
 
+from engine.batch.measuring import measure, probe
 from engine.batch.passes import Passes
 from engine.batch.running import Running
 from engine.batch.samples import Samples
 from engine.batch.searched_rows import SearchedRows
-from engine.decoder import Ask, Decoder, EncodedSource, S
+from engine.decoder import Decoder, EncodedSource, S
 from engine.devices.session import is_out_of_memory
 from engine.errors import Late, NotFinite, OutOfMemory
 from engine.observer import Observer, Unobserved, UnobservedWorker, WorkerObserver
@@ -40,9 +41,6 @@ from engine.request import (
 from models.encoding import Encoding, Vectors
 
 log = logging.getLogger(__name__)
-
-MEASURED_ROWS, MEASURED_TOKENS, MEASURED_STEPS = 8, 24, 3
-"""Rows, source tokens of each, and steps of them, that costs are measured with: enough to tell, and done in no time."""
 
 
 class RunningBatch(Generic[S]):
@@ -144,29 +142,7 @@ class RunningBatch(Generic[S]):
     def measure(self, rows: int, source_tokens: int) -> Measured:
         """Decodes sentences of nobody, and forgets them. For an engine that has nothing else to do."""
         assert self.idle
-        rows, tokens = min(rows, MEASURED_ROWS), min(source_tokens, MEASURED_TOKENS)
-        sources = [(0,) * tokens] * rows
-        began = time.perf_counter()
-        encoded = self._decoder.encode(sources)
-        token = (time.perf_counter() - began) / (tokens * rows)
-        self._cache.join(encoded[0])
-        one = self._timed_step(1)
-        for source in encoded[1:]:
-            self._cache.join(source)
-        all_rows = self._timed_step(rows)
-        self._cache.take([])
-        each = max(all_rows - one, 0.0) / max(rows - 1, 1)
-        return Measured(max(one - each, one / 10), max(each, one / 1000), token)
-
-    def _timed_step(self, rows: int) -> float:
-        """Seconds of a step of so many rows: of several the shortest."""
-        seconds = list[float]()
-        for _ in range(MEASURED_STEPS):
-            began = time.perf_counter()
-            self._cache.begin_step([0] * rows, Ask())
-            self._cache.end_step()
-            seconds.append(time.perf_counter() - began)
-        return min(seconds)
+        return measure(self._decoder, self._cache, rows, source_tokens)
 
     def hold(self, requests: Sequence[Request]) -> None:
         """They are this batch's to answer from now on, and take their rows, though nothing was done for them yet."""
@@ -276,7 +252,8 @@ class RunningBatch(Generic[S]):
         elif isinstance(request, Score):
             self._passes.score(request, source.hidden(), queued, encoded, ended)
         elif isinstance(request, Probe):
-            self._probe(source)
+            assert self._cache.live == 0, "a probe is for an engine that has nothing else to do"
+            probe(self._cache, source)
             self._give_back(request, 0)
             self._answer(request, Probed())
 
@@ -294,14 +271,6 @@ class RunningBatch(Generic[S]):
         if isinstance(event, Scored):
             self._observer.scored(event.timings, len(request.source_ids), request.given_tokens, request.trace_id)
         self._events.append((request, event))
-
-    def _probe(self, source: S) -> None:
-        """Decodes one token in a batch of its own. Which token is fed does not matter."""
-        assert self._cache.live == 0, "a probe is for an engine that has nothing else to do"
-        self._cache.join(source)
-        self._cache.begin_step([0], Ask())
-        self._cache.end_step()
-        self._cache.take([])
 
     def _drop_cancelled(self) -> None:
         for scored in self._passes.drop_cancelled() if self._passing else ():

@@ -10,7 +10,8 @@ from engine.batch.placing import place
 from engine.batch.running import Running
 from engine.decoder import Ask, Cache, Found, S
 from engine.observer import WorkerObserver
-from engine.processors.stage import Processed, ProcessorStage
+from engine.processors.processed import Processed
+from engine.processors.stage import ProcessorStage
 from engine.request import Hypothesis
 from engine.search.beam_rows import BeamRows
 from engine.search.greedy import GreedyRows

@@ -276,12 +276,11 @@ class CpuCache:
         return sum(buffer.copy(parent, row, lengths[buffer.grows]) for buffer in buffers)
 
     def _answer(self, ask: Ask, best: Found, step: BoundStep) -> Found:
-        logits = attention = normaliser = None
+        logits = attention = named = None
         if asks_logits(ask):
             logits = partial(self._whole_rows, step)
             if step.logits is not None and self._allowed is None:
-                chosen = np.maximum(best.token_ids[:, :1], 0)  # NOT_FINITE is no place
-                normaliser = np.take_along_axis(step.logits, chosen, 1)[:, 0].astype(np.float32) - best.log_probs[:, 0]
+                named = partial(self._named, step.logits)
         query = self._spec.cross_query
         if step.query is not None and query is not None and ask.attention:
             rows = len(step.query)
@@ -290,7 +289,15 @@ class CpuCache:
             )
             queries, keys = (array.astype(np.float32, copy=False) for array in (step.query, keys))
             attention = attend(queries, keys, self._source_last[:rows], query.scale)
-        return answer(ask, best, logits, attention, normaliser)
+        return answer(ask, best, logits, attention, named)
+
+    @staticmethod
+    def _named(
+        logits: NDArray[np.floating], rows: NDArray[np.intp], token_ids: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        """Logits of some tokens of some rows [some, named]."""
+        found = logits[rows[:, None], np.maximum(token_ids, 0)]
+        return np.where(token_ids < 0, -np.inf, found).astype(np.float32)
 
     def _whole_rows(self, step: BoundStep, rows: NDArray[np.intp]) -> NDArray[np.float32]:
         """Logits of some rows."""

@@ -1,6 +1,7 @@
 """Sessions that few need: opened when they are first needed."""
 
 import logging
+from pathlib import Path
 from threading import Lock
 
 import onnxruntime as ort
@@ -16,15 +17,15 @@ log = logging.getLogger(__name__)
 class LateSession:
     """A graph of a package on a device. Used by many threads."""
 
-    def __init__(self, graphs: GraphFiles, graph: GraphFile, device: Device) -> None:
-        """Opens nothing yet."""
-        self._graphs, self._graph, self._device = graphs, graph, device
+    def __init__(self, graphs: GraphFiles, graph: GraphFile, device: Device, library: Path | None = None) -> None:
+        """Opens nothing yet. library: of its operators, where they are ours."""
+        self._graphs, self._graph, self._device, self._library = graphs, graph, device, library
         self._session: ort.InferenceSession | None = None
         self._lock = Lock()
 
     def open(self, contents: GraphContents) -> None:
         """Opens it now. Raises PackageError, DeviceError."""
-        self._session = open_session(contents.graph(self._graph.file), self._device)
+        self._session = open_session(contents.graph(self._graph.file), self._device, library=self._library)
 
     def close(self) -> None:
         """Gives back what it has on the device."""

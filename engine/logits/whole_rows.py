@@ -1,16 +1,18 @@
 """From what the graph of a step gives besides the best tokens, to what a search asks of it."""
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.decoder import NOT_FINITE, Ask, Found, LogitsOf
+from engine.decoder import NOT_FINITE, Ask, Found, LogitsOf, NamedOf, NormaliserOf
 from engine.errors import NotOffered
 from models.package.graphs import GraphsSpec
 
 
 def asks_logits(ask: Ask) -> bool:
-    """Whether that takes the logits of whole rows."""
-    return bool(ask.tokens) or ask.normaliser or ask.logits
+    """Whether that takes more logits than those of the best tokens."""
+    return ask.named or ask.normaliser or ask.logits
 
 
 def asks_more(ask: Ask) -> bool:
@@ -38,29 +40,50 @@ def answer(
     best: Found,
     logits: LogitsOf | None,
     attention: NDArray[np.float32] | None = None,
+    named: NamedOf | None = None,
     normaliser: NDArray[np.float32] | None = None,
 ) -> Found:
     """What was asked.
 
     logits: gives those of some rows; -inf: the token is not allowed
     attention: [rows, source], as `attend` gives it
-    normaliser: where it is known [rows]; else it is found if it was asked for
+    named: gives the logits of tokens by name, where there is a shorter way to them
+    normaliser: where it is known [rows]
     """
-    tokens = None
-    if logits is not None and (ask.tokens or (ask.normaliser and normaliser is None)):
-        rows = np.arange(len(best.token_ids))
-        whole = logits(rows)
-        # The graph has summed up the whole row for the best token already.
-        normaliser = whole[rows, best.token_ids[:, 0]] - best.log_probs[:, 0]
-        tokens = whole[:, list(ask.tokens)] - normaliser[:, None]
+    if logits is None:
+        return Found(best.token_ids, best.log_probs, attention=attention)
+    named = named or partial(_of_whole_rows, logits)
+    normaliser_of = partial(_normaliser, best, named, normaliser)
     return Found(
         best.token_ids,
         best.log_probs,
-        tokens if ask.tokens else None,
-        normaliser if ask.normaliser or ask.logits else None,
+        partial(_log_probs, named, normaliser_of) if ask.named else None,
+        normaliser_of if ask.normaliser else None,
         logits if ask.logits else None,
         attention,
     )
+
+
+def _normaliser(
+    best: Found, logits: NamedOf, known: NDArray[np.float32] | None, rows: NDArray[np.intp]
+) -> NDArray[np.float32]:
+    if known is not None:
+        return known[rows]
+    # The graph has summed up the whole row for the best token already.
+    found: NDArray[np.float32] = logits(rows, best.token_ids[rows, :1])[:, 0] - best.log_probs[rows, 0]
+    return found
+
+
+def _log_probs(
+    logits: NamedOf, normaliser: NormaliserOf, rows: NDArray[np.intp], token_ids: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    return logits(rows, token_ids) - normaliser(rows)[:, None]
+
+
+def _of_whole_rows(logits: LogitsOf, rows: NDArray[np.intp], token_ids: NDArray[np.int64]) -> NDArray[np.float32]:
+    found = np.take_along_axis(logits(rows), np.maximum(token_ids, 0), 1)
+    masked: NDArray[np.float32] = np.where(token_ids < 0, -np.inf, found).astype(np.float32)
+    return masked
 
 
 def attend(

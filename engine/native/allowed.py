@@ -48,3 +48,10 @@ class AllowedTokens:
             ids = places[places != NO_TOKEN]
             masked[row, ids] = logits[row, ids]
         return masked
+
+    def mask_named(
+        self, logits: NDArray[np.float32], rows: NDArray[np.intp], token_ids: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        """Logits of tokens of some rows [some, named] with -inf where a token is not allowed."""
+        allowed = (self.array[rows][:, None, :] == token_ids[:, :, None]).any(2)
+        return np.where(allowed, logits, -np.inf).astype(np.float32)

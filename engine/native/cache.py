@@ -13,6 +13,7 @@ from engine.logits.graph import LogitsGraph
 from engine.logits.whole_rows import answer, asks_logits, asks_more, attend
 from engine.native.allowed import AllowedTokens
 from engine.native.encoder import NativeSource
+from engine.native.named import NamedTokens
 from engine.native.rows import Rows
 from engine.native.step import BoundStep, NativeStep
 from kernels.library import Library
@@ -35,10 +36,11 @@ class SlotCache:
         source_capacity: int,
         target_capacity: int,
         logits: LogitsGraph,
+        named: NamedTokens,
         shortlisted: bool,
     ) -> None:
         """Has room for so many rows, each of so many source and target tokens."""
-        self._library, self._spec, self._logits = library, spec, logits
+        self._library, self._spec, self._logits, self._named = library, spec, logits, named
         self._target_capacity, self._source_capacity = target_capacity, source_capacity
         longest = {"target": _whole(target_capacity), "source": _whole(source_capacity), None: 1}
         self._memories = [CacheMemory(tensors, rows, longest[tensors[0].grows]) for tensors in alike(native.cache)]
@@ -109,17 +111,25 @@ class SlotCache:
                 self._step.forget()
 
     def _answer(self, step: BoundStep) -> Found:
-        logits = attention = None
+        logits = attention = named = None
         if asks_logits(self._ask) and step.hidden is not None:
             logits = partial(self._whole_rows, step.hidden)
+            named = partial(self._named_logits, step.hidden) if self._named.offered() else None
         if self._ask.attention and step.query is not None:
             attention = self._attend(step.query)
-        return answer(self._ask, step.best, logits, attention, step.normaliser)
+        return answer(self._ask, step.best, logits, attention, named, step.normaliser)
 
     def _whole_rows(self, hidden: NDArray[np.float32], rows: NDArray[np.intp]) -> NDArray[np.float32]:
         """Logits of some rows of what the output layer takes."""
         logits = self._logits.run(hidden[rows])
         return logits if self._allowed is None else self._allowed.mask(logits, rows)
+
+    def _named_logits(
+        self, hidden: NDArray[np.float32], rows: NDArray[np.intp], token_ids: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        """Of tokens of some rows [some, named]."""
+        logits = self._named.run(hidden[rows], token_ids)
+        return logits if self._allowed is None else self._allowed.mask_named(logits, rows, token_ids)
 
     def _attend(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
         """Where the rows of these queries look in their sources [rows, longest source]."""

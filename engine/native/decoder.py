@@ -14,6 +14,7 @@ from engine.errors import KernelsRefused
 from engine.logits.graph import LogitsGraph
 from engine.native.cache import SlotCache
 from engine.native.encoder import NativeSource, encode
+from engine.native.named import NamedTokens
 from engine.target_graphs import TargetGraphs
 from kernels.library import Counters, Library, LibraryError, open_library
 from models.package.graph_files import GraphFiles
@@ -41,6 +42,7 @@ class NativeDecoder:
         )
         check_shapes((self._encoder, self._decoder), graphs.spec, native.cache)
         self._shortlist, self._logits = graphs.shortlist, LogitsGraph(graphs)
+        self._named = NamedTokens(graphs, native, library)
         self.given_targets = TargetGraphs(graphs, CPU)
 
     @classmethod
@@ -86,11 +88,9 @@ class NativeDecoder:
 
     def open_cache(self, rows: int) -> SlotCache:
         """A running batch with room for so many rows."""
-        capacities = self.source_capacity, self.target_capacity
+        capacities, graphs = (self.source_capacity, self.target_capacity), (self._logits, self._named)
         shortlisted = self._shortlist is not None
-        return SlotCache(
-            self._library, self._decoder, self.spec, self._native, rows, *capacities, self._logits, shortlisted
-        )
+        return SlotCache(self._library, self._decoder, self.spec, self._native, rows, *capacities, *graphs, shortlisted)
 
     def counters(self) -> Counters:
         """What the operators have counted."""

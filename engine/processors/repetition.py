@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from engine.processors.processor import Seen
@@ -65,8 +64,9 @@ class EncoderNoRepeatNGram:
 
 def _penalise(scores: NDArray[np.float32], ids: NDArray[np.int64], penalty: float) -> None:
     """The same token may stand in `ids` [rows, some] more than once: it is penalised once."""
-    old = np.take_along_axis(scores, ids, 1)
-    np.put_along_axis(scores, ids, np.where(old < 0, old * penalty, old / penalty).astype(np.float32), 1)
+    rows = np.arange(len(ids))[:, None]
+    old = scores[rows, ids]
+    scores[rows, ids] = np.where(old < 0, old * penalty, old / penalty)
 
 
 def _ban_continuations(
@@ -75,7 +75,12 @@ def _ban_continuations(
     """Bans what follows in `text` wherever it has the last `size - 1` tokens of a row's target."""
     if min(targets.shape[1] + 1, text.shape[1]) < size:
         return
-    windows = sliding_window_view(text, size, 1)
-    last = targets[:, targets.shape[1] - size + 1 :]
-    rows, places = ((windows[:, :, :-1] == last[:, None]).all(2) & (windows >= 0).all(2)).nonzero()
-    scores[rows, windows[rows, places, -1]] = -np.inf
+    starts = text.shape[1] - size + 1
+    following = text[:, size - 1 :]
+    # What is missing stands in front of a text or behind it.
+    same = (text[:, :starts] >= 0) & (following >= 0)
+    for place in range(size - 1):
+        token = targets[:, targets.shape[1] - size + 1 + place, None]
+        same &= text[:, place : place + starts] == token
+    rows, places = same.nonzero()
+    scores[rows, following[rows, places]] = -np.inf

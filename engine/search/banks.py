@@ -43,6 +43,8 @@ class Banks:
         """[searches, most of any search]"""
         self._min_tokens = self._last = np.zeros(0, np.intp)
         """Tokens before an end token, and before the search is over [searches]."""
+        self._beams = np.zeros(0, np.intp)
+        """Places of each search's beam [searches]."""
         self._candidates = np.zeros(0, np.intp)
         """Of each hypothesis, the best tokens that its search asks for alone [searches]."""
         self._columns = 1
@@ -75,6 +77,7 @@ class Banks:
         self._suppressed = _padded([one.suppressed for one in searches.values()])
         self._min_tokens = np.array([one.min_tokens for one in searches.values()])
         self._last = np.array([one.last for one in searches.values()])
+        self._beams = np.array([one.num_beams for one in searches.values()])
         self._candidates = np.array([one.candidates for one in searches.values()])
 
     def rank(self, found: Found, rows: NDArray[np.intp], costs: NDArray[np.float64], lengths: NDArray[np.intp]) -> None:
@@ -107,6 +110,15 @@ class Banks:
         rank = _rank_within(_flat(missing) + later * (1 + missing.max()), self._costs)
         self._order = np.lexsort((expected, rank, later))
 
+    def choose(self, step: Step) -> None:
+        """Makes a step of each search that of the extensions which get places, by their cost, whatever ends."""
+        best = self._order[:, : step.tokens.shape[1]]
+        searches, places = np.arange(len(best))[:, None], np.arange(best.shape[1])
+        order = np.lexsort((self._costs[searches, best], places >= self._beams[:, None]))
+        best = best[searches, order]
+        step.parents[self.numbers] = best // self._columns
+        step.tokens[self.numbers], step.costs[self.numbers] = self._tokens[searches, best], self._costs[searches, best]
+
     def of(self, number: int) -> Iterator[Extension]:
         """The extensions of a search in the order in which they get places.
 
@@ -134,13 +146,10 @@ def _log_probs(
     log_probs = np.full(tokens.shape, -np.inf, np.float32)
     looking = live & (tokens != NO_TOKEN).any(-1)
     if looking.any():
-        assert found.logits is not None
-        of_rows, of_tokens = rows[looking], tokens[looking]
-        logits = found.logits(of_rows)
-        best = np.take_along_axis(logits, found.token_ids[of_rows, :1], 1)
+        assert found.named is not None
         with np.errstate(invalid="ignore"):
-            scores = np.take_along_axis(logits, of_tokens, 1) - (best - found.log_probs[of_rows, :1])
-        log_probs[looking] = np.where((of_tokens == NO_TOKEN) | np.isnan(scores), -np.inf, scores)
+            scores = found.named(rows[looking], tokens[looking])
+        log_probs[looking] = np.where(np.isnan(scores), -np.inf, scores)
     return log_probs
 
 

@@ -103,7 +103,7 @@ class BeamSearch:
     @property
     def careful(self) -> bool:
         """Every step may do more than append the best tokens."""
-        return self.full or self._rules.stops is not None or self.constrained
+        return self.full or self._rules.stops is not None
 
     @property
     def min_tokens(self) -> int:

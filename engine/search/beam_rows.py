@@ -1,6 +1,6 @@
 """The beam searches of a running batch, which make their steps together."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from itertools import takewhile
 from typing import TypeVar
@@ -13,6 +13,7 @@ from engine.request import Hypothesis
 from engine.search.banks import Banks
 from engine.search.beam import BeamSearch, Extension, Past
 from engine.search.groups import BeamGroup, Groups, results
+from engine.search.paths import Paths
 from engine.search.ranking import Ranking, Step
 from engine.search.score import NEVER, NO_TOKEN
 from engine.targets import TargetRules
@@ -40,8 +41,6 @@ class BeamRows:
         self.resized: dict[int, int] = {}
         """How many hypotheses are live in the searches where they were not as many before the last step."""
         self._searches: list[BeamSearch | None] = []
-        self._begun: list[int] = []
-        """The step after which each search began."""
         self._counts = np.zeros(0, np.intp)
         """Live hypotheses of each search."""
         self._wanted = np.zeros(0, np.intp)
@@ -62,9 +61,7 @@ class BeamRows:
         """Every search has as many hypotheses as there is room for."""
         self._banks = Banks()
         """Of those whose hypotheses must have some phrases."""
-        self._steps: list[Step] = []
-        self._forgotten = 0
-        """Steps before those."""
+        self._paths = Paths()
         self._due = NEVER
         """No search is over because of its length before this step."""
         self._groups = Groups()
@@ -91,12 +88,13 @@ class BeamRows:
         step, broken = ranking.best(self._all), self._broken(found)
         if self._banks:
             numbers = self._banks.numbers
-            lengths = np.array([self._length(number) for number in numbers.tolist()])
+            lengths = np.array([self._paths.length(number) for number in numbers.tolist()])
             self._banks.rank(found, self._rows[numbers], self._costs[numbers], lengths)
+            self._banks.choose(step)
         over = self._go_on(ranking, step, broken)
         if self._banks:
             self._banks.go_on(step)
-        self._steps.append(step)
+        self._paths.go_on(step)
         self._costs, rows = step.costs, self._rows[self._all, step.parents]
         self.parents, self.tokens = rows[self._live], step.tokens[self._live]
         return {number: self._leave(number, number in broken) for number in over}
@@ -120,15 +118,10 @@ class BeamRows:
         possible = list[tuple[int, ...]]()
         for group in self._groups.of(number):
             if self._counts[group]:
-                possible.append(self._live_prefix(group))
+                possible.append(self._paths.common(group, self._counts.item(group)))
             if finished := self._search(group).finished:
                 possible.append(finished[0].token_ids)
         return tuple(tokens[0] for tokens in takewhile(_equal, zip(*possible, strict=False)))
-
-    @property
-    def _step(self) -> int:
-        """So many were made."""
-        return self._forgotten + len(self._steps)
 
     def _search(self, number: int) -> BeamSearch:
         search = self._searches[number]
@@ -139,13 +132,13 @@ class BeamRows:
         """Gives a search a number, and no hypothesis yet."""
         number = self._searches.index(None) if None in self._searches else len(self._searches)
         self._searches[number : number + 1] = [search]
-        self._begun[number : number + 1] = [self._step]
+        self._paths.begin(number)
         self._fit()
         special = [*search.end_ids, *search.suppressed]
         self._special[number, : len(special)] = special
         self._wanted[number] = search.num_beams
         self._careful[number] = search.careful or rules.forced_begin_id is not None
-        self._due = min(self._due, self._step + search.last)
+        self._due = min(self._due, self._paths.steps + search.last)
         return number
 
     def _share_rows(self) -> None:
@@ -159,7 +152,7 @@ class BeamRows:
 
         broken: those of which the model's numbers are not finite
         """
-        due = self._at_their_limit() if self._step + 1 >= self._due else []
+        due = self._at_their_limit() if self._paths.steps + 1 >= self._due else []
         counts = self._wanted.copy()
         counts[list(broken)] = 0
         mended = self._mend(step, counts, ranking, {*self._to_treat(step), *due} - self._groups.later)
@@ -208,83 +201,50 @@ class BeamRows:
         return np.flatnonzero(treated).tolist() if np.count_nonzero(treated) else []
 
     def _advance(self, number: int, ranking: Ranking) -> Sequence[Extension]:
-        search, length = self._search(number), self._length(number)
+        search, length = self._search(number), self._paths.length(number)
         # A group that is new is not counted yet.
         ranked = ranking.of(number, self._counts.item(number) or 1)
         if search.constrained:
             ranked = self._banks.of(number)
-        past = Past(partial(self._path, number, length), partial(self._path_costs, number, length))
+        past = Past(partial(self._paths.tokens, number, length), partial(self._paths.costs, number, length))
         children = search.advance(length + 1, ranked, past)
         self._careful[number] = search.careful
         return children
 
     def _at_their_limit(self) -> list[int]:
         due = {
-            number: self._begun[number] + search.last
+            number: self._paths.begun(number) + search.last
             for number, search in enumerate(self._searches)
             if search is not None
         }
-        self._due = min((step for step in due.values() if step > self._step + 1), default=NEVER)
-        return [number for number, step in due.items() if step == self._step + 1]
+        coming = self._paths.steps + 1
+        self._due = min((step for step in due.values() if step > coming), default=NEVER)
+        return [number for number, step in due.items() if step == coming]
 
     def _leave(self, number: int, broken: bool = False) -> tuple[Hypothesis, ...]:
         """Frees the numbers of a search, and forgets the steps that no search has a token of."""
         searches = list[BeamSearch]()
-        for group in self._groups.end(number):
+        groups = self._groups.end(number)
+        for group in groups:
             searches.append(self._search(group))
             self._searches[group] = None
             self._wanted[group] = self._counts[group] = 0
             self._special[group], self._careful[group] = NO_TOKEN, False
             self._costs[group], self._live[group] = np.inf, False
+        self._paths.end(groups)
         self._fit()
-        begun = (begun for begun, one in zip(self._begun, self._searches, strict=True) if one is not None)
-        old = min(begun, default=self._step) - self._forgotten
-        del self._steps[:old]
-        self._forgotten += old
         return () if broken else results(searches)
-
-    def _length(self, number: int) -> int:
-        """Tokens of each live hypothesis of a search."""
-        return self._step - self._begun[number]
-
-    def _path(self, number: int, length: int, hypothesis: int) -> tuple[int, ...]:
-        """The tokens of one that a search had when they were so many."""
-        tokens = [step.tokens.item(number, place) for step, place in self._back(number, length, hypothesis)]
-        return tuple(reversed(tokens))
-
-    def _path_costs(self, number: int, length: int, hypothesis: int) -> tuple[float, ...]:
-        """The costs of the same, token by token."""
-        costs = [step.costs.item(number, place) for step, place in self._back(number, length, hypothesis)]
-        return tuple(reversed(costs))
-
-    def _back(self, number: int, length: int, hypothesis: int) -> Iterator[tuple[Step, int]]:
-        """From one that had so many tokens to its first: the steps, and its place after each."""
-        begun = self._begun[number] - self._forgotten
-        for step in reversed(self._steps[begun : begun + length]):
-            yield step, hypothesis
-            hypothesis = step.parents.item(number, hypothesis)
-
-    def _live_prefix(self, number: int) -> tuple[int, ...]:
-        """What all live hypotheses of a search begin with: the path of their last common ancestor."""
-        hypotheses, length = set(range(self._counts.item(number))), self._length(number)
-        begun = self._begun[number] - self._forgotten
-        while len(hypotheses) > 1:
-            length -= 1
-            parents = self._steps[begun + length].parents[number]
-            hypotheses = {parents.item(hypothesis) for hypothesis in hypotheses}
-        return self._path(number, length, hypotheses.pop())
 
     def _fit(self) -> None:
         """Room for the searches there are, and no more: for as many as the last number says, as wide as the widest."""
         while self._searches and self._searches[-1] is None:
             self._searches.pop()
-            self._begun.pop()
         searches = [search for search in self._searches if search is not None]
         count, width = len(self._searches), max((search.num_beams for search in searches), default=1)
         special = max((len(search.end_ids) + len(search.suppressed) for search in searches), default=1)
         constrained = {number: one for number, one in enumerate(self._searches) if one and one.constrained}
         self._banks.fit(constrained, width)
-        self.ask = Ask(max((search.candidates for search in searches), default=1), logits=bool(constrained))
+        self.ask = Ask(max((search.candidates for search in searches), default=1), named=bool(constrained))
         self._counts, self._wanted = _fitted(self._counts, (count,), 0), _fitted(self._wanted, (count,), 0)
         self._careful = _fitted(self._careful, (count,), False)
         self._special = _fitted(self._special, (count, special), NO_TOKEN)

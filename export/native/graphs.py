@@ -2,7 +2,7 @@
 
 from export.native.decoder import native_decoder
 from export.native.encoder import native_encoder
-from export.native.logits import logits_graph
+from export.native.logits import logits_graph, named_graph
 from export.quantization.recipe import Recipe
 from export.tracing.graphs import NativeModels, weight_bytes
 from kernels.library import LibraryError, open_library
@@ -67,10 +67,12 @@ def native_graphs(model: Transformer, recipe: Recipe = NO_RECIPE, shortlist: boo
     """
     cache = signature.native_tensors(model.config, "fp16" if recipe else "fp32")
     encoder, decoder = native_encoder(model, recipe), native_decoder(model, recipe, cache, shortlist)
+    named = named_graph(model, recipe)
     spec = NativeGraphs(
         encoder=GraphFile(file=signature.NATIVE_ENCODER, weight_bytes=weight_bytes(encoder)),
         decoder=GraphFile(file=signature.NATIVE_DECODER, weight_bytes=weight_bytes(decoder)),
+        named=GraphFile(file=signature.NATIVE_NAMED, weight_bytes=weight_bytes(named)),
         operators=signature.OPERATORS_VERSION,
         cache=cache,
     )
-    return NativeModels(spec, encoder, decoder, logits_graph(model, recipe))
+    return NativeModels(spec, encoder, decoder, logits_graph(model, recipe), named)

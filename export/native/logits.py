@@ -1,4 +1,4 @@
-"""Whole rows of logits, which `BestTokens` never has."""
+"""Logits that `BestTokens` never stores: of whole rows, and of tokens by name."""
 
 import numpy as np
 import onnx_ir as ir
@@ -22,3 +22,13 @@ def logits_graph(model: Transformer, recipe: Recipe) -> ir.Model:
     logits = nodes.standard("Gemm", [hidden, weight, bias], {"transB": 1})
     size = model.config.target_vocab_size
     return nodes.model("logits", [hidden], [declared(logits, signature.LOGITS, DataType.FLOAT, ["rows", size])])
+
+
+def named_graph(model: Transformer, recipe: Recipe) -> ir.Model:
+    """The same hidden states, tokens [rows, named] -> their logits [rows, named], by an operator of ours."""
+    nodes = Nodes()
+    hidden = variable(signature.HIDDEN, DataType.FLOAT, ["rows", model.config.width])
+    tokens = variable(signature.NAMED_TOKENS, DataType.INT64, ["rows", "named"])
+    logits = nodes.ours("NamedTokens", [hidden, tokens, *Layers(nodes, model, recipe).output()])
+    outputs = [declared(logits, signature.LOGITS, DataType.FLOAT, ["rows", "named"])]
+    return nodes.model("native_named", [hidden, tokens], outputs)

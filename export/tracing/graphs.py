@@ -13,6 +13,7 @@ from models.package.signature import (
     LOGITS_GRAPH,
     NATIVE_DECODER,
     NATIVE_ENCODER,
+    NATIVE_NAMED,
     OUTPUT,
     PACKED_ENCODER,
     SOURCE_ATTENTION,
@@ -29,6 +30,12 @@ class NativeModels:
     decoder: ir.Model
     logits: ir.Model
     """See `models.package.graphs.Logits`."""
+    named: ir.Model
+
+    @property
+    def models(self) -> dict[str, ir.Model]:
+        """Those of our operators, by the names of their files."""
+        return {NATIVE_ENCODER: self.encoder, NATIVE_DECODER: self.decoder, NATIVE_NAMED: self.named}
 
 
 @dataclass(frozen=True)
@@ -98,7 +105,7 @@ class Graphs:
         scoring = {} if self.scoring is None else self.scoring.models
         models = {ENCODER: self.encoder, DECODER: self.decoder, **scoring, **output}
         if self.native is not None:
-            models |= {NATIVE_ENCODER: self.native.encoder, NATIVE_DECODER: self.native.decoder}
+            models |= self.native.models
         logits = self.logits if self.native is None else self.logits or self.native.logits
         return models | ({} if logits is None else {LOGITS_GRAPH: logits})
 

@@ -247,6 +247,15 @@ void check_attention(Scratch& scratch) {
     }
 }
 
+// A token's logit, by its name, and what there is where none is named.
+void expect_named(const BestTokens& b, const float* x, int64_t token, double logit, Difference& difference) {
+  const int64_t named[] = {-1, token};
+  float found[2];
+  named_tokens(b.table, b.look.bias, x, 1, named, 2, found);
+  difference.compare(found[1], logit);
+  if (found[0] != -INFINITY) failures++, printf("token -1 has a logit WRONG\n");
+}
+
 // The output layer's tokens, best first, and their log-probabilities, where the look is the weight itself. The sum of
 // all exponentials is of 8-bit looks but for the best ones.
 void check_best_tokens(Scratch& scratch) {
@@ -308,6 +317,7 @@ void check_best_tokens(Scratch& scratch) {
       }
       difference.compare(log_probs[r * k + i], logits[best] - std::log(total));
       difference.compare(log_probs[r * k + i] + normalisers[r], logits[best]);
+      expect_named(b, x.data() + (size_t)r * width, ids[r * k + i], logits[best], difference);
       logits[best] = -1e30;
     }
   }

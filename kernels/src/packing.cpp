@@ -48,4 +48,17 @@ Number number_of(const char* name, const Tensor& tensor, bool bytes) {
          bytes ? " or s8" : "");
 }
 
+Table output_layer(const Node& node) {
+  const Tensor weight = node.constant(2, "weight"), bias = node.constant(4, "bias");
+  expect_shape("weight", weight, {-1, -1});
+  expect_shape("bias", bias, {weight.size(0)});
+  Table table{number_of("weight", weight, true), weight.data<void>(), nullptr, weight.size(0), (int)weight.size(1)};
+  if (table.number == Number::int8) {
+    const Tensor scales = node.constant(3, "scales");
+    expect_shape("scales", scales, {weight.size(0)});
+    table.scales = scales.data<float>();
+  }
+  return table;
+}
+
 }  // namespace dragoman

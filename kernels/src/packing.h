@@ -29,4 +29,7 @@ Quantization quantization(const Node& node);
 // Whether a tensor holds this type of number; refuses what is none of fp32, fp16 and (where `bytes`) s8.
 Number number_of(const char* name, const Tensor& tensor, bool bytes);
 
+// The output layer of a node that has its weight, scales and bias as inputs 2, 3 and 4.
+Table output_layer(const Node& node);
+
 }  // namespace dragoman

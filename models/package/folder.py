@@ -6,6 +6,7 @@
     output.onnx     with a shortlist only
     native_encoder.onnx   graphs of our own operators (kernels/README.md). Optional
     native_decoder.onnx
+    native_named.onnx     logits of few tokens
     logits.onnx     whole rows of logits for them
     weights.bin     the weights of all graphs, each once; or the checkpoint's model.safetensors
     shortlist.bin   the tokens that each source token may become, see `models.package.shortlist`. Optional

@@ -171,6 +171,9 @@ class NativeGraphs(Frozen):
 
     encoder: GraphFile
     decoder: GraphFile
+    named: GraphFile | None = None
+    """Logits of named tokens: `hidden` [rows, width], tokens int64 [rows, named] -> logits [rows, named]. None: the
+    package is older."""
     operators: int = Field(ge=1)
     """Version of the operators."""
     cache: tuple[CacheTensor, ...]
@@ -279,7 +282,7 @@ class GraphsSpec(Frozen):
     @property
     def files(self) -> tuple[GraphFile, ...]:
         """All graphs that there are."""
-        native = () if self.native is None else (self.native.encoder, self.native.decoder)
+        native = () if self.native is None else (self.native.encoder, self.native.decoder, self.native.named)
         logits = None if self.logits is None else self.logits.graph
         scoring = () if self.scoring is None else self.scoring.files
         encoders = self.encoder, self.packed_encoder, self.source_attention

@@ -100,9 +100,15 @@ Their decoder:
     candidates, log_probs           as above
     hidden          fp32 [rows, width]      what the output layer takes
     cross_query     fp32 [rows, width]
+    normaliser      fp32 [rows]             logarithm of the sum of all exp(logit)
 
 and cache tensors, whose first axis is slots. Those of sources are read only. No id fills up the vocabulary. Logits are
-what a graph of its own makes of `hidden`: fp32 [rows, vocabulary].
+what a graph of its own makes of `hidden`: fp32 [rows, vocabulary]. One more gives those of few tokens, to the last bit
+as the decoder has them:
+
+    hidden          as above
+    tokens          int64 [rows, named]     token ids; negative: none
+    logits          fp32 [rows, named]      of none: -inf
 """
 
 from models.config import ModelConfig
@@ -118,7 +124,7 @@ from models.package.graphs import (
 from models.package.precision import NUMBER_BYTES, AttentionKind, Precision
 
 ENCODER, DECODER, OUTPUT = "encoder.onnx", "decoder.onnx", "output.onnx"
-NATIVE_ENCODER, NATIVE_DECODER = "native_encoder.onnx", "native_decoder.onnx"
+NATIVE_ENCODER, NATIVE_DECODER, NATIVE_NAMED = "native_encoder.onnx", "native_decoder.onnx", "native_named.onnx"
 LOGITS_GRAPH = "logits.onnx"
 TARGET, LOG_PROBS_GRAPH = "target.onnx", "log_probs.onnx"
 SOURCE_ATTENTION = "source_attention.onnx"
@@ -153,6 +159,7 @@ NO_TOKEN = -1
 NATIVE_ENCODER_INPUTS = ("ids", "positions", "lengths")
 CROSS = "cross"
 NATIVE_DECODER_INPUTS = ("ids", "positions", "slots", "source_slots", "source_lengths", "ranks")
+NAMED_TOKENS = "tokens"
 OPERATORS_VERSION = 1
 """Of the operators that native graphs are made of."""
 

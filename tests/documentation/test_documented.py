@@ -44,6 +44,7 @@ PROGRAMS = {
             "bench.quality",
             "bench.constraints",
             "bench.export_memory",
+            "bench.options",
             "bench.scoring",
             "bench.server.rolling",
             "bench.server.several",

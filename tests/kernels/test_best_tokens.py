@@ -52,6 +52,16 @@ class OutputLayer:
         outputs += [("normaliser", np.float32)] * normaliser
         return Node(library, "BestTokens", inputs, constants, outputs, **({"zero_point": 128} | attributes))
 
+    def named_node(self, library: Library) -> Node:
+        """The logits of tokens by name."""
+        scales = ("scales", None if self.scales is None else np.float32)
+        weight = self.weight.dtype.type
+        inputs: Ports = [("x", np.float32), ("tokens", np.int64), ("weight", weight), scales, ("bias", np.float32)]
+        constants = {"weight": self.weight, "bias": self.bias}
+        if self.scales is not None:
+            constants["scales"] = self.scales
+        return Node(library, "NamedTokens", inputs, constants, [("logits", np.float32)])
+
 
 def best(logits: NDArray[np.float64], k: int) -> NDArray[np.int64]:
     return np.argsort(-logits, axis=1, kind="stable")[:, :k]
@@ -276,3 +286,34 @@ def test_without_exactness_it_is_the_product_in_8_bits(library: Library) -> None
     logits = (q @ layer.weight.T.astype(np.int64)) * (scale.astype(np.float64) * layer.scales) + layer.bias
     np.testing.assert_array_equal(ids, best(logits, 5))
     np.testing.assert_allclose(log_probs, np.take_along_axis(log_probabilities(logits), ids, 1), atol=2e-5)
+
+
+@pytest.mark.parametrize("kind", ["fp32", "fp16", "s8"])
+def test_logits_of_named_tokens_have_the_bits_of_candidates(library: Library, kind: str) -> None:
+    """The normaliser of a row that is allowed one token is the logit of that. A row is the same alone."""
+    layer, x, rng = OutputLayer(kind), hidden(7), np.random.default_rng(6)
+    named = rng.integers(0, VOCABULARY, (7, 5))
+    named[2, 1:], named[4, 0] = -1, named[4, 3]
+    node, one = layer.named_node(library), layer.node(library, allowed=True, normaliser=True)
+    [logits] = node(x=x, tokens=named)
+    expected = np.where(named < 0, -np.inf, np.take_along_axis(layer.logits(x), np.maximum(named, 0), 1))
+    np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-4)
+    for column in np.flatnonzero((named >= 0).all(0)):
+        _, _, normaliser = one(x=x, ranks=ranks(1), allowed=named[:, column, None].astype(np.int32))
+        np.testing.assert_array_equal(normaliser, logits[:, column])
+    np.testing.assert_array_equal(node(x=x[3:4], tokens=named[3:4, :2])[0], logits[3:4, :2])
+    assert node(x=x, tokens=named[:, :0])[0].shape == (7, 0)
+
+
+def test_named_tokens_of_rows_that_are_not_finite_and_beyond_the_vocabulary(library: Library) -> None:
+    layer, x = OutputLayer("fp32"), hidden(3)
+    node, named = layer.named_node(library), np.array([[1, 2], [3, -1], [4, 5]])
+    [good] = node(x=x, tokens=named)
+    x[1, 5] = np.nan
+    [logits] = node(x=x, tokens=named)
+    assert np.isnan(logits[1, 0])
+    np.testing.assert_array_equal(logits[[0, 2]], good[[0, 2]])
+    with pytest.raises(Exception, match=f"row 2: token {VOCABULARY} of {VOCABULARY}"):
+        node(x=x, tokens=np.array([[1], [2], [VOCABULARY]]))
+    with pytest.raises(Exception, match=r"tokens has the shape \[2, 2\]"):
+        node(x=x, tokens=named[:2])

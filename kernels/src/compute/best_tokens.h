@@ -195,19 +195,19 @@ static float dot(const float* x, const T* w, int n) {
   return sum(total);
 }
 
-static float logit(const BestTokens& b, const float* x, int32_t id) {
-  const Table& t = b.table;
+static float logit(const Table& t, const float* bias, const float* x, int64_t id) {
   const size_t at = (size_t)id * t.width;
   switch (t.number) {
     case Number::float32:
-      return dot(x, (const float*)t.rows + at, t.width) + b.look.bias[id];
+      return dot(x, (const float*)t.rows + at, t.width) + bias[id];
     case Number::float16:
-      return dot(x, (const uint16_t*)t.rows + at, t.width) + b.look.bias[id];
+      return dot(x, (const uint16_t*)t.rows + at, t.width) + bias[id];
     case Number::int8:
-      return dot(x, (const int8_t*)t.rows + at, t.width) * t.scales[id] + b.look.bias[id];
+      return dot(x, (const int8_t*)t.rows + at, t.width) * t.scales[id] + bias[id];
   }
   return 0;
 }
+INLINE float logit(const BestTokens& b, const float* x, int32_t id) { return logit(b.table, b.look.bias, x, id); }
 
 // Best first; of equal ones the lower id, as torch.argmax.
 struct Best {
@@ -392,6 +392,13 @@ static Counts best_tokens(const BestTokens& b, const float* x, int rows, int k, 
     }
   }
   return counts;
+}
+
+// To the last bit as best_tokens has them.
+static void named_tokens(const Table& table, const float* bias, const float* x, int rows, const int64_t* ids, int named,
+                         float* logits) {
+  for (int r = 0; r < rows; r++, x += table.width)
+    for (int i = 0; i < named; i++, ids++) *logits++ = *ids < 0 ? -__builtin_inff() : logit(table, bias, x, *ids);
 }
 
 }  // namespace dragoman::ISA

@@ -126,22 +126,14 @@ struct BestTokensOperator {
   static constexpr Port outputs[] = {{ort::int64}, {ort::float32}, {ort::float32, true}};
 
   explicit BestTokensOperator(const Node& node) {
-    const Tensor weight = node.constant(2, "weight"), bias = node.constant(4, "bias");
-    expect_shape("weight", weight, {-1, -1});
-    expect_shape("bias", bias, {weight.size(0)});
-    best_.table = {number_of("weight", weight, true), weight.data<void>(), nullptr, weight.size(0),
-                   (int)weight.size(1)};
-    if (best_.table.number == Number::int8) {
-      const Tensor scales = node.constant(3, "scales");
-      expect_shape("scales", scales, {weight.size(0)});
-      best_.table.scales = scales.data<float>();
-    }
+    best_.table = output_layer(node);
+    const float* bias = node.constant(4, "bias").data<float>();
     best_.exact = node.integer("exact", 1) != 0;
     best_.quantization = quantization(node);
     if (best_.quantization.bits != 8) refuse("bits is ", best_.quantization.bits, ", not 8");
-    screen_ = std::make_unique<Screen>(best_.table, bias.data<float>());
+    screen_ = std::make_unique<Screen>(best_.table, bias);
     screen_->point(best_);
-    packing_ = Packing(screen_->bytes(), screen_->scales(), bias.data<float>(), (int)weight.size(0), best_.table.width,
+    packing_ = Packing(screen_->bytes(), screen_->scales(), bias, (int)best_.table.count, best_.table.width,
                        best_.quantization.zero_point, -std::numeric_limits<float>::infinity());
     best_.look = packing_.weight();
   }

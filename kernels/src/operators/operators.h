@@ -13,5 +13,6 @@ std::vector<const OrtCustomOp*> attention_operators();
 const OrtCustomOp* packed_attention_operator();
 const OrtCustomOp* recurrence_operator();
 const OrtCustomOp* best_tokens_operator();
+const OrtCustomOp* named_tokens_operator();
 
 }  // namespace dragoman

@@ -15,6 +15,7 @@ OrtCustomOpDomain* domain() {
     add(packed_attention_operator());
     add(recurrence_operator());
     add(best_tokens_operator());
+    add(named_tokens_operator());
     return created;
   }();
   return made;

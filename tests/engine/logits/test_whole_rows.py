@@ -40,7 +40,8 @@ pytestmark = pytest.mark.timeout(300)
 LONGEST = 48
 TOKENS = 700
 ATOL = 3e-5
-ALL = Ask(best=3, tokens=(5, 0, 131, 699), normaliser=True, logits=True, attention=True)
+NAMED = (5, 0, 131, 699)
+ALL = Ask(best=3, named=True, normaliser=True, logits=True, attention=True)
 SHAPES = {
     "attention": config(source_vocab_size=TOKENS, target_vocab_size=TOKENS, decoder_layers=3),
     "recurrent, pre-norm": config(source_vocab_size=TOKENS, target_vocab_size=TOKENS, decoder_cell="ssru", norm="pre"),
@@ -144,31 +145,31 @@ def test_all_that_can_be_asked_is_pytorchs(model: Model, on_device: bool) -> Non
 
 def hold_to_pytorch(model: Model, decoder: Decoder[Any], atol: float) -> None:
     """Asks a decoder of the model for everything."""
-    asks = [ALL, Ask(best=2), Ask(attention=True), Ask(tokens=(7,)), Ask(best=9, normaliser=True), Ask(logits=True)]
+    asks = [ALL, Ask(best=2), Ask(attention=True), Ask(named=True), Ask(best=9, normaliser=True), Ask(logits=True)]
 
     def check(found: Found, rows: Sequence[Row], ask: Ask) -> None:
         for index, row in enumerate(rows):
             scores = log_probs(model.model, row.source, row.fed, model.graphs.shortlist)[-1].numpy()
             best = found.token_ids[index, : ask.best]
             np.testing.assert_allclose(found.log_probs[index, : ask.best], scores[best], atol=atol, rtol=0)
-            if found.token_log_probs is not None:
-                np.testing.assert_allclose(found.token_log_probs[index], scores[list(ask.tokens)], atol=atol, rtol=0)
+            if found.named is not None:
+                [named] = found.named(np.array([index]), np.array([[*NAMED, -1]]))
+                np.testing.assert_allclose(named, [*scores[list(NAMED)], -np.inf], atol=atol, rtol=0)
+            allowed = np.isfinite(scores)
+            if found.normaliser is not None and found.logits is not None:
+                [normaliser], [logits] = found.normaliser(np.array([index])), found.logits(np.array([index]))
+                np.testing.assert_allclose(logits[allowed] - normaliser, scores[allowed], atol=atol, rtol=0)
             if found.logits is not None:
                 [logits] = found.logits(np.array([index]))
-                allowed = np.isfinite(scores)
                 assert (np.isfinite(logits) == allowed).all()
                 normaliser = np.log(np.exp(logits[allowed].astype(np.float64)).sum())
                 np.testing.assert_allclose(logits[allowed] - normaliser, scores[allowed], atol=atol, rtol=0)
-                if found.normaliser is not None:
-                    np.testing.assert_allclose(found.normaliser[index], normaliser, atol=atol, rtol=0)
             if found.attention is not None:
                 looks, length = found.attention[index], len(row.source)
                 np.testing.assert_allclose(looks[:length], expected_attention(model.model, row), atol=atol, rtol=0)
                 assert (looks[length:] == 0).all() and len(looks) == max(len(row.source) for row in rows)
-        given = [found.token_log_probs, found.logits, found.attention]
-        assert [value is not None for value in given] == [bool(ask.tokens), ask.logits, ask.attention]
-        assert found.normaliser is not None or not ask.normaliser
-        assert found.normaliser is None or ask.normaliser or ask.logits
+        given = [found.named, found.normaliser, found.logits, found.attention]
+        assert [value is not None for value in given] == [ask.named, ask.normaliser, ask.logits, ask.attention]
 
     play(Batch(decoder, rows=5), check, asks)
 
@@ -226,10 +227,11 @@ def test_half_precision_is_near(tmp_path: Path) -> None:
     decoder = CudaDecoder(halved, LONGEST, LONGEST, CPU)
 
     def check(found: Found, rows: Sequence[Row], ask: Ask) -> None:
-        assert found.token_log_probs is not None and found.attention is not None
+        assert found.named is not None and found.attention is not None
+        named = found.named(np.arange(len(rows)), np.tile(NAMED, (len(rows), 1)))
         for index, row in enumerate(rows):
             scores = log_probs(transformer, row.source, row.fed)[-1].numpy()
-            np.testing.assert_allclose(found.token_log_probs[index], scores[list(ask.tokens)], atol=0.05, rtol=0)
+            np.testing.assert_allclose(named[index], scores[list(NAMED)], atol=0.05, rtol=0)
             looks = found.attention[index, : len(row.source)]
             np.testing.assert_allclose(looks, expected_attention(transformer, row), atol=0.01, rtol=0)
             assert looks.sum() == pytest.approx(1, abs=1e-5)
@@ -269,7 +271,7 @@ def test_attend_by_hand() -> None:
 @pytest.mark.parametrize(
     ("ask", "wish"),
     [
-        (Ask(tokens=(1,)), "log-probabilities of other tokens"),
+        (Ask(named=True), "log-probabilities of other tokens"),
         (Ask(normaliser=True), "log-probabilities of other tokens"),
         (Ask(logits=True), "log-probabilities of other tokens"),
         (Ask(attention=True), "attention"),

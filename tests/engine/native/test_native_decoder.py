@@ -162,3 +162,38 @@ def test_only_second_children_are_copied(served: NativeServed) -> None:
     sizes = {"fp32": 4, "fp16": 2}
     assert copied == sum(count * sizes[tensor.precision] for count, tensor in zip(expected, shapes, strict=True))
     assert batch.cache.take([2, 0]) == 0
+
+
+def test_named_tokens_are_those_of_whole_rows(served: NativeServed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of an older package, which has no graph of them. Their bits are the same in any batch."""
+    size = served.model.config.target_vocab_size
+    chance, ask = np.random.default_rng(7), Ask(2, named=True, normaliser=True, logits=True)
+    sources = [tuple(chance.integers(1, size, length).tolist()) for length in (5, 1, 12)]
+    cache, alone = (served.native.open_cache(rows) for rows in (3, 1))
+    for row, source in enumerate(served.native.encode(sources)):
+        cache.join(source)
+        if row == 2:
+            alone.join(source)
+    for _ in range(4):
+        fed, named = chance.integers(1, size, 3), chance.integers(0, size, (2, 4))
+        named[1, 2] = -1
+        for one, tokens in ((cache, fed), (alone, fed[2:])):
+            one.begin_step(tokens, ask)
+        step, rows = cache.end_step(), np.array([2, 0])
+        named[:, 0] = step.token_ids[rows, 1]
+        assert step.named is not None and step.logits is not None and step.normaliser is not None
+        found, whole = step.named(rows, named), step.logits(rows)
+        expected = np.take_along_axis(whole, np.maximum(named, 0), 1) - step.normaliser(rows)[:, None]
+        np.testing.assert_allclose(found, np.where(named < 0, -np.inf, expected), atol=ATOL, rtol=0)
+        np.testing.assert_allclose(found[:, 0], step.log_probs[rows, 1], atol=1e-6, rtol=0)
+        by_itself = alone.end_step().named
+        assert by_itself is not None and by_itself(np.array([0]), named[:1]).tobytes() == found[:1].tobytes()
+        with monkeypatch.context() as older:
+            older.setattr(cache._named, "_session", None)
+            fed = chance.integers(1, size, 3)
+            cache.begin_step(fed, ask)
+            of_older = cache.end_step().named
+            alone.begin_step(fed[2:], ask)
+            of_this = alone.end_step().named
+            assert of_older is not None and of_this is not None
+            np.testing.assert_allclose(of_older(rows, named)[:1], of_this(np.array([0]), named[:1]), atol=ATOL, rtol=0)

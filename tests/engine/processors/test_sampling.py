@@ -22,9 +22,11 @@ from transformers import (
 )
 
 from engine.decoder import Ask, Found
+from engine.processors.drawing import UNDECIDED, Known, draw_of_known
+from engine.processors.processed import Processed
 from engine.processors.repetition import NoRepeatNGram
 from engine.processors.sampling import Sampling, draw
-from engine.processors.stage import Processed, ProcessorStage
+from engine.processors.stage import ProcessorStage
 from engine.targets import TargetRules
 from models.decoding import Decoding
 
@@ -131,6 +133,73 @@ def test_tokens_of_a_stage_are_drawn_as_often_as_they_are_likely() -> None:
     likely = probabilities > 0
     assert not drawn[~likely].any()
     assert off(drawn, probabilities) < 4
+
+
+@settings(max_examples=1000, deadline=None)
+@given(
+    sampling=st.builds(
+        Sampling,
+        temperature=st.sampled_from([0.3, 0.7, 1.0, 1.5, 3.0]),
+        top_k=st.sampled_from([0, 1, 5, 30]),
+        top_p=shares(0.05, 0.99, 1.0),
+        min_p=shares(0.01, 0.9, 0.0),
+        top_h=st.just(0.0),
+        typical_p=st.just(1.0),
+        epsilon_cutoff=st.just(0.0),
+        eta_cutoff=st.just(0.0),
+    ),
+    seed=st.integers(0, 999),
+    spread=st.floats(0.1, 5.0),
+    some=st.integers(1, VOCABULARY),
+)
+def test_what_the_best_tokens_decide_is_what_all_decide(
+    sampling: Sampling, seed: int, spread: float, some: int
+) -> None:
+    """Whatever the noise, also where some tokens are lowered and some are barred."""
+    chance, rows = np.random.default_rng(seed), 50
+    given = np.sort(chance.normal(0, spread, VOCABULARY))[::-1]
+    given = given - np.log(np.exp(given).sum())
+    left = np.where(chance.random(VOCABULARY) < 0.2, given - chance.exponential(spread, VOCABULARY), given)
+    lowered = bool(seed % 2)
+    left = left if lowered else given.copy()
+    barred = chance.permutation(VOCABULARY)[: seed % 3]
+    left[barred] = -np.inf
+    noise = chance.random(rows)
+    order = np.argsort(-left, kind="stable")
+    all_scores = left[order][None, : sampling.wanted or None].astype(np.float32)
+    if not np.isfinite(all_scores).any():
+        return
+    expected = order[draw(np.repeat(sampling.probabilities(all_scores), rows, 0), noise)]
+    ordered = np.argsort(-left[:some], kind="stable")
+    others = np.full(rows, 1 - np.exp(given[:some]).sum())
+    known = Known(
+        np.tile(left[ordered], (rows, 1)),
+        np.full(rows, given[some - 1]),
+        others + chance.uniform(-0.01, 0.01),
+        0.01,
+        lowered,
+        np.full(rows, len(barred)),
+    )
+    drawn = draw_of_known(sampling, known, noise)
+    decided = drawn != UNDECIDED
+    assert (ordered[drawn[decided]] == expected[decided]).all()
+
+
+def test_few_likely_tokens_mostly_decide() -> None:
+    """Nearly always, where they have most of the probability."""
+    scores, rows = np.log([0.62, 0.2, 0.1, 0.04, 0.01, 0.005, 0.001, 0.0005]), 1000
+    known = Known(
+        np.tile(scores, (rows, 1)),
+        np.full(rows, scores[-1]),
+        np.full(rows, 1 - np.exp(scores).sum()),
+        0.01,
+        False,
+        np.zeros(rows),
+    )
+    noise = np.random.default_rng(2).random(rows)
+    for top_p, top_k, most in ((0.9, 0, 0.01), (0.9, 50, 0.01), (1.0, 50, 0.12), (1.0, 0, 0.12)):
+        drawn = draw_of_known(Sampling(1.0, top_k, **OFF | {"top_p": top_p}), known, noise)
+        assert (drawn == UNDECIDED).mean() < most
 
 
 def processed_with(decoding: Decoding, rules: TargetRules, seed: int) -> Processed:

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from engine.decoder import NOT_FINITE, Ask, Found
 from engine.processors.chain import Chain
+from engine.processors.processed import SPARE, Processed
 from engine.processors.processor import Seen
 from engine.processors.repetition import EncoderRepetitionPenalty, NoRepeatNGram, RepetitionPenalty
-from engine.processors.stage import SPARE, Processed, ProcessorStage
+from engine.processors.stage import ProcessorStage
 from engine.processors.targets import STEPS, FedTokens
 from engine.targets import TargetRules
 
@@ -26,14 +27,19 @@ SOURCE = (4, 9, 2)
 RULES = TargetRules((0,), frozenset({0}))
 
 
-def found(chance: np.random.Generator, best: int, normalised: bool = False) -> Found:
-    """What a decoder finds where it is asked for everything. normalised: it knows the normaliser."""
+def found(chance: np.random.Generator, ask: Ask) -> Found:
+    """What a decoder finds where it is asked for that."""
+    best = ask.best
     logits = chance.normal(0, 3, (ROWS, VOCABULARY)).astype(np.float32)
     normaliser = np.log(np.exp(logits).sum(1, keepdims=True))
     log_probs = logits - normaliser
     token_ids = np.argsort(-logits, 1, kind="stable")[:, :best]
-    step = Found(token_ids, np.take_along_axis(log_probs, token_ids, 1), logits=lambda rows: logits[rows])
-    return replace(step, normaliser=normaliser[:, 0]) if normalised else step
+    return Found(
+        token_ids,
+        np.take_along_axis(log_probs, token_ids, 1),
+        normaliser=(lambda rows: normaliser[rows, 0]) if ask.normaliser else None,
+        logits=(lambda rows: logits[rows]) if ask.logits else None,
+    )
 
 
 def expected(step: Found, row: int, processed: Processed, target: NDArray[np.int64]) -> tuple[list[int], list[float]]:
@@ -48,9 +54,8 @@ def expected(step: Found, row: int, processed: Processed, target: NDArray[np.int
     return best.tolist(), (log_probs if processed.of_logits else scores[0])[best].tolist()
 
 
-@pytest.mark.parametrize("normalised", [True, False])
 @pytest.mark.parametrize("of_logits", [True, False], ids=["logits", "log-probabilities"])
-def test_the_best_are_those_of_all_tokens(of_logits: bool, normalised: bool) -> None:
+def test_the_best_are_those_of_all_tokens(of_logits: bool) -> None:
     """Long targets of few tokens: many of the best are taken away, and the whole row has to be looked at."""
     chance = np.random.default_rng(3)
     stage, rows = ProcessorStage(ROWS), [Processed(chain, of_logits, SOURCE, RULES, 3) for chain in CHAINS]
@@ -61,8 +66,8 @@ def test_the_best_are_those_of_all_tokens(of_logits: bool, normalised: bool) -> 
     for step in range(STEPS_MADE):
         stage.feed(fed[step])
         ask = stage.ask(Ask(best=3))
-        assert (ask.best, ask.logits) == (3 + SPARE, True)
-        seen = found(chance, ask.best, normalised)
+        assert ask == Ask(3 + SPARE, normaliser=of_logits, logits=True)
+        seen = found(chance, ask)
         told = stage.process(seen, [*rows, None, None])
         for row, processed in enumerate(rows):
             tokens, log_probs = expected(seen, row, processed, fed[: step + 1, row])
@@ -89,7 +94,7 @@ def test_logits_that_are_known_are_not_asked_for() -> None:
     chance = np.random.default_rng(5)
     for step in range(STEPS_MADE):
         stage.feed(np.full(ROWS, step))
-        seen = found(chance, stage.ask(Ask()).best, normalised=True)
+        seen = found(chance, stage.ask(Ask()))
         told = stage.process(replace(seen, logits=partial(whole_rows, seen, looked)), rows)
         tokens, log_probs = expected(seen, 0, rows[0], np.arange(step + 1))
         assert told.token_ids[0, 0] == tokens[0]
@@ -102,7 +107,7 @@ def test_a_row_without_numbers_stays_so() -> None:
     stage.start(0)
     stage.begin(processed := Processed(CHAINS[0], True, SOURCE, RULES, 1))
     stage.feed(np.array([1]))
-    seen = found(np.random.default_rng(1), stage.ask(Ask()).best)
+    seen = found(np.random.default_rng(1), stage.ask(Ask()))
     seen.token_ids[0] = NOT_FINITE
     assert stage.process(seen, [processed]).token_ids[0, 0] == NOT_FINITE
 

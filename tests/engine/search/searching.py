@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from engine.decoder import Found
+from engine.decoder import Ask, Found
+from engine.logits.whole_rows import answer
 from engine.request import Hypothesis
 from engine.search.beam_rows import BeamRows
 from engine.search.greedy import GreedyRows
@@ -118,7 +119,8 @@ def found(
 ) -> Found:
     """What a step found. rows: the log-probabilities of the whole vocabulary, which stand for logits."""
     whole = np.array(rows, np.float32)
-    return Found(np.array(token_ids), np.array(log_probs, np.float32), logits=lambda some: whole[some] + 1)
+    found = Found(np.array(token_ids), np.array(log_probs, np.float32))
+    return answer(Ask(named=True), found, lambda some: whole[some] + 1)
 
 
 def top(row: Sequence[float], k: int) -> list[int]:

@@ -188,9 +188,10 @@ def fresh(zoo_folder: Path, traced: Graphs, tmp_path_factory: pytest.TempPathFac
     assert traced.native is not None and traced.scoring is not None
     target, log_probs, source_attention = (model.clone() for model in traced.scoring.models.values())
     scoring = ScoringModels(target, log_probs, source_attention, traced.scoring.attention)
-    native = [model.clone() for model in (traced.native.encoder, traced.native.decoder, traced.native.logits)]
+    encoder, decoder, named = (model.clone() for model in traced.native.models.values())
+    native = NativeModels(traced.native.spec, encoder, decoder, traced.native.logits.clone(), named)
     cloned = replace(traced, encoder=traced.encoder.clone(), decoder=traced.decoder.clone(), scoring=scoring)
-    save(cloned.with_native(NativeModels(traced.native.spec, *native)), folder)
+    save(cloned.with_native(native), folder)
     (folder / "beside").mkdir()
     save_beside(traced, folder / "beside", StoredWeights(zoo_folder / "model.safetensors"))
     return folder

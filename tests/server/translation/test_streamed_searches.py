@@ -21,6 +21,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models
 
 from engine.decoder import Ask, Found, TokenIds
+from engine.logits.whole_rows import answer
 from engine.observer import Unobserved
 from engine.runner import Runner
 from engine.targets import TargetRules
@@ -105,7 +106,8 @@ class AnyCache(CopyCache):
         super().end_step()
         log_probs = np.stack([self._log_probs(fed) for fed in self._fed])
         best = np.argsort(-log_probs, 1, kind="stable")[:, : self._asked.best]
-        return Found(best, np.take_along_axis(log_probs, best, 1), logits=lambda rows: log_probs[rows] + 2)
+        found = Found(best, np.take_along_axis(log_probs, best, 1))
+        return answer(self._asked, found, lambda rows: log_probs[rows] + 2)
 
     def take(self, parents: Any) -> int:
         self._fed = [self._fed[parent] for parent in parents]
