@@ -7,6 +7,7 @@ work       what encoder runs and steps of all workers need, twice because ONNX R
            is encoded and has not joined yet
 late       graphs that are loaded when they are first needed, and what runs of those that score given targets need
 besides    what the caller knows of: answers that are kept, texts that wait
+callers    what those who call may take: connections, calls and their messages, answers that are not read
 """
 
 from collections.abc import Sequence
@@ -31,6 +32,8 @@ class HostMemory:
     resident_bytes: int = 0
     """What the process has, the models being loaded."""
     besides_bytes: int = 0
+    callers_bytes: int = 0
+    """What those who call may take by whatever they send."""
     least_rows: int = 1
     """Fewer are of no use."""
 
@@ -110,7 +113,8 @@ class HostLoad:
 
 def total_bytes(loads: Sequence[HostLoad], memory: HostMemory) -> int:
     """What the process may come to take."""
-    return memory.resident_bytes + memory.besides_bytes + sum(load.needed_bytes for load in loads)
+    besides = memory.besides_bytes + memory.callers_bytes
+    return memory.resident_bytes + besides + sum(load.needed_bytes for load in loads)
 
 
 def fit(loads: Sequence[HostLoad], memory: HostMemory, fewer: bool) -> list[HostLoad]:
@@ -149,7 +153,7 @@ def _told(loads: Sequence[HostLoad], rows: int, memory: HostMemory) -> str:
         fits.append(f"{workers} workers (--workers)")
     parts = {"loaded": memory.resident_bytes, "cache": sum(load.cache_bytes + load.growth_bytes for load in loads)}
     parts |= {"work": sum(load.work_bytes for load in loads), "late": sum(load.late_bytes for load in loads)}
-    parts |= {"besides": memory.besides_bytes}
+    parts |= {"besides": memory.besides_bytes, "callers": memory.callers_bytes}
     told = ", ".join(f"{part} {megabytes(size)}" for part, size in parts.items())
     models = f"{len(loads)} models, the largest with " if len(loads) > 1 else ""
     return (

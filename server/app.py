@@ -41,7 +41,7 @@ from server.identity.reloads import Reloads, Source
 from server.identity.tls import open_tls, warn_of_exposure
 from server.lifecycle import StopSignals, drain, end_process, report_crash
 from server.loaded import LoadedModel, load_models
-from server.placement import device_memory, facts, serving_device
+from server.placement import device_memory, facts, host_limit, serving_device
 from server.ports import address
 from server.telemetry import logs
 from server.telemetry.logs import CallLog
@@ -52,6 +52,8 @@ from server.telemetry.metrics.reload import ReloadMetrics
 from server.telemetry.metrics.server import metrics_endpoint
 from server.telemetry.observed import ObservedCalls
 from server.telemetry.tracing import Tracing, open_tracing
+from server.traffic.bounds import Bounds
+from server.traffic.traffic import Traffic
 from server.translation.translator import Translator
 
 if TYPE_CHECKING:
@@ -98,22 +100,25 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
     registry = CollectorRegistry()
     process = open_process_metrics(registry)
     calls = ObservedCalls(CallMetrics(registry), tracing, CallLog(settings))
-    limits = settings.max_message_bytes, settings.request_timeout_s, settings.stream_stall_timeout_s
+    bounds = Bounds.within(settings, host_limit(settings))
+    traffic = Traffic.of(settings, bounds)
     callers = CallerMetrics(registry)
     quotas = Quotas(Quota(**{name: getattr(settings, f"quota_{name}") for name in QUOTAS}), callers)
     door, sources = open_door(settings, callers.know)
     entrance = Entrance(door, quotas, settings.caller_key)
-    interceptor = RpcInterceptor(service.SERVICES, *limits, calls, entrance)
+    interceptor = RpcInterceptor(service.SERVICES, traffic, calls, entrance)
     credentials = None
     if (tls := open_tls(settings)) is not None:
         sources.append(Source("tls", tls.files.all, tls.load))
         credentials = tls.credentials()
         process.describe_certificate(lambda: tls.expiry)
-    server, port = open_server(settings, [interceptor], credentials)
+    server, port = open_server(settings, bounds, [interceptor], credentials)
     http_port = own_http_port(settings)
     reloads = Reloads(sources, ReloadMetrics(registry, [source.name for source in sources]))
     with metrics_endpoint(settings, registry) as metrics:
-        async with load_models(settings, packages, device, registry, quotas, signals.engines_left_s) as loaded:
+        async with load_models(
+            settings, packages, device, registry, quotas, bounds.bytes, signals.engines_left_s
+        ) as loaded:
             describe(process, settings, loaded, time.perf_counter() - started)
             if device.kind == "cuda":  # not before: the probes capture CUDA graphs, which other calls may disturb
                 process.watch_device_memory(device_memory(machine.runtime(), device.index))
@@ -123,7 +128,7 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
             health = await start(server, models, settings.pivot)
             http = None
             if http_port is not None:
-                faces = models, calls, entrance, lambda: health.state, metrics.page
+                faces = models, calls, entrance, traffic, lambda: health.state, metrics.page
                 http = await http_port.open(
                     *faces, None if tls is None else tls.context(), not isinstance(door, OpenDoor)
                 )

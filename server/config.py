@@ -110,11 +110,11 @@ class Settings(BaseSettings):
     """Tokens of one text, the end token included. Default: what the model takes, which is also the most."""
     max_new_tokens: int | None = Field(default=None, ge=1)
     """Most target tokens a call may ask for, the end token included. Default: what the model takes, also the most."""
-    max_message_bytes: int = Field(default=4 * 1024 * 1024, ge=1024, le=128 * 1024 * 1024)
+    max_message_bytes: int = Field(default=2 * 1024 * 1024, ge=1024, le=128 * 1024 * 1024)
     """Size of a request."""
     max_concurrent_streams: int = Field(default=2048, ge=1, le=2**31 - 1)
     """Calls of one connection that may be under way at a time. A client keeps those that are more to itself."""
-    max_connections: int = Field(default=2048, ge=1, le=2**31 - 1)
+    max_connections: int = Field(default=1024, ge=1, le=2**31 - 1)
     """Connections to the gRPC port, and to the HTTP port. One more is closed at once."""
     connection_age_s: float = Field(default=1800.0, ge=1, le=10**6)
     """After so long, a tenth more or less, a client is told to connect anew, so that new servers get their share."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from prometheus_client import CollectorRegistry
 
-from engine.budget import MEGABYTE
+from engine.budget import MEGABYTE, HostMemory
 from engine.devices.session import Device, DeviceError
 from engine.load import Limits, Plan, load_all
 from engine.probes import fitting
@@ -56,10 +56,12 @@ async def load_models(
     device: Device,
     registry: CollectorRegistry,
     quotas: Quotas,
+    callers_bytes: int = 0,
     left_s: Callable[[], float] = lambda: CLOSE_S,
 ) -> AsyncIterator[list[LoadedModel]]:
     """Loads all models and lets each decode; their engines run inside of the context. Raises ConfigError, DeviceError.
 
+    callers_bytes: what those who call may take of the host's memory
     left_s: how long they may take to end, all together, where that is less than the usual.
     Calls are let in model by model, so that a slow one fills no queue but its own.
     """
@@ -67,7 +69,8 @@ async def load_models(
     families, canaries = ModelFamilies(registry), CanaryFamilies(registry)
     metrics = [ModelMetrics(families, model.name) for model in models]
     cache = AnswerCache(settings.cache_mb * MEGABYTE, AnswerCacheMetrics(registry))
-    runners = _load(settings, packages, models, device, metrics)
+    memory = host_memory(settings, models, callers_bytes)
+    runners = _load(settings, packages, models, device, metrics, memory)
     async with running(runners, left_s):
         loaded: list[LoadedModel] = []
         for one, model, runner, counted in zip(packages, models, runners, metrics, strict=True):
@@ -99,6 +102,7 @@ def _load(
     models: Sequence[ServedModel],
     device: Device,
     metrics: Sequence[ModelMetrics],
+    memory: HostMemory | None,
 ) -> list[Runner]:
     """Raises DeviceError."""
     plans = [
@@ -110,7 +114,7 @@ def _load(
         for one, model, counted in zip(packages, models, metrics, strict=True)
     ]
     supervision = Supervision(settings.engine_restarts, settings.engine_restart_window_s)
-    return load_all(plans, device, host_memory(settings, models), settings.kernels, supervision)
+    return load_all(plans, device, memory, settings.kernels, supervision)
 
 
 async def open_canary(settings: Settings, package: OpenPackage, runner: Runner, metrics: CanaryMetrics) -> Canary:

@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 
 TOKEN_BYTES = 48
 """Of a text that waits: a number of Python with its place in a list, and its characters."""
-REST_BYTES = 96 * MEGABYTE
-"""Tokenizer, calls and their messages, connections: what a model's formula does not know. An estimate."""
+REST_BYTES = 32 * MEGABYTE
+"""A message that is being parsed, tokenizers, what the allocator has between its pieces: an estimate."""
 
 
 def serving_device(settings: Settings, models: Sequence[GraphsSpec], machine: Machine) -> Device:
@@ -47,14 +47,22 @@ def _load(settings: Settings, graphs: GraphsSpec) -> Load:
     return Load(graphs, settings.max_rows or ROWS, settings.max_source_tokens or most, settings.max_new_tokens or most)
 
 
-def host_memory(settings: Settings, models: Sequence[ServedModel]) -> HostMemory | None:
-    """What engines may count on. None: the system does not tell how much memory there is."""
-    limit = memory_limit() if settings.memory_mb is None else settings.memory_mb * MEGABYTE
+def host_limit(settings: Settings) -> int | None:
+    """Bytes that the process may take. None: the system does not tell."""
+    return memory_limit() if settings.memory_mb is None else settings.memory_mb * MEGABYTE
+
+
+def host_memory(settings: Settings, models: Sequence[ServedModel], callers_bytes: int) -> HostMemory | None:
+    """What engines may count on. None: the system does not tell how much memory there is.
+
+    callers_bytes: what callers may take of it, beside their texts
+    """
+    limit = host_limit(settings)
     if limit is None:
         return None
     waiting = sum(settings.max_waiting * model.max_source_tokens * TOKEN_BYTES for model in models)
     besides = settings.cache_mb * MEGABYTE + waiting + REST_BYTES
-    return HostMemory(limit, besides_bytes=besides, least_rows=max(model.max_beams for model in models))
+    return HostMemory(limit, 0, besides, callers_bytes, least_rows=max(model.max_beams for model in models))
 
 
 def device_memory(runtime: CudaRuntime, index: int) -> Callable[[], tuple[float, float]]:

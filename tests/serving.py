@@ -52,6 +52,8 @@ from server.telemetry.metrics.exposition import Page
 from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
 from server.telemetry.observed import ObservedCalls
 from server.telemetry.tracing import Tracing, open_tracing
+from server.traffic.bounds import Bounds
+from server.traffic.traffic import Traffic
 from server.translation.sharing.answer_cache import AnswerCache
 from server.translation.translator import Translator
 from tests.fakes import WAIT_S, CopyDecoder, rules_of
@@ -204,11 +206,12 @@ async def serving(
     metrics = ModelMetrics(ModelFamilies(registry), MODEL.name)
     decoder = CopyDecoder()
     calls = ObservedCalls(CallMetrics(registry), tracing or open_tracing(settings, "1"), CallLog(settings))
-    limits = max_message_bytes, request_timeout_s, stream_stall_timeout_s
+    bounds = Bounds.within(settings, None)
+    traffic = Traffic.of(settings, bounds)
     quotas = Quotas(quota or Quota(), CallerMetrics(registry))
     entrance = Entrance(door, quotas, caller_key)
-    interceptor = RpcInterceptor(service.SERVICES, *limits, calls, entrance)
-    server, port = open_server(settings, [interceptor], credentials)
+    interceptor = RpcInterceptor(service.SERVICES, traffic, calls, entrance)
+    server, port = open_server(settings, bounds, [interceptor], credentials)
     rules = rules_of(END, END, suppressed_ids=(PAD,), start_id=PAD)
     async with Runner(decoder, max_rows, workers, metrics) as runner:
         admission = Admission(max_waiting, runner, quotas=quotas)
@@ -221,7 +224,14 @@ async def serving(
         if http:
             own = HttpPort(settings, langid)
             page = Page(registry)
-            faces = models, calls, entrance, lambda: health.state, lambda wanted: asyncio.to_thread(page.write, wanted)
+            faces = (
+                models,
+                calls,
+                entrance,
+                traffic,
+                lambda: health.state,
+                lambda wanted: asyncio.to_thread(page.write, wanted),
+            )
             listener = await own.open(*faces, None if tls is None else tls.context(), door is not None)
             http_port = int(own.address.rpartition(":")[2])
         watch = asyncio.create_task(report(runner, admission, health))

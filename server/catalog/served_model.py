@@ -91,7 +91,7 @@ def served_model(package: Package, settings: Settings, execution_provider: str) 
         package_sha256=package.sha256,
         checkpoint_sha256=manifest.checkpoint.sha256,
         max_contents=settings.max_contents,
-        max_message_bytes=settings.max_message_bytes,
+        max_message_bytes=2 * settings.max_message_bytes,
         encoding=manifest.encoding,
         dense=package.dense(),
         prompts=manifest.prompts,

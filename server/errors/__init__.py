@@ -25,6 +25,7 @@
     ├── ScopeMissing                PERMISSION_DENIED   SCOPE_MISSING
     ├── QuotaExceeded               RESOURCE_EXHAUSTED  QUOTA_EXCEEDED
     ├── MessageTooLarge             RESOURCE_EXHAUSTED  MESSAGE_TOO_LARGE
+    ├── TooManyWatchers             RESOURCE_EXHAUSTED  TOO_MANY_WATCHERS
     ├── VectorsTooLarge             RESOURCE_EXHAUSTED  VECTORS_TOO_LARGE
     ├── OutOfMemory                 RESOURCE_EXHAUSTED  OUT_OF_MEMORY
     ├── ModelNotFound               NOT_FOUND           MODEL_NOT_FOUND
@@ -37,6 +38,7 @@
     ├── StreamStalled               ABORTED             STREAM_STALLED
     ├── Unavailable                 UNAVAILABLE         the same request may be answered later, or by another server
     │   ├── Overloaded              OVERLOADED
+    │   ├── RequestsTooLarge        REQUESTS_TOO_LARGE
     │   ├── WouldBeLate             WOULD_BE_LATE
     │   ├── Draining                DRAINING
     │   └── EngineStopped           ENGINE_STOPPED
@@ -91,6 +93,8 @@ from server.errors.state import (
     OutOfMemory,
     Overloaded,
     Quarantined,
+    RequestsTooLarge,
+    TooManyWatchers,
     Unavailable,
     WouldBeLate,
 )
@@ -128,6 +132,7 @@ __all__ = [
     "Quarantined",
     "QuotaExceeded",
     "RequestStalled",
+    "RequestsTooLarge",
     "ScopeMissing",
     "ServerError",
     "ServiceNotFound",
@@ -138,6 +143,7 @@ __all__ = [
     "TooManyContents",
     "TooManyLabels",
     "TooManyTargets",
+    "TooManyWatchers",
     "Unavailable",
     "VectorsTooLarge",
     "WouldBeLate",

@@ -36,6 +36,32 @@ class Overloaded(Unavailable):
         super().__init__(f"{told}: retry in {retry_after_s * 1000:.0f} ms", metadata, retry_after_s=retry_after_s)
 
 
+class RequestsTooLarge(Unavailable):
+    """What is being answered would take too much memory with one request more."""
+
+    reason = "REQUESTS_TOO_LARGE"
+
+    def __init__(self, size_bytes: int, held_bytes: int, max_held_bytes: int, retry_after_s: float) -> None:
+        message = (
+            f"the request has {size_bytes} bytes, and requests of {held_bytes} bytes are being answered; there is room "
+            f"for {max_held_bytes}: retry in {retry_after_s * 1000:.0f} ms, or send the texts in several calls"
+        )
+        numbers = {"size_bytes": size_bytes, "held_bytes": held_bytes, "max_held_bytes": max_held_bytes}
+        super().__init__(message, numbers, retry_after_s=retry_after_s)
+
+
+class TooManyWatchers(ServerError):
+    """Health is watched by as many as may. Expected."""
+
+    status = "RESOURCE_EXHAUSTED"
+    reason = "TOO_MANY_WATCHERS"
+
+    def __init__(self, watchers: int, most: int, of: str) -> None:
+        """of: whose watchers these are, "this connection" or "the server"."""
+        message = f"{of} has {watchers} calls of Health/Watch, and may have {most}: end some, or ask by Health/Check"
+        super().__init__(message, {"watchers": watchers, "max_watchers": most})
+
+
 class WouldBeLate(Unavailable):
     """The answer would come after the call's deadline: nothing is computed for nobody."""
 

@@ -1,7 +1,9 @@
 """grpc.health.v1. A watcher holds up nobody: it is told the latest status when it has read the one before."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 
 import grpc
 from grpc_health.v1.health_pb2 import (  # type: ignore[attr-defined]  # its published types know no List
@@ -12,8 +14,9 @@ from grpc_health.v1.health_pb2 import (  # type: ignore[attr-defined]  # its pub
 )
 from grpc_health.v1.health_pb2_grpc import HealthServicer, add_HealthServicer_to_server
 
-from server.errors import Draining, ServiceNotFound
+from server.errors import Draining, ServiceNotFound, TooManyWatchers
 from server.grpc.rpc import Context
+from server.traffic.bounds import MOST_WATCHERS, MOST_WATCHERS_OF_ONE
 
 SERVICE = "grpc.health.v1.Health"
 
@@ -29,6 +32,8 @@ class Health(HealthServicer):
         self._changed = asyncio.Event()
         """Set at the next change, and then replaced."""
         self._ended = False
+        self._watchers = Counter[str]()
+        """Of each connection."""
 
     @property
     def state(self) -> str:
@@ -68,14 +73,32 @@ class Health(HealthServicer):
         return HealthListResponse(statuses=statuses)
 
     async def Watch(self, request: HealthCheckRequest, context: Context) -> AsyncIterator[HealthCheckResponse]:
-        """The status of a service now, and whenever it has changed. Raises Draining at the end."""
+        """The status of a service now, and whenever it has changed. Raises TooManyWatchers; Draining at the end."""
         told = None
-        while True:
-            changed, state = self._changed, self._states.get(request.service, HealthCheckResponse.SERVICE_UNKNOWN)
-            if state != told:
-                yield HealthCheckResponse(status=state)  # comes back once the watcher has room for another
-                told = state
-            elif self._ended:
-                raise Draining
-            else:
-                await changed.wait()
+        with self._watching(context.peer()):
+            while True:
+                changed, state = self._changed, self._states.get(request.service, HealthCheckResponse.SERVICE_UNKNOWN)
+                if state != told:
+                    yield HealthCheckResponse(status=state)  # comes back once the watcher has room for another
+                    told = state
+                elif self._ended:
+                    raise Draining
+                else:
+                    await changed.wait()
+
+    @contextmanager
+    def _watching(self, connection: str) -> Iterator[None]:
+        """One of a bounded number: a watcher that is told nothing takes memory for as long as it likes."""
+        for watchers, most, of in (
+            (self._watchers[connection], MOST_WATCHERS_OF_ONE, "this connection"),
+            (self._watchers.total(), MOST_WATCHERS, "the server"),
+        ):
+            if watchers >= most:
+                raise TooManyWatchers(watchers, most, of)
+        self._watchers[connection] += 1
+        try:
+            yield
+        finally:
+            self._watchers[connection] -= 1
+            if not self._watchers[connection]:
+                del self._watchers[connection]

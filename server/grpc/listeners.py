@@ -6,23 +6,19 @@ from collections.abc import Sequence
 
 import grpc
 
-from server.arrivals import Messages
 from server.config import ConfigError, Settings
 from server.ports import address, check_free
+from server.traffic.bounds import WINDOW_BYTES, Bounds
 
 log = logging.getLogger(__name__)
 
 OTHER_FILES = 256
 """Open files that are no connections to the gRPC port, at most: the metrics port has half of them."""
 
-WINDOW_BYTES = 16 * 1024
-"""Of a call, before it is taken up. Most requests are shorter; longer ones take a round trip more."""
+READ_BYTES = 16 * 1024
+"""What gRPC reads of a connection at a time. Left alone, it keeps up to 4 MiB for each that was fast once."""
 
 OPTIONS: Sequence[tuple[str, int]] = (
-    # Calls that the event loop has not taken up yet. At 1,000, its default, gRPC cancels calls without a reason: it is
-    # for admission to refuse, and for the limit on streams to bound what a connection may bring.
-    ("grpc.server.max_pending_requests", 1_000_000),
-    ("grpc.server.max_pending_requests_hard_limit", 1_000_000),
     # Else a client that keeps to the limit on streams has some refused: those that ended count until they are freed.
     ("grpc.http.overload_protection", 0),
     ("grpc.max_send_message_length", -1),  # answers are as long as the limits on requests let them be
@@ -30,6 +26,7 @@ OPTIONS: Sequence[tuple[str, int]] = (
     # message that is being read gets all the room it needs.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", WINDOW_BYTES),
+    ("grpc.experimental.tcp_max_read_buffer_size", READ_BYTES),
     # A connection that is not one of gRPC: TLS, HTTP/2 and its settings have to be there by then.
     ("grpc.server_handshake_timeout_ms", 10_000),
     # A client whose machine or network is gone says no goodbye: ask, so that its rows do not run for nobody.
@@ -43,6 +40,7 @@ OPTIONS: Sequence[tuple[str, int]] = (
 
 def open_server(
     settings: Settings,
+    bounds: Bounds,
     interceptors: Sequence[grpc.aio.ServerInterceptor],
     credentials: grpc.ServerCredentials | None = None,
 ) -> tuple[grpc.aio.Server, int]:
@@ -50,7 +48,11 @@ def open_server(
     check_free(settings.host, settings.port, "port", settings.reuse_port)
     options = [
         *OPTIONS,
-        ("grpc.max_receive_message_length", Messages(settings.max_message_bytes).transport_bytes),
+        ("grpc.max_receive_message_length", bounds.transport_bytes),
+        # Calls that the event loop has not taken up yet. What is beyond that gRPC cancels without a reason, by chance
+        # from the first of these numbers on: it is for admission to refuse, where memory allows.
+        ("grpc.server.max_pending_requests", bounds.new_calls),
+        ("grpc.server.max_pending_requests_hard_limit", bounds.new_calls),
         ("grpc.max_concurrent_streams", settings.max_concurrent_streams),
         ("grpc.max_allowed_incoming_connections", _room_for(settings.max_connections)),
         ("grpc.max_connection_age_ms", round(settings.connection_age_s * 1000)),

@@ -14,17 +14,14 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from server.api.scopes import scopes_of
-from server.arrivals import MOST_MESSAGES, Arrivals, Messages
-from server.departures import Departures
 from server.errors import InvalidMessage, MessageTooLarge, RequestStalled, ServerError, StreamStalled
 from server.grpc.status import call_metadata, error_metadata, status_code
 from server.identity.entrance import Entrance
 from server.identity.identity import Credentials
 from server.telemetry.calls import Call, current_call, request_id
 from server.telemetry.observed import ObservedCalls
+from server.traffic.traffic import Traffic
 
-ANSWERS_BYTES = 32 * 1024 * 1024
-"""Memory of answers that are ready and not read, at most. Of the largest calls, sixty at a time."""
 STATUS_TIMEOUT_S = 1.0
 """How long to wait until a status is sent: it queues behind what the client has not read."""
 DEADLINE_SLACK_S = 0.05
@@ -48,25 +45,16 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
     def __init__(
         self,
         services: Collection[str],
-        max_message_bytes: int,
-        request_timeout_s: float,
-        stall_timeout_s: float,
+        traffic: Traffic,
         calls: ObservedCalls,
         entrance: Entrance | None = None,
     ) -> None:
-        """`services`: full names of the observed. `request_timeout_s`: how long a message of a caller may take.
+        """`services`: full names of the observed.
 
-        `stall_timeout_s`: how long one write of a stream may take.
         entrance: what calls pass before their request is taken in. None: everybody may enter
         """
         self._entrance = entrance or Entrance()
-        self._services = services
-        self._request_timeout_s = request_timeout_s
-        self._requests = Arrivals(MOST_MESSAGES, Messages(max_message_bytes).most_slow, request_timeout_s)
-        self._answers = Departures(ANSWERS_BYTES, stall_timeout_s)
-        self._max_message_bytes = max_message_bytes
-        self._stall_timeout_s = stall_timeout_s
-        self._calls = calls
+        self._services, self._traffic, self._calls = services, traffic, calls
         self._handlers: dict[str, Handler] = {}
 
     async def intercept_service(
@@ -102,7 +90,7 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
             async with self._open(method, caller), self._entered(method, caller):
                 response = await behaviour(await request(context), context)
                 data: bytes = serialize(response) if serialize is not None else response
-                self._answers.begin(len(data))
+                self._traffic.departures.begin(len(data))
                 return data
 
         async def stream(_: object, context: Context) -> None:
@@ -112,10 +100,10 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
                 self._entered(method, caller),
                 aclosing(behaviour(await request(context), context)) as responses,
             ):
-                await self._write_all(context, responses)
+                await self._write_all(context, responses, serialize)
 
         if handler.response_streaming:
-            return grpc.stream_stream_rpc_method_handler(stream, None, serialize)
+            return grpc.stream_stream_rpc_method_handler(stream, None, None)
         return grpc.stream_unary_rpc_method_handler(answer, None, None)
 
     def _open(self, method: str, caller: "RpcCaller") -> AbstractAsyncContextManager[None]:
@@ -145,36 +133,38 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
     async def _read(self, context: Context) -> Any:
         """A message, in bytes, or grpc.aio.EOF."""
         try:
-            return await self._requests.wait(context.read())
+            return await self._traffic.arrivals.wait(context.read())
         except TimeoutError as error:
-            raise RequestStalled(self._request_timeout_s) from error
+            raise RequestStalled(self._traffic.request_timeout_s) from error
 
     def _parse(self, method: str, handler: Handler, data: bytes) -> Any:
-        if len(data) > self._max_message_bytes:
-            raise MessageTooLarge(len(data), self._max_message_bytes)
+        if len(data) > self._traffic.bounds.message_bytes:
+            raise MessageTooLarge(len(data), self._traffic.bounds.message_bytes)
+        self._traffic.held.begin(len(data), current_call().caller)
         try:
             return handler.request_deserializer(data)
         except DecodeError as error:
             raise InvalidMessage(method, len(data)) from error
 
-    async def _write_all(self, context: Context, responses: AsyncIterator[Any]) -> None:
+    async def _write_all(
+        self, context: Context, responses: AsyncIterator[Any], serialize: Callable[[Any], bytes] | None
+    ) -> None:
         first = True
         async for response in responses:
             try:
                 if first:  # apart from the message: gRPC could not end a call whose headers stand behind a stalled one
                     await context.send_initial_metadata(())
                     first = False
-                await self._write(context, response)
+                await self._write(context, serialize(response) if serialize is not None else response)
             except grpc.aio.InternalError as error:  # a write to a client that has gone
                 raise asyncio.CancelledError from error
 
-    async def _write(self, context: Context, response: Any) -> None:
+    async def _write(self, context: Context, data: bytes) -> None:
         """Sends a message; waits while the client's window is full. Raises StreamStalled."""
         try:
-            async with asyncio.timeout(self._stall_timeout_s):
-                await context.write(response)
+            await self._traffic.departures.wait(len(data), context.write(data))
         except TimeoutError as error:
-            raise StreamStalled(self._stall_timeout_s) from error
+            raise StreamStalled(self._traffic.stall_timeout_s) from error
 
 
 def let_go(aborted: grpc.aio.AbortError, _: object) -> None:

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from server.api.methods import Method
 from server.catalog.catalog import Catalog
-from server.http.asked import Asked, Limits
+from server.http.asked import Asked
 from server.http.compatible.deepl import DeepL
 from server.http.compatible.detection import Detector
 from server.http.compatible.libretranslate import LibreTranslate
@@ -27,6 +27,7 @@ from server.http.face import Desk, Endpoint, Route, reply
 from server.http.guard import Guard
 from server.http.native import NATIVE, health_routes, method_routes, metrics_route, models_route
 from server.telemetry.calls import REQUEST_ID_KEY, TIMING_KEY
+from server.traffic.traffic import Traffic
 from server.translation.translator import Translator
 
 PAGE = Path(__file__).parent / "page"
@@ -55,13 +56,13 @@ def application(served: Served, desk: Desk, hosts: Iterable[str], origins: Seque
     """hosts: names that are answered for; none: any. origins: whose pages may ask, beside our own."""
     routes = sorted(all_routes(served), key=attrgetter("path"))
     paths = [Path_(path, Endpoint(desk, list(group))) for path, group in groupby(routes, attrgetter("path"))]
-    app: ASGIApp = Starlette(routes=[*paths, Path_("/{path:path}", Nothing(desk.limits))])
+    app: ASGIApp = Starlette(routes=[*paths, Path_("/{path:path}", Nothing(desk.traffic))])
     if origins:
         exposed = [REQUEST_ID_KEY, TIMING_KEY, "retry-after"]
         app = CORSMiddleware(
             app, allow_origins=origins, allow_methods=["*"], allow_headers=["*"], expose_headers=exposed
         )
-    return Guard(app, desk.limits, list(hosts), origins)
+    return Guard(app, desk.traffic, list(hosts), origins)
 
 
 def all_routes(served: Served) -> Sequence[Route]:
@@ -96,9 +97,9 @@ def _file(file: Path) -> Callable[[Asked], Awaitable[Response]]:
 class Nothing:
     """What is at every other path."""
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+    def __init__(self, traffic: Traffic) -> None:
+        self._traffic = traffic
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asked = Asked(Request(scope, receive), self._limits)
+        asked = Asked(Request(scope, receive), self._traffic)
         await reply(NATIVE.refusal(asked, PathNotFound(scope["path"])), asked, scope, receive, send)

@@ -3,34 +3,25 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from starlette.datastructures import Headers, QueryParams
 from starlette.requests import Request
 
-from server.arrivals import Arrivals
 from server.errors import MessageTooLarge, RequestStalled
 from server.http.errors import UnsupportedMediaType
 from server.http.transport.connection import CONNECTION, Connection
+from server.traffic.traffic import Traffic
 
 LINGER_S = 2.0
 """How long what is not read of a request may still come in. Closed before that, many a client would miss the answer."""
 
 
-@dataclass(frozen=True)
-class Limits:
-    """On requests that are coming in, all together and each."""
-
-    arrivals: Arrivals
-    max_bytes: int
-    timeout_s: float
-
-
 class Asked:
     """One request."""
 
-    def __init__(self, request: Request, limits: Limits) -> None:
-        self._request, self._limits = request, limits
+    def __init__(self, request: Request, traffic: Traffic) -> None:
+        self._request, self._traffic = request, traffic
+        self._max_bytes = traffic.bounds.message_bytes
         self._body: bytes | None = None
         self.left = False
         """Its caller has gone."""
@@ -67,16 +58,28 @@ class Asked:
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     async def body(self) -> bytes:
-        """All of it. Raises MessageTooLarge, RequestStalled, UnsupportedMediaType; CancelledError where they leave."""
+        """All of it. CancelledError: they left.
+
+        Raises MessageTooLarge, RequestStalled, RequestsTooLarge, UnsupportedMediaType.
+        """
         if self.whole and self._body is None:
             self._body = b""
         if self._body is None:
             self._check()
             try:
-                self._body = await self._limits.arrivals.wait(self._read())
+                self._body = await self._traffic.arrivals.wait(self._read())
             except TimeoutError as error:
-                raise RequestStalled(self._limits.timeout_s) from error
+                raise RequestStalled(self._traffic.request_timeout_s) from error
+            self._traffic.held.begin(len(self._body), self.host)
         return self._body
+
+    async def read_by_caller(self) -> None:
+        """Waits until the caller has read what was sent, and cuts off one that leaves it for too long."""
+        if size := self.connection.unread_bytes:
+            try:
+                await self._traffic.departures.wait(size, self.connection.read_by_client())
+            except TimeoutError:
+                self.connection.abort()
 
     async def discard(self) -> None:
         """Waits for what was not read, but not for long."""
@@ -109,8 +112,8 @@ class Asked:
         if coding.lower() != "identity":
             raise UnsupportedMediaType("content-encoding", coding, ["identity"])
         size = int(self.headers.get("content-length", 0))
-        if size > self._limits.max_bytes:
-            raise MessageTooLarge(size, self._limits.max_bytes)
+        if size > self._max_bytes:
+            raise MessageTooLarge(size, self._max_bytes)
 
     async def _read(self) -> bytes:
         body = bytearray()
@@ -118,8 +121,8 @@ class Asked:
             body += await self._receive()
             if self.left:
                 raise asyncio.CancelledError
-            if len(body) > self._limits.max_bytes:
-                raise MessageTooLarge(len(body), self._limits.max_bytes)
+            if len(body) > self._max_bytes:
+                raise MessageTooLarge(len(body), self._max_bytes)
             if self.whole:
                 return bytes(body)
 

@@ -10,6 +10,7 @@ from typing import Any
 from starlette.types import Send
 
 from server.errors import StreamStalled
+from server.traffic.traffic import Traffic
 
 MEDIA_TYPE = "text/event-stream"
 BEAT_S = 15.0
@@ -31,9 +32,8 @@ class Event:
 class EventWriter:
     """Sends the events of one answer."""
 
-    def __init__(self, send: Send, stall_s: float, headers: Mapping[str, str]) -> None:
-        """stall_s: how long it may take until there is room for a part."""
-        self._send, self._stall_s, self._headers = send, stall_s, headers
+    def __init__(self, send: Send, traffic: Traffic, headers: Mapping[str, str]) -> None:
+        self._send, self._traffic, self._headers = send, traffic, headers
         self.begun = False
         """The status is sent, which is that of success."""
 
@@ -62,13 +62,15 @@ class EventWriter:
 
     async def _write(self, part: bytes, last: bool = False) -> None:
         try:
-            async with asyncio.timeout(self._stall_s):
-                if not self.begun:
-                    self.begun = True
-                    await self._send({"type": "http.response.start", "status": 200, "headers": self._encoded()})
-                await self._send({"type": "http.response.body", "body": part, "more_body": not last})
+            await self._traffic.departures.wait(len(part), self._sent(part, last))
         except TimeoutError as error:
-            raise StreamStalled(self._stall_s) from error
+            raise StreamStalled(self._traffic.stall_timeout_s) from error
+
+    async def _sent(self, part: bytes, last: bool) -> None:
+        if not self.begun:
+            self.begun = True
+            await self._send({"type": "http.response.start", "status": 200, "headers": self._encoded()})
+        await self._send({"type": "http.response.body", "body": part, "more_body": not last})
 
     def _encoded(self) -> list[tuple[bytes, bytes]]:
         headers = {"content-type": MEDIA_TYPE, "cache-control": "no-store", **self._headers}

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from server.errors import ServerError
-from server.http.asked import Asked, Limits
+from server.http.asked import Asked
 from server.http.errors import MethodNotAllowed, error_headers
 from server.http.events import Event, EventWriter
 from server.identity.entrance import Entrance
@@ -20,6 +20,7 @@ from server.identity.identity import Credentials
 from server.identity.identity import Scope as Permission
 from server.telemetry.calls import REQUEST_ID_KEY, TIMING_KEY, Call, current_call, request_id, server_timing
 from server.telemetry.observed import ObservedCalls
+from server.traffic.traffic import Traffic
 
 DEADLINE_KEY = "connect-timeout-ms"
 """How long the caller waits, in milliseconds: Connect's header, which others may send as well."""
@@ -95,9 +96,7 @@ class Desk:
 
     calls: ObservedCalls
     entrance: Entrance
-    limits: Limits
-    stall_s: float
-    """How long a part of a stream may stay unread."""
+    traffic: Traffic
 
 
 class Endpoint:
@@ -109,7 +108,7 @@ class Endpoint:
         self._dialect = routes[0].dialect
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asked = Asked(Request(scope, receive), self._desk.limits)
+        asked = Asked(Request(scope, receive), self._desk.traffic)
         route = self._routes.get("GET" if asked.method == "HEAD" else asked.method)
         if route is None:
             error = MethodNotAllowed(asked.method, ", ".join(self._routes))
@@ -154,7 +153,7 @@ class Endpoint:
             if isinstance(answer, Awaitable):
                 caller.response = await answer
                 return
-            caller.events = EventWriter(send, self._desk.stall_s, {REQUEST_ID_KEY: current_call().request_id})
+            caller.events = EventWriter(send, self._desk.traffic, {REQUEST_ID_KEY: current_call().request_id})
             async with aclosing(answer) as events, caller.events.beating():
                 async for event in events:
                     await caller.events.write(event)
@@ -165,6 +164,7 @@ async def reply(response: Response, asked: Asked, scope: Scope, receive: Receive
     """Sends a response. A request that is not read to its end is the last one of its connection."""
     if asked.whole:
         await response(scope, receive, send)
+        await asked.read_by_caller()
         return
     response.headers["connection"] = "close"
 

@@ -8,10 +8,11 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.errors import ServerError
-from server.http.asked import Asked, Limits
+from server.http.asked import Asked
 from server.http.errors import HostNotServed, OriginNotAllowed, error_headers
 from server.http.face import reply
 from server.http.native import NATIVE
+from server.traffic.traffic import Traffic
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 EVERYWHERE = "*"
@@ -30,9 +31,9 @@ HEADERS = {
 class Guard:
     """An ASGI application around another."""
 
-    def __init__(self, app: ASGIApp, limits: Limits, hosts: Collection[str], origins: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp, traffic: Traffic, hosts: Collection[str], origins: Collection[str]) -> None:
         """hosts: names that are answered for; empty: any. origins: whose pages may ask, beside our own."""
-        self._app, self._limits = app, limits
+        self._app, self._traffic = app, traffic
         self._hosts, self._origins = frozenset(hosts), frozenset(origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -50,7 +51,7 @@ class Guard:
         if error is None:
             await self._app(scope, receive, send_guarded)
             return
-        asked = Asked(Request(scope, receive), self._limits)
+        asked = Asked(Request(scope, receive), self._traffic)
         response = NATIVE.refusal(asked, error)
         response.headers.update(error_headers(error))
         await reply(response, asked, scope, receive, send_guarded)

@@ -6,11 +6,9 @@ from ssl import SSLContext
 
 from dragoman import __version__
 from server.api.methods import methods
-from server.arrivals import MOST_MESSAGES, Arrivals, Messages
 from server.catalog.catalog import Catalog
 from server.config import Settings
 from server.http.app import Served, application
-from server.http.asked import Limits
 from server.http.compatible.detection import Langid
 from server.http.compatible.languages import ServedLanguages
 from server.http.face import Desk
@@ -21,6 +19,7 @@ from server.identity.entrance import Entrance
 from server.identity.tls import is_loopback
 from server.ports import address, bind
 from server.telemetry.observed import ObservedCalls
+from server.traffic.traffic import Traffic
 from server.translation.translator import Translator
 
 
@@ -45,6 +44,7 @@ class HttpPort:
         models: Catalog[Translator],
         calls: ObservedCalls,
         entrance: Entrance,
+        traffic: Traffic,
         health: Callable[[], str],
         metrics: Callable[[bool], Awaitable[bytes]],
         tls: SSLContext | None = None,
@@ -54,11 +54,9 @@ class HttpPort:
         settings = self._settings
         detector = await self._detector
         detector.choose_among(ServedLanguages(models).all)
-        arrivals = Arrivals(MOST_MESSAGES, Messages(settings.max_message_bytes).most_slow, settings.request_timeout_s)
-        limits = Limits(arrivals, settings.max_message_bytes, settings.request_timeout_s)
         offered = list(methods(models, settings.pivot))
         served = Served(models, offered, detector, health, metrics, keys, __version__, self.address)
-        desk = Desk(calls, entrance, limits, settings.stream_stall_timeout_s)
+        desk = Desk(calls, entrance, traffic)
         app = application(served, desk, served_hosts(settings), settings.http_cors)
         connections = ConnectionLimits(settings.max_connections, settings.request_timeout_s)
         http = Listener(app, connections, settings.connection_idle_s, tls)

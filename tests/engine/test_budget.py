@@ -64,6 +64,13 @@ def test_more_of_anything_takes_more() -> None:
         assert replace(LOAD, **more).needed_bytes > LOAD.needed_bytes  # type: ignore[arg-type]
 
 
+def test_what_callers_may_take_is_a_part() -> None:
+    there = replace(memory(TOTAL), callers_bytes=30 * MB)
+    assert total_bytes([LOAD], there) == TOTAL + 30 * MB
+    with pytest.raises(DeviceError, match=r"besides 100, callers 30\); "):
+        fit([LOAD], there, fewer=False)
+
+
 def test_what_fits_stays_as_it_is() -> None:
     assert fit([LOAD], memory(TOTAL), fewer=False) == [LOAD]
 

@@ -1,7 +1,9 @@
-"""The longest texts and the widest searches there can be: the server's memory stays within what it has calculated."""
+"""The longest texts and widest searches there can be, beside attackers: memory stays within what was calculated."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -12,12 +14,13 @@ from dragoman.v1.encoding_pb2_grpc import EncodingServiceStub
 from dragoman.v1.translation_pb2 import Candidates, ScoreRequest, TranslateRequest
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
 from models.package.folder import Package
-from tests.server_process import ServerProcess, server_process
+from tests.hostile.attacks import LIST_MODELS, WATCH, all_but_finished, streams, unread
+from tests.server_process import ServerProcess, eventually, server_process
 
 ZOO = Path("models/zoo/en-pt")
 LONGEST = 512
 WORDS = Path("export/verification/samples.en.txt").read_text(encoding="utf-8").split()
-MEGABYTES = 1000
+MEGABYTES = 1100
 ENDLESS = DecodingOptions(
     num_beams=16, num_return_sequences=16, length_penalty=10, early_stopping=EARLY_STOPPING_NEVER, max_new_tokens=64
 )
@@ -50,18 +53,28 @@ def most_resident_bytes(server: ServerProcess) -> int:
     return int(kilobytes) * 1024
 
 
+def attack(port: int, over: Callable[[], bool]) -> None:
+    """Connections, calls, messages and answers, all that there may be of them."""
+    with unread(port, 500, LIST_MODELS), unread(port, 300, WATCH), streams(port, 20, 100):
+        all_but_finished(port, 300, 4, 4 << 20, over)
+
+
 def test_the_longest_texts_and_widest_searches_stay_within_the_budget(server: ServerProcess) -> None:
     budget = server.metrics()("dragoman_memory_bytes", kind="budget")
     assert budget <= server.metrics()("dragoman_memory_bytes", kind="limit") == MEGABYTES * 1_000_000
     texts = longest_texts(32)
-    with grpc.insecure_channel(server.target) as channel:
+    with grpc.insecure_channel(server.target) as channel, ThreadPoolExecutor(1) as thread:
         translate, score = TranslationServiceStub(channel).Translate, TranslationServiceStub(channel).Score
         encode = EncodingServiceStub(channel).Encode
         given = ScoreRequest(contents=[Candidates(content=text, targets=texts[:2]) for text in texts[:4]])
         searches = [translate.future(TranslateRequest(contents=texts[:4], decoding=ENDLESS)) for _ in range(2)]
         scored = [score.future(given) for _ in range(2)]
         encoded = [encode.future(EncodeRequest(contents=texts)) for _ in range(2)]
+        calls: list[Any] = [*searches, *scored, *encoded]
+        eventually(lambda: server.metrics()("dragoman_rpc_in_flight") == len(calls))
+        attacked = thread.submit(attack, server.port, lambda: all(call.done() for call in calls))
         assert all(len(answer.result().translations) == 4 for answer in searches)
         assert all(len(answer.result().contents) == 4 for answer in scored)
         assert all(len(answer.result().embeddings) == len(texts) for answer in encoded)
+        attacked.result()
     assert most_resident_bytes(server) <= budget

@@ -3,7 +3,6 @@
 import random
 import signal
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -15,7 +14,6 @@ import pytest
 from bench.soak.http2 import (
     DATA,
     END_STREAM,
-    FRAME_BYTES,
     PING,
     SETTINGS,
     WINDOW_SIZE,
@@ -24,28 +22,39 @@ from bench.soak.http2 import (
     frame,
     message,
 )
+from dragoman import Client
+from dragoman.errors import ResourceExhausted, from_rpc
+from dragoman.v1.decoding_pb2 import EARLY_STOPPING_NEVER, DecodingOptions
 from dragoman.v1.encoding_pb2 import EncodeRequest
-from dragoman.v1.translation_pb2 import TranslateRequest
+from dragoman.v1.translation_pb2 import StreamTranslateRequest, TranslateRequest
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
-from server.arrivals import MOST_MESSAGES, Messages
+from engine.devices.memory import memory_limit
 from server.config import Settings
 from server.placement import REST_BYTES
+from server.traffic.bounds import MOST_WATCHERS, MOST_WATCHERS_OF_ONE, Bounds
+from tests.hostile.attacks import LIST_MODELS, TRANSLATE, WATCH, all_but_finished, seconds, streams, unread
 from tests.server_process import WAIT_S, ServerProcess, eventually, server_process
 
-TRANSLATE = "/dragoman.v1.TranslationService/Translate"
+STREAM = "/dragoman.v1.TranslationService/StreamTranslate"
 ENCODE = "/dragoman.v1.EncodingService/Encode"
 CHECK = "/grpc.health.v1.Health/Check"
 REFLECT = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 REQUEST = TranslateRequest(contents=["A cat."])
+REQUEST_OF_STREAM = StreamTranslateRequest(content="Good morning.").SerializeToString()
+ENDLESS = DecodingOptions(
+    num_beams=16, num_return_sequences=16, length_penalty=10, early_stopping=EARLY_STOPPING_NEVER, max_new_tokens=512
+)
 MEGABYTE = 1_000_000
 LARGEST = Settings.model_fields["max_message_bytes"].default
+ZOO = Path("models/zoo/en-pt")
+BOUNDS = Bounds.within(Settings(package=(ZOO,), http=False), memory_limit())
 MOST_BYTES = 64 * MEGABYTE
 """What an attack may add to the server's memory."""
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ServerProcess]:
-    with server_process(Path("models/zoo/en-pt")) as server:
+    with server_process(ZOO) as server:
         assert is_answered(server)
         yield server
         assert server.end(signal.SIGTERM) == 0
@@ -66,6 +75,11 @@ def facts(server: ServerProcess) -> dict[str, str]:
 
 def resident_bytes(server: ServerProcess) -> int:
     return int(facts(server)["VmRSS"].split()[0]) * 1024
+
+
+def set_aside(*parts: str) -> int:
+    """Bytes that the budget has for these."""
+    return sum(BOUNDS.parts[part] for part in parts) + REST_BYTES
 
 
 def in_flight(server: ServerProcess) -> float:
@@ -103,7 +117,7 @@ def test_streams_that_send_no_request(server: ServerProcess) -> None:
             for _ in range(1000):
                 connection.begin(TRANSLATE)
         assert is_answered(server)
-        eventually(lambda: in_flight(server) <= MOST_MESSAGES)
+        eventually(lambda: in_flight(server) <= BOUNDS.messages)
         assert resident_bytes(server) - before < MOST_BYTES
     eventually(lambda: in_flight(server) == 0)
 
@@ -175,32 +189,82 @@ def test_messages_that_are_never_finished(server: ServerProcess) -> None:
             connection.send(connection.begin(TRANSLATE), message(bytes(16_000), size=LARGEST))
         assert is_answered(server)
         refused = "dragoman_refusals_total"
-        eventually(lambda: server.metrics()(refused, reason="REQUEST_STALLED") >= 20 - Messages(LARGEST).most_slow)
+        eventually(lambda: server.metrics()(refused, reason="REQUEST_STALLED") >= 20 - BOUNDS.slow_messages)
     eventually(lambda: in_flight(server) == 0)
 
 
-@pytest.mark.parametrize(("connections", "streams"), [(8, 8), (64, 16)])
-def test_messages_that_are_all_but_finished(connections: int, streams: int, server: ServerProcess) -> None:
+@pytest.mark.parametrize(("connections", "each"), [(8, 8), (64, 16), (1000, 2)])
+def test_messages_that_are_all_but_finished(connections: int, each: int, server: ServerProcess) -> None:
     """However many are sent, what is there of them stays within what was set aside for them at the start."""
-    before, piece = resident_bytes(server), bytes(FRAME_BYTES)
-    with ExitStack() as opened:
-        senders = [opened.enter_context(Sender(server.port)) for _ in range(connections)]
-        left: list[dict[int, int]] = [{} for _ in senders]
-        ends_s = time.monotonic() + 4
-        while time.monotonic() < ends_s:
-            for sender, of in zip(senders, left, strict=True):
-                with suppress(OSError):
-                    while len(sender.open) < streams:
-                        number = sender.begin(TRANSLATE)
-                        of[number] = LARGEST - 1
-                        sender.offer(number, message(b"", size=LARGEST))
-                    sender.receive()
-                    for number in sender.open:
-                        while taken := sender.offer(number, piece[: of[number]]):
-                            of[number] -= taken
-        assert is_answered(server)
-        assert resident_bytes(server) - before < MOST_MESSAGES * Messages(LARGEST).transport_bytes + REST_BYTES
+    before = resident_bytes(server)
+    all_but_finished(server.port, connections, each, LARGEST, seconds(4))
+    assert is_answered(server)
+    assert resident_bytes(server) - before < set_aside("connections", "calls", "messages")
     eventually(lambda: in_flight(server) == 0)
+
+
+def test_calls_that_come_faster_than_they_are_taken_up(server: ServerProcess) -> None:
+    before = resident_bytes(server)
+    with streams(server.port, 16, 1000):
+        assert resident_bytes(server) - before < set_aside("connections", "calls")
+        with Client(server.target) as client:  # makes calls again that gRPC has cancelled
+            assert client.translate("A cat.", timeout_s=WAIT_S).text
+    eventually(lambda: in_flight(server) == 0)
+
+
+@pytest.mark.parametrize("method", [LIST_MODELS, STREAM])
+def test_small_answers_that_nobody_reads(method: str, server: ServerProcess) -> None:
+    """Each takes a call, too."""
+    before = resident_bytes(server)
+    request = REQUEST_OF_STREAM if method == STREAM else b""
+    with unread(server.port, 2500, method, request):
+        eventually(lambda: server.metrics()("dragoman_rpc_requests_total", method=method[1:]) >= 1500)
+        assert is_answered(server)
+        assert resident_bytes(server) - before < set_aside("connections", "calls", "answers")
+    eventually(lambda: in_flight(server) == 0)
+
+
+def test_requests_that_are_large_while_they_are_answered(server: ServerProcess) -> None:
+    """By fields that the server does not know, which a parsed message keeps. Others are let in beside them."""
+    junk = b"\xfa\x07\x80\x80\x08" + bytes(1 << 17)
+    request = TranslateRequest(contents=["The cat. " * 30], decoding=ENDLESS).SerializeToString() + junk
+    before = server.metrics()("dragoman_refusals_total", reason="REQUESTS_TOO_LARGE")
+    with grpc.insecure_channel(server.target) as channel:
+        call: Any = channel.unary_unary(TRANSLATE)
+        asked = [call.future(request + b"\xf8\x07" + bytes([number]), timeout=WAIT_S) for number in range(64)]
+        eventually(lambda: server.metrics()("dragoman_refusals_total", reason="REQUESTS_TOO_LARGE") > before)
+        assert is_answered(server)
+        for one in asked:
+            one.cancel()
+    eventually(lambda: in_flight(server) == 0)
+
+
+def test_watchers_have_an_end_and_probes_are_answered(server: ServerProcess) -> None:
+    with ExitStack() as opened:
+        channels = [
+            opened.enter_context(grpc.insecure_channel(server.target, [("grpc.use_local_subchannel_pool", 1)]))
+            for _ in range(MOST_WATCHERS // MOST_WATCHERS_OF_ONE + 1)
+        ]
+        told: list[Any] = []
+        for channel in channels:
+            watch: Any = channel.unary_stream(WATCH)
+            watchers = [watch(b"", timeout=WAIT_S) for _ in range(MOST_WATCHERS_OF_ONE + 1)]
+            told += [first(watcher) for watcher in watchers]
+            for watcher in watchers:
+                opened.callback(watcher.cancel)
+        refused = [one for one in told if isinstance(one, ResourceExhausted)]
+        assert len(told) - len(refused) == MOST_WATCHERS
+        assert {one.metadata["max_watchers"] for one in refused} == {str(MOST_WATCHERS), str(MOST_WATCHERS_OF_ONE)}
+        check: Any = channels[0].unary_unary(CHECK)
+        assert check(b"", timeout=WAIT_S)
+
+
+def first(watcher: Any) -> Any:
+    """What a watcher is told first."""
+    try:
+        return next(watcher)
+    except grpc.RpcError as error:
+        return from_rpc(error)
 
 
 def test_answers_that_are_not_read_are_given_up_in_time() -> None:

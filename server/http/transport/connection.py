@@ -11,8 +11,12 @@ from uvicorn.server import ServerState
 
 CONNECTION = "dragoman.connection"
 """The key of a request's scope under which its connection is."""
-MOST_HEAD_BYTES = 64 * 1024
+MOST_HEAD_BYTES = 16 * 1024
 """Of a request that are no content: its head, its trailers, and what is around its chunks."""
+MOST_HEADERS = 100
+"""Of a request. Each takes fifty times the memory that its shortest bytes take."""
+MOST_PIPELINED = 16
+"""Requests of a connection that wait for the one before them."""
 FRAMING = 8
 """So many bytes more, for each byte of content: chunks may be as short as they like."""
 
@@ -57,6 +61,15 @@ class Connection(HttpToolsProtocol):
         names: Any = certificate.get("subjectAltName", ())
         return tuple(name for _, name in names)
 
+    @property
+    def unread_bytes(self) -> int:
+        """What was sent and has not left this machine."""
+        return 0 if self.transport.is_closing() else self.transport.get_write_buffer_size()
+
+    async def read_by_client(self) -> None:
+        """Waits until nothing is unread, or the client has gone."""
+        await self.flow.drain()
+
     def abort(self) -> None:
         """Cuts it off, with whatever is not sent."""
         self.transport.abort()
@@ -66,6 +79,7 @@ class Connection(HttpToolsProtocol):
         if len(self.connections) > self._limits.most:
             self.abort()
         else:
+            transport.set_write_buffer_limits(1, 0)  # what is written is read as far as we can see, or it is not
             self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -80,8 +94,12 @@ class Connection(HttpToolsProtocol):
         if self._begun:
             self._came, self._content = 0, self._content - before
         self._came += len(data)
-        if self._came > MOST_HEAD_BYTES + FRAMING * self._content and not self.transport.is_closing():
+        if self.transport.is_closing():
+            return
+        if self._came > MOST_HEAD_BYTES + FRAMING * self._content or len(self.headers or ()) > MOST_HEADERS:
             self._refuse(b"431 Request Header Fields Too Large")
+        elif len(self.pipeline) > MOST_PIPELINED:
+            self._refuse(b"429 Too Many Requests")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()

@@ -14,10 +14,10 @@ import h11
 import uvloop
 from prometheus_client import CollectorRegistry
 
-from server.arrivals import Arrivals
 from server.config import Settings
 from server.ports import bind
 from server.telemetry.metrics.exposition import CONTENT_TYPES, OPENMETRICS, Page
+from server.traffic.arrivals import Arrivals
 
 log = logging.getLogger(__name__)
 

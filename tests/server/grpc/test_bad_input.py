@@ -141,9 +141,9 @@ BAD = {
     "half a message": no_message(ENCODE, EncodeRequest(contents=["A cat."]).SerializeToString()[:-1]),
     "message over the limit": Bad(
         TRANSLATE,
-        b" " * (4 * 1024**2 + 1),
+        b" " * (2 * 1024**2 + 1),
         "MESSAGE_TOO_LARGE",
-        {"size_bytes": 4 * 1024**2 + 1, "max_message_bytes": 4 * 1024**2},
+        {"size_bytes": 2 * 1024**2 + 1, "max_message_bytes": 2 * 1024**2},
         grpc.StatusCode.RESOURCE_EXHAUSTED,
     ),
 }

@@ -41,6 +41,7 @@ from server.errors import (
     Quarantined,
     QuotaExceeded,
     RequestStalled,
+    RequestsTooLarge,
     ScopeMissing,
     ServerError,
     ServiceNotFound,
@@ -50,6 +51,7 @@ from server.errors import (
     TooManyContents,
     TooManyLabels,
     TooManyTargets,
+    TooManyWatchers,
     VectorsTooLarge,
     WouldBeLate,
 )
@@ -90,6 +92,8 @@ EXAMPLES: list[ServerError] = [
     OptionNotOffered("the scores of all tokens"),
     ExtraMissing("mbr_samples", "sacrebleu", "mbr"),
     Overloaded(1030, 1024, 0.25),
+    RequestsTooLarge(3000, 4000, 5000, 1.0),
+    TooManyWatchers(16, 16, "this connection"),
     WouldBeLate(1.2, 0.8, 0.4),
     Draining(),
     EngineStopped(),
@@ -99,7 +103,7 @@ EXAMPLES: list[ServerError] = [
     InternalError(),
 ]
 
-RETRIED = ["QUOTA_EXCEEDED", "OVERLOADED", "WOULD_BE_LATE"]
+RETRIED = ["QUOTA_EXCEEDED", "OVERLOADED", "REQUESTS_TOO_LARGE", "WOULD_BE_LATE"]
 
 
 def classes() -> list[type[ServerError]]:

@@ -25,11 +25,17 @@ from server.grpc import listeners
 from server.grpc.listeners import open_server
 from server.ports import address
 from server.telemetry.metrics.server import metrics_endpoint
+from server.traffic.bounds import Bounds
 from tests.fakes import WAIT_S
 
 
 def settings(**values: object) -> Settings:
     return Settings(workers=1, **{"port": 0, "metrics_port": 0, **values})  # type: ignore[arg-type]
+
+
+def opened(**values: object) -> tuple[grpc.aio.Server, int]:
+    given = settings(**values)
+    return open_server(given, Bounds.within(given, None), [])
 
 
 @contextmanager
@@ -48,22 +54,22 @@ def test_addresses(host: str, written: str) -> None:
 
 async def test_a_grpc_port_in_use_is_named_with_the_way_out() -> None:
     with taken() as port, pytest.raises(ConfigError) as caught:
-        open_server(settings(port=port), [])
+        opened(port=port)
     assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in str(caught.value)
     assert "--port" in str(caught.value)
 
 
 async def test_a_grpc_port_of_a_server_of_ours_is_in_use_too() -> None:
-    first, port = open_server(settings(), [])
+    first, port = opened()
     await first.start()
     with pytest.raises(ConfigError, match="already in use"):
-        open_server(settings(port=port), [])
+        opened(port=port)
     await first.stop(None)
 
 
 async def test_a_name_with_a_port_in_use_on_one_of_its_addresses_is_refused() -> None:
     with taken() as port, pytest.raises(ConfigError, match="already in use"):
-        open_server(settings(host="localhost", port=port), [])
+        opened(host="localhost", port=port)
 
 
 def test_a_metrics_port_in_use_is_named_with_the_way_out() -> None:
@@ -75,7 +81,7 @@ def test_a_metrics_port_in_use_is_named_with_the_way_out() -> None:
 
 async def test_a_host_that_is_not_ours_is_named() -> None:
     with pytest.raises(ConfigError, match=r"cannot listen on 192\.0\.2\.1:0: .*--host"):
-        open_server(settings(host="192.0.2.1"), [])
+        opened(host="192.0.2.1")
 
 
 REGISTRY = CollectorRegistry()
@@ -120,11 +126,11 @@ async def test_metrics_are_made_on_another_thread() -> None:
 
 
 async def test_servers_that_both_say_so_share_a_port() -> None:
-    first, port = open_server(settings(reuse_port=True), [])
-    second, same = open_server(settings(reuse_port=True, port=port), [])
+    first, port = opened(reuse_port=True)
+    second, same = opened(reuse_port=True, port=port)
     assert same == port
     with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}"):
-        open_server(settings(port=port), [])
+        opened(port=port)
     for server in (first, second):
         await server.stop(None)
 
@@ -138,7 +144,7 @@ SETTINGS = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 
 @asynccontextmanager
 async def started(**values: object) -> AsyncIterator[int]:
     """A server with health alone. Gives the port."""
-    server, port = open_server(settings(**values), [])
+    server, port = opened(**values)
     add_HealthServicer_to_server(health_aio.HealthServicer(), server)
     await server.start()
     yield port

@@ -14,7 +14,6 @@ from prometheus_client import CollectorRegistry
 
 from dragoman.v1.model_pb2 import GetModelRequest
 from dragoman.v1.model_pb2_grpc import ModelServiceStub
-from server.arrivals import MOST_MESSAGES
 from server.config import Settings
 from server.errors import EmptyContents
 from server.grpc.listeners import open_server
@@ -23,6 +22,8 @@ from server.telemetry.logs import CallLog
 from server.telemetry.metrics.call import CallMetrics
 from server.telemetry.observed import ObservedCalls
 from server.telemetry.tracing import open_tracing
+from server.traffic.bounds import MOST_MESSAGES, Bounds
+from server.traffic.traffic import Traffic
 from tests.fakes import WAIT_S
 from tests.serving import SMALL_WINDOW, TRANSLATE, Serving, eventually, refused, serving, texts, translate_request
 
@@ -171,7 +172,8 @@ async def sizes(requests: AsyncIterator[bytes], context: object) -> AsyncIterato
 async def test_handlers_of_clients_that_stream_are_observed_as_what_they_are() -> None:
     settings, registry = Settings(workers=1, port=0), CollectorRegistry()
     calls = ObservedCalls(CallMetrics(registry), open_tracing(settings, "1"), CallLog(settings))
-    server, port = open_server(settings, [RpcInterceptor(["t.Sizes"], 8, 10, 30, calls)])
+    bounds = Bounds(8, 10, 0, 10)
+    server, port = open_server(settings, bounds, [RpcInterceptor(["t.Sizes"], Traffic.of(settings, bounds), calls)])
 
     def same(data: bytes) -> bytes:
         return data

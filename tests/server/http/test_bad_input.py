@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from server.http.transport.connection import MOST_HEAD_BYTES
+from server.http.transport.connection import MOST_HEAD_BYTES, MOST_HEADERS
 from tests.fakes import WAIT_S
 from tests.server.http.asking import JSON, STREAM, TRANSLATE, asking, head, reason, sent, status_of, translate_json
 from tests.serving import Serving, eventually, serving
@@ -70,6 +70,7 @@ async def test_a_head_that_does_not_come_is_not_waited_for(parts: tuple[bytes, .
     [
         head("/" + "a" * 2 * MOST_HEAD_BYTES, {}),
         head("/translate", {f"x-{index}": "a" * 1000 for index in range(100)}),
+        head("/translate", {f"x{index}": "" for index in range(MOST_HEADERS + 1)}),
         b"GET / HTTP/1.1\r\nx: " + b"a" * 10 * MOST_HEAD_BYTES,
         head(TRANSLATE, CHUNKED) + b"0\r\n" + b"x: y\r\n" * 20_000,
         head(TRANSLATE, CHUNKED) + b"1;" + b"x" * 2 * MOST_HEAD_BYTES,

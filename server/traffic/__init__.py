@@ -1,0 +1,1 @@
+"""What comes in and what goes out: bounded in time, in number and in memory."""

@@ -1,0 +1,101 @@
+"""How much of each thing callers may have here at a time, and what memory all of it may take, whatever they send.
+
+Sizes are what was measured with gRPC 1.85 and CPython 3.11, rounded up. Where memory is short, the numbers that no
+setting gives are smaller: each kind has its share of it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+from server.config import Settings
+
+CONNECTION_BYTES = 20_000
+"""Of a connection to the gRPC port, with what HTTP/2 keeps for it."""
+HTTP_CONNECTION_BYTES = 20_000
+"""Of one to the HTTP port, with a head that is not all there."""
+WINDOW_BYTES = 8 * 1024
+"""Of a request, before its call is taken up. Most are shorter; longer ones take a round trip more."""
+NEW_CALL_BYTES = 17_000
+"""Of a call that gRPC has and the event loop has not taken up, without its window."""
+CALL_BYTES = 36_000
+"""Of one that has been taken up, without its texts."""
+SMALL_BYTES = 256
+"""A request up to there is part of its call: a probe of the platform is answered whatever others hold."""
+HELD_BYTES = 20
+"""Of a request that is being answered, for each byte it came as: phrases become lists of numbers."""
+MOST_NEW_CALLS = 4096
+"""Calls that are not taken up. gRPC cancels what is beyond that, and a client that knows us tries again."""
+MOST_MESSAGES = 16
+"""Messages that may be coming in. Of calls that come all at once few more are, and those have turns to be done."""
+SLACK_BYTES = 256 * 1024
+"""So much larger than ours may be, and no larger than twice, gRPC itself takes a message: it is then we who refuse it,
+with details. Each of those that come in may be so much larger, so that more of it would cost rows."""
+MOST_ANSWERS_BYTES = 32 * 1024 * 1024
+"""Of answers that are ready and not read."""
+MOST_HELD_BYTES = 3 * 1024 * 1024
+"""Of requests that are being answered, as they came. A thousand of the longest texts have that."""
+MOST_WATCHERS, MOST_WATCHERS_OF_ONE = 128, 16
+"""Calls of Health/Watch, and those of one connection."""
+SHARE, SMALL_SHARE = 32, 64
+"""One part in so many of the memory that there is, for messages that are coming in, and for each other kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Of one server."""
+
+    message_bytes: int
+    """Of a request."""
+    connections: int
+    http_connections: int
+    waiting: int
+    """Texts that wait, each of which may be a call of its own."""
+    new_calls: int = MOST_NEW_CALLS
+    messages: int = MOST_MESSAGES
+    answers_bytes: int = MOST_ANSWERS_BYTES
+    held_bytes: int = MOST_HELD_BYTES
+
+    @classmethod
+    def within(cls, settings: Settings, limit_bytes: int | None) -> Self:
+        """As the settings say, and no more than memory of this size has room for. None: there is enough."""
+        http = settings.max_connections if settings.http else 0
+        all_of_it = cls(settings.max_message_bytes, settings.max_connections, http, settings.max_waiting)
+        if limit_bytes is None:
+            return all_of_it
+        return replace(
+            all_of_it,
+            new_calls=min(MOST_NEW_CALLS, max(64, limit_bytes // SMALL_SHARE // (NEW_CALL_BYTES + WINDOW_BYTES))),
+            messages=min(MOST_MESSAGES, max(2, limit_bytes // SHARE // all_of_it.transport_bytes)),
+            answers_bytes=min(MOST_ANSWERS_BYTES, limit_bytes // SMALL_SHARE),
+            held_bytes=min(MOST_HELD_BYTES, limit_bytes // SMALL_SHARE // HELD_BYTES),
+        )
+
+    @property
+    def transport_bytes(self) -> int:
+        """The largest message that gRPC takes."""
+        return self.message_bytes + min(self.message_bytes, SLACK_BYTES)
+
+    @property
+    def slow_messages(self) -> int:
+        """How many of those that are coming in may be slow."""
+        return max(1, self.messages // 2)
+
+    @property
+    def parts(self) -> Mapping[str, int]:
+        """Bytes that each kind of thing may take.
+
+        gRPC says how long a message is once all of it is in memory, so each counts as the largest.
+        """
+        return {
+            "connections": self.connections * CONNECTION_BYTES + self.http_connections * HTTP_CONNECTION_BYTES,
+            "calls": self.new_calls * (NEW_CALL_BYTES + WINDOW_BYTES) + (self.waiting + MOST_WATCHERS) * CALL_BYTES,
+            "requests": self.held_bytes * HELD_BYTES + self.message_bytes,
+            "messages": self.messages * self.transport_bytes,
+            "answers": self.answers_bytes,
+        }
+
+    @property
+    def bytes(self) -> int:
+        """Of all."""
+        return sum(self.parts.values())

@@ -1,0 +1,31 @@
+"""What the faces of a server share, so that a caller finds no more room by using both."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from server.config import Settings
+from server.traffic.arrivals import Arrivals
+from server.traffic.bounds import Bounds
+from server.traffic.departures import Departures
+from server.traffic.held import Held
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Requests that come in and those that are being answered, and answers that go out."""
+
+    bounds: Bounds
+    arrivals: Arrivals
+    held: Held
+    departures: Departures
+    request_timeout_s: float
+    """How long a message of a caller may take."""
+    stall_timeout_s: float
+    """How long what is sent to a caller may stay unread."""
+
+    @classmethod
+    def of(cls, settings: Settings, bounds: Bounds) -> Self:
+        request_s, stall_s = settings.request_timeout_s, settings.stream_stall_timeout_s
+        arrivals = Arrivals(bounds.messages, bounds.slow_messages, request_s)
+        departures = Departures(bounds.answers_bytes, stall_s)
+        return cls(bounds, arrivals, Held(bounds.held_bytes), departures, request_s, stall_s)

@@ -1,0 +1,60 @@
+"""What strangers send to a server to take up its memory, for as long as it takes."""
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+
+from bench.soak.http2 import DATA, END_STREAM, FRAME_BYTES, WINDOW_SIZE, Connection, Sender, frame, message
+
+TRANSLATE = "/dragoman.v1.TranslationService/Translate"
+LIST_MODELS = "/dragoman.v1.ModelService/ListModels"
+WATCH = "/grpc.health.v1.Health/Watch"
+
+
+def all_but_finished(port: int, connections: int, streams: int, size: int, over: Callable[[], bool]) -> None:
+    """Messages of which all comes but the last byte, by those who heed the windows; others instead of those refused."""
+    piece = bytes(FRAME_BYTES)
+    with ExitStack() as opened:
+        senders = [opened.enter_context(Sender(port)) for _ in range(connections)]
+        left: list[dict[int, int]] = [{} for _ in senders]
+        while not over():
+            for sender, of in zip(senders, left, strict=True):
+                with suppress(OSError):
+                    while len(sender.open) < streams:
+                        number = sender.begin(TRANSLATE)
+                        of[number] = size - 1
+                        sender.offer(number, message(b"", size=size))
+                    sender.receive()
+                    for number in sender.open:
+                        while taken := sender.offer(number, piece[: of[number]]):
+                            of[number] -= taken
+
+
+def unread(port: int, calls: int, method: str, request: bytes = b"", connections: int = 4) -> ExitStack:
+    """Calls whose answers nobody reads, on connections that are open until the stack is closed."""
+    with ExitStack() as opened:
+        senders = [opened.enter_context(Sender(port, {WINDOW_SIZE: 0})) for _ in range(connections)]
+        with suppress(OSError):  # the server has had enough
+            for number in range(calls):
+                sender = senders[number % connections]
+                stream = sender.begin(method)
+                sender.offer(stream, message(request))
+                sender.send_frames(frame(DATA, END_STREAM, stream))
+        return opened.pop_all()
+
+
+def streams(port: int, connections: int, each: int) -> ExitStack:
+    """Calls that send no request, as fast as they can be begun."""
+    with ExitStack() as opened:
+        for _ in range(connections):
+            connection = opened.enter_context(Connection(port))
+            with suppress(OSError):
+                for _ in range(each):
+                    connection.begin(TRANSLATE)
+        return opened.pop_all()
+
+
+def seconds(most: float) -> Callable[[], bool]:
+    """Whether so many have passed."""
+    ends_s = time.monotonic() + most
+    return lambda: time.monotonic() > ends_s
