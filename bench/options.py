@@ -35,12 +35,15 @@ SENTENCES, REPEATS, ROWS = 320, 9, 32
 TOP_P = 0.9
 
 GREEDY, PENALTIES, SAMPLING, SAMPLING_K = "greedy", "penalties", "top_p 0.9", "top_p 0.9, top_k 50"
-BEAM, PHRASES, CTRANSLATE2 = "beam 4", "beam 4, must_include", "CTranslate2, top_p 0.9"
+BEAM, PHRASES = "beam 4", "beam 4, must_include"
+THEIRS, THEIRS_K = "CTranslate2, top_p 0.9", "CTranslate2, top_p 0.9, top_k 50"
+TOP_K = 50
 COMPARED = (
     (PENALTIES, GREEDY, 0.85),
     (SAMPLING, GREEDY, 0.7),
     (SAMPLING_K, GREEDY, 0.7),
-    (SAMPLING, CTRANSLATE2, 1.0),
+    (SAMPLING, THEIRS, 1.0),
+    (SAMPLING_K, THEIRS_K, 1.0),
     (PHRASES, BEAM, 0.6),
 )
 """One side, another, and the ratio that was asked for."""
@@ -63,7 +66,7 @@ def ours(package: Package, sentences: int, closing: ExitStack) -> dict[str, Side
         GREEDY: [greedy] * len(sources),
         PENALTIES: [penalties] * len(sources),
         SAMPLING: [replace(sampled, top_k=0, seed=number) for number in numbers],
-        SAMPLING_K: [replace(sampled, top_k=50, seed=number) for number in numbers],
+        SAMPLING_K: [replace(sampled, top_k=TOP_K, seed=number) for number in numbers],
         BEAM: [beam] * len(sources),
         PHRASES: [replace(beam, must_include=of_sentence) for of_sentence in wanted],
     }
@@ -76,7 +79,7 @@ def ours(package: Package, sentences: int, closing: ExitStack) -> dict[str, Side
     return {name: partial(tokens_a_second, partial(translate, chosen)) for name, chosen in decodings.items()}
 
 
-def theirs(compute_type: str, package: Package, sentences: int, folder: Path) -> Side:
+def theirs(compute_type: str, package: Package, sentences: int, folder: Path) -> dict[str, Side]:
     """CTranslate2 samples from the same part of the distribution, on the checkpoint of the package."""
     force_avx512()
     import ctranslate2
@@ -89,19 +92,20 @@ def theirs(compute_type: str, package: Package, sentences: int, folder: Path) ->
     sources = [[piece_of[token] for token in tokenizer.encode(text)] for text in flores("en")[:sentences]]
     translator = ctranslate2.Translator(str(folder), compute_type=compute_type, inter_threads=1, intra_threads=1)
 
-    def translate() -> int:
+    def translate(top_k: int) -> int:
         results = translator.translate_batch(
             sources,
             max_batch_size=ROWS,
             max_decoding_length=MAX_TOKENS,
             beam_size=1,
-            sampling_topk=0,
+            sampling_topk=top_k,
             sampling_topp=TOP_P,
             return_scores=True,
         )
         return sum(len(result.hypotheses[0]) + 1 for result in results)
 
-    return partial(tokens_a_second, translate)
+    sides = {THEIRS: 0, THEIRS_K: TOP_K}
+    return {name: partial(tokens_a_second, partial(translate, top_k)) for name, top_k in sides.items()}
 
 
 def tokens_a_second(translate: Callable[[], int]) -> float:
@@ -115,8 +119,7 @@ def compare(package: Package, folder: Path, sentences: int, repeats: int) -> lis
     """Rows of the table."""
     compute_type = "int8" if package.manifest.graphs.precision.weights == "int8" else "float32"
     with ExitStack() as closing:
-        sides = ours(package, sentences, closing)
-        sides[CTRANSLATE2] = theirs(compute_type, package, sentences, folder)
+        sides = ours(package, sentences, closing) | theirs(compute_type, package, sentences, folder)
         series = alternate(sides, repeats)
     rows = []
     for name, other, asked in COMPARED:
