@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from bench.noise import instructions
-from models.config import ModelConfig
+from models.config import ModelConfig, ModelShape
 
 SOURCE = Path(__file__).with_name("peak.c")
 WORKING_SETS = tuple(size << 19 for size in (1, 2, 4, 8, 16, 32, 64, 128, 512))
@@ -56,13 +56,14 @@ class Cost:
         return max(computed, self.weights / peaks.reads(self.weights))
 
 
-def step_cost(config: ModelConfig, rows: int, source: int, target: int, layers: Numbers, output: Numbers) -> Cost:
-    """Of a decoder step.
+def step_cost(config: ModelShape, rows: int, source: int, target: int, layers: Numbers, output: Numbers) -> Cost:
+    """Of a Transformer's decoder step.
 
     source, target: tokens that each row attends to
     layers: numbers of the decoder's matrices; keys and values are floats always
     output: numbers of the output layer; int8 too where fp32's tokens are found by a look at 8 bits
     """
+    assert isinstance(config, ModelConfig)
     width, depth = config.width, config.decoder_layers
     matrices = depth * (4 * width * width + 2 * width * width + 2 * width * config.decoder_ffn)
     vocabulary = config.target_vocab_size * width
@@ -73,8 +74,9 @@ def step_cost(config: ModelConfig, rows: int, source: int, target: int, layers: 
     return Cost(rows * of["int8"], rows * of["fp32"] + attention, of["int8"] + 4 * of["fp32"])
 
 
-def encoding_cost(config: ModelConfig, source: int, numbers: Numbers) -> Cost:
+def encoding_cost(config: ModelShape, source: int, numbers: Numbers) -> Cost:
     """Of a source of so many tokens, with the keys and values that the decoder takes of it."""
+    assert isinstance(config, ModelConfig)
     width = config.width
     layer = 4 * width * width + 2 * width * config.encoder_ffn
     matrices = config.encoder_layers * layer + config.decoder_layers * 2 * width * width

@@ -81,7 +81,7 @@ def export(options: Options, fetched: Fetched, progress: Progress) -> tuple[Path
             missing = why_standard_only(checkpoint.model, options.precision)
             if missing is None:
                 recipe = {} if quantized is None else quantized.recipe
-                graphs = graphs.with_native(native_graphs(checkpoint.model, recipe, shortlist is not None))
+                graphs = graphs.with_native(native_graphs(checkpoint.transformer, recipe, shortlist is not None))
         if full is not None and options.output_layer == "screened":
             progress.tell(f"full output layer: {full}")
         if missing is not None:
@@ -95,7 +95,7 @@ def export(options: Options, fetched: Fetched, progress: Progress) -> tuple[Path
                 shutil.copyfile(file, folder / file_name)
             checkpoint.make_files(folder)
         with progress.stage("verify") as tell:
-            emulated = checkpoint.model if quantized is None else native_model(checkpoint.model, quantized.recipe)
+            emulated = checkpoint.model if quantized is None else native_model(checkpoint.transformer, quantized.recipe)
             verified = verify(checkpoint, fetched.folder, files, texts, device, tell, emulated)
             if quantized is not None:
                 verified = verified.with_quantization(quantized.report)

@@ -111,7 +111,7 @@ def self_attention(
     qkv = qkv.view(lengths.shape[0], -1, 3 * width)
     query, key, value = qkv.split(width, dim=2)
     _note(query, key, lengths, heads, scoring)
-    if _takes_kernels():
+    if takes_kernels():
         return _multi_head_attention(query, key, value, lengths, heads, scoring).view(-1, width)
     seen = torch.arange(qkv.shape[1], device=qkv.device) < lengths.unsqueeze(1)
     return _attend(query, key, value, seen[:, None, None, :], heads, scoring).flatten(0, 1)
@@ -124,7 +124,7 @@ def causal_attention(qkv: Tensor, sentences: int, heads: int, scoring: Scoring =
     """
     width = qkv.shape[1] // 3
     query, key, value = qkv.view(sentences, -1, 3 * width).split(width, dim=2)
-    if _takes_kernels():
+    if takes_kernels():
         return _multi_head_attention(query, key, value, None, heads, scoring, causal=True).view(-1, width)
     target = query.shape[1]
     seen = torch.ones(target, target, dtype=torch.bool, device=qkv.device).tril()
@@ -142,7 +142,7 @@ def cross_attention(
     sentences, _, source, _ = key.shape
     query = query.view(sentences, -1, query.shape[1])
     _note(query, key, lengths, heads, scoring)
-    if _takes_kernels():
+    if takes_kernels():
         return _multi_head_attention(query, key, value, lengths, heads, scoring).flatten(0, 1)
     query = _split_heads(query, heads)
     seen = torch.arange(source, device=key.device) < lengths.unsqueeze(1)
@@ -167,7 +167,7 @@ def cached_attention(
     scoring: its bias is [rows, heads, 1, total] to a node of ONNX Runtime, else [rows, heads, 1, capacity]
     Returns the attended values [rows, inner] and the keys and values with the new ones in place.
     """
-    if _takes_kernels():
+    if takes_kernels():
         return _group_query_attention(query, new, past, positions, total, heads, scoring)
     query = query.unsqueeze(1)
     query, *new_pair = query.chunk(3, dim=2) if new is None else (query, *new)
@@ -180,7 +180,7 @@ def cached_attention(
     return _weigh(_split_heads(query, heads), keys, values, seen, scoring).flatten(1), keys, values
 
 
-def _takes_kernels() -> bool:
+def takes_kernels() -> bool:
     """Whether a node of ONNX Runtime is to stand where the body would."""
     return torch.onnx.is_in_onnx_export() and _fused.get()
 

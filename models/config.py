@@ -1,6 +1,6 @@
-"""What shape a Transformer has. Torch-free: export writes it into the package, the server reads it back."""
+"""What shape a model has. Torch-free: export writes it into the package, the server reads it back."""
 
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -19,21 +19,52 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ModelConfig(Frozen):
-    """Every choice `models.transformer.Transformer` can be built with."""
+class ModelShape(Frozen):
+    """What there is to say of a model of any architecture."""
 
+    architecture: str
     source_vocab_size: int = Field(gt=0)
     target_vocab_size: int = Field(gt=0)
     width: int = Field(gt=0)
     encoder_layers: int = Field(gt=0)
     decoder_layers: int = Field(ge=0)
-    """0: an encoder alone, whose target side is its source side and is not computed."""
+    max_positions: int = Field(gt=1, le=1 << 16)
+    """Most tokens of a source, and of a target."""
+    share_embeddings: bool = True
+    """Source and target tokens have one embedding table."""
+    tie_output: bool = True
+    """The output projection is the target embedding table."""
+    output_bias: bool = True
+    pad_id: int = Field(ge=0)
+    end_id: int = Field(ge=0)
+    decoder_start_id: int = Field(ge=0)
+
+    @model_validator(mode="after")
+    def _one_vocabulary(self) -> Self:
+        if self.share_embeddings and self.source_vocab_size != self.target_vocab_size:
+            raise ValueError(
+                f"shared embeddings need one vocabulary: source has {self.source_vocab_size} tokens, "
+                f"target {self.target_vocab_size}"
+            )
+        for name in ("end_id", "decoder_start_id"):
+            if getattr(self, name) >= self.target_vocab_size:
+                raise ValueError(
+                    f"{name} {getattr(self, name)} is not below the vocabulary size {self.target_vocab_size}"
+                )
+        return self
+
+
+class ModelConfig(ModelShape):
+    """Every choice `models.transformer.Transformer` can be built with.
+
+    `decoder_layers` 0: an encoder alone, whose target side is its source side and is not computed.
+    """
+
+    architecture: Literal["transformer"] = "transformer"
     encoder_heads: int = Field(gt=0)
     decoder_heads: int = Field(gt=0)
     encoder_ffn: int = Field(gt=0)
     decoder_ffn: int = Field(gt=0)
-    max_positions: int = Field(gt=1, le=1 << 16)
-    """Most tokens of a source, and of a target."""
     decoder_cell: DecoderCell = "attention"
     """How a decoder layer sees the target so far: self-attention, or a recurrence (`models.layers.Recurrence`)."""
     norm: NormPlacement = "post"
@@ -63,15 +94,7 @@ class ModelConfig(Frozen):
     """The same of the decoder. "tokens": the embeddings, before positions are added."""
     scale_embedding: bool = False
     """Multiply token embeddings by sqrt(width)."""
-    share_embeddings: bool = True
-    """Source and target tokens have one embedding table."""
-    tie_output: bool = True
-    """The output projection is the target embedding table."""
-    output_bias: bool = True
     norm_epsilon: float = Field(default=1e-5, gt=0)
-    pad_id: int = Field(ge=0)
-    end_id: int = Field(ge=0)
-    decoder_start_id: int = Field(ge=0)
 
     @model_validator(mode="after")
     def _consistent(self) -> "ModelConfig":
@@ -82,16 +105,6 @@ class ModelConfig(Frozen):
             raise ValueError(f"sinusoidal positions need an even width, not {self.width}")
         if self.relative != "none" and self.decoder_cell != "attention":
             raise ValueError(f"relative is {self.relative!r}; a decoder of {self.decoder_cell} has no self-attention")
-        if self.share_embeddings and self.source_vocab_size != self.target_vocab_size:
-            raise ValueError(
-                f"shared embeddings need one vocabulary: source has {self.source_vocab_size} tokens, "
-                f"target {self.target_vocab_size}"
-            )
-        for name in ("end_id", "decoder_start_id"):
-            if getattr(self, name) >= self.target_vocab_size:
-                raise ValueError(
-                    f"{name} {getattr(self, name)} is not below the vocabulary size {self.target_vocab_size}"
-                )
         return self
 
     @property

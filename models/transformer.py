@@ -1,4 +1,4 @@
-"""The Transformer encoder-decoder (Vaswani et al. 2017, "Attention Is All You Need"), the only model there is here.
+"""The Transformer encoder-decoder (Vaswani et al. 2017, "Attention Is All You Need"), and the encoder alone.
 
 Three ways through the same weights:
 
@@ -7,40 +7,28 @@ Three ways through the same weights:
     decode_step  one token of each row against the KV cache: what is exported and served
 
 Activations are two-dimensional, [tokens, width], so that every linear layer is one matrix product (one Gemm, exported).
-Vocabularies are padded to whole blocks, see `models.best_tokens`.
 """
 
-import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from models.architectures.architecture import Architecture, Decoded
 from models.attention import Packing
-from models.best_tokens import NEVER, padded_size
 from models.config import ModelConfig
 from models.layers import DecoderLayer, EncoderLayer, make_norm
 from models.relative import RelativeBias
 
 
-class Transformer(nn.Module):
+class Transformer(Architecture):
     """The model. See the module's docstring for the three ways through it."""
 
+    config: ModelConfig
+
     def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.config = config
-        width = config.width
-        source_size, target_size = padded_size(config.source_vocab_size), padded_size(config.target_vocab_size)
-        self.source_embedding = nn.Parameter(torch.empty(source_size, width))
-        self.target_embedding = (
-            self.source_embedding if config.share_embeddings else nn.Parameter(torch.empty(target_size, width))
-        )
-        self.output_weight = (
-            self.target_embedding if config.tie_output else nn.Parameter(torch.empty(target_size, width))
-        )
-        # There even without `output_bias`: it keeps the padded ids from winning.
-        self.output_bias = nn.Parameter(torch.zeros(target_size), requires_grad=config.output_bias)
+        super().__init__(config, config.scale_embedding)
         if config.positions != "none":
             self.source_positions = position_table(config)
             if config.decoder_layers:
@@ -57,38 +45,17 @@ class Transformer(nn.Module):
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         if config.decoder_layers:
             cross = 2 * config.inner(config.decoder_heads) * config.decoder_layers
-            self.cross_kv = nn.Linear(width, cross, bias=config.bias)
+            self.cross_kv = nn.Linear(config.width, cross, bias=config.bias)
         self.encoder_norm, self.decoder_norm = (
             make_norm(config) if config.has_last_norm else nn.Identity() for _ in range(2)
         )
         self.dropout = nn.Dropout(0.0)  # training sets the probability of this one and those of the residuals
-        self.embedding_scale = math.sqrt(width) if config.scale_embedding else 1.0
         self._initialise()
 
-    def _initialise(self) -> None:
-        """Random weights to train from: normal embeddings of unit scale after `embedding_scale`, Glorot matrices."""
-        for table in {self.source_embedding, self.target_embedding, self.output_weight}:
-            nn.init.normal_(table, std=self.config.width**-0.5)
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-        with torch.no_grad():
-            self.source_embedding[self.config.source_vocab_size :] = 0
-            self.target_embedding[self.config.target_vocab_size :] = 0
-            self.output_bias[self.config.target_vocab_size :] = NEVER
-
-    def forward(self, source_ids: Tensor, source_lengths: Tensor, target_ids: Tensor) -> Tensor:
-        """The teacher-forced pass.
-
-        source_ids: int64 [sentences, source]; source_lengths: [sentences]
-        target_ids: int64 [sentences, target], beginning with the decoder's start token
-        Returns logits [sentences, target, vocabulary]: at position t, of token t + 1.
-        """
-        hidden = self.decode(self.encode(source_ids, source_lengths), source_lengths, target_ids)
-        logits: Tensor = self.logits(hidden[-1]).unflatten(0, target_ids.shape)
-        return logits[:, :, : self.config.target_vocab_size]
+    def encode_source(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """See Architecture: keys and values of every decoder layer."""
+        hidden = self.encode(ids, lengths)
+        return hidden, self.cross_keys_values(hidden) if self.config.decoder_layers else []
 
     def encode(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """The last hidden states [sentences, source, width] of ids [sentences, source]."""
@@ -119,15 +86,11 @@ class Transformer(nn.Module):
         return hidden
 
     def decode(self, encoded: Tensor, source_lengths: Tensor, target_ids: Tensor) -> list[Tensor]:
-        """The teacher-forced pass without the output projection. `forward` describes the arguments.
+        """`decode_target`, from the hidden states of `encode`."""
+        return self.decode_target(self.cross_keys_values(encoded), source_lengths, target_ids)
 
-        Returns hidden states [sentences * target, width]: each layer's after its self-attention or recurrence, and
-        the last ones.
-        """
-        return self.decode_against(self.cross_keys_values(encoded), source_lengths, target_ids)
-
-    def decode_against(self, cross: Sequence[Tensor], source_lengths: Tensor, target_ids: Tensor) -> list[Tensor]:
-        """The same against the keys and values of the source, as `cross_keys_values` gives them."""
+    def decode_target(self, starts: Sequence[Tensor], source_lengths: Tensor, target_ids: Tensor) -> list[Tensor]:
+        """See Architecture: each layer's hidden states after its self-attention or recurrence, and the last ones."""
         sentences, target = target_ids.shape
         positions = None if self.config.positions == "none" else self.target_positions[:target]
         x = self.dropout(self._embed_target(target_ids, positions)).flatten(0, 1)
@@ -139,7 +102,7 @@ class Transformer(nn.Module):
             assert isinstance(layer, DecoderLayer)
             x = layer.cell.over_target(x, sentences, biases[index])
             hidden.append(x)
-            x = layer.cross.over_target(x, cross[2 * index], cross[2 * index + 1], source_lengths)
+            x = layer.cross.over_target(x, starts[2 * index], starts[2 * index + 1], source_lengths)
             x = layer.feed_forward(x)
         return [*hidden, x]
 
@@ -161,14 +124,8 @@ class Transformer(nn.Module):
         cross_past: Sequence[Tensor],
         cross_last: Sequence[Tensor],
         slots: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """One token of each row against the cache. `models.package.signature` describes every tensor.
-
-        target_past: keys and values of self-attention, or states of recurrences
-        slots: to a node of ONNX Runtime, the places that relative positions are wanted of. None: the whole capacity
-        Returns what `logits` takes, [rows, width]; the last layer's queries to the source [rows, inner]; and what is
-        cached afterwards: of the target, then of the source.
-        """
+    ) -> Decoded:
+        """See Architecture. target_past: keys and values of self-attention, or states of recurrences."""
         embedded = None if self.config.positions == "none" else F.embedding(positions, self.target_positions)
         x = self._embed_target(ids, embedded)
         biases: Sequence[Tensor | None] = [None] * len(self.decoder)
@@ -188,18 +145,6 @@ class Transformer(nn.Module):
             x = layer.feed_forward(x)
         return x, query, target_present + cross_present
 
-    def logits(self, x: Tensor, output: tuple[Tensor, Tensor] | None = None) -> Tensor:
-        """[tokens, width] -> [tokens, padded vocabulary], or of some tokens only.
-
-        output: those tokens' rows of the output layer: weights [output tokens, width] and biases [output tokens]
-        """
-        weight, bias = output or (self.output_weight, self.output_bias)
-        return F.linear(self.decoder_norm(x), weight, bias)
-
-    def output_rows(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Of these tokens, what `logits` takes as `output`."""
-        return self.output_weight.index_select(0, ids), self.output_bias.index_select(0, ids)
-
     def _embed_target(self, ids: Tensor, positions: Tensor | None) -> Tensor:
         """What the first decoder layer gets. positions: the positions' embeddings, broadcast to the tokens'."""
         x = self._embed(ids, self.target_embedding)
@@ -208,11 +153,6 @@ class Transformer(nn.Module):
             return normed if positions is None else normed + positions
         normed = self.decoder_embedding_norm(x if positions is None else x + positions)
         return normed
-
-    def _embed(self, ids: Tensor, table: Tensor) -> Tensor:
-        # Scaled after the look-up: a scaled copy of the table would double the package and is not measurably faster.
-        x = F.embedding(ids, table)
-        return x if self.embedding_scale == 1.0 else x * self.embedding_scale
 
 
 def position_table(config: ModelConfig) -> nn.Parameter:

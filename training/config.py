@@ -2,10 +2,12 @@
 
 import tomllib
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
+from models.architectures import architecture_of
+from models.architectures.recurrent.config import Attends, Cell, FirstState, Score
 from models.config import Activation, Frozen
 from models.package.manifest import first_fault
 from training.errors import TrainingError
@@ -43,9 +45,10 @@ class Vocabulary(Frozen):
     """Share of the text's characters that get a piece."""
 
 
-class Architecture(Frozen):
+class TransformerShape(Frozen):
     """A Transformer with the norm after each sub-layer, sinusoidal positions and one table: what Marian has."""
 
+    architecture: Literal["transformer"] = "transformer"
     width: int = Field(default=256, gt=0)
     encoder_layers: int = Field(default=6, gt=0)
     decoder_layers: int = Field(default=2, gt=0)
@@ -53,6 +56,29 @@ class Architecture(Frozen):
     ffn: int = Field(default=1536, gt=0)
     activation: Activation = "relu"
     max_positions: int = Field(default=512, gt=1)
+
+
+class RecurrentShape(Frozen):
+    """A recurrent encoder-decoder. `models.architectures.recurrent.config` says what its fields mean."""
+
+    architecture: Literal["recurrent"]
+    width: int = Field(default=256, gt=0)
+    encoder_layers: int = Field(default=1, gt=0)
+    decoder_layers: int = Field(default=1, gt=0)
+    cell: Cell = "gru"
+    bidirectional: bool = True
+    reverse_source: bool = False
+    first_state: FirstState = "projected"
+    score: Score = "additive"
+    attends: Attends = "before"
+    input_feeding: bool = False
+    max_positions: int = Field(default=512, gt=1)
+
+
+Shape = Annotated[
+    Annotated[TransformerShape, Tag("transformer")] | Annotated[RecurrentShape, Tag("recurrent")],
+    Discriminator(architecture_of),
+]
 
 
 class Start(Frozen):
@@ -97,6 +123,8 @@ class Training(Frozen):
     """Updates of the weights."""
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     dropout: float = Field(default=0.1, ge=0, lt=1)
+    scheduled_sampling: float = Field(default=0.0, ge=0, le=1)
+    """How often a recurrent decoder is fed a token of its own at the end; it rises linearly from never."""
     precision: Literal["auto", "bf16", "fp32"] = "auto"
     """Of matrix products. "auto": bf16 where the device multiplies it natively."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -151,7 +179,7 @@ class Experiment(Frozen):
     seed: int = Field(default=1, ge=0)
     data: Data
     vocabulary: Vocabulary | None = None
-    model: Architecture | None = None
+    model: Shape | None = None
     start: Start | None = None
     batches: Batches = Batches()
     optimizer: Optimizer = Optimizer()
@@ -165,6 +193,8 @@ class Experiment(Frozen):
         scratch, start = (self.vocabulary is not None, self.model is not None), self.start is not None
         if scratch != (not start, not start):
             raise ValueError("give either both [vocabulary] and [model], or [start]")
+        if self.training.scheduled_sampling and not isinstance(self.model, RecurrentShape):
+            raise ValueError('training.scheduled_sampling is for models of the architecture "recurrent"')
         return self
 
 

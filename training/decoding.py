@@ -17,11 +17,11 @@ from engine.runner import Runner
 from engine.targets import TargetRules
 from export.tracing.trace import trace
 from export.weights.save import save
+from models.architectures.architecture import Architecture
 from models.decoding import Decoding
 from models.package.folder import Package
 from models.package.manifest import GenerationDefaults
 from models.tokenizers.tokenizer import Tokenizer
-from models.transformer import Transformer
 
 ROWS = 32
 """Hypotheses that each worker decodes at a time."""
@@ -89,7 +89,7 @@ def open_translating(model: Loadable, tokenizer: Tokenizer, limits: TargetLimits
 class TracedModel:
     """A model under training as graphs. Tracing takes ten seconds; then new weights go into the same graphs."""
 
-    def __init__(self, model: Transformer, tokenizer: Tokenizer) -> None:
+    def __init__(self, model: Architecture, tokenizer: Tokenizer) -> None:
         """Traces a copy. `model` may be on any device, and goes on training."""
         self._tokenizer = tokenizer
         self._graphs = trace(deepcopy(model).cpu())
@@ -97,7 +97,7 @@ class TracedModel:
         self._constants = [(value, value.const_value) for graph in graphs for value in graph.initializers.values()]
 
     @contextmanager
-    def open(self, model: Transformer, limits: TargetLimits) -> Iterator[Translating]:
+    def open(self, model: Architecture, limits: TargetLimits) -> Iterator[Translating]:
         """The model as it is now."""
         generation = GenerationDefaults(max_new_tokens=model.config.max_positions)
         with tempfile.TemporaryDirectory(prefix="dragoman-") as folder:
@@ -106,7 +106,7 @@ class TracedModel:
             with open_translating(loadable, self._tokenizer, limits) as translating:
                 yield translating
 
-    def _fill(self, model: Transformer) -> None:
+    def _fill(self, model: Architecture) -> None:
         """Puts the weights in; the exporter names them as the model does. Saving has replaced the other constants."""
         parameters = dict(model.named_parameters(remove_duplicate=False))
         for value, constant in self._constants:

@@ -6,7 +6,10 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
+from models.architectures.architecture import Architecture
+from models.checkpoint.described_writer import write_described
 from models.checkpoint.marian_writer import write_marian
+from models.checkpoint.tokenizers.marian import read_tokenizer_config
 from models.transformer import Transformer
 from training import command
 from training.command import end_like_ctrl_c
@@ -68,12 +71,14 @@ def begin_together(experiment: Experiment, text: list[TextPair], processes: Proc
     return beginning or begin(experiment, text)
 
 
-def make_objective(experiment: Experiment, model: Transformer, corpus: Corpus) -> Objective:
+def make_objective(experiment: Experiment, model: Architecture, corpus: Corpus) -> Objective:
     """What the experiment minimises."""
     smoothing, distillation = experiment.training.label_smoothing, experiment.distillation
     if distillation is None:
         return Translation(model, smoothing)
-    teacher = load_suppressed(distillation.teacher).model
+    if not isinstance(model, Transformer):
+        raise TrainingError(f"[distillation] matches Transformers; the model is {model.config.architecture!r}")
+    teacher = load_suppressed(distillation.teacher).transformer
     notes = None
     if distillation.notes:
         states = noted_states(teacher, distillation)
@@ -81,14 +86,14 @@ def make_objective(experiment: Experiment, model: Transformer, corpus: Corpus) -
     return WordLevelDistillation(model, teacher, distillation, smoothing, notes)
 
 
-def check_lengths(experiment: Experiment, model: Transformer) -> None:
+def check_lengths(experiment: Experiment, model: Architecture) -> None:
     """Every text that may come must fit into the model."""
     limit, longest = model.config.max_positions, experiment.data.max_tokens
     if longest > limit:
         raise TrainingError(f"data.max_tokens is {longest}, but the model has {limit} positions; lower it to that")
 
 
-def tell_size(console: Console, corpus: Corpus, held_out: Corpus, model: Transformer, step: int) -> None:
+def tell_size(console: Console, corpus: Corpus, held_out: Corpus, model: Architecture, step: int) -> None:
     """What is about to happen."""
     parameters = list(model.parameters())
     trained = sum(p.numel() for p in parameters if p.requires_grad) / 1e6
@@ -100,6 +105,16 @@ def tell_size(console: Console, corpus: Corpus, held_out: Corpus, model: Transfo
     ]
     for line in [*lines, f"going on from step {step}"] if step else lines:
         console.print(line, highlight=False, soft_wrap=True)
+
+
+def write_model(folder: Path, model: Architecture, beginning: Beginning) -> None:
+    """As a folder that Hugging Face reads too, if there is such a model."""
+    if isinstance(model, Transformer):
+        write_marian(folder, model, beginning.folder)
+        return
+    tokens = read_tokenizer_config(beginning.folder)
+    languages = tokens.source_lang, tokens.target_lang
+    write_described(folder, model, beginning.tokenizer, beginning.folder, languages)
 
 
 def finish(trainer: Trainer, beginning: Beginning, scorer: Scorer, console: Console) -> None:
@@ -118,6 +133,6 @@ def finish(trainer: Trainer, beginning: Beginning, scorer: Scorer, console: Cons
     chosen = max(scores, key=lambda name: scores[name].value)
     state.fill_model(model, candidates[chosen], outputs.folder)
     with new_folder(outputs.model) as draft:
-        write_marian(draft, model.cpu(), beginning.folder)
+        write_model(draft, model.cpu(), beginning)
     console.print(f"{outputs.model} is ready: {chosen}", highlight=False, soft_wrap=True)
     console.print(f"Export it: python -m export {outputs.model} --out PACKAGE", highlight=False, soft_wrap=True)

@@ -5,11 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from pydantic import ValidationError
 from torch import nn
 
+from models.architectures.architecture import Architecture
+from models.architectures.build import build
+from models.architectures.recurrent.config import RecurrentConfig
 from models.checkpoint import Checkpoint, load_checkpoint
 from models.checkpoint.files.reading import notices
 from models.checkpoint.marian import suppress
@@ -25,12 +29,14 @@ from training.data.text import TextPair, all_lines
 from training.data.vocabulary import END_ID, PADDING, train_vocabulary, write_vocabulary
 from training.errors import TrainingError
 
+A = TypeVar("A", bound=Architecture)
+
 
 @dataclass(frozen=True)
 class Beginning:
     """A model before its first update."""
 
-    model: Transformer
+    model: Architecture
     tokenizer: SentencePieceSpec
     folder: Path
     """Where the tokenizer's files are."""
@@ -52,38 +58,34 @@ def begin(experiment: config.Experiment, text: Sequence[TextPair]) -> Beginning:
         )
     shape = new_config(experiment.model, vocabulary)
     spec = tokenizer_spec(folder, read_tokenizer_config(folder), shape)
-    return Beginning(with_dropout(Transformer(shape), experiment.training.dropout), spec, folder)
+    return Beginning(with_dropout(build(shape), experiment.training.dropout), spec, folder)
 
 
-def new_config(model: config.Architecture, vocabulary: dict[str, int]) -> ModelConfig:
+def new_config(model: config.Shape, vocabulary: dict[str, int]) -> ModelConfig | RecurrentConfig:
     """The shape of a new model. Raises TrainingError where it is impossible."""
+    tokens = {
+        "source_vocab_size": len(vocabulary),
+        "target_vocab_size": len(vocabulary),
+        "pad_id": vocabulary[PADDING],
+        "end_id": END_ID,
+        "decoder_start_id": vocabulary[PADDING],
+    }
     try:
-        return _new_config(model, vocabulary)
+        shape = tokens | model.model_dump() | {"scale_embedding": True}
+        if isinstance(model, config.RecurrentShape):
+            return RecurrentConfig.model_validate(shape)
+        return ModelConfig.model_validate(of_both_sides(shape))
     except ValidationError as error:
         raise TrainingError(f"[model]: {first_fault(error)}") from error
 
 
-def _new_config(model: config.Architecture, vocabulary: dict[str, int]) -> ModelConfig:
-    return ModelConfig(
-        source_vocab_size=len(vocabulary),
-        target_vocab_size=len(vocabulary),
-        width=model.width,
-        encoder_layers=model.encoder_layers,
-        decoder_layers=model.decoder_layers,
-        encoder_heads=model.heads,
-        decoder_heads=model.heads,
-        encoder_ffn=model.ffn,
-        decoder_ffn=model.ffn,
-        activation=model.activation,
-        max_positions=model.max_positions,
-        scale_embedding=True,
-        pad_id=vocabulary[PADDING],
-        end_id=END_ID,
-        decoder_start_id=vocabulary[PADDING],
-    )
+def of_both_sides(shape: dict[str, object]) -> dict[str, object]:
+    """What encoder and decoder of a Transformer have alike, said of each."""
+    alike = {name: shape.pop(name) for name in ("heads", "ffn")}
+    return shape | {f"{side}_{name}": value for name, value in alike.items() for side in ("encoder", "decoder")}
 
 
-def with_dropout(model: Transformer, probability: float) -> Transformer:
+def with_dropout(model: A, probability: float) -> A:
     """Drops embeddings and the outputs of sub-layers while training (Vaswani et al. 2017, 5.4)."""
     for module in model.modules():
         if isinstance(module, nn.Dropout):
@@ -97,7 +99,7 @@ def from_checkpoint(start: config.Start, dropout: float, output: Path) -> Beginn
     output: gets a folder with the tokenizer, where the checkpoint has none that a Marian folder can hold
     """
     checkpoint = load_suppressed(start.checkpoint)
-    model = as_marian(checkpoint.model)
+    model = as_marian(checkpoint.transformer)
     fresh = dict(Transformer(model.config).named_parameters())
     with torch.no_grad():
         for name in matching(model, start.reset, "start.reset"):
@@ -153,7 +155,7 @@ def as_marian(model: Transformer) -> Transformer:
 def load_suppressed(folder: Path) -> Checkpoint:
     """Loads a checkpoint; tokens that it must not produce get no probability, in training as in the finished model."""
     checkpoint = load_checkpoint(folder)
-    suppress(checkpoint.model, checkpoint.generation.suppressed_ids)
+    suppress(checkpoint.transformer, checkpoint.generation.suppressed_ids)
     return checkpoint
 
 

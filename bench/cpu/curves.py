@@ -18,7 +18,7 @@ from bench.cpu.work import WORKERS, Side, Work
 from bench.measure import Series
 from bench.packages.shapes import tiny
 from bench.peak import Numbers, Peaks, encoding_cost, step_cost
-from models.config import ModelConfig
+from models.config import ModelShape
 from models.package.folder import Package
 
 REPEATS = 3
@@ -115,7 +115,7 @@ def _sides(models: Models, workers: int) -> list[Side]:
     return sides
 
 
-def floors(config: ModelConfig, point: Point, peaks: Peaks) -> dict[str, float]:
+def floors(config: ModelShape, point: Point, peaks: Peaks) -> dict[str, float]:
     """Of a token, by what the numbers are: its share of a step in the middle of the target, and of the encoding."""
     found = {}
     numbers: Numbers

@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 
 from bench.sentences import heldout
-from models.config import ModelConfig
+from models.config import ModelShape
 from models.package.folder import Package
 
 SEED = 11
@@ -18,12 +18,12 @@ def real(package: Package, count: int, longest: int) -> list[Tokens]:
     return [_shorten(tokenizer.encode(text), longest) for text in heldout()[:count]]
 
 
-def of_length(config: ModelConfig, count: int, length: int) -> list[Tokens]:
+def of_length(config: ModelShape, count: int, length: int) -> list[Tokens]:
     """Random sources of one length, the end token counted."""
     return of_lengths(config, [length] * count, random.Random(SEED))
 
 
-def of_lengths(config: ModelConfig, lengths: Sequence[int], draw: random.Random) -> list[Tokens]:
+def of_lengths(config: ModelShape, lengths: Sequence[int], draw: random.Random) -> list[Tokens]:
     """Random sources. No token in them is the end or padding."""
     ids = [index for index in range(config.source_vocab_size) if index not in (config.end_id, config.pad_id)]
     return [(*draw.choices(ids, k=length - 1), config.end_id) for length in lengths]

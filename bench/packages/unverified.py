@@ -36,12 +36,13 @@ def write_package(
     torch.set_num_threads(1)  # the examples of a trace are small
     unverified = Verified(Certificate(tolerance=0, encoder_error=0, steps=(), agreements=()))
     checkpoint = load_checkpoint(folder)
-    recipe = uncalibrated(checkpoint.model) if precision == "int8" else {}
-    model = standard_model(checkpoint.model, recipe) if recipe else variant(checkpoint.model, precision, attention)
+    recipe = uncalibrated(checkpoint.transformer) if precision == "int8" else {}
+    exact = checkpoint.transformer
+    model = standard_model(exact, recipe) if recipe else variant(exact, precision, attention)
     with draft(target) as drafted:
         graphs = trace(model, attention)
         if native:
-            graphs = graphs.with_native(native_graphs(checkpoint.model, recipe, False))
+            graphs = graphs.with_native(native_graphs(exact, recipe, False))
         saved = save(graphs, drafted)
         for file_name, file in checkpoint.files.items():
             shutil.copyfile(file, drafted / file_name)

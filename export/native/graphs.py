@@ -6,6 +6,7 @@ from export.native.logits import logits_graph, named_graph
 from export.quantization.recipe import Recipe
 from export.tracing.graphs import NativeModels, weight_bytes
 from kernels.library import LibraryError, open_library
+from models.architectures.architecture import Architecture
 from models.package import signature
 from models.package.graphs import GraphFile, NativeGraphs
 from models.package.precision import Precision
@@ -25,8 +26,10 @@ NATIVE: dict[str, object] = {
 NO_RECIPE: Recipe = {}
 
 
-def why_standard_only(model: Transformer, precision: Precision) -> str | None:
+def why_standard_only(model: Architecture, precision: Precision) -> str | None:
     """Why a package has no native graphs, if it has none: without the library, nobody could verify them."""
+    if not isinstance(model, Transformer):
+        return f"native ones are of Transformers, and this model's architecture is {model.config.architecture!r}"
     if precision not in ("fp32", "int8"):
         return f"native ones compute in fp32 or 8 bits, and this is {precision}"
     try:

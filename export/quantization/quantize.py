@@ -52,7 +52,7 @@ def quantize_model(
     checkpoint: Checkpoint, tokenizer: Tokenizer, calibration: Calibration, samples: Samples, progress: Progress
 ) -> Quantized:
     """Every linear layer that bears it in 8 bits."""
-    model = checkpoint.model
+    model = checkpoint.transformer
     progress(f"translations of {len(calibration.texts)} sentences to calibrate on")
     recipe = make_recipe(model, _translations(checkpoint, tokenizer, calibration.texts))
     progress(f"translations of {len(samples.texts)} sentences to measure on")
@@ -95,4 +95,4 @@ def _translations(checkpoint: Checkpoint, tokenizer: Tokenizer, texts: Sequence[
         shorten(tokenizer.encode(text, language), most)
         for text, language in zip(texts, cycle(checkpoint.target_languages))
     ]
-    return list(zip(sources, translate(checkpoint.model, sources, most), strict=True))
+    return list(zip(sources, translate(checkpoint.transformer, sources, most), strict=True))

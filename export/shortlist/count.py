@@ -50,10 +50,10 @@ def count_shortlist(
     held_back, counted = split(pairs)
     counts, rate = Counts(vocabulary(checkpoint.config)), Rate("pairs aligned", len(pairs), tell)
     with _all_cores():
-        aligner = choose_aligner(checkpoint.model, counted[:COMPARED], held_back[:JUDGED_BY], size.first)
-        _count(counts, checkpoint.model, counted, aligner, rate)
+        aligner = choose_aligner(checkpoint.transformer, counted[:COMPARED], held_back[:JUDGED_BY], size.first)
+        _count(counts, checkpoint.transformer, counted, aligner, rate)
         found = coverage(counts.shortlist(size), held_back)
-        _count(counts, checkpoint.model, held_back, aligner, rate)
+        _count(counts, checkpoint.transformer, held_back, aligner, rate)
     return counts.shortlist(size), (
         f"{len(pairs):,} pairs aligned by {aligner}, {len(text.sources) - len(pairs):,} left out as too long; before "
         f"they were counted, the lists allowed {found.tokens:.2%} of the target tokens of {len(held_back):,} pairs, "

@@ -20,7 +20,7 @@ class TargetGraph(nn.Module):
         cross = self.model.cross_keys_values(hidden.to(self.model.target_embedding.dtype))
         of_targets = [part.index_select(0, sources) for part in cross]
         with compared() as layers:
-            *_, last = self.model.decode_against(of_targets, lengths.index_select(0, sources), ids)
+            *_, last = self.model.decode_target(of_targets, lengths.index_select(0, sources), ids)
         queries, keys = [layer.query.float() for layer in layers], [key.float() for key in cross[::2]]
         return [last.view(*ids.shape, -1).float(), *queries, *keys]
 

@@ -27,7 +27,7 @@ from torch.nn import functional as F
 
 from export.quantization.layers import SMALLEST, dequantize, product, quantize
 from models.best_tokens import LANES, best_tokens, block_size
-from models.config import ModelConfig
+from models.config import ModelConfig, ModelShape
 from models.layers import DecoderLayer, Norm
 from models.package.precision import AttentionKind, Precision
 from models.package.signature import MAX_CANDIDATES
@@ -55,10 +55,12 @@ WIDTH_MULTIPLE = 16
 """Rows of other widths begin where a register does not, and where they begin changes the order of their sums."""
 
 
-def why_full(config: ModelConfig, precision: Precision, attention: AttentionKind, shortlist: bool) -> str | None:
+def why_full(config: ModelShape, precision: Precision, attention: AttentionKind, shortlist: bool) -> str | None:
     """Why a decoder graph has the full output layer, if it must."""
     if precision != "fp32" or attention != "fused":
         return f"{precision} with {attention} attention has no other"
+    if not isinstance(config, ModelConfig):
+        return "no norm bounds what the output layer of a recurrent model takes"
     if shortlist:
         return "a shortlist leaves few tokens to look at"
     if config.target_vocab_size < LEAST_TOKENS:

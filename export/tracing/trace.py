@@ -1,4 +1,4 @@
-"""Transformer -> the ONNX graphs of `models.package.signature`, with torch.onnx.export."""
+"""A model -> the ONNX graphs of `models.package.signature`, with torch.onnx.export."""
 
 import logging
 import warnings
@@ -19,8 +19,11 @@ from export.tracing.graphs import EncoderGraphs, Graphs, ScoringModels, weight_b
 from export.tracing.scoring import LogProbsGraph, SourceAttentionGraph, TargetGraph
 from export.tracing.screened import LogitsGraph, ScreenedOutput
 from export.tracing.variant import PRECISIONS
+from models.architectures.architecture import Architecture
+from models.architectures.recurrent.config import RecurrentConfig
 from models.attention import plain
 from models.best_tokens import best_allowed_tokens, best_tokens, block_size, padded_size
+from models.config import ModelConfig, ModelShape
 from models.package import signature
 from models.package.graphs import CacheTensor, CrossQuery, GraphFile, GraphsSpec, Logits, Owner
 from models.package.precision import AttentionKind, OutputLayer
@@ -37,14 +40,14 @@ MAX_TOKENS = 1 << 20
 class EncoderGraph(nn.Module):
     """What encoder.onnx computes."""
 
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: Architecture) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, ids: Tensor, lengths: Tensor) -> list[Tensor]:
         """See models.package.signature."""
-        hidden = self.model.encode(ids, lengths)
-        return [hidden, *(self.model.cross_keys_values(hidden) if self.model.config.decoder_layers else [])]
+        hidden, starts = self.model.encode_source(ids, lengths)
+        return [hidden, *starts]
 
 
 class PackedEncoderGraph(nn.Module):
@@ -62,11 +65,11 @@ class PackedEncoderGraph(nn.Module):
 class DecoderGraph(nn.Module):
     """What decoder.onnx computes."""
 
-    def __init__(self, model: Transformer, screened: bool = False) -> None:
+    def __init__(self, model: Architecture, screened: bool = False) -> None:
         super().__init__()
         self.model = model
         self.block = block_size(model.config.target_vocab_size)
-        self.screened = ScreenedOutput(model) if screened else None
+        self.screened = ScreenedOutput(_transformer(model)) if screened else None
 
     def forward(
         self,
@@ -77,8 +80,8 @@ class DecoderGraph(nn.Module):
         source_total: Tensor,
         ranks: Tensor,
         target_past: list[Tensor],
-        cross_past: list[Tensor],
-        cross_last: list[Tensor],
+        cross_past: Sequence[Tensor] = (),
+        cross_last: Sequence[Tensor] = (),
         choice: tuple[Tensor, Tensor, Tensor] | None = None,
         slots: Tensor | None = None,
     ) -> list[Tensor]:
@@ -87,24 +90,25 @@ class DecoderGraph(nn.Module):
             ids, positions, total, source_last, source_total, target_past, cross_past, cross_last, slots
         )
         k = ranks.shape[0]
+        queries = [] if query is None else [query]
         if self.screened is not None:
             hidden = self.model.decoder_norm(hidden)
             ids, log_probs, certain, normaliser = self.screened(self.model, hidden, k)
-            return [ids, log_probs, *present, certain, normaliser, hidden, query]
+            return [ids, log_probs, *present, certain, normaliser, hidden, *queries]
         if choice is None:
             logits = self.model.logits(hidden)
-            return [*best_tokens(logits, k, self.block), *present, logits, query]
+            return [*best_tokens(logits, k, self.block), *present, logits, *queries]
         weight, bias, allowed = choice
         # A row more, which nobody reads: where weights are not packed in advance, ONNX Runtime multiplies one row in a
         # way of its own, and a row's last bits would depend on whether there are others.
         logits = self.model.logits(functional.pad(hidden, (0, 0, 0, 1)), (weight, bias))
-        return [*best_allowed_tokens(logits, allowed, k), *present, logits, query]
+        return [*best_allowed_tokens(logits, allowed, k), *present, logits, *queries]
 
 
 class OutputGraph(nn.Module):
     """What output.onnx computes."""
 
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: Architecture) -> None:
         super().__init__()
         self.model = model
 
@@ -114,7 +118,7 @@ class OutputGraph(nn.Module):
 
 
 def trace(
-    model: Transformer,
+    model: Architecture,
     attention: AttentionKind = "fused",
     shortlist: bool = False,
     output_layer: OutputLayer = "full",
@@ -124,7 +128,7 @@ def trace(
 
     shortlist: as a package with one needs them
     output_layer: "screened" only where `export.tracing.screened.why_full` has nothing against it
-    scoring: with the graphs that look at given targets
+    scoring: with the graphs that look at given targets, of which only Transformers have some
     """
     model = model.eval()
     precision = "int8" if isinstance(model, QuantizedTransformer) else PRECISIONS[model.target_embedding.dtype]
@@ -132,9 +136,9 @@ def trace(
     spec = spec.model_copy(update={"output_layer": output_layer})
     with plain() if attention == "plain" else nullcontext():
         encoder, decoder = trace_encoder(model, spec), trace_decoder(model, spec)
-        scoring_models = trace_scoring(model) if scoring else None
+        scoring_models = trace_scoring(model) if scoring and isinstance(model, Transformer) else None
         output = trace_output(model) if shortlist else None
-        logits = trace_logits(model, spec) if output_layer == "screened" else None
+        logits = trace_logits(_transformer(model), spec) if output_layer == "screened" else None
     declared = declare(model, spec, encoder, decoder, scoring_models, output, logits)
     return Graphs(declared, encoder, decoder, scoring_models, output, logits)
 
@@ -152,7 +156,7 @@ def trace_encoders(model: Transformer) -> EncoderGraphs:
 
 
 def declare(
-    model: Transformer,
+    model: Architecture,
     spec: GraphsSpec,
     encoder: ir.Model,
     decoder: ir.Model,
@@ -161,7 +165,6 @@ def declare(
     logits_graph: ir.Model | None,
 ) -> GraphsSpec:
     """Adds what only the graphs themselves say."""
-    keys = signature.source_tensors(model.config, spec.precision.cache)[-2]
     traced = {"encoder": (spec.encoder, encoder), "decoder": (spec.decoder, decoder), "output": (spec.output, output)}
     files = {
         name: file.model_copy(update={"weight_bytes": weight_bytes(graph)})
@@ -172,17 +175,25 @@ def declare(
     if logits_graph is not None:
         file = GraphFile(file=signature.LOGITS_GRAPH, weight_bytes=weight_bytes(logits_graph))
     logits = Logits(name=signature.LOGITS, graph=file, size=padded_size(model.config.target_vocab_size))
-    query = CrossQuery(name=signature.CROSS_QUERY, keys=keys.past, scale=model.config.score_scale)
-    declared = spec.model_copy(update={**files, "logits": logits, "cross_query": query})
+    declared = spec.model_copy(update={**files, "logits": logits, "cross_query": cross_query(model.config)})
     return declared if scoring is None else scoring.declared(declared)
 
 
-def trace_encoder(model: Transformer, spec: GraphsSpec) -> ir.Model:
+def cross_query(config: ModelShape) -> CrossQuery | None:
+    """What tells where rows look; None, where scores are no products of queries with keys."""
+    assert isinstance(config, ModelConfig | RecurrentConfig)
+    if isinstance(config, RecurrentConfig) and not config.compares_keys:
+        return None
+    keys = signature.source_tensors(config, "fp32")[-2]
+    return CrossQuery(name=signature.CROSS_QUERY, keys=keys.past, scale=config.score_scale)
+
+
+def trace_encoder(model: Architecture, spec: GraphsSpec) -> ir.Model:
     """The graph of one pass over padded sources."""
     return _trace_encoder(EncoderGraph(model), model, signature.encoder_outputs(spec))
 
 
-def _trace_encoder(module: nn.Module, model: Transformer, output_names: Sequence[str]) -> ir.Model:
+def _trace_encoder(module: nn.Module, model: Architecture, output_names: Sequence[str]) -> ir.Model:
     """The graph of a module over padded sources."""
     sentences, source = Dim("sentences", max=MAX_BATCH), Dim("source", max=model.config.max_positions)
     return trace_module(
@@ -220,7 +231,7 @@ def trace_packed_encoder(model: Transformer) -> ir.Model:
     )
 
 
-def trace_decoder(model: Transformer, spec: GraphsSpec) -> ir.Model:
+def trace_decoder(model: Architecture, spec: GraphsSpec) -> ir.Model:
     """The graph of one token of each live row."""
     dtype = model.target_embedding.dtype
     rows, k, most = 4, 3, spec.most_candidates
@@ -246,8 +257,6 @@ def trace_decoder(model: Transformer, spec: GraphsSpec) -> ir.Model:
         "source_total": torch.tensor(rows + 1, dtype=torch.int32),
         "ranks": torch.arange(k),
         "target_past": zeros(target),
-        "cross_past": zeros(source),
-        "cross_last": [torch.zeros(rows, 1, tensor.heads * tensor.head_dim, dtype=dtype) for tensor in source],
     }
     shapes: dict[str, object] = {
         "ids": {0: rows_axis},
@@ -257,9 +266,11 @@ def trace_decoder(model: Transformer, spec: GraphsSpec) -> ir.Model:
         "source_total": {},
         "ranks": {0: k_axis},
         "target_past": dynamic(target),
-        "cross_past": dynamic(source),
-        "cross_last": [{0: rows_axis} for _ in source],
     }
+    if source:
+        last = [torch.zeros(rows, 1, tensor.heads * tensor.head_dim, dtype=dtype) for tensor in source]
+        inputs |= {"cross_past": zeros(source), "cross_last": last}
+        shapes |= {"cross_past": dynamic(source), "cross_last": [{0: rows_axis} for _ in source]}
     names = [
         *signature.DECODER_INPUTS,
         *(tensor.past for tensor in target + source),
@@ -278,7 +289,8 @@ def trace_decoder(model: Transformer, spec: GraphsSpec) -> ir.Model:
     present = [tensor.present for tensor in target + source]
     screened = spec.output_layer == "screened"
     rest = signature.SCREENED if screened else (signature.LOGITS,)
-    outputs = [*signature.DECODER_OUTPUTS, *present, *rest, signature.CROSS_QUERY]
+    queries = [] if cross_query(model.config) is None else [signature.CROSS_QUERY]
+    outputs = [*signature.DECODER_OUTPUTS, *present, *rest, *queries]
     return trace_module(DecoderGraph(model, screened), inputs, shapes, names, outputs)
 
 
@@ -327,7 +339,7 @@ def trace_scoring(model: Transformer) -> ScoringModels:
     return ScoringModels(of_targets, log_probs, source_attention, attention)
 
 
-def trace_output(model: Transformer) -> ir.Model:
+def trace_output(model: Architecture) -> ir.Model:
     """The graph of rows of the output layer."""
     return trace_module(
         OutputGraph(model),
@@ -336,6 +348,12 @@ def trace_output(model: Transformer) -> ir.Model:
         input_names=signature.OUTPUT_INPUTS,
         output_names=signature.OUTPUT_ROWS,
     )
+
+
+def _transformer(model: Architecture) -> Transformer:
+    """For what `export.tracing.screened.why_full` lets through."""
+    assert isinstance(model, Transformer)
+    return model
 
 
 def trace_module(

@@ -4,10 +4,11 @@ import copy
 
 import torch
 
+from models.architectures.architecture import Architecture
 from models.attention import HEAD_DIM_MULTIPLE
-from models.config import ModelConfig
+from models.config import ModelShape
 from models.package.precision import AttentionKind, Precision
-from models.transformer import Transformer
+from models.package.signature import source_tensors
 
 DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 PRECISIONS = {dtype: precision for precision, dtype in DTYPES.items()}
@@ -17,8 +18,9 @@ class VariantError(Exception):
     """A model that cannot become a package of this precision or attention. The message says what else it can become."""
 
 
-def variant(model: Transformer, precision: Precision, attention: AttentionKind) -> Transformer:
+def variant(model: Architecture, precision: Precision, attention: AttentionKind) -> Architecture:
     """The model in a precision; itself, if that is fp32, or is made of fp32 (int8). Raises VariantError."""
+    check_architecture(model.config, precision)
     if attention == "fused":
         check_heads(model.config)
     if precision == "int8":
@@ -30,24 +32,30 @@ def variant(model: Transformer, precision: Precision, attention: AttentionKind) 
     return converted
 
 
-def check_heads(config: ModelConfig) -> None:
+def check_architecture(config: ModelShape, precision: Precision) -> None:
+    """Raises VariantError where ONNX Runtime has no kernels of this precision: its recurrences compute in fp32."""
+    if precision != "fp32" and config.architecture == "recurrent":
+        raise VariantError(f"precision is {precision}; a recurrent model runs in fp32. Export with --precision fp32")
+
+
+def check_heads(config: ModelShape) -> None:
     """Raises VariantError where GroupQueryAttention does not take the decoder's heads."""
-    if config.decoder_head_dim % HEAD_DIM_MULTIPLE:
-        raise VariantError(
-            f"the decoder's heads have {config.decoder_head_dim} numbers (width {config.width}, "
-            f"{config.decoder_heads} heads); fused attention takes multiples of {HEAD_DIM_MULTIPLE}. "
-            f"Export with --attention plain"
-        )
+    for tensor in source_tensors(config, "fp32"):
+        if tensor.head_dim % HEAD_DIM_MULTIPLE:
+            raise VariantError(
+                f"the decoder's heads have {tensor.head_dim} numbers (width {config.width}, {tensor.heads} heads); "
+                f"fused attention takes multiples of {HEAD_DIM_MULTIPLE}. Export with --attention plain"
+            )
 
 
-def check_layers(config: ModelConfig) -> None:
+def check_layers(config: ModelShape) -> None:
     """Raises VariantError where layers are of a kind that has no 8 bits."""
     for name, wanted in (("gated", False), ("bias", True)):
         if (found := getattr(config, name)) != wanted:
             raise VariantError(f"{name} is {found!r}; 8 bits are made of layers where it is {wanted!r}. Export in fp32")
 
 
-def check_range(model: Transformer, converted: Transformer, precision: Precision) -> None:
+def check_range(model: Architecture, converted: Architecture, precision: Precision) -> None:
     """Raises VariantError where a weight became infinite."""
     state = model.state_dict()
     for name, weight in converted.state_dict().items():

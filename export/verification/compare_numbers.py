@@ -16,7 +16,8 @@ from engine.target_graphs import TargetGraphs
 from export.tracing.variant import DTYPES
 from export.verification.reference import Attention, attention, log_probs
 from kernels.library import open_library
-from models.config import ModelConfig
+from models.architectures.architecture import Architecture
+from models.config import ModelShape
 from models.package import signature
 from models.package.graph_files import GraphFiles
 from models.package.graphs import NativeGraphs
@@ -35,21 +36,22 @@ CANDIDATES = 8
 
 
 @torch.no_grad()
-def encoder_error(model: Transformer, graphs: GraphFiles, device: Device) -> float:
-    """Largest difference of a hidden state, or of a decoder layer's key or value, in one padded batch."""
+def encoder_error(model: Architecture, graphs: GraphFiles, device: Device) -> float:
+    """Largest difference of a hidden state, or of what cache tensors start with, in one padded batch."""
     sources = random_sources(model.config, len(SOURCE_LENGTHS))
     lengths = torch.tensor([len(source) for source in sources], dtype=torch.int32)
     ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(source) for source in sources], batch_first=True)
-    hidden = model.encode(ids, lengths)
-    expected = [hidden, *(model.cross_keys_values(hidden) if model.config.decoder_layers else [])]
+    hidden, starts = model.encode_source(ids, lengths)
+    expected = [hidden, *starts]
     dtype = DTYPES[graphs.spec.precision.activations]
     found = [torch.empty(tensor.shape, dtype=dtype) for tensor in expected]
     run_encoder(graphs, ids, lengths, found, device)
-    # The source axis second, as in the hidden states.
-    pairs = [(ours.float(), theirs) for ours, theirs in zip(found, expected, strict=True)]
-    pairs[1:] = [(ours.transpose(1, 2), theirs.transpose(1, 2)) for ours, theirs in pairs[1:]]
+    errors = [(ours.float() - theirs).abs() for ours, theirs in zip(found, expected, strict=True)]
     inside = torch.arange(ids.shape[1]) < lengths.unsqueeze(1)
-    return float(np.max([(ours - theirs)[inside].abs().max() for ours, theirs in pairs]))
+    # Where there is a source axis, the second of hidden states and the third of keys, padding may hold anything.
+    errors = [error.transpose(1, 2)[inside] if error.dim() == 4 else error for error in errors]
+    errors[0] = errors[0][inside]
+    return float(np.max([error.max() for error in errors]))
 
 
 @torch.no_grad()
@@ -66,7 +68,7 @@ def native_encoder_error(model: Transformer, graphs: GraphFiles, native: NativeG
 
 
 @torch.no_grad()
-def score_error(model: Transformer, graphs: GraphFiles, device: Device) -> float:
+def score_error(model: Architecture, graphs: GraphFiles, device: Device) -> float:
     """Largest difference of a target token's log-probability, of several targets of each source. Raises DeviceError."""
     given, start = TargetGraphs(graphs, device), model.config.decoder_start_id
     given.load(graphs.contents())
@@ -74,7 +76,7 @@ def score_error(model: Transformer, graphs: GraphFiles, device: Device) -> float
     targets = [target[1:][:length] for target, length in zip(whole, SOURCE_LENGTHS, strict=True)]
     errors = []
     for source in random_sources(model.config, len(SOURCE_LENGTHS)):
-        hidden = model.encode(torch.tensor([source]), torch.tensor([len(source)]))[0].numpy()
+        hidden = model.encode_source(torch.tensor([source]), torch.tensor([len(source)]))[0][0].numpy()
         for part in given.score(hidden, (start,), targets):
             for index, found in part.items():
                 target = targets[index]
@@ -84,7 +86,9 @@ def score_error(model: Transformer, graphs: GraphFiles, device: Device) -> float
 
 
 @torch.no_grad()
-def attention_error(model: Transformer, graphs: GraphFiles, device: Device, expected: Attention | None = None) -> float:
+def attention_error(
+    model: Architecture, graphs: GraphFiles, device: Device, expected: Attention | None = None
+) -> float:
     """Largest difference of where a token looks, in the encoder and from a target, of one pair. Raises DeviceError.
 
     expected: of `random_pair`. None: as the model does
@@ -92,7 +96,7 @@ def attention_error(model: Transformer, graphs: GraphFiles, device: Device, expe
     given, start = TargetGraphs(graphs, device), model.config.decoder_start_id
     given.load(graphs.contents())
     source, target = random_pair(model.config)
-    hidden = model.encode(torch.tensor([source]), torch.tensor([len(source)]))[0].numpy()
+    hidden = model.encode_source(torch.tensor([source]), torch.tensor([len(source)]))[0][0].numpy()
     [found] = given.look(hidden, (start,), [target[1:]], attention=True)
     looked = given.source_attention(source), found[0].attention
     pairs = zip(looked, expected or attention(model, source, target[:-1]), strict=True)
@@ -113,7 +117,7 @@ def run_encoder(graphs: GraphFiles, ids: Tensor, lengths: Tensor, outputs: Seque
 
 
 def step_errors(
-    model: Transformer,
+    model: Architecture,
     decoder: Decoder[S],
     capacity: int,
     rows: int,
@@ -175,21 +179,21 @@ def logit_error(candidates: Found, row: int, expected: NDArray[np.float32]) -> f
     return candidate_error(Found(token_ids, found - found.max() + expected.max()), 0, expected)
 
 
-def random_sources(config: ModelConfig, count: int) -> list[list[int]]:
+def random_sources(config: ModelShape, count: int) -> list[list[int]]:
     """Sources of SOURCE_LENGTHS."""
     choose = random.Random(SEED)
     lengths = [min(length, config.max_positions) for length in SOURCE_LENGTHS[:count]]
     return [[*choose.choices(range(config.source_vocab_size), k=length - 1), config.end_id] for length in lengths]
 
 
-def random_targets(config: ModelConfig, count: int, length: int) -> list[list[int]]:
+def random_targets(config: ModelShape, count: int, length: int) -> list[list[int]]:
     """Targets of one length, after the decoder's start token."""
     choose = random.Random(SEED)
     ids = range(config.target_vocab_size)
     return [[config.decoder_start_id, *choose.choices(ids, k=length - 1)] for _ in range(count)]
 
 
-def random_pair(config: ModelConfig) -> tuple[list[int], list[int]]:
+def random_pair(config: ModelShape) -> tuple[list[int], list[int]]:
     """A source, and a target after the decoder's start token."""
     [source], [target] = random_sources(config, 1), random_targets(config, 1, min(24, config.max_positions))
     return source, target

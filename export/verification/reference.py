@@ -14,12 +14,12 @@ from torch import Tensor
 from engine.processors.chain import chain
 from engine.processors.processor import Seen
 from engine.targets import target_rules
+from models.architectures.architecture import Architecture
 from models.attention import compared
 from models.checkpoint.generation import of_generate
 from models.package.manifest import GenerationDefaults
 from models.package.shortlist import Shortlist
 from models.package.signature import vocabulary
-from models.transformer import Transformer
 
 BATCH = 16
 """Sentences that transformers decodes at once."""
@@ -27,7 +27,7 @@ BATCH = 16
 
 @torch.no_grad()
 def log_probs(
-    model: Transformer, source_ids: Sequence[int], target_ids: Sequence[int], shortlist: Shortlist | None = None
+    model: Architecture, source_ids: Sequence[int], target_ids: Sequence[int], shortlist: Shortlist | None = None
 ) -> Tensor:
     """Of every token after each target token, by the teacher-forced pass.
 
@@ -42,7 +42,7 @@ Attention = tuple[Tensor, Tensor]
 
 
 @torch.no_grad()
-def attention(model: Transformer, source_ids: Sequence[int], target_ids: Sequence[int]) -> Attention:
+def attention(model: Architecture, source_ids: Sequence[int], target_ids: Sequence[int]) -> Attention:
     """Of a source, and of the teacher-forced pass over a target, which begins with the decoder's start token."""
     with compared() as layers:
         model(torch.tensor([source_ids]), torch.tensor([len(source_ids)]), torch.tensor([target_ids]))
@@ -53,7 +53,7 @@ def attention(model: Transformer, source_ids: Sequence[int], target_ids: Sequenc
 
 @torch.no_grad()
 def greedy_tokens(
-    model: Transformer,
+    model: Architecture,
     source_ids: Sequence[int],
     target_ids: Sequence[int],
     generation: GenerationDefaults,
@@ -80,7 +80,7 @@ def greedy_tokens(
 
 
 def _logits(
-    model: Transformer, source_ids: Sequence[int], target_ids: Sequence[int], shortlist: Shortlist | None
+    model: Architecture, source_ids: Sequence[int], target_ids: Sequence[int], shortlist: Shortlist | None
 ) -> Tensor:
     lengths = torch.tensor([len(source_ids)])
     logits: Tensor = model(torch.tensor([source_ids]), lengths, torch.tensor([target_ids]))[0]

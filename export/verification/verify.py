@@ -29,6 +29,7 @@ from export.verification.compare_numbers import (
 from export.verification.compare_tokens import Samples, translate
 from export.verification.probes import record_probes
 from export.verification.tolerances import NATIVE, SCREENED, TOLERANCES
+from models.architectures.architecture import Architecture
 from models.checkpoint import Checkpoint
 from models.package.graph_files import GraphFiles
 from models.package.graphs import Aligner, NativeGraphs, Probe
@@ -73,7 +74,7 @@ def verify(
     texts: Sequence[str],
     device: Device,
     progress: Progress,
-    emulated: Transformer | None = None,
+    emulated: Architecture | None = None,
 ) -> Verified:
     """Compares the graphs with the checkpoint in `folder`, native ones on the CPU. Raises VerificationError.
 
@@ -137,8 +138,9 @@ class _Verification:
         except DeviceError as error:
             raise VerificationError(f"ONNX Runtime does not load the exported graphs: {error}") from error
 
-    def certify_native(self, native: NativeGraphs, reference: Transformer) -> Certified:
+    def certify_native(self, native: NativeGraphs, reference: Architecture) -> Certified:
         """Raises VerificationError."""
+        assert isinstance(reference, Transformer), "export makes native graphs of no other"
         with closing(open_decoder(self._model, CPU, "required")) as decoder:
             hidden = native_encoder_error(reference, self._model.graphs, native)
             limits = NATIVE[self._model.graphs.spec.precision.weights], SCREENED
@@ -147,7 +149,7 @@ class _Verification:
     def _certify(
         self,
         decoder: Decoder[S],
-        reference: Transformer,
+        reference: Architecture,
         hidden: float,
         limits: tuple[float, float],
         which: str,

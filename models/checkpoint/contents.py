@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from models.architectures.architecture import Architecture
+from models.architectures.recurrent.config import RecurrentConfig
 from models.config import ModelConfig
 from models.package.manifest import GenerationDefaults, TargetLanguage
 from models.tokenizers.sentencepiece_pair import SentencePieceSpec
@@ -22,8 +24,8 @@ class Checkpoint:
     """A trained model, with all that a package says of it."""
 
     name: str
-    config: ModelConfig
-    model: Transformer
+    config: ModelConfig | RecurrentConfig
+    model: Architecture
     """With its weights, in fp32."""
     tokenizer: TokenizerSpec
     generation: GenerationDefaults
@@ -59,6 +61,15 @@ class Checkpoint:
         """Writes what was made."""
         for name, content in self.made_files.items():
             (folder / name).write_text(content, encoding="utf-8")
+
+    @property
+    def transformer(self) -> Transformer:
+        """Its model, for what knows no other architecture. Raises CheckpointError where it is another."""
+        if not isinstance(self.model, Transformer):
+            raise CheckpointError(
+                f"{self.name} is a model of the architecture {self.config.architecture!r}; this takes a transformer"
+            )
+        return self.model
 
     @property
     def sentencepiece(self) -> SentencePieceSpec:

@@ -10,12 +10,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
+from models.architectures import AnyConfig
+from models.architectures.architecture import Architecture
+from models.architectures.build import build
 from models.checkpoint.contents import Checkpoint, CheckpointError
 from models.checkpoint.files.reading import TensorFile, invalid, notices
 from models.checkpoint.files.renames import Rename, fill
 from models.checkpoint.files.weights import check_size, read_weights, weights_sha256
 from models.checkpoint.tokenizers.fast import spec_of
-from models.config import Frozen, ModelConfig
+from models.config import Frozen, ModelShape
 from models.package.graphs import FileName
 from models.package.manifest import GenerationDefaults
 from models.tokenizers.byte_tokenizer import ByteSpec
@@ -23,7 +26,6 @@ from models.tokenizers.sentencepiece_pair import SentencePieceSpec
 from models.tokenizers.spec import TokenizerSpec, open_tokenizer
 from models.tokenizers.tokenizer import TokenizerError
 from models.tokenizers.tokenizer_json import load_backend
-from models.transformer import Transformer
 
 DESCRIPTION = "checkpoint.toml"
 LAYER = "{layer}"
@@ -51,10 +53,10 @@ class Description(Frozen):
     """Of both sides; of other kinds, what a manifest says of them."""
     source_languages: tuple[str, ...] = ()
     target_languages: tuple[str, ...] = ()
-    model: ModelConfig
-    tensors: dict[str, str | tuple[str, ...]] = Field(min_length=1)
-    """A parameter of the Transformer, or a module with a weight and a bias -> the tensors that make it up, one below
-    the other. "NAME[2/3]" is the second of a tensor's three parts."""
+    model: AnyConfig
+    tensors: dict[str, str | tuple[str, ...]] = Field(default_factory=dict)
+    """A parameter of the model, or a module with a weight and a bias -> the tensors that make it up, one below the
+    other. "NAME[2/3]" is the second of a tensor's three parts. None: the file has the model's own names."""
     ignored: tuple[str, ...] = ()
     """What names of tensors begin with that nothing is made of."""
     generation: GenerationDefaults = GenerationDefaults()
@@ -118,12 +120,12 @@ def tokenizer_spec(folder: Path, description: Description) -> TokenizerSpec:
     return spec_of(backend).model_copy(update={"file": spec.file})
 
 
-def load_model(description: Description, tensors: TensorFile, file: Path) -> Transformer:
-    """Builds the Transformer and puts the weights into it. Raises CheckpointError."""
-    model = Transformer(description.model)
+def load_model(description: Description, tensors: TensorFile, file: Path) -> Architecture:
+    """Builds the model and puts the weights into it. Raises CheckpointError."""
+    model = build(description.model)
     parameters = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
     renames = []
-    for ours, theirs in description.tensors.items():
+    for ours, theirs in (description.tensors or {name: name for name in parameters}).items():
         named = list(_renames(ours, (theirs,) if isinstance(theirs, str) else theirs, description.model, parameters))
         if not named:
             close = difflib.get_close_matches(ours, [name.removesuffix(".weight") for name in parameters], n=1)
@@ -144,7 +146,7 @@ def load_model(description: Description, tensors: TensorFile, file: Path) -> Tra
     return model
 
 
-def _renames(ours: str, theirs: Sequence[str], config: ModelConfig, parameters: Container[str]) -> Iterator[Rename]:
+def _renames(ours: str, theirs: Sequence[str], config: ModelShape, parameters: Container[str]) -> Iterator[Rename]:
     """Of one entry of `tensors`, for each layer that it is about."""
     layers = range(config.encoder_layers if ours.startswith("encoder.") else config.decoder_layers)
     if LAYER in ours:
@@ -157,9 +159,9 @@ def _renames(ours: str, theirs: Sequence[str], config: ModelConfig, parameters: 
         yield from _of_module(ours, theirs, config, parameters)
 
 
-def _of_module(ours: str, theirs: Sequence[str], config: ModelConfig, parameters: Container[str]) -> Iterator[Rename]:
+def _of_module(ours: str, theirs: Sequence[str], config: ModelShape, parameters: Container[str]) -> Iterator[Rename]:
     if ours in parameters:
-        yield Rename(ours, tuple(theirs), _table_shape(ours, config))
+        yield Rename(ours, tuple(theirs), table_shape(ours, config))
         return
     for part in PARTS:
         if f"{ours}.{part}" in parameters:
@@ -170,7 +172,7 @@ def _at(name: str, layer: int) -> str:
     return name.replace(LAYER, str(layer))
 
 
-def _table_shape(name: str, config: ModelConfig) -> tuple[int, ...] | None:
+def table_shape(name: str, config: ModelShape) -> tuple[int, ...] | None:
     """Of what has a row for each token, and is padded in the model."""
     match name:
         case "source_embedding":

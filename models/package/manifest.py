@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 import pydantic.dataclasses
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
-from models.config import Frozen, ModelConfig
+from models.architectures import AnyConfig
+from models.config import Frozen
 from models.decoding import OPTIONS, Decoding
 from models.encoding import EncodingDefaults
 from models.package.graphs import FileName, GraphsSpec
@@ -160,7 +161,7 @@ class Manifest(Frozen):
     format_version: Literal[2] = FORMAT_VERSION
     name: FileName
     """What requests call the model."""
-    model: ModelConfig
+    model: AnyConfig
     """The architecture. Told to callers; engines read `graphs`."""
     tokenizer: TokenizerSpec
     source_languages: tuple[str, ...]

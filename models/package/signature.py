@@ -9,6 +9,9 @@ Encoder graph, one pass over padded sources:
     hidden   float [sentences, source, width], the last hidden states
     cross_k0, cross_v0, ...  float [sentences, heads, source, head_dim], keys and values of every decoder layer
 
+A recurrent model gives first_h0, ... float [sentences, width], with which the states of its cells begin, and with
+attention source_keys and source_values float [sentences, 1, source, width].
+
 An encoder alone gives no keys and values, and has no decoder graph. Packed encoder graph, the same over sources that
 lie one after another; attention alone is padded, and how sources are packed changes no bit:
 
@@ -29,7 +32,7 @@ Decoder graph, one token of each live row:
     candidates   int64 [rows, k]  the k most probable next tokens, best first
     log_probs    fp32 [rows, k]   their log-probabilities
     logits       float [rows, vocabulary, padded]
-    cross_query  float [rows, heads * head_dim]   what the last layer compares with the keys of the source
+    cross_query  float [rows, heads * head_dim]   what the last layer compares with the keys of the source, if it does
 
 and the cache tensors. A `present` output is bound to the buffer of its `past` input: the graph writes in place.
 Tensors of "float" have the package's precision: fp32, fp16 or bf16. The last two outputs are inner values of the graph
@@ -111,7 +114,9 @@ as the decoder has them:
     logits          fp32 [rows, named]      of none: -inf
 """
 
-from models.config import ModelConfig
+from models.architectures.recurrent import tensors as recurrent
+from models.architectures.recurrent.config import RecurrentConfig
+from models.config import ModelConfig, ModelShape
 from models.package.graphs import (
     Axis,
     CacheTensor,
@@ -168,7 +173,7 @@ MAX_CANDIDATES = 64
 
 
 def graphs_spec(
-    config: ModelConfig, precision: Precision, attention: AttentionKind = "fused", shortlist: bool = False
+    config: ModelShape, precision: Precision, attention: AttentionKind = "fused", shortlist: bool = False
 ) -> GraphsSpec:
     """What can be said of a model's graphs before they are traced. The bytes of their weights are an estimate."""
     precisions = Precisions.of_all(precision)
@@ -184,20 +189,23 @@ def graphs_spec(
         width=config.width,
         hidden=HIDDEN,
         encoder_numbers=encoder_numbers(config),
-        slots=config.relative != "none" and attention == "fused",
+        slots=isinstance(config, ModelConfig) and config.relative != "none" and attention == "fused",
         most_candidates=min(MAX_CANDIDATES, config.target_vocab_size),
         cache=target_tensors(config, precisions.cache) + source_tensors(config, precisions.cache),
     )
 
 
-def encoder_numbers(config: ModelConfig) -> int:
+def encoder_numbers(config: ModelShape) -> int:
     """How many the encoder keeps of each token while it computes, about."""
+    if isinstance(config, RecurrentConfig):
+        return recurrent.encoder_numbers(config)
+    assert isinstance(config, ModelConfig)
     relative = 0 if config.relative == "none" else 2 * config.encoder_heads * config.max_positions
     attended = max(config.width, config.inner(config.encoder_heads))
     return (4 if config.gated else 2) * config.encoder_ffn + 4 * config.width + 4 * attended + relative
 
 
-def vocabulary(config: ModelConfig) -> Vocabulary:
+def vocabulary(config: ModelShape) -> Vocabulary:
     """The model's tokens."""
     return Vocabulary(
         source_size=config.source_vocab_size,
@@ -209,8 +217,11 @@ def vocabulary(config: ModelConfig) -> Vocabulary:
     )
 
 
-def weights(config: ModelConfig) -> tuple[int, int, int]:
+def weights(config: ModelShape) -> tuple[int, int, int]:
     """How many weights the graphs of encoder, decoder and output layer have, but for biases and norms."""
+    if isinstance(config, RecurrentConfig):
+        return recurrent.weights(config)
+    assert isinstance(config, ModelConfig)
     width, layers = config.width, config.decoder_layers
     encoder_inner, inner = config.inner(config.encoder_heads), config.inner(config.decoder_heads)
     matrices = 3 if config.gated else 2
@@ -226,8 +237,11 @@ def weights(config: ModelConfig) -> tuple[int, int, int]:
     )
 
 
-def target_tensors(config: ModelConfig, precision: Precision) -> tuple[CacheTensor, ...]:
-    """The cache tensors that belong to a hypothesis: key and value of each layer's self-attention, or its state."""
+def target_tensors(config: ModelShape, precision: Precision) -> tuple[CacheTensor, ...]:
+    """The cache tensors that belong to a hypothesis: key and value of each layer's self-attention, or its states."""
+    if isinstance(config, RecurrentConfig):
+        return recurrent.target_tensors(config, precision)
+    assert isinstance(config, ModelConfig)
     if config.decoder_cell == "ssru":
         axes: tuple[Axis, ...] = ("rows", config.width)
         names = [f"state{layer}" for layer in range(config.decoder_layers)]
@@ -240,8 +254,11 @@ def target_tensors(config: ModelConfig, precision: Precision) -> tuple[CacheTens
     )
 
 
-def source_tensors(config: ModelConfig, precision: Precision) -> tuple[CacheTensor, ...]:
+def source_tensors(config: ModelShape, precision: Precision) -> tuple[CacheTensor, ...]:
     """The cache tensors that belong to a source: key and value of layer 0, key and value of layer 1, ..."""
+    if isinstance(config, RecurrentConfig):
+        return recurrent.source_tensors(config, precision)
+    assert isinstance(config, ModelConfig)
     return tuple(
         CacheTensor(
             past=name,

@@ -226,10 +226,17 @@ def experiment_keys(model: type[BaseModel]) -> list[str]:
     """Of a section and of those below it, whose names are in brackets."""
     keys = []
     for name, field in model.model_fields.items():
-        kinds = [kind for kind in (field.annotation, *get_args(field.annotation)) if isinstance(kind, type)]
-        sections = [kind for kind in kinds if issubclass(kind, BaseModel) and kind is not ParallelText]
-        keys += [f"[{name}]", *experiment_keys(sections[0])] if sections else [name]
+        sections = [kind for kind in models_in(field.annotation) if kind is not ParallelText]
+        keys += [f"[{name}]"] if sections else [name]
+        keys += [key for section in sections for key in experiment_keys(section)]
     return keys
+
+
+def models_in(annotation: object) -> list[type[BaseModel]]:
+    """Those a value may be, whatever they are among."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in models_in(part)]
 
 
 def test_every_make_target_is_documented(text: str) -> None:

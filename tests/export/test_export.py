@@ -36,13 +36,14 @@ from export.verification.compare_numbers import candidate_error, encoder_error, 
 from export.verification.tolerances import TOLERANCES
 from export.verification.verify import VerificationError, large_errors, most_tokens, open_decoder, verify
 from export.weights.save import save
+from models.architectures.architecture import Architecture
+from models.architectures.build import build
 from models.checkpoint import load_checkpoint
 from models.package.folder import Package
 from models.package.graph_files import GraphFiles
 from models.package.graphs import Precisions
 from models.package.manifest import Certificate, StepError
 from models.package.precision import AttentionKind, OutputLayer, Precision
-from models.transformer import Transformer
 from tests.checkpoints import ROOT, edit_json, write_checkpoint
 
 TOLERANCE = TOLERANCES["fp32"].error
@@ -164,7 +165,7 @@ def test_the_zoo_has_passed(zoo_package: Package) -> None:
 
 def test_every_weight_is_stored_once(zoo_package: Package) -> None:
     """The embedding is in both graphs, and in the decoder twice."""
-    numbers = sum(weight.numel() for weight in Transformer(zoo_package.manifest.model).parameters())
+    numbers = sum(weight.numel() for weight in build(zoo_package.manifest.model).parameters())
     assert zoo_package.manifest.files["weights.bin"].size_bytes < 4 * numbers * 1.01
     names = [name for name, _ in external_weights(zoo_package.folder)]
     places = [tensor.offset for _, tensor in external_weights(zoo_package.folder)]
@@ -248,7 +249,7 @@ def test_a_wrong_graph_ends_with_1_and_leaves_the_old_package(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def damaged(
-        model: Transformer, attention: AttentionKind, shortlist: bool, output_layer: OutputLayer, scoring: bool
+        model: Architecture, attention: AttentionKind, shortlist: bool, output_layer: OutputLayer, scoring: bool
     ) -> Graphs:
         graphs = trace(model, attention, shortlist, output_layer, scoring)
         value = next(value for name, value in graphs.decoder.graph.initializers.items() if name.endswith("down.weight"))

@@ -101,7 +101,7 @@ def pairs() -> list[Pair]:
 
 
 def test_attention_is_that_of_transformers(tiny_checkpoint: Path, pairs: list[Pair]) -> None:
-    model = load_checkpoint(tiny_checkpoint).model
+    model = load_checkpoint(tiny_checkpoint).transformer
     reference = MarianMTModel.from_pretrained(tiny_checkpoint, attn_implementation="eager").eval()
     source, target = pairs[0]
     fed = [model.config.decoder_start_id, *target]
@@ -116,7 +116,7 @@ def test_attention_is_that_of_transformers(tiny_checkpoint: Path, pairs: list[Pa
 
 
 def test_what_fills_up_a_batch_aligns_nothing(tiny_checkpoint: Path, pairs: list[Pair]) -> None:
-    model = load_checkpoint(tiny_checkpoint).model
+    model = load_checkpoint(tiny_checkpoint).transformer
     every = aligners(model)
     assert len(every) == 2 * 4 * 2  # layers, three heads and their mean, at once or a step later
     together = [np.concatenate(found, 1) for found in zip(*align(model, pairs, every), strict=True)]
@@ -137,7 +137,7 @@ def test_batches_are_no_larger_than_they_may_be(monkeypatch: pytest.MonkeyPatch,
 
 def test_the_aligner_that_says_most_is_chosen(tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model whose heads look anywhere, but for one that looks where the token is that the target has."""
-    model = load_checkpoint(tiny_checkpoint).model
+    model = load_checkpoint(tiny_checkpoint).transformer
     best = Aligner(1, 2, later=True)
     chance = np.random.default_rng(2)
     sources = [chance.permutation(np.arange(3, 60))[:7].tolist() for _ in range(180)]

@@ -45,7 +45,7 @@ class Both:
 
 @pytest.fixture(scope="module")
 def both(tiny_checkpoint: Path, tiny_package: Package, tmp_path_factory: pytest.TempPathFactory) -> Both:
-    model = load_checkpoint(tiny_checkpoint).model
+    model = load_checkpoint(tiny_checkpoint).transformer
     folder = tmp_path_factory.mktemp("plain")
     return Both(model, {"fused": tiny_package.graphs(), "plain": save(trace(model, "plain"), folder)})
 

@@ -1,13 +1,9 @@
 """The recurrent decoder: its equations, its graph, its state in place, and searches against PyTorch without a cache."""
 
-import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import product
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 import onnx
@@ -16,27 +12,21 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from engine.batch.running_batch import RunningBatch
 from engine.cpu.decoder import CpuDecoder
 from engine.cuda.decoder import CudaDecoder
-from engine.decoder import Ask, Decoder, Found, TokenIds
 from engine.devices.session import CPU
 from engine.devices.transfers import HostTransfers
-from engine.observer import Unobserved
-from engine.request import Event, Finished, Translate
 from export.tracing.graphs import histogram
 from export.tracing.trace import trace
-from export.verification.reference import log_probs
 from export.weights.save import save
-from models.decoding import Decoding
 from models.layers import Recurrence
 from models.package import signature
 from models.package.graph_files import GraphFiles
 from models.transformer import Transformer
 from tests.engine.devices.test_device import BASE, LOAD
 from tests.export.test_trace import BEST_BLOCKS, BEST_INSIDE, EMBEDDING, HEAD, IDS, LOG_PROBS, SINUSOIDS, times
-from tests.fakes import CopySource, rules_of
 from tests.models.test_transformer import config, random_model
+from tests.models.without_cache import PrefixDecoder, search
 
 CONFIG = config(decoder_cell="ssru")
 LONGEST = 64
@@ -146,62 +136,11 @@ def feed(value: ort.NodeArg, rows: int, chance: np.random.Generator) -> NDArray[
     return chance.integers(1, 7, shape).astype(np.int32 if value.type == "tensor(int32)" else np.int64)
 
 
-@dataclass
-class PrefixCache:
-    """A running batch that keeps no state: every step runs PyTorch's teacher-forced pass over whole targets."""
-
-    model: Transformer
-    rows: list[tuple[Tokens, Tokens]] = field(default_factory=list)
-    wanted: int = 0
-
-    @property
-    def live(self) -> int:
-        return len(self.rows)
-
-    def join(self, source: CopySource) -> int:
-        self.rows.append((source.source_ids, ()))
-        return self.live - 1
-
-    def begin_step(self, token_ids: TokenIds, ask: Ask) -> None:
-        pairs = zip(self.rows, token_ids, strict=True)
-        self.rows, self.wanted = [(source, (*target, int(token))) for (source, target), token in pairs], ask.best
-
-    def end_step(self) -> Found:
-        scores = torch.stack([log_probs(self.model, source, target)[-1] for source, target in self.rows])
-        best = scores.topk(self.wanted)
-        return Found(best.indices.numpy(), best.values.numpy())
-
-    def take(self, parents: Sequence[int]) -> int:
-        self.rows = [self.rows[parent] for parent in parents]
-        return 0
-
-
-@dataclass
-class PrefixDecoder:
-    model: Transformer
-    device = CPU
-    row_tokens = 0
-    gives_logits = False
-
-    def close(self) -> None:
-        """Nothing outlives it."""
-
-    def encode(self, sources: Sequence[Sequence[int]]) -> list[CopySource]:
-        return [CopySource(tuple(source)) for source in sources]
-
-    @property
-    def given_targets(self) -> NoReturn:
-        raise NotImplementedError
-
-    def open_cache(self, rows: int) -> PrefixCache:
-        return PrefixCache(self.model)
-
-
 @pytest.mark.parametrize("on_device", [False, True])
 def test_searches_find_what_they_find_without_a_cache(exported: Exported, on_device: bool) -> None:
     """Greedy and with beams, whose states are reordered; requests join and leave."""
-    expected = search(PrefixDecoder(exported.model))
-    found = search(exported.device() if on_device else exported.decoder())
+    expected = search(PrefixDecoder(exported.model), CONFIG)
+    found = search(exported.device() if on_device else exported.decoder(), CONFIG)
     assert found.keys() == expected.keys()
     for key, answer in expected.items():
         pairs = zip(found[key].hypotheses, answer.hypotheses, strict=True)
@@ -209,36 +148,13 @@ def test_searches_find_what_they_find_without_a_cache(exported: Exported, on_dev
     assert len({hypothesis.token_ids for answer in found.values() for hypothesis in answer.hypotheses}) > 8
 
 
-def search(decoder: Decoder) -> dict[tuple[Tokens, int], Finished]:  # type: ignore[type-arg]
-    """Translates ten sources, greedily and with three beams, in seven rows."""
-    rules = rules_of(CONFIG.end_id, start_id=CONFIG.decoder_start_id)
-    engine = RunningBatch(decoder, 7, Unobserved(), worker=0)
-    chance, answers = random.Random(3), dict[tuple[Tokens, int], Finished]()
-    sources = [tuple(chance.choices(range(130), k=length)) for length in (5, 1, 30, 12, 3, 3, 20, 7, 2, 9)]
-    for source, num_beams in product(sources, (1, 3)):
-        while engine.free_rows < num_beams:
-            engine.step()
-        decoding = Decoding(num_beams, num_beams, max_new_tokens=12, length_penalty=1.0, early_stopping=False)
-        deliver = partial(keep, answers, (source, num_beams))
-        engine.admit([Translate(source, deliver, decoding=decoding, rules=rules)])
-        engine.step()
-    while not engine.idle:
-        engine.step()
-    return answers
-
-
-def keep(answers: dict[tuple[Tokens, int], Finished], key: tuple[Tokens, int], event: Event) -> None:
-    assert isinstance(event, Finished)
-    answers[key] = event
-
-
 def test_no_step_is_made_ahead(exported: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would have changed the state. As if the device were an asynchronous one."""
-    expected = search(exported.decoder())
+    expected = search(exported.decoder(), CONFIG)
     monkeypatch.setattr(HostTransfers, "asynchronous", True)
     device = exported.device()
     assert device.open_cache(rows=4)._step._ahead is None
-    found = search(device)
+    found = search(device, CONFIG)
     assert {key: answer.hypotheses[0].token_ids for key, answer in found.items()} == {
         key: answer.hypotheses[0].token_ids for key, answer in expected.items()
     }

@@ -28,7 +28,7 @@ zoo = pytest.mark.parametrize("model", MODELS, ids=lambda folder: folder.name)
 @zoo
 def test_it_is_a_transformer_with_attention_alone(model: Path) -> None:
     checkpoint = load_checkpoint(model)
-    config = checkpoint.config
+    config = checkpoint.transformer.config
     assert (config.decoder_cell, config.encoder_layers, config.decoder_layers, config.width) == ("attention", 6, 2, 256)
     assert f"{checkpoint.source_languages[0]}-{checkpoint.target_languages[0]}" == model.name
     assert sum(file.lstat().st_size for file in model.iterdir()) <= LARGEST

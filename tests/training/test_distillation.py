@@ -10,6 +10,7 @@ import torch
 
 from models.decoding import Decoding
 from models.package.folder import Package, sha256
+from models.transformer import Transformer
 from tests.checkpoints import END, edit_json, flores, write_checkpoint
 from tests.oracles import HuggingFace
 from tests.training.experiments import write_config
@@ -132,11 +133,12 @@ WORD_LEVEL: dict[str, object] = {
 @pytest.mark.parametrize("weights", [{"match": "gram"}, {"match": "kl"}, {"match": "gram", "in_batch": 5.0}])
 def test_a_student_comes_to_agree_with_its_teacher(weights: dict[str, object], tmp_path: Path) -> None:
     """The decoder's self-attention is thrown away, and learnt again from the teacher's logits."""
-    teacher = load_suppressed(write_checkpoint(tmp_path / "teacher")).model
+    teacher = load_suppressed(write_checkpoint(tmp_path / "teacher")).transformer
     settings = Distillation.model_validate({"teacher": tmp_path / "teacher", "hidden": 0.3} | weights)
     reset = ("decoder.*.attention.qkv.*", "decoder.*.attention.out.*")
     start = Start(checkpoint=settings.teacher, reset=reset, freeze=tuple(FROZEN))
     student = from_checkpoint(start, 0.0, tmp_path).model
+    assert isinstance(student, Transformer)
     objective = WordLevelDistillation(student, teacher, settings, label_smoothing=0.1)
     ids = torch.randint(2, 200, (6, 10), generator=torch.Generator().manual_seed(1))
     everything = torch.ones(6, 10, dtype=torch.bool)
@@ -154,7 +156,9 @@ def test_a_student_comes_to_agree_with_its_teacher(weights: dict[str, object], t
 
 
 def test_the_divergence_in_a_batch_is_among_the_tokens_of_its_targets(tmp_path: Path) -> None:
-    teacher, student = (load_suppressed(write_checkpoint(tmp_path / str(seed), seed=seed)).model for seed in (1, 2))
+    teacher, student = (
+        load_suppressed(write_checkpoint(tmp_path / str(seed), seed=seed)).transformer for seed in (1, 2)
+    )
     settings = Distillation.model_validate({"teacher": tmp_path, "match": "kl", "logits": 0.0, "in_batch": 2.0})
     ids, labels = torch.tensor([[5, 6, 7]]), torch.tensor([[9, 11, 9, 4]])
     batch = Batch(np.arange(1), ids, torch.tensor([3]), torch.tensor([[1, 9, 11, 9]]), labels, labels.ne(4))

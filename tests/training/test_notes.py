@@ -59,10 +59,11 @@ def test_the_second_epoch_learns_the_same_from_the_notes(
     hidden: float, bf16: bool, corpus: Corpus, tmp_path: Path
 ) -> None:
     folder = write_checkpoint(tmp_path / "teacher")
-    teacher = load_suppressed(folder).model
+    teacher = load_suppressed(folder).transformer
     settings = Distillation.model_validate({"teacher": folder, "hidden": hidden, "notes": True})
     start = Start(checkpoint=folder, reset=("decoder.*.attention.*",), freeze=FROZEN)
     student = from_checkpoint(start, 0.0, tmp_path).model
+    assert isinstance(student, Transformer)
     notes = TeacherNotes(tmp_path, corpus, teacher.config.width, noted_states(teacher, settings))
     objective = WordLevelDistillation(student, teacher, settings, 0.1, notes)
     first = gradients(objective, corpus, bf16)
@@ -75,9 +76,10 @@ def test_the_second_epoch_learns_the_same_from_the_notes(
 
 def test_validation_text_is_not_in_the_notes(corpus: Corpus, tmp_path: Path) -> None:
     folder = write_checkpoint(tmp_path / "teacher")
-    teacher = load_suppressed(folder).model
+    teacher = load_suppressed(folder).transformer
     settings = Distillation.model_validate({"teacher": folder, "notes": True})
     student = from_checkpoint(Start(checkpoint=folder, freeze=FROZEN), 0.0, tmp_path).model
+    assert isinstance(student, Transformer)
     notes = TeacherNotes(tmp_path, corpus, teacher.config.width, noted_states(teacher, settings))
     objective = WordLevelDistillation(student, teacher, settings, 0.1, notes).eval()
     rows = np.arange(len(corpus))
@@ -109,7 +111,7 @@ def test_no_room_for_the_notes(corpus: Corpus, tmp_path: Path) -> None:
 
 
 def test_a_recurrent_decoder_becomes_one_with_self_attention(tmp_path: Path) -> None:
-    shape = load_suppressed(write_checkpoint(tmp_path / "model")).model.config
+    shape = load_suppressed(write_checkpoint(tmp_path / "model")).transformer.config
     recurrent = Transformer(shape.model_copy(update={"decoder_cell": "ssru", "norm_epsilon": 1e-6}))
     with torch.no_grad():
         for parameter in recurrent.parameters():
@@ -131,7 +133,7 @@ def recurrence(parameters: dict[str, torch.nn.Parameter], name: str) -> Tensor:
 
 
 def test_a_model_that_is_marian_stays_as_it_is(tmp_path: Path) -> None:
-    model = load_suppressed(write_checkpoint(tmp_path / "model")).model
+    model = load_suppressed(write_checkpoint(tmp_path / "model")).transformer
     assert as_marian(model) is model
 
 
@@ -150,7 +152,7 @@ def test_a_model_of_firefox_is_trained_on_and_becomes_one_of_transformers(tmp_pa
     folder = tmp_path / "run" / "model"
     assert (folder / "LICENSE").read_text(encoding="utf-8") == "theirs"
     ours, theirs = MarianMTModel.from_pretrained(folder), load_checkpoint(teacher)
-    assert theirs.config.decoder_cell == "ssru"
+    assert theirs.transformer.config.decoder_cell == "ssru"
     torch.testing.assert_close(
         ours.model.shared.weight[:-1].float(), theirs.model.source_embedding[:PIECES].half().float()
     )

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.config import ModelConfig
+from models.config import ModelShape
 from training.data.text import Corpus, Sentences
 from training.errors import TrainingError
 
@@ -39,7 +39,7 @@ class Batch:
         return Batch(self.rows, *(tensor.to(device, non_blocking=True) for tensor in fields))
 
 
-def make_batch(corpus: Corpus, rows: Rows, config: ModelConfig) -> Batch:
+def make_batch(corpus: Corpus, rows: Rows, config: ModelShape) -> Batch:
     """Pads the pairs of a batch."""
     source, source_lengths = _pad(corpus.source, rows, config.pad_id)
     labels, target_lengths = _pad(corpus.target, rows, config.pad_id)

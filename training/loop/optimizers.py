@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from models.transformer import Transformer
+from models.architectures.architecture import Architecture
 from training import config
 
 MOMENTUM = 0.95
@@ -63,7 +63,7 @@ def orthogonalised(matrix: Tensor) -> Tensor:
     return x
 
 
-def make_optimizers(settings: config.Optimizer, model: Transformer) -> list[torch.optim.Optimizer]:
+def make_optimizers(settings: config.Optimizer, model: Architecture) -> list[torch.optim.Optimizer]:
     """What updates the parameters that are trained. Biases and norms do not decay."""
     trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     linear = {f"{name}.weight" for name, module in model.named_modules() if isinstance(module, nn.Linear)}

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.transformer import Transformer
+from models.architectures.architecture import Architecture
 from training.data.batches import Position
 from training.data.files import new_file
 from training.errors import TrainingError
@@ -32,7 +32,7 @@ class Progress:
 
 
 def save_state(
-    folder: Path, keep: int, progress: Progress, model: Transformer, optimizers: Sequence[torch.optim.Optimizer]
+    folder: Path, keep: int, progress: Progress, model: Architecture, optimizers: Sequence[torch.optim.Optimizer]
 ) -> None:
     """Writes a checkpoint, then deletes all but the last `keep` and a spare one."""
     device = next(model.parameters()).device
@@ -60,7 +60,7 @@ def save(file: Path, content: Mapping[str, object]) -> None:
 
 
 def load_state(
-    file: Path, model: Transformer, optimizers: Sequence[torch.optim.Optimizer], device: torch.device
+    file: Path, model: Architecture, optimizers: Sequence[torch.optim.Optimizer], device: torch.device
 ) -> Progress:
     """Puts a checkpoint back. Raises TrainingError where it is of another model or optimizer."""
     content = load(file)
@@ -89,7 +89,7 @@ def load(file: Path) -> dict[str, Any]:
     return content
 
 
-def fill_model(model: Transformer, weights: Mapping[str, Tensor], file: Path) -> None:
+def fill_model(model: Architecture, weights: Mapping[str, Tensor], file: Path) -> None:
     """Copies weights into a model. Raises TrainingError for the first that does not fit."""
     expected = model.state_dict()
     for name in sorted(expected.keys() | weights.keys()):

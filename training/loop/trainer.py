@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from models.transformer import Transformer
+from models.architectures.architecture import Architecture
+from models.architectures.recurrent.model import Recurrent
 from training.config import Experiment
 from training.data.batches import BatchOrder, Rows, make_batch, target_tokens
 from training.data.text import Corpus
@@ -59,7 +60,7 @@ class Trainer:
         self,
         experiment: Experiment,
         objective: nn.Module,
-        model: Transformer,
+        model: Architecture,
         corpus: Corpus,
         score: Callable[[], Score],
         processes: Processes,
@@ -111,6 +112,9 @@ class Trainer:
         """
         settings, processes = self.experiment.optimizer, self.processes
         self.progress.step += 1
+        if isinstance(self.model, Recurrent):
+            done = self.progress.step / self.experiment.training.max_steps
+            self.model.sampled = done * self.experiment.training.scheduled_sampling
         self.progress.position = self._order.position
         for rows in processes.share(batches):
             batch = make_batch(self._corpus, rows, self.model.config).to(processes.device)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import sacrebleu
 import torch
 
+from models.architectures.architecture import Architecture
 from models.tokenizers.tokenizer import Tokenizer
-from models.transformer import Transformer
 from training.config import Validation
 from training.data.batches import in_order, make_batch
 from training.data.text import Corpus, TextPair
@@ -71,7 +71,7 @@ class Scorer:
         objective.train()
         return float(total) / int(self._corpus.target.lengths.sum())
 
-    def _bleu(self, model: Transformer) -> float:
+    def _bleu(self, model: Architecture) -> float:
         count = self._settings.sentences
         self._traced = self._traced or TracedModel(model, self._tokenizer)
         sources = map(self._tokenizer.encode, self._text.source[:count])

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from models.architectures.architecture import Architecture
 from models.config import ModelConfig
 from models.transformer import Transformer
 from training.config import Distillation
@@ -15,15 +16,15 @@ from training.objective.notes import TeacherNotes
 class Translation(nn.Module):
     """Learns the target text."""
 
-    def __init__(self, model: Transformer, label_smoothing: float) -> None:
+    def __init__(self, model: Architecture, label_smoothing: float) -> None:
         super().__init__()
         self.model = model
         self.label_smoothing = label_smoothing
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The loss, summed over target tokens, and the cross-entropy without smoothing."""
-        memory = self.model.encode(batch.source_ids, batch.source_lengths)
-        hidden = self.model.decode(memory, batch.source_lengths, batch.inputs)[-1]
+        _, starts = self.model.encode_source(batch.source_ids, batch.source_lengths)
+        hidden = self.model.decode_target(starts, batch.source_lengths, batch.inputs)[-1]
         # Without the padding: the output projection is the larger half of a small model's work.
         return text_loss(self.model, hidden[batch.is_token.flatten()], batch, self.label_smoothing)
 
@@ -115,7 +116,7 @@ class WordLevelDistillation(nn.Module):
 Objective = Translation | WordLevelDistillation
 
 
-def text_loss(model: Transformer, hidden: Tensor, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
+def text_loss(model: Architecture, hidden: Tensor, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
     """Cross-entropy of the target, smoothed and plain.
 
     hidden: the last hidden states [target tokens, width]

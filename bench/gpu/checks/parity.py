@@ -18,9 +18,9 @@ from bench.gpu.sides.ours import Ours
 from engine.decoder import Found
 from export.verification.compare_numbers import CANDIDATES, candidate_error, decode, random_targets
 from export.verification.tolerances import TOLERANCES
+from models.architectures.architecture import Architecture
 from models.checkpoint import load_checkpoint
 from models.package.folder import Package
-from models.transformer import Transformer
 
 ROWS = 8
 DELAY = 2
@@ -84,7 +84,7 @@ def make_reference(plan: Plan, model: str) -> Reference:
 
 
 @torch.no_grad()
-def log_probs(model: Transformer, given: Sequence[Tokens], targets: Sequence[Sequence[int]]) -> LogProbs:
+def log_probs(model: Architecture, given: Sequence[Tokens], targets: Sequence[Sequence[int]]) -> LogProbs:
     """Of every token after each target token, by the teacher-forced pass: one source at a time, without padding."""
     device, rows = model.target_embedding.device, list[NDArray[np.float32]]()
     for source, target in zip(given, targets, strict=True):

@@ -15,7 +15,7 @@ from bench.gpu.sides.ours import Ours
 from bench.measure import Series, seconds
 from engine.decoder import Ask
 from models.best_tokens import padded_size
-from models.config import ModelConfig
+from models.config import ModelConfig, ModelShape
 
 BEST_OF = 10
 EMPTY_KERNELS = 256
@@ -92,11 +92,12 @@ class Step:
         return Series(values).median
 
 
-def step_bytes(config: ModelConfig, rows: int, plan: Plan) -> int:
+def step_bytes(config: ModelShape, rows: int, plan: Plan) -> int:
     """What a step cannot but move, in fp16: each weight of the decoder once, and keys and values once.
 
     Each row attends to a source, and to as many target tokens. Activations could stay within the chip.
     """
+    assert isinstance(config, ModelConfig)
     width, layers, attended = config.width, config.decoder_layers, 2 * plan.sizes.source_tokens
     attention = 4 * width * width + 2 * width * width  # self: queries, keys, values, output; cross: queries, output
     weights = layers * (attention + 2 * width * config.decoder_ffn) + padded_size(config.target_vocab_size) * width

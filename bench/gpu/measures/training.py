@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from bench.gpu import sources
 from bench.gpu.plan import Findings, Plan
 from bench.measure import Series, seconds
-from models.config import ModelConfig
+from models.config import ModelShape
 from training.config import Optimizer, Training
 from training.data.batches import Batch, make_batch
 from training.data.text import Corpus, Sentences
@@ -81,7 +81,7 @@ def make_update(plan: Plan, tokens: int) -> Callable[[], None]:
     return update
 
 
-def random_batch(config: ModelConfig, pairs: int, length: int) -> Batch:
+def random_batch(config: ModelShape, pairs: int, length: int) -> Batch:
     """Pairs of random sentences of one length."""
     ids, ends = np.array(sources.of_length(config, 2 * pairs, length), np.int32), length * np.arange(1, pairs + 1)
     source, target = (Sentences(side.ravel(), ends) for side in np.split(ids, 2))

@@ -1,18 +1,18 @@
-"""Puts a checkpoint's tensors into the Transformer: a family is a table of renames."""
+"""Puts a checkpoint's tensors into a model: a family is a table of renames."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
 
+from models.architectures.architecture import Architecture
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.files.reading import TensorFile
-from models.transformer import Transformer
 
 
 @dataclass(frozen=True)
 class Rename:
-    """A parameter of the Transformer, and the tensors that make it up, one below the other."""
+    """A parameter of the model, and the tensors that make it up, one below the other."""
 
     target: str
     sources: tuple[str, ...]
@@ -29,7 +29,7 @@ def linear(target: str, *sources: str) -> list[Rename]:
     return [Rename(f"{target}.{part}", tuple(f"{name}.{part}" for name in sources)) for part in ("weight", "bias")]
 
 
-def fill(model: Transformer, renames: Iterable[Rename], copies: Mapping[str, str], tensors: TensorFile) -> None:
+def fill(model: Architecture, renames: Iterable[Rename], copies: Mapping[str, str], tensors: TensorFile) -> None:
     """Copies every tensor into its parameter. Raises CheckpointError where one is missing, left over or mis-shaped.
 
     copies: tensors that may be in the file a second time, and the name they are taken by

@@ -9,6 +9,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from models.architectures.recurrent.config import GATES, RecurrentConfig
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.files.foreign import check_quantization, say_what_it_is
 from models.checkpoint.files.reading import TensorFile, read_json
@@ -80,14 +81,17 @@ def read_weights(weights: Path, entry: str | None = None) -> TensorFile:
     return TensorFile(weights, tensors)
 
 
-def check_size(config: ModelConfig, weights: Path) -> None:
+def check_size(config: ModelConfig | RecurrentConfig, weights: Path) -> None:
     """Raises CheckpointError where a model is larger than its weights, before anything of that size is made.
 
     A number takes a byte at least.
     """
     width = config.width
-    layers = config.encoder_layers * (4 * config.inner(config.encoder_heads) + 2 * config.encoder_ffn)
-    layers += config.decoder_layers * (4 * config.inner(config.decoder_heads) + 2 * config.decoder_ffn)
+    if isinstance(config, RecurrentConfig):
+        layers = (config.encoder_layers + 2 * config.decoder_layers) * GATES[config.cell] * width
+    else:
+        layers = config.encoder_layers * (4 * config.inner(config.encoder_heads) + 2 * config.encoder_ffn)
+        layers += config.decoder_layers * (4 * config.inner(config.decoder_heads) + 2 * config.decoder_ffn)
     needed = width * (config.source_vocab_size + layers)
     found = sum(file.stat().st_size for file in weights_files(weights))
     if needed > found:

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.files.reading import JsonKeys, parse, read_json
 from models.checkpoint.languages.codes import target_codes
-from models.config import ModelConfig
+from models.config import ModelShape
 from models.tokenizers.sentencepiece_pair import SentencePiecePair, SentencePieceSpec, load_vocabulary
 from models.tokenizers.tokenizer import TokenizerError
 from models.tokenizers.typography import normalization_table
@@ -39,7 +39,7 @@ def read_tokenizer_config(folder: Path) -> MarianTokenizerConfig:
     return parse(MarianTokenizerConfig, read_json(file), file)
 
 
-def tokenizer_spec(folder: Path, tokens: MarianTokenizerConfig, config: ModelConfig) -> SentencePieceSpec:
+def tokenizer_spec(folder: Path, tokens: MarianTokenizerConfig, config: ModelShape) -> SentencePieceSpec:
     """Which files the tokenizer is, and which characters they need replaced."""
     target_vocabulary = "target_vocab.json" if tokens.separate_vocabs else None
     same_model = _bytes(folder / "source.spm") == _bytes(folder / "target.spm")

@@ -9,6 +9,7 @@ from bench.sentences import flores, heldout
 from export import __main__ as command
 from export.command.arguments import CALIBRATION, SAMPLES, parse
 from export.inputs import LEAST_CALIBRATION, InputError, read_calibration, read_references
+from models.config import ModelConfig
 from models.package.checked import PackageError
 from models.package.folder import Package, sha256
 from models.package.graphs import Precisions
@@ -57,6 +58,7 @@ def test_weights_lie_there_once_by_outputs(package: Package) -> None:
                 assert tensor.offset is not None
                 weights[tensor.offset] = tuple(tensor.shape.numpy())
     config = package.manifest.model
+    assert isinstance(config, ModelConfig)
     shapes = list(weights.values())
     assert shapes.count((config.target_vocab_size, config.width)) == 1
     quantization = package.manifest.certificate.quantization

@@ -177,7 +177,7 @@ def zoo_folder(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="module")
 def traced(zoo_folder: Path) -> Graphs:
-    model = load_checkpoint(zoo_folder).model
+    model = load_checkpoint(zoo_folder).transformer
     return trace(model, scoring=True).with_native(native_graphs(model))
 
 

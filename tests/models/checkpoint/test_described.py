@@ -154,7 +154,7 @@ def test_logits_are_those_of_torch(tmp_path: Path, norm_first: bool) -> None:
 
 CHANGES = {
     ("width = 24", "width = 25"): "Value error, width 25 is not a multiple of 3 heads",
-    ("width = 24", "breadth = 24"): "model.width is missing",
+    ("width = 24", "breadth = 24"): "model.transformer.width is missing",
     ("encoder_ffn = 40", "encoder_ffn = 48"): "linear1.weight has shape [40, 24]; expected [48, 24]",
     ("encoder_layers = 2", "encoder_layers = 1"): "has no tensor stacks.encoder.layers.1.linear1.bias and 11 more",
     ("encoder_layers = 2", "encoder_layers = 3"): "layers.2.self_attn.in_proj_weight is missing",
@@ -173,7 +173,7 @@ CHANGES = {
     ("decoder_layers = 3", "decoder_layers = 0"): "an encoder alone; expected a model that translates",
     ("[tensors]", "[tensors"): "is not TOML",
     ("pad_id = 0", "pad_id = 1979-05-27"): "is not TOML of text, numbers and tables",
-    ("pad_id = 0", 'pad_id = "nought"'): "model.pad_id is 'nought'; Input should be a valid integer",
+    ("pad_id = 0", 'pad_id = "nought"'): "model.transformer.pad_id is 'nought'; Input should be a valid integer",
 }
 
 

@@ -69,12 +69,12 @@ def as_ctranslate2_has_it(checkpoint: Checkpoint) -> None:
     for module in checkpoint.model.modules():
         if isinstance(module, nn.LayerNorm):
             module.eps = 1e-5
-    positions, width = checkpoint.model.source_positions.shape
+    positions, width = checkpoint.transformer.source_positions.shape
     angles = torch.arange(positions).unsqueeze(1) * 10000.0 ** (-torch.arange(width // 2) / (width // 2))
     table = torch.cat([angles.sin(), angles.cos()], dim=1)
     with torch.no_grad():
-        checkpoint.model.source_positions.copy_(table)
-        checkpoint.model.target_positions.copy_(table)
+        checkpoint.transformer.source_positions.copy_(table)
+        checkpoint.transformer.target_positions.copy_(table)
 
 
 @torch.no_grad()
@@ -105,7 +105,7 @@ def test_every_form_holds_the_same_weights(tmp_path: Path, form: str) -> None:
 
 def test_8_bits_are_divided_by_the_multiplier(tmp_path: Path) -> None:
     tensors = random_tensors(CONFIGURATION)
-    model = load_checkpoint(write_model(tmp_path / "model", "intgemm8")).model
+    model = load_checkpoint(write_model(tmp_path / "model", "intgemm8")).transformer
     matrix, table = tensors["decoder_l2_rnn_Wf"], tensors["Wemb"]
     _, numbers = quantise(matrix)
     assert torch.equal(model.get_parameter("decoder.1.recurrence.forget.weight"), torch.from_numpy(numbers).T)
@@ -115,7 +115,7 @@ def test_8_bits_are_divided_by_the_multiplier(tmp_path: Path) -> None:
 
 def test_what_marian_does_without_a_tensor(tmp_path: Path) -> None:
     checkpoint = load_checkpoint(write_model(tmp_path / "model"))
-    config, model = checkpoint.config, checkpoint.model
+    config, model = checkpoint.config, checkpoint.transformer
     assert (config.end_id, config.decoder_start_id, config.target_vocab_size) == (END, PIECES, PIECES + 1)
     assert not model.target_embedding[PIECES].any()
     assert model.output_bias[PIECES] == NEVER

@@ -23,12 +23,12 @@ VARIANTS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_a_checkpoint_survives(variant: dict[str, Any], tmp_path: Path) -> None:
     original = load_checkpoint(write_checkpoint(tmp_path / "original", **variant))
-    write_marian(tmp_path / "copy", original.model, tmp_path / "original")
+    write_marian(tmp_path / "copy", original.transformer, tmp_path / "original")
     copy = load_checkpoint(tmp_path / "copy")
     assert (copy.config, copy.tokenizer) == (original.config, original.tokenizer)
     assert (copy.source_languages, copy.target_languages) == (("en",), ("pt",))
     found = copy.model.state_dict()
-    for name, tensor in original.model.state_dict().items():
+    for name, tensor in original.transformer.state_dict().items():
         expected = tensor if name.endswith("_positions") else tensor.half().float()
         assert torch.equal(found[name], expected), name
 
@@ -36,16 +36,16 @@ def test_a_checkpoint_survives(variant: dict[str, Any], tmp_path: Path) -> None:
 def test_the_zoo_survives_to_the_bit(tmp_path: Path) -> None:
     """Its weights are fp16 already."""
     original = load_checkpoint(ZOO)
-    write_marian(tmp_path / "copy", original.model, ZOO)
+    write_marian(tmp_path / "copy", original.transformer, ZOO)
     found = load_checkpoint(tmp_path / "copy").model.state_dict()
-    assert all(torch.equal(found[name], tensor) for name, tensor in original.model.state_dict().items())
+    assert all(torch.equal(found[name], tensor) for name, tensor in original.transformer.state_dict().items())
     assert (tmp_path / "copy" / "NOTICE").read_bytes() == (ZOO / "NOTICE").read_bytes()
 
 
 @pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses.")
 def test_transformers_reads_it(tmp_path: Path) -> None:
     original = load_checkpoint(write_checkpoint(tmp_path / "original"))
-    write_marian(tmp_path / "copy", original.model, tmp_path / "original")
+    write_marian(tmp_path / "copy", original.transformer, tmp_path / "original")
     theirs = MarianMTModel.from_pretrained(tmp_path / "copy", dtype=torch.float32, local_files_only=True).eval()
     ours = load_checkpoint(tmp_path / "copy").model
     source, target = torch.tensor([[5, 9, 30, 0]]), torch.tensor([[211, 17, 40]])
@@ -71,7 +71,7 @@ def test_what_it_cannot_hold_is_refused(changes: dict[str, Any], message: str) -
 
 
 def test_weights_that_diverged_are_refused(tmp_path: Path) -> None:
-    model = load_checkpoint(write_checkpoint(tmp_path / "original")).model
+    model = load_checkpoint(write_checkpoint(tmp_path / "original")).transformer
     with torch.no_grad():
         model.get_parameter("decoder.0.cross.out.weight")[0, 0] = 1e6
     with pytest.raises(CheckpointError, match=r"encoder_attn\.out_proj\.weight has values that are no finite numbers"):

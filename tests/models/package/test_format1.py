@@ -90,4 +90,4 @@ def test_what_it_leaves_out_has_defaults(tmp_path: Path) -> None:
     (folder / MANIFEST).write_text(json.dumps(content))
     manifest = Package.open(folder).manifest
     assert manifest.graphs == Package.open(OLD).manifest.graphs
-    assert (manifest.model.decoder_cell, manifest.certificate.device) == ("attention", "cpu")
+    assert (manifest.model.architecture, manifest.certificate.device) == ("transformer", "cpu")

@@ -160,7 +160,7 @@ def test_a_manifest_that_is_no_object(copy: Path) -> None:
             "languages.pt has token 212; the model has 212 target tokens",
         ),
         (lambda manifest: manifest.update(languages={"pt": {"start_id": -1}}), "languages.pt.start_id: "),
-        (lambda manifest: manifest["model"].update(width="wide"), "model.width: "),
+        (lambda manifest: manifest["model"].update(width="wide"), "model.transformer.width: "),
         (lambda manifest: manifest["model"].update(encoder_heads=5), "48 is not a multiple of 5 heads"),
         (lambda manifest: manifest.pop("certificate"), "certificate: Field required"),
         (lambda manifest: manifest["files"].pop("vocab.json"), "files has no entry for vocab.json"),

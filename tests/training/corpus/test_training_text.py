@@ -16,7 +16,7 @@ from models.tokenizers.sentencepiece_pair import load_vocabulary
 from models.transformer import Transformer
 from tests.checkpoints import flores
 from tests.models.test_transformer import config
-from training.config import Architecture, Data, ParallelText, Vocabulary
+from training.config import Data, ParallelText, TransformerShape, Vocabulary
 from training.data.batches import BatchOrder, Position, in_order, make_batch, plan, target_tokens
 from training.data.text import Codec, Corpus, Sentences, TextPair, encode, read_pair
 from training.data.vocabulary import piece_ids, train_model, train_vocabulary
@@ -147,7 +147,7 @@ def codec(tmp_path_factory: pytest.TempPathFactory) -> Codec:
     settings = Vocabulary(source_language="en", target_language="pt-BR", size=400, character_coverage=0.999)
     train_vocabulary(folder, settings, (text for pair in flores() for text in pair), seed=1)
 
-    shape = new_config(Architecture(), load_vocabulary(folder / "vocab.json"))
+    shape = new_config(TransformerShape(), load_vocabulary(folder / "vocab.json"))
     assert (shape.source_vocab_size, shape.pad_id, shape.end_id) == (401, 400, 0)
     return Codec(folder, tokenizer_spec(folder, read_tokenizer_config(folder), shape))
 

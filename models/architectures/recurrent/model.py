@@ -1,0 +1,142 @@
+"""Encoder-decoders of recurrences, with attention and without.
+
+Sutskever et al. 2014, "Sequence to Sequence Learning with Neural Networks"; Cho et al. 2014, "Learning Phrase
+Representations using RNN Encoder-Decoder"; Bahdanau et al. 2015, "Neural Machine Translation by Jointly Learning to
+Align and Translate"; Luong et al. 2015, "Effective Approaches to Attention-based Neural Machine Translation".
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from models import attention
+from models.architectures.architecture import Architecture, Decoded
+from models.architectures.recurrent.cells import RecurrentCell
+from models.architectures.recurrent.config import STATES, RecurrentConfig
+from models.architectures.recurrent.encoder import RecurrentEncoder
+from models.architectures.recurrent.source_attention import Comparison, Look, SourceAttention, softmax_look
+
+
+class Recurrent(Architecture):
+    """The model: every choice of `RecurrentConfig`."""
+
+    config: RecurrentConfig
+
+    def __init__(self, config: RecurrentConfig) -> None:
+        super().__init__(config, config.scale_embedding)
+        width = config.width
+        self.attends = config.score != "none"
+        self.encoder = RecurrentEncoder(config)
+        self.first = nn.ModuleList(nn.Linear(width, width) for _ in config.states if config.first_state == "projected")
+        fed = (self.attends and config.attends == "before") + config.input_feeding
+        self.decoder = nn.ModuleList(
+            RecurrentCell(config.cell, width if layer else (1 + fed) * width, width)
+            for layer in range(config.decoder_layers)
+        )
+        if self.attends:
+            self.attention = SourceAttention(config)
+            self.readout = nn.Linear(2 * width, width)
+        self.decoder_norm = nn.Identity()
+        self.dropout = nn.Dropout(0.0)
+        self.sampled = 0.0
+        """While training, how often a token that the model finds itself is fed in place of the target's (Bengio et al.
+        2015, "Scheduled Sampling for Sequence Prediction with Recurrent Neural Networks")."""
+        self._initialise()
+
+    def encode_source(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """See Architecture: the cells' first states, then the keys and hidden states that attention looks at."""
+        read = self.encoder(self._embed(ids, self.source_embedding), lengths)
+        hidden = read[-1].hidden
+        if self.config.first_state == "copied":
+            states = [state for layer in read for state in layer.last]
+        else:
+            states = [torch.tanh(first(read[-1].last[0])) for first in self.first]
+        if not self.attends:
+            return hidden, states
+        return hidden, [*states, self.attention.keys(hidden).unsqueeze(1), hidden.unsqueeze(1)]
+
+    def decode_target(self, starts: Sequence[Tensor], source_lengths: Tensor, target_ids: Tensor) -> list[Tensor]:
+        """See Architecture: what the output layer takes, alone. Token by token, as a package computes it."""
+        states, keys, places = list(starts[: len(self.config.states)]), None, source_lengths.max()
+        look: Look | None = None
+        if self.attends:
+            keys, values = starts[-2:]
+            look = softmax_look(keys, values, source_lengths, self.config.score_scale)
+        if self.config.input_feeding:
+            states.append(torch.zeros_like(states[0]))
+        readouts: list[Tensor] = []
+        for ids in target_ids.unbind(1):
+            readout, _, states = self._step(self._chosen(ids, readouts), states, keys, places, look)
+            readouts.append(readout)
+        return [torch.stack(readouts, 1).flatten(0, 1)]
+
+    def decode_step(
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        total: Tensor,
+        source_last: Tensor,
+        source_total: Tensor,
+        target_past: Sequence[Tensor],
+        cross_past: Sequence[Tensor],
+        cross_last: Sequence[Tensor],
+        slots: Tensor | None = None,
+    ) -> Decoded:
+        """See Architecture. target_past: the cells' states, and with input feeding the readout before."""
+        if not self.attends:
+            readout, _, states = self._step(ids, target_past, None, source_total, None)
+            return readout, None, states
+        source_present: list[Tensor] = []
+
+        def look(comparison: Comparison) -> Tensor:
+            scoring = attention.Scoring(self.config.score_scale, comparison.bias)
+            found, *present = attention.cached_attention(
+                comparison.query, cross_last, cross_past, source_last, source_total, 1, scoring
+            )
+            source_present.extend(present)
+            return found
+
+        readout, query, states = self._step(ids, target_past, cross_past[0], source_total, look)
+        return readout, query if self.config.compares_keys else None, [*states, *source_present]
+
+    def _step(
+        self, ids: Tensor, past: Sequence[Tensor], keys: Tensor | None, places: Tensor, look: Look | None
+    ) -> tuple[Tensor, Tensor | None, list[Tensor]]:
+        """One token of each row: what the output layer takes, the query to the source, and the states after it.
+
+        ids: [rows]; past: the states; keys, look: of the source, where there is attention; places: see SourceAttention
+        """
+        fed, states = past[len(self.config.states) :], past[: len(self.config.states)]
+        given = [self.dropout(self._embed(ids, self.target_embedding)), *fed]
+        share = len(STATES[self.config.cell])
+        found = query = None
+        attend = None if look is None or keys is None else partial(self._attend, keys, places, look)
+        if attend is not None and self.config.attends == "before":
+            found, query = attend(states[-share])
+            given.append(found)
+        x, present = torch.cat(given, 1), list[Tensor]()
+        for index, cell in enumerate(self.decoder):
+            new = cell(self.dropout(x) if index else x, states[index * share :][:share])
+            present += new
+            x = new[0]
+        if attend is None:
+            return self.dropout(x), None, present
+        if found is None:
+            found, query = attend(x)
+        readout = torch.tanh(self.readout(torch.cat([x, found], 1)))
+        return self.dropout(readout), query, [*present, readout] if fed else present
+
+    def _attend(self, keys: Tensor, places: Tensor, look: Look, state: Tensor) -> tuple[Tensor, Tensor]:
+        """What a state [rows, width] finds in the source, and with which query."""
+        comparison = self.attention.compare(state, keys, places)
+        return look(comparison), comparison.query
+
+    @torch.no_grad()
+    def _chosen(self, ids: Tensor, readouts: Sequence[Tensor]) -> Tensor:
+        """The target's tokens, or some of the model's own after the readouts so far, see `sampled`."""
+        if not (self.training and self.sampled and readouts):
+            return ids
+        own = self.logits(readouts[-1]).argmax(1)
+        return torch.where(torch.rand(ids.shape, device=ids.device) < self.sampled, own, ids)

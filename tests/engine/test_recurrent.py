@@ -1,0 +1,135 @@
+"""Recurrent packages as they are served: PyTorch's tokens in any batch, to the last bit what each is alone."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from engine.cpu.decoder import CpuDecoder
+from engine.cuda.decoder import CudaDecoder
+from engine.devices.session import CPU
+from export.tracing.trace import trace
+from export.verification.compare_numbers import encoder_error
+from export.weights.save import save
+from models.architectures.recurrent.model import Recurrent
+from models.package import signature
+from models.package.graph_files import GraphFiles
+from tests.models.recurrent.shapes import LUONG, SHAPES, random_model, shape
+from tests.models.without_cache import PrefixDecoder, search, some_sources
+
+LONGEST = 64
+TRACED = {
+    name: SHAPES[name]
+    for name in ("gru, additive (Bahdanau)", "lstm, none, reversed (Sutskever)", "rnn, location, fed (Luong)")
+} | {"lstm, cosine, wider": shape(cell="lstm", score="cosine", width=136, decoder_layers=1, **LUONG)}
+"""To trace one takes seconds."""
+
+
+@dataclass
+class Exported:
+    model: Recurrent
+    graphs: GraphFiles
+
+
+@pytest.fixture(scope="module", params=TRACED.values(), ids=list(TRACED))
+def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    torch.set_num_threads(1)
+    model = random_model(request.param)
+    return Exported(model, save(trace(model), tmp_path_factory.mktemp("graphs")))
+
+
+def test_encoders_agree_over_padded_sources(exported: Exported) -> None:
+    assert encoder_error(exported.model, exported.graphs, CPU) < 1e-5
+
+
+def test_searches_find_what_pytorch_finds_and_what_each_finds_alone(exported: Exported) -> None:
+    """Greedy and with beams, whose states are reordered; requests join and leave; sources of any length beside."""
+    config = exported.model.config
+    expected = search(PrefixDecoder(exported.model), config)
+    with closing(CpuDecoder(exported.graphs, LONGEST, LONGEST)) as decoder:
+        found = search(decoder, config)
+        each = [search(decoder, config, [source]) for source in some_sources(config)]
+    alone = {key: answer for answers in each for key, answer in answers.items()}
+    for key, answer in expected.items():
+        pairs = zip(found[key].hypotheses, answer.hypotheses, strict=True)
+        assert all(ours.token_ids == theirs.token_ids for ours, theirs in pairs), key
+        assert found[key].hypotheses == alone[key].hypotheses, key
+    assert len({hypothesis.token_ids for answer in found.values() for hypothesis in answer.hypotheses}) > 8
+
+
+def test_the_decoder_of_devices_starts_and_moves_states_too(exported: Exported) -> None:
+    config = exported.model.config
+    with closing(CpuDecoder(exported.graphs, LONGEST, LONGEST)) as decoder:
+        expected = search(decoder, config)
+    with closing(CudaDecoder(exported.graphs, LONGEST, LONGEST, CPU)) as device:
+        found = search(device, config)
+    assert {key: [one.token_ids for one in answer.hypotheses] for key, answer in found.items()} == {
+        key: [one.token_ids for one in answer.hypotheses] for key, answer in expected.items()
+    }
+
+
+def test_whoever_reads_a_state_is_done_before_it_is_written(exported: Exported, tmp_path: Path) -> None:
+    """In the graph that ONNX Runtime runs: states are written where they lie."""
+    options = ort.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "graph.onnx")
+    ort.InferenceSession(exported.graphs.decoder, options, providers=[CPU.provider])
+    nodes = onnx.load(tmp_path / "graph.onnx", load_external_data=False).graph.node
+    states = signature.target_tensors(exported.model.config, "fp32")
+    assert len(states) >= exported.model.config.decoder_layers
+    for state in states:
+        [writer] = [node for node in nodes if state.present in node.output]
+        before = set(ancestors(nodes, writer.input))
+        readers = [node for node in nodes if state.past in node.input and node.op_type != "Shape"]
+        assert readers
+        assert all(node is writer or set(node.output) & before for node in readers), state.past
+
+
+def ancestors(nodes: Sequence[onnx.NodeProto], names: Sequence[str]) -> Iterator[str]:
+    """The values, and all that they are computed from."""
+    makers = {output: node for node in nodes for output in node.output}
+    waiting, seen = list(names), set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        yield name
+        waiting += makers[name].input if name in makers else []
+
+
+@pytest.mark.parametrize("rows", [1, 16])
+def test_in_place_a_step_gives_the_same_bits(exported: Exported, rows: int) -> None:
+    session = ort.InferenceSession(exported.graphs.decoder, providers=[CPU.provider])
+    chance = np.random.default_rng(rows)
+    arrays = {value.name: feed(value, rows, chance) for value in session.get_inputs()}
+    cache, states = exported.graphs.spec.cache, signature.target_tensors(exported.model.config, "fp32")
+    names = [*signature.DECODER_OUTPUTS, *(tensor.present for tensor in states)]
+    expected = session.run(names, arrays)
+    binding = session.io_binding()
+    written = {tensor.present: arrays[tensor.past] for tensor in cache}
+    written |= {name: np.zeros_like(array) for name, array in zip(names[:2], expected[:2], strict=True)}
+    for name, array in arrays.items():
+        binding.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+    for name, array in written.items():
+        binding.bind_output(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+    session.run_with_iobinding(binding)
+    for name, array in zip(names, expected, strict=True):
+        assert written[name].tobytes() == array.tobytes(), name
+
+
+def feed(value: ort.NodeArg, rows: int, chance: np.random.Generator) -> NDArray[np.generic]:
+    """Any input of a decoder step, sources of seven tokens at most."""
+    sizes = {"rows": rows, "k": 3, "source_capacity": 7}
+    dims = [sizes.get(size, size) for size in value.shape]
+    if value.type == "tensor(float)":
+        return chance.standard_normal(dims).astype(np.float32)
+    if value.name in ("total", "source_total"):
+        return np.array(7, np.int32)
+    return chance.integers(1, 7, dims).astype(np.int32 if value.type == "tensor(int32)" else np.int64)

@@ -1,0 +1,103 @@
+"""Searches of models without a cache, which those with one are held to."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import product
+from typing import Any, NoReturn
+
+import torch
+
+from engine.batch.running_batch import RunningBatch
+from engine.decoder import Ask, Decoder, Found, TokenIds
+from engine.devices.session import CPU
+from engine.observer import Unobserved
+from engine.request import Event, Finished, Translate
+from export.verification.reference import log_probs
+from models.architectures.architecture import Architecture
+from models.config import ModelShape
+from models.decoding import Decoding
+from tests.fakes import CopySource, rules_of
+
+Tokens = tuple[int, ...]
+Answers = dict[tuple[Tokens, int], Finished]
+
+
+@dataclass
+class PrefixCache:
+    """A running batch that keeps no state: every step runs PyTorch's teacher-forced pass over whole targets."""
+
+    model: Architecture
+    rows: list[tuple[Tokens, Tokens]] = field(default_factory=list)
+    wanted: int = 0
+
+    @property
+    def live(self) -> int:
+        return len(self.rows)
+
+    def join(self, source: CopySource) -> int:
+        self.rows.append((source.source_ids, ()))
+        return self.live - 1
+
+    def begin_step(self, token_ids: TokenIds, ask: Ask) -> None:
+        pairs = zip(self.rows, token_ids, strict=True)
+        self.rows, self.wanted = [(source, (*target, int(token))) for (source, target), token in pairs], ask.best
+
+    def end_step(self) -> Found:
+        scores = torch.stack([log_probs(self.model, source, target)[-1] for source, target in self.rows])
+        best = scores.topk(self.wanted)
+        return Found(best.indices.numpy(), best.values.numpy())
+
+    def take(self, parents: Sequence[int]) -> int:
+        self.rows = [self.rows[parent] for parent in parents]
+        return 0
+
+
+@dataclass
+class PrefixDecoder:
+    model: Architecture
+    device = CPU
+    row_tokens = 0
+    gives_logits = False
+
+    def close(self) -> None:
+        """Nothing outlives it."""
+
+    def encode(self, sources: Sequence[Sequence[int]]) -> list[CopySource]:
+        return [CopySource(tuple(source)) for source in sources]
+
+    @property
+    def given_targets(self) -> NoReturn:
+        raise NotImplementedError
+
+    def open_cache(self, rows: int) -> PrefixCache:
+        return PrefixCache(self.model)
+
+
+def some_sources(config: ModelShape) -> list[Tokens]:
+    """Ten, of lengths that need more than one capacity of the cache."""
+    chance, ids = random.Random(3), range(config.source_vocab_size - 1)
+    return [tuple(chance.choices(ids, k=length)) for length in (5, 1, 30, 12, 3, 3, 47, 7, 2, 9)]
+
+
+def search(decoder: Decoder[Any], config: ModelShape, sources: Sequence[Tokens] | None = None) -> Answers:
+    """Translates sources, greedily and with three beams, in seven rows: by the source and the number of beams."""
+    rules = rules_of(config.end_id, start_id=config.decoder_start_id)
+    engine = RunningBatch(decoder, 7, Unobserved(), worker=0)
+    answers: Answers = {}
+    for source, num_beams in product(sources or some_sources(config), (1, 3)):
+        while engine.free_rows < num_beams:
+            engine.step()
+        decoding = Decoding(num_beams, num_beams, max_new_tokens=12, length_penalty=1.0, early_stopping=False)
+        deliver = partial(keep, answers, (source, num_beams))
+        engine.admit([Translate(source, deliver, decoding=decoding, rules=rules)])
+        engine.step()
+    while not engine.idle:
+        engine.step()
+    return answers
+
+
+def keep(answers: Answers, key: tuple[Tokens, int], event: Event) -> None:
+    assert isinstance(event, Finished)
+    answers[key] = event
