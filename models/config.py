@@ -92,6 +92,11 @@ class ModelConfig(ModelShape):
     """What the encoder normalises before its first layer: nothing, or the sum of embeddings and positions."""
     decoder_embedding_norm: EmbeddingNorm = "none"
     """The same of the decoder. "tokens": the embeddings, before positions are added."""
+    shared_layers: bool = False
+    """All layers of a side have the same weights (Dehghani et al. 2019, "Universal Transformers")."""
+    depth_signal: bool = False
+    """What is added to embeddings is added before every layer instead, with a signal of the layer's number beside it:
+    the fixed sinusoids of Dehghani et al. 2019, equation 6."""
     scale_embedding: bool = False
     """Multiply token embeddings by sqrt(width)."""
     norm_epsilon: float = Field(default=1e-5, gt=0)
@@ -103,6 +108,11 @@ class ModelConfig(ModelShape):
                 raise ValueError(f"width {self.width} is not a multiple of {heads} heads")
         if self.positions == "sinusoidal" and self.width % 2:
             raise ValueError(f"sinusoidal positions need an even width, not {self.width}")
+        if self.depth_signal and (self.positions == "none" or self.decoder_embedding_norm == "tokens"):
+            raise ValueError(
+                f"depth_signal is true, positions are {self.positions!r} and decoder_embedding_norm is "
+                f"{self.decoder_embedding_norm!r}; a signal of depth is added to positions, which nothing may part"
+            )
         if self.relative != "none" and self.decoder_cell != "attention":
             raise ValueError(f"relative is {self.relative!r}; a decoder of {self.decoder_cell} has no self-attention")
         return self

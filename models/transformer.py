@@ -9,7 +9,8 @@ Three ways through the same weights:
 Activations are two-dimensional, [tokens, width], so that every linear layer is one matrix product (one Gemm, exported).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +34,9 @@ class Transformer(Architecture):
             self.source_positions = position_table(config)
             if config.decoder_layers:
                 self.target_positions = position_table(config)
+        if config.depth_signal:
+            depths = sinusoids(1 + max(config.encoder_layers, config.decoder_layers), config.width)
+            self.depths = nn.Parameter(depths[1:], requires_grad=False)
         if config.relative != "none":
             self.source_relative = RelativeBias(config, config.encoder_layers, config.encoder_heads, both_ways=True)
             if config.decoder_layers:
@@ -41,10 +45,11 @@ class Transformer(Architecture):
             nn.Identity() if kind == "none" else make_norm(config)
             for kind in (config.encoder_embedding_norm, config.decoder_embedding_norm)
         )
-        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
-        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        self.encoder = make_layers(EncoderLayer, config, config.encoder_layers)
+        self.decoder = make_layers(DecoderLayer, config, config.decoder_layers)
         if config.decoder_layers:
-            cross = 2 * config.inner(config.decoder_heads) * config.decoder_layers
+            depth = 1 if config.shared_layers else config.decoder_layers
+            cross = 2 * config.inner(config.decoder_heads) * depth
             self.cross_kv = nn.Linear(config.width, cross, bias=config.bias)
         self.encoder_norm, self.decoder_norm = (
             make_norm(config) if config.has_last_norm else nn.Identity() for _ in range(2)
@@ -61,9 +66,13 @@ class Transformer(Architecture):
         """The last hidden states [sentences, source, width] of ids [sentences, source]."""
         sentences, source = ids.shape
         x = self._embed(ids, self.source_embedding)
-        if self.config.positions != "none":
+        coordinates = None
+        if self.config.depth_signal:
+            coordinates = self.source_positions[:source].repeat(sentences, 1)
+        elif self.config.positions != "none":
             x = x + self.source_positions[:source]
-        return self._encoded(x.flatten(0, 1), lengths, source, None).view(sentences, source, self.config.width)
+        hidden = self._encoded(x.flatten(0, 1), lengths, source, None, coordinates)
+        return hidden.view(sentences, source, self.config.width)
 
     def encode_packed(self, ids: Tensor, positions: Tensor, padded: Tensor, places: Tensor, lengths: Tensor) -> Tensor:
         """The same [tokens, width] of sources that lie one after another, of which only attention is padded.
@@ -71,17 +80,21 @@ class Transformer(Architecture):
         ids, positions: [tokens]; padded, places: see `models.attention.Packing`; lengths: [sentences]
         """
         x = self._embed(ids, self.source_embedding)
-        if self.config.positions != "none":
-            x = x + F.embedding(positions, self.source_positions)
-        return self._encoded(x, lengths, padded.shape[1], Packing(padded, places))
+        embedded = None if self.config.positions == "none" else F.embedding(positions, self.source_positions)
+        coordinates = embedded if self.config.depth_signal else None
+        if embedded is not None and coordinates is None:
+            x = x + embedded
+        return self._encoded(x, lengths, padded.shape[1], Packing(padded, places), coordinates)
 
-    def _encoded(self, x: Tensor, lengths: Tensor, source: int, packing: Packing | None) -> Tensor:
+    def _encoded(
+        self, x: Tensor, lengths: Tensor, source: int, packing: Packing | None, coordinates: Tensor | None
+    ) -> Tensor:
         x = self.dropout(self.encoder_embedding_norm(x))
         biases: Sequence[Tensor | None] = [None] * len(self.encoder)
         if self.config.relative != "none":
             biases = self.source_relative.over(source)
-        for layer, bias in zip(self.encoder, biases, strict=True):
-            x = layer(x, lengths, packing, bias)
+        for depth, (layer, bias) in enumerate(zip(self.encoder, biases, strict=True)):
+            x = layer(self._at_depth(x, coordinates, depth), lengths, packing, bias)
         hidden: Tensor = self.encoder_norm(x)
         return hidden
 
@@ -93,6 +106,10 @@ class Transformer(Architecture):
         """See Architecture: each layer's hidden states after its self-attention or recurrence, and the last ones."""
         sentences, target = target_ids.shape
         positions = None if self.config.positions == "none" else self.target_positions[:target]
+        coordinates = None
+        if positions is not None and self.config.depth_signal:
+            coordinates = positions.repeat(sentences, 1)
+            positions = None
         x = self.dropout(self._embed_target(target_ids, positions)).flatten(0, 1)
         biases: Sequence[Tensor | None] = [None] * len(self.decoder)
         if self.config.relative != "none":
@@ -100,7 +117,7 @@ class Transformer(Architecture):
         hidden = []
         for index, layer in enumerate(self.decoder):
             assert isinstance(layer, DecoderLayer)
-            x = layer.cell.over_target(x, sentences, biases[index])
+            x = layer.cell.over_target(self._at_depth(x, coordinates, index), sentences, biases[index])
             hidden.append(x)
             x = layer.cross.over_target(x, starts[2 * index], starts[2 * index + 1], source_lengths)
             x = layer.feed_forward(x)
@@ -111,7 +128,8 @@ class Transformer(Architecture):
         sentences, source, _ = encoded.shape
         heads, head_dim = self.config.decoder_heads, self.config.decoder_head_dim
         parts = self.cross_kv(encoded.flatten(0, 1)).split(heads * head_dim, dim=1)
-        return [part.view(sentences, source, heads, head_dim).transpose(1, 2) for part in parts]
+        pairs = [part.view(sentences, source, heads, head_dim).transpose(1, 2) for part in parts]
+        return pairs * self.config.decoder_layers if self.config.shared_layers else pairs
 
     def decode_step(
         self,
@@ -127,6 +145,7 @@ class Transformer(Architecture):
     ) -> Decoded:
         """See Architecture. target_past: keys and values of self-attention, or states of recurrences."""
         embedded = None if self.config.positions == "none" else F.embedding(positions, self.target_positions)
+        embedded, coordinates = (None, embedded) if self.config.depth_signal else (embedded, None)
         x = self._embed_target(ids, embedded)
         biases: Sequence[Tensor | None] = [None] * len(self.decoder)
         if self.config.relative != "none":
@@ -137,13 +156,18 @@ class Transformer(Architecture):
         share = len(target_past) // len(self.decoder)
         for index, layer in enumerate(self.decoder):
             assert isinstance(layer, DecoderLayer)
-            x, present = layer.cell.step(x, target_past[index * share :][:share], positions, total, biases[index])
+            x, past = self._at_depth(x, coordinates, index), target_past[index * share :][:share]
+            x, present = layer.cell.step(x, past, positions, total, biases[index])
             target_present += present
             pair = slice(2 * index, 2 * index + 2)
             x, query, present = layer.cross.step(x, cross_last[pair], cross_past[pair], source_last, source_total)
             cross_present += present
             x = layer.feed_forward(x)
         return x, query, target_present + cross_present
+
+    def _at_depth(self, x: Tensor, coordinates: Tensor | None, depth: int) -> Tensor:
+        """What a layer gets. coordinates: with signals of depth, each token's position [tokens, width]."""
+        return x if coordinates is None else x + (coordinates + self.depths[depth])
 
     def _embed_target(self, ids: Tensor, positions: Tensor | None) -> Tensor:
         """What the first decoder layer gets. positions: the positions' embeddings, broadcast to the tokens'."""
@@ -153,6 +177,16 @@ class Transformer(Architecture):
             return normed if positions is None else normed + positions
         normed = self.decoder_embedding_norm(x if positions is None else x + positions)
         return normed
+
+
+L = TypeVar("L", EncoderLayer, DecoderLayer)
+
+
+def make_layers(kind: Callable[[ModelConfig], L], config: ModelConfig, count: int) -> nn.ModuleList:
+    """Of one side: all of them the same one, or each with weights of its own."""
+    if config.shared_layers and count:
+        return nn.ModuleList([kind(config)] * count)
+    return nn.ModuleList(kind(config) for _ in range(count))
 
 
 def position_table(config: ModelConfig) -> nn.Parameter:

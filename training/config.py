@@ -46,7 +46,10 @@ class Vocabulary(Frozen):
 
 
 class TransformerShape(Frozen):
-    """A Transformer with the norm after each sub-layer, sinusoidal positions and one table: what Marian has."""
+    """A Transformer with the norm after each sub-layer, sinusoidal positions and one table: what Marian has.
+
+    Or, with the same layer at every depth, a universal one, which Marian has not.
+    """
 
     architecture: Literal["transformer"] = "transformer"
     width: int = Field(default=256, gt=0)
@@ -55,6 +58,8 @@ class TransformerShape(Frozen):
     heads: int = Field(default=8, gt=0)
     ffn: int = Field(default=1536, gt=0)
     activation: Activation = "relu"
+    shared_layers: bool = False
+    depth_signal: bool = False
     max_positions: int = Field(default=512, gt=1)
 
 

@@ -109,7 +109,7 @@ def tell_size(console: Console, corpus: Corpus, held_out: Corpus, model: Archite
 
 def write_model(folder: Path, model: Architecture, beginning: Beginning) -> None:
     """As a folder that Hugging Face reads too, if there is such a model."""
-    if isinstance(model, Transformer):
+    if isinstance(model, Transformer) and not (model.config.shared_layers or model.config.depth_signal):
         write_marian(folder, model, beginning.folder)
         return
     tokens = read_tokenizer_config(beginning.folder)

@@ -21,6 +21,8 @@ NATIVE: dict[str, object] = {
     "head_dim": None,
     "scale_scores": True,
     "relative": "none",
+    "shared_layers": False,
+    "depth_signal": False,
 }
 """What is the same in all models of our operators."""
 NO_RECIPE: Recipe = {}

@@ -44,6 +44,8 @@ def count_shortlist(
 
     Returns a sentence with what was counted, and how good it is.
     """
+    if checkpoint.transformer.config.shared_layers:
+        raise InputError("a text is aligned by one of the layers; this model has the same one at every depth")
     pairs = [pair for pair in encode(checkpoint, folder, text, attention, tell) if max(map(len, pair)) <= MOST_TOKENS]
     if len(pairs) < 2:
         raise InputError(f"{len(pairs)} of {len(text.sources)} pairs have at most {MOST_TOKENS} tokens on each side")

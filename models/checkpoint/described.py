@@ -125,7 +125,8 @@ def load_model(description: Description, tensors: TensorFile, file: Path) -> Arc
     model = build(description.model)
     parameters = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
     renames = []
-    for ours, theirs in (description.tensors or {name: name for name in parameters}).items():
+    as_ours = {name: name for name, trained in parameters.items() if trained}
+    for ours, theirs in (description.tensors or as_ours).items():
         named = list(_renames(ours, (theirs,) if isinstance(theirs, str) else theirs, description.model, parameters))
         if not named:
             close = difflib.get_close_matches(ours, [name.removesuffix(".weight") for name in parameters], n=1)

@@ -49,6 +49,8 @@ def tensors(model: Architecture) -> dict[str, Tensor]:
     """What is trained, in fp16, without the rows that pad vocabularies. Raises CheckpointError."""
     found = {}
     for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
         shape = table_shape(name, model.config)
         kept = parameter if shape is None else parameter[: shape[0]]
         found[name] = kept.detach().cpu().half().contiguous()

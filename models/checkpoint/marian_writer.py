@@ -29,6 +29,8 @@ ONLY: dict[str, object] = {
     "positions": "sinusoidal",
     "norm_epsilon": NORM_EPSILON,
     "decoder_cell": "attention",
+    "shared_layers": False,
+    "depth_signal": False,
 }
 """What a MarianMTModel is, whatever its config.json says."""
 TOKENIZER_FILES = ("source.spm", "target.spm", "vocab.json", "target_vocab.json", "tokenizer_config.json")

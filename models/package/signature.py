@@ -225,7 +225,11 @@ def weights(config: ModelShape) -> tuple[int, int, int]:
     width, layers = config.width, config.decoder_layers
     encoder_inner, inner = config.inner(config.encoder_heads), config.inner(config.decoder_heads)
     matrices = 3 if config.gated else 2
-    encoder = config.encoder_layers * (4 * encoder_inner + matrices * config.encoder_ffn) + 2 * layers * inner
+    if config.shared_layers:
+        layers, encoder_layers = min(1, layers), 1
+    else:
+        encoder_layers = config.encoder_layers
+    encoder = encoder_layers * (4 * encoder_inner + matrices * config.encoder_ffn) + 2 * layers * inner
     cell = 2 * width if config.decoder_cell == "ssru" else 4 * inner
     decoder = layers * (cell + 2 * inner + matrices * config.decoder_ffn)
     tables = config.target_vocab_size * (1 if config.tie_output else 2)

@@ -45,6 +45,7 @@ PROGRAMS = {
             "bench.constraints",
             "bench.export_memory",
             "bench.options",
+            "bench.history",
             "bench.scoring",
             "bench.server.rolling",
             "bench.server.several",

@@ -13,18 +13,18 @@ from models.checkpoint import load_checkpoint
 from tests.checkpoints import ROOT
 from tests.training.experiments import refusal, settings, toml
 from training.__main__ import main
-from training.config import RecurrentShape, read_experiment
+from training.config import read_experiment
 from training.examples.number_words import make_pairs, write
 
 PAIRS, HELD_OUT = 8000, 60
-EXAMPLES = ("gru_additive", "lstm_none")
+EXAMPLES = {"gru_additive": "recurrent", "lstm_none": "recurrent", "universal": "transformer"}
 MODEL = {"architecture": "recurrent", "width": 64, "score": "additive", "max_positions": 64}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_is_an_experiment(name: str) -> None:
     experiment = read_experiment(ROOT / "training" / "examples" / f"{name}.toml")
-    assert isinstance(experiment.model, RecurrentShape)
+    assert experiment.model is not None and experiment.model.architecture == EXAMPLES[name]
 
 
 def test_it_learns_is_exported_and_served(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -68,7 +68,7 @@ class Recurrent(Architecture):
             states.append(torch.zeros_like(states[0]))
         readouts: list[Tensor] = []
         for ids in target_ids.unbind(1):
-            readout, _, states = self._step(self._chosen(ids, readouts), states, keys, places, look)
+            readout, _, states = self.step(self._chosen(ids, readouts), states, keys, places, look)
             readouts.append(readout)
         return [torch.stack(readouts, 1).flatten(0, 1)]
 
@@ -86,7 +86,7 @@ class Recurrent(Architecture):
     ) -> Decoded:
         """See Architecture. target_past: the cells' states, and with input feeding the readout before."""
         if not self.attends:
-            readout, _, states = self._step(ids, target_past, None, source_total, None)
+            readout, _, states = self.step(ids, target_past, None, source_total, None)
             return readout, None, states
         source_present: list[Tensor] = []
 
@@ -98,10 +98,10 @@ class Recurrent(Architecture):
             source_present.extend(present)
             return found
 
-        readout, query, states = self._step(ids, target_past, cross_past[0], source_total, look)
+        readout, query, states = self.step(ids, target_past, cross_past[0], source_total, look)
         return readout, query if self.config.compares_keys else None, [*states, *source_present]
 
-    def _step(
+    def step(
         self, ids: Tensor, past: Sequence[Tensor], keys: Tensor | None, places: Tensor, look: Look | None
     ) -> tuple[Tensor, Tensor | None, list[Tensor]]:
         """One token of each row: what the output layer takes, the query to the source, and the states after it.

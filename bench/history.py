@@ -1,0 +1,128 @@
+"""`python -m bench.history`: a recurrent package with attention beside a loop in PyTorch over the same weights.
+
+A GRU that attends to its source (Bahdanau et al. 2015), 32 sentences at a time, greedily, one thread each, in turns.
+See docs/history.md.
+"""
+
+import argparse
+import random
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from bench.measure import alternate, seconds
+from bench.noise import instructions
+from bench.pages.markdown import machine, table
+from engine.devices.session import CPU
+from engine.load import Limits, Loadable, load
+from engine.offline import decode
+from engine.runner import Runner
+from engine.targets import TargetRules
+from export.tracing.trace import trace
+from export.weights.save import save
+from models.architectures.recurrent.config import RecurrentConfig
+from models.architectures.recurrent.model import Recurrent
+from models.architectures.recurrent.source_attention import softmax_look
+from models.decoding import Decoding
+from models.package.manifest import GenerationDefaults
+
+ROWS, SOURCE, TARGET = 32, (8, 40), 40
+"""Sentences at once; least and most tokens of a source, the end token included; tokens of every target."""
+VOCABULARY = 8000
+REPEATS = 7
+
+Sources = Sequence[tuple[int, ...]]
+
+
+def shape(width: int) -> RecurrentConfig:
+    """One layer on each side."""
+    return RecurrentConfig(
+        architecture="recurrent",
+        source_vocab_size=VOCABULARY,
+        target_vocab_size=VOCABULARY,
+        width=width,
+        encoder_layers=1,
+        decoder_layers=1,
+        max_positions=128,
+        scale_embedding=True,
+        pad_id=VOCABULARY - 1,
+        end_id=0,
+        decoder_start_id=VOCABULARY - 1,
+    )
+
+
+def some_sources() -> Sources:
+    """Of many lengths."""
+    chance = random.Random(1)
+    lengths = [chance.randint(*SOURCE) for _ in range(ROWS)]
+    return [(*chance.choices(range(1, VOCABULARY - 1), k=length - 1), 0) for length in lengths]
+
+
+@torch.inference_mode()
+def by_pytorch(model: Recurrent, sources: Sources) -> torch.Tensor:
+    """The tokens of a loop over whole batches, which stops after TARGET tokens [sentences, TARGET]."""
+    lengths = torch.tensor([len(source) for source in sources])
+    ids = pad_sequence([torch.tensor(source) for source in sources], batch_first=True)
+    _, starts = model.encode_source(ids, lengths)
+    keys, values = starts[-2:]
+    look, states = softmax_look(keys, values, lengths, model.config.score_scale), starts[:-2]
+    fed, found = torch.full((len(sources),), model.config.decoder_start_id), list[torch.Tensor]()
+    for _ in range(TARGET):
+        readout, _, states = model.step(fed, states, keys, lengths.max(), look)
+        logits = model.logits(readout)
+        logits[:, model.config.end_id] = -torch.inf  # as our side has it, whose targets have so many tokens at least
+        fed = logits.argmax(1)
+        found.append(fed)
+    return torch.stack(found, 1)
+
+
+def by_package(runner: Runner, rules: TargetRules, sources: Sources) -> torch.Tensor:
+    """The same of an engine with one worker."""
+    decoding = Decoding(min_new_tokens=TARGET, max_new_tokens=TARGET)
+    answers = decode(runner, rules, [(source, decoding) for source in sources])
+    return torch.tensor([answer.hypotheses[0].token_ids for answer in answers])
+
+
+def compare(width: int, folder: Path) -> list[str]:
+    """A row of the table."""
+    torch.manual_seed(1)
+    model, sources = Recurrent(shape(width)).eval(), some_sources()
+    loadable = Loadable(save(trace(model), folder), GenerationDefaults(max_new_tokens=TARGET))
+    with load(loadable, CPU, Limits(rows=ROWS, workers=1)) as runner:
+        work = {
+            "package": partial(by_package, runner, loadable.rules, sources),
+            "pytorch": partial(by_pytorch, model, sources),
+        }
+        equal = (work["package"]() == work["pytorch"]()).all(1)
+        series = alternate({name: partial(seconds, side) for name, side in work.items()}, REPEATS)
+    pairs = zip(series["pytorch"].values, series["package"].values, strict=True)
+    ratios = sorted(theirs / ours for theirs, ours in pairs)
+    tokens = ROWS * TARGET
+    return [
+        str(width),
+        *(f"{tokens / series[name].median:,.0f}" for name in work),
+        f"{ratios[len(ratios) // 2]:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})",
+        f"{int(equal.sum())} of {ROWS}",
+    ]
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench.history", description=__doc__)
+    parser.add_argument("--widths", nargs="+", type=int, default=[128, 256, 512], help="of the models")
+    torch.set_num_threads(1)
+    print(f"{machine()}, {instructions()}\n", flush=True)
+    header = ["width", "package, tokens/s", "PyTorch, tokens/s", "ratio, median and range", "equal targets"]
+    rows = []
+    for width in parser.parse_args().widths:
+        with TemporaryDirectory() as folder:
+            rows.append(compare(width, Path(folder)))
+    print(table(header, rows))
+
+
+if __name__ == "__main__":
+    main()
