@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from dragoman.results import (
         Alignment,
+        Attention,
         Embedding,
         EncodingDefaults,
         FinishReason,
@@ -57,6 +58,7 @@ __all__ = [
     "Aborted",
     "Alignment",
     "AsyncClient",
+    "Attention",
     "Cancelled",
     "Client",
     "DeadlineExceeded",

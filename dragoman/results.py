@@ -125,6 +125,21 @@ class Alignment:
 
 
 @dataclass(frozen=True, slots=True)
+class Attention:
+    """How much tokens look at the tokens of the text, of every layer and head.
+
+    `numpy.frombuffer(attention.weights, "<f2").reshape(attention.shape)` is an array of it.
+    """
+
+    spans: tuple[Span, ...]
+    """Where each token that looks stands in its text. One without text, such as the end token, is empty."""
+    shape: tuple[int, ...]
+    """(layers, heads, tokens that look, tokens of the text)"""
+    weights: bytes
+    """float16, little-endian, the last axis changing fastest: over all tokens of the text they add up to 1."""
+
+
+@dataclass(frozen=True, slots=True)
 class Hypothesis:
     """One possible translation."""
 
@@ -140,6 +155,8 @@ class Hypothesis:
     """Of `mbr_samples`: the mean chrF of the text by all samples, from 0 to 100."""
     alignment: Alignment | None = None
     """Of `with_alignment`."""
+    attention: Attention | None = None
+    """Of `with_attention`: where its tokens look in the text, the attention of the decoder to the source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +238,8 @@ class Translation:
     """Of `retry_on_guard`: whether the text was translated again. `timings` are then the sums."""
     sentences: tuple[Sentence, ...] = ()
     """Of a text in sentences. `timings` and `source_tokens` are the sums; of several, hypotheses have no score."""
+    source_attention: Attention | None = None
+    """Of `with_attention`: where the tokens of the text look in it, the self-attention of the encoder."""
 
     @property
     def text(self) -> str:
@@ -333,3 +352,5 @@ class Model:
     """The name of the one that is put there where a call does not say. Empty: none."""
     aligns: bool
     """Whether `with_alignment` may be asked for."""
+    attends: bool
+    """Whether `with_attention` may be asked for."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from engine.devices.session import Device
 from engine.links import Looked
+from models.decoding import Decoding
 
 
 class EncodedSource(Protocol):
@@ -146,8 +147,13 @@ class GivenTargets(Protocol):
         ...
 
     @property
+    def covers(self) -> bool:
+        """Whether it can be told how much of a source a target leaves out."""
+        ...
+
+    @property
     def attends(self) -> bool:
-        """Whether it can be told where every head looks."""
+        """Whether it can be told where every head looks, in a source too."""
         ...
 
     def score(
@@ -161,9 +167,9 @@ class GivenTargets(Protocol):
         hidden: NDArray[np.float32],
         prefix: Sequence[int],
         targets: Sequence[Sequence[int]],
-        attention: bool = False,
+        decoding: Decoding,
     ) -> Iterator[dict[int, Looked]]:
-        """Where their tokens look, little by little. Raises NotOffered."""
+        """Where their tokens look, as far as options want it, little by little. Raises NotOffered."""
         ...
 
     def source_attention(self, source_ids: Sequence[int]) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""From queries and keys to where the tokens of a target look, and to links between tokens."""
+"""From queries and keys to where the tokens of a target look, to links between tokens, and to what nobody looks at."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -26,7 +26,9 @@ class Looked:
     """Where the tokens of a target look in its source."""
 
     links: tuple[Link, ...] = ()
-    """As the model's aligner has it, if there is one."""
+    """As the model's aligner has it, if they are wanted."""
+    coverage: float = 0.0
+    """See `coverage`, if it is wanted."""
     attention: NDArray[np.float32] | None = None
     """[layers, heads, target, source], if it is wanted."""
 
@@ -53,3 +55,12 @@ def links(weights: NDArray[np.float32]) -> tuple[Link, ...]:
     order = np.lexsort((source, -found, target))
     places = (array[order].tolist() for array in (source, target, found))
     return tuple(map(Link, *places))
+
+
+def coverage(weights: NDArray[np.float32]) -> float:
+    """sum(log(min(attention, 1))) over the source tokens, at most 0 (Wu et al. 2016, section 7, equation 14).
+
+    weights: how much every target token looks at every source token [target, source]
+    """
+    seen = weights.sum(0)
+    return float(np.log(np.minimum(seen[seen > 0], 1)).sum())

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import ceil, inf
 
+import numpy as np
+from numpy.typing import NDArray
+
 from engine.links import Link
 from engine.targets import TargetRules, rules_of_request
 from models.decoding import Decoding
@@ -30,12 +33,14 @@ class Hypothesis:
     token_ids: tuple[int, ...]
     """The end token included, if there is one."""
     score: float
-    """sum(log p) / len(token_ids)^length_penalty."""
+    """sum(log p) / len(token_ids)^length_penalty, and what `coverage_penalty` adds."""
     finish_reason: FinishReason
     log_probs: tuple[float, ...] = ()
     """Of each token, as the score has them, if they were wanted. What was forced and not searched for has 0."""
     links: tuple[Link, ...] = ()
     """From its tokens to those of the source, if they were wanted. The tokens before it have none."""
+    attention: NDArray[np.float16] | None = field(default=None, compare=False)
+    """Of the decoder to the source [layers, heads, target, source], if it was wanted. That before its tokens is not."""
 
 
 PHASES = ("tokenize", "queue", "encode", "decode", "detokenize")
@@ -93,6 +98,8 @@ class Finished:
     timings: Timings
     vectors: Vectors | None = None
     """Of the source, if they were wanted too."""
+    source_attention: NDArray[np.float16] | None = field(default=None, compare=False)
+    """Of the encoder [layers, heads, source, source], if it was wanted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from engine.batch.measuring import MEASURED_STEPS
 from engine.batch.running_batch import RunningBatch
-from engine.decoder import Decoder
+from engine.decoder import Decoder, GivenTargets
 from engine.devices.session import Device
 from engine.errors import Closing, DoesNotFit, Late, NotOffered, Stopped
 from engine.observer import Observer
@@ -25,6 +25,7 @@ from engine.supervision.cores import Cores
 from engine.supervision.policy import UNSUPERVISED, Supervision
 from engine.supervision.supervisor import Supervisor
 from engine.supervision.worker import Worker
+from models.decoding import Decoding
 
 log = logging.getLogger(__name__)
 
@@ -252,8 +253,8 @@ class Runner:
         given_targets = self._decoder.given_targets
         if isinstance(request, Score) and not given_targets.scores:
             return NotOffered("the score of a given target")
-        if isinstance(request, Translate) and request.decoding.with_alignment and not given_targets.aligns:
-            return NotOffered("an alignment")
+        if isinstance(request, Translate) and (lacking := _lacking(request.decoding, given_targets)):
+            return NotOffered(lacking)
         return self._supervisor.refusal(request)
 
     def _begin_closing(self) -> None:
@@ -274,3 +275,12 @@ class Runner:
             self._observer.waiting(0)
         for request in requests:
             tell(request, error)
+
+
+def _lacking(decoding: Decoding, given: GivenTargets) -> str:
+    """What is to be told of hypotheses, and is not. Empty: nothing."""
+    if decoding.with_alignment and not given.aligns:
+        return "an alignment"
+    if decoding.with_attention and not given.attends:
+        return "attention"
+    return "a coverage of the source" if decoding.coverage_penalty and not given.covers else ""

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from engine.devices.late import LateSession
 from engine.devices.session import Device
 from engine.errors import NotOffered
-from engine.links import Looked, links, look
+from engine.links import Looked, coverage, links, look
+from models.decoding import Decoding
 from models.package import signature
 from models.package.graph_files import GraphContents, GraphFiles
-from models.package.graphs import Aligner, TargetAttention
 
 PASS_TOKENS = 256
 """Most target tokens of a pass, padding included, but that a longer target has one of its own."""
@@ -32,8 +32,7 @@ class TargetGraphs:
         self._pass = None if scoring is None else LateSession(graphs, scoring.target, device)
         self._output = None if scoring is None else LateSession(graphs, scoring.log_probs, device)
         self._source = None if spec.source_attention is None else LateSession(graphs, spec.source_attention, device)
-        self._attention: TargetAttention | None = None if scoring is None else scoring.attention
-        self._aligner: Aligner | None = spec.aligner
+        self._attention, self._aligner = spec.target_attention, spec.aligner
 
     @property
     def scores(self) -> bool:
@@ -46,8 +45,13 @@ class TargetGraphs:
         return self._aligner is not None
 
     @property
+    def covers(self) -> bool:
+        """Whether it can be told how much of a source a target leaves out."""
+        return self._attention is not None
+
+    @property
     def attends(self) -> bool:
-        """Whether it can be told where every head looks."""
+        """Whether it can be told where every head looks, in a source too."""
         return self._attention is not None and self._source is not None
 
     def load(self, contents: GraphContents) -> None:
@@ -89,32 +93,29 @@ class TargetGraphs:
         hidden: NDArray[np.float32],
         prefix: Sequence[int],
         targets: Sequence[Sequence[int]],
-        attention: bool = False,
+        decoding: Decoding,
     ) -> Iterator[dict[int, Looked]]:
         """By the target's index, where each of its tokens looks. Yields after every pass.
 
-        hidden, prefix: as for `score`. attention: of all heads, too
+        hidden, prefix: as for `score`. decoding: says what is wanted of it
         Raises NotOffered where the package does not tell.
         """
         pass_, outputs = None if self._pass is None else self._pass.get(), self._attention
         if pass_ is None or outputs is None:
             raise NotOffered("attention")
-        wanted = range(len(outputs.queries)) if attention else [] if self._aligner is None else [self._aligner.layer]
+        wanted = self._layers(decoding, len(outputs.queries))
         names = [*(outputs.queries[layer] for layer in wanted), *(outputs.keys[layer] for layer in wanted)]
         for indices in together([len(prefix) + len(target) - 1 for target in targets]):
             found = pass_.run(names, _feeds(hidden, [[*prefix, *targets[index]] for index in indices]))
             queries, keys = found[: len(wanted)], found[len(wanted) :]
-            first, looked = len(prefix) - 1, dict[int, Looked]()
+            looked = dict[int, Looked]()
             for row, index in enumerate(indices):
-                tokens = slice(first, first + len(targets[index]))
+                fed = slice(len(prefix) + len(targets[index]) - 1)
                 layers = {
-                    layer: look(query[row, tokens], key[0], outputs.scale)
+                    layer: look(query[row, fed], key[0], outputs.scale)
                     for layer, query, key in zip(wanted, queries, keys, strict=True)
                 }
-                looked[index] = Looked(
-                    () if self._aligner is None else links(_aligned(layers, self._aligner)),
-                    np.stack(list(layers.values())) if attention else None,
-                )
+                looked[index] = self._looked(layers, len(prefix) - 1, decoding)
             yield looked
 
     def source_attention(self, source_ids: Sequence[int]) -> NDArray[np.float32]:
@@ -136,15 +137,28 @@ class TargetGraphs:
         for session in self._sessions:
             session.close()
 
+    def _layers(self, decoding: Decoding, layers: int) -> Sequence[int]:
+        """Those of so many that are looked at."""
+        if decoding.with_attention:
+            return range(layers)
+        of_links = {self._aligner.layer} if decoding.with_alignment and self._aligner is not None else set()
+        return sorted(of_links | ({layers - 1} if decoding.coverage_penalty else set()))
+
+    def _looked(self, layers: dict[int, NDArray[np.float32]], first: int, decoding: Decoding) -> Looked:
+        """What is told of a target.
+
+        layers: their attention [heads, fed tokens, source]. first: the one that chooses the target's first token
+        """
+        aligner, of_target = self._aligner, {layer: weights[:, first:] for layer, weights in layers.items()}
+        return Looked(
+            links(of_target[aligner.layer][list(aligner.heads)].mean(0)) if aligner and decoding.with_alignment else (),
+            coverage(layers[max(layers)].mean(0)) if decoding.coverage_penalty else 0.0,
+            np.stack(list(of_target.values())) if decoding.with_attention else None,
+        )
+
     @property
     def _sessions(self) -> list[LateSession]:
         return [session for session in (self._pass, self._output, self._source) if session is not None]
-
-
-def _aligned(layers: dict[int, NDArray[np.float32]], aligner: Aligner) -> NDArray[np.float32]:
-    """The aligner's attention [target, source], of that of layers [heads, target, source]."""
-    aligned: NDArray[np.float32] = layers[aligner.layer][list(aligner.heads)].mean(0)
-    return aligned
 
 
 def _feeds(hidden: NDArray[np.float32], targets: Sequence[Sequence[int]]) -> dict[str, NDArray[np.generic]]:

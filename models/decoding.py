@@ -7,7 +7,7 @@ to add one.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from math import isfinite
+from math import ceil, isfinite
 from typing import Annotated, Any, Literal, get_type_hints
 
 from annotated_types import Ge, GroupedMetadata, Le
@@ -89,6 +89,8 @@ class Decoding:
     """When beam search ends."""
     patience: Annotated[float, Range(0.1, 10.0)] = 1.0
     """Beam search ends when so many times `num_beams` hypotheses are finished (Kasai et al. 2022)."""
+    coverage_penalty: Annotated[float, Range(0.0, 10.0)] = 0.0
+    """How much it costs a hypothesis to leave out a part of the source (Wu et al. 2016, section 7)."""
     max_new_tokens_ratio: Annotated[float, Range(0.0, 1000.0)] = 0.0
     """Most target tokens for each token of the source. 0: any number."""
     min_new_tokens: Annotated[int, Range(0, "max_new_tokens")] = 0
@@ -161,6 +163,8 @@ class Decoding:
     """The tokens of each hypothesis come back, with their log-probabilities."""
     with_alignment: bool = False
     """Which source token each token of a hypothesis comes from comes back."""
+    with_attention: bool = False
+    """Where every head of every layer looks comes back."""
     retry_on_guard: bool = False
     """A translation that looks wrong is made again, by beam search without repetitions."""
 
@@ -199,8 +203,11 @@ class Decoding:
 
     @property
     def passes(self) -> int:
-        """Hypotheses of a source that are looked at once more, when they are found."""
-        return max(self.num_return_sequences, self.samples) if self.with_alignment else 0
+        """Hypotheses of a source that are looked at once more, when they are found, at most."""
+        if self.coverage_penalty and self.num_beams > 1:  # all that beam search may finish in time
+            return max(self.num_return_sequences, ceil(self.num_beams * self.patience)) + self.num_beams
+        looked_at = self.coverage_penalty or self.with_alignment or self.with_attention
+        return max(self.num_return_sequences, self.samples) if looked_at else 0
 
     @property
     def looks_at_source(self) -> bool:

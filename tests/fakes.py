@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from engine.decoder import Ask, Found, TokenIds
 from engine.devices.session import CPU
-from engine.links import Looked, links
+from engine.links import Looked, coverage, links
 from engine.targets import TargetRules
+from models.decoding import Decoding
 
 WAIT_S = 20.0
 """Longest wait for something that must happen. Reaching it is a failure, not a pause."""
@@ -105,7 +106,7 @@ class CopyDecoder:
     device = CPU
     row_tokens = 256
     gives_logits = False
-    scores = aligns = attends = True
+    scores = aligns = covers = attends = True
 
     @property
     def given_targets(self) -> "CopyDecoder":
@@ -133,14 +134,16 @@ class CopyDecoder:
         hidden: NDArray[np.float32],
         prefix: Sequence[int],
         targets: Sequence[Sequence[int]],
-        attention: bool = False,
+        decoding: Decoding,
     ) -> Iterator[dict[int, Looked]]:
         """A target a time. The one head of the one layer looks where it copies from."""
         for index, target in self._each(targets):
             weights = np.zeros((1, 1, len(target), len(hidden)), np.float32)
             for place in range(len(target)):
                 weights[0, 0, place, min(place, len(hidden) - 1)] = 1
-            yield {index: Looked(links(weights[0, 0]), weights if attention else None)}
+            told = links(weights[0, 0]) if decoding.with_alignment else ()
+            seen = coverage(weights[0, 0]) if decoding.coverage_penalty else 0.0
+            yield {index: Looked(told, seen, weights if decoding.with_attention else None)}
 
     def source_attention(self, source_ids: Sequence[int]) -> NDArray[np.float32]:
         """Every token looks at itself."""

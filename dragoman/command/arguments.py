@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,6 +37,9 @@ LINE_COMMANDS = {
     "score": "a text and its translations with tabs between them",
 }
 """Those that answer lines, and what a line is."""
+
+PICTURES = (".png", ".svg", ".pdf")
+"""What attention may be drawn as."""
 
 Group = argparse._ArgumentGroup
 """Flags under a heading of `--help`."""
@@ -68,6 +72,8 @@ class Arguments(argparse.Namespace):
     sentences: bool
     glossary: Mapping[str, str] | None
     timings: bool
+    attention: Path | None
+    """A picture of it."""
     tokens: bool
 
     poolings: list[Pooling] | None
@@ -105,6 +111,7 @@ class Arguments(argparse.Namespace):
             "segmentation": "sentences" if self.sentences else None,
             "glossary": self.glossary,
             **decoding_options(self),
+            **({"with_attention": True} if self.attention is not None else {}),
         }
 
     def score_options(self) -> ScoreOptions:
@@ -160,7 +167,19 @@ def parse(command: str, arguments: Sequence[str]) -> Arguments:
             if sys.stdin is None or sys.stdin.isatty():
                 flags.error("there is no text: give TEXT, --file FILE, or standard input from a pipe or a file")
             args.file = "-"
+    if command == "translate" and args.attention is not None:
+        _check_picture(flags, args)
     return args
+
+
+def _check_picture(flags: Parser, args: Arguments) -> None:
+    """Exits the process where nothing can be drawn, before anything is asked for."""
+    if args.file is not None or len("\n".join(args.texts).split("\n")) != 1:
+        flags.error("--attention: is of one text; give it as TEXT, of one line")
+    if find_spec("matplotlib") is None:
+        flags.error("--attention: takes matplotlib, which is not installed: pip install 'dragoman[attention]'")
+    if (suffix := args.attention.suffix if args.attention else "") not in PICTURES:
+        flags.error(f"--attention: {suffix or 'no suffix'} is not one of {', '.join(PICTURES)}")
 
 
 def parser(command: str) -> Parser:
@@ -258,6 +277,12 @@ def _add_translate_flags(flags: Parser) -> None:
     )
     flags.add_argument(
         "--no-cache", action="store_true", help="decode every text anew, even if the server has kept its answer"
+    )
+    flags.add_argument(
+        "--attention",
+        type=Path,
+        metavar="FILE",
+        help="draw where every head looks for the one text, as with-attention gives it: PNG, SVG or PDF by the suffix",
     )
     flags.add_argument(
         "--timings", action="store_true", help="tell where the time of each text went, on standard error"

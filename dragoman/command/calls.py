@@ -5,6 +5,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from pathlib import Path
 
 from dragoman.async_client import AsyncClient
 from dragoman.command import output
@@ -13,7 +14,7 @@ from dragoman.command.lines import Line, LineError, given_lines, in_order, read_
 from dragoman.command.output import complain
 from dragoman.command.progress import Progress
 from dragoman.errors import DragomanError, NotFound, Unavailable, Unreachable, is_of_text
-from dragoman.results import Health
+from dragoman.results import Health, Translation
 
 DONE, FAILED = 0, 1
 
@@ -29,9 +30,18 @@ async def _translate(args: Arguments) -> int:
             notes = [] if args.json else output.notes(text, translation)
             if args.timings:
                 notes.append(output.timings_line(translation.timings))
+            if args.attention is not None and (told := _draw(args.attention, text, translation)):
+                notes.append(told)
             return Answer(show(translation), "\n".join(notes))
 
         return await _answer_lines(args, answer, blank=output.to_json({"text": ""}) if args.json else "")
+
+
+def _draw(path: Path, text: str, translation: Translation) -> str:
+    """Draws where heads look. Returns what people should know of the picture, or nothing."""
+    from dragoman.command import heat_maps  # takes matplotlib, which nobody else needs
+
+    return heat_maps.draw(path, text, translation)
 
 
 async def _encode(args: Arguments) -> int:

@@ -28,8 +28,8 @@ CORE_PREFIX = re.compile(r"^[A-Z_]+: (ipv[46]:\S+: )?")
 
 
 def to_json(value: dict[str, Any]) -> str:
-    """One line of JSON."""
-    return json.dumps(value, ensure_ascii=False)
+    """One line of JSON; bytes in base64."""
+    return json.dumps(value, ensure_ascii=False, default=lambda data: b64encode(data).decode())
 
 
 def translation_line(translation: Translation) -> str:
@@ -117,8 +117,8 @@ def embedding_line(embedding: Embedding) -> str:
 
 
 def embedding_json(embedding: Embedding) -> str:
-    """All fields; bytes in base64."""
-    return to_json(asdict(embedding) | {"data": b64encode(embedding.data).decode()})
+    """All fields."""
+    return to_json(asdict(embedding))
 
 
 def model_json(model: Model) -> str:

@@ -26,6 +26,11 @@ class DecodingKeywords(TypedDict, total=False):
     """When beam search ends. Greedy search ignores it."""
     patience: float | None
     """Beam search ends when so many times `num_beams` hypotheses are finished. From 0.1 to 10."""
+    coverage_penalty: float | None
+    """A hypothesis that leaves out a part of the content scores less: so many times sum(log(min(a, 1))) over the source
+    tokens is added to its score, `a` being the attention of all target tokens to a source token, in the mean of the
+    last layer's heads. Beam search orders what it has finished by that. From 0 to 10.
+    """
     max_new_tokens_ratio: float | None
     """Most target tokens for each token of the source; `max_new_tokens` holds too. 0: any number. From 0 to 1000."""
     min_new_tokens: int | None
@@ -122,6 +127,11 @@ class DecodingKeywords(TypedDict, total=False):
     """Hypothesis.alignment is filled in: from which source token each token comes. Only for models with Model.aligns;
     not by way of a third language.
     """
+    with_attention: bool | None
+    """Hypothesis.attention and Translation.source_attention are filled in: where every head of every layer looks. With
+    `max_new_tokens` tokens in each hypothesis they must fit a message. Only for models with Model.attends; not by way
+    of a third language. The server does not keep such an answer.
+    """
     retry_on_guard: bool | None
     """A translation with a guard is made again with 4 beams and `no_repeat_ngram_size` 3, unless it is merely cut, and
     the one with fewer guards is the answer; where the server has no room or time for it, the first one. Not of streams,
@@ -147,6 +157,11 @@ class Decoding:
     """When beam search ends. Greedy search ignores it."""
     patience: float
     """Beam search ends when so many times `num_beams` hypotheses are finished. From 0.1 to 10."""
+    coverage_penalty: float
+    """A hypothesis that leaves out a part of the content scores less: so many times sum(log(min(a, 1))) over the source
+    tokens is added to its score, `a` being the attention of all target tokens to a source token, in the mean of the
+    last layer's heads. Beam search orders what it has finished by that. From 0 to 10.
+    """
     max_new_tokens_ratio: float
     """Most target tokens for each token of the source; `max_new_tokens` holds too. 0: any number. From 0 to 1000."""
     min_new_tokens: int
@@ -243,6 +258,11 @@ class Decoding:
     """Hypothesis.alignment is filled in: from which source token each token comes. Only for models with Model.aligns;
     not by way of a third language.
     """
+    with_attention: bool
+    """Hypothesis.attention and Translation.source_attention are filled in: where every head of every layer looks. With
+    `max_new_tokens` tokens in each hypothesis they must fit a message. Only for models with Model.attends; not by way
+    of a third language. The server does not keep such an answer.
+    """
     retry_on_guard: bool
     """A translation with a guard is made again with 4 beams and `no_repeat_ngram_size` 3, unless it is merely cut, and
     the one with fewer guards is the answer; where the server has no room or time for it, the first one. Not of streams,
@@ -257,6 +277,7 @@ DOCS = {
     "length_penalty": 'A beam hypothesis scores sum(log p) / length^length_penalty: above 0 favours long ones. From -10 to 10.',
     "early_stopping": 'When beam search ends. Greedy search ignores it.',
     "patience": 'Beam search ends when so many times `num_beams` hypotheses are finished. From 0.1 to 10.',
+    "coverage_penalty": "A hypothesis that leaves out a part of the content scores less: so many times sum(log(min(a, 1))) over the source tokens is added to its score, `a` being the attention of all target tokens to a source token, in the mean of the last layer's heads. Beam search orders what it has finished by that. From 0 to 10.",
     "max_new_tokens_ratio": 'Most target tokens for each token of the source; `max_new_tokens` holds too. 0: any number. From 0 to 1000.',
     "min_new_tokens": 'No hypothesis ends before so many target tokens. From 0 to `max_new_tokens`.',
     "exponential_decay_length_penalty": 'From `exponential_decay_start` on, ending becomes likelier by this factor with every token. From 0.01 to 100.',
@@ -293,6 +314,7 @@ DOCS = {
     "mbr_samples": "So many samples are drawn, and the `num_return_sequences` returned that are most like all of them, best first: minimum Bayes risk, by chrF. Equal texts count once. 0: what is drawn is returned. Only with `do_sample`, and not of streams. From 0 to 64, and not more than the server's rows.",
     "with_tokens": 'Hypothesis.target_tokens is filled in: the tokens, with their log-probabilities.',
     "with_alignment": 'Hypothesis.alignment is filled in: from which source token each token comes. Only for models with Model.aligns; not by way of a third language.',
+    "with_attention": 'Hypothesis.attention and Translation.source_attention are filled in: where every head of every layer looks. With `max_new_tokens` tokens in each hypothesis they must fit a message. Only for models with Model.attends; not by way of a third language. The server does not keep such an answer.',
     "retry_on_guard": 'A translation with a guard is made again with 4 beams and `no_repeat_ngram_size` 3, unless it is merely cut, and the one with fewer guards is the answer; where the server has no room or time for it, the first one. Not of streams, nor beside vectors.',
 }
 """What the command line says of each."""
@@ -304,6 +326,7 @@ GROUPS = {
     "length_penalty": "Beams and length",
     "early_stopping": "Beams and length",
     "patience": "Beams and length",
+    "coverage_penalty": "Beams and length",
     "max_new_tokens_ratio": "Beams and length",
     "min_new_tokens": "Beams and length",
     "exponential_decay_length_penalty": "Beams and length",
@@ -340,6 +363,7 @@ GROUPS = {
     "mbr_samples": "Sampling",
     "with_tokens": "What comes back",
     "with_alignment": "What comes back",
+    "with_attention": "What comes back",
     "retry_on_guard": "What comes back",
 }
 """What each is about."""

@@ -273,6 +273,7 @@ class Model(_message.Message):
     PROMPTS_FIELD_NUMBER: _builtins.int
     PROMPT_FIELD_NUMBER: _builtins.int
     ALIGNS_FIELD_NUMBER: _builtins.int
+    ATTENDS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name to use in requests."""
     max_source_tokens: _builtins.int
@@ -311,6 +312,8 @@ class Model(_message.Message):
     """The name of the one that is put there where a request does not say. Empty: none."""
     aligns: _builtins.bool
     """Whether `with_alignment` may be asked for: export has found heads whose attention aligns."""
+    attends: _builtins.bool
+    """Whether `with_attention` may be asked for."""
     @_builtins.property
     def source_language_codes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """BCP-47 codes it translates from."""
@@ -363,10 +366,11 @@ class Model(_message.Message):
         prompts: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         prompt: _builtins.str = ...,
         aligns: _builtins.bool = ...,
+        attends: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["default_decoding", b"default_decoding", "default_encoding", b"default_encoding"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["aligns", b"aligns", "checkpoint_sha256", b"checkpoint_sha256", "decoder_layers", b"decoder_layers", "default_decoding", b"default_decoding", "default_encoding", b"default_encoding", "encoder_layers", b"encoder_layers", "execution_provider", b"execution_provider", "max_beams", b"max_beams", "max_contents", b"max_contents", "max_new_tokens", b"max_new_tokens", "max_source_tokens", b"max_source_tokens", "memory_bytes", b"memory_bytes", "name", b"name", "package_sha256", b"package_sha256", "precision", b"precision", "prompt", b"prompt", "prompts", b"prompts", "rows", b"rows", "source_language_codes", b"source_language_codes", "state", b"state", "target_language_codes", b"target_language_codes", "tasks", b"tasks", "vocabulary_size", b"vocabulary_size", "width", b"width", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aligns", b"aligns", "attends", b"attends", "checkpoint_sha256", b"checkpoint_sha256", "decoder_layers", b"decoder_layers", "default_decoding", b"default_decoding", "default_encoding", b"default_encoding", "encoder_layers", b"encoder_layers", "execution_provider", b"execution_provider", "max_beams", b"max_beams", "max_contents", b"max_contents", "max_new_tokens", b"max_new_tokens", "max_source_tokens", b"max_source_tokens", "memory_bytes", b"memory_bytes", "name", b"name", "package_sha256", b"package_sha256", "precision", b"precision", "prompt", b"prompt", "prompts", b"prompts", "rows", b"rows", "source_language_codes", b"source_language_codes", "state", b"state", "target_language_codes", b"target_language_codes", "tasks", b"tasks", "vocabulary_size", b"vocabulary_size", "width", b"width", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -362,6 +362,7 @@ class Translation(_message.Message):
     GUARDS_FIELD_NUMBER: _builtins.int
     RETRIED_FIELD_NUMBER: _builtins.int
     SENTENCES_FIELD_NUMBER: _builtins.int
+    SOURCE_ATTENTION_FIELD_NUMBER: _builtins.int
     source_tokens: _builtins.int
     """Tokens of the content, the end token included."""
     reuse: Global___Reuse.ValueType
@@ -394,6 +395,10 @@ class Translation(_message.Message):
         n-th best translation of every sentence, and where there are several sentences no score.
         """
 
+    @_builtins.property
+    def source_attention(self) -> Global___Attention:
+        """Of `with_attention`: where the tokens of the content look in it, the self-attention of the encoder."""
+
     def __init__(
         self,
         *,
@@ -406,10 +411,11 @@ class Translation(_message.Message):
         guards: _abc.Iterable[Global___Guard.ValueType] | None = ...,
         retried: _builtins.bool = ...,
         sentences: _abc.Iterable[Global___Sentence] | None = ...,
+        source_attention: Global___Attention | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_seed", b"_seed", "seed", b"seed", "timings", b"timings"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_seed", b"_seed", "seed", b"seed", "source_attention", b"source_attention", "timings", b"timings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_seed", b"_seed", "guards", b"guards", "hypotheses", b"hypotheses", "legs", b"legs", "retried", b"retried", "reuse", b"reuse", "seed", b"seed", "sentences", b"sentences", "source_tokens", b"source_tokens", "timings", b"timings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_seed", b"_seed", "guards", b"guards", "hypotheses", b"hypotheses", "legs", b"legs", "retried", b"retried", "reuse", b"reuse", "seed", b"seed", "sentences", b"sentences", "source_attention", b"source_attention", "source_tokens", b"source_tokens", "timings", b"timings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__seed: _TypeAlias = _typing.Literal["seed"]  # noqa: Y015
     _WhichOneofArgType__seed: _TypeAlias = _typing.Literal["_seed", b"_seed"]  # noqa: Y015
@@ -470,6 +476,7 @@ class Hypothesis(_message.Message):
     TARGET_TOKENS_FIELD_NUMBER: _builtins.int
     EXPECTED_UTILITY_FIELD_NUMBER: _builtins.int
     ALIGNMENT_FIELD_NUMBER: _builtins.int
+    ATTENTION_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """The translated text."""
     score: _builtins.float
@@ -490,6 +497,10 @@ class Hypothesis(_message.Message):
     def alignment(self) -> Global___Alignment:
         """Of `with_alignment`: which source tokens its tokens come from."""
 
+    @_builtins.property
+    def attention(self) -> Global___Attention:
+        """Of `with_attention`: where its tokens look in the content, the attention of the decoder to the source."""
+
     def __init__(
         self,
         *,
@@ -500,10 +511,11 @@ class Hypothesis(_message.Message):
         target_tokens: _abc.Iterable[Global___TargetToken] | None = ...,
         expected_utility: _builtins.float | None = ...,
         alignment: Global___Alignment | None = ...,
+        attention: Global___Attention | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_utility", b"_expected_utility", "alignment", b"alignment", "expected_utility", b"expected_utility"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_utility", b"_expected_utility", "alignment", b"alignment", "attention", b"attention", "expected_utility", b"expected_utility"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_utility", b"_expected_utility", "alignment", b"alignment", "expected_utility", b"expected_utility", "finish_reason", b"finish_reason", "score", b"score", "target_tokens", b"target_tokens", "text", b"text", "tokens", b"tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_utility", b"_expected_utility", "alignment", b"alignment", "attention", b"attention", "expected_utility", b"expected_utility", "finish_reason", b"finish_reason", "score", b"score", "target_tokens", b"target_tokens", "text", b"text", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__expected_utility: _TypeAlias = _typing.Literal["expected_utility"]  # noqa: Y015
     _WhichOneofArgType__expected_utility: _TypeAlias = _typing.Literal["_expected_utility", b"_expected_utility"]  # noqa: Y015
@@ -552,6 +564,43 @@ class Alignment(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Alignment: _TypeAlias = Alignment  # noqa: Y015
+
+@_typing.final
+class Attention(_message.Message):
+    """How much tokens look at the tokens of the content, of every layer and head."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SPANS_FIELD_NUMBER: _builtins.int
+    SHAPE_FIELD_NUMBER: _builtins.int
+    WEIGHTS_FIELD_NUMBER: _builtins.int
+    weights: _builtins.bytes
+    """float16, little-endian, in this shape, the last axis changing fastest: over all source tokens they add up to 1."""
+    @_builtins.property
+    def spans(self) -> _containers.RepeatedCompositeFieldContainer[Global___Span]:
+        """Where each token that looks stands in its text, Hypothesis.text or the content, without the spaces around it. One that
+        stands for no text, such as the end token, is empty; a forced `target_prefix` is not among them. Those that are looked
+        at are those of Translation.source_attention.
+        """
+
+    @_builtins.property
+    def shape(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Layers, heads, tokens that look, and source tokens that they look at."""
+
+    def __init__(
+        self,
+        *,
+        spans: _abc.Iterable[Global___Span] | None = ...,
+        shape: _abc.Iterable[_builtins.int] | None = ...,
+        weights: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["shape", b"shape", "spans", b"spans", "weights", b"weights"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Attention: _TypeAlias = Attention  # noqa: Y015
 
 @_typing.final
 class Span(_message.Message):

@@ -13,6 +13,7 @@ from grpc_health.v1 import health_pb2
 from dragoman.errors import Internal
 from dragoman.results import (
     Alignment,
+    Attention,
     EncodingDefaults,
     FinishReason,
     Guard,
@@ -258,6 +259,7 @@ def translation(message: translation_pb2.Translation) -> Translation:
         guards,
         message.retried,
         tuple(map(_sentence, message.sentences)),
+        _attention(message.source_attention) if message.HasField("source_attention") else None,
     )
 
 
@@ -326,6 +328,7 @@ def model(message: model_pb2.Model) -> Model:
         prompts=dict(message.prompts),
         prompt=message.prompt,
         aligns=message.aligns,
+        attends=message.attends,
     )
 
 
@@ -360,12 +363,21 @@ def _hypothesis(message: translation_pb2.Hypothesis) -> Hypothesis:
     utility = message.expected_utility if message.HasField("expected_utility") else None
     tokens = tuple(map(target_token, message.target_tokens))
     alignment = _alignment(message.alignment) if message.HasField("alignment") else None
-    return Hypothesis(message.text, message.score, message.tokens, reason, tokens, utility, alignment)
+    attention = _attention(message.attention) if message.HasField("attention") else None
+    return Hypothesis(message.text, message.score, message.tokens, reason, tokens, utility, alignment, attention)
 
 
 def _alignment(message: translation_pb2.Alignment) -> Alignment:
-    source, target = (tuple(map(_span, spans)) for spans in (message.source_spans, message.target_spans))
+    source, target = map(_spans, (message.source_spans, message.target_spans))
     return Alignment(source, target, tuple(Link(link.source, link.target, link.weight) for link in message.links))
+
+
+def _attention(message: translation_pb2.Attention) -> Attention:
+    return Attention(_spans(message.spans), tuple(message.shape), message.weights)
+
+
+def _spans(messages: Iterable[translation_pb2.Span]) -> tuple[Span, ...]:
+    return tuple(map(_span, messages))
 
 
 def target_token(message: translation_pb2.TargetToken) -> TargetToken:

@@ -8,16 +8,18 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.decoder import Decoder
+from engine.decoder import Decoder, GivenTargets
 from engine.devices.session import is_out_of_memory
 from engine.errors import EngineError, Late, NotFinite, OutOfMemory
 from engine.links import Looked
-from engine.request import Event, Failed, Finished, Request, Score, Scored, Timings, Translate
+from engine.request import Event, Failed, Finished, Hypothesis, Request, Score, Scored, Timings, Translate
+from models.decoding import Decoding
 
 
 @dataclass(slots=True, eq=False)
@@ -25,9 +27,10 @@ class Pass:
     """A request, and how far it is."""
 
     request: Request
-    targets: int
+    count: int
+    """What is looked at: its targets and, for some, its source."""
     parts: Iterator[dict[int, Any]]
-    """What is found of targets, by their indices."""
+    """What is found of them, by their places."""
     answer: Callable[[Sequence[Any], float], Event]
     """What is said of all of them, at this time."""
     found: dict[int, Any] = field(default_factory=dict)
@@ -52,9 +55,12 @@ class Passes:
 
     def look(self, request: Translate, hidden: NDArray[np.float32], finished: Finished, now: float) -> None:
         """Takes a request whose hypotheses are found."""
+        given, decoding = self._decoder.given_targets, request.decoding
         targets = [one.token_ids for one in finished.hypotheses]
-        parts = self._decoder.given_targets.look(hidden, request.rules.prefix_ids, targets)
-        self.waiting.append(Pass(request, len(targets), parts, partial(_looked, finished, now)))
+        parts, count = given.look(hidden, request.rules.prefix_ids, targets, decoding), len(targets)
+        if decoding.with_attention:
+            parts, count = chain(parts, _of_source(given, request, count)), count + 1
+        self.waiting.append(Pass(request, count, parts, partial(_looked, finished, decoding, now)))
 
     def drop_cancelled(self) -> list[Request]:
         """Those that nobody waits for."""
@@ -81,9 +87,9 @@ def _late(request: Request) -> Failed | None:
 def _go_on(one: Pass) -> Event | None:
     try:
         one.found |= next(one.parts)
-        if len(one.found) < one.targets:
+        if len(one.found) < one.count:
             return None
-        return one.answer([one.found[index] for index in range(one.targets)], time.perf_counter())
+        return one.answer([one.found[place] for place in range(one.count)], time.perf_counter())
     except EngineError as error:
         return Failed(error)
     except Exception as error:  # the errors of ONNX Runtime have nothing else in common
@@ -98,7 +104,24 @@ def _scored(timings: Timings, joined: float, found: Sequence[NDArray[np.float32]
     return Scored(tuple(tuple(scores.tolist()) for scores in found), replace(timings, decode=now - joined))
 
 
-def _looked(finished: Finished, began: float, found: Sequence[Looked], now: float) -> Event:
-    hypotheses = tuple(replace(one, links=of.links) for one, of in zip(finished.hypotheses, found, strict=True))
+def _of_source(given: GivenTargets, request: Request, place: int) -> Iterator[dict[int, Any]]:
+    """A part that is the attention of a source to itself, in the place behind all targets."""
+    yield {place: given.source_attention(request.source_ids)}
+
+
+def _looked(finished: Finished, decoding: Decoding, began: float, found: Sequence[Any], now: float) -> Event:
+    """found: of every hypothesis and, with attention, of the source."""
+    of_source = found[-1].astype(np.float16) if decoding.with_attention else None
+    pairs = zip(finished.hypotheses, found, strict=not decoding.with_attention)
+    hypotheses = tuple(_as_looked_at(one, looked, decoding) for one, looked in pairs)
+    if decoding.coverage_penalty and decoding.num_beams > 1:
+        ranked = sorted(hypotheses, key=lambda one: -one.score)
+        hypotheses = tuple(ranked[: decoding.num_return_sequences])
     timings = replace(finished.timings, decode=finished.timings.decode + now - began)
-    return replace(finished, hypotheses=hypotheses, timings=timings)
+    return replace(finished, hypotheses=hypotheses, timings=timings, source_attention=of_source)
+
+
+def _as_looked_at(hypothesis: Hypothesis, looked: Looked, decoding: Decoding) -> Hypothesis:
+    attention = None if looked.attention is None else looked.attention.astype(np.float16)
+    score = hypothesis.score + decoding.coverage_penalty * looked.coverage
+    return replace(hypothesis, score=score, links=looked.links, attention=attention)

@@ -57,7 +57,9 @@ class BeamSearch:
         """Every hypothesis must have some phrases."""
         self.phrases = phrases_of(decoding.must_include) if self.constrained else NO_PHRASES
         self.finished: list[Hypothesis] = []
-        """Best first, at most `kept`."""
+        """Best first, at most `most`."""
+        self._unsure = bool(decoding.coverage_penalty)
+        """What they leave out of the source lowers their scores, once they are looked at."""
 
     @property
     def num_beams(self) -> int:
@@ -66,7 +68,7 @@ class BeamSearch:
 
     @property
     def kept(self) -> int:
-        """Finished hypotheses that it keeps at most, and is over with (Kasai et al. 2022, section 2.2, `patience`)."""
+        """Finished hypotheses that it is over with, and keeps (Kasai et al. 2022, section 2.2, `patience`)."""
         patient = floor(self.num_beams * self._decoding.patience + 0.5)
         return max(patient, min(self._decoding.num_return_sequences, self.num_beams))
 
@@ -86,9 +88,14 @@ class BeamSearch:
         return max(1, self._free_tokens)
 
     @property
+    def most(self) -> int:
+        """The same where it is not known yet what they are worth: then none that ends in time is given up."""
+        return self.kept + (self.num_beams - 1 if self._unsure else 0)
+
+    @property
     def full(self) -> bool:
-        """As many hypotheses are finished as it keeps: every step may be the last."""
-        return len(self.finished) == self.kept
+        """As many hypotheses are finished as it is over with: every step may be the last."""
+        return len(self.finished) >= self.kept
 
     @property
     def chosen(self) -> Sequence[Extension]:
@@ -96,9 +103,14 @@ class BeamSearch:
         return ()
 
     @property
-    def returned(self) -> int:
-        """Finished hypotheses that are its results."""
-        return self._decoding.num_return_sequences
+    def returned(self) -> int | None:
+        """Finished hypotheses that are its results, at most. None: whoever knows what they are worth chooses."""
+        return None if self._unsure else self._decoding.num_return_sequences
+
+    @property
+    def possible(self) -> Sequence[Hypothesis]:
+        """Finished hypotheses that may be the best of them."""
+        return self.finished if self._unsure else self.finished[:1]
 
     @property
     def careful(self) -> bool:
@@ -179,7 +191,7 @@ class BeamSearch:
         log_probs = tuple(before - after for before, after in pairwise((0.0, *costs)))
         hypothesis = Hypothesis(tokens, value, reason, log_probs if self._decoding.with_tokens else ())
         insort(self.finished, hypothesis, key=lambda finished: -finished.score)
-        del self.finished[self.kept :]
+        del self.finished[self.most :]
 
     def _is_worthwhile(self, steps: int, live: Sequence[Extension]) -> bool:
         """Whether live hypotheses may still enter the results (`_check_early_stop_heuristic`).
@@ -194,4 +206,4 @@ class BeamSearch:
             return False
         longest = early_stopping == "never" and length_penalty > 0
         length = self._decoding.max_new_tokens if longest else steps
-        return score(-live[0].cost, length, length_penalty) > self.finished[-1].score
+        return score(-live[0].cost, length, length_penalty) > self.finished[self.kept - 1].score

@@ -119,8 +119,7 @@ class BeamRows:
         for group in self._groups.of(number):
             if self._counts[group]:
                 possible.append(self._paths.common(group, self._counts.item(group)))
-            if finished := self._search(group).finished:
-                possible.append(finished[0].token_ids)
+            possible += [one.token_ids for one in self._search(group).possible]
         return tuple(tokens[0] for tokens in takewhile(_equal, zip(*possible, strict=False)))
 
     def _search(self, number: int) -> BeamSearch:

@@ -18,6 +18,7 @@ from export.verification.reference import Attention, attention, log_probs
 from kernels.library import open_library
 from models.architectures.architecture import Architecture
 from models.config import ModelShape
+from models.decoding import Decoding
 from models.package import signature
 from models.package.graph_files import GraphFiles
 from models.package.graphs import NativeGraphs
@@ -97,7 +98,7 @@ def attention_error(
     given.load(graphs.contents())
     source, target = random_pair(model.config)
     hidden = model.encode_source(torch.tensor([source]), torch.tensor([len(source)]))[0][0].numpy()
-    [found] = given.look(hidden, (start,), [target[1:]], attention=True)
+    [found] = given.look(hidden, (start,), [target[1:]], Decoding(with_attention=True))
     looked = given.source_attention(source), found[0].attention
     pairs = zip(looked, expected or attention(model, source, target[:-1]), strict=True)
     return float(np.max([np.abs(ours - theirs.numpy()).max() for ours, theirs in pairs]))

@@ -17,6 +17,7 @@ from export.verification.alignment import Sentence
 from export.verification.compare_numbers import random_pair
 from export.verification.reference import Attention, TransformersModel, greedy_tokens
 from models.checkpoint import Checkpoint
+from models.decoding import Decoding
 from models.package.graphs import Vocabulary
 from models.package.manifest import Agreement, GenerationDefaults
 from models.package.shortlist import Shortlist
@@ -104,7 +105,8 @@ class Samples:
             if len(spans) != len(source):
                 continue
             [encoded] = decoder.encode([source])
-            [looked] = decoder.given_targets.look(encoded.hidden(), prefix, [one.token_ids], attention=True)
+            wanted = Decoding(with_attention=True)
+            [looked] = decoder.given_targets.look(encoded.hidden(), prefix, [one.token_ids], wanted)
             target, attention = self._tokenizer.decode(one.token_ids), looked[0].attention
             added = pieces(self._tokenizer, one.token_ids)
             target_spans = [without_spaces(target, begin, begin + len(piece)) for piece, begin in added]

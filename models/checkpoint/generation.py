@@ -34,6 +34,7 @@ is verified by, has them no longer (transformers 5).
 
 ONLY_OURS = (
     "patience",
+    "coverage_penalty",
     "max_new_tokens_ratio",
     "exponential_decay_start",
     "return_alternatives",
@@ -49,6 +50,7 @@ ONLY_OURS = (
     "mbr_samples",
     "with_tokens",
     "with_alignment",
+    "with_attention",
     "retry_on_guard",
 )
 """Options that `generate` lacks."""

@@ -290,6 +290,11 @@ class GraphsSpec(Frozen):
         return tuple(graph for graph in graphs if graph is not None)
 
     @property
+    def target_attention(self) -> TargetAttention | None:
+        """What tells where given targets look."""
+        return None if self.scoring is None else self.scoring.attention
+
+    @property
     def query_numbers(self) -> int:
         """Columns of the queries to the source."""
         keys = None if self.cross_query is None else self.cross_query.keys
@@ -303,7 +308,7 @@ class GraphsSpec(Frozen):
         for given in (starts, names, native or []):
             if len(set(given)) < len(given):
                 raise ValueError(f"a name stands twice among {', '.join(given)}")
-        layers = 0 if self.scoring is None or self.scoring.attention is None else len(self.scoring.attention.queries)
+        layers = 0 if self.target_attention is None else len(self.target_attention.queries)
         if self.aligner is not None and self.aligner.layer >= layers:
             raise ValueError(f"aligner.layer is {self.aligner.layer}; the graph over targets tells of {layers} layers")
         for which, there in (("cache", names), ("native cache", native)):

@@ -110,11 +110,22 @@ class TextStream:
 
 
 def pieces(tokenizer: Tokenizer, token_ids: Sequence[int], prefix: Sequence[int] = ()) -> Iterator[tuple[str, int]]:
-    """What each token of a target adds to its text, and where that begins: put together, all behind the prefix's."""
-    stream = TextStream(tokenizer)
-    begin = len(stream.push(prefix))
-    for place, token_id in enumerate(token_ids, 1):
-        last = place == len(token_ids)
-        text = stream.finish((*prefix, *token_ids)) if last else stream.push([token_id])
-        yield text, begin
-        begin += len(text)
+    """What each token of a target adds to its text, and where that begins: put together, all behind the prefix's.
+
+    What a later token changes of the text before it, as where a tokenizer cleans up, is the later one's.
+    """
+    text = tokenizer.decode((*prefix, *token_ids))
+    begin = _kept(tokenizer.decode(prefix), text)
+    for place in range(1, len(token_ids) + 1):
+        so_far = text if place == len(token_ids) else tokenizer.decode((*prefix, *token_ids[:place]))
+        end = max(begin, _kept(so_far, text))
+        yield text[begin:end], begin
+        begin = end
+
+
+def _kept(so_far: str, text: str) -> int:
+    """How much of the text of some tokens is that of all of them."""
+    whole = so_far if so_far == text else so_far.rstrip(UNFINISHED)
+    if text.startswith(whole):
+        return len(whole)
+    return next((place for place, (a, b) in enumerate(zip(whole, text, strict=False)) if a != b), len(text))

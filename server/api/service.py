@@ -32,7 +32,7 @@ from server.translation.options import Route
 from server.translation.pivot import translate_by_way
 from server.translation.scoring import Candidates, ScoredContent, TargetScore
 from server.translation.sharing.waiting import Reuse
-from server.translation.targets import Alignment, TargetText, TargetToken
+from server.translation.targets import Alignment, Attention, TargetText, TargetToken
 from server.translation.translator import Translator
 
 SERVICES = tuple(
@@ -195,6 +195,7 @@ def _translation(translation: Translation) -> translation_pb2.Translation:
         guards=(GUARDS[guard] for guard in translation.guards),
         retried=translation.retried,
         sentences=map(_sentence, translation.sentences),
+        source_attention=None if translation.source_attention is None else _attention(translation.source_attention),
     )
 
 
@@ -231,13 +232,22 @@ def _hypothesis(target: TargetText) -> translation_pb2.Hypothesis:
         target_tokens=map(_target_token, target.target_tokens),
         expected_utility=target.expected_utility,
         alignment=None if target.alignment is None else _alignment(target.alignment),
+        attention=None if target.attention is None else _attention(target.attention),
     )
 
 
 def _alignment(alignment: Alignment) -> translation_pb2.Alignment:
-    source, target = (map(_span, spans) for spans in (alignment.source_spans, alignment.target_spans))
+    source, target = map(_spans, (alignment.source_spans, alignment.target_spans))
     links = [translation_pb2.Link(source=s, target=t, weight=weight) for s, t, weight in alignment.links]
     return translation_pb2.Alignment(source_spans=source, target_spans=target, links=links)
+
+
+def _attention(of: Attention) -> translation_pb2.Attention:
+    return translation_pb2.Attention(spans=_spans(of.spans), shape=of.shape, weights=of.weights)
+
+
+def _spans(spans: Sequence[Span]) -> list[translation_pb2.Span]:
+    return [_span(span) for span in spans]
 
 
 def _target_token(token: TargetToken) -> translation_pb2.TargetToken:
@@ -298,4 +308,5 @@ def _model(translator: Translator) -> model_pb2.Model:
         prompts=model.prompts,
         prompt=model.prompt or "",
         aligns=model.aligns,
+        attends=model.attends,
     )

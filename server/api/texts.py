@@ -23,7 +23,14 @@ SEGMENTATIONS = {
     translation_pb2.SEGMENTATION_SENTENCES: True,
 }
 """Whether it is in sentences."""
-OF_ONE_SENTENCE = ("with_alignment", "with_tokens", "return_alternatives", "target_prefix", "must_include")
+OF_ONE_SENTENCE = (
+    "with_alignment",
+    "with_attention",
+    "with_tokens",
+    "return_alternatives",
+    "target_prefix",
+    "must_include",
+)
 """Options that mean the tokens of one target."""
 
 

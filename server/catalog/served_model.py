@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
+from models.config import ModelConfig
 from models.decoding import Decoding, OutOfRange, check
 from models.encoding import EncodingDefaults
 from models.package.dense import Dense
@@ -54,6 +55,12 @@ class ServedModel:
     """A source says which tokens its targets may have."""
     aligns: bool = False
     """It tells from which source token each target token comes."""
+    covers: bool = False
+    """It tells how much of a source a target leaves out."""
+    attends: bool = False
+    """It tells where every head of every layer looks."""
+    encoder_heads: int = 0
+    decoder_heads: int = 0
 
     @property
     def limits(self) -> dict[str, float]:
@@ -99,6 +106,10 @@ def served_model(package: Package, settings: Settings, execution_provider: str) 
         scores=manifest.graphs.scoring is not None,
         shortlisted=manifest.shortlist is not None,
         aligns=manifest.graphs.aligner is not None,
+        covers=manifest.graphs.target_attention is not None,
+        attends=None not in (manifest.graphs.target_attention, manifest.graphs.source_attention),
+        encoder_heads=config.encoder_heads if isinstance(config, ModelConfig) else 0,
+        decoder_heads=config.decoder_heads if isinstance(config, ModelConfig) else 0,
     )
 
 

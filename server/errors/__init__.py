@@ -27,6 +27,7 @@
     ├── MessageTooLarge             RESOURCE_EXHAUSTED  MESSAGE_TOO_LARGE
     ├── TooManyWatchers             RESOURCE_EXHAUSTED  TOO_MANY_WATCHERS
     ├── VectorsTooLarge             RESOURCE_EXHAUSTED  VECTORS_TOO_LARGE
+    ├── AttentionTooLarge           RESOURCE_EXHAUSTED  ATTENTION_TOO_LARGE
     ├── OutOfMemory                 RESOURCE_EXHAUSTED  OUT_OF_MEMORY
     ├── ModelNotFound               NOT_FOUND           MODEL_NOT_FOUND
     ├── ServiceNotFound             NOT_FOUND           SERVICE_NOT_FOUND
@@ -61,6 +62,7 @@ from server.errors.model import (
     ServiceNotFound,
 )
 from server.errors.request import (
+    AttentionTooLarge,
     BlankContent,
     EmptyContents,
     HtmlTooLong,
@@ -100,6 +102,7 @@ from server.errors.state import (
 )
 
 __all__ = [
+    "AttentionTooLarge",
     "BlankContent",
     "CallerNotListed",
     "DoesNotScore",

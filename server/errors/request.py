@@ -216,6 +216,22 @@ class VectorsTooLarge(ServerError):
         super().__init__(message, {"size_bytes": size_bytes, "max_message_bytes": max_message_bytes})
 
 
+class AttentionTooLarge(ServerError):
+    """Attention that perhaps no message has room for. Expected."""
+
+    status = "RESOURCE_EXHAUSTED"
+    reason = "ATTENTION_TOO_LARGE"
+
+    def __init__(self, size_bytes: int, max_message_bytes: int) -> None:
+        message = (
+            f"the attention of the request may have {size_bytes} bytes; a message takes {max_message_bytes}: "
+            "send fewer or shorter texts in a call, a smaller max_new_tokens or max_new_tokens_ratio, or ask for fewer "
+            "hypotheses"
+        )
+        numbers = {"size_bytes": size_bytes, "max_message_bytes": max_message_bytes}
+        super().__init__(message, numbers, "decoding.with_attention")
+
+
 class RequestStalled(ServerError):
     """The caller does not send what it began. Expected."""
 

@@ -6,7 +6,7 @@ from engine.request import Timings
 from models.tokenizers.tokenizer import Span
 from server.telemetry.guards import GuardFlag
 from server.translation.sharing.waiting import Reuse
-from server.translation.targets import TargetText
+from server.translation.targets import Attention, TargetText
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,8 @@ class Translation:
     """It was made again, because it did."""
     sentences: tuple[TranslatedSentence, ...] = ()
     """Of a content that was translated sentence by sentence."""
+    source_attention: Attention | None = None
+    """Of the content's tokens, if it was wanted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """The choices that a caller may leave open, and what becomes of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil, prod
 from secrets import randbits
 
 from engine.targets import TargetRules, rules_of_request
@@ -11,6 +12,7 @@ from models.languages import choose
 from models.tokenizers.tokenizer import Tokenizer
 from server.catalog.served_model import ServedModel
 from server.errors import (
+    AttentionTooLarge,
     LanguageNotSupported,
     OptionNotOffered,
     OptionOutOfRange,
@@ -19,10 +21,14 @@ from server.errors import (
 )
 from server.translation.constraints import check_constraints
 from server.translation.minimum_risk import check_installed
+from server.translation.sources import SourceText
 from server.translation.wording import in_tokens, without_unknown
 
 SEED_BITS = 53
 """Of a seed that is drawn: any number of JSON has room for it."""
+
+WEIGHT_BYTES = 2
+"""Of attention: float16."""
 
 SECOND_BEAMS, SECOND_NGRAMS = 4, 3
 """`num_beams` and `no_repeat_ngram_size` of a second try."""
@@ -66,14 +72,23 @@ def resolve(options: Options, model: ServedModel, tokenizer: Tokenizer, rules: T
         _check_samples(resolved)
     if resolved.must_include:
         check_constraints(resolved, model, rules)
-    if resolved.with_alignment and not model.aligns:
-        way = "or export again, with --samples of the source language whose names and numbers translations copy"
-        raise OptionNotOffered("an alignment", way)
+    _check_offered(resolved, model)
     if not resolved.do_sample:
         return replace(resolved, seed=0) if resolved.seed else resolved
     if (beams := resolved.num_beams) > 1:
         raise OptionsConflict("do_sample", True, "num_beams", beams, "send num_beams 1, or do_sample false")
     return resolved if "seed" in options else replace(resolved, seed=randbits(SEED_BITS))
+
+
+def _check_offered(decoding: Decoding, model: ServedModel) -> None:
+    """Raises OptionNotOffered: where targets look, some graphs do not tell."""
+    if decoding.with_alignment and not model.aligns:
+        way = "or export again, with --samples of the source language whose names and numbers translations copy"
+        raise OptionNotOffered("an alignment", way)
+    if decoding.coverage_penalty and not model.covers:
+        raise OptionNotOffered("a coverage of the source")
+    if decoding.with_attention and not model.attends:
+        raise OptionNotOffered("attention")
 
 
 def _check_alternatives(decoding: Decoding) -> None:
@@ -126,6 +141,26 @@ def _with_room(decoding: Decoding, chosen: bool, model: ServedModel, rules: Targ
         note = f", which is what a prefix of {forced} tokens leaves of {model.max_new_tokens}"
         raise OptionOutOfRange("decoding.max_new_tokens", decoding.max_new_tokens, 1, room, note)
     return replace(decoding, max_new_tokens=room)
+
+
+def check_attention(decoding: Decoding, sources: Iterable[SourceText], model: ServedModel) -> None:
+    """Raises AttentionTooLarge where a message may have no room for what is told of the sources."""
+    if not decoding.with_attention:
+        return
+    size = sum(most_bytes(decoding, len(source.token_ids), model) for source in sources)
+    if size > model.max_message_bytes:
+        raise AttentionTooLarge(size, model.max_message_bytes)
+
+
+def most_bytes(decoding: Decoding, source_tokens: int, model: ServedModel) -> int:
+    """Of one content whose hypotheses all have as many tokens as they may."""
+    most = decoding.max_new_tokens
+    if decoding.max_new_tokens_ratio:
+        most = min(most, max(1, ceil(decoding.max_new_tokens_ratio * source_tokens)))
+    of_source = prod((model.encoder_layers, model.encoder_heads, source_tokens, source_tokens))
+    of_target = prod((model.decoder_layers, model.decoder_heads, most, source_tokens))
+    hypotheses = max(decoding.num_return_sequences, decoding.samples)
+    return WEIGHT_BYTES * (of_source + hypotheses * of_target)
 
 
 def second_try(decoding: Decoding, model: ServedModel) -> Decoding:

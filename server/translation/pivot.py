@@ -23,9 +23,10 @@ async def translate_by_way(
 
     options, prompt: of the second translation. The first takes the best hypothesis that its model gives by itself.
     """
-    if options.get("with_alignment"):
-        out = "translate twice and have an alignment of both, or send no with_alignment"
-        raise OptionsConflict("with_alignment", True, "pivot", True, out)
+    for option in ("with_alignment", "with_attention"):
+        if options.get(option):
+            out = f"translate twice and have what it gives of both, or send no {option}"
+            raise OptionsConflict(option, True, "pivot", True, out)
     there, on = Route(route.source_language, way.between), Route(way.between, route.target_language)
     firsts = await way.first.translate(contents, there, {}, no_cache)
     texts = [one.hypotheses[0].text for one in firsts]

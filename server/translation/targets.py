@@ -2,8 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from engine.links import Link
 from engine.request import FinishReason, Hypothesis
@@ -38,6 +41,18 @@ class Alignment:
 
 
 @dataclass(frozen=True, slots=True)
+class Attention:
+    """How much tokens look at source tokens."""
+
+    spans: tuple[Span, ...]
+    """Where each token that looks stands in its text, without the spaces around it. One without text is empty."""
+    shape: tuple[int, ...]
+    """(layers, heads, tokens that look, source tokens)"""
+    weights: bytes
+    """float16, little-endian."""
+
+
+@dataclass(frozen=True, slots=True)
 class TargetText:
     """One possible translation."""
 
@@ -50,6 +65,8 @@ class TargetText:
     expected_utility: float | None = None
     """Of one that was chosen among samples by it."""
     alignment: Alignment | None = None
+    """If it was wanted."""
+    attention: Attention | None = None
     """If it was wanted."""
 
 
@@ -81,8 +98,8 @@ class TargetWriter:
         source_spans: where the tokens of the content stand in it, if an alignment is wanted
         """
         # With its tokens, a text is decoded once for each of them.
-        aligned = source_spans is not None
-        self._tokens += sum(len(one.token_ids) ** (2 if one.log_probs or aligned else 1) for one in hypotheses)
+        each = source_spans is not None or any(one.log_probs or one.attention is not None for one in hypotheses)
+        self._tokens += sum(len(one.token_ids) ** (2 if each else 1) for one in hypotheses)
         if self._tokens <= INLINE_TOKENS:
             return self._write(hypotheses, source_spans)
         return await asyncio.to_thread(self._write, hypotheses, source_spans)
@@ -99,16 +116,33 @@ class TargetWriter:
         ids = hypothesis.token_ids
         text = self._tokenizer.decode((*self._prefix, *ids))
         tokens = tuple(self._target_tokens(hypothesis)) if hypothesis.log_probs else ()
-        alignment = None if source_spans is None else self._alignment(hypothesis, text, source_spans)
-        return TargetText(text, hypothesis.score, len(ids), hypothesis.finish_reason, tokens, alignment=alignment)
+        looks = source_spans is not None or hypothesis.attention is not None
+        spans = tuple(self._target_spans(hypothesis, text)) if looks else ()
+        return TargetText(
+            text,
+            hypothesis.score,
+            len(ids),
+            hypothesis.finish_reason,
+            tokens,
+            alignment=None if source_spans is None else _alignment(hypothesis.links, source_spans, spans),
+            attention=None if hypothesis.attention is None else attention(hypothesis.attention, spans),
+        )
 
-    def _alignment(self, hypothesis: Hypothesis, text: str, source_spans: tuple[Span, ...]) -> Alignment:
-        found = pieces(self._tokenizer, hypothesis.token_ids, self._prefix)
-        spans = tuple(without_spaces(text, begin, begin + len(piece)) for piece, begin in found)
-        links = (link for link in hypothesis.links if NOWHERE not in (source_spans[link.source], spans[link.target]))
-        return Alignment(source_spans, spans, tuple(links))
+    def _target_spans(self, hypothesis: Hypothesis, text: str) -> Iterator[Span]:
+        for piece, begin in pieces(self._tokenizer, hypothesis.token_ids, self._prefix):
+            yield without_spaces(text, begin, begin + len(piece))
 
     def _target_tokens(self, hypothesis: Hypothesis) -> Iterator[TargetToken]:
         found = pieces(self._tokenizer, hypothesis.token_ids, self._prefix)
         for token_id, log_prob, (text, begin) in zip(hypothesis.token_ids, hypothesis.log_probs, found, strict=True):
             yield TargetToken(token_id, text, begin, log_prob)
+
+
+def _alignment(found: Iterable[Link], source_spans: tuple[Span, ...], target_spans: tuple[Span, ...]) -> Alignment:
+    links = (link for link in found if NOWHERE not in (source_spans[link.source], target_spans[link.target]))
+    return Alignment(source_spans, target_spans, tuple(links))
+
+
+def attention(weights: NDArray[np.float16], spans: Sequence[Span]) -> Attention:
+    """weights: [layers, heads, tokens, source]; spans: of the tokens."""
+    return Attention(tuple(spans), weights.shape, weights.astype("<f2", copy=False).tobytes())

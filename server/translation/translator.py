@@ -49,13 +49,13 @@ from server.telemetry.metrics.model import ModelMetrics
 from server.translation.answer import TextDelta, Translation
 from server.translation.embeddings import Embedding, EncodingOptions, check_size, resolve_encoding
 from server.translation.minimum_risk import MinimumRisk
-from server.translation.options import Route, check_route, is_drawn, prompt_text, resolve, second_try
+from server.translation.options import Route, check_attention, check_route, is_drawn, prompt_text, resolve, second_try
 from server.translation.scoring import Candidates, ScoredContent, TargetIds, TargetReader, TargetScore, given_hypothesis
 from server.translation.sharing.answer_cache import AnswerCache, Question, packed
 from server.translation.sharing.shared_work import MakeRequest, SharedWork
 from server.translation.sharing.waiting import Reuse, Waiting
 from server.translation.sources import Reading, SourceReader, SourceText
-from server.translation.targets import TargetWriter
+from server.translation.targets import TargetWriter, attention
 
 Ask = Callable[[SourceText], Waiting]
 """Asks the engine for something of a source."""
@@ -119,7 +119,8 @@ class Translator:
         reading = self._reading(route, contents, prompt)
         decoding = await self._resolve(options, reading)
         ask = self._ask_translation(reading, decoding, no_cache or is_drawn(decoding, options))
-        async with self._open(self._named(contents), _each(ask), decoding, reading) as waiting:
+        asked = _each(ask, partial(check_attention, decoding, model=self.model))
+        async with self._open(self._named(contents), asked, decoding, reading) as waiting:
             writer = TargetWriter(self._tokenizer, decoding.forced_prefix)
             found = [await self._translation(one, await one.event(), writer, decoding, reading) for one in waiting]
             if not decoding.retry_on_guard:
@@ -138,7 +139,8 @@ class Translator:
         decoding = await self._resolve(options, reading)
         self._refuse_second_thoughts(decoding, "stream")
         ask = self._ask_translation(reading, decoding, no_cache or is_drawn(decoding, options), stream=True)
-        async with self._open({"content": content}, _each(ask), decoding, reading) as [waiting]:
+        asked = _each(ask, partial(check_attention, decoding, model=self.model))
+        async with self._open({"content": content}, asked, decoding, reading) as [waiting]:
             text, prefix = TextStream(self._tokenizer), decoding.forced_prefix
             if prefix and (delta := text.push(prefix)):
                 yield TextDelta(delta)
@@ -167,7 +169,8 @@ class Translator:
         self._refuse_second_thoughts(decoding, "encode")
         encoding = resolve_encoding(chosen, self.model)
         ask = self._ask(partial(Translate, decoding=decoding, rules=self._rules_of(reading), encoding=encoding))
-        asked = _each(ask, partial(check_size, encoding, model=self.model))
+        vectors_fit = partial(check_size, encoding, model=self.model)
+        asked = _each(ask, vectors_fit, partial(check_attention, decoding, model=self.model))
         async with self._open(self._named(contents), asked, decoding, reading) as waiting:
             writer = TargetWriter(self._tokenizer, decoding.forced_prefix)
             return [await self._both(one, await one.event(), writer, decoding, reading) for one in waiting]
@@ -211,7 +214,8 @@ class Translator:
 
         def ask(source: SourceText) -> Waiting:
             waiting = Waiting(source, stream)
-            self._work.ask(waiting, make, None if no_cache else question(packed(source.token_ids)))
+            kept = not (no_cache or decoding.with_attention)
+            self._work.ask(waiting, make, question(packed(source.token_ids)) if kept else None)
             return waiting
 
         return ask
@@ -303,7 +307,11 @@ class Translator:
         timings = event.timings.around(source.seconds, written.seconds)
         current_call().contents.append(waiting.answered(text, timings, written.started, len(best.token_ids)))
         seed = decoding.seed if decoding.do_sample else None
-        return Translation(written.texts, len(source.token_ids), timings, waiting.reuse, seed=seed, guards=guards)
+        found = Translation(written.texts, len(source.token_ids), timings, waiting.reuse, seed=seed, guards=guards)
+        if event.source_attention is None:
+            return found
+        of_source = attention(event.source_attention, self._sources.spans(source, reading))
+        return replace(found, source_attention=of_source)
 
     async def _again(
         self, waiting: Waiting, first: Translation, writer: TargetWriter, decoding: Decoding, reading: Reading
@@ -374,11 +382,12 @@ class Translator:
         return ScoredContent(scores, len(source.token_ids), timings)
 
 
-def _each(ask: Ask, check: Callable[[Sequence[SourceText]], None] = lambda sources: None) -> AskAll:
-    """Asks for one source after another. check: raises ServerError where they are not to be asked for."""
+def _each(ask: Ask, *checks: Callable[[Sequence[SourceText]], None]) -> AskAll:
+    """Asks for one source after another. checks: raise ServerError where they are not to be asked for."""
 
     async def ask_all(sources: Sequence[SourceText]) -> list[Waiting]:
-        check(sources)
+        for check in checks:
+            check(sources)
         return [ask(source) for source in sources]
 
     return ask_all

@@ -46,6 +46,7 @@ PROGRAMS = {
             "bench.export_memory",
             "bench.options",
             "bench.history",
+            "bench.alignment",
             "bench.scoring",
             "bench.server.rolling",
             "bench.server.several",

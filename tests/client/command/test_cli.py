@@ -26,6 +26,7 @@ TRANSLATION = {
     "target_tokens": [],
     "expected_utility": None,
     "alignment": None,
+    "attention": None,
     "hypotheses": [
         {
             "text": "HELLO WORLD",
@@ -35,6 +36,7 @@ TRANSLATION = {
             "target_tokens": [],
             "expected_utility": None,
             "alignment": None,
+            "attention": None,
         }
     ],
     "source_tokens": 3,
@@ -46,6 +48,7 @@ TRANSLATION = {
     "guards": [],
     "retried": False,
     "sentences": [],
+    "source_attention": None,
 }
 
 
@@ -301,7 +304,7 @@ def test_models_shows_what_the_server_serves(command: Dragoman) -> None:
 def test_models_json_has_every_field(command: Dragoman) -> None:
     (model,) = command("models", "--json").json
     assert (model["name"], model["max_beams"], model["default_decoding"]["num_beams"]) == ("en-pt", 16, 4)
-    assert len(model) == 25
+    assert len(model) == 26
 
 
 def test_health_tells_by_its_exit_code(command: Dragoman) -> None:

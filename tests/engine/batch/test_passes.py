@@ -218,3 +218,35 @@ def test_the_runner(scores: bool, told: Told) -> None:
         assert isinstance(event, Scored if scores else Failed)
         if isinstance(event, Failed):
             assert str(event.error).startswith("the package's graphs do not give the score of a given target")
+
+
+def test_attention_of_a_source_is_a_part_of_its_own(told: Told) -> None:
+    """The fake's source looks at itself, and its target where it copies from."""
+    engine = batch()
+    request = told.translate("attended", 4)
+    request.decoding = replace(request.decoding, with_attention=True)
+    engine.admit([request])
+    run(engine)
+    [(_, finished)] = told.events
+    assert isinstance(finished, Finished) and finished.source_attention is not None
+    assert finished.source_attention.dtype == np.float16
+    np.testing.assert_array_equal(finished.source_attention[0, 0], np.eye(4))
+    attention = finished.hypotheses[0].attention
+    assert attention is not None and attention.dtype == np.float16
+    np.testing.assert_array_equal(attention[0, 0], np.eye(4))
+    assert finished.hypotheses[0].links == (), "nobody asked for them"
+
+
+def test_who_leaves_nothing_out_pays_nothing(told: Told) -> None:
+    """The best hypothesis of the fake copies all of the source. Both that are finished are looked at, one is told."""
+    engine, plain, covered = batch(), told.translate("plain", 4), told.translate("covered", 4)
+    plain.decoding = replace(plain.decoding, num_beams=2, num_return_sequences=2, early_stopping=True)
+    covered.decoding = replace(plain.decoding, num_return_sequences=1, coverage_penalty=1.0)
+    for request in (plain, covered):
+        engine.admit([request])
+        run(engine)
+    (_, of_plain), (_, of_covered) = told.events
+    assert isinstance(of_plain, Finished) and isinstance(of_covered, Finished)
+    [best, _], [only] = of_plain.hypotheses, of_covered.hypotheses
+    assert only.token_ids == best.token_ids
+    assert only.score == pytest.approx(best.score)

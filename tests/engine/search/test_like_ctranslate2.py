@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from transformers import MarianMTModel
@@ -18,6 +19,7 @@ from engine.observer import Unobserved
 from engine.offline import decode
 from engine.request import Event, Score, Scored
 from engine.runner import Runner
+from models.config import ModelConfig
 from models.decoding import Decoding
 from models.package.folder import Package
 from models.tokenizers.sentencepiece_pair import load_vocabulary
@@ -80,10 +82,20 @@ def cases(tokenizer: Tokenizer) -> Iterator[Case]:
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from ctranslate2.converters import TransformersConverter
 
+    class AllHeads(TransformersConverter):  # type: ignore[misc]  # Any
+        """Attention is the mean of the last layer's heads, and not the first one's."""
+
+        def _load(self) -> Any:
+            spec = super()._load()
+            config = Package.open(ZOO).manifest.model
+            assert isinstance(config, ModelConfig)
+            spec.decoder.alignment_heads = np.int16(config.decoder_heads)
+            return spec
+
     folder: Path = tmp_path_factory.mktemp("ctranslate2")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of transformers: that a tokenizer could have a package that we do without
-        TransformersConverter(str(ZOO)).convert(str(folder), quantization="float32", force=True)
+        AllHeads(str(ZOO)).convert(str(folder), quantization="float32", force=True)
     yield ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)
 
 
@@ -163,3 +175,42 @@ def test_log_probs_of_tokens_are_those_of_score_batch(package: Package, theirs: 
             assert hypothesis.log_probs == pytest.approx(scored.log_probs, abs=TOLERANCE)
             length = len(hypothesis.token_ids) ** decoding.length_penalty
             assert hypothesis.score == pytest.approx(sum(hypothesis.log_probs) / length)
+
+
+@pytest.mark.parametrize("prefix", [(), ("Os",)], ids=["alone", "after a prefix"])
+@pytest.mark.parametrize("kernels", ["off", "auto"])
+def test_what_is_left_out_of_the_source_costs_as_much(
+    package: Package, theirs: Any, kernels: Kernels, prefix: tuple[str, ...]
+) -> None:
+    """Tokens and scores of all that beam search returns, in their order; the end token counts in both."""
+    tokenizer, loadable, vocabulary = package.tokenizer(), Loadable.of(package), load_vocabulary(ZOO / "vocab.json")
+    piece_of = {token: piece for piece, token in vocabulary.items()}
+    ids = tuple(tokenizer.encode_target(" ".join(prefix)))
+    # A prefix is a part of their length, and not of ours.
+    length_penalty = 0.0 if prefix else 1.0
+    beams = Decoding(4, 4, MOST, length_penalty, early_stopping=True, target_prefix=ids)
+    penalties, sources = (0.2, 5.0), [tuple(tokenizer.encode(text)) for text in TEXTS]
+    requests = [(source, replace(beams, coverage_penalty=penalty)) for penalty in penalties for source in sources]
+    with (
+        closing(open_decoder(loadable, CPU, 512, 512, kernels)) as decoder,
+        Runner(decoder, 32, 1, Unobserved()) as runner,
+    ):
+        answers = [answer.hypotheses for answer in decode(runner, loadable.rules, requests, window=len(requests))]
+    for (source, decoding), ours in zip(requests, answers, strict=True):
+        [expected] = theirs.translate_batch(
+            [[piece_of[token] for token in source]],  # alone: what pads a source would be a part of it
+            target_prefix=[[f"▁{word}" for word in prefix]] if prefix else None,
+            beam_size=4,
+            num_hypotheses=4,
+            max_decoding_length=MOST,
+            length_penalty=decoding.length_penalty,
+            coverage_penalty=decoding.coverage_penalty,
+            return_scores=True,
+            return_end_token=True,
+        )
+        found = [(*ids, *one.token_ids) for one in ours]
+        assert found == [tuple(vocabulary[piece] for piece in one) for one in expected.hypotheses]
+        assert [one.score for one in ours] == pytest.approx(expected.scores, abs=10 * TOLERANCE)
+    targets, count = [[one.token_ids for one in ours] for ours in answers], len(sources)
+    mild, strict = targets[:count], targets[count:]
+    assert mild != strict, "it decides nothing"

@@ -16,7 +16,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.tokenizers.fast import read_fast_tokenizer
-from models.tokenizers.tokenizer import TextStream, TokenizerError
+from models.tokenizers.tokenizer import TextStream, TokenizerError, pieces
 from models.tokenizers.tokenizer_json import Affixes, TokenizerJson, TokenizerJsonSpec, clean_up
 
 PAGE = (Path(__file__).parents[2] / "data" / "flores-dev.en-pt.tsv").read_text(encoding="utf-8").split("\n")[:300]
@@ -198,11 +198,32 @@ def test_any_tokens_stream_to_their_text(ours: TokenizerJson, data: st.DataObjec
 
 
 def test_pieces_put_together_are_the_text(ours: TokenizerJson) -> None:
-    pieces = ours.pieces()
+    added = ours.pieces()
     for text in (*SCRIPTS, *texts(100)):
         ids = ours.encode_target(text)
-        together = b"".join(pieces[token_id] for token_id in ids).decode()
+        together = b"".join(added[token_id] for token_id in ids).decode()
         assert (clean_up(together) if ours.spec.cleans_up else together).strip() == ours.decode(ids).strip()
+
+
+def test_every_token_adds_its_part(ours: TokenizerJson) -> None:
+    for text in (*SCRIPTS, *texts(100)):
+        ids = ours.encode_target(text)
+        whole, added = ours.decode(ids), list(pieces(ours, ids[2:], ids[:2]))
+        assert all(whole.startswith(piece, begin) for piece, begin in added)
+        if added:
+            assert whole[: added[0][1]] + "".join(piece for piece, _ in added) == whole
+
+
+def test_no_token_is_late_where_spaces_are_taken_out() -> None:
+    words = ["[END]", "[UNK]", "do", "n't", "go", ",", "'", "s", "now"]
+    backend = tokenizers.Tokenizer(models.WordPiece({word: place for place, word in enumerate(words)}))
+    backend.decoder = decoders.WordPiece(cleanup=False)
+    spec = TokenizerJsonSpec(affixes=Affixes(), unknown_id=1, hidden_ids=(0,), cleans_up=True)
+    cleaning = TokenizerJson(spec, backend)
+    added = pieces(cleaning, [*map(words.index, ("do", "n't", "go", ",", "now", "[END]"))])
+    assert list(added) == [("do", 0), ("n't", 2), (" go", 5), (",", 8), (" now", 9), ("", 13)]
+    # A mark that joins two words does so with the second one.
+    assert [piece for piece, _ in pieces(cleaning, [*map(words.index, ("go", "'", "s"))])] == ["go", "", "'s"]
 
 
 def test_a_source_has_the_tokens_of_its_language(tmp_path: Path) -> None:

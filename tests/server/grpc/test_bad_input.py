@@ -136,6 +136,15 @@ BAD = {
         {"size_bytes": 9 * 501 * 256 * 4, "max_message_bytes": 4 * 1024**2},
         grpc.StatusCode.RESOURCE_EXHAUSTED,
     ),
+    "attention over the message limit": Bad(
+        TRANSLATE,
+        TranslateRequest(
+            contents=["cat " * 200] * 9, decoding=DecodingOptions(with_attention=True, max_new_tokens=200)
+        ).SerializeToString(),
+        "ATTENTION_TOO_LARGE",
+        {"size_bytes": 9 * 2 * 8 * (6 * 201 * 201 + 2 * 200 * 201), "max_message_bytes": 4 * 1024**2},
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+    ),
     "invalid UTF-8": no_message(TRANSLATE, b"\x0a\x05caf\xe9 "),
     "invalid UTF-8 to stream": no_message(STREAM, b"\x0a\x05caf\xe9 "),
     "half a message": no_message(ENCODE, EncodeRequest(contents=["A cat."]).SerializeToString()[:-1]),

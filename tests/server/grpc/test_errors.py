@@ -10,6 +10,7 @@ from google.rpc.status_pb2 import Status
 
 from server import errors
 from server.errors import (
+    AttentionTooLarge,
     BlankContent,
     CallerNotListed,
     DoesNotScore,
@@ -88,6 +89,7 @@ EXAMPLES: list[ServerError] = [
     StreamStalled(30),
     OutOfMemory(400),
     VectorsTooLarge(5_000_000, 4_194_304),
+    AttentionTooLarge(5_000_000, 4_194_304),
     DoesNotTranslate("minilm"),
     OptionNotOffered("the scores of all tokens"),
     ExtraMissing("mbr_samples", "sacrebleu", "mbr"),

@@ -166,7 +166,7 @@ async def test_models_are_listed_and_found_with_every_field() -> None:
         [listed] = (await server.models.ListModels(model_pb2.ListModelsRequest())).models
         for name in ("", "copy"):
             assert (await server.models.GetModel(model_pb2.GetModelRequest(name=name))).model == listed
-        zero = {"encoder_layers", "prompt", "aligns"}
+        zero = {"encoder_layers", "prompt", "aligns", "attends"}
         assert {field.name for field, _ in listed.ListFields()} | zero == {f.name for f in listed.DESCRIPTOR.fields}
         assert listed.name == MODEL.name
         assert list(listed.target_language_codes) == ["pt", "pt-BR"]
@@ -178,6 +178,7 @@ async def test_models_are_listed_and_found_with_every_field() -> None:
             length_penalty=1.0,
             early_stopping=decoding_pb2.EARLY_STOPPING_HEURISTIC,
             patience=1,
+            coverage_penalty=0,
             max_new_tokens_ratio=0,
             min_new_tokens=0,
             exponential_decay_length_penalty=1,
@@ -205,6 +206,7 @@ async def test_models_are_listed_and_found_with_every_field() -> None:
             mbr_samples=0,
             with_tokens=False,
             with_alignment=False,
+            with_attention=False,
             retry_on_guard=False,
         )
         missing = await refused(server.models.GetModel(model_pb2.GetModelRequest(name="other")))

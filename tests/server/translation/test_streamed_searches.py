@@ -124,7 +124,9 @@ class AnyCache(CopyCache):
 
 def translator_of(runner: Runner, tokenizer: Tokenizer, size: int) -> Translator:
     registry = CollectorRegistry()
-    model = replace(MODEL, vocabulary_size=size, max_new_tokens=64, defaults=replace(MODEL.defaults, max_new_tokens=24))
+    model = replace(
+        MODEL, covers=True, vocabulary_size=size, max_new_tokens=64, defaults=replace(MODEL.defaults, max_new_tokens=24)
+    )
     metrics, cache = ModelMetrics(ModelFamilies(registry), "any"), AnswerCache(0, AnswerCacheMetrics(registry))
     rules, admission = TargetRules((0,), frozenset({0}), min_tokens=3), Admission(8, runner)
     return Translator(model, tokenizer, rules, admission, runner.submit, metrics, cache)
@@ -144,6 +146,8 @@ searches = st.sampled_from(
         {"num_beams": 1},
         {"num_beams": 1, "do_sample": True, "seed": 4, "top_k": 0},
         {"num_beams": 3},
+        {"num_beams": 3, "num_return_sequences": 2, "coverage_penalty": 5.0, "early_stopping": True},
+        {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 1.0},
         {"num_beams": 4, "must_include": ((3, 4), (5,))},
     ]
 )
