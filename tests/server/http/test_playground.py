@@ -124,6 +124,22 @@ def test_alignment_is_a_table(page: "Page") -> None:
     playwright.expect(page.locator("#source-words .partner")).to_have_text("red")
 
 
+def test_every_head_of_every_layer_is_drawn(page: "Page") -> None:
+    """Of the packages of the zoo: eight heads in two layers of the decoder and six of the encoder."""
+    translated(page, "The red car is here.")
+    page.get_by_role("button", name="Show attention").click()
+    playwright.expect(page.locator("#maps canvas")).to_have_count(8 * (2 + 6))
+    first = page.get_by_role("img", name="Translation to text, layer 1, head 1: 7 tokens look at 7")
+    rows = first.evaluate(
+        """(map) => {
+            const {data} = map.getContext('2d').getImageData(0, 0, map.width, map.height);
+            const share = (row) => [...Array(map.width).keys()].map((x) => data[4 * (row * map.width + x) + 3]);
+            return [...Array(map.height).keys()].map((row) => share(row).reduce((a, b) => a + b) / 255);
+        }"""
+    )
+    assert rows == pytest.approx([1.0] * 7, abs=0.05)
+
+
 def test_an_error_is_told(page: "Page") -> None:
     page.get_by_text("Options", exact=True).click()
     page.get_by_role("spinbutton", name=re.compile("^Length penalty")).fill("0.5")

@@ -31,8 +31,9 @@ export function showAttention(place, name, attention, text, source) {
   const weights = halves(attention.weights);
   const [look, seen] = [pieces(text, attention.spans), source];
   const title = make("h3", { text: name });
-  const figures = [];
-  for (let layer = 0; layer < layers; layer++)
+  const drawn = [];
+  for (let layer = 0; layer < layers; layer++) {
+    const figures = [];
     for (let head = 0; head < heads; head++) {
       const first = (layer * heads + head) * rows * columns;
       const row = Math.floor(weights.subarray(first, first + rows * columns).reduce(
@@ -48,5 +49,7 @@ export function showAttention(place, name, attention, text, source) {
       });
       figures.push(make("figure", {}, canvas, make("figcaption", { text: `layer ${layer + 1}, head ${head + 1}` })));
     }
-  place.append(title, ...figures);
+    drawn.push(make("div", { className: "layer" }, ...figures));
+  }
+  place.append(title, ...drawn);
 }

@@ -101,7 +101,7 @@ async function look() {
   const asked = request();
   try {
     const { content, decoding, ...rest } = asked;
-    const whole = { contents: [content], ...rest, decoding: { ...decoding, withAttention: true } };
+    const whole = { contents: [content], ...rest, decoding: { ...decoding, numReturnSequences: 1, withAttention: true } };
     const translation = await translate(whole, token(), running.signal);
     const [best] = translation.hypotheses;
     const source = pieces(content, translation.sourceAttention.spans);
