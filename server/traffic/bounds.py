@@ -26,8 +26,8 @@ HELD_BYTES = 20
 """Of a request that is being answered, for each byte it came as: phrases become lists of numbers."""
 MOST_NEW_CALLS = 4096
 """Calls that are not taken up. gRPC cancels what is beyond that, and a client that knows us tries again."""
-MOST_MESSAGES = 16
-"""Messages that may be coming in. Of calls that come all at once few more are, and those have turns to be done."""
+MOST_MESSAGES = 32
+"""Messages that may be coming in. Of 5,000 calls at once, on a machine that is busy, 19 are."""
 SLACK_BYTES = 256 * 1024
 """So much larger than ours may be, and no larger than twice, gRPC itself takes a message: it is then we who refuse it,
 with details. Each of those that come in may be so much larger, so that more of it would cost rows."""

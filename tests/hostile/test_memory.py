@@ -20,7 +20,7 @@ from tests.server_process import ServerProcess, eventually, server_process
 ZOO = Path("models/zoo/en-pt")
 LONGEST = 512
 WORDS = Path("export/verification/samples.en.txt").read_text(encoding="utf-8").split()
-MEGABYTES = 1100
+MEGABYTES = 1200
 ENDLESS = DecodingOptions(
     num_beams=16, num_return_sequences=16, length_penalty=10, early_stopping=EARLY_STOPPING_NEVER, max_new_tokens=64
 )
