@@ -56,4 +56,7 @@ def connect_error(error: ServerError) -> dict[str, Any]:
 
 
 def _why(error: Exception) -> str:
-    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+    """What it repeats of the request may be half a character, which no answer can have."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    return str(error).encode(errors="backslashreplace").decode()

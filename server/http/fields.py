@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
+from python_multipart.multipart import parse_options_header
 from starlette.datastructures import FormData
 from starlette.formparsers import MultiPartException, MultiPartParser
 
@@ -57,6 +58,15 @@ def json_object(body: bytes) -> dict[str, Any]:
 
 
 async def _multipart(body: bytes, asked: Asked) -> FormData:
+    """Of UTF-8: the parser would take any codec that Python has, and some make half a character, or need minutes.
+
+    Raises UnicodeError, MultiPartException, UnsupportedMediaType.
+    """
+    kind = asked.headers["content-type"]
+    if parse_options_header(kind)[1].get(b"charset", b"utf-8").lower() not in (b"utf-8", b"utf8"):
+        raise UnsupportedMediaType("content-type", kind, [f"{MULTIPART}; charset=utf-8"])
+    body.decode()  # all of it: files are refused
+
     async def parts() -> AsyncGenerator[bytes]:
         yield body
 

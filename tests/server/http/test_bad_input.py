@@ -222,7 +222,7 @@ def test_no_body_is_a_defect() -> None:
                 content = json.dumps(body).encode()
                 asked = client.post(path, content=content, headers={"content-type": kind})
                 response = asyncio.run_coroutine_threadsafe(asked, loop).result(WAIT_S)
-                assert response.status_code < 500, (path, body, response.text)
+                assert response.status_code < 500, ascii((path, body, response.text))
 
             await asyncio.to_thread(post)
             await still_well(server)
