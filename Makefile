@@ -209,7 +209,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --config-file requirements/uv.toml --uni
 OF_IMAGES = --extra http --extra tracing --extra jwt --extra tokenizers --extra mbr
 lock: setup  ## bring the pinned versions up to date
 	@$(BIN)/python -m pip install --quiet uv
-	@$(COMPILE) --extra dev --extra deploy --extra browser requirements/train.txt requirements/oracles.txt -o requirements/lock.txt \
+	@$(COMPILE) --extra dev --extra deploy --extra browser --extra fuzz requirements/train.txt requirements/oracles.txt -o requirements/lock.txt \
 		--no-emit-package cuda-bindings --no-emit-package cuda-pathfinder
 	@$(COMPILE) --extra cpu $(OF_IMAGES) --generate-hashes -c requirements/lock.txt -o requirements/serve.lock.txt
 	@$(COMPILE) --extra cuda $(OF_IMAGES) --generate-hashes -c requirements/lock.txt -o requirements/serve-cuda.lock.txt

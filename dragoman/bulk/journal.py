@@ -69,4 +69,17 @@ class Journal:
                 checked, _, data = line.rstrip(b"\n").partition(b" ")
                 if not line.endswith(b"\n") or checked != b"%08x" % zlib.crc32(data):
                     return
-                yield line, json.loads(data)
+                try:
+                    found = json.loads(data)
+                except (ValueError, RecursionError):
+                    return
+                if not _is_ours(found):
+                    return
+                yield line, found
+
+
+def _is_ours(value: Any) -> bool:
+    """Whether `Journal` may have written it."""
+    return value is None or (
+        isinstance(value, list) and all(isinstance(row, str) or row in (None, False) for row in value)
+    )

@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -72,6 +73,7 @@ class TokenizerJson:
         """Reads the file that the spec names. Raises TokenizerError."""
         tokenizer = cls(spec, load_backend(folder / spec.file))
         tokenizer._check_ids()
+        tokenizer._check_use()
         return tokenizer
 
     @property
@@ -142,6 +144,12 @@ class TokenizerJson:
                 "they are of different models"
             )
 
+    def _check_use(self) -> None:
+        """The library reads files of which it cannot encode everything: without their own unknown token, for one."""
+        for text in PROBES:
+            with _foreign(f"{self.spec.file} cannot encode {text!r}"):
+                self._backend.decode(self.encode_target(text))
+
 
 def load_backend(file: Path) -> "Backend":
     """A tokenizer that neither cuts nor fills up, as a saved one may ask for. Raises TokenizerError."""
@@ -150,17 +158,28 @@ def load_backend(file: Path) -> "Backend":
     except ImportError as error:
         raise TokenizerError(f"{file.name} needs the package tokenizers: pip install 'dragoman[tokenizers]'") from error
     try:
-        backend = Backend.from_str(file.read_text(encoding="utf-8"))
+        content = file.read_bytes()
     except OSError as error:
         raise TokenizerError(f"{file.name} cannot be read: {error.strerror}") from error
-    except Exception as error:  # the library's own have no type of theirs
-        raise TokenizerError(f"{file.name} is not a tokenizer: {error}") from error
+    with _foreign(f"{file.name} is not a tokenizer"):
+        backend = Backend.from_str(content.decode())
     backend.no_truncation()
     backend.no_padding()
     backend.encode_special_tokens = True
     if not backend.get_vocab(with_added_tokens=False):
         raise TokenizerError(f"{file.name} is a tokenizer without a vocabulary")
     return backend
+
+
+@contextmanager
+def _foreign(failed: str) -> Iterator[None]:
+    """Raises TokenizerError for what the library raises: errors without a type of theirs; a panic is no Exception."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        raise TokenizerError(f"{failed}: {error}") from error
 
 
 def bytes_of_pieces(decoder: dict[str, Any]) -> Callable[[str], bytes | None]:
@@ -186,6 +205,8 @@ CLEANED = (
     *((f" {ending}", ending) for ending in ("n't", "'m", "'s", "'ve", "'re")),
 )
 
+PROBES = ("A cat.", "\U0010fffd", "\t\0", "")
+"""Texts that have, in most vocabularies, tokens and none."""
 WORD = "word"
 """Behind which a token is seen as it is within a text."""
 BYTE = re.compile("<0x[0-9A-Fa-f]{2}>")

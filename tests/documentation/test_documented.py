@@ -33,6 +33,7 @@ PROGRAMS = {
     **dict.fromkeys(
         ("bench", "bench.firefox", "bench.floor", "bench.gpu_check", "bench.instructions"), "benchmarks.md"
     ),
+    "tests.fuzz": "development.md",
     "tests.hostile.files": "development.md",
     "tests.hostile.fuzz": "development.md",
     "tests.simulation": "development.md",

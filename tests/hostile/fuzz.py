@@ -19,7 +19,7 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 
 from dragoman.v1.decoding_pb2 import DecodingOptions
-from dragoman.v1.encoding_pb2 import EncodeRequest
+from dragoman.v1.encoding_pb2 import EncodeRequest, StreamEncodeRequest
 from dragoman.v1.model_pb2 import GetModelRequest, ListModelsRequest
 from dragoman.v1.translation_pb2 import (
     Candidates,
@@ -103,8 +103,12 @@ def stream(chance: random.Random) -> Message:
     )
 
 
-def encode(chance: random.Random) -> Message:
+def encode(chance: random.Random) -> EncodeRequest:
     return EncodeRequest(contents=[content(chance) for _ in range(chance.choice([0, 1, 2, 5]))])
+
+
+def stream_encode(chance: random.Random) -> Message:
+    return StreamEncodeRequest(request=encode(chance))
 
 
 def both(chance: random.Random) -> Message:
@@ -146,9 +150,11 @@ METHODS: dict[str, tuple[str, Callable[[random.Random], Message]]] = {
     "/dragoman.v1.TranslationService/TranslateAndEncode": ("unary_unary", both),
     "/dragoman.v1.TranslationService/Score": ("unary_unary", score),
     "/dragoman.v1.EncodingService/Encode": ("unary_unary", encode),
+    "/dragoman.v1.EncodingService/StreamEncode": ("stream_stream", stream_encode),
     "/dragoman.v1.ModelService/GetModel": ("unary_unary", get_model),
     "/dragoman.v1.ModelService/ListModels": ("unary_unary", lambda chance: ListModelsRequest()),
     "/grpc.health.v1.Health/Check": ("unary_unary", check),
+    "/grpc.health.v1.Health/List": ("unary_unary", lambda chance: HealthCheckRequest()),
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": ("stream_stream", reflect),
 }
 
