@@ -89,12 +89,7 @@ BASE_PAIRS = (
 FAMILY_CELLS = (Cell(1, 1, 8), Cell(1, 8, 64), Cell(1, 32, 192))
 FAMILY_PAIRS = tuple(
     Pair(ours, theirs, asked(ratio, ratio, ratio))
-    for ours, theirs, ratio in (
-        (FP32, CT2_FP32, 1.2),
-        (INT8, CT2_INT8, 1.5),
-        (FP32_STANDARD, CT2_FP32, 1.2),
-        (FP32_STANDARD, CT2_INT8, 1.5),
-    )
+    for ours, theirs, ratio in ((FP32, CT2_FP32, 1.2), (INT8, CT2_INT8, 1.5))
 )
 
 
@@ -111,10 +106,8 @@ def our_sides(models: Models, workers: int = 2) -> list[Side]:
 
 
 def family_sides(models: Models) -> list[Side]:
-    """With our own operators, or without where the model has none of them; and CTranslate2."""
+    """With our own operators; and CTranslate2."""
     ours = [side for side in our_sides(models) if side.name in (FP32, INT8)]
-    if not models.int8.exists():
-        ours = [side for side in our_sides(models) if side.name == FP32_STANDARD]
     return [*ours, *ctranslate2_sides(models)]
 
 

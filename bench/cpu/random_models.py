@@ -28,11 +28,11 @@ def make(shape: Shape, folder: Path, tokenizer: Path) -> Models:
 
 
 def make_family(shape: FamilyShape, folder: Path, tokenizer: Path) -> Models:
-    """The same of another family: in int8, and with our own operators, where there are operators for it."""
+    """The same of another family."""
     models = _models(folder)
     write_family(models.checkpoint, shape, tokenizer)
-    for precision in PRECISIONS if shape.native else PRECISIONS[:1]:
-        write_package(models.checkpoint, "random", folder / precision, precision, "fused", shape.native)
+    for precision in PRECISIONS:
+        write_package(models.checkpoint, "random", folder / precision, precision, "fused", native=True)
     return models
 
 

@@ -28,11 +28,6 @@ class FamilyShape:
     family: Literal["m2m_100", "t5"]
     sizes: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def native(self) -> bool:
-        """Whether our own operators compute it."""
-        return self.family != "t5"
-
 
 NLLB_600M = FamilyShape(
     "m2m_100",

@@ -41,14 +41,19 @@ class _Decoder:
     def graph(self) -> ir.Model:
         """All of it."""
         model, layers, width = self._model, self._layers, self._model.config.width
+        inner = model.config.inner(model.config.decoder_heads)
+        biases = layers.biases("target", len(model.decoder))
         x = layers.embed_target(self._inputs["ids"], self._inputs["positions"])
         for index, layer in enumerate(model.decoder):
             assert isinstance(layer, DecoderLayer)
             cell = layer.cell
-            x = self._recurrence(x, cell, index) if isinstance(cell, Recurrence) else self._attention(x, cell, index)
+            if isinstance(cell, Recurrence):
+                x = self._recurrence(x, cell, index)
+            else:
+                x = self._attention(x, cell, index, biases[index])
             x, query = self._cross(x, layer.cross, index)
             x = layers.feed_forward(x, layer.feed_forward)
-        hidden = layers.last_norm(x, model.decoder_norm)
+        hidden = layers.norm(x, model.decoder_norm)
         candidates, log_probs, normaliser = self._best_tokens(hidden)
         present = [
             declared(value, tensor.present, DTYPES[tensor.precision], _axes(tensor))
@@ -59,17 +64,17 @@ class _Decoder:
             declared(log_probs, signature.DECODER_OUTPUTS[1], DataType.FLOAT, ["rows", "k"]),
             *present,
             declared(hidden, signature.HIDDEN, DataType.FLOAT, ["rows", width]),
-            declared(query, signature.CROSS_QUERY, DataType.FLOAT, ["rows", width]),
+            declared(query, signature.CROSS_QUERY, DataType.FLOAT, ["rows", inner]),
             declared(normaliser, signature.NORMALISER, DataType.FLOAT, ["rows"]),
         ]
         inputs = [*self._inputs.values(), *self._past.values(), *([self._allowed] if self._allowed else [])]
         return self._nodes.model("native_decoder", inputs, outputs)
 
-    def _attention(self, x: ir.Value, layer: SelfAttention, index: int) -> ir.Value:
+    def _attention(self, x: ir.Value, layer: SelfAttention, index: int, bias: ir.Value | None) -> ir.Value:
         qkv = self._layers.project(x, layer.residual, layer.qkv)
         past = self._past[f"self_k{index}"], self._past[f"self_v{index}"]
-        inputs = [qkv, *past, self._inputs["positions"], self._inputs["slots"]]
-        attended, *present = self._nodes.ours_of_many("SelfAttention", inputs, 3)
+        inputs = [qkv, *past, self._inputs["positions"], self._inputs["slots"], bias]
+        attended, *present = self._nodes.ours_of_many("SelfAttention", inputs, 3, self._layers.scale())
         self._present += present
         return self._layers.leave(attended, layer.out, layer.residual, x)
 
@@ -85,7 +90,7 @@ class _Decoder:
         query = self._layers.project(x, layer.residual, layer.query)
         past = self._past[f"cross_k{index}"], self._past[f"cross_v{index}"]
         inputs = [query, *past, self._inputs["source_lengths"], self._inputs["source_slots"]]
-        attended = self._nodes.ours("SourceAttention", inputs)
+        attended = self._nodes.ours("SourceAttention", inputs, self._layers.scale())
         return self._layers.leave(attended, layer.out, layer.residual, x), query
 
     def _best_tokens(self, hidden: ir.Value) -> Sequence[ir.Value]:

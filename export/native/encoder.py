@@ -23,14 +23,16 @@ def native_encoder(model: Transformer, recipe: Recipe) -> ir.Model:
     ]
     ids, positions, lengths = inputs
     x = layers.embed_source(ids, positions)
-    for layer in model.encoder:
+    biases = layers.biases("source", len(model.encoder))
+    for layer, bias in zip(model.encoder, biases, strict=True):
         assert isinstance(layer, EncoderLayer)
         attention = layer.attention
         qkv = layers.project(x, attention.residual, attention.qkv)
-        attended = nodes.ours("PackedAttention", [qkv, lengths], {"heads": attention.heads})
+        attributes = {"heads": attention.heads, **layers.scale()}
+        attended = nodes.ours("PackedAttention", [qkv, lengths, bias], attributes)
         x = layers.leave(attended, attention.out, attention.residual, x)
         x = layers.feed_forward(x, layer.feed_forward)
-    hidden = layers.last_norm(x, model.encoder_norm)
+    hidden = layers.norm(x, model.encoder_norm)
     cross = layers.linear.product(hidden, layers.linear.find(model.cross_kv))
     outputs = [
         declared(hidden, signature.HIDDEN, DataType.FLOAT, ["tokens", width]),

@@ -15,12 +15,6 @@ from models.transformer import Transformer
 HEAD_DIM_MULTIPLE, LARGEST_HEAD_DIM = 8, 256
 """Attention of ours takes heads whose size is a multiple, and at most so much."""
 NATIVE: dict[str, object] = {
-    "norm_kind": "layer",
-    "gated": False,
-    "bias": True,
-    "head_dim": None,
-    "scale_scores": True,
-    "relative": "none",
     "shared_layers": False,
     "depth_signal": False,
 }
@@ -44,18 +38,11 @@ def why_standard_only(model: Architecture, precision: Precision) -> str | None:
 def obstacle(model: Transformer) -> str | None:
     """What our operators cannot do of a model, if there is something."""
     config = model.config
-    for name in ("encoder_embedding_norm", "decoder_embedding_norm"):
-        if (found := getattr(config, name)) != "none":
-            return f"{name} is {found!r}; native ones have none"
     for name, wanted in NATIVE.items():
         if (found := getattr(config, name)) != wanted:
             return f"{name} is {found!r}; native ones have {wanted!r}"
-    if config.positions == "none" or config.activation == "gelu_tanh":
-        return (
-            f"positions are {config.positions!r} and the activation is {config.activation!r}; native ones have others"
-        )
     for side, heads in (("encoder", config.encoder_heads), ("decoder", config.decoder_heads)):
-        head_dim = config.width // heads
+        head_dim = config.head_dim or config.width // heads
         if head_dim % HEAD_DIM_MULTIPLE or head_dim > LARGEST_HEAD_DIM:
             return (
                 f"the {side}'s heads have {head_dim} numbers (width {config.width}, {heads} heads); native ones have "

@@ -25,13 +25,13 @@ class Layers:
         """Tokens at their positions: [tokens, width]."""
         model = self._model
         table = self._table("source_embedding", model.source_embedding, model.config.source_vocab_size)
-        return self._embed(ids, positions, table, self.nodes.constant("source_positions", model.source_positions))
+        return self._embed("source", ids, positions, table, model.encoder_embedding_norm)
 
     def embed_target(self, ids: ir.Value, positions: ir.Value) -> ir.Value:
         """The same of the target: [rows, width]."""
         model = self._model
         table = self._table("target_embedding", model.target_embedding, model.config.target_vocab_size)
-        return self._embed(ids, positions, table, self.nodes.constant("target_positions", model.target_positions))
+        return self._embed("target", ids, positions, table, model.decoder_embedding_norm)
 
     def output(self) -> tuple[ir.Value, ir.Value | None, ir.Value]:
         """Of the output layer: weight [vocabulary, width], scales if that is in 8 bits, and bias."""
@@ -47,10 +47,15 @@ class Layers:
         return self.nodes.constant(name, table[:size]), None
 
     def _embed(
-        self, ids: ir.Value, positions: ir.Value, table: tuple[ir.Value, ir.Value | None], position_table: ir.Value
+        self, side: str, ids: ir.Value, positions: ir.Value, table: tuple[ir.Value, ir.Value | None], norm: nn.Module
     ) -> ir.Value:
+        name, config = f"{side}_positions", self._model.config
+        places = None if config.positions == "none" else self.nodes.constant(name, getattr(self._model, name))
         scale = {"scale": float(self._model.embedding_scale)}
-        return self.nodes.ours("Embed", [ids, positions, *table, position_table], scale)
+        if side == "target" and config.decoder_embedding_norm == "tokens" and places is not None:
+            tokens = self.norm(self.nodes.ours("Embed", [ids, positions, *table], scale), norm)
+            return self.nodes.standard("Add", [tokens, self.nodes.standard("Gather", [places, positions])])
+        return self.norm(self.nodes.ours("Embed", [ids, positions, *table, places], scale), norm)
 
     def project(self, x: ir.Value, residual: Residual, *layers: nn.Linear) -> ir.Value:
         """The first linear layer of a sublayer that gets `x`."""
@@ -76,6 +81,9 @@ class Layers:
         """The whole sublayer."""
         entered, up, down = self._enter(x, layer.residual), self.linear.find(layer.up), self.linear.find(layer.down)
         activation = self._model.config.activation
+        if self._model.config.gated:
+            gated = self.nodes.ours("Gate", [self.linear.product(entered, up)], {"activation": activation})
+            return self.leave(gated, layer.down, layer.residual, x)
         out_scale = _known_scale(down)
         if activation == "relu" and up.activations is not None and out_scale is not None:
             attributes = {**quantization(up.activations), "activation": activation, "out_scale": out_scale}
@@ -84,22 +92,42 @@ class Layers:
             inner = self.linear.product(entered, up, activation)
         return self.leave(inner, layer.down, layer.residual, x)
 
-    def last_norm(self, x: ir.Value, norm: nn.Module) -> ir.Value:
-        """After the last layer, where norms come first."""
-        return self._normalise(x, norm) if isinstance(norm, nn.LayerNorm) else x
+    def norm(self, x: ir.Value, norm: nn.Module) -> ir.Value:
+        """A norm that stands alone, where there is one: of embeddings, or after the last layer."""
+        return self._normalise(x, norm) if isinstance(norm, Norm) else x
+
+    def biases(self, side: str, layers: int) -> list[ir.Value | None]:
+        """Of each layer's self-attention: what a score gets by the distance of its tokens [heads, span], if anything.
+
+        Our operators go by the key's position less the query's; a decoder's table by the query's less the key's.
+        """
+        if self._model.config.relative == "none":
+            return [None] * layers
+        name = f"{side}_relative"
+        relative = getattr(self._model, name)
+        tables = [table if relative.both_ways else table.flip(0) for table in relative.tables]
+        constants = [self.nodes.constant(f"{name}.{index}", table.T.contiguous()) for index, table in enumerate(tables)]
+        return [*constants] if len(constants) == layers else [constants[0]] * layers
+
+    def scale(self) -> Attributes:
+        """Of attention: what a query's product with a key is multiplied by, if not what operators take by default."""
+        return {} if self._model.config.scale_scores else {"scale": 1.0}
 
     def _enter(self, x: ir.Value, residual: Residual) -> ir.Value:
         return self._normalise(x, residual.norm) if residual.pre else x
 
     def _normalise(self, x: ir.Value, norm: Norm) -> ir.Value:
-        constants, _ = self._norm(norm)
-        return self.nodes.standard("LayerNormalization", [x, *constants], {"epsilon": norm.eps})
+        constants, attributes = self._norm(norm)
+        if isinstance(norm, nn.LayerNorm):
+            return self.nodes.standard("LayerNormalization", [x, *constants], {"epsilon": norm.eps})
+        return self.nodes.ours("ResidualNorm", [x, None, *constants], attributes)
 
     def _norm(self, norm: Norm) -> tuple[list[ir.Value], Attributes]:
         """Constants and attributes of a node that ends with a norm."""
         name = self.linear.name(norm)
-        constants = [self.nodes.constant(f"{name}.{part}", getattr(norm, part)) for part in ("weight", "bias")]
-        return constants, {"norm": "layer", "epsilon": norm.eps}
+        parts = ("weight", "bias") if isinstance(norm, nn.LayerNorm) else ("weight",)
+        constants = [self.nodes.constant(f"{name}.{part}", getattr(norm, part)) for part in parts]
+        return constants, {"norm": self._model.config.norm_kind, "epsilon": norm.eps}
 
 
 def _known_scale(linear: Linear) -> float | None:

@@ -81,6 +81,8 @@ class LinearLayers:
                 return self._nodes.standard("Relu", [x])
             case "gelu":
                 return self._nodes.standard("Gelu", [x])
+            case "gelu_tanh":
+                return self._nodes.standard("Gelu", [x], {"approximate": "tanh"})
             case "swish":
                 return self._nodes.standard("Mul", [x, self._nodes.standard("Sigmoid", [x])])
             case _:

@@ -98,7 +98,7 @@ class FeedForward8(nn.Module):
     def of(cls, layer: FeedForward, activation: Activation) -> "FeedForward8 | None":
         """What takes the place of a layer, if both its linear layers are in 8 bits by constant scales."""
         up, down = layer.up, layer.down
-        if activation != "relu" or not isinstance(up, Linear8) or not isinstance(down, Linear8):
+        if layer.gated or activation != "relu" or not isinstance(up, Linear8) or not isinstance(down, Linear8):
             return None
         if up.per_row or down.per_row or (up.activations.bits, down.activations.bits) != (8, 8):
             return None

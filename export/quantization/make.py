@@ -31,8 +31,9 @@ def quantize_layer(weight: Numbers, inputs: Inputs, unsigned: bool) -> Quantized
 
 
 def has_no_sign(model: Transformer, layer: str) -> bool:
-    """Whether nothing that goes into a layer can be negative: what comes out of a ReLU."""
-    return layer.endswith("feed_forward.down") and model.config.activation == "relu"
+    """Whether nothing that goes into a layer can be negative: what comes out of a ReLU, unless it is gated."""
+    config = model.config
+    return layer.endswith("feed_forward.down") and config.activation == "relu" and not config.gated
 
 
 def choose_activations(inputs: Inputs, unsigned: bool) -> Activations:

@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from engine.cpu.decoder import CpuDecoder
+from engine.native.decoder import NativeDecoder
 from engine.observer import Unobserved
 from engine.offline import decode
 from engine.request import Hypothesis
@@ -82,7 +83,7 @@ def read(folder: Path) -> Trained:
 
 
 def answers(
-    trained: Trained, decoder: CpuDecoder, sources: Sequence[Tokens], decoding: Decoding
+    trained: Trained, decoder: CpuDecoder | NativeDecoder, sources: Sequence[Tokens], decoding: Decoding
 ) -> list[tuple[Hypothesis, ...]]:
     """Of all sources, decoded together."""
     rules = target_rules(decoder.spec.vocabulary, trained.generation)

@@ -18,12 +18,12 @@ from export.weights.save import save
 from models.config import ModelConfig
 from models.package.graph_files import GraphFiles
 from models.transformer import Transformer
-from tests.models.test_transformer import VARIANTS, config, random_model
+from tests.models.test_transformer import FAMILIES, VARIANTS, config, random_model
 
 ATOL = 1e-4
-T5 = config(norm="pre", norm_kind="rms", bias=False, positions="none", relative="shared", scale_scores=False)
 SHAPES = {name: VARIANTS[name] for name in ("recurrent, pre-norm", "two vocabularies, no output bias")}
-SHAPES |= {"learned positions": VARIANTS["pre-norm, learned positions, untied output"], "relative positions": T5}
+SHAPES["learned positions"] = VARIANTS["pre-norm, learned positions, untied output"]
+SHAPES["relative positions"] = FAMILIES["relative positions, as T5"]
 LONG = config(max_positions=700)
 PREFIX = (130, 17, 3)
 SOURCE = (5, 9, 100, 0)

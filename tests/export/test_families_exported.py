@@ -193,12 +193,3 @@ def test_byt5_needs_no_files_of_a_tokenizer(tmp_path: Path) -> None:
     for text in ("It started to rain.", "Começou a chover, 雨が降り始めた。"):
         assert tokenizer.encode(text) == ByT5Tokenizer()(text).input_ids
         assert tokenizer.decode(tokenizer.encode(text)) == text
-
-
-def test_a_t5_has_no_int8_yet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = write_family(tmp_path / "checkpoint", BYT5)
-    edit_json(folder / "config.json", tokenizer_class="ByT5Tokenizer")
-    arguments = ["--source-language=en", "--target-language=de", "--precision=int8"]
-    assert command.main([str(folder), "--out", str(tmp_path / "package"), *arguments]) == 2
-    assert "bias is False; 8 bits are made of layers where it is True" in " ".join(capsys.readouterr().err.split())
-    assert not (tmp_path / "package").exists()

@@ -83,7 +83,7 @@ def test_bias_by_distance_and_scale(library: Library) -> None:
     keys, values = (
         np.concatenate([past[4, :, :20], new[:, None]], 1) for past, new in ((caches.keys, key), (caches.values, value))
     )
-    distances = np.minimum(20 - np.arange(21), 8)
+    distances = 8 - np.minimum(20 - np.arange(21), 8)
     np.testing.assert_allclose(out[0], attended(query, keys, values, 0.3, bias[:, distances]), rtol=1e-5, atol=2e-6)
 
 
@@ -125,7 +125,7 @@ def test_what_lies_beyond_the_length_does_not_matter(library: Library) -> None:
 def test_packed_sentences(library: Library, head_dim: int, bias: bool) -> None:
     rng, lengths = np.random.default_rng(1), [5, 1, 33, 16, 2]
     qkv = rng.standard_normal((sum(lengths), 3 * HEADS * head_dim)).astype(np.float32)
-    by_distance = rng.standard_normal((HEADS, 12)).astype(np.float32)
+    by_distance = rng.standard_normal((HEADS, 23)).astype(np.float32)
     inputs: Ports = [("qkv", np.float32), ("lengths", np.int32), *[("bias", np.float32)] * bias]
     node = Node(library, "PackedAttention", inputs, {}, [("attended", np.float32)], heads=HEADS)
     more = {"bias": by_distance} if bias else {}
@@ -135,7 +135,7 @@ def test_packed_sentences(library: Library, head_dim: int, bias: bool) -> None:
         part = qkv[first : first + length]
         query, keys, values = part.reshape(length, 3, HEADS, head_dim).transpose(1, 2, 0, 3)
         for t in range(length):
-            away = by_distance[:, np.minimum(np.abs(t - np.arange(length)), 11)] if bias else None
+            away = by_distance[:, np.clip(np.arange(length) - t, -11, 11) + 11] if bias else None
             expected = attended(query[:, t], keys, values, head_dim**-0.5, away)
             np.testing.assert_allclose(out[first + t], expected, rtol=1e-5, atol=2e-6)
         alone = node(qkv=part, lengths=np.array([length], np.int32), **more)[0]

@@ -26,6 +26,14 @@ def test_embed(library: Library, kind: type[np.generic], width: int) -> None:
     )
 
 
+def test_tokens_without_positions(library: Library) -> None:
+    table = np.random.default_rng(0).standard_normal((50, 24)).astype(np.float32)
+    inputs: Ports = [("ids", np.int64), ("positions", np.int32), ("table", np.float32)]
+    node = Node(library, "Embed", inputs, {"table": table}, [("x", np.float32)], scale=2.0)
+    ids = np.array([3, 49, 0])
+    np.testing.assert_array_equal(node(ids=ids, positions=np.array([0, 1, 1 << 30], np.int32))[0], table[ids] * 2)
+
+
 @pytest.mark.parametrize("width", [64, 20])
 def test_recurrence(library: Library, width: int) -> None:
     rng = np.random.default_rng(0)

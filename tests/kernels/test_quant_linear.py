@@ -1,5 +1,7 @@
-"""QuantLinear, QuantLinearU8 and ResidualNorm against numpy and PyTorch."""
+"""QuantLinear, QuantLinearU8, ResidualNorm and Gate against numpy and PyTorch."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,10 +13,11 @@ from kernels.library import Library
 from tests.kernels.node import Array, Node, Ports
 
 Floats = NDArray[np.float32]
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "none": lambda x: x,
     "relu": torch.relu,
     "gelu": torch.nn.functional.gelu,
+    "gelu_tanh": partial(torch.nn.functional.gelu, approximate="tanh"),
     "swish": torch.nn.functional.silu,
 }
 
@@ -119,6 +122,23 @@ def test_residual_norm_alone(library: Library) -> None:
         torch.from_numpy(x + residual), (50,), torch.from_numpy(layer.gamma), torch.from_numpy(layer.beta)
     )
     np.testing.assert_allclose(y, expected.numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_a_norm_alone(library: Library) -> None:
+    layer, x = Layer(50, 8), rows(5, 50)
+    inputs: Ports = [("x", np.float32), ("residual", None), ("gamma", np.float32)]
+    node = Node(library, "ResidualNorm", inputs, {"gamma": layer.gamma}, [("y", np.float32)], norm="rms", epsilon=1e-5)
+    expected = torch.nn.functional.rms_norm(torch.from_numpy(x), (50,), torch.from_numpy(layer.gamma), 1e-5)
+    np.testing.assert_allclose(node(x=x)[0], expected.numpy(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("width", [64, 37])
+def test_gate(library: Library, activation: str, width: int) -> None:
+    x = rows(7, 2 * width) * 4
+    y = Node(library, "Gate", [("x", np.float32)], {}, [("y", np.float32)], activation=activation)(x=x)[0]
+    gates, values = torch.from_numpy(x).chunk(2, dim=1)
+    np.testing.assert_allclose(y, (ACTIVATIONS[activation](gates) * values).numpy(), rtol=1e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize(("scale", "zero_point"), [(0.0, 128), (0.0, 0), (0.03, 128)])

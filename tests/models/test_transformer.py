@@ -1,6 +1,7 @@
 """The three ways through the model agree; the model agrees with PyTorch's own and Hugging Face's Transformers."""
 
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
@@ -31,6 +32,14 @@ def config(**changes: object) -> ModelConfig:
     return ModelConfig.model_validate(CONFIG.model_dump() | changes)
 
 
+T5: dict[str, Any] = {
+    "norm": "pre",
+    "norm_kind": "rms",
+    "bias": False,
+    "positions": "none",
+    "relative": "shared",
+    "scale_scores": False,
+}
 VARIANTS = {
     "plain": config(),
     "pre-norm, learned positions, untied output": config(norm="pre", positions="learned", tie_output=False),
@@ -44,6 +53,19 @@ VARIANTS = {
     "recurrent, pre-norm": config(decoder_cell="ssru", norm="pre", decoder_layers=3),
     "deep encoder, different heads": config(encoder_layers=4, decoder_layers=1, encoder_heads=2, decoder_heads=6),
 }
+"""As Marian has them."""
+FAMILIES = {
+    "relative positions, as T5": config(**T5),
+    "a table for each layer, gated, heads of their own size": config(
+        **T5 | {"relative": "per_layer", "gated": True, "activation": "gelu_tanh", "head_dim": 24, "tie_output": False}
+    ),
+    "embeddings normalised, as BART": config(encoder_embedding_norm="sum", decoder_embedding_norm="sum"),
+    "tokens normalised, as Blenderbot": config(
+        norm="pre", encoder_embedding_norm="sum", decoder_embedding_norm="tokens", positions="learned"
+    ),
+}
+"""As others have them."""
+EVERY = VARIANTS | FAMILIES
 
 
 def random_model(config: ModelConfig) -> Transformer:
@@ -53,6 +75,8 @@ def random_model(config: ModelConfig) -> Transformer:
         for name, weight in model.named_parameters():
             if weight.dim() == 1 and name != "output_bias":  # biases and norms, which start as zeros and ones
                 weight.add_(torch.randn_like(weight), alpha=0.1)
+            if "relative" in name:
+                weight.add_(torch.randn_like(weight))
         if config.output_bias:
             model.output_bias[: config.target_vocab_size] += torch.randn(config.target_vocab_size)
     return model
@@ -83,7 +107,7 @@ def decode_stepwise(model: Transformer, source: Tensor, lengths: Tensor, target:
     return torch.stack(logits, dim=1)
 
 
-@pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS)
+@pytest.mark.parametrize("config", EVERY.values(), ids=EVERY)
 def test_decode_step_agrees_with_teacher_forced_pass(config: ModelConfig) -> None:
     model = random_model(config)
     source, lengths, target = random_batch(config, [9, 5, 1], 12)
@@ -94,7 +118,7 @@ def test_decode_step_agrees_with_teacher_forced_pass(config: ModelConfig) -> Non
     torch.testing.assert_close(stepwise, forced, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS)
+@pytest.mark.parametrize("config", EVERY.values(), ids=EVERY)
 def test_padding_does_not_matter(config: ModelConfig) -> None:
     model = random_model(config)
     source, lengths, target = random_batch(config, [9, 5], 6)

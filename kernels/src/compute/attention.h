@@ -14,8 +14,7 @@ struct Head {
   size_t value_stride;
   int length, head_dim;
   float scale;
-  const float* bias;  // [span], by distance; null: none
-  int span;
+  Bias bias;  // of this head
 };
 
 // Products of ROWS queries with the keys of BLOCKS blocks.
@@ -39,18 +38,20 @@ INLINE void compare(const float* const* queries, const T* keys, int head_dim, Fl
 
 constexpr float count_up[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
+// Of 16 keys, the first of which is so far behind the query.
+INLINE Floats of_distance(const Bias& bias, int distance) {
+  const int at = bias.middle + distance, last = bias.span - 1;
+  if (at >= 0 && at + 15 <= last) return load(bias.values + at);
+  float x[16];
+  for (int i = 0; i < 16; i++) x[i] = bias.values[at + i < 0 ? 0 : at + i < last ? at + i : last];
+  return load(x);
+}
+
 // Scores of 16 positions from `first` on: scaled, with the bias; those beyond the length are the lowest.
 template <class T>
 INLINE Floats score(Floats products, const Head<T>& head, int first, int position) {
   Floats s = products * all(head.scale);
-  if (head.bias) {
-    float x[16];
-    for (int i = 0; i < 16; i++) {
-      const int away = position > first + i ? position - first - i : first + i - position;
-      x[i] = head.bias[away < head.span ? away : head.span - 1];
-    }
-    s = s + load(x);
-  }
+  if (head.bias.values) s = s + of_distance(head.bias, first - position);
   const int valid = head.length - first;
   return valid >= 16 ? s : where(load(count_up) < all((float)valid), s, all(lowest));
 }
@@ -143,18 +144,16 @@ static void attend(const Head<T>& head, const float* const* queries, const int* 
 
 INLINE int whole_blocks(int length) { return (length + 15) / 16 * 16; }
 
+INLINE Bias of_head(Bias bias, int h) {
+  if (bias.values) bias.values += (size_t)h * bias.span;
+  return bias;
+}
+
 template <class T>
 INLINE Head<T> head_of(const Cache& c, int slot, int h, int length, float scale, Bias bias) {
   const size_t at = ((size_t)slot * c.heads + h) * c.capacity * c.head_dim;
-  const float* of_head = bias.values ? bias.values + (size_t)h * bias.span : nullptr;
-  return {(const T*)c.keys + at,
-          (const T*)c.values + at,
-          (size_t)c.head_dim,
-          length,
-          c.head_dim,
-          scale,
-          of_head,
-          bias.span};
+  const T *keys = (const T*)c.keys + at, *values = (const T*)c.values + at;
+  return {keys, values, (size_t)c.head_dim, length, c.head_dim, scale, of_head(bias, h)};
 }
 
 // One number of a key or value.
@@ -266,14 +265,7 @@ static void packed_attention(const float* qkv, const int32_t* lengths, int sente
     for (int h = 0; h < heads; h++) {
       const float* query = qkv + h * head_dim;
       to_blocks(query + width, 3 * width, length, head_dim, blocks);
-      const Head<float> head{blocks,
-                             query + 2 * width,
-                             (size_t)3 * width,
-                             length,
-                             head_dim,
-                             scale,
-                             bias.values ? bias.values + (size_t)h * bias.span : nullptr,
-                             bias.span};
+      const Head<float> head{blocks, query + 2 * width, (size_t)3 * width, length, head_dim, scale, of_head(bias, h)};
       for (int t = 0; t < length; t += 2) {
         const int positions[2] = {t, t + 1};
         const bool two = t + 1 < length;

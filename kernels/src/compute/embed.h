@@ -18,10 +18,12 @@ static void embed_from(const T* rows, const float* scales, int width, float scal
                        const int32_t* positions, const float* position_table, int count, float* out) {
   for (int r = 0; r < count; r++, out += width) {
     const T* row = rows + (size_t)ids[r] * width;
-    const float* place = position_table + (size_t)positions[r] * width;
+    const float* place = position_table ? position_table + (size_t)positions[r] * width : nullptr;
     const Floats times = all(scales ? scales[ids[r]] * scale : scale);
-    for (int i = 0; i < width; i += 16)
-      store_up_to(out + i, load_numbers(row + i, width - i) * times + load_up_to(place + i, width - i), width - i);
+    for (int i = 0; i < width; i += 16) {
+      const Floats token = load_numbers(row + i, width - i) * times;
+      store_up_to(out + i, place ? token + load_up_to(place + i, width - i) : token, width - i);
+    }
   }
 }
 

@@ -88,6 +88,11 @@ INLINE Floats gelu(Floats x) {
   return all(0.5f) * x * where(x < all(0.f), tail, all(2.f) - tail);
 }
 
+// The same by its approximation, x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))).
+INLINE Floats gelu_tanh(Floats x) {
+  return x * sigmoid(all(1.59576912f) * (x + all(0.044715f) * x * x * x));
+}
+
 // Of these and larger(): what is not a number must stay so, hence the order of arguments.
 INLINE Floats relu(Floats x) { return larger(all(0.f), x); }
 

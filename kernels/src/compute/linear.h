@@ -7,9 +7,32 @@
 namespace dragoman::ISA {
 
 template <Activation A>
+struct Of {
+  static constexpr Activation activation = A;
+};
+
+// Calls `use` with an activation as a type.
+template <class Use>
+INLINE void with_activation(Activation activation, Use use) {
+  switch (activation) {
+    case Activation::none:
+      return use(Of<Activation::none>{});
+    case Activation::relu:
+      return use(Of<Activation::relu>{});
+    case Activation::gelu:
+      return use(Of<Activation::gelu>{});
+    case Activation::gelu_tanh:
+      return use(Of<Activation::gelu_tanh>{});
+    case Activation::swish:
+      return use(Of<Activation::swish>{});
+  }
+}
+
+template <Activation A>
 INLINE Floats activated(Floats x) {
   if constexpr (A == Activation::relu) return relu(x);
   if constexpr (A == Activation::gelu) return gelu(x);
+  if constexpr (A == Activation::gelu_tanh) return gelu_tanh(x);
   if constexpr (A == Activation::swish) return x * sigmoid(x);
   return x;
 }
@@ -60,21 +83,10 @@ struct Finish {
 template <bool DIGITS>
 static void finish(const Linear& l, const Bytes& x, int rows, const float* row_scales, const float* residual,
                    float* out) {
-  const auto with = [&](auto each) { multiply(l.weight, x, rows, each); };
-  switch (l.activation) {
-    case Activation::none:
-      with(Finish<Activation::none, DIGITS>{l, row_scales, residual, out});
-      break;
-    case Activation::relu:
-      with(Finish<Activation::relu, DIGITS>{l, row_scales, residual, out});
-      break;
-    case Activation::gelu:
-      with(Finish<Activation::gelu, DIGITS>{l, row_scales, residual, out});
-      break;
-    case Activation::swish:
-      with(Finish<Activation::swish, DIGITS>{l, row_scales, residual, out});
-      break;
-  }
+  with_activation(l.activation, [&](auto of) {
+    Finish<of.activation, DIGITS> each{l, row_scales, residual, out};
+    multiply(l.weight, x, rows, each);
+  });
   if (l.norm == Norm::none) return;
   for (int r = 0; r < rows; r++) normalise(out + (size_t)r * l.weight.outputs, l.weight.outputs, l);
 }
@@ -142,6 +154,16 @@ static int64_t linear_of_bytes(const Linear& l, const uint8_t* x, int rows, cons
   }
   finish<false>(l, bytes.bytes(), rows, scales, residual, out);
   return 0;
+}
+
+static void gate(const float* x, Activation activation, int rows, int width, float* out) {
+  with_activation(activation, [&](auto of) {
+    for (int r = 0; r < rows; r++, x += 2 * width, out += width)
+      for (int i = 0; i < width; i += 16) {
+        const int n = width - i;
+        store_up_to(out + i, activated<of.activation>(load_up_to(x + i, n)) * load_up_to(x + width + i, n), n);
+      }
+  });
 }
 
 // With ReLU, and quantized for the next layer.

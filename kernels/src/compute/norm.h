@@ -38,11 +38,15 @@ static void normalise(float* x, int n, const Linear& l) {
   }
 }
 
+// residual may be null.
 static void residual_norm(const float* x, const float* residual, int rows, int width, const Linear& l, float* out) {
-  for (int r = 0; r < rows; r++, x += width, residual += width, out += width) {
-    for (int i = 0; i < width; i += 16)
-      store_up_to(out + i, load_up_to(x + i, width - i) + load_up_to(residual + i, width - i), width - i);
+  for (int r = 0; r < rows; r++, x += width, out += width) {
+    for (int i = 0; i < width; i += 16) {
+      const Floats v = load_up_to(x + i, width - i);
+      store_up_to(out + i, residual ? v + load_up_to(residual + i, width - i) : v, width - i);
+    }
     normalise(out, width, l);
+    if (residual) residual += width;
   }
 }
 

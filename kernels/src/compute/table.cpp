@@ -15,7 +15,7 @@ namespace dragoman::ISA {
 extern const Kernels table;
 const Kernels table = {
     NAME_OF(ISA),     columns,         group,         shift,       pack,           linear,
-    linear_of_bytes,  linear_to_bytes, residual_norm, embed,       self_attention, source_attention,
+    linear_of_bytes,  linear_to_bytes, residual_norm, gate, embed,       self_attention, source_attention,
     packed_attention, recurrence,      store_source,  best_tokens,    named_tokens,
 };
 

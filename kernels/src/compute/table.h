@@ -8,7 +8,7 @@
 
 namespace dragoman {
 
-enum class Activation { none, relu, gelu, swish };
+enum class Activation { none, relu, gelu, gelu_tanh, swish };
 enum class Norm { none, layer, rms };
 enum class Number { float32, float16, int8 };
 
@@ -58,9 +58,10 @@ struct Cache {
   int heads, capacity, head_dim;
 };
 
+// What a score gets by the key's position less the query's, which is at `middle`; the ends are for all beyond.
 struct Bias {
-  const float* values;  // [heads, span], by distance; null: none
-  int span;
+  const float* values;  // [heads, span]; null: none
+  int span, middle;
 };
 
 // The output layer. `look` is what all tokens are compared by, in 8 bits. A logit w x + b differs from it by at most
@@ -94,6 +95,8 @@ struct Kernels {
   int64_t (*linear_of_bytes)(const Linear&, const uint8_t* x, int rows, const float* residual, float* out, Scratch&);
   int64_t (*linear_to_bytes)(const Linear&, const float* x, int rows, uint8_t* out, Scratch&);
   void (*residual_norm)(const float* x, const float* residual, int rows, int width, const Linear&, float* out);
+  // x [rows, 2 * width]: the activated first half times the second.
+  void (*gate)(const float* x, Activation, int rows, int width, float* out);
   void (*embed)(const Table&, float scale, const int64_t* ids, const int32_t* positions, const float* position_table,
                 int rows, float* out);
   void (*self_attention)(const Cache&, const float* qkv, const int32_t* positions, const int32_t* slots, int rows,

@@ -27,7 +27,7 @@ struct SelfAttention {
     float* out = call.output(0, {rows, width}).data<float>();
     Scratch scratch;
     kernels().self_attention(cache, qkv.data<float>(), positions.data<int32_t>(), slots.data<int32_t>(), (int)rows,
-                             scale_of(scale_, cache.head_dim), bias_of(bias, cache.heads), out, scratch);
+                             scale_of(scale_, cache.head_dim), bias_of(bias, cache.heads, false), out, scratch);
   }
 
  private:

@@ -50,11 +50,14 @@ void expect_in_place(const char* name, const Tensor& input, const Tensor& output
     refuse(name, " must be bound in place: the output to the memory of the input");
 }
 
-Bias bias_of(const Tensor& bias, int heads) {
-  if (!bias) return {nullptr, 0};
+Bias bias_of(const Tensor& bias, int heads, bool both_ways) {
+  if (!bias) return {};
   expect_shape("bias", bias, {heads, -1});
   if (bias.size(1) < 1) refuse("bias has the shape ", bias.shape(), "; its span must be at least 1");
-  return {bias.data<float>(), (int)bias.size(1)};
+  if (both_ways && bias.size(1) % 2 == 0)
+    refuse("bias has the shape ", bias.shape(), "; its span must be odd, with as many places on both sides");
+  const int span = (int)bias.size(1);
+  return {bias.data<float>(), span, both_ways ? span / 2 : span - 1};
 }
 
 float scale_of(float attribute, int head_dim) { return attribute != 0 ? attribute : 1.f / std::sqrt((float)head_dim); }

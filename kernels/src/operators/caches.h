@@ -17,8 +17,8 @@ void expect_slots(const Tensor& slots, int64_t rows, int64_t count);
 // The engine binds an output to the memory of its input; ONNX Runtime would else give it memory of its own.
 void expect_in_place(const char* name, const Tensor& input, const Tensor& output);
 
-// [heads, span], or none.
-Bias bias_of(const Tensor& bias, int heads);
+// [heads, span], or none: of keys before the query and at it; where keys come after it too, of as many after it.
+Bias bias_of(const Tensor& bias, int heads, bool both_ways);
 
 void expect_head_dim(int64_t head_dim);
 

@@ -32,7 +32,7 @@ struct PackedAttention {
     const int head_dim = (int)(width / heads_);
     Scratch scratch;
     kernels().packed_attention(qkv.data<float>(), lengths.data<int32_t>(), (int)lengths.size(0), heads_, head_dim,
-                               scale_of(scale_, head_dim), bias_of(bias, heads_), out, scratch);
+                               scale_of(scale_, head_dim), bias_of(bias, heads_, true), out, scratch);
   }
 
  private:

@@ -11,8 +11,9 @@ Activation activation_of(const std::string& word) {
   if (word == "none") return Activation::none;
   if (word == "relu") return Activation::relu;
   if (word == "gelu") return Activation::gelu;
+  if (word == "gelu_tanh") return Activation::gelu_tanh;
   if (word == "swish") return Activation::swish;
-  refuse("activation is \"", word, "\", not none, relu, gelu or swish");
+  refuse("activation is \"", word, "\", not none, relu, gelu, gelu_tanh or swish");
 }
 
 // Inputs weight, scales, bias from `first` on.
@@ -114,7 +115,7 @@ struct QuantLinearU8 {
 
 struct ResidualNorm {
   static constexpr const char* name = "ResidualNorm";
-  static constexpr Port inputs[] = {{ort::float32}, {ort::float32}, {ort::float32}, {ort::float32, true}};
+  static constexpr Port inputs[] = {{ort::float32}, {ort::float32, true}, {ort::float32}, {ort::float32, true}};
   static constexpr Port outputs[] = {{ort::float32}};
 
   explicit ResidualNorm(const Node& node) {
@@ -126,9 +127,10 @@ struct ResidualNorm {
     const Tensor x = call.input(0), residual = call.input(1);
     const int64_t rows = x.size(0);
     expect_shape("x", x, {-1, width_});
-    expect_shape("residual", residual, {rows, width_});
+    if (residual) expect_shape("residual", residual, {rows, width_});
     float* out = call.output(0, {rows, width_}).data<float>();
-    kernels().residual_norm(x.data<float>(), residual.data<float>(), (int)rows, (int)width_, linear_, out);
+    const float* added = residual ? residual.data<float>() : nullptr;
+    kernels().residual_norm(x.data<float>(), added, (int)rows, (int)width_, linear_, out);
   }
 
  private:
@@ -136,10 +138,31 @@ struct ResidualNorm {
   Linear linear_{};
 };
 
+struct Gate {
+  static constexpr const char* name = "Gate";
+  static constexpr Port inputs[] = {{ort::float32}};
+  static constexpr Port outputs[] = {{ort::float32}};
+
+  explicit Gate(const Node& node) : activation_(activation_of(node.word("activation", "none"))) {}
+
+  void run(const Call& call) const {
+    const Tensor x = call.input(0);
+    expect_shape("x", x, {-1, -1});
+    const int64_t rows = x.size(0), width = x.size(1) / 2;
+    if (x.size(1) % 2 != 0) refuse("x has the shape ", x.shape(), ", whose width has no two halves");
+    float* out = call.output(0, {rows, width}).data<float>();
+    kernels().gate(x.data<float>(), activation_, (int)rows, (int)width, out);
+  }
+
+ private:
+  Activation activation_;
+};
+
 }  // namespace
 
 std::vector<const OrtCustomOp*> linear_operators() {
-  return {custom_operator<QuantLinear>(), custom_operator<QuantLinearU8>(), custom_operator<ResidualNorm>()};
+  return {custom_operator<QuantLinear>(), custom_operator<QuantLinearU8>(), custom_operator<ResidualNorm>(),
+          custom_operator<Gate>()};
 }
 
 }  // namespace dragoman

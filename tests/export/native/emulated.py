@@ -40,8 +40,8 @@ class EmulatedLinear(nn.Module):
 
 def emulated(model: Transformer, recipe: Recipe) -> Transformer:
     """The model with the linear layers of a recipe. The output layer, and a table that is its, lose digits alone."""
-    changed, width = copy.deepcopy(model), model.config.width
-    cached = {f"decoder.{layer}.attention.qkv": 2 * width for layer in range(len(model.decoder))}
+    changed, inner = copy.deepcopy(model), model.config.inner(model.config.decoder_heads)
+    cached = {f"decoder.{layer}.attention.qkv": 2 * inner for layer in range(len(model.decoder))}
     cached["cross_kv"] = model.cross_kv.out_features
     for name, layer in recipe.items():
         if name != "output":

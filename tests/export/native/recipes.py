@@ -16,7 +16,7 @@ def recipe_of(model: Transformer, per_row: bool = True, without: str = "nothing"
     """All linear layers, but those with a name that has `without` in it."""
     layers = {name: layer.weight for name, layer in model.named_modules() if isinstance(layer, nn.Linear)}
     weights = layers | {"output": model.output_weight[: model.config.target_vocab_size]}
-    unsigned = "down" if model.config.activation == "relu" else "nothing"
+    unsigned = "down" if model.config.activation == "relu" and not model.config.gated else "nothing"
     return {
         name: QuantizedLinear(
             *quantize_weight(weight.detach().numpy()),

@@ -17,10 +17,10 @@ from models.config import ModelConfig
 from models.package import signature
 from tests.export.native.emulated import emulated
 from tests.export.native.recipes import recipe_of
-from tests.models.test_transformer import VARIANTS, config, random_model
+from tests.models.test_transformer import EVERY, VARIANTS, config, random_model
 
 POST_NORM = config()
-every_model = pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
+every_model = pytest.mark.parametrize("variant", EVERY.values(), ids=EVERY)
 
 
 def operators(model: ir.Model) -> Counter[str]:

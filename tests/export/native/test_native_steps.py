@@ -16,7 +16,7 @@ from models.transformer import Transformer
 from tests.export.native.emulated import emulated
 from tests.export.native.recipes import recipe_of
 from tests.export.native.slots import Numbers, Slots, Step
-from tests.models.test_transformer import VARIANTS, random_model
+from tests.models.test_transformer import EVERY, VARIANTS, random_model
 
 SOURCE_LENGTHS = (9, 1, 23, 4, 17)
 STEPS = 20
@@ -31,7 +31,7 @@ NORMALISER = 2e-3
 
 Opens = Callable[..., Slots]
 
-every_model = pytest.mark.parametrize("variant", VARIANTS.values(), ids=list(VARIANTS))
+every_model = pytest.mark.parametrize("variant", EVERY.values(), ids=list(EVERY))
 
 
 def sources_of(config: ModelConfig) -> list[list[int]]:
