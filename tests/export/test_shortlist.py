@@ -245,19 +245,18 @@ def test_a_package_with_a_shortlist_of_its_own(
 def test_the_zoo_says_of_the_text_what_it_said_without_a_list(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A list of its own translations of 200 sentences allows these translations."""
-    target = tmp_path / "package"
-    assert export(ZOO, "--out", target, "--verify-samples", 2, "--shortlist", SAMPLES) == 0
-    assert "200 of 200 lines translated" in capsys.readouterr().err
+    """A list of its own translations of 100 sentences allows these translations."""
+    target, texts = tmp_path / "package", SAMPLES.read_text(encoding="utf-8").splitlines()[:100]
+    assert export(ZOO, "--out", target, "--verify-samples", 2, "--shortlist", text_file(tmp_path / "text", texts)) == 0
+    assert "100 of 100 lines translated" in capsys.readouterr().err
     listed = Package.open(target)
     shortlist = listed.graphs().shortlist
     assert shortlist is not None
-    texts = SAMPLES.read_text(encoding="utf-8").splitlines()
     sources = [listed.tokenizer().encode(text) for text in texts]
     assert np.mean([len(shortlist.allowed(source)) for source in sources]) < 400
     free, bound = (decode_greedily(package, sources) for package in (Package.open(ZOO), listed))
     assert coverage(shortlist, list(zip(sources, free, strict=True))).tokens > 0.999
-    assert sum(a == b for a, b in zip(free, bound, strict=True)) >= 198
+    assert sum(a == b for a, b in zip(free, bound, strict=True)) >= 99
 
 
 def test_text_of_another_script_is_refused(
