@@ -145,7 +145,7 @@ sbom:  ## list what the images serve with, as CycloneDX, in artifacts/
 	@"$(PYTHON)" -m venv $(SBOM)
 	@$(SBOM)/bin/python -m pip install --quiet --disable-pip-version-check cyclonedx-bom==7.5.0
 	@mkdir -p artifacts
-	@for lock in serve serve-cuda; do \
+	@for lock in serve serve-cuda serve-ray; do \
 		$(SBOM)/bin/python -W ignore -m cyclonedx_py requirements requirements/$$lock.lock.txt --pyproject pyproject.toml \
 			--mc-type application --output-reproducible --of JSON --validate -o artifacts/$$lock.cdx.json || exit; \
 		echo artifacts/$$lock.cdx.json; \
@@ -213,6 +213,7 @@ lock: setup  ## bring the pinned versions up to date
 		--no-emit-package cuda-bindings --no-emit-package cuda-pathfinder
 	@$(COMPILE) --extra cpu $(OF_IMAGES) --generate-hashes -c requirements/lock.txt -o requirements/serve.lock.txt
 	@$(COMPILE) --extra cuda $(OF_IMAGES) --generate-hashes -c requirements/lock.txt -o requirements/serve-cuda.lock.txt
+	@$(COMPILE) --extra cpu $(OF_IMAGES) --extra ray --generate-hashes -c requirements/lock.txt -o requirements/serve-ray.lock.txt
 
 clean:  ## remove what was made, the environment and the packages included
 	rm -rf $(VENV) artifacts dist kernels/build kernels/lib .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

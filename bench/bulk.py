@@ -18,7 +18,7 @@ from bench.measure import Series, alternate, seconds
 from bench.noise import instructions
 from bench.pages.markdown import machine, table
 from bench.process import serving
-from bench.sentences import flores, heldout
+from bench.sentences import distinct
 from models.package.folder import Package
 
 ZOO = Path(__file__).parent.parent / "models" / "zoo"
@@ -41,13 +41,6 @@ translator.translate_file(
 MOST = {"examples": 32, "tokens": 1024}
 
 Side = Callable[[], object]
-
-
-def distinct(count: int) -> list[str]:
-    """So many sentences, no two of them equal: bulk would translate those once."""
-    sentences = flores() + heldout()
-    numbers = (index // len(sentences) for index in range(count))
-    return [f"({n}) {sentences[i % len(sentences)]}" if n else sentences[i] for i, n in enumerate(numbers)]
 
 
 def dragoman(*arguments: object) -> None:

@@ -11,6 +11,13 @@ def english(count: int) -> list[str]:
     return [sentences[index % len(sentences)] for index in range(count)]
 
 
+def distinct(count: int) -> list[str]:
+    """So many of them, no two of which are equal: bulk would translate those once."""
+    sentences = flores() + heldout()
+    numbers = (index // len(sentences) for index in range(count))
+    return [f"({n}) {sentences[i % len(sentences)]}" if n else sentences[i] for i, n in enumerate(numbers)]
+
+
 def flores(language: str = "en") -> list[str]:
     """The English or the Portuguese ("pt") side of FLORES-200 dev."""
     column = {"en": 0, "pt": 1}[language]

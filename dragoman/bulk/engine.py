@@ -54,7 +54,7 @@ class Engine:
         self._packages, self._options, self._device, self._workers = packages, options, device, workers
         self._translator: Translator | None = None
         self._lock = threading.Lock()
-        _check_repeatable(options, options.get("do_sample"))
+        check_repeatable(options, options.get("do_sample"))
 
     def __enter__(self) -> Self:
         return self
@@ -81,11 +81,11 @@ class Engine:
         models = translator.models()
         if [model.package_sha256 for model in models] != self.hashes:
             raise BulkError("a package has changed since the run began: run the same command again")
-        _check_repeatable(self._options, any(model.default_decoding.do_sample for model in models))
+        check_repeatable(self._options, any(model.default_decoding.do_sample for model in models))
         return translator
 
 
-def _check_repeatable(options: TranslationOptions, samples: bool | None) -> None:
+def check_repeatable(options: TranslationOptions, samples: bool | None) -> None:
     """Raises WrongUsage: a run that is gone on with, or a text that comes twice, must have the same translation."""
     if samples and options.get("do_sample") is not False and options.get("seed") is None:
         raise WrongUsage("--do-sample needs --seed here: a run that is gone on with must draw the same tokens again")

@@ -13,7 +13,7 @@ from dragoman.bulk.memory import Memory
 from dragoman.bulk.plan import Item
 from dragoman.bulk.rows import Columns, Row
 from dragoman.bulk.unfinished import Unfinished, opened
-from dragoman.bulk.windows import Outcome, Translated, translated_windows
+from dragoman.bulk.windows import Outcome, Translated, batches_of, translated_windows
 from dragoman.errors import DragomanError
 
 
@@ -63,6 +63,11 @@ def run(job: Job, asked: Mapping[str, object], memory: Memory, translated: Trans
                 refused += _Work(item, number, job, unfinished, report, share).run(memory, translated)
         unfinished.end()
     return refused
+
+
+def most_batches(job: Job) -> int:
+    """Batches of texts that an engine may be asked for, at most: all files are read for it. Raises OSError."""
+    return sum(batches_of(item.open(job.columns).rows()) for item in job.items)
 
 
 @dataclass(frozen=True, slots=True)

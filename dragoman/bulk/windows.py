@@ -3,9 +3,10 @@
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 
+from dragoman.bulk.errors import BulkError
 from dragoman.bulk.memory import Memory
 from dragoman.bulk.rows import Row
 from dragoman.errors import DragomanError, is_of_text
@@ -46,6 +47,15 @@ def windows_of(rows: Iterable[Row]) -> Iterator[list[Row]]:
             window, characters = [], 0
     if window:
         yield window
+
+
+def batches_of(rows: Iterable[Row]) -> int:
+    """Batches that the windows of the rows become, if no text comes twice and none is known."""
+    batches = 0
+    with suppress(BulkError):  # the run tells it when it comes there
+        for window in windows_of(rows):
+            batches += -(-len(window) // BATCH)
+    return batches
 
 
 def translated_windows(rows: Iterable[Row], memory: Memory, translated: Translated) -> Generator[Window]:

@@ -1,20 +1,22 @@
-"""`dragoman bulk`: files of texts into files, by the engine in this process."""
+"""`dragoman bulk`: files of texts into files, by the engine in this process, or by those of a cluster."""
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
+from dragoman.bulk.cluster.version import check_version
 from dragoman.bulk.engine import Engine
 from dragoman.bulk.errors import BulkError, WrongUsage
 from dragoman.bulk.formats import CHOICES
-from dragoman.bulk.job import Job, run
+from dragoman.bulk.job import Job, most_batches, run
 from dragoman.bulk.memory import open_memory
 from dragoman.bulk.plan import planned
 from dragoman.bulk.rows import Columns
 from dragoman.bulk.unfinished import SUFFIX
-from dragoman.bulk.windows import in_threads
+from dragoman.bulk.windows import Translated, in_threads
 from dragoman.command.arguments import add_decoding_flags, decoding_options
 from dragoman.command.commands import OWN
 from dragoman.command.output import complain
@@ -45,6 +47,7 @@ class Arguments(argparse.Namespace):
     progress: bool
     device: Literal["cpu", "cuda", "auto"]
     workers: int | None
+    ray: str | None
 
     def options(self) -> TranslationOptions:
         """Of every translation; those left out are None, or empty."""
@@ -111,6 +114,7 @@ def parser() -> Parser:
     flags.add_argument("--progress", action="store_true", help="tell progress even if standard error is no terminal")
     flags.add_argument("--device", choices=["cpu", "cuda", "auto"], default="cpu", help="where the model runs")
     flags.add_argument("--workers", type=int, metavar="N", help="engine threads (default: one for every core)")
+    flags.add_argument("--ray", metavar="ADDRESS", help='a Ray cluster that translates: HOST:PORT, or "auto"')
     add_decoding_flags(flags)
     return flags
 
@@ -122,15 +126,28 @@ def _run(args: Arguments) -> int:
         item.open(columns).check()
     job = Job(args.target, items, columns, args.keep_going)
     chosen = {name: value for name, value in options.items() if value is not None and value != ""}
-    packages = args.package or [Path("models/zoo/en-pt")]
-    with Engine(packages, options, args.device, args.workers) as engine:
-        asked = {"packages": engine.hashes, "options": chosen, "format": args.format}
-        translated = in_threads(engine.translate, engine.threads)
-        with open_memory(args.memory, engine.hashes, chosen) as memory, Progress(_wanted(args), "rows") as progress:
+    with _engine(args, options, job) as (hashes, translated):
+        asked = {"packages": hashes, "options": chosen, "format": args.format}
+        with open_memory(args.memory, hashes, chosen) as memory, Progress(_wanted(args), "rows") as progress:
             refused = run(job, asked, memory, translated, _Told(progress))
     if refused:
         complain(f"{refused} rows have no translation, because they were refused")
     return FAILED if refused else DONE
+
+
+@contextmanager
+def _engine(args: Arguments, options: TranslationOptions, job: Job) -> Iterator[tuple[list[str], Translated]]:
+    """The SHA-256 of the packages, and who translates: this process, or a cluster. Raises WrongUsage."""
+    asked = args.package or [Path("models/zoo/en-pt")], options, args.device, args.workers
+    if args.ray is None:
+        with Engine(*asked) as engine:
+            yield engine.hashes, in_threads(engine.translate, engine.threads)
+    else:
+        check_version()
+        from dragoman.bulk.cluster.on_ray import OnRay  # Ray is an extra
+
+        with OnRay(args.ray, *asked, most_batches(job)) as cluster:
+            yield cluster.hashes, cluster.translated
 
 
 def _wanted(args: Arguments) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
+from typing import Protocol
 
 import grpc
 
@@ -155,10 +156,22 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         return translation_pb2.ScoreResponse(contents=map(_scored_content, scored), model=translator.model.name)
 
 
+class Described(Protocol):
+    """Whoever serves a model, here or elsewhere."""
+
+    @property
+    def model(self) -> ServedModel: ...
+
+    @property
+    def open(self) -> bool:
+        """Calls are let in."""
+        ...
+
+
 class ModelService(model_pb2_grpc.ModelServiceServicer):
     """See proto/dragoman/v1/model.proto."""
 
-    def __init__(self, models: Catalog[Translator]) -> None:
+    def __init__(self, models: Catalog[Described]) -> None:
         self._models = models
 
     async def ListModels(self, request: model_pb2.ListModelsRequest, context: object) -> model_pb2.ListModelsResponse:
@@ -280,8 +293,8 @@ def _target_score(target: TargetScore) -> translation_pb2.TargetScore:
     )
 
 
-def _model(translator: Translator) -> model_pb2.Model:
-    model = translator.model
+def _model(described: Described) -> model_pb2.Model:
+    model = described.model
     return model_pb2.Model(
         name=model.name,
         source_language_codes=model.source_languages,
@@ -301,7 +314,7 @@ def _model(translator: Translator) -> model_pb2.Model:
         max_contents=model.max_contents,
         tasks=_tasks(model),
         default_encoding=encoding_defaults(model),
-        state=model_pb2.MODEL_STATE_SERVING if translator.open else model_pb2.MODEL_STATE_STOPPED,
+        state=model_pb2.MODEL_STATE_SERVING if described.open else model_pb2.MODEL_STATE_STOPPED,
         workers=model.workers,
         rows=model.rows,
         memory_bytes=model.memory_bytes,

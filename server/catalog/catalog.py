@@ -21,7 +21,7 @@ class Entry(Protocol):
         ...
 
 
-T = TypeVar("T", bound=Entry)
+T = TypeVar("T", bound=Entry, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,12 @@ class Handlers:
     def add_generic_rpc_handlers(self, handlers: Sequence[object]) -> None:
         """They are those that are registered, once more."""
 
+    def handler(self, path: str) -> Handler:
+        """Of a method, by /SERVICE/METHOD."""
+        return self._of[path]
+
     def behaviour(self, path: str) -> Callable[[Message, object], Any]:
-        """What answers a request of a method, by /SERVICE/METHOD."""
+        """What answers a request of a method."""
         handler = self._of[path]
         found: Callable[[Message, object], Any] = handler.unary_unary or handler.unary_stream
         return found

@@ -3,7 +3,7 @@
 import asyncio
 import atexit
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
@@ -67,17 +67,24 @@ def settings_of(
     memory_mb: int | None,
 ) -> Settings:
     """Of an engine in this process: as a server has them, with no canary. Raises ConfigError."""
+    return given_settings(
+        {
+            "package": tuple(packages),
+            "device": device,
+            "kernels": kernels,
+            "workers": workers,
+            "max_rows": max_rows,
+            "memory_mb": memory_mb,
+            "max_waiting": max(DEFAULT_WAITING, WAITING_PER_CORE * usable_cores()),
+            "canary_interval_s": 0.0,
+        }
+    )
+
+
+def given_settings(values: Mapping[str, Any]) -> Settings:
+    """These, and the defaults of all others. Raises ConfigError."""
     try:
-        return GivenSettings(
-            package=tuple(packages),
-            device=device,
-            kernels=kernels,
-            workers=workers,
-            max_rows=max_rows,
-            memory_mb=memory_mb,
-            max_waiting=max(DEFAULT_WAITING, WAITING_PER_CORE * usable_cores()),
-            canary_interval_s=0.0,
-        )
+        return GivenSettings(**values)
     except ValidationError as error:
         raise ConfigError(explained(error)) from error
 
@@ -136,7 +143,7 @@ class LocalEngine:
             self._loaded = loaded
             failing = [report_crash(asyncio.wrap_future(one.runner.failure), one.admission) for one in loaded]
             watching = list(map(asyncio.create_task, failing))
-            handlers, most_bytes = _handlers(loaded), settings.max_message_bytes
+            handlers, most_bytes = handlers_of(loaded), settings.max_message_bytes
             opened.set_result(LocalChannel(self._loop, handlers, calls, most_bytes, self.close))
             await self._closing.wait()
             calls.end(Draining())
@@ -145,7 +152,7 @@ class LocalEngine:
                 task.cancel()
 
 
-def _handlers(loaded: Sequence[LoadedModel]) -> Handlers:
+def handlers_of(loaded: Sequence[LoadedModel]) -> Handlers:
     """Of all services of the API. Whoever runs the models themselves may go by way of a third language."""
     handlers, health = Handlers(), Health(service.SERVICES)
     as_server: Any = handlers  # as far as services are added to one

@@ -28,9 +28,12 @@ ROOT = Path(__file__).parents[2]
 USE_ALL = """
 import pkgutil, sys
 import dragoman
-LACKING = {  # the engine is not in it, and matplotlib is an extra
+LACKING = {  # the engine is not in it, and matplotlib and Ray are extras
     "dragoman.local": "server is not installed here: in a checkout of Dragoman",
     "dragoman.command.heat_maps": "No module named",
+    "dragoman.bulk.cluster.node_engine": "No module named",
+    "dragoman.bulk.cluster.on_ray": "No module named",
+    "dragoman.bulk.cluster.parts": "No module named",
 }
 for module in pkgutil.walk_packages(dragoman.__path__, "dragoman."):
     if module.name in LACKING:

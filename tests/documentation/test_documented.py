@@ -43,6 +43,7 @@ PROGRAMS = {
             "bench.server.metrics",
             "bench.server.overload",
             "bench.quality",
+            "bench.ray",
             "bench.constraints",
             "bench.export_memory",
             "bench.options",

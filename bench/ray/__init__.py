@@ -1,0 +1,1 @@
+"""A cluster of Ray beside one machine: the same answers, whatever dies."""

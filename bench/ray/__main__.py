@@ -1,0 +1,50 @@
+"""`python -m bench.ray`: a cluster of Ray gives the answers of a single server, whatever dies.
+
+A head and two workers of one core, each as processes of their own. Sentences go through a plain server, through the
+application of deploy/ray, and through bulk on the cluster, and are compared token for token. Then a replica, a node
+and the entry get SIGKILL under load, and bulk loses a node, and is killed and gone on with. See docs/benchmarks.md.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench.ray.application import Answers, Application
+from bench.ray.bulk import Bulk
+from bench.ray.edges import Edges
+from bench.ray.findings import Findings
+from bench.ray.nodes import ROOT, Nodes
+from bench.sentences import distinct
+
+PARTS = ("serve", "edges", "bulk")
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """Command line. Returns the exit code: 1 if an answer was wrong, or a call failed."""
+    parser = argparse.ArgumentParser(prog="python -m bench.ray", description=__doc__)
+    parser.add_argument("--sentences", type=int, default=10_000, help="distinct ones")
+    parser.add_argument("--package", type=Path, default=ROOT / "models" / "zoo" / "en-pt", help="what is served")
+    parser.add_argument("--part", choices=PARTS, action="append", help="one of them; may be given for several")
+    arguments = parser.parse_args(given)
+    package, sentences = arguments.package.resolve(), distinct(arguments.sentences)
+    parts, findings = arguments.part or PARTS, Findings()
+    with TemporaryDirectory(prefix="r") as name:
+        folder = Path(name)
+        if "serve" in parts:
+            answers = Answers(package, sentences, findings)
+            answers.of_a_server()
+            with Nodes(folder, workers=2) as nodes:
+                Application(folder, nodes, answers).run()
+        if "edges" in parts:
+            with Nodes(folder, workers=2, cores=4) as nodes:
+                Edges(folder, nodes, findings).run()
+        if "bulk" in parts:
+            with Nodes(folder, workers=2) as nodes:
+                Bulk(folder, nodes, package, sentences, findings).run()
+    return findings.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""Nodes of a Ray cluster, each as processes of its own on this machine, on the loopback interface alone.
+
+Ray listens on every interface: run it in a network namespace that has no other one.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+import psutil
+
+from bench.process import free_port
+from dragoman.quickstart import HOST
+
+ROOT = Path(__file__).parents[2]
+RAY = Path(sys.executable).with_name("ray")
+STORE_BYTES = 128 * 2**20
+START_S, END_S = 60.0, 60.0
+
+
+class Node:
+    """A node that joins the cluster, or begins it."""
+
+    def __init__(self, log: Path, cores: int, arguments: Sequence[str]) -> None:
+        environment = {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(ROOT), "RAY_SERVE_LOG_TO_STDERR": "0"}
+        command = [RAY, "start", "--block", f"--node-ip-address={HOST}", f"--num-cpus={cores}"]
+        command += [f"--object-store-memory={STORE_BYTES}", "--disable-usage-stats", *arguments]
+        with log.open("ab") as out:
+            self._process = subprocess.Popen(
+                list(map(str, command)), stdout=out, stderr=out, cwd=ROOT, env=os.environ | environment
+            )
+
+    @property
+    def processes(self) -> list[psutil.Process]:
+        """All of them."""
+        with suppress(psutil.NoSuchProcess):
+            process = psutil.Process(self._process.pid)
+            return [process, *process.children(recursive=True)]
+        return []
+
+    def of(self, name: str) -> list[psutil.Process]:
+        """Those of workers that have this in their name, such as a deployment's."""
+        found = []
+        for process in self.processes:
+            with suppress(psutil.Error):
+                if (command := process.cmdline()) and command[0].startswith("ray::") and name in command[0]:
+                    found.append(process)
+        return found
+
+    def memory_mb(self) -> float:
+        """Resident memory less what is shared with other processes, of all of them."""
+        total = 0
+        for process in self.processes:
+            with suppress(psutil.Error):
+                total += process.memory_full_info().uss
+        return total / 2**20
+
+    def kill(self) -> None:
+        """The machine is gone."""
+        for process in self.processes:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        self._process.wait()
+
+    def end(self) -> None:
+        """Asks it to leave, and waits; then does not ask any more."""
+        left = self.processes
+        self._process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(END_S)
+        for process in left:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        self._process.wait()
+
+
+class Nodes:
+    """A head without processors, and nodes that work: a cluster."""
+
+    def __init__(self, folder: Path, workers: int, cores: int = 1) -> None:
+        """`folder`: a short name, as sockets are in it. cores: that each worker says it has."""
+        self._folder, self._port = folder, free_port()
+        self._log = folder / "nodes.log"
+        more = ["--include-dashboard=false", f"--temp-dir={folder / 'ray'}", f"--port={self._port}"]
+        self.head = Node(self._log, 0, ["--head", *more, f"--dashboard-agent-listen-port={free_port()}"])
+        self._wait_for_head()
+        self.workers = [self.add(cores) for _ in range(workers)]
+
+    @property
+    def address(self) -> str:
+        """Of the cluster."""
+        return f"{HOST}:{self._port}"
+
+    def add(self, cores: int = 1) -> Node:
+        """One more worker."""
+        more = [f"--address={self.address}", f"--dashboard-agent-listen-port={free_port()}"]
+        return Node(self._log, cores, more)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for node in [*self.workers, self.head]:
+            node.end()
+
+    def _wait_for_head(self) -> None:
+        deadline = time.monotonic() + START_S
+        health = [str(RAY), "health-check", f"--address={self.address}"]
+        while subprocess.run(health, capture_output=True, cwd=ROOT).returncode:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the head was not there within {START_S:.0f} s: {self._log}")
+            time.sleep(0.2)

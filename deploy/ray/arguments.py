@@ -1,0 +1,141 @@
+"""What the application is told by the file that `serve deploy` reads."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from server.config import ConfigError, Settings
+from server.local.engine import given_settings
+
+GPU_SHARE = 0.9
+"""Of a GPU's memory that a replica takes which has all of it: the default of `device_memory_fraction`."""
+SET_HERE = frozenset({"config", "package", "host", "port", "metrics_port", "http", "http_port", "reuse_port"})
+"""Settings that have another name here, or none."""
+OF_CALLERS = frozenset(name for name in Settings.model_fields if name.startswith(("tls_", "jwt_", "quota_", "caller")))
+"""Those who call know the entry alone."""
+OF_A_QUEUE = frozenset({"quota_texts_per_s", "quota_cost_per_s"})
+"""What each replica would count for itself."""
+
+
+class Part(BaseModel):
+    """Of the application."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    settings: Mapping[str, Any] = Field(default_factory=dict)
+    """Of a server, by the names of docs/configuration.md."""
+    resources: Mapping[str, float] = Field(default_factory=dict)
+    """Of a replica, beside processors: only nodes that have so much of each of these names get one."""
+
+    not_here: ClassVar[frozenset[str]]
+    """Settings that it has none of."""
+
+    @model_validator(mode="after")
+    def _check_settings(self) -> Self:
+        if taken := sorted(self.not_here & self.settings.keys()):
+            raise ValueError(f"settings has {', '.join(taken)}: that is said elsewhere, or not to be had on Ray")
+        try:
+            self.server_settings()
+        except ConfigError as error:
+            raise ValueError(f"settings: {error}") from error
+        return self
+
+    def server_settings(self) -> Settings:
+        """As a server has them. Raises ConfigError."""
+        raise NotImplementedError
+
+
+class Group(Part):
+    """A deployment: packages that are on the same replicas. Mostly one."""
+
+    not_here = SET_HERE | OF_CALLERS
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    """Of the deployment."""
+    packages: tuple[Path, ...] = Field(min_length=1)
+    """Folders, at the same place on every node."""
+    loaded: int | None = Field(default=None, ge=1)
+    """So many of the packages a replica has in memory: those that were asked for last. None: all of them."""
+    min_replicas: int = Field(default=1, ge=0)
+    max_replicas: int = Field(default=1, ge=1)
+    queue_s: float = Field(default=0.1, gt=0)
+    """Mean time in the queue that there are more replicas for, in seconds."""
+    upscale_delay_s: float = Field(default=10.0, ge=0)
+    downscale_delay_s: float = Field(default=300.0, ge=0)
+    num_cpus: float = Field(default=1.0, ge=0)
+    """Of a replica, which has so many workers, on a CPU."""
+    num_gpus: float = Field(default=0.0, ge=0)
+    """Of a replica: 0.5 is half of one. More than 0 serves on CUDA."""
+    memory_mb: int | None = Field(default=None, ge=1)
+    """Of a replica. None: Ray does not count it, and a replica may take all that its node has."""
+
+    @model_validator(mode="after")
+    def _check_replicas(self) -> Self:
+        if self.min_replicas > self.max_replicas:
+            raise ValueError(f"min_replicas is {self.min_replicas}, and max_replicas {self.max_replicas}")
+        return self
+
+    def server_settings(self) -> Settings:
+        device: Literal["cpu", "cuda"] = "cuda" if self.num_gpus else "cpu"
+        own: dict[str, Any] = {"device": device, "metrics_port": 0, "memory_mb": self.memory_of_each()}
+        if self.num_gpus:
+            own["device_memory_fraction"] = min(GPU_SHARE, GPU_SHARE * self.num_gpus)
+        else:
+            own["workers"] = max(1, int(self.num_cpus))
+        return given_settings({"package": self.packages, **own, **self.settings})
+
+    @property
+    def most_waiting(self) -> int:
+        """Calls that may wait where every replica has as many as it takes: one full queue."""
+        return self.server_settings().max_waiting
+
+    def memory_of_each(self) -> int | None:
+        """Megabytes, of what is loaded at a time."""
+        return None if self.memory_mb is None else max(1, self.memory_mb // (self.loaded or 1))
+
+    def actor_options(self) -> dict[str, Any]:
+        """What Ray keeps for a replica."""
+        memory = {} if self.memory_mb is None else {"memory": self.memory_mb * 2**20}
+        return {"num_cpus": self.num_cpus, "num_gpus": self.num_gpus, "resources": dict(self.resources), **memory}
+
+
+class Entry(Part):
+    """Where calls come in: a gRPC server on a node."""
+
+    not_here = SET_HERE | OF_A_QUEUE
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = Field(default=8500, ge=1, le=65535)
+    metrics_port: int = Field(default=9500, ge=0, le=65535)
+    replicas: int = Field(default=1, ge=1)
+    """Each on a node of its own, unless settings of the system let several share the port."""
+    shared_port: bool = False
+    """Several on one node, which share the port by the number of connections (SO_REUSEPORT)."""
+    num_cpus: float = Field(default=1.0, ge=0)
+
+    def actor_options(self) -> dict[str, Any]:
+        """What Ray keeps for a replica."""
+        return {"num_cpus": self.num_cpus, "resources": dict(self.resources)}
+
+    def server_settings(self) -> Settings:
+        own = {"host": self.host, "port": self.port, "metrics_port": self.metrics_port, "reuse_port": self.shared_port}
+        return given_settings({**own, **self.settings})
+
+
+class Arguments(BaseModel):
+    """`args` of the application."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    entry: Entry = Field(default_factory=Entry)
+    groups: tuple[Group, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        names = [group.name for group in self.groups]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"two groups are named {twice[0]}")
+        return self

@@ -1,0 +1,124 @@
+"""Where calls come in: the gRPC port of a server, with all that stands before its handlers, and no model behind it.
+
+Not the proxies of Ray Serve: they tell nothing of a call's deadline, have no limits of ours, and are one process more
+for every call to go through. docs/decisions/0038 has the reasons.
+"""
+
+import asyncio
+import gc
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+import ray
+from grpc_reflection.v1alpha import reflection
+from prometheus_client import CollectorRegistry
+from ray import serve
+from ray.serve.handle import DeploymentHandle
+
+from deploy.ray.arguments import Entry, Group
+from deploy.ray.forwarding import Forwarding, Route
+from deploy.ray.scraping import announce, announced, withdraw
+from dragoman import __version__
+from server.admission.quotas import Quota, Quotas
+from server.api.service import SERVICES
+from server.app import SWITCH_INTERVAL_S, open_process_metrics
+from server.catalog.catalog import Catalog
+from server.grpc import health as health_service
+from server.grpc.health import Health
+from server.grpc.listeners import open_server
+from server.grpc.rpc import RpcInterceptor
+from server.identity.entrance import Entrance
+from server.identity.opening import open_door
+from server.identity.reloads import Reloads, Source
+from server.identity.tls import open_tls, warn_of_exposure
+from server.lifecycle import drain
+from server.placement import host_limit
+from server.ports import address
+from server.telemetry.logs import CallLog
+from server.telemetry.metrics.call import CallMetrics
+from server.telemetry.metrics.caller import QUOTAS, CallerMetrics
+from server.telemetry.metrics.process import State
+from server.telemetry.metrics.reload import ReloadMetrics
+from server.telemetry.metrics.server import metrics_endpoint
+from server.telemetry.observed import ObservedCalls
+from server.telemetry.tracing import open_tracing
+from server.traffic.bounds import Bounds
+from server.traffic.traffic import Traffic
+
+
+class EntryServer:
+    """Ray Serve makes and ends it."""
+
+    async def __init__(  # type: ignore[misc]  # it is awaited
+        self, entry: Entry, groups: Sequence[Group], handles: Sequence[DeploymentHandle[Any]]
+    ) -> None:
+        """handles: of the deployment of each group. Raises ConfigError."""
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        self._settings = settings = entry.server_settings()
+        warn_of_exposure(settings)
+        self._stack = AsyncExitStack()
+        tracing = open_tracing(settings, __version__)
+        self._stack.callback(tracing.close)
+        registry = CollectorRegistry()
+        self._process = open_process_metrics(registry)
+        self._calls = ObservedCalls(CallMetrics(registry), tracing, CallLog(settings))
+        bounds = Bounds.within(settings, host_limit(settings))
+        callers = CallerMetrics(registry)
+        quotas = Quotas(Quota(**{name: getattr(settings, f"quota_{name}") for name in QUOTAS}), callers)
+        door, sources = open_door(settings, callers.know)
+        guards = Traffic.of(settings, bounds), self._calls, Entrance(door, quotas, settings.caller_key)
+        credentials = None
+        if (tls := open_tls(settings)) is not None:
+            sources.append(Source("tls", tls.files.all, tls.load))
+            credentials = tls.credentials()
+            self._process.describe_certificate(lambda: tls.expiry)
+        self._server, _ = open_server(settings, bounds, [RpcInterceptor(SERVICES, *guards)], credentials)
+        endpoint = self._stack.enter_context(metrics_endpoint(settings, registry))
+        reloads = Reloads(sources, ReloadMetrics(registry, [source.name for source in sources]))
+        self._stack.callback(asyncio.create_task(reloads.watch()).cancel)
+
+        node = ray.util.get_node_ip_address()
+        host = node if settings.host in ("0.0.0.0", "::") else settings.host
+        self._target = address(host, endpoint.port)
+        self._health = Health(SERVICES)
+        self._health.register(self._server)
+        Forwarding(await _catalog(groups, handles), settings.pivot).register(self._server)
+        names = [*SERVICES, health_service.SERVICE, reflection.SERVICE_NAME]
+        reflection.enable_server_reflection(names, self._server)
+        await self._server.start()
+        self._health.set(serving=True)
+        gc.freeze()
+        self._process.enter(State.SERVING)
+        await self.check_health()
+
+    async def check_health(self) -> None:
+        """Says where the metrics are. Ray Serve asks again and again."""
+        replica = serve.get_replica_context().replica_id
+        labels = {"replica": replica.unique_id, "deployment": replica.deployment_id.name}
+        await asyncio.to_thread(announce, self._target, self._target, labels)
+
+    async def __call__(self, request: object) -> list[dict[str, Any]]:
+        """By HTTP, of the port of Ray Serve: where Prometheus finds all metrics."""
+        return await asyncio.to_thread(announced)
+
+    async def __del__(self) -> None:
+        """Sends clients elsewhere and lets their calls finish, as a server does."""
+        self._process.enter(State.DRAINING)
+        grace_s = self._settings.grace_period_s
+        await drain(self._server, self._health, [], self._calls, grace_s, asyncio.Event())
+        await asyncio.to_thread(withdraw, self._target)
+        await self._stack.aclose()
+
+
+async def _catalog(groups: Sequence[Group], handles: Sequence[DeploymentHandle[Any]]) -> Catalog[Route]:
+    """Waits until every group has a replica."""
+    described = await asyncio.gather(*(handle.describe.remote() for handle in handles))
+    return Catalog(
+        [
+            Route(model, handle, group.loaded is not None, group.most_waiting)
+            for group, handle, models in zip(groups, handles, described, strict=True)
+            for model in models
+        ]
+    )

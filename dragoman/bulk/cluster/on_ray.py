@@ -1,0 +1,152 @@
+"""Who translates on a cluster: Ray Data has engines do it, and finds others for those that are lost.
+
+A part is kept until its translations are there: an engine that gets it once more, because a node died, answers the
+same, and what comes twice is dropped. So the journal is that of a run on one machine.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import ray
+from ray.data import ActorPoolStrategy, DataContext
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from dragoman.bulk.cluster.node_engine import NodeEngine
+from dragoman.bulk.cluster.parts import NUMBER, TOLD, Feed, Parts, Told, unpacked
+from dragoman.bulk.engine import MORE_THREADS, check_repeatable, package_hashes
+from dragoman.bulk.errors import BulkError
+from dragoman.bulk.windows import BATCH, Outcome
+from dragoman.wire.messages import TranslationOptions
+
+READERS = 2
+"""Processes that wait for parts and put them into the object store."""
+AHEAD = 2
+"""Parts for each thread of an engine: the one it works on, and the next."""
+
+
+class OnRay:
+    """Joins the cluster when the first text needs an engine, and leaves it at the end."""
+
+    def __init__(
+        self,
+        address: str,
+        packages: Sequence[Path],
+        options: TranslationOptions,
+        device: Literal["cpu", "cuda", "auto"],
+        workers: int | None,
+        parts: int,
+    ) -> None:
+        """`address`: of the cluster, HOST:PORT or "auto". workers: of each engine, each a core; None is 1.
+
+        parts: as many as there will be, or more. Raises WrongUsage.
+        """
+        self.hashes = package_hashes(packages)
+        check_repeatable(options, options.get("do_sample"))
+        self._address, self._parts, self._workers = address, parts, workers or 1
+        self._packages, self._options, self._device = [path.resolve() for path in packages], options, device
+        self._feed: Any = None
+        self._told: Iterator[dict[str, Any]] = iter(())
+        self._outcomes: dict[int, list[Outcome]] = {}
+        """Of parts that came before others that are waited for."""
+        self._given = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._feed is not None:
+            self._told = iter(())  # ends what Ray Data has under way
+            ray.shutdown()
+
+    def translated(self, windows: Iterator[list[str]]) -> Generator[list[Outcome]]:
+        """See `Translated`. Raises BulkError."""
+        under_way = deque[range]()
+        for texts in windows:
+            under_way.append(self._give(texts))
+            while len(under_way) > 1 and under_way[-1].stop - under_way[0].start > self._most_parts():
+                yield self._joined(under_way.popleft())
+        while under_way:
+            yield self._joined(under_way.popleft())
+
+    def _give(self, texts: list[str]) -> range:
+        """The numbers of the parts that the texts become."""
+        batches = [texts[first : first + BATCH] for first in range(0, len(texts), BATCH)]
+        if batches and self._feed is None:
+            self._join()
+        numbers = range(self._given, self._given + len(batches))
+        for number, batch in zip(numbers, batches, strict=True):
+            self._feed.give.remote(number, batch)
+        self._given = numbers.stop
+        return numbers
+
+    def _joined(self, numbers: range) -> list[Outcome]:
+        while missing := set(numbers) - self._outcomes.keys():
+            number, told = self._next()
+            if isinstance(told, str):
+                raise BulkError(told)
+            if number >= min(missing):
+                self._outcomes[number] = told
+        if numbers:
+            self._feed.forget.remote(numbers.stop)
+        return [outcome for number in numbers for outcome in self._outcomes.pop(number)]
+
+    def _next(self) -> tuple[int, Told]:
+        try:
+            part = next(self._told)
+        except StopIteration as error:
+            raise BulkError("Ray Data ended before all was translated: the same command goes on") from error
+        except RayError as error:
+            raise BulkError(f"Ray cannot go on: {_reason(error)}. The same command does, on another cluster") from error
+        return int(part[NUMBER][0]), unpacked(part[TOLD][0])
+
+    def _most_parts(self) -> int:
+        """Under way at a time, so that no engine has nothing to do; there may be more nodes than before."""
+        engines = max(1, int(ray.cluster_resources().get("CPU", 1) // self._workers))
+        return AHEAD * engines * (self._workers + MORE_THREADS)
+
+    def _join(self) -> None:
+        """Raises BulkError."""
+        try:
+            ray.init(self._address, log_to_driver=False, logging_level="error")
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise BulkError(f"{self._address} is no cluster that takes us: {_reason(error)}") from error
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        self._feed = ray.remote(num_cpus=0)(Feed).options(scheduling_strategy=here).remote()
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
+        DataContext.get_current().enable_progress_bars = False
+        texts = ray.data.read_datasource(
+            Parts(self._feed, self._parts),
+            concurrency=READERS,
+            override_num_blocks=self._parts,
+            num_cpus=0,
+            scheduling_strategy=here,
+        )
+        told = texts.map_batches(
+            NodeEngine,
+            fn_constructor_args=(self._packages, self.hashes, self._options, self._device, self._workers),
+            batch_size=None,
+            compute=_pool(self._workers + MORE_THREADS),
+            num_cpus=self._workers,
+            num_gpus=0 if self._device == "cpu" else 1,
+        )
+        # Nothing is fetched ahead: parts that come next may not be given before this one is in the journal.
+        self._told = iter(told.iter_batches(batch_size=None, prefetch_batches=0))
+
+
+def _pool(threads: int) -> ActorPoolStrategy:
+    """Of engines: as many as there is work and room for."""
+    return ActorPoolStrategy(
+        min_size=1,
+        max_tasks_in_flight_per_actor=AHEAD * threads,
+        max_concurrent_calls_per_actor=threads,
+        enable_true_multi_threading=True,
+    )
+
+
+def _reason(error: Exception) -> str:
+    """The last line of what Ray tells, above which are tracebacks of other processes."""
+    return str(error).strip().splitlines()[-1].strip()

@@ -1,0 +1,175 @@
+"""What the application of deploy/ray is made of, as far as it needs no Ray."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry
+from pydantic import ValidationError
+
+from deploy.ray.arguments import Arguments
+from deploy.ray.autoscaling import QueueTime, QueueTimePolicy
+from deploy.ray.relayed import Answered, Asked, Refused, RelayedCaller
+from engine.request import Timings
+from server import errors
+from server.errors import Overloaded, ServerError, WouldBeLate
+from server.telemetry.calls import AnsweredContent, Call
+from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
+
+RAY = Path(__file__).parents[2] / "deploy" / "ray"
+GROUP = {"name": "en-pt", "packages": ["models/zoo/en-pt"]}
+
+
+def documents(name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((RAY / name).read_text(encoding="utf-8")))
+
+
+def test_the_file_of_serve_deploy_is_what_the_application_takes() -> None:
+    [config] = documents("dragoman.yaml")
+    [application] = config["applications"]
+    arguments = Arguments.model_validate(application["args"])
+    [group] = arguments.groups
+    settings = group.server_settings()
+    assert application["import_path"] == "deploy.ray.application:build"
+    assert (settings.workers, settings.device, settings.metrics_port) == (1, "cpu", 0)
+    assert arguments.entry.server_settings().port == 8500
+
+
+def test_kubernetes_takes_the_same_application() -> None:
+    [service, entry] = documents("rayservice.yaml")
+    cluster = service["spec"]["rayClusterConfig"]
+    [application] = yaml.safe_load(service["spec"]["serveConfigV2"])["applications"]
+    arguments = Arguments.model_validate(application["args"])
+    groups = {group["groupName"]: group for group in cluster["workerGroupSpecs"]}
+    assert entry["spec"]["selector"]["ray.io/group"] in groups
+    assert groups["entry"]["replicas"] == arguments.entry.replicas
+    assert set(arguments.entry.resources) == {"entry"}
+    assert json.loads(json.loads(groups["entry"]["rayStartParams"]["resources"])) == arguments.entry.resources
+    assert cluster["rayVersion"] == "2.60.0"
+    [container] = groups["entry"]["template"]["spec"]["containers"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports["grpc"] == arguments.entry.port == container["readinessProbe"]["grpc"]["port"]
+
+
+def pods() -> Iterator[dict[str, Any]]:
+    [service, _] = documents("rayservice.yaml")
+    cluster = service["spec"]["rayClusterConfig"]
+    for group in [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]:
+        yield {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}, **group["template"]}
+
+
+def test_kubernetes_takes_the_pods_and_the_service() -> None:
+    validate = pytest.importorskip("kubernetes_validate", reason="`make tools` has not been run")
+    [_, entry] = documents("rayservice.yaml")
+    for version in ("1.30", "1.36"):
+        for thing in [entry, *pods()]:
+            validate.validate(thing, version, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"min_replicas": 3, "max_replicas": 2}, "min_replicas is 3, and max_replicas 2"),
+        ({"settings": {"port": 8500}}, "settings has port"),
+        ({"settings": {"tls_key": "key.pem"}}, "settings has tls_key"),
+        ({"settings": {"max_row": 3}}, "max_row is no setting; did you mean max_rows?"),
+        ({"settings": {"max_rows": 0}}, "max_rows is 0"),
+        ({"replicas": 3}, "replicas"),
+        ({"packages": []}, "at least 1 item"),
+        ({"name": "a b"}, "pattern"),
+    ],
+)
+def test_arguments_that_cannot_be_used_are_refused_by_name(change: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValidationError, match=told.replace("?", r"\?")):
+        Arguments.model_validate({"groups": [GROUP | change]})
+
+
+def test_a_part_of_a_gpu_is_a_part_of_its_memory() -> None:
+    [group] = Arguments.model_validate({"groups": [GROUP | {"num_gpus": 0.5, "memory_mb": 2048, "loaded": 2}]}).groups
+    settings = group.server_settings()
+    assert (settings.device, settings.device_memory_fraction, settings.workers) == ("cuda", 0.45, None)
+    assert (settings.memory_mb, group.actor_options()["memory"]) == (1024, 2048 * 2**20)
+
+
+def test_two_groups_need_two_names() -> None:
+    with pytest.raises(ValidationError, match="two groups are named en-pt"):
+        Arguments.model_validate({"groups": [GROUP, GROUP]})
+
+
+def timings(queue: float) -> Timings:
+    return Timings(queue, 0.0, 0.0, 1)
+
+
+def test_time_in_the_queue_is_that_of_the_metrics() -> None:
+    """Since it was asked for last; and of texts that nobody answers, as long as nobody does."""
+    registry, clock = CollectorRegistry(), [0.0]
+    model, queue = ModelMetrics(ModelFamilies(registry), "en-pt"), QueueTime(lambda: clock[0])
+    assert queue.seconds([registry]) == 0
+    for seconds in (0.1, 0.3):
+        model.encoded(timings(seconds), 3)
+    assert queue.seconds([registry]) == pytest.approx(0.2)
+    assert queue.seconds([registry]) == 0
+    model.waiting(5)
+    clock[0] = 4.0
+    assert queue.seconds([registry]) == 4
+    clock[0] = 6.0
+    assert queue.seconds([registry, CollectorRegistry()]) == 6
+
+
+@pytest.mark.parametrize(
+    ("replicas", "reported", "wanted"),
+    [
+        (2, [], 2),
+        (2, [0.1, 0.1], 2),
+        (2, [0.0, 0.3], 3),
+        (3, [9.0, 9.0, 9.0], 6),
+        (3, [0.01, 0.02, 0.0], 2),
+        (1, [0.0], 1),
+        (4, [0.05, 0.05], 4),
+    ],
+)
+def test_replicas_follow_the_time_in_the_queue(replicas: int, reported: list[float], wanted: int) -> None:
+    assert QueueTimePolicy(0.1).wanted(replicas, reported) == wanted
+
+
+def every_error() -> list[type[ServerError]]:
+    return [kind for kind in (getattr(errors, name) for name in errors.__all__) if "reason" in vars(kind)]
+
+
+@pytest.mark.parametrize("kind", every_error(), ids=lambda kind: str(kind.reason))
+def test_an_error_of_a_replica_is_the_same_error_at_the_entry(kind: type[ServerError]) -> None:
+    made = kind.__new__(kind)
+    ServerError.__init__(made, "what is wrong", {"limit": 3}, "contents[0]", 1.5)
+    error = Refused.by(made).error()
+    assert type(error) is kind
+    assert (error.status, error.reason) == (made.status, made.reason)
+    assert (error.message, error.metadata, error.field, error.retry_after_s) == (
+        "what is wrong",
+        {"limit": "3"},
+        "contents[0]",
+        1.5,
+    )
+
+
+def test_what_a_replica_tells_of_a_call_is_in_the_time_of_the_entry() -> None:
+    there = Call(model="en-pt", started=1000.0)
+    there.contents.append(AnsweredContent("Good day", "Bom dia", timings(0.5), 1000.1, 1000.2, 1001.0, 3, 2))
+    here = Call(started=5.0)
+    Answered.by(there, b"response").tell(here, sent=7.0)
+    [content] = here.contents
+    assert here.model == "en-pt"
+    assert (content.tokenized, content.arrived, content.detokenized) == pytest.approx((7.1, 7.2, 8.0))
+
+
+async def test_a_deadline_is_what_is_left_of_it() -> None:
+    call = Call(request_id="a1", caller="team", bulk=True)
+    call.deadline = call.started + 5.0
+    asked = Asked.of("dragoman.v1.TranslationService/Translate", b"", call)
+    caller = RelayedCaller(asked)
+    assert caller.deadline is not None and caller.deadline == pytest.approx(call.deadline, abs=1.0)
+    assert (caller.name, caller.metadata) == ("team", {"x-request-id": "a1", "x-dragoman-class": "bulk"})
+    await caller.refuse(call, WouldBeLate(3.0, 2.0, 1.0))
+    assert caller.refused == Refused.by(WouldBeLate(3.0, 2.0, 1.0)) != Refused.by(Overloaded(3, 2, 1.0))

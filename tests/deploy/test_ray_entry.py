@@ -1,0 +1,164 @@
+"""The services of an entry before a model in this process: what Ray would carry is handed over here, or lost."""
+
+import asyncio
+import pickle
+import warnings
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import pytest
+from prometheus_client import CollectorRegistry
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # Ray's own
+    pytest.importorskip("ray.serve", reason="the extra `ray` is not installed")
+
+from ray.exceptions import RayActorError
+from ray.serve.exceptions import BackPressureError
+
+from deploy.ray import forwarding, models
+from deploy.ray.arguments import Group
+from deploy.ray.forwarding import ATTEMPTS, Forwarding, Route
+from deploy.ray.models import Models
+from deploy.ray.relayed import Asked
+from dragoman import AsyncClient, Internal, InvalidArgument, TextDelta, Unavailable
+from server.api.service import SERVICES
+from server.catalog.catalog import Catalog
+from server.catalog.packages import open_packages
+from server.grpc.rpc import RpcInterceptor
+from server.telemetry.logs import CallLog
+from server.telemetry.metrics.call import CallMetrics
+from server.telemetry.observed import ObservedCalls
+from server.telemetry.tracing import open_tracing
+from server.traffic.bounds import Bounds
+from server.traffic.traffic import Traffic
+from tests.serving import ZOO
+
+LONG = "The weather is nice today, and it will be nice tomorrow as well, if the wind does not turn. " * 3
+
+
+class Replicas:
+    """A deployment's handle, as far as an entry uses it. `dying`: so many calls are lost, from now on."""
+
+    def __init__(self, models: Models) -> None:
+        self.models, self.dying, self.full = models, 0, False
+        self.left: asyncio.Future[None] | None = None
+        """The end of a stream that was cancelled."""
+
+    def options(self, method_name: str, stream: bool, multiplexed_model_id: str) -> Any:
+        return type("Method", (), {"remote": self._stream if stream else self._one})
+
+    def _one(self, asked: Asked) -> asyncio.Task[Any]:
+        async def answer() -> Any:
+            self._perhaps_die()
+            return pickle.loads(pickle.dumps(await self.models.answer(pickle.loads(pickle.dumps(asked)))))
+
+        return asyncio.ensure_future(answer())
+
+    def _stream(self, asked: Asked) -> Any:
+        answers = self.models.answers(asked)
+
+        class Responses:
+            async def __aiter__(self) -> AsyncIterator[Any]:
+                replicas._perhaps_die()
+                async for answer in answers:
+                    yield pickle.loads(pickle.dumps(answer))
+                    replicas._perhaps_die()
+
+            def cancel(self) -> None:
+                replicas.left = asyncio.ensure_future(answers.aclose())
+
+        replicas = self
+        return Responses()
+
+    def _perhaps_die(self) -> None:
+        if self.full:
+            raise BackPressureError(num_queued_requests=9, max_queued_requests=8)
+        if self.dying:
+            self.dying -= 1
+            raise RayActorError()
+
+
+@asynccontextmanager
+async def entry() -> AsyncIterator[tuple[AsyncClient, Replicas]]:
+    settings = Group(name="en-pt", packages=(ZOO,)).server_settings()
+    loaded = await Models.open(settings, open_packages(settings), {})
+    replicas = Replicas(loaded)
+    calls = ObservedCalls(CallMetrics(CollectorRegistry()), open_tracing(settings, ""), CallLog(settings))
+    traffic = Traffic.of(settings, Bounds.within(settings, None))
+    server = grpc.aio.server(interceptors=[RpcInterceptor(SERVICES, traffic, calls)])
+    Forwarding(Catalog([Route(model, replicas, False, 8) for model in loaded.facts]), pivots=False).register(server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        async with AsyncClient(f"127.0.0.1:{port}") as client:
+            yield client, replicas
+    finally:
+        await server.stop(None)
+        await loaded.close()
+
+
+@pytest.fixture(autouse=True)
+def no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "announce", lambda *_: None)
+    monkeypatch.setattr(models, "withdraw", lambda *_: None)
+    monkeypatch.setattr(forwarding, "PAUSE_S", 0.001)
+
+
+async def test_every_method_is_answered_as_by_a_server() -> None:
+    async with entry() as (client, _):
+        [model] = await client.models()
+        assert (model.name, model.workers, (await client.model()).name) == ("en-pt", 1, "en-pt")
+        translation = await client.translate("Good morning.", with_tokens=True)
+        assert translation.text == "Bom dia."
+        assert translation.timings.total_s > 0
+        pieces = [event async for event in client.stream_translate(LONG)]
+        text = "".join(piece.text for piece in pieces if isinstance(piece, TextDelta))
+        assert len(pieces) > 4 and text == (await client.translate(LONG)).text
+        [vector] = await client.encode(["Good morning."])
+        [streamed] = [vector async for vector in client.stream_encode(["Good morning."])]
+        assert streamed.values == vector.values
+        assert (await client.score("Good morning.", ["Bom dia."])).targets[0].log_prob < 0
+        with pytest.raises(InvalidArgument, match='target_language_code is "de"') as refused:
+            await client.translate("Good morning.", target_language="de")
+        assert refused.value.reason == "LANGUAGE_NOT_SUPPORTED"
+        with pytest.raises(InvalidArgument) as refused:
+            await client.translate("Good morning.", num_beams=99)
+        assert (refused.value.reason, refused.value.violations[0].field) == (
+            "OPTION_OUT_OF_RANGE",
+            "decoding.num_beams",
+        )
+
+
+async def test_a_replica_that_dies_is_noticed_by_nobody_unless_the_text_is_the_cause() -> None:
+    async with entry() as (client, replicas):
+        replicas.dying = ATTEMPTS - 1
+        assert (await client.translate("Good morning.")).text == "Bom dia."
+        replicas.dying = 1
+        assert [event async for event in client.stream_translate("Good morning.")][-1].text == "Bom dia."
+        replicas.dying = ATTEMPTS
+        with pytest.raises(Internal) as failed:
+            await client.translate("Good morning.")
+        assert failed.value.reason == "ENGINE_FAILED"
+
+
+async def test_no_room_at_any_replica_is_overload_with_a_delay() -> None:
+    async with entry() as (client, replicas):
+        replicas.full = True
+        with pytest.raises(Unavailable) as refused:
+            await client.translate("Good morning.", timeout_s=0.2)
+        assert (refused.value.reason, refused.value.retry_delay_s) == ("OVERLOADED", 1.0)
+
+
+async def test_who_leaves_frees_the_rows() -> None:
+    async with entry() as (client, replicas):
+        events = client.stream_translate(LONG)
+        await anext(events)
+        assert replicas.models.running == 1
+        await events.aclose()
+        async with asyncio.timeout(10):
+            while replicas.models.running:
+                await asyncio.sleep(0.01)
+        assert (await client.translate("Good morning.")).text == "Bom dia."
