@@ -29,6 +29,8 @@ DRAGOMAN_METRICS_PORT ?= 9500
 
 PROTOS := $(sort $(wildcard proto/dragoman/v1/*.proto))
 SERVICES := $(shell grep -l '^service ' $(PROTOS))
+# The Open Inference Protocol, which others define: buf has nothing to say of it.
+FOREIGN := server/kserve/v2
 BUF := npx --yes @bufbuild/buf@1.75.0
 # What the API must stay compatible with: the last release or, before there is one, the last commit.
 RELEASED := $(shell { git describe --tags --abbrev=0 --match 'v*' || git rev-parse --verify --quiet HEAD; } 2>/dev/null)
@@ -157,9 +159,10 @@ check: setup buf  ## lint, types, import order, and that the generated stubs are
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	@fresh=$$(mktemp -d) && trap 'rm -r "$$fresh"' EXIT && $(MAKE) --no-print-directory proto STUBS="$$fresh" && \
-		diff --recursive --exclude=__init__.py --exclude=__pycache__ "$$fresh/dragoman/v1" dragoman/v1 && \
+		for stubs in dragoman/v1 $(FOREIGN); do \
+			diff --recursive --exclude=__init__.py --exclude=__pycache__ --exclude=*.proto "$$fresh/$$stubs" $$stubs || exit; done && \
 		cmp "$$fresh/$(DESCRIPTORS)" $(DESCRIPTORS) || \
-		{ echo "dragoman/v1 or $(DESCRIPTORS) is not what proto/ says: run make proto" >&2; exit 1; }
+		{ echo "dragoman/v1 or $(DESCRIPTORS) is not what proto/ says, or $(FOREIGN) its .proto: run make proto" >&2; exit 1; }
 
 buf:  ## lint the API and compare it with the last release (needs npm)
 ifeq ($(shell command -v npm),)
@@ -177,13 +180,15 @@ endif
 STUBS := .
 # What Envoy transcodes JSON by: the API, and what errors carry.
 DESCRIPTORS := deploy/envoy/dragoman.pb
-proto: setup  ## generate the stubs in dragoman/v1, and the descriptors for Envoy, from proto/
+proto: setup  ## generate the stubs in dragoman/v1 and server/kserve/v2, and the descriptors for Envoy, from the .proto files
 	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m grpc_tools.protoc -I proto \
 		--python_out=$(STUBS) --mypy_out=quiet:$(STUBS) $(PROTOS)
 	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m grpc_tools.protoc -I proto \
 		--grpc_python_out=$(STUBS) --mypy_grpc_out=quiet:$(STUBS) $(SERVICES)
 	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m grpc_tools.protoc -I proto \
 		--plugin=protoc-gen-options=proto/client_options.py --options_out=$(STUBS) proto/dragoman/v1/decoding.proto
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m grpc_tools.protoc -I . \
+		--python_out=$(STUBS) --mypy_out=quiet:$(STUBS) --grpc_python_out=$(STUBS) --mypy_grpc_out=quiet:$(STUBS) $(FOREIGN)/inference.proto
 	@mkdir -p $(STUBS)/$(dir $(DESCRIPTORS))
 	@$(BIN)/python -m grpc_tools.protoc -I proto -I $(wildcard $(VENV)/lib/python3*/site-packages) --include_imports \
 		--descriptor_set_out=$(STUBS)/$(DESCRIPTORS) $(PROTOS) google/rpc/error_details.proto

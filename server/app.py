@@ -39,6 +39,7 @@ from server.identity.entrance import Entrance
 from server.identity.opening import open_door
 from server.identity.reloads import Reloads, Source
 from server.identity.tls import open_tls, warn_of_exposure
+from server.kserve import service as kserve
 from server.lifecycle import StopSignals, drain, end_process, report_crash
 from server.loaded import LoadedModel, load_models
 from server.placement import device_memory, facts, host_limit, serving_device
@@ -60,6 +61,9 @@ if TYPE_CHECKING:
     from server.http.opening import HttpPort
 
 log = logging.getLogger("server")
+
+OBSERVED = (*service.SERVICES, kserve.SERVICE)
+"""Full names of the services whose calls are counted, traced and logged."""
 
 SWITCH_INTERVAL_S = 0.0005
 """How long an engine's thread waits for the interpreter, after its step, while the event loop is busy. Python's own
@@ -106,7 +110,7 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
     quotas = Quotas(Quota(**{name: getattr(settings, f"quota_{name}") for name in QUOTAS}), callers)
     door, sources = open_door(settings, callers.know)
     entrance = Entrance(door, quotas, settings.caller_key)
-    interceptor = RpcInterceptor(service.SERVICES, traffic, calls, entrance)
+    interceptor = RpcInterceptor(OBSERVED, traffic, calls, entrance)
     credentials = None
     if (tls := open_tls(settings)) is not None:
         sources.append(Source("tls", tls.files.all, tls.load))
@@ -125,7 +129,7 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
             canaries = Canaries([one.canary for one in loaded])
             well = await canaries.check()
             models = Catalog([one.translator for one in loaded])
-            health = await start(server, models, settings.pivot)
+            health = await start(server, models, calls, traffic, settings.pivot)
             http = None
             if http_port is not None:
                 faces = models, calls, entrance, traffic, lambda: health.state, metrics.page
@@ -208,12 +212,15 @@ async def watch_engines(loaded: Sequence[LoadedModel], health: Health, process: 
     signal.raise_signal(signal.SIGTERM)
 
 
-async def start(server: grpc.aio.Server, models: Catalog[Translator], pivots: bool = False) -> Health:
+async def start(
+    server: grpc.aio.Server, models: Catalog[Translator], calls: ObservedCalls, traffic: Traffic, pivots: bool = False
+) -> Health:
     """Adds all services and starts: serving."""
     health = Health(service.SERVICES)
     health.register(server)
     service.register(server, models, pivots)
-    reflection.enable_server_reflection([*service.SERVICES, health_service.SERVICE, reflection.SERVICE_NAME], server)
+    kserve.register(server, models, calls, traffic.held, __version__)
+    reflection.enable_server_reflection([*OBSERVED, health_service.SERVICE, reflection.SERVICE_NAME], server)
     await server.start()
     health.set(serving=True)
     return health

@@ -29,8 +29,7 @@ from models.tokenizers.sentencepiece_pair import SentencePiecePair, SentencePiec
 from models.tokenizers.tokenizer import Tokenizer
 from server.admission.permits import Admission
 from server.admission.quotas import Quota, Quotas
-from server.api import service
-from server.app import serve, start
+from server.app import OBSERVED, serve, start
 from server.catalog.catalog import Catalog
 from server.catalog.served_model import ServedModel
 from server.config import Settings
@@ -210,7 +209,7 @@ async def serving(
     traffic = Traffic.of(settings, bounds)
     quotas = Quotas(quota or Quota(), CallerMetrics(registry))
     entrance = Entrance(door, quotas, caller_key)
-    interceptor = RpcInterceptor(service.SERVICES, traffic, calls, entrance)
+    interceptor = RpcInterceptor(OBSERVED, traffic, calls, entrance)
     server, port = open_server(settings, bounds, [interceptor], credentials)
     rules = rules_of(END, END, suppressed_ids=(PAD,), start_id=PAD)
     async with Runner(decoder, max_rows, workers, metrics) as runner:
@@ -219,7 +218,7 @@ async def serving(
         cache = AnswerCache(settings.cache_mb * MEGABYTE, AnswerCacheMetrics(registry))
         translator = Translator(model, tokenizer(), rules, admission, runner.submit, metrics, cache)
         models = Catalog([translator])
-        health = await start(server, models)
+        health = await start(server, models, calls, traffic)
         listener, http_port = None, 0
         if http:
             own = HttpPort(settings, langid)

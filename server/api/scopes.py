@@ -8,13 +8,18 @@ SCOPES = {
     "dragoman.v1.TranslationService": Scope.TRANSLATE,
     "dragoman.v1.EncodingService": Scope.ENCODE,
     "dragoman.v1.ModelService": Scope.MODELS,
+    "inference.GRPCInferenceService": Scope.MODELS,
 }
 """By service. Of all others, such as reflection: admin."""
+LATER = frozenset({"inference.GRPCInferenceService/ModelInfer", "inference.GRPCInferenceService/ModelStreamInfer"})
+"""Methods whose scope depends on the model, which their requests name."""
 MORE_SCOPES = {"dragoman.v1.TranslationService/TranslateAndEncode": Scope.ENCODE}
 """And for some methods."""
 
 
 def scopes_of(method: str) -> Sequence[Scope]:
     """All that a method takes, which goes by SERVICE/METHOD."""
+    if method in LATER:
+        return ()
     service = SCOPES.get(method.partition("/")[0], Scope.ADMIN)
     return (service, MORE_SCOPES[method]) if method in MORE_SCOPES else (service,)

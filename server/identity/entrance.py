@@ -2,11 +2,14 @@
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import ExitStack, asynccontextmanager
+from contextvars import ContextVar
 
 from server.admission.quotas import Quotas
 from server.identity.door import Door, OpenDoor, check_scope
-from server.identity.identity import Credentials, Scope
+from server.identity.identity import Credentials, Identity, Scope
 from server.telemetry.calls import REQUEST_ID, current_call
+
+_entered: ContextVar[Identity] = ContextVar("entered")
 
 
 class Entrance:
@@ -24,6 +27,7 @@ class Entrance:
         """Inside of it the call runs; all scopes are needed. Raises ServerError."""
         identity = await self._door.identify(credentials)
         current_call().caller = identity.name
+        _entered.set(identity)
         for scope in scopes:
             check_scope(identity, scope)
         with ExitStack() as running:
@@ -35,3 +39,8 @@ class Entrance:
         """What a caller without an identity is known by."""
         named = metadata.get(self._caller_key, "") if self._caller_key else ""
         return f"{self._caller_key}={named}" if REQUEST_ID.fullmatch(named) else host
+
+
+def require(scope: Scope) -> None:
+    """Of the caller of the call that runs: for what only its request says. Raises ScopeMissing."""
+    check_scope(_entered.get(), scope)
