@@ -136,14 +136,13 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
                 http = await http_port.open(
                     *faces, None if tls is None else tls.context(), not isinstance(door, OpenDoor)
                 )
+            health.set(serving=well or not settings.canary_health)  # not before every port answers
             gc.freeze()  # what is loaded stays: else the collector goes through it again and again, and all wait
             process.enter(State.SERVING)
             announce(settings, loaded, port, metrics.port)
             if http_port is not None:
                 scheme = "http" if tls is None else "https"
                 log.info("HTTP on %s://%s: /docs says what there is", scheme, http_port.address)
-            if settings.canary_health:
-                health.set(serving=well)
             watching = [
                 asyncio.create_task(watch_engines(loaded, health, process)),
                 asyncio.create_task(
@@ -215,14 +214,13 @@ async def watch_engines(loaded: Sequence[LoadedModel], health: Health, process: 
 async def start(
     server: grpc.aio.Server, models: Catalog[Translator], calls: ObservedCalls, traffic: Traffic, pivots: bool = False
 ) -> Health:
-    """Adds all services and starts: serving."""
+    """Adds all services and answers calls. The health that it returns does not say so yet."""
     health = Health(service.SERVICES)
     health.register(server)
     service.register(server, models, pivots)
     kserve.register(server, models, calls, traffic.held, __version__)
     reflection.enable_server_reflection([*OBSERVED, health_service.SERVICE, reflection.SERVICE_NAME], server)
     await server.start()
-    health.set(serving=True)
     return health
 
 

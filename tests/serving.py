@@ -219,6 +219,7 @@ async def serving(
         translator = Translator(model, tokenizer(), rules, admission, runner.submit, metrics, cache)
         models = Catalog([translator])
         health = await start(server, models, calls, traffic)
+        health.set(serving=True)
         listener, http_port = None, 0
         if http:
             own = HttpPort(settings, langid)

@@ -25,6 +25,8 @@ from dragoman.results import (
 
 CORE_PREFIX = re.compile(r"^[A-Z_]+: (ipv[46]:\S+: )?")
 """What gRPC's core puts before its words: a status, and the address, which the target has named already."""
+ALWAYS_TOLD = ("num_beams", "num_return_sequences", "length_penalty")
+"""Of a model's default options, beside those that change something."""
 
 
 def to_json(value: dict[str, Any]) -> str:
@@ -133,7 +135,8 @@ def model_block(model: Model) -> str:
     if own.prompts:
         vectors += f"; prompts {', '.join(own.prompts)}"
     prompts = f"\n  prompts     {', '.join(model.prompts)}" if model.prompts else ""
-    default = ", ".join(f"{name} {_short(value)}" for name, value in asdict(model.default_decoding).items())
+    options = asdict(model.default_decoding).items()
+    default = ", ".join(f"{name} {_short(value)}" for name, value in options if name in ALWAYS_TOLD or _changes(value))
     runs = f"{model.precision} on {model.execution_provider}"
     if model.workers:
         runs += f", {model.workers} workers of {model.rows} rows, at most {model.memory_bytes // 10**6} MB"
@@ -184,6 +187,11 @@ def _unreachable(error: Unreachable, targets: list[str]) -> str:
 
 def _on_one_line(text: str) -> str:
     return text.replace("\r", " ").replace("\n", " ")
+
+
+def _changes(value: object) -> bool:
+    """Whether an option of this value does anything: most are off at 0, at 1, or where they are empty."""
+    return bool(value) and value != 1
 
 
 def _short(value: object) -> str:
