@@ -25,6 +25,8 @@ DEADLINE_S = 60.0
 START_S = 180.0
 CALLS = 300
 """One after another, to see what each takes."""
+SHOWN = 2000
+"""Characters of what a program complains."""
 BEFORE_S, AFTER_S = 3.0, 20.0
 """How long callers go on before something dies, and then."""
 Answer = tuple[object, ...]
@@ -52,7 +54,9 @@ def deploy(folder: Path, nodes: Nodes, groups: Sequence[Mapping[str, Any]]) -> t
     file = folder / "dragoman.yaml"
     file.write_text(yaml.safe_dump(config))
     command = [RAY.with_name("serve"), "run", f"--address={nodes.address}", "--non-blocking", file]
-    subprocess.run(list(map(str, command)), cwd=ROOT, check=True, capture_output=True)
+    done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"serve run ended with {done.returncode}: {done.stderr[-SHOWN:]}")
     deadline = time.monotonic() + START_S
     while not is_serving(port):
         if time.monotonic() > deadline:

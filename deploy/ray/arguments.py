@@ -111,7 +111,7 @@ class Entry(Part):
     port: int = Field(default=8500, ge=1, le=65535)
     metrics_port: int = Field(default=9500, ge=0, le=65535)
     replicas: int = Field(default=1, ge=1)
-    """Each on a node of its own, unless settings of the system let several share the port."""
+    """Each on a node of its own, but for `shared_port`."""
     shared_port: bool = False
     """Several on one node, which share the port by the number of connections (SO_REUSEPORT)."""
     num_cpus: float = Field(default=1.0, ge=0)

@@ -97,7 +97,7 @@ class EntryServer:
         """Says where the metrics are. Ray Serve asks again and again."""
         replica = serve.get_replica_context().replica_id
         labels = {"replica": replica.unique_id, "deployment": replica.deployment_id.name}
-        await asyncio.to_thread(announce, self._target, self._target, labels)
+        await announce(self._target, labels)
 
     async def __call__(self, request: object) -> list[dict[str, Any]]:
         """By HTTP, of the port of Ray Serve: where Prometheus finds all metrics."""
@@ -108,7 +108,7 @@ class EntryServer:
         self._process.enter(State.DRAINING)
         grace_s = self._settings.grace_period_s
         await drain(self._server, self._health, [], self._calls, grace_s, asyncio.Event())
-        await asyncio.to_thread(withdraw, self._target)
+        await withdraw(self._target)
         await self._stack.aclose()
 
 

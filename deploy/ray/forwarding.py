@@ -80,7 +80,7 @@ class Forwarding:
             return await self._one(name, request)
 
         def many(request: Message, _: object) -> AsyncIterator[bytes]:
-            return self._many(name, request)
+            return self._responses(name, request, stream=True)
 
         if method.client_streaming:
             return grpc.stream_stream_rpc_method_handler(self._stream_encode, parse)
@@ -114,9 +114,6 @@ class Forwarding:
         """Raises ServerError."""
         async with aclosing(self._responses(method, request, stream=False)) as responses:
             return await anext(responses)
-
-    def _many(self, method: str, request: Message) -> AsyncIterator[bytes]:
-        return self._responses(method, request, stream=True)
 
     async def _responses(self, method: str, request: Message, stream: bool) -> AsyncGenerator[bytes]:
         """What a replica says. Another one is asked where it dies before it has said anything: nobody has noticed.

@@ -85,14 +85,14 @@ class Models:
 
     async def announce(self) -> None:
         """Says where the metrics are. Ray wants it said again and again."""
-        await asyncio.to_thread(announce, self._target, self._target, self._labels)
+        await announce(self._target, self._labels)
 
     async def close(self) -> None:
         """Waits for the calls that are running, and frees the memory."""
         await self._calls.wait_until_idle()
         self.closed = True
         if self._target:
-            await asyncio.to_thread(withdraw, self._target)
+            await withdraw(self._target)
         await self._stack.aclose()
 
     @property

@@ -3,9 +3,12 @@
 The form is that of https://prometheus.io/docs/prometheus/latest/http_sd/.
 """
 
+import asyncio
 import json
+import logging
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from ray.experimental.internal_kv import (
@@ -15,21 +18,34 @@ from ray.experimental.internal_kv import (
     _internal_kv_put,
 )
 
+log = logging.getLogger(__name__)
+
 NAMESPACE = b"dragoman"
 PREFIX = "metrics:"
+TELL_S = 5.0
+"""How long the head of the cluster may take."""
 FORGOTTEN_S = 60.0
 """After so long without a word a process is gone: Ray asks the health of each every ten seconds."""
 
 
-def announce(name: str, target: str, labels: Mapping[str, str]) -> None:
-    """There are metrics at HOST:PORT. To be said again and again. It waits for the cluster."""
+async def announce(target: str, labels: Mapping[str, str]) -> None:
+    """There are metrics at HOST:PORT. To be said again and again; that it cannot be said is no reason to end."""
     said = {"targets": [target], "labels": dict(labels), "at": time.time()}
-    _internal_kv_put(f"{PREFIX}{name}", json.dumps(said), namespace=NAMESPACE)
+    put = partial(_internal_kv_put, f"{PREFIX}{target}", json.dumps(said), namespace=NAMESPACE)
+    await _tell(put, target)
 
 
-def withdraw(name: str) -> None:
+async def withdraw(target: str) -> None:
     """There are none any more."""
-    _internal_kv_del(f"{PREFIX}{name}", namespace=NAMESPACE)
+    await _tell(partial(_internal_kv_del, f"{PREFIX}{target}", namespace=NAMESPACE), target)
+
+
+async def _tell(cluster: Callable[[], object], target: str) -> None:
+    try:
+        async with asyncio.timeout(TELL_S):
+            await asyncio.to_thread(cluster)
+    except Exception as error:  # whatever Ray has for a head that does not answer
+        log.warning("the cluster does not keep that there are metrics at %s: %r", target, error)
 
 
 def announced(clock: Callable[[], float] = time.time) -> list[dict[str, Any]]:

@@ -102,8 +102,11 @@ async def entry() -> AsyncIterator[tuple[AsyncClient, Replicas]]:
 
 @pytest.fixture(autouse=True)
 def no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "announce", lambda *_: None)
-    monkeypatch.setattr(models, "withdraw", lambda *_: None)
+    async def say(*_: object) -> None:
+        """There is nobody who keeps it."""
+
+    monkeypatch.setattr(models, "announce", say)
+    monkeypatch.setattr(models, "withdraw", say)
     monkeypatch.setattr(forwarding, "PAUSE_S", 0.001)
 
 

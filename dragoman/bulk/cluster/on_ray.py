@@ -5,6 +5,8 @@ same, and what comes twice is dropped. So the journal is that of a run on one ma
 """
 
 import logging
+import os
+import socket
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
@@ -22,6 +24,8 @@ from dragoman.bulk.errors import BulkError
 from dragoman.bulk.windows import BATCH, Outcome
 from dragoman.wire.messages import TranslationOptions
 
+KNOCK_S = 10.0
+"""How long the head of a cluster may take to answer."""
 READERS = 2
 """Processes that wait for parts and put them into the object store."""
 AHEAD = 2
@@ -108,11 +112,19 @@ class OnRay:
         engines = max(1, int(ray.cluster_resources().get("CPU", 1) // self._workers))
         return AHEAD * engines * (self._workers + MORE_THREADS)
 
+    def _knock(self) -> None:
+        """Raises OSError where nobody listens: Ray would wait for minutes."""
+        host, _, port = self._address.rpartition(":")
+        if port.isdecimal():
+            socket.create_connection((host.strip("[]"), int(port)), KNOCK_S).close()
+
     def _join(self) -> None:
         """Raises BulkError."""
+        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # what it tells beside that is meant so
         try:
+            self._knock()
             ray.init(self._address, log_to_driver=False, logging_level="error")
-        except (ConnectionError, RuntimeError, ValueError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             raise BulkError(f"{self._address} is no cluster that takes us: {_reason(error)}") from error
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         self._feed = ray.remote(num_cpus=0)(Feed).options(scheduling_strategy=here).remote()

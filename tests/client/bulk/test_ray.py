@@ -1,0 +1,83 @@
+"""Bulk on a cluster, as far as it needs none; with one, `python -m bench.ray` compares it with one machine."""
+
+import asyncio
+import warnings
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import grpc
+import pytest
+
+from dragoman.bulk.cluster import version
+from dragoman.bulk.job import Job, most_batches
+from dragoman.bulk.plan import planned
+from dragoman.bulk.rows import Columns
+from dragoman.command.bulk import main
+from dragoman.errors import FieldViolation, InvalidArgument
+
+
+def absent(_: str) -> str:
+    raise PackageNotFoundError
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (absent, "Ray is not installed here: pip install '.[ray]' has 2.60.0"),
+        (lambda _: "2.59.1", "Ray 2.59.1 is installed, and 2.60.0 is needed"),
+    ],
+)
+def test_without_the_ray_that_is_needed_nothing_is_begun(
+    found: object, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(version, "version", found)
+    (tmp_path / "a.txt").write_text("Good morning.\n")
+    code = main([str(tmp_path / "a.txt"), str(tmp_path / "b.txt"), "--to", "pt", "--ray", "127.0.0.1:1"])
+    assert code == 2
+    assert told in capsys.readouterr().err
+    assert [file.name for file in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_batches_are_counted_up_to_what_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("a text\n" * 1153)
+    (tmp_path / "in" / "b.csv").write_text('text\none\n"two\n')
+    columns = Columns("text", "translation")
+    items = planned(tmp_path / "in", tmp_path / "out", None)
+    assert most_batches(Job(tmp_path / "out", items, columns, keep_going=False)) == 8 + 2 + 0
+
+
+def ray_data() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Ray's own
+        pytest.importorskip("ray.data", reason="the extra `ray` is not installed")
+
+
+async def test_a_part_is_there_for_whoever_lost_it_until_it_is_done() -> None:
+    ray_data()
+    from dragoman.bulk.cluster.parts import Feed
+
+    feed = Feed()
+    waiting = asyncio.create_task(feed.take(1))
+    await feed.give(0, ["one"])
+    assert await feed.take(0) == await feed.take(0) == ["one"]
+    assert not waiting.done()
+    await feed.give(1, ["two"])
+    assert await waiting == ["two"]
+    await feed.forget(1)
+    assert (await feed.take(0), await feed.take(1)) == ([], ["two"])
+
+
+def test_a_refusal_is_the_same_after_its_way() -> None:
+    ray_data()
+    from dragoman.bulk.cluster.parts import packed, unpacked
+
+    violations = (FieldViolation("contents[0]", "has 1300 tokens"),)
+    refused = InvalidArgument(
+        "too long", grpc.StatusCode.INVALID_ARGUMENT, "SOURCE_TOO_LONG", {"limit": "512"}, violations
+    )
+    told = unpacked(packed(["Bom dia.", refused]))
+    assert not isinstance(told, str)
+    text, error = told
+    assert (text, type(error), vars(error)) == ("Bom dia.", InvalidArgument, vars(refused))
+    assert unpacked(packed("no package")) == "no package"
