@@ -17,6 +17,7 @@ from engine.runner import Runner
 from engine.targets import TargetRules
 from export.tracing.trace import trace
 from export.weights.save import save
+from export.weights.sinusoids import leave_out_sinusoids
 from models.architectures.architecture import Architecture
 from models.decoding import Decoding
 from models.package.folder import Package
@@ -93,8 +94,10 @@ class TracedModel:
         """Traces a copy. `model` may be on any device, and goes on training."""
         self._tokenizer = tokenizer
         self._graphs = trace(deepcopy(model).cpu())
-        graphs = (self._graphs.encoder.graph, self._graphs.decoder.graph)
-        self._constants = [(value, value.const_value) for graph in graphs for value in graph.initializers.values()]
+        models = (self._graphs.encoder, self._graphs.decoder)
+        for traced in models:  # before constants are noted: it brings some, and saving moves all into a file
+            leave_out_sinusoids(traced)
+        self._constants = [(value, value.const_value) for one in models for value in one.graph.initializers.values()]
 
     @contextmanager
     def open(self, model: Architecture, limits: TargetLimits) -> Iterator[Translating]:

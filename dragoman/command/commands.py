@@ -24,12 +24,14 @@ CHECKOUT = {
     "serve": "serve a package to many callers at once",
     "export": "make a package of a checkpoint",
     "train": "train a model",
+    "inspect": "show what a package does with a text, as an HTML page",
 }
 """Those that a checkout of Dragoman has."""
 MISSING = {
     "serve": "the server is not installed here; in a checkout: make run",
     "export": "export is not installed here; in a checkout: make setup",
     "train": "training is not installed here; in a checkout: make setup",
+    "inspect": "inspection is not installed here; in a checkout: make setup",
 }
 """What to say where they are not."""
 

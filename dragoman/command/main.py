@@ -1,4 +1,4 @@
-"""The command `dragoman`: translate, encode, score, bulk, models, health, and what others bring (serve, export, train).
+"""The command `dragoman`: what `commands.OWN` has, and what others bring (serve, export, train, inspect).
 
 Exit codes: 0 done, 1 failed (one line on standard error says why), 2 wrong usage, 130 interrupted by Ctrl-C,
 141 whatever read the output went away.

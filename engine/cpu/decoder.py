@@ -17,7 +17,15 @@ from engine.decoder import Ask, Found, TokenIds
 from engine.devices.session import CPU, Device, bind, open_session
 from engine.devices.shapes import check_shapes
 from engine.logits.graph import LogitsGraph
-from engine.logits.whole_rows import answer, asks_logits, asks_more, attend, check_offered, mark_not_finite
+from engine.logits.whole_rows import (
+    answer,
+    asks_logits,
+    asks_more,
+    attend,
+    attend_by_scores,
+    check_offered,
+    mark_not_finite,
+)
 from engine.target_graphs import TargetGraphs
 from kernels.library import Counters
 from models.package import signature
@@ -216,7 +224,7 @@ class CpuCache:
 
     def begin_step(self, token_ids: TokenIds, ask: Ask) -> None:
         """Starts a step that feeds one token to each live row and finds what is asked of each."""
-        check_offered(ask, self._spec)
+        check_offered(ask, self._spec, reads_scores=True)
         live = self._live
         total = int(self._positions[:live].max()) + 1
         if total > self._target_capacity:  # also where nothing grows with the target
@@ -281,15 +289,21 @@ class CpuCache:
             logits = partial(self._whole_rows, step)
             if step.logits is not None and self._allowed is None:
                 named = partial(self._named, step.logits)
-        query = self._spec.cross_query
-        if step.query is not None and query is not None and ask.attention:
-            rows = len(step.query)
-            keys = next(
-                array for buffer in self._buffers for tensor, array in buffer.bound(rows) if tensor.past == query.keys
-            )
-            queries, keys = (array.astype(np.float32, copy=False) for array in (step.query, keys))
-            attention = attend(queries, keys, self._source_last[:rows], query.scale)
+        if ask.attention:
+            attention = self._attention(step)
         return answer(ask, best, logits, attention, named)
+
+    def _attention(self, step: BoundStep) -> NDArray[np.float32]:
+        """Where rows look [rows, longest source]."""
+        query, rows = self._spec.cross_query, len(step.best.token_ids)
+        if query is None or step.query is None:  # what is bound last has no memory of ours, for its size changes
+            scores = step.binding.get_outputs()[-1].numpy()
+            return attend_by_scores(scores[:, None], self._source_last[:rows])
+        keys = next(
+            array for buffer in self._buffers for tensor, array in buffer.bound(rows) if tensor.past == query.keys
+        )
+        queries, keys = (array.astype(np.float32, copy=False) for array in (step.query, keys))
+        return attend(queries, keys, self._source_last[:rows], query.scale)
 
     @staticmethod
     def _named(
@@ -325,6 +339,8 @@ class CpuCache:
         screened = None if self._whole is None else Screened.room(rows, self._spec.width)
         named = {} if screened is None else dict(zip(signature.SCREENED, screened.arrays, strict=True))
         binding = bind(self._session, self._inputs(rows, k), self._outputs(rows, best) | named | besides)
+        if more and self._spec.cross_scores is not None:
+            binding.bind_output(self._spec.cross_scores, "cpu")
         logits, query = (
             besides.get(output.name) if output is not None else None
             for output in (self._spec.logits, self._spec.cross_query)

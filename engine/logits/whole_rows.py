@@ -20,11 +20,11 @@ def asks_more(ask: Ask) -> bool:
     return asks_logits(ask) or ask.attention
 
 
-def check_offered(ask: Ask, spec: GraphsSpec) -> None:
-    """Raises NotOffered where the graphs do not give what is asked."""
+def check_offered(ask: Ask, spec: GraphsSpec, reads_scores: bool = False) -> None:
+    """Raises NotOffered where the graphs do not give what is asked. reads_scores: the decoder knows `cross_scores`."""
     if spec.logits is None and asks_logits(ask):
         raise NotOffered("log-probabilities of other tokens than the best")
-    if spec.cross_query is None and ask.attention:
+    if ask.attention and spec.cross_query is None and not (reads_scores and spec.cross_scores):
         raise NotOffered("attention")
 
 
@@ -95,9 +95,15 @@ def attend(
     source_last: place of each row's last token [rows]
     """
     rows, heads, _, head_dim = keys.shape
-    places = np.arange(int(source_last.max()) + 1)
-    scores = np.einsum("rhd,rhpd->rhp", query.reshape(rows, heads, head_dim), keys[:, :, : len(places)]) * scale
-    scores = np.where(places <= source_last[:, None, None], scores, -np.inf)
+    keys = keys[:, :, : int(source_last.max()) + 1]
+    scores = np.einsum("rhd,rhpd->rhp", query.reshape(rows, heads, head_dim), keys) * scale
+    return attend_by_scores(scores, source_last)
+
+
+def attend_by_scores(scores: NDArray[np.float32], source_last: NDArray[np.int32]) -> NDArray[np.float32]:
+    """The same from the scores themselves [rows, heads, longest source]."""
+    seen = np.arange(scores.shape[2]) <= source_last[:, None, None]
+    scores = np.where(seen, scores, -np.inf)
     weights = np.exp(scores - scores.max(2, keepdims=True))
     mean: NDArray[np.float32] = (weights / weights.sum(2, keepdims=True)).mean(1, dtype=np.float32)
     return mean

@@ -175,7 +175,8 @@ def declare(
     if logits_graph is not None:
         file = GraphFile(file=signature.LOGITS_GRAPH, weight_bytes=weight_bytes(logits_graph))
     logits = Logits(name=signature.LOGITS, graph=file, size=padded_size(model.config.target_vocab_size))
-    declared = spec.model_copy(update={**files, "logits": logits, "cross_query": cross_query(model.config)})
+    looks = {"cross_query": cross_query(model.config), "cross_scores": cross_scores(model.config)}
+    declared = spec.model_copy(update={**files, "logits": logits, **looks})
     return declared if scoring is None else scoring.declared(declared)
 
 
@@ -186,6 +187,12 @@ def cross_query(config: ModelShape) -> CrossQuery | None:
         return None
     keys = signature.source_tensors(config, "fp32")[-2]
     return CrossQuery(name=signature.CROSS_QUERY, keys=keys.past, scale=config.score_scale)
+
+
+def cross_scores(config: ModelShape) -> str | None:
+    """What tells it there."""
+    added = isinstance(config, RecurrentConfig) and config.score != "none" and not config.compares_keys
+    return signature.CROSS_SCORES if added else None
 
 
 def trace_encoder(model: Architecture, spec: GraphsSpec) -> ir.Model:
@@ -289,8 +296,9 @@ def trace_decoder(model: Architecture, spec: GraphsSpec) -> ir.Model:
     present = [tensor.present for tensor in target + source]
     screened = spec.output_layer == "screened"
     rest = signature.SCREENED if screened else (signature.LOGITS,)
-    queries = [] if cross_query(model.config) is None else [signature.CROSS_QUERY]
-    outputs = [*signature.DECODER_OUTPUTS, *present, *rest, *queries]
+    query, scores = cross_query(model.config), cross_scores(model.config)
+    looks = [name for name in (query.name if query else None, scores) if name]
+    outputs = [*signature.DECODER_OUTPUTS, *present, *rest, *looks]
     return trace_module(DecoderGraph(model, screened), inputs, shapes, names, outputs)
 
 

@@ -21,8 +21,9 @@ from models.best_tokens import NEVER, padded_size
 from models.config import ModelShape
 
 Decoded = tuple[Tensor, Tensor | None, list[Tensor]]
-"""Of one step: what `logits` takes [rows, width]; if scores are products with keys, the last layer's queries to the
-source [rows, inner]; and what is cached afterwards, in the order in which it is declared."""
+"""Of one step: what `logits` takes [rows, width]; if it attends to the source, the last layer's queries [rows, inner]
+or, where scores are no products with keys, the scores themselves [rows, source]; and what is cached afterwards, in the
+order in which it is declared."""
 
 
 class Architecture(nn.Module):

@@ -272,6 +272,9 @@ class GraphsSpec(Frozen):
     """None: no head of the model aligns well enough, or the package is older."""
     logits: Logits | None = None
     cross_query: CrossQuery | None = None
+    cross_scores: str | None = None
+    """In its place, where the decoder's scores of the source are no products: an output with those themselves, of one
+    head and before their softmax [rows, longest source]."""
     slots: bool = False
     """The decoder takes `slots`, see `models.package.signature`: it has relative positions."""
     cache: tuple[CacheTensor, ...]

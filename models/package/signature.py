@@ -33,6 +33,7 @@ Decoder graph, one token of each live row:
     log_probs    fp32 [rows, k]   their log-probabilities
     logits       float [rows, vocabulary, padded]
     cross_query  float [rows, heads * head_dim]   what the last layer compares with the keys of the source, if it does
+    cross_scores float [rows, source_total]       the scores of the source, where they are no products with keys
 
 and the cache tensors. A `present` output is bound to the buffer of its `past` input: the graph writes in place.
 Tensors of "float" have the package's precision: fp32, fp16 or bf16. The last two outputs are inner values of the graph
@@ -145,7 +146,7 @@ SCREENED = ("certain", NORMALISER, HIDDEN)
 DECODER_INPUTS = ("ids", "positions", "total", "source_last", "source_total", "ranks")
 SLOTS = "slots"
 DECODER_OUTPUTS = ("candidates", "log_probs")
-LOGITS, CROSS_QUERY = "logits", "cross_query"
+LOGITS, CROSS_QUERY, CROSS_SCORES = "logits", "cross_query", "cross_scores"
 LOGITS_INPUTS = ("hidden", "ranks")
 LOGITS_OUTPUTS = ("candidates", "scores", NORMALISER, "logits")
 """Of the graph of logits beside a screened decoder."""

@@ -15,7 +15,12 @@ INDENTED = re.compile(r"(?:^ {4}.*\n?)+", re.MULTILINE)
 QUOTED = re.compile(r"`([^`]+)`")
 CALL = re.compile(r"(?:^|\s)(?:\S*python3? -m (?P<module>[\w.]+)|(?<!from )(?P<client>dragoman)(?= [a-z]))(?P<rest>.*)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
-ALIASES = {"dragoman serve": "server", "dragoman export": "export", "dragoman train": "training"}
+ALIASES = {
+    "dragoman serve": "server",
+    "dragoman export": "export",
+    "dragoman train": "training",
+    "dragoman inspect": "inspection",
+}
 """Commands of `dragoman` that run another program."""
 
 

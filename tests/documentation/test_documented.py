@@ -26,6 +26,7 @@ PROGRAMS = {
     "server": "configuration.md",
     "server.identity": "deploy.md",
     "export": "checkpoints.md",
+    "inspection": "inspection.md",
     **dict.fromkeys((f"dragoman {name}" for name in OWN), "client.md"),
     "dragoman bulk": "bulk.md",
     **dict.fromkeys(("training", "training.distill", "training.examples.number_words"), "training.md"),

@@ -14,11 +14,14 @@ from numpy.typing import NDArray
 
 from engine.cpu.decoder import CpuDecoder
 from engine.cuda.decoder import CudaDecoder
+from engine.decoder import Ask
 from engine.devices.session import CPU
+from engine.errors import NotOffered
 from export.tracing.trace import trace
 from export.verification.compare_numbers import encoder_error
 from export.weights.save import save
 from models.architectures.recurrent.model import Recurrent
+from models.architectures.recurrent.source_attention import Comparison
 from models.package import signature
 from models.package.graph_files import GraphFiles
 from tests.models.recurrent.shapes import LUONG, SHAPES, random_model, shape
@@ -62,6 +65,52 @@ def test_searches_find_what_pytorch_finds_and_what_each_finds_alone(exported: Ex
         assert all(ours.token_ids == theirs.token_ids for ours, theirs in pairs), key
         assert found[key].hypotheses == alone[key].hypotheses, key
     assert len({hypothesis.token_ids for answer in found.values() for hypothesis in answer.hypotheses}) > 8
+
+
+def test_rows_look_where_pytorch_looks(exported: Exported) -> None:
+    """The alignment of each step, of sources of several lengths in one batch."""
+    model, config = exported.model, exported.model.config
+    sources, fed = some_sources(config)[:5], [config.decoder_start_id, 7, 9, 11]
+    with closing(CpuDecoder(exported.graphs, LONGEST, LONGEST)) as decoder:
+        cache = decoder.open_cache(len(sources))
+        if config.score == "none":
+            cache.join(decoder.encode(sources[:1])[0])
+            with pytest.raises(NotOffered):
+                cache.begin_step(fed[:1], Ask(attention=True))
+            return
+        for source in decoder.encode(sources):
+            cache.join(source)
+        found = []
+        for token in fed:
+            cache.begin_step([token] * len(sources), Ask(best=3, attention=True))
+            attention = cache.end_step().attention
+            assert attention is not None
+            found.append(attention.copy())
+    for row, source in enumerate(sources):
+        for attention, expected in zip(found, alignment(model, source, fed), strict=True):
+            np.testing.assert_allclose(attention[row, : len(source)], expected, atol=1e-5)
+            assert not attention[row, len(source) :].any()
+
+
+@torch.no_grad()
+def alignment(model: Recurrent, source: Sequence[int], fed: Sequence[int]) -> list[NDArray[np.float32]]:
+    """Where a target's steps look in the source, by what the scores are made of."""
+    looked = list[NDArray[np.float32]]()
+    lengths = torch.tensor([len(source)])
+    _, starts = model.encode_source(torch.tensor([source]), lengths)
+    keys, values = starts[-2:]
+
+    def look(comparison: Comparison) -> torch.Tensor:
+        scores = (keys[0, 0] @ comparison.query[0]) * model.config.score_scale
+        weights = (scores if comparison.bias is None else scores + comparison.bias[0, 0, 0]).softmax(0)
+        looked.append(weights.numpy())
+        return weights @ values[0]
+
+    states = starts[: len(model.config.states)]
+    states = [*states, torch.zeros_like(states[0])] if model.config.input_feeding else states
+    for token in fed:
+        _, _, states = model.step(torch.tensor([token]), states, keys, lengths.max(), look)
+    return looked
 
 
 def test_the_decoder_of_devices_starts_and_moves_states_too(exported: Exported) -> None:

@@ -98,23 +98,26 @@ class Recurrent(Architecture):
             source_present.extend(present)
             return found
 
-        readout, query, states = self.step(ids, target_past, cross_past[0], source_total, look)
-        return readout, query if self.config.compares_keys else None, [*states, *source_present]
+        readout, compared, states = self.step(ids, target_past, cross_past[0], source_total, look)
+        assert compared is not None
+        told = compared.query if compared.bias is None else compared.bias[:, 0, 0]
+        return readout, told, [*states, *source_present]
 
     def step(
         self, ids: Tensor, past: Sequence[Tensor], keys: Tensor | None, places: Tensor, look: Look | None
-    ) -> tuple[Tensor, Tensor | None, list[Tensor]]:
-        """One token of each row: what the output layer takes, the query to the source, and the states after it.
+    ) -> tuple[Tensor, Comparison | None, list[Tensor]]:
+        """One token of each row: what the output layer takes, how the source was looked at, and the states after it.
 
         ids: [rows]; past: the states; keys, look: of the source, where there is attention; places: see SourceAttention
         """
         fed, states = past[len(self.config.states) :], past[: len(self.config.states)]
         given = [self.dropout(self._embed(ids, self.target_embedding)), *fed]
         share = len(STATES[self.config.cell])
-        found = query = None
+        found: Tensor | None = None
+        compared: Comparison | None = None
         attend = None if look is None or keys is None else partial(self._attend, keys, places, look)
         if attend is not None and self.config.attends == "before":
-            found, query = attend(states[-share])
+            found, compared = attend(states[-share])
             given.append(found)
         x, present = torch.cat(given, 1), list[Tensor]()
         for index, cell in enumerate(self.decoder):
@@ -124,14 +127,14 @@ class Recurrent(Architecture):
         if attend is None:
             return self.dropout(x), None, present
         if found is None:
-            found, query = attend(x)
+            found, compared = attend(x)
         readout = torch.tanh(self.readout(torch.cat([x, found], 1)))
-        return self.dropout(readout), query, [*present, readout] if fed else present
+        return self.dropout(readout), compared, [*present, readout] if fed else present
 
-    def _attend(self, keys: Tensor, places: Tensor, look: Look, state: Tensor) -> tuple[Tensor, Tensor]:
-        """What a state [rows, width] finds in the source, and with which query."""
+    def _attend(self, keys: Tensor, places: Tensor, look: Look, state: Tensor) -> tuple[Tensor, Comparison]:
+        """What a state [rows, width] finds in the source, and by which comparison."""
         comparison = self.attention.compare(state, keys, places)
-        return look(comparison), comparison.query
+        return look(comparison), comparison
 
     @torch.no_grad()
     def _chosen(self, ids: Tensor, readouts: Sequence[Tensor]) -> Tensor:

@@ -71,12 +71,12 @@ class SourceAttention(nn.Module):
                 return Comparison(self.query(state), None)
             case "additive" | "concat":
                 # W [s; h] of Luong et al. is W s + U h of Bahdanau et al.
-                sums = self.query(state).unsqueeze(1) + _first(keys.squeeze(1), places)
+                sums = self.query(state).unsqueeze(1) + _first(keys.squeeze(1), places, keys.shape[2])
                 scores = (torch.tanh(sums) * self.weight).sum(2)
                 return Comparison(torch.zeros_like(state), scores[:, None, None])
             case "location":
                 scores = self.places(state)[:, : keys.shape[2]] if not takes_kernels() else self.places(state)
-                scores = _first(scores, places)
+                scores = _first(scores, places, keys.shape[2])
                 return Comparison(torch.zeros_like(state), scores[:, None, None])
         return Comparison(state, None)
 
@@ -98,13 +98,14 @@ def softmax_look(keys: Tensor, values: Tensor, lengths: Tensor, scale: float) ->
     return look
 
 
-def _first(x: Tensor, places: Tensor) -> Tensor:
-    """The first places of x [rows, capacity, ...]: what the node of ONNX Runtime wants. Elsewhere, all of them."""
+def _first(x: Tensor, places: Tensor, capacity: int) -> Tensor:
+    """The first places of x, up to `capacity`: what the node of ONNX Runtime wants. Elsewhere, all of them."""
     if not takes_kernels():
         return x
     start, axis = (torch.tensor([value], dtype=torch.int32) for value in (0, 1))
+    shape = (x.shape[0], capacity, *x.shape[2:])
     first: Tensor = torch.onnx.ops.symbolic(
-        "Slice", [x, start, places.unsqueeze(0), axis], version=13, dtype=x.dtype, shape=x.shape
+        "Slice", [x, start, places.unsqueeze(0), axis], version=13, dtype=x.dtype, shape=shape
     )
     return first
 

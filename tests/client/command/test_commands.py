@@ -44,7 +44,7 @@ def test_a_command_of_another_package_is_run_with_its_arguments(installed: Path)
     assert (result.returncode, result.stdout, result.stderr) == (7, "['--loud', 'you']\n", "")
 
 
-@pytest.mark.parametrize("name", ["serve", "export", "train"])
+@pytest.mark.parametrize("name", ["serve", "export", "train", "inspect"])
 def test_without_a_checkout_the_way_to_one_is_told(installed: Path, name: str) -> None:
     result = dragoman(installed, name)
     assert (result.returncode, result.stdout) == (2, "")
@@ -94,13 +94,14 @@ def test_the_project_declares_what_it_brings() -> None:
         "serve": '"server.__main__:main"',
         "export": '"export.__main__:main"',
         "train": '"training.__main__:main"',
+        "inspect": '"inspection.__main__:main"',
     }
     assert {point.name for point in entry_points(group="dragoman.commands")} <= declared.keys()
 
 
-@pytest.mark.parametrize("module", ["server", "export", "training"])
+@pytest.mark.parametrize("module", ["server", "export", "training", "inspection"])
 def test_the_programs_take_their_arguments(module: str) -> None:
-    """As `dragoman serve`, `dragoman export` and `dragoman train` give them."""
+    """As `dragoman serve`, `dragoman export` and others give them."""
     code = f"import sys; from {module}.__main__ import main; sys.exit(main(['--help']))"
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert (result.returncode, result.stderr) == (0, "")

@@ -1,0 +1,70 @@
+"""`python -m inspection PACKAGE TEXT`: a page that shows what a package does with a text. See docs/inspection.md."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+PROG, DONE, WRONG = "python -m inspection", 0, 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns 0, or 2 where there is nothing to show: one line on standard error says why."""
+    args = _parser().parse_args(arguments)
+    # Not before: `--help` and a slip need none of it.
+    from engine.devices.session import DeviceError
+    from engine.errors import EngineError
+    from inspection.findings import InspectionError, Wanted, inspect
+    from inspection.page import pictures, report
+    from models.package.checked import PackageError
+    from models.tokenizers.tokenizer import TokenizerError
+
+    wanted = Wanted(
+        args.text,
+        args.source_language,
+        args.target_language,
+        args.beams,
+        args.alternatives,
+        args.max_new_tokens,
+        args.length_penalty,
+    )
+    try:
+        findings = inspect(args.package, wanted)
+        files = {args.out: report(findings)}
+        if args.pictures is not None:
+            args.pictures.mkdir(parents=True, exist_ok=True)
+            files |= {args.pictures / name: picture for name, picture in pictures(findings).items()}
+        for file, content in files.items():
+            file.write_text(content, encoding="utf-8")
+            print(file)
+    except (InspectionError, PackageError, TokenizerError, DeviceError, EngineError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return WRONG
+    return DONE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=PROG, description="Shows what a package does with a text, as an HTML page.")
+    parser.add_argument("package", type=Path, metavar="PACKAGE", help="folder of a package")
+    parser.add_argument("text", metavar="TEXT", help="to translate")
+    parser.add_argument("--out", type=Path, default=Path("inspection.html"), help="the page (default: %(default)s)")
+    parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="the page's pictures too, as SVG files")
+    parser.add_argument("--beams", type=_count, default=4, help="of the search; 1: greedy (default: %(default)s)")
+    parser.add_argument(
+        "--alternatives", type=_count, default=8, help="next tokens shown at each step (default: %(default)s)"
+    )
+    parser.add_argument("--max-new-tokens", type=_count, help="most tokens of a translation (default: the package's)")
+    parser.add_argument("--length-penalty", type=float, help="of the search (default: the package's)")
+    parser.add_argument("--source-language", default="", metavar="TAG", help="for models of several languages")
+    parser.add_argument("--target-language", default="", metavar="TAG", help="the same")
+    return parser
+
+
+def _count(text: str) -> int:
+    if (count := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{count} is not above 0")
+    return count
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,181 @@
+"""What there is to show of a text: the package is run as a server runs it."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.decoder import Decoder
+from engine.devices.session import CPU
+from engine.load import Loadable, open_decoder
+from engine.observer import Unobserved
+from engine.offline import decode
+from engine.request import Hypothesis
+from engine.runner import Runner
+from engine.targets import TargetRules, language_rules
+from inspection.recorded import RecordedDecoder, Step
+from inspection.tree import Node, best_path, grow
+from models.decoding import Decoding
+from models.package.folder import Package
+from models.package.graphs import GraphsSpec
+from models.tokenizers.tokenizer import NOWHERE, Tokenizer
+
+END, SPACE = "∎", "␣"
+"""What stands for a token without text, the end token for one; and for a space."""
+
+
+class InspectionError(Exception):
+    """What was asked cannot be shown. The message says why, and what can."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked of a package."""
+
+    text: str
+    source_language: str = ""
+    target_language: str = ""
+    beams: int = 4
+    alternatives: int = 8
+    """Next tokens that are shown of each step."""
+    max_new_tokens: int | None = None
+    """None: the package's own."""
+    length_penalty: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    """Of one text."""
+
+    package: Package
+    wanted: Wanted
+    source: Sequence[str]
+    """The text of each source token."""
+    labels: Sequence[str]
+    """Of every target token, by its id."""
+    hidden: NDArray[np.float32]
+    """The encoder's last hidden states [tokens, width]."""
+    source_attention: NDArray[np.float32] | None
+    """Where the source looks in itself [layers, heads, source, source]. None: the package does not tell."""
+    target_attention: NDArray[np.float32] | None
+    """Where the best hypothesis looks in the source [layers, heads, target, source]; of a package that tells it step by
+    step, the last layer and the mean of its heads."""
+    hypotheses: Sequence[Hypothesis]
+    """What the search gave, best first."""
+    texts: Sequence[str]
+    """Of the hypotheses."""
+    root: Node
+    """Of the tree of the search."""
+    steps: Sequence[Step]
+
+    @property
+    def target(self) -> list[str]:
+        """The text of each token of the best hypothesis."""
+        return [self.labels[token] for token in self.hypotheses[0].token_ids]
+
+
+def inspect(folder: Path, wanted: Wanted) -> Findings:
+    """Runs a package on one text. Raises PackageError, TokenizerError, DeviceError, EngineError, InspectionError."""
+    package = Package.open(folder)
+    spec, tokenizer, model = package.manifest.graphs, package.tokenizer(), Loadable.of(package)
+    if spec.decoder is None:
+        raise InspectionError(
+            f"{package.manifest.name} is an encoder alone, which finds no target: take one that has both"
+        )
+    rules = _rules(package, model, wanted.target_language)
+    source_ids = tuple(tokenizer.encode(wanted.text, wanted.target_language, wanted.source_language))
+    if len(source_ids) > spec.max_positions:
+        raise InspectionError(f"the text has {len(source_ids)} tokens; the model takes {spec.max_positions}")
+    decoder = open_decoder(model, CPU)
+    step_by_step = not decoder.given_targets.attends and bool(spec.cross_query or spec.cross_scores)
+    recorded = RecordedDecoder(decoder, min(wanted.alternatives, spec.most_candidates), step_by_step)
+    with closing(decoder):
+        with Runner(recorded, wanted.beams, 1, Unobserved()) as runner:
+            [answer] = decode(runner, rules, [(source_ids, _decoding(model, wanted))])
+        hidden: NDArray[np.float32] = decoder.encode([source_ids])[0].hidden().copy()
+        given = _looked(decoder, source_ids, hidden, rules.prefix_ids, answer.hypotheses[0].token_ids)
+    root = grow(recorded.steps, len(rules.prefix_ids), answer.hypotheses)
+    return Findings(
+        package=package,
+        wanted=wanted,
+        source=_source_labels(tokenizer, wanted),
+        labels=_target_labels(tokenizer, spec),
+        hidden=hidden,
+        source_attention=None if given is None else given[0],
+        target_attention=_by_steps(root, recorded.steps, len(source_ids)) if given is None else given[1],
+        hypotheses=answer.hypotheses,
+        texts=[tokenizer.decode(one.token_ids) for one in answer.hypotheses],
+        root=root,
+        steps=recorded.steps,
+    )
+
+
+def _rules(package: Package, model: Loadable, language: str) -> TargetRules:
+    languages = package.manifest.languages
+    if languages and language not in languages:
+        raise InspectionError(f"the target language is {language or 'not given'}; there are {', '.join(languages)}")
+    return language_rules(model.rules, languages).get(language, model.rules)
+
+
+def _decoding(model: Loadable, wanted: Wanted) -> Decoding:
+    """The package's own, but for the search."""
+    own = model.generation.decoding()
+    most = min(own.max_new_tokens, model.graphs.spec.max_positions)
+    return replace(
+        own,
+        num_beams=wanted.beams,
+        num_return_sequences=wanted.beams,
+        num_beam_groups=1,
+        max_new_tokens=min(most, wanted.max_new_tokens or most),
+        min_new_tokens=min(own.min_new_tokens, wanted.max_new_tokens or most),
+        length_penalty=own.length_penalty if wanted.length_penalty is None else wanted.length_penalty,
+        coverage_penalty=0.0,
+        do_sample=False,
+        return_alternatives=False,
+        mbr_samples=0,
+        with_tokens=True,
+    )
+
+
+def _looked(
+    decoder: Decoder[Any],
+    source_ids: Sequence[int],
+    hidden: NDArray[np.float32],
+    prefix: Sequence[int],
+    target: Sequence[int],
+) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
+    """Where every head of every layer looks, in the encoder and from the target. None: the package does not tell."""
+    given = decoder.given_targets
+    if not given.attends:
+        return None
+    [looked] = given.look(hidden, prefix, [target], Decoding(with_attention=True))
+    assert looked[0].attention is not None
+    return given.source_attention(source_ids), looked[0].attention
+
+
+def _by_steps(root: Node, steps: Sequence[Step], source: int) -> NDArray[np.float32] | None:
+    """The alignment of the best hypothesis, as one layer of one head: what each step said that chose a token."""
+    rows = list[NDArray[np.float32]]()
+    for node in best_path(root):
+        parent = node.parent
+        if parent is None or parent.step is None or (found := steps[parent.step].attention) is None:
+            break
+        rows.append(found[parent.row, :source])
+    return np.stack(rows)[None, None] if rows else None
+
+
+def _source_labels(tokenizer: Tokenizer, wanted: Wanted) -> list[str]:
+    spans = tokenizer.spans(wanted.text, wanted.target_language, wanted.source_language)
+    return [END if span == NOWHERE else wanted.text[slice(*span)] for span in spans]
+
+
+def _target_labels(tokenizer: Tokenizer, spec: GraphsSpec) -> list[str]:
+    texts = [piece.decode("utf-8", "backslashreplace") for piece in tokenizer.pieces()]
+    texts += [""] * (spec.vocabulary.target_size - len(texts))
+    labels = [text.replace(" ", SPACE) or f"<{token}>" for token, text in enumerate(texts)]
+    labels[spec.vocabulary.end_id] = END
+    return labels
