@@ -106,9 +106,8 @@ class HostLoad:
     @property
     def _blocks(self) -> list[int]:
         """Bytes of the blocks of memory of one worker's cache."""
-        places = {"target": _whole(self.target_tokens), "source": _whole(self.source_tokens), None: 1}
-        groups = alike(self._tensors)
-        return [self.rows * sum(tensor_bytes(tensor, places[tensor.grows]) for tensor in group) for group in groups]
+        sides, groups = (_whole(self.source_tokens), _whole(self.target_tokens)), alike(self._tensors)
+        return [self.rows * sum(tensor_bytes(tensor, tensor.places(*sides)) for tensor in group) for group in groups]
 
 
 def total_bytes(loads: Sequence[HostLoad], memory: HostMemory) -> int:

@@ -192,6 +192,8 @@ def open_decoder(
             "the package has relative positions in fused attention, which runs on the CPU only: serve it with "
             "--device cpu, or export it with --attention plain"
         )
+    if graphs.spec.vocabulary.continues:
+        raise DeviceError("the package is one stack for source and target, which runs on the CPU only: --device cpu")
     return CudaDecoder(graphs, *capacities, device)
 
 

@@ -216,7 +216,7 @@ class Translate(Request):
     encoding: Encoding | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        self.rules = rules_of_request(self.rules, self.decoding)
+        self.rules = rules_of_request(self.rules.after(self.source_ids), self.decoding)
         if self.decoding.max_new_tokens_ratio:
             most = max(1, ceil(self.decoding.max_new_tokens_ratio * len(self.source_ids)))
             self.decoding = replace(self.decoding, max_new_tokens=min(self.decoding.max_new_tokens, most))

@@ -30,11 +30,19 @@ class TargetRules:
     """What tokens add to a text, for requests that look at it."""
     stops: StopStrings | None = field(default=None, compare=False)
     """Texts that end a hypothesis too."""
+    continues: bool = False
+    """The first of `prefix_ids` stands for the source's last token: see `after`."""
 
     @property
     def fed_ids(self) -> tuple[int, ...]:
         """What a target that is given begins after: the prefix, and the token that every target begins with."""
         return self.prefix_ids if self.forced_begin_id is None else (*self.prefix_ids, self.forced_begin_id)
+
+    def after(self, source_ids: Sequence[int]) -> "TargetRules":
+        """Those for a target of this source."""
+        if not self.continues:
+            return self
+        return replace(self, prefix_ids=(source_ids[-1], *self.prefix_ids[1:]), continues=False)
 
     def stopped_by(self, chosen: Sequence[int]) -> bool:
         """Whether the last of the chosen tokens completes one of the texts that end a hypothesis."""
@@ -55,6 +63,7 @@ def target_rules(vocabulary: Vocabulary, generation: GenerationDefaults) -> Targ
         generation.forced_end_id,
         frozenset(generation.suppressed_ids) - end_ids,
         generation.forced_begin_id,
+        continues=vocabulary.continues,
     )
 
 

@@ -24,8 +24,8 @@ from models.package.folder import Package
 from models.package.graphs import GraphsSpec
 from models.tokenizers.tokenizer import NOWHERE, Tokenizer
 
-END, SPACE = "∎", "␣"
-"""What stands for a token without text, the end token for one; and for a space."""
+END, NO_TEXT, SPACE = "∎", "·", "␣"
+"""What stands for the token that ends a text, for another one without text, and for a space."""
 
 
 class InspectionError(Exception):
@@ -102,7 +102,7 @@ def inspect(folder: Path, wanted: Wanted) -> Findings:
     return Findings(
         package=package,
         wanted=wanted,
-        source=_source_labels(tokenizer, wanted),
+        source=_source_labels(tokenizer, wanted, source_ids[-1] == spec.vocabulary.end_id),
         labels=_target_labels(tokenizer, spec),
         hidden=hidden,
         source_attention=None if given is None else given[0],
@@ -168,9 +168,11 @@ def _by_steps(root: Node, steps: Sequence[Step], source: int) -> NDArray[np.floa
     return np.stack(rows)[None, None] if rows else None
 
 
-def _source_labels(tokenizer: Tokenizer, wanted: Wanted) -> list[str]:
+def _source_labels(tokenizer: Tokenizer, wanted: Wanted, ends: bool) -> list[str]:
+    """ends: the last token is the one that ends a text."""
     spans = tokenizer.spans(wanted.text, wanted.target_language, wanted.source_language)
-    return [END if span == NOWHERE else wanted.text[slice(*span)] for span in spans]
+    labels = [NO_TEXT if span == NOWHERE else wanted.text[slice(*span)] for span in spans]
+    return [*labels[:-1], END] if ends else labels
 
 
 def _target_labels(tokenizer: Tokenizer, spec: GraphsSpec) -> list[str]:

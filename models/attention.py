@@ -131,6 +131,24 @@ def causal_attention(qkv: Tensor, sentences: int, heads: int, scoring: Scoring =
     return _attend(query, key, value, seen, heads, scoring).flatten(0, 1)
 
 
+def continued_attention(qkv: Tensor, past: Sequence[Tensor], lengths: Tensor, heads: int) -> Tensor:
+    """Every target token attends to so many tokens of its source, itself and those before it: teacher-forced.
+
+    qkv: [sentences * target, 3 * inner]; lengths: [sentences]
+    past: keys and values of the source [sentences, heads, source, head_dim]
+    Returns [sentences * target, inner]. No graph has it.
+    """
+    sentences, _, source, _ = past[0].shape
+    query, *new = (_split_heads(part, heads) for part in qkv.view(sentences, -1, qkv.shape[1]).chunk(3, dim=2))
+    keys, values = (torch.cat([before, part], 2) for before, part in zip(past, new, strict=True))
+    target = query.shape[2]
+    of_source = torch.arange(source, device=qkv.device) < lengths.unsqueeze(1)
+    of_target = torch.ones(target, target, dtype=torch.bool, device=qkv.device).tril()
+    sides = of_source[:, None].expand(-1, target, -1), of_target.expand(sentences, -1, -1)
+    seen = torch.cat(sides, 2).unsqueeze(1)
+    return _weigh(query, keys, values, seen, PLAIN_SCORING).transpose(1, 2).flatten(2).flatten(0, 1)
+
+
 def cross_attention(
     query: Tensor, key: Tensor, value: Tensor, lengths: Tensor, heads: int, scoring: Scoring = PLAIN_SCORING
 ) -> Tensor:

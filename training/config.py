@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
 from models.architectures import architecture_of
+from models.architectures.prefix.config import Mask
 from models.architectures.recurrent.config import Attends, Cell, FirstState, Score
 from models.config import Activation, Frozen
 from models.package.manifest import first_fault
@@ -80,8 +81,23 @@ class RecurrentShape(Frozen):
     max_positions: int = Field(default=512, gt=1)
 
 
+class PrefixShape(Frozen):
+    """One stack for source and target. `models.architectures.prefix.config` says what its fields mean."""
+
+    architecture: Literal["prefix"]
+    width: int = Field(default=256, gt=0)
+    layers: int = Field(default=6, gt=0)
+    heads: int = Field(default=8, gt=0)
+    ffn: int = Field(default=1024, gt=0)
+    source_mask: Mask = "both"
+    activation: Activation = "gelu"
+    max_positions: int = Field(default=512, gt=1)
+
+
 Shape = Annotated[
-    Annotated[TransformerShape, Tag("transformer")] | Annotated[RecurrentShape, Tag("recurrent")],
+    Annotated[TransformerShape, Tag("transformer")]
+    | Annotated[RecurrentShape, Tag("recurrent")]
+    | Annotated[PrefixShape, Tag("prefix")],
     Discriminator(architecture_of),
 ]
 
@@ -137,6 +153,17 @@ class Training(Frozen):
     """CPU threads. A run is repeatable to the bit with the same number."""
 
 
+class Mixture(Frozen):
+    """What one stack learns beside translation, with other masks (Dong et al. 2019): weights of the losses."""
+
+    causal: float = Field(default=0.0, ge=0)
+    """Of a language model of the targets."""
+    cloze: float = Field(default=0.0, ge=0)
+    """Of a cloze test on the sources."""
+    hidden: float = Field(default=0.15, gt=0, lt=1)
+    """Share of a source's tokens that it hides."""
+
+
 class Validation(Frozen):
     """When the validation text is translated, and when training stops because it does not get better."""
 
@@ -189,6 +216,7 @@ class Experiment(Frozen):
     batches: Batches = Batches()
     optimizer: Optimizer = Optimizer()
     training: Training
+    mixture: Mixture | None = None
     validation: Validation = Validation()
     checkpoints: Checkpoints = Checkpoints()
     distillation: Distillation | None = None
@@ -200,6 +228,8 @@ class Experiment(Frozen):
             raise ValueError("give either both [vocabulary] and [model], or [start]")
         if self.training.scheduled_sampling and not isinstance(self.model, RecurrentShape):
             raise ValueError('training.scheduled_sampling is for models of the architecture "recurrent"')
+        if self.mixture is not None and not isinstance(self.model, PrefixShape):
+            raise ValueError('[mixture] is for models of the architecture "prefix"')
         return self
 
 

@@ -7,6 +7,7 @@ import torch
 from rich.console import Console
 
 from models.architectures.architecture import Architecture
+from models.architectures.prefix.model import Prefix
 from models.checkpoint.described_writer import write_described
 from models.checkpoint.marian_writer import write_marian
 from models.checkpoint.tokenizers.marian import read_tokenizer_config
@@ -24,6 +25,7 @@ from training.loop.trainer import Trainer
 from training.loop.validation import Score, Scorer
 from training.objective.notes import TeacherNotes
 from training.objective.objective import Objective, Translation, WordLevelDistillation, noted_states
+from training.objective.unified import Unified
 from training.start import Beginning, begin, load_suppressed
 
 
@@ -74,6 +76,8 @@ def begin_together(experiment: Experiment, text: list[TextPair], processes: Proc
 def make_objective(experiment: Experiment, model: Architecture, corpus: Corpus) -> Objective:
     """What the experiment minimises."""
     smoothing, distillation = experiment.training.label_smoothing, experiment.distillation
+    if isinstance(model, Prefix) and experiment.mixture is not None and distillation is None:
+        return Unified(model, smoothing, experiment.mixture)
     if distillation is None:
         return Translation(model, smoothing)
     if not isinstance(model, Transformer):

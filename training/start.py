@@ -11,8 +11,10 @@ import torch
 from pydantic import ValidationError
 from torch import nn
 
+from models.architectures import AnyConfig
 from models.architectures.architecture import Architecture
 from models.architectures.build import build
+from models.architectures.prefix.config import PrefixConfig
 from models.architectures.recurrent.config import RecurrentConfig
 from models.checkpoint import Checkpoint, load_checkpoint
 from models.checkpoint.files.reading import notices
@@ -61,7 +63,7 @@ def begin(experiment: config.Experiment, text: Sequence[TextPair]) -> Beginning:
     return Beginning(with_dropout(build(shape), experiment.training.dropout), spec, folder)
 
 
-def new_config(model: config.Shape, vocabulary: dict[str, int]) -> ModelConfig | RecurrentConfig:
+def new_config(model: config.Shape, vocabulary: dict[str, int]) -> AnyConfig:
     """The shape of a new model. Raises TrainingError where it is impossible."""
     tokens = {
         "source_vocab_size": len(vocabulary),
@@ -74,6 +76,10 @@ def new_config(model: config.Shape, vocabulary: dict[str, int]) -> ModelConfig |
         shape = tokens | model.model_dump() | {"scale_embedding": True}
         if isinstance(model, config.RecurrentShape):
             return RecurrentConfig.model_validate(shape)
+        if isinstance(model, config.PrefixShape):
+            layers = shape.pop("layers")
+            both = {"encoder_layers": layers, "decoder_layers": layers, "decoder_start_id": END_ID}
+            return PrefixConfig.model_validate(shape | both)
         return ModelConfig.model_validate(of_both_sides(shape))
     except ValidationError as error:
         raise TrainingError(f"[model]: {first_fault(error)}") from error

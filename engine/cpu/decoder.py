@@ -183,18 +183,20 @@ class CpuCache:
         """`logits` and `whole` are those of a screened graph."""
         self._session, self._spec, self._allowed = session, spec, allowed
         self._logits, self._whole = logits, whole
-        longest = {"target": target_capacity, "source": source_capacity, None: 1}
-        self._buffers = [CacheBuffer(tensors, rows, longest[tensors[0].grows]) for tensors in alike(spec.cache)]
+        sides = source_capacity, target_capacity
+        self._buffers = [CacheBuffer(tensors, rows, tensors[0].places(*sides)) for tensors in alike(spec.cache)]
         self._of_hypotheses = [buffer for buffer in self._buffers if buffer.owner == "hypothesis"]
         self._along_target, self._along_source = (
             [buffer for buffer in self._buffers if buffer.grows == tokens] for tokens in ("target", "source")
         )
-        self._target_capacity = target_capacity
+        self._continues = spec.vocabulary.continues
+        self._capacity = target_capacity + (source_capacity if self._continues else 0)
+        """Most positions of a row."""
         self._ids, self._positions = np.zeros(rows, np.int64), np.zeros(rows, np.int32)
         self._source_last = np.zeros(rows, np.int32)
         self._total, self._source_total = np.zeros((), np.int32), np.zeros((), np.int32)
         self._ranks = np.arange(spec.most_candidates)
-        self._slots = np.arange(target_capacity) if spec.slots else None
+        self._slots = np.arange(self._capacity) if spec.slots else None
         self._sentences = np.zeros(rows, np.int64)
         """Which sentence's source a row holds, live or not, counted from 1. 0: none."""
         self._joined = 0
@@ -208,15 +210,17 @@ class CpuCache:
         return self._live
 
     def join(self, source: CpuSource) -> int:
-        """Starts a row for a source, at position 0."""
+        """Starts a row for a source: at position 0, or at that of the source's last token."""
         row, length = self._live, source.length
         self._fit(self._along_source, max(length, self._longest_source()))
+        if self._continues:
+            self._fit(self._along_target, max(length, int(self._positions[:row].max(initial=0)) + 1))
         for buffer in self._buffers:
             buffer.start(row, source.encoded)
         if self._allowed is not None and source.allowed is not None and self._allowed.put(row, source.allowed):
             self._forget_memory()
         self._source_last[row] = length - 1
-        self._positions[row] = 0
+        self._positions[row] = length - 1 if self._continues else 0
         self._joined += 1
         self._sentences[row] = self._joined
         self._live += 1
@@ -227,8 +231,8 @@ class CpuCache:
         check_offered(ask, self._spec, reads_scores=True)
         live = self._live
         total = int(self._positions[:live].max()) + 1
-        if total > self._target_capacity:  # also where nothing grows with the target
-            raise ValueError(f"a row needs {total} positions; the cache was opened for {self._target_capacity}")
+        if total > self._capacity:  # also where nothing grows with the target
+            raise ValueError(f"a row needs {total} positions; the cache was opened for {self._capacity}")
         self._fit(self._along_target, total)
         self._ids[:live] = token_ids
         self._total[...] = total

@@ -60,7 +60,7 @@ def why_full(config: ModelShape, precision: Precision, attention: AttentionKind,
     if precision != "fp32" or attention != "fused":
         return f"{precision} with {attention} attention has no other"
     if not isinstance(config, ModelConfig):
-        return "no norm bounds what the output layer of a recurrent model takes"
+        return f"screens are of Transformers, and this is {config.architecture!r}"
     if shortlist:
         return "a shortlist leaves few tokens to look at"
     if config.target_vocab_size < LEAST_TOKENS:

@@ -20,6 +20,7 @@ from export.tracing.scoring import LogProbsGraph, SourceAttentionGraph, TargetGr
 from export.tracing.screened import LogitsGraph, ScreenedOutput
 from export.tracing.variant import PRECISIONS
 from models.architectures.architecture import Architecture
+from models.architectures.prefix.config import PrefixConfig
 from models.architectures.recurrent.config import RecurrentConfig
 from models.attention import plain
 from models.best_tokens import best_allowed_tokens, best_tokens, block_size, padded_size
@@ -182,9 +183,9 @@ def declare(
 
 def cross_query(config: ModelShape) -> CrossQuery | None:
     """What tells where rows look; None, where scores are no products of queries with keys."""
-    assert isinstance(config, ModelConfig | RecurrentConfig)
-    if isinstance(config, RecurrentConfig) and not config.compares_keys:
+    if isinstance(config, PrefixConfig) or (isinstance(config, RecurrentConfig) and not config.compares_keys):
         return None
+    assert isinstance(config, ModelConfig | RecurrentConfig)
     keys = signature.source_tensors(config, "fp32")[-2]
     return CrossQuery(name=signature.CROSS_QUERY, keys=keys.past, scale=config.score_scale)
 

@@ -8,7 +8,7 @@ from models.architectures.architecture import Architecture
 from models.attention import HEAD_DIM_MULTIPLE
 from models.config import ModelShape
 from models.package.precision import AttentionKind, Precision
-from models.package.signature import source_tensors
+from models.package.signature import source_tensors, target_tensors
 
 DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 PRECISIONS = {dtype: precision for precision, dtype in DTYPES.items()}
@@ -34,14 +34,17 @@ def variant(model: Architecture, precision: Precision, attention: AttentionKind)
 
 def check_architecture(config: ModelShape, precision: Precision) -> None:
     """Raises VariantError where ONNX Runtime has no kernels of this precision: its recurrences compute in fp32."""
-    if precision != "fp32" and config.architecture == "recurrent":
-        raise VariantError(f"precision is {precision}; a recurrent model runs in fp32. Export with --precision fp32")
+    if precision != "fp32" and config.architecture != "transformer":
+        raise VariantError(
+            f"precision is {precision}; a model of the architecture {config.architecture!r} runs in fp32. Export with "
+            "--precision fp32"
+        )
 
 
 def check_heads(config: ModelShape) -> None:
     """Raises VariantError where GroupQueryAttention does not take the decoder's heads."""
-    for tensor in source_tensors(config, "fp32"):
-        if tensor.head_dim % HEAD_DIM_MULTIPLE:
+    for tensor in (*target_tensors(config, "fp32"), *source_tensors(config, "fp32")):
+        if tensor.grows and tensor.head_dim % HEAD_DIM_MULTIPLE:
             raise VariantError(
                 f"the decoder's heads have {tensor.head_dim} numbers (width {config.width}, {tensor.heads} heads); "
                 f"fused attention takes multiples of {HEAD_DIM_MULTIPLE}. Export with --attention plain"

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import Discriminator, Tag
 
+from models.architectures.prefix.config import PrefixConfig
 from models.architectures.recurrent.config import RecurrentConfig
 from models.config import ModelConfig
 
@@ -19,7 +20,9 @@ def architecture_of(shape: object) -> object:
 
 
 AnyConfig = Annotated[
-    Annotated[ModelConfig, Tag("transformer")] | Annotated[RecurrentConfig, Tag("recurrent")],
+    Annotated[ModelConfig, Tag("transformer")]
+    | Annotated[RecurrentConfig, Tag("recurrent")]
+    | Annotated[PrefixConfig, Tag("prefix")],
     Discriminator(architecture_of),
 ]
 """The shape of a model of any architecture."""

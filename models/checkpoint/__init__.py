@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from models.checkpoint import bart_like, described, marian, marian_nmt, t5_like
+from models.checkpoint import bart_like, described, gpt2, marian, marian_nmt, t5_like
 from models.checkpoint.contents import Checkpoint, CheckpointError
 from models.checkpoint.encoders import FAMILIES as ENCODERS
 from models.checkpoint.files.foreign import check_quantization, say_what_it_is, why_refused
@@ -11,7 +11,7 @@ from models.checkpoint.files.reading import read_json
 
 __all__ = ["Checkpoint", "CheckpointError", "find_loader", "load_checkpoint"]
 
-FAMILIES: dict[str, Callable[[Path], Checkpoint]] = {"marian": marian.load}
+FAMILIES: dict[str, Callable[[Path], Checkpoint]] = {"marian": marian.load, "gpt2": gpt2.load}
 FAMILIES |= dict.fromkeys(bart_like.FAMILIES, bart_like.load)
 FAMILIES |= dict.fromkeys(t5_like.FAMILIES, t5_like.load)
 """By the `model_type` of a Hugging Face config.json."""

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from models.architectures import AnyConfig
 from models.architectures.architecture import Architecture
-from models.architectures.recurrent.config import RecurrentConfig
-from models.config import ModelConfig
 from models.package.manifest import GenerationDefaults, TargetLanguage
 from models.tokenizers.sentencepiece_pair import SentencePieceSpec
 from models.tokenizers.spec import TokenizerSpec, open_tokenizer
@@ -24,7 +23,7 @@ class Checkpoint:
     """A trained model, with all that a package says of it."""
 
     name: str
-    config: ModelConfig | RecurrentConfig
+    config: AnyConfig
     model: Architecture
     """With its weights, in fp32."""
     tokenizer: TokenizerSpec

@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError
 
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.files.reading import JsonKeys, invalid, parse, read_json
-from models.config import ModelConfig
+from models.config import ModelShape
 from models.decoding import OPTIONS, Decoding, Options
 from models.package.manifest import GenerationDefaults
 from models.package.signature import MAX_CANDIDATES
@@ -93,7 +93,7 @@ class GenerationSettings(JsonKeys):
             )
         return tuple(sorted({word[0] for word in words}))
 
-    def defaults_of(self, config: ModelConfig, file: Path) -> GenerationDefaults:
+    def defaults_of(self, config: ModelShape, file: Path) -> GenerationDefaults:
         """What a package decodes with where a request says nothing. Raises CheckpointError."""
         self._check_ids(config, file)
         try:
@@ -101,7 +101,7 @@ class GenerationSettings(JsonKeys):
         except ValidationError as error:
             raise invalid(error, file) from error
 
-    def _check_ids(self, config: ModelConfig, file: Path) -> None:
+    def _check_ids(self, config: ModelShape, file: Path) -> None:
         """Raises CheckpointError for a token that cannot be suppressed or forced."""
         forced = (self.forced_bos_token_id, self.forced_eos_token_id)
         for token_id in [*self.suppressed_ids(config.end_id, file), *(token for token in forced if token is not None)]:

@@ -79,6 +79,17 @@ class CacheTensor(Frozen):
         return "source" if "source" in self.axes else None
 
     @property
+    def continues(self) -> bool:
+        """It holds a source's tokens, and then the target's."""
+        return self.grows == "target" and self.start is not None
+
+    def places(self, source: int, target: int) -> int:
+        """Most that a row needs of the axis along which it grows, with so many tokens of each side; of a state, 1."""
+        if self.grows is None:
+            return 1
+        return source if self.grows == "source" else target + (source if self.continues else 0)
+
+    @property
     def heads(self) -> int:
         """How many a row has for each place along which it grows; of a state, 1."""
         return prod(self._numbers(self.axes[1 : self._place]))
@@ -133,6 +144,8 @@ class Vocabulary(Frozen):
     """Of a source, and of a target."""
     start_id: int = Field(ge=0)
     """What a target starts with."""
+    continues: bool = False
+    """It starts with its source's last token instead, at the position of that one."""
 
 
 class Logits(Frozen):

@@ -12,6 +12,9 @@ Encoder graph, one pass over padded sources:
 A recurrent model gives first_h0, ... float [sentences, width], with which the states of its cells begin, and with
 attention source_keys and source_values float [sentences, 1, source, width].
 
+One stack for source and target (`models.architectures.prefix`) gives source_self_k0, source_self_v0, ..., shaped like
+cross_k0, with which the cache of a hypothesis begins: its positions count the source's tokens.
+
 An encoder alone gives no keys and values, and has no decoder graph. Packed encoder graph, the same over sources that
 lie one after another; attention alone is padded, and how sources are packed changes no bit:
 
@@ -115,6 +118,8 @@ as the decoder has them:
     logits          fp32 [rows, named]      of none: -inf
 """
 
+from models.architectures.prefix import tensors as prefix
+from models.architectures.prefix.config import PrefixConfig
 from models.architectures.recurrent import tensors as recurrent
 from models.architectures.recurrent.config import RecurrentConfig
 from models.config import ModelConfig, ModelShape
@@ -200,6 +205,8 @@ def encoder_numbers(config: ModelShape) -> int:
     """How many the encoder keeps of each token while it computes, about."""
     if isinstance(config, RecurrentConfig):
         return recurrent.encoder_numbers(config)
+    if isinstance(config, PrefixConfig):
+        return prefix.encoder_numbers(config)
     assert isinstance(config, ModelConfig)
     relative = 0 if config.relative == "none" else 2 * config.encoder_heads * config.max_positions
     attended = max(config.width, config.inner(config.encoder_heads))
@@ -215,6 +222,7 @@ def vocabulary(config: ModelShape) -> Vocabulary:
         pad_id=config.pad_id,
         end_id=config.end_id,
         start_id=config.decoder_start_id,
+        continues=isinstance(config, PrefixConfig),
     )
 
 
@@ -222,6 +230,8 @@ def weights(config: ModelShape) -> tuple[int, int, int]:
     """How many weights the graphs of encoder, decoder and output layer have, but for biases and norms."""
     if isinstance(config, RecurrentConfig):
         return recurrent.weights(config)
+    if isinstance(config, PrefixConfig):
+        return prefix.weights(config)
     assert isinstance(config, ModelConfig)
     width, layers = config.width, config.decoder_layers
     encoder_inner, inner = config.inner(config.encoder_heads), config.inner(config.decoder_heads)
@@ -246,6 +256,8 @@ def target_tensors(config: ModelShape, precision: Precision) -> tuple[CacheTenso
     """The cache tensors that belong to a hypothesis: key and value of each layer's self-attention, or its states."""
     if isinstance(config, RecurrentConfig):
         return recurrent.target_tensors(config, precision)
+    if isinstance(config, PrefixConfig):
+        return prefix.target_tensors(config, precision)
     assert isinstance(config, ModelConfig)
     if config.decoder_cell == "ssru":
         axes: tuple[Axis, ...] = ("rows", config.width)
@@ -263,6 +275,8 @@ def source_tensors(config: ModelShape, precision: Precision) -> tuple[CacheTenso
     """The cache tensors that belong to a source: key and value of layer 0, key and value of layer 1, ..."""
     if isinstance(config, RecurrentConfig):
         return recurrent.source_tensors(config, precision)
+    if isinstance(config, PrefixConfig):
+        return ()
     assert isinstance(config, ModelConfig)
     return tuple(
         CacheTensor(

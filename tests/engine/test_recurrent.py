@@ -78,18 +78,18 @@ def test_rows_look_where_pytorch_looks(exported: Exported) -> None:
             with pytest.raises(NotOffered):
                 cache.begin_step(fed[:1], Ask(attention=True))
             return
-        for source in decoder.encode(sources):
-            cache.join(source)
-        found = []
+        for encoded in decoder.encode(sources):
+            cache.join(encoded)
+        found = list[NDArray[np.float32]]()
         for token in fed:
             cache.begin_step([token] * len(sources), Ask(best=3, attention=True))
             attention = cache.end_step().attention
             assert attention is not None
             found.append(attention.copy())
     for row, source in enumerate(sources):
-        for attention, expected in zip(found, alignment(model, source, fed), strict=True):
-            np.testing.assert_allclose(attention[row, : len(source)], expected, atol=1e-5)
-            assert not attention[row, len(source) :].any()
+        for looked, expected in zip(found, alignment(model, source, fed), strict=True):
+            np.testing.assert_allclose(looked[row, : len(source)], expected, atol=1e-5)
+            assert not looked[row, len(source) :].any()
 
 
 @torch.no_grad()

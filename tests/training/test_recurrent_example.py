@@ -17,7 +17,7 @@ from training.config import read_experiment
 from training.examples.number_words import make_pairs, write
 
 PAIRS, HELD_OUT = 8000, 60
-EXAMPLES = {"gru_additive": "recurrent", "lstm_none": "recurrent", "universal": "transformer"}
+EXAMPLES = {"gru_additive": "recurrent", "lstm_none": "recurrent", "universal": "transformer", "unilm": "prefix"}
 MODEL = {"architecture": "recurrent", "width": 64, "score": "additive", "max_positions": 64}
 
 

@@ -9,11 +9,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from models.architectures.prefix.config import PrefixConfig
 from models.architectures.recurrent.config import GATES, RecurrentConfig
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.files.foreign import check_quantization, say_what_it_is
 from models.checkpoint.files.reading import TensorFile, read_json
-from models.config import ModelConfig
+from models.config import ModelConfig, ModelShape
 from models.package.folder import sha256
 from models.package.graphs import NAME_PATTERN
 
@@ -81,18 +82,26 @@ def read_weights(weights: Path, entry: str | None = None) -> TensorFile:
     return TensorFile(weights, tensors)
 
 
-def check_size(config: ModelConfig | RecurrentConfig, weights: Path) -> None:
+def _layers(config: ModelShape) -> int:
+    """Numbers that the layers have at least, over the width."""
+    if isinstance(config, RecurrentConfig):
+        return (config.encoder_layers + 2 * config.decoder_layers) * GATES[config.cell] * config.width
+    if isinstance(config, PrefixConfig):
+        return config.decoder_layers * (4 * config.width + 2 * config.ffn)
+    assert isinstance(config, ModelConfig)
+    shared = config.shared_layers
+    encoder, decoder = (min(1, count) if shared else count for count in (config.encoder_layers, config.decoder_layers))
+    return encoder * (4 * config.inner(config.encoder_heads) + 2 * config.encoder_ffn) + decoder * (
+        4 * config.inner(config.decoder_heads) + 2 * config.decoder_ffn
+    )
+
+
+def check_size(config: ModelShape, weights: Path) -> None:
     """Raises CheckpointError where a model is larger than its weights, before anything of that size is made.
 
     A number takes a byte at least.
     """
-    width = config.width
-    if isinstance(config, RecurrentConfig):
-        layers = (config.encoder_layers + 2 * config.decoder_layers) * GATES[config.cell] * width
-    else:
-        layers = config.encoder_layers * (4 * config.inner(config.encoder_heads) + 2 * config.encoder_ffn)
-        layers += config.decoder_layers * (4 * config.inner(config.decoder_heads) + 2 * config.decoder_ffn)
-    needed = width * (config.source_vocab_size + layers)
+    needed = config.width * (config.source_vocab_size + _layers(config))
     found = sum(file.stat().st_size for file in weights_files(weights))
     if needed > found:
         raise CheckpointError(

@@ -1,0 +1,165 @@
+"""GPT-2, as transformers saves it: one stack that goes on with its source, in any batch as `generate` does alone."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+from engine.cpu.decoder import CpuDecoder
+from engine.devices.session import CPU, Device, DeviceError
+from engine.load import Limits, Loadable, load, open_decoder
+from engine.offline import decode
+from engine.request import Hypothesis
+from export.tracing.trace import trace
+from export.verification.compare_numbers import encoder_error, step_errors
+from export.weights.save import save
+from models.architectures.prefix.model import Prefix
+from models.checkpoint import CheckpointError, load_checkpoint
+from models.decoding import Decoding
+from models.package.graph_files import GraphFiles
+from models.package.manifest import GenerationDefaults
+from tests.checkpoints import edit_json, flores
+from tests.models.without_cache import some_sources
+from training.config import Mixture
+from training.data.batches import Batch
+from training.objective.objective import Translation
+from training.objective.unified import Unified
+
+VOCABULARY, END, LONGEST = 300, 2, 64
+SHAPE: dict[str, Any] = {"n_embd": 48, "n_layer": 3, "n_head": 6, "n_inner": 72, "n_positions": 2 * LONGEST}
+
+
+@dataclass
+class Gpt2:
+    folder: Path
+    theirs: Any
+    ours: Prefix
+    graphs: GraphFiles
+
+    def generate(self, source: tuple[int, ...], decoding: Decoding) -> Iterator[tuple[tuple[int, ...], float | None]]:
+        """Targets, and with beams their scores."""
+        output = self.theirs.generate(
+            torch.tensor([source]),
+            attention_mask=torch.ones(1, len(source)),
+            num_beams=decoding.num_beams,
+            num_return_sequences=decoding.num_return_sequences,
+            max_new_tokens=decoding.max_new_tokens,
+            pad_token_id=END,
+            output_scores=True,
+            return_dict_in_generate=True,
+        )
+        scores = output.sequences_scores.tolist() if decoding.num_beams > 1 else [None]
+        for row, score in zip(output.sequences[:, len(source) :].tolist(), scores, strict=True):
+            yield tuple(row[: row.index(END) + 1] if END in row else row), score
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Gpt2:
+    """Of random weights, large enough for targets that vary."""
+    torch.set_num_threads(1)
+    torch.manual_seed(5)
+    folder = tmp_path_factory.mktemp("gpt2")
+    theirs = GPT2LMHeadModel(GPT2Config(vocab_size=VOCABULARY, eos_token_id=END, bos_token_id=END, **SHAPE)).eval()
+    with torch.no_grad():
+        for name, parameter in theirs.named_parameters():
+            if name.endswith(("wte.weight", "wpe.weight")):
+                parameter.normal_(0, 0.35)
+            else:
+                parameter.add_(torch.randn_like(parameter), alpha=0.2)
+    theirs.save_pretrained(folder)
+    write_tokenizer(folder)
+    ours = load_checkpoint(folder).model
+    assert isinstance(ours, Prefix)
+    return Gpt2(folder, theirs, ours, save(trace(ours), tmp_path_factory.mktemp("graphs")))
+
+
+def write_tokenizer(folder: Path) -> None:
+    """GPT-2's kind: byte-level BPE, and nothing around a text. Trained here."""
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer, backend.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY, special_tokens=["!", "?", "<|endoftext|>"], show_progress=False
+    )
+    backend.train_from_iterator([english for english, _ in flores()[:100]], trainer)
+    PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|endoftext|>").save_pretrained(folder)
+
+
+def test_searches_find_what_generate_finds_and_what_each_finds_alone(gpt2: Gpt2) -> None:
+    """Greedily and with beams, tokens and scores; sources of any length beside, which join and leave."""
+    model, seen = Loadable(gpt2.graphs, GenerationDefaults()), list[Hypothesis]()
+    decodings = [Decoding(max_new_tokens=40), Decoding(4, 4, 40)]
+    requests = [(source, decoding) for source in some_sources(gpt2.ours.config) for decoding in decodings]
+    with load(model, CPU, Limits(rows=9, workers=1)) as runner:
+        answers = list(decode(runner, model.rules, requests))
+        for request, answer in zip(requests, answers, strict=True):
+            assert next(decode(runner, model.rules, [request])).hypotheses == answer.hypotheses  # to the last bit
+    for (source, decoding), answer in zip(requests, answers, strict=True):
+        expected = gpt2.generate(source, decoding)
+        for one, (tokens, score) in zip(answer.hypotheses, expected, strict=True):
+            assert one.token_ids == tokens
+            assert score is None or one.score == pytest.approx(score, abs=1e-4)
+            seen.append(one)
+    assert len({one.token_ids for one in seen}) > 40 and len({token for one in seen for token in one.token_ids}) > 40
+
+
+def test_graphs_compute_what_the_teacher_forced_pass_does(gpt2: Gpt2) -> None:
+    assert encoder_error(gpt2.ours, gpt2.graphs, CPU) < 1e-4
+    with closing(CpuDecoder(gpt2.graphs, LONGEST, LONGEST)) as decoder:
+        for step in step_errors(gpt2.ours, decoder, LONGEST, 8, ragged=True):
+            assert step.log_prob_error < 1e-4
+
+
+@torch.no_grad()
+def test_a_prefix_mask_lets_the_source_see_all_of_it(gpt2: Gpt2) -> None:
+    """The same weights, against transformers with a mask of four dimensions."""
+    source, target = [5, 9, 11, 30, 8], [8, 40, 41, 3]
+    total = len(source) + len(target) - 1
+    seen = torch.ones(total, total, dtype=torch.bool).tril()
+    seen[: len(source), : len(source)] = True
+    mask = torch.zeros(1, 1, total, total).masked_fill(~seen, torch.finfo(torch.float32).min)
+    theirs = gpt2.theirs(torch.tensor([source + target[1:]]), attention_mask=mask).logits[0, len(source) - 1 :]
+    both = Prefix(gpt2.ours.config.model_copy(update={"source_mask": "both"})).eval()
+    both.load_state_dict(gpt2.ours.state_dict())
+    padded = torch.tensor([[*source, 7, 7], [4] * 7])
+    ours = both(padded, torch.tensor([len(source), 7]), torch.tensor([target, target]))
+    np.testing.assert_allclose(ours[0], theirs, atol=1e-4)
+    causal = gpt2.ours(padded, torch.tensor([len(source), 7]), torch.tensor([target, target]))
+    assert (causal[0] - ours[0]).abs().max() > 0.1
+
+
+@torch.no_grad()
+def test_a_mixture_adds_the_loss_of_a_language_model(gpt2: Gpt2) -> None:
+    """That of transformers over the same targets; and a cloze test, which hides some of the source."""
+    lengths, inputs = [6, 4], torch.tensor([[END, 5, 9, 11, 30, 8], [END, 40, 41, 3, 7, 7]])
+    labels = torch.tensor([[5, 9, 11, 30, 8, END], [40, 41, 3, END, 7, 7]])
+    is_token = torch.arange(6) < torch.tensor(lengths).unsqueeze(1)
+    batch = Batch(np.arange(2), labels, torch.tensor(lengths), inputs, labels, is_token)
+    model = load_checkpoint(gpt2.folder).model.train()
+    assert isinstance(model, Prefix)
+    translation, plain = Translation(model, 0.0)(batch)
+    loss, same = Unified(model, 0.0, Mixture(causal=0.5)).train()(batch)
+    theirs = gpt2.theirs(inputs).logits.transpose(1, 2)
+    expected = torch.nn.functional.cross_entropy(theirs, labels, reduction="none")[is_token].sum()
+    assert (loss - translation).item() == pytest.approx(0.5 * expected.item(), rel=1e-4)
+    assert same.item() == plain.item()
+    torch.manual_seed(1)
+    cloze, _ = Unified(model, 0.0, Mixture(cloze=1.0, hidden=0.5)).train()(batch)
+    assert cloze.item() > translation.item() + 1
+    assert Unified(model, 0.0, Mixture(causal=1.0, cloze=1.0)).eval()(batch)[0].item() == translation.item()
+
+
+def test_what_cannot_be_is_refused(gpt2: Gpt2, tmp_path: Path) -> None:
+    with pytest.raises(DeviceError, match="runs on the CPU only"):
+        open_decoder(Loadable(gpt2.graphs, GenerationDefaults()), Device("cuda"))
+    for file in gpt2.folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    edit_json(tmp_path / "config.json", scale_attn_by_inverse_layer_idx=True)
+    with pytest.raises(CheckpointError, match="scale_attn_by_inverse_layer_idx"):
+        load_checkpoint(tmp_path)
