@@ -12,6 +12,8 @@ from export.native.graphs import obstacle
 from export.tracing.trace import trace
 from export.tracing.variant import VariantError, variant
 from export.weights.save import save
+from models.checkpoint.contents import CheckpointError
+from models.checkpoint.files.weights import check_size
 from models.package.signature import weights
 from models.transformer import Transformer, sinusoids
 from tests.models.test_transformer import config, decode_stepwise, random_batch, random_model
@@ -34,6 +36,16 @@ def test_it_is_a_transformer_whose_layers_are_equal() -> None:
     numbers = sum(parameter.numel() for parameter in universal.parameters())
     assert numbers < sum(parameter.numel() for parameter in plain.parameters()) / 1.8
     assert weights(SHARED)[0] < weights(plain.config)[0]
+
+
+def test_its_weights_are_counted_once(tmp_path: Path) -> None:
+    """By whoever looks at the size of a file before anything as large is made of it."""
+    file, numbers = tmp_path / "model.safetensors", sum(one.numel() for one in Transformer(SHARED).parameters())
+    file.write_bytes(bytes(2 * numbers))
+    check_size(SHARED, file)
+    file.write_bytes(bytes(numbers // 4))
+    with pytest.raises(CheckpointError):
+        check_size(SHARED, file)
 
 
 @torch.no_grad()
