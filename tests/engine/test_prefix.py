@@ -106,7 +106,7 @@ def test_searches_find_what_generate_finds_and_what_each_finds_alone(gpt2: Gpt2)
             assert one.token_ids == tokens
             assert score is None or one.score == pytest.approx(score, abs=1e-4)
             seen.append(one)
-    assert len({one.token_ids for one in seen}) > 40 and len({token for one in seen for token in one.token_ids}) > 40
+    assert len({one.token_ids for one in seen}) > 40 and len({token for one in seen for token in one.token_ids}) > 20
 
 
 def test_graphs_compute_what_the_teacher_forced_pass_does(gpt2: Gpt2) -> None:

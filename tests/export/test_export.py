@@ -179,7 +179,7 @@ def test_licences_go_with_the_weights(zoo_package: Package) -> None:
 
 
 def of_another_family(folder: Path) -> list[object]:
-    edit_json(folder / "config.json", model_type="gpt2")
+    edit_json(folder / "config.json", model_type="llama")
     return [folder]
 
 
@@ -190,7 +190,7 @@ def with_truncated_weights(folder: Path) -> list[object]:
 
 BAD_INPUT: dict[str, tuple[Callable[[Path], list[object]], str]] = {
     "no checkpoint": (lambda folder: [folder / "nothing"], "nothing is not a folder"),
-    "another family": (of_another_family, "model_type is 'gpt2'; supported: bart, "),
+    "another family": (of_another_family, "model_type is 'llama'; supported: bart, "),
     "truncated weights": (with_truncated_weights, "model.safetensors is not a whole safetensors file"),
     "bad name": (lambda folder: [folder, "--name", "a/b"], "'a/b' cannot be the model's name"),
     "no samples": (lambda folder: [folder, "--samples", folder / "none.txt"], "none.txt"),

@@ -35,7 +35,7 @@ def settings(folder: Path, **sections: Mapping[str, object] | None) -> dict[str,
             "decoder_layers": 1,
             "heads": 2,
             "ffn": 32,
-            "max_positions": 128,  # what computes them is large enough to lie in the graphs' file of weights
+            "max_positions": 64,
         },
         "batches": {"tokens": 256},
         "optimizer": {"warmup_steps": 4},

@@ -173,7 +173,7 @@ def test_a_name_that_cannot_be_one(served: Hub, capsys: Capture, tmp_path: Path)
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
-        ({"model_type": "gpt2"}, "model_type is 'gpt2'; supported: bart, "),
+        ({"model_type": "llama"}, "model_type is 'llama'; supported: bart, "),
         (None, "has no config.json, so it is no checkpoint of Hugging Face's"),
     ],
 )
