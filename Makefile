@@ -63,7 +63,7 @@ $(VENV)/pyvenv.cfg:
 $(SERVING): pyproject.toml requirements/lock.txt | $(VENV)/pyvenv.cfg
 	@echo "Installing what the server needs into $(VENV) (72 MB to download; pip's output goes to $(VENV)/setup.log)"
 	@: > $(VENV)/setup.log
-	@set -o pipefail; $(PIP) --no-build-isolation --editable '.[cpu,http]' $(PROGRESS)
+	@set -o pipefail; $(PIP) --no-build-isolation --editable '.[cpu,documents,http]' $(PROGRESS)
 	@touch $@
 
 # torch first and alone: the second index is asked for nothing else. Where it cannot be reached, the next line takes PyPI's.
@@ -213,7 +213,7 @@ bench: setup  ## measure against other engines
 
 COMPILE = $(BIN)/uv pip compile --quiet --config-file requirements/uv.toml --universal --python-version 3.11 \
 	--no-annotate --no-header --upgrade pyproject.toml
-OF_IMAGES = --extra http --extra tracing --extra jwt --extra tokenizers --extra mbr
+OF_IMAGES = --extra http --extra documents --extra tracing --extra jwt --extra tokenizers --extra mbr
 lock: setup  ## bring the pinned versions up to date
 	@$(BIN)/python -m pip install --quiet uv
 	@$(COMPILE) --extra dev --extra deploy --extra browser --extra fuzz requirements/train.txt requirements/oracles.txt -o requirements/lock.txt \

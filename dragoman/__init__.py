@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dragoman.results import (
         Alignment,
         Attention,
+        DocumentProgress,
         Embedding,
         EncodingDefaults,
         FinishReason,
@@ -44,9 +45,11 @@ if TYPE_CHECKING:
         TargetToken,
         TextDelta,
         Timings,
+        TranslatedDocument,
         Translation,
     )
     from dragoman.v1.decoding_options import Decoding
+    from dragoman.wire.documents import DocumentFormat, DocumentOptions
     from dragoman.wire.encoding import EncodingOptions
     from dragoman.wire.messages import TranslationOptions
     from dragoman.wire.options import EarlyStopping, Phrase
@@ -63,6 +66,9 @@ __all__ = [
     "Client",
     "DeadlineExceeded",
     "Decoding",
+    "DocumentFormat",
+    "DocumentOptions",
+    "DocumentProgress",
     "DragomanError",
     "EarlyStopping",
     "Embedding",
@@ -93,6 +99,7 @@ __all__ = [
     "TextDelta",
     "Timings",
     "TlsOptions",
+    "TranslatedDocument",
     "Translation",
     "TranslationOptions",
     "Unauthenticated",
@@ -109,6 +116,7 @@ _HOMES = (
     "errors",
     "results",
     "v1.decoding_options",
+    "wire.documents",
     "wire.encoding",
     "wire.messages",
     "wire.options",

@@ -15,9 +15,19 @@ from dragoman.channel import DEFAULT_TARGET, TlsOptions, Token, listed_targets, 
 from dragoman.client import DEFAULT_TIMEOUT_S
 from dragoman.errors import rpc_errors
 from dragoman.methods import AsyncMethods, reach
-from dragoman.results import Embedding, Health, Model, Scores, TextDelta, Translation
+from dragoman.results import (
+    DocumentProgress,
+    Embedding,
+    Health,
+    Model,
+    Scores,
+    TextDelta,
+    TranslatedDocument,
+    Translation,
+)
 from dragoman.v1.model_pb2 import GetModelRequest, ListModelsRequest
-from dragoman.wire import encoding, messages, scoring
+from dragoman.wire import documents, encoding, messages, scoring
+from dragoman.wire.documents import DocumentFormat, DocumentOptions
 from dragoman.wire.encoding import EncodingOptions, TranslateAndEncodeOptions
 from dragoman.wire.messages import TranslationOptions, deadline
 from dragoman.wire.scoring import ScoreOptions
@@ -95,6 +105,26 @@ class AsyncClient:
         async with aclosing(streamed_async(self._calls, start, deadline(timeout_s))) as events:
             async for event in events:
                 yield messages.stream_event(event)
+
+    async def translate_document(
+        self,
+        document: bytes,
+        format: DocumentFormat,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        **options: Unpack[DocumentOptions],
+    ) -> AsyncGenerator[DocumentProgress | TranslatedDocument]:
+        """See `Client.translate_document`. Leave it early only through `contextlib.aclosing`."""
+        request = documents.document_request(document, format, options)
+
+        def start(server: AsyncMethods, timeout_s: float, waits: bool) -> Any:
+            return server.translation.TranslateDocument(
+                request, timeout=timeout_s, wait_for_ready=waits, metadata=server.metadata
+            )
+
+        async with aclosing(streamed_async(self._calls, start, deadline(timeout_s))) as events:
+            async for event in events:
+                yield documents.document_event(event)
 
     @overload
     async def encode(

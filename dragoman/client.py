@@ -21,9 +21,19 @@ from dragoman.calls.pending import Pending, streamed
 from dragoman.channel import DEFAULT_TARGET, TlsOptions, Token, listed_targets, open_channel
 from dragoman.errors import rpc_errors
 from dragoman.methods import Methods, reach
-from dragoman.results import Embedding, Health, Model, Scores, TextDelta, Translation
+from dragoman.results import (
+    DocumentProgress,
+    Embedding,
+    Health,
+    Model,
+    Scores,
+    TextDelta,
+    TranslatedDocument,
+    Translation,
+)
 from dragoman.v1.model_pb2 import GetModelRequest, ListModelsRequest
-from dragoman.wire import encoding, messages, scoring
+from dragoman.wire import documents, encoding, messages, scoring
+from dragoman.wire.documents import DocumentFormat, DocumentOptions
 from dragoman.wire.encoding import EncodingOptions, TranslateAndEncodeOptions
 from dragoman.wire.messages import TranslationOptions, deadline
 from dragoman.wire.scoring import ScoreOptions
@@ -118,6 +128,29 @@ class Client:
         with closing(streamed(self._calls, start, deadline(timeout_s))) as events:
             for event in events:
                 yield messages.stream_event(event)
+
+    def translate_document(
+        self,
+        document: bytes,
+        format: DocumentFormat,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        **options: Unpack[DocumentOptions],
+    ) -> Generator[DocumentProgress | TranslatedDocument]:
+        """Translates the bytes of a file: `DocumentProgress`es, then the `TranslatedDocument` as the last item.
+
+        A long document takes a longer `timeout_s`. Closing the iterator early cancels the call.
+        """
+        request = documents.document_request(document, format, options)
+
+        def start(server: Methods, timeout_s: float, waits: bool) -> Any:
+            return server.translation.TranslateDocument(
+                request, timeout=timeout_s, wait_for_ready=waits, metadata=server.metadata
+            )
+
+        with closing(streamed(self._calls, start, deadline(timeout_s))) as events:
+            for event in events:
+                yield documents.document_event(event)
 
     @overload
     def encode(

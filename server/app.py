@@ -25,6 +25,7 @@ from models.package.seal import SealError
 from models.tokenizers.tokenizer import TokenizerError
 from server.admission.quotas import Quota, Quotas
 from server.api import service
+from server.api.documents import Documents
 from server.canary import Canaries
 from server.catalog.catalog import Catalog
 from server.catalog.packages import open_packages
@@ -53,6 +54,7 @@ from server.telemetry.metrics.reload import ReloadMetrics
 from server.telemetry.metrics.server import metrics_endpoint
 from server.telemetry.observed import ObservedCalls
 from server.telemetry.tracing import Tracing, open_tracing
+from server.text.documents.document import Limits
 from server.traffic.bounds import Bounds
 from server.traffic.traffic import Traffic
 from server.translation.translator import Translator
@@ -129,10 +131,11 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
             canaries = Canaries([one.canary for one in loaded])
             well = await canaries.check()
             models = Catalog([one.translator for one in loaded])
-            health = await start(server, models, calls, traffic, settings.pivot)
+            documents = Documents(Limits(bounds.document_bytes, settings.max_document_texts), traffic.documents)
+            health = await start(server, models, documents, calls, traffic, settings.pivot)
             http = None
             if http_port is not None:
-                faces = models, calls, entrance, traffic, lambda: health.state, metrics.page
+                faces = models, documents, calls, entrance, traffic, lambda: health.state, metrics.page
                 http = await http_port.open(
                     *faces, None if tls is None else tls.context(), not isinstance(door, OpenDoor)
                 )
@@ -212,12 +215,17 @@ async def watch_engines(loaded: Sequence[LoadedModel], health: Health, process: 
 
 
 async def start(
-    server: grpc.aio.Server, models: Catalog[Translator], calls: ObservedCalls, traffic: Traffic, pivots: bool = False
+    server: grpc.aio.Server,
+    models: Catalog[Translator],
+    documents: Documents,
+    calls: ObservedCalls,
+    traffic: Traffic,
+    pivots: bool = False,
 ) -> Health:
     """Adds all services and answers calls. The health that it returns does not say so yet."""
     health = Health(service.SERVICES)
     health.register(server)
-    service.register(server, models, pivots)
+    service.register(server, models, documents, pivots)
     kserve.register(server, models, calls, traffic.held, __version__)
     reflection.enable_server_reflection([*OBSERVED, health_service.SERVICE, reflection.SERVICE_NAME], server)
     await server.start()

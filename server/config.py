@@ -112,6 +112,11 @@ class Settings(BaseSettings):
     """Most target tokens a call may ask for, the end token included. Default: what the model takes, also the most."""
     max_message_bytes: int = Field(default=2 * 1024 * 1024, ge=1024, le=128 * 1024 * 1024)
     """Size of a request."""
+    max_document_bytes: int = Field(default=4 * 1024 * 1024, ge=1024, le=128 * 1024 * 1024)
+    """Size of a document, unpacked, and of all that are translated at a time; where memory is short, a thousandth of
+    it. One whose file is larger than max_message_bytes is refused in any case."""
+    max_document_texts: int = Field(default=10_000, ge=1)
+    """Texts of a document, such as paragraphs."""
     max_concurrent_streams: int = Field(default=2048, ge=1, le=2**31 - 1)
     """Calls of one connection that may be under way at a time. A client keeps those that are more to itself."""
     max_connections: int = Field(default=1024, ge=1, le=2**31 - 1)

@@ -29,6 +29,7 @@ from models.tokenizers.sentencepiece_pair import SentencePiecePair, SentencePiec
 from models.tokenizers.tokenizer import Tokenizer
 from server.admission.permits import Admission
 from server.admission.quotas import Quota, Quotas
+from server.api.documents import Documents
 from server.app import OBSERVED, serve, start
 from server.catalog.catalog import Catalog
 from server.catalog.served_model import ServedModel
@@ -51,6 +52,7 @@ from server.telemetry.metrics.exposition import Page
 from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
 from server.telemetry.observed import ObservedCalls
 from server.telemetry.tracing import Tracing, open_tracing
+from server.text.documents.document import Limits
 from server.traffic.bounds import Bounds
 from server.traffic.traffic import Traffic
 from server.translation.sharing.answer_cache import AnswerCache
@@ -218,7 +220,8 @@ async def serving(
         cache = AnswerCache(settings.cache_mb * MEGABYTE, AnswerCacheMetrics(registry))
         translator = Translator(model, tokenizer(), rules, admission, runner.submit, metrics, cache)
         models = Catalog([translator])
-        health = await start(server, models, calls, traffic)
+        documents = Documents(Limits(bounds.document_bytes, settings.max_document_texts), traffic.documents)
+        health = await start(server, models, documents, calls, traffic)
         health.set(serving=True)
         listener, http_port = None, 0
         if http:
@@ -226,6 +229,7 @@ async def serving(
             page = Page(registry)
             faces = (
                 models,
+                documents,
                 calls,
                 entrance,
                 traffic,

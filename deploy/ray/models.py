@@ -72,7 +72,7 @@ class Models:
         loading = load_models(self._settings, packages, device, self.registry, quotas)
         self._loaded = await self._stack.enter_async_context(loading)
         describe(process, self._settings, self._loaded, time.perf_counter() - started)
-        self._handlers = handlers_of(self._loaded)
+        self._handlers = handlers_of(self._loaded, self._settings)
         for one in self._loaded:
             failing = asyncio.create_task(report_crash(asyncio.wrap_future(one.runner.failure), one.admission))
             self._stack.callback(failing.cancel)

@@ -17,6 +17,7 @@ from dragoman.client import DEFAULT_TIMEOUT_S
 from dragoman.command.commands import OWN
 from dragoman.command.parsing import Parser
 from dragoman.v1.decoding_options import DOCS, GROUPS, DecodingKeywords
+from dragoman.wire.documents import ENDINGS, FORMATS, DocumentOptions, format_of
 from dragoman.wire.encoding import (
     POOLINGS,
     TRUNCATIONS,
@@ -30,6 +31,7 @@ from dragoman.wire.messages import OPTIONS, TranslationOptions
 from dragoman.wire.options import ENUMS
 from dragoman.wire.scoring import ScoreOptions
 
+DOCUMENT_TIMEOUT_S = 3600.0
 DEFAULT_CONCURRENCY = 64
 LINE_COMMANDS = {
     "translate": "a text",
@@ -70,6 +72,10 @@ class Arguments(argparse.Namespace):
     pivot: bool
     html: bool
     sentences: bool
+    document: Path | None
+    """A file to translate."""
+    output: Path | None
+    """What it becomes."""
     glossary: Mapping[str, str] | None
     timings: bool
     attention: Path | None
@@ -112,6 +118,19 @@ class Arguments(argparse.Namespace):
             "glossary": self.glossary,
             **decoding_options(self),
             **({"with_attention": True} if self.attention is not None else {}),
+        }
+
+    def document_options(self) -> DocumentOptions:
+        """The options of a document; those left out are None."""
+        return {
+            "source_language": self.source_language,
+            "target_language": self.target_language,
+            "model": self.model,
+            "prompt": self.prompt,
+            "no_cache": self.no_cache,
+            "pivot": self.pivot,
+            "glossary": self.glossary,
+            **decoding_options(self),
         }
 
     def score_options(self) -> ScoreOptions:
@@ -160,7 +179,11 @@ def parse(command: str, arguments: Sequence[str]) -> Arguments:
             check_target(target, args.tls_options())
     except ValueError as error:
         flags.error(f"--target: {error}")
-    if command in LINE_COMMANDS:
+    if args.timeout is None:
+        args.timeout = DOCUMENT_TIMEOUT_S if getattr(args, "document", None) else DEFAULT_TIMEOUT_S
+    if command == "translate" and args.document is not None:
+        _check_document(flags, args)
+    elif command in LINE_COMMANDS:
         if args.texts and args.file is not None:
             flags.error("--file: not allowed with a TEXT")
         if not args.texts and args.file is None:
@@ -170,6 +193,21 @@ def parse(command: str, arguments: Sequence[str]) -> Arguments:
     if command == "translate" and args.attention is not None:
         _check_picture(flags, args)
     return args
+
+
+def _check_document(flags: Parser, args: Arguments) -> None:
+    """Says what it is to be called where that is left out: letter.docx becomes letter.pt.docx."""
+    document = args.document
+    assert document is not None
+    if args.texts or args.file is not None:
+        flags.error("--document: not allowed with a TEXT or --file")
+    if args.html or args.sentences or args.attention is not None:
+        flags.error("--document: is translated as its format says; leave --html, --sentences and --attention out")
+    if format_of(document.name) is None:
+        flags.error(f"--document: {document.name} ends with none of {', '.join(sorted([*FORMATS, *ENDINGS]))}")
+    args.output = args.output or document.with_suffix(f".{args.target_language or 'translated'}{document.suffix}")
+    if args.output.resolve() == document.resolve():
+        flags.error("--output: is the document itself")
 
 
 def _check_picture(flags: Parser, args: Arguments) -> None:
@@ -215,9 +253,8 @@ def _add_connection_flags(flags: Parser) -> None:
     flags.add_argument(
         "--timeout",
         type=_seconds,
-        default=DEFAULT_TIMEOUT_S,
         metavar="SECONDS",
-        help="most time for each request (default: %(default)g)",
+        help=f"most time for each request (default: {DEFAULT_TIMEOUT_S:g}; {DOCUMENT_TIMEOUT_S:g} for a document)",
     )
     flags.add_argument("--tls", action="store_true", help="use TLS; without it the connection is plaintext")
     flags.add_argument(
@@ -257,7 +294,7 @@ def _add_line_flags(flags: Parser, what: str) -> None:
 
 def _add_language_flags(flags: Parser) -> None:
     flags.add_argument("--source-language", default="", metavar="CODE", help="BCP-47 code of the texts")
-    flags.add_argument("--target-language", default="", metavar="CODE", help="BCP-47 code of the translations")
+    flags.add_argument("--target-language", "--to", default="", metavar="CODE", help="BCP-47 code of the translations")
 
 
 def add_decoding_flags(flags: Parser) -> None:
@@ -271,6 +308,15 @@ def _add_translate_flags(flags: Parser) -> None:
     add_decoding_flags(flags)
     flags.add_argument("--html", action="store_true", help="every text is a piece of HTML, whose tags come back")
     flags.add_argument("--sentences", action="store_true", help="every text may have several sentences, and any length")
+    flags.add_argument(
+        "--document",
+        type=Path,
+        metavar="FILE",
+        help=f"translate a file of one of {', '.join(FORMATS)}",
+    )
+    flags.add_argument(
+        "--output", type=Path, metavar="FILE", help="what the document becomes (default: letter.docx: letter.pt.docx)"
+    )
     flags.add_argument("--glossary", type=_glossary, metavar="FILE", help="lines TERM<TAB>TRANSLATION, or TERM")
     flags.add_argument(
         "--pivot", action="store_true", help="go by way of a third language where no model has both, if the server may"

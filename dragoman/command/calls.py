@@ -10,6 +10,7 @@ from pathlib import Path
 from dragoman.async_client import AsyncClient
 from dragoman.command import output
 from dragoman.command.arguments import Arguments
+from dragoman.command.documents import translate_document
 from dragoman.command.lines import Line, LineError, given_lines, in_order, read_lines
 from dragoman.command.output import complain
 from dragoman.command.progress import Progress
@@ -20,6 +21,8 @@ DONE, FAILED = 0, 1
 
 
 async def _translate(args: Arguments) -> int:
+    if args.document is not None:
+        return await translate_document(args)
     options = args.translation_options()
     plain = output.ranked_lines if (options["num_return_sequences"] or 1) > 1 else output.translation_line
     show = output.translation_json if args.json else plain

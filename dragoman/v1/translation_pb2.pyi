@@ -133,6 +133,58 @@ REUSE_CACHED: Reuse.ValueType  # 2
 """That of an equal content before, whose answer the server has kept. The engine had nothing to do."""
 Global___Reuse: _TypeAlias = Reuse  # noqa: Y015
 
+class _DocumentFormat:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _DocumentFormatEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DocumentFormat.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    DOCUMENT_FORMAT_UNSPECIFIED: _DocumentFormat.ValueType  # 0
+    """Never sent."""
+    DOCUMENT_FORMAT_TXT: _DocumentFormat.ValueType  # 1
+    """Plain text: a sentence does not go on in the next line."""
+    DOCUMENT_FORMAT_MD: _DocumentFormat.ValueType  # 2
+    """Markdown (CommonMark with tables and strikethrough). Code, HTML, addresses and front matter stay."""
+    DOCUMENT_FORMAT_HTML: _DocumentFormat.ValueType  # 3
+    """HTML, as TEXT_FORMAT_HTML."""
+    DOCUMENT_FORMAT_SRT: _DocumentFormat.ValueType  # 4
+    """SubRip subtitles. Times and tags stay."""
+    DOCUMENT_FORMAT_VTT: _DocumentFormat.ValueType  # 5
+    """WebVTT subtitles. Times, tags, notes and styles stay."""
+    DOCUMENT_FORMAT_PO: _DocumentFormat.ValueType  # 6
+    """gettext's messages. Those that have a translation keep it."""
+    DOCUMENT_FORMAT_XLIFF: _DocumentFormat.ValueType  # 7
+    """XLIFF 1.2 or 2.0. Segments that have a translation keep it, and so do those that are not to be translated."""
+    DOCUMENT_FORMAT_DOCX: _DocumentFormat.ValueType  # 8
+    """Office Open XML (Word). The body, headers, footers, notes and comments are translated."""
+    DOCUMENT_FORMAT_ODT: _DocumentFormat.ValueType  # 9
+    """OpenDocument text. The body, notes, headers and footers are translated."""
+
+class DocumentFormat(_DocumentFormat, metaclass=_DocumentFormatEnumTypeWrapper):
+    """What a document is. In all formats only text is translated."""
+
+DOCUMENT_FORMAT_UNSPECIFIED: DocumentFormat.ValueType  # 0
+"""Never sent."""
+DOCUMENT_FORMAT_TXT: DocumentFormat.ValueType  # 1
+"""Plain text: a sentence does not go on in the next line."""
+DOCUMENT_FORMAT_MD: DocumentFormat.ValueType  # 2
+"""Markdown (CommonMark with tables and strikethrough). Code, HTML, addresses and front matter stay."""
+DOCUMENT_FORMAT_HTML: DocumentFormat.ValueType  # 3
+"""HTML, as TEXT_FORMAT_HTML."""
+DOCUMENT_FORMAT_SRT: DocumentFormat.ValueType  # 4
+"""SubRip subtitles. Times and tags stay."""
+DOCUMENT_FORMAT_VTT: DocumentFormat.ValueType  # 5
+"""WebVTT subtitles. Times, tags, notes and styles stay."""
+DOCUMENT_FORMAT_PO: DocumentFormat.ValueType  # 6
+"""gettext's messages. Those that have a translation keep it."""
+DOCUMENT_FORMAT_XLIFF: DocumentFormat.ValueType  # 7
+"""XLIFF 1.2 or 2.0. Segments that have a translation keep it, and so do those that are not to be translated."""
+DOCUMENT_FORMAT_DOCX: DocumentFormat.ValueType  # 8
+"""Office Open XML (Word). The body, headers, footers, notes and comments are translated."""
+DOCUMENT_FORMAT_ODT: DocumentFormat.ValueType  # 9
+"""OpenDocument text. The body, notes, headers and footers are translated."""
+Global___DocumentFormat: _TypeAlias = DocumentFormat  # noqa: Y015
+
 @_typing.final
 class TranslateRequest(_message.Message):
     """A request to translate texts."""
@@ -797,6 +849,188 @@ class StreamTranslateResponse(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
 Global___StreamTranslateResponse: _TypeAlias = StreamTranslateResponse  # noqa: Y015
+
+@_typing.final
+class TranslateDocumentRequest(_message.Message):
+    """A request to translate a document."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    DOCUMENT_FIELD_NUMBER: _builtins.int
+    FORMAT_FIELD_NUMBER: _builtins.int
+    SOURCE_LANGUAGE_CODE_FIELD_NUMBER: _builtins.int
+    TARGET_LANGUAGE_CODE_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    DECODING_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
+    NO_CACHE_FIELD_NUMBER: _builtins.int
+    PROMPT_FIELD_NUMBER: _builtins.int
+    PIVOT_FIELD_NUMBER: _builtins.int
+    GLOSSARY_FIELD_NUMBER: _builtins.int
+    document: _builtins.bytes
+    """Required. The document as it is in a file. Texts are in UTF-8."""
+    format: Global___DocumentFormat.ValueType
+    """Required. What it is."""
+    source_language_code: _builtins.str
+    """Optional. See TranslateRequest."""
+    target_language_code: _builtins.str
+    """Optional. See TranslateRequest."""
+    model: _builtins.str
+    """Optional. See TranslateRequest."""
+    no_cache: _builtins.bool
+    """Optional. See TranslateRequest."""
+    prompt: _builtins.str
+    """Optional. See TranslateRequest."""
+    pivot: _builtins.bool
+    """Optional. See TranslateRequest."""
+    @_builtins.property
+    def decoding(self) -> _decoding_pb2.DecodingOptions:
+        """Optional. See TranslateRequest. Not those that ask for more of a text than one translation."""
+
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Optional. See TranslateRequest."""
+
+    @_builtins.property
+    def glossary(self) -> _containers.RepeatedCompositeFieldContainer[Global___GlossaryTerm]:
+        """Optional. See TranslateRequest."""
+
+    def __init__(
+        self,
+        *,
+        document: _builtins.bytes = ...,
+        format: Global___DocumentFormat.ValueType = ...,
+        source_language_code: _builtins.str = ...,
+        target_language_code: _builtins.str = ...,
+        model: _builtins.str = ...,
+        decoding: _decoding_pb2.DecodingOptions | None = ...,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        no_cache: _builtins.bool = ...,
+        prompt: _builtins.str | None = ...,
+        pivot: _builtins.bool = ...,
+        glossary: _abc.Iterable[Global___GlossaryTerm] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_prompt", b"_prompt", "decoding", b"decoding", "prompt", b"prompt"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_prompt", b"_prompt", "decoding", b"decoding", "document", b"document", "format", b"format", "glossary", b"glossary", "labels", b"labels", "model", b"model", "no_cache", b"no_cache", "pivot", b"pivot", "prompt", b"prompt", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__prompt: _TypeAlias = _typing.Literal["prompt"]  # noqa: Y015
+    _WhichOneofArgType__prompt: _TypeAlias = _typing.Literal["_prompt", b"_prompt"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__prompt) -> _WhichOneofReturnType__prompt | None: ...
+
+Global___TranslateDocumentRequest: _TypeAlias = TranslateDocumentRequest  # noqa: Y015
+
+@_typing.final
+class TranslateDocumentResponse(_message.Message):
+    """How far a document is, or the document."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROGRESS_FIELD_NUMBER: _builtins.int
+    DOCUMENT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def progress(self) -> Global___DocumentProgress:
+        """Sent at the beginning, and whenever some texts more are done."""
+
+    @_builtins.property
+    def document(self) -> Global___TranslatedDocument:
+        """The complete result."""
+
+    def __init__(
+        self,
+        *,
+        progress: Global___DocumentProgress | None = ...,
+        document: Global___TranslatedDocument | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["document", b"document", "event", b"event", "progress", b"progress"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["document", b"document", "event", b"event", "progress", b"progress"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["progress", "document"]  # noqa: Y015
+    _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
+
+Global___TranslateDocumentResponse: _TypeAlias = TranslateDocumentResponse  # noqa: Y015
+
+@_typing.final
+class DocumentProgress(_message.Message):
+    """How far a document is."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEXTS_FIELD_NUMBER: _builtins.int
+    TOTAL_TEXTS_FIELD_NUMBER: _builtins.int
+    texts: _builtins.int
+    """Texts, such as paragraphs, that are translated."""
+    total_texts: _builtins.int
+    """All that it has."""
+    def __init__(
+        self,
+        *,
+        texts: _builtins.int = ...,
+        total_texts: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["texts", b"texts", "total_texts", b"total_texts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DocumentProgress: _TypeAlias = DocumentProgress  # noqa: Y015
+
+@_typing.final
+class TranslatedDocument(_message.Message):
+    """A document in the other language."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DOCUMENT_FIELD_NUMBER: _builtins.int
+    TEXTS_FIELD_NUMBER: _builtins.int
+    SOURCE_TOKENS_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    document: _builtins.bytes
+    """As it was, with the texts translated."""
+    texts: _builtins.int
+    """Texts that were translated."""
+    source_tokens: _builtins.int
+    """Tokens of their sentences, the end tokens included."""
+    model: _builtins.str
+    """The model that translated; the last one, where there were two."""
+    def __init__(
+        self,
+        *,
+        document: _builtins.bytes = ...,
+        texts: _builtins.int = ...,
+        source_tokens: _builtins.int = ...,
+        model: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["document", b"document", "model", b"model", "source_tokens", b"source_tokens", "texts", b"texts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TranslatedDocument: _TypeAlias = TranslatedDocument  # noqa: Y015
 
 @_typing.final
 class TranslateAndEncodeRequest(_message.Message):

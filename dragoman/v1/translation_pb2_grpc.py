@@ -55,6 +55,11 @@ class TranslationServiceStub:
                 request_serializer=dragoman_dot_v1_dot_translation__pb2.TranslateAndEncodeRequest.SerializeToString,
                 response_deserializer=dragoman_dot_v1_dot_translation__pb2.TranslateAndEncodeResponse.FromString,
                 _registered_method=True)
+        self.TranslateDocument = channel.unary_stream(
+                '/dragoman.v1.TranslationService/TranslateDocument',
+                request_serializer=dragoman_dot_v1_dot_translation__pb2.TranslateDocumentRequest.SerializeToString,
+                response_deserializer=dragoman_dot_v1_dot_translation__pb2.TranslateDocumentResponse.FromString,
+                _registered_method=True)
         self.Score = channel.unary_unary(
                 '/dragoman.v1.TranslationService/Score',
                 request_serializer=dragoman_dot_v1_dot_translation__pb2.ScoreRequest.SerializeToString,
@@ -93,6 +98,14 @@ class TranslationServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def TranslateDocument(self, request, context):
+        """Translates a document of a known format: its texts, sentence by sentence, with all that stands around them kept. Tells
+        how far it is, and sends the document at the end. Its texts wait for those of other calls of the same caller.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Score(self, request, context):
         """Says how probable given translations of the contents are: of each the probability of every token after those before
         it. Nothing is decoded, so that this costs about as much as encoding. Only for models with TASK_SCORE.
@@ -118,6 +131,11 @@ def add_TranslationServiceServicer_to_server(servicer, server):
                     servicer.TranslateAndEncode,
                     request_deserializer=dragoman_dot_v1_dot_translation__pb2.TranslateAndEncodeRequest.FromString,
                     response_serializer=dragoman_dot_v1_dot_translation__pb2.TranslateAndEncodeResponse.SerializeToString,
+            ),
+            'TranslateDocument': grpc.unary_stream_rpc_method_handler(
+                    servicer.TranslateDocument,
+                    request_deserializer=dragoman_dot_v1_dot_translation__pb2.TranslateDocumentRequest.FromString,
+                    response_serializer=dragoman_dot_v1_dot_translation__pb2.TranslateDocumentResponse.SerializeToString,
             ),
             'Score': grpc.unary_unary_rpc_method_handler(
                     servicer.Score,
@@ -212,6 +230,33 @@ class TranslationService:
             '/dragoman.v1.TranslationService/TranslateAndEncode',
             dragoman_dot_v1_dot_translation__pb2.TranslateAndEncodeRequest.SerializeToString,
             dragoman_dot_v1_dot_translation__pb2.TranslateAndEncodeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TranslateDocument(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/dragoman.v1.TranslationService/TranslateDocument',
+            dragoman_dot_v1_dot_translation__pb2.TranslateDocumentRequest.SerializeToString,
+            dragoman_dot_v1_dot_translation__pb2.TranslateDocumentResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -47,6 +47,10 @@ class TranslationServiceStub:
     """Translates every content of the request and gives its vectors too, both from one run of the encoder. The
     translations are those of Translate, and the vectors those that EncodingService has for the same source tokens.
     """
+    TranslateDocument: _grpc.UnaryStreamMultiCallable[_translation_pb2.TranslateDocumentRequest, _translation_pb2.TranslateDocumentResponse]
+    """Translates a document of a known format: its texts, sentence by sentence, with all that stands around them kept. Tells
+    how far it is, and sends the document at the end. Its texts wait for those of other calls of the same caller.
+    """
     Score: _grpc.UnaryUnaryMultiCallable[_translation_pb2.ScoreRequest, _translation_pb2.ScoreResponse]
     """Says how probable given translations of the contents are: of each the probability of every token after those before
     it. Nothing is decoded, so that this costs about as much as encoding. Only for models with TASK_SCORE.
@@ -70,6 +74,10 @@ class TranslationServiceAsyncStub(TranslationServiceStub):
     TranslateAndEncode: _aio.UnaryUnaryMultiCallable[_translation_pb2.TranslateAndEncodeRequest, _translation_pb2.TranslateAndEncodeResponse]  # type: ignore[assignment]
     """Translates every content of the request and gives its vectors too, both from one run of the encoder. The
     translations are those of Translate, and the vectors those that EncodingService has for the same source tokens.
+    """
+    TranslateDocument: _aio.UnaryStreamMultiCallable[_translation_pb2.TranslateDocumentRequest, _translation_pb2.TranslateDocumentResponse]  # type: ignore[assignment]
+    """Translates a document of a known format: its texts, sentence by sentence, with all that stands around them kept. Tells
+    how far it is, and sends the document at the end. Its texts wait for those of other calls of the same caller.
     """
     Score: _aio.UnaryUnaryMultiCallable[_translation_pb2.ScoreRequest, _translation_pb2.ScoreResponse]  # type: ignore[assignment]
     """Says how probable given translations of the contents are: of each the probability of every token after those before
@@ -109,6 +117,16 @@ class TranslationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_translation_pb2.TranslateAndEncodeResponse, _abc.Awaitable[_translation_pb2.TranslateAndEncodeResponse]]:
         """Translates every content of the request and gives its vectors too, both from one run of the encoder. The
         translations are those of Translate, and the vectors those that EncodingService has for the same source tokens.
+        """
+
+    @_abc_1.abstractmethod
+    def TranslateDocument(
+        self,
+        request: _translation_pb2.TranslateDocumentRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_translation_pb2.TranslateDocumentResponse], _abc.AsyncIterator[_translation_pb2.TranslateDocumentResponse]]:
+        """Translates a document of a known format: its texts, sentence by sentence, with all that stands around them kept. Tells
+        how far it is, and sends the document at the end. Its texts wait for those of other calls of the same caller.
         """
 
     @_abc_1.abstractmethod

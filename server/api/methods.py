@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from dragoman.v1 import encoding_pb2, model_pb2, translation_pb2
+from server.api.documents import Documents
 from server.api.encoding import EncodingService
 from server.api.service import ModelService, TranslationService
 from server.catalog.catalog import Catalog
@@ -55,10 +56,10 @@ class Method:
         return cast(AsyncGenerator[Message], self.handler(request))
 
 
-def methods(models: Catalog[Translator], pivots: bool = False) -> Iterator[Method]:
+def methods(models: Catalog[Translator], documents: Documents, pivots: bool = False) -> Iterator[Method]:
     """All that take one request, whatever they are called and say."""
     services: list[tuple[Any, Any]] = [
-        (translation_pb2, TranslationService(models, pivots)),
+        (translation_pb2, TranslationService(models, documents, pivots)),
         (encoding_pb2, EncodingService(models)),
         (model_pb2, ModelService(models)),
     ]

@@ -17,19 +17,20 @@ from dragoman.v1 import (
     translation_pb2_grpc,
 )
 from engine.request import FinishReason
-from models.decoding import Options
 from models.tokenizers.tokenizer import Span
 from server.api.decoding import message_of, options_of
+from server.api.documents import Documents, Task, check_count, format_of, patient
 from server.api.encoding import EncodingService, encoding_defaults, vector_options, vectors_of
-from server.api.texts import check_contents, shape_of
+from server.api.texts import check_contents, check_options, glossary_of, shape_of
 from server.api.timings import timings
-from server.catalog.catalog import Catalog, Pivot
+from server.api.ways import Way
+from server.catalog.catalog import Catalog
 from server.catalog.served_model import ServedModel
 from server.telemetry.calls import checked_labels, current_call
 from server.telemetry.guards import GuardFlag
-from server.text.texts import Texts
+from server.text.documents.document import Languages
 from server.translation.answer import Leg, TextDelta, TranslatedSentence, Translation
-from server.translation.options import Route
+from server.translation.options import Route, check_route
 from server.translation.pivot import translate_by_way
 from server.translation.scoring import Candidates, ScoredContent, TargetScore
 from server.translation.sharing.waiting import Reuse
@@ -64,8 +65,10 @@ GUARDS = {
 }
 
 
+TextsAsked = translation_pb2.TranslateRequest | translation_pb2.TranslateDocumentRequest
+"""A request of whole texts."""
 Asked = (
-    translation_pb2.TranslateRequest
+    TextsAsked
     | translation_pb2.StreamTranslateRequest
     | translation_pb2.TranslateAndEncodeRequest
     | translation_pb2.ScoreRequest
@@ -73,9 +76,9 @@ Asked = (
 """A request of the TranslationService."""
 
 
-def register(server: grpc.aio.Server, models: Catalog[Translator], pivots: bool = False) -> None:
+def register(server: grpc.aio.Server, models: Catalog[Translator], documents: Documents, pivots: bool = False) -> None:
     """Adds every service of the API to a server. `pivots`: requests may ask for a way through a third language."""
-    translation_pb2_grpc.add_TranslationServiceServicer_to_server(TranslationService(models, pivots), server)
+    translation_pb2_grpc.add_TranslationServiceServicer_to_server(TranslationService(models, documents, pivots), server)
     encoding_pb2_grpc.add_EncodingServiceServicer_to_server(EncodingService(models), server)
     model_pb2_grpc.add_ModelServiceServicer_to_server(ModelService(models), server)
 
@@ -83,40 +86,51 @@ def register(server: grpc.aio.Server, models: Catalog[Translator], pivots: bool 
 class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
     """See proto/dragoman/v1/translation.proto."""
 
-    def __init__(self, models: Catalog[Translator], pivots: bool) -> None:
-        self._models, self._pivots = models, pivots
+    def __init__(self, models: Catalog[Translator], documents: Documents, pivots: bool) -> None:
+        self._models, self._documents, self._pivots = models, documents, pivots
 
     async def Translate(
         self, request: translation_pb2.TranslateRequest, context: object
     ) -> translation_pb2.TranslateResponse:
         """Translates every content of the request."""
         current_call().labels = checked_labels(request.labels)
-        route, options, prompt = _route(request), options_of(request.decoding), _prompt(request)
-        way = self._way(request, route)
-        if way is None:
-            last = first = self._models.route(request.model, route.source_language, route.target_language)
-            translate = first.translate
-        else:
-            first, last, translate = way.first, way.second, partial(translate_by_way, way)
-
-        async def ask(contents: Sequence[str], options: Options) -> list[Translation]:
-            return await translate(contents, route, options, request.no_cache, prompt)
-
+        way, options = self._way(request), options_of(request.decoding)
         shape = shape_of(request)
         if shape is None:
-            translations = await ask(request.contents, options)
+            translations = await way.ask(request.contents, options)
         else:
             check_contents(request.contents, options)
-            fits = first.fits(route.source_language, prompt if way is None else None)
-            texts = Texts(first.model, route.source_language, fits, ask)
-            translations = await texts.translate(request.contents, shape, options)
-        return translation_pb2.TranslateResponse(translations=map(_translation, translations), model=last.model.name)
+            translations = await way.texts().translate(request.contents, shape, options)
+        return translation_pb2.TranslateResponse(
+            translations=map(_translation, translations), model=way.last.model.name
+        )
 
-    def _way(self, request: translation_pb2.TranslateRequest, route: Route) -> Pivot[Translator] | None:
-        """Through a third language, if it is wanted, allowed and needed."""
-        if not request.pivot or not self._pivots or request.model:
-            return None
-        return self._models.pivot(route.source_language, route.target_language)
+    async def TranslateDocument(
+        self, request: translation_pb2.TranslateDocumentRequest, context: object
+    ) -> AsyncIterator[translation_pb2.TranslateDocumentResponse]:
+        """Translates a document."""
+        current_call().labels = checked_labels(request.labels)
+        way, options, document_format = self._way(request), options_of(request.decoding), format_of(request)
+        check_options(options)
+        check_count(options)
+        terms, model = glossary_of(request), way.last.model
+        known = check_route(way.route, model, texts_name_target=True)
+        languages = Languages(known.source_language, known.target_language)
+        task = Task(document_format, request.document, languages, way.texts(patient), terms, options, model.name)
+        async with aclosing(self._documents.translate(task)) as events:
+            async for event in events:
+                yield event
+
+    def _way(self, request: TextsAsked) -> Way:
+        """How texts of a request are translated: through a third language, if it is wanted, allowed and needed."""
+        route, prompt = _route(request), _prompt(request)
+        pivot = None
+        if request.pivot and self._pivots and not request.model:
+            pivot = self._models.pivot(route.source_language, route.target_language)
+        if pivot is None:
+            model = self._models.route(request.model, route.source_language, route.target_language)
+            return Way(route, model, model, model.translate, request.no_cache, prompt)
+        return Way(route, pivot.first, pivot.second, partial(translate_by_way, pivot), request.no_cache, prompt)
 
     async def StreamTranslate(
         self, request: translation_pb2.StreamTranslateRequest, context: object

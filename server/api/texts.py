@@ -1,6 +1,6 @@
 """Contents that are more than a sentence each: what a request says of them, and their sentences in the reply."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dragoman.v1 import translation_pb2
@@ -38,11 +38,17 @@ def shape_of(request: translation_pb2.TranslateRequest) -> Shape | None:
     """What the contents are. None: single sentences. Raises OptionOutOfRange."""
     html = _value("format", request.format, FORMATS)
     segmented = _value("segmentation", request.segmentation, SEGMENTATIONS)
+    terms = glossary_of(request)
+    return Shape(html, html or segmented, terms) if html or segmented or terms else None
+
+
+def glossary_of(
+    request: translation_pb2.TranslateRequest | translation_pb2.TranslateDocumentRequest,
+) -> tuple[Term, ...]:
+    """Its terms. Raises OptionOutOfRange or BlankContent."""
     if len(request.glossary) > MOST_TERMS:
         raise OptionOutOfRange("glossary", len(request.glossary), 0, MOST_TERMS, what=" has terms, their number")
-    if not (html or segmented or request.glossary):
-        return None
-    return Shape(html, html or segmented, tuple(_terms(request)))
+    return tuple(_terms(request.glossary))
 
 
 def check_contents(contents: Sequence[str], options: Options) -> None:
@@ -52,6 +58,11 @@ def check_contents(contents: Sequence[str], options: Options) -> None:
     for index, text in enumerate(contents):
         if not text or text.isspace():
             raise BlankContent(f"contents[{index}]", len(text))
+    check_options(options)
+
+
+def check_options(options: Options) -> None:
+    """Raises OptionsConflict."""
     for name in OF_ONE_SENTENCE:
         if options.get(name):
             way = f"send the sentences as contents of their own, or no {name}"
@@ -64,8 +75,8 @@ def _value(field: str, value: int, known: Mapping[Any, bool]) -> bool:
     return known[value]
 
 
-def _terms(request: translation_pb2.TranslateRequest) -> Iterator[Term]:
-    for index, term in enumerate(request.glossary):
+def _terms(glossary: Iterable[translation_pb2.GlossaryTerm]) -> Iterator[Term]:
+    for index, term in enumerate(glossary):
         if not term.source or term.source.isspace():
             raise BlankContent(f"glossary[{index}].source", len(term.source))
         yield Term(term.source, term.target or term.source, term.case_sensitive)

@@ -7,6 +7,7 @@
     │   ├── TooManyContents         TOO_MANY_CONTENTS
     │   ├── SourceTooLong           SOURCE_TOO_LONG
     │   ├── HtmlTooLong             HTML_TOO_LONG
+    │   ├── DocumentBroken          DOCUMENT_BROKEN
     │   ├── NoTargets               NO_TARGETS
     │   ├── TooManyTargets          TOO_MANY_TARGETS
     │   ├── TargetTooLong           TARGET_TOO_LONG
@@ -26,6 +27,7 @@
     ├── QuotaExceeded               RESOURCE_EXHAUSTED  QUOTA_EXCEEDED
     ├── MessageTooLarge             RESOURCE_EXHAUSTED  MESSAGE_TOO_LARGE
     ├── TooManyWatchers             RESOURCE_EXHAUSTED  TOO_MANY_WATCHERS
+    ├── DocumentTooLarge            RESOURCE_EXHAUSTED  DOCUMENT_TOO_LARGE
     ├── VectorsTooLarge             RESOURCE_EXHAUSTED  VECTORS_TOO_LARGE
     ├── AttentionTooLarge           RESOURCE_EXHAUSTED  ATTENTION_TOO_LARGE
     ├── OutOfMemory                 RESOURCE_EXHAUSTED  OUT_OF_MEMORY
@@ -52,6 +54,7 @@ The right-hand names are the `reason` of google.rpc.ErrorInfo. They, and the key
 """
 
 from server.errors.caller import CallerNotListed, InvalidToken, NoCredentials, QuotaExceeded, ScopeMissing
+from server.errors.document import DocumentBroken, DocumentTooLarge
 from server.errors.error import ServerError, Status, quoted
 from server.errors.model import (
     DoesNotScore,
@@ -105,6 +108,8 @@ __all__ = [
     "AttentionTooLarge",
     "BlankContent",
     "CallerNotListed",
+    "DocumentBroken",
+    "DocumentTooLarge",
     "DoesNotScore",
     "DoesNotTranslate",
     "Draining",

@@ -22,6 +22,7 @@ from server.http.compatible.libretranslate import LibreTranslate
 from server.http.compatible.openai import OpenAI
 from server.http.compatible.texts import Texts
 from server.http.described import Description
+from server.http.documents import document_route
 from server.http.errors import PathNotFound
 from server.http.face import Desk, Endpoint, Route, reply
 from server.http.guard import Guard
@@ -73,6 +74,7 @@ def all_routes(served: Served) -> Sequence[Route]:
 
 def _routes(served: Served, description: Description) -> Iterator[Route]:
     yield from method_routes(served.methods)
+    yield document_route(served.methods)
     yield models_route(served.methods)
     yield metrics_route(served.metrics)
     yield from health_routes(served.health)

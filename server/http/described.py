@@ -29,6 +29,14 @@ EXAMPLES: dict[str, tuple[str, dict[str, Any] | None]] = {
         {"contents": [{"content": "Good morning.", "targets": ["Bom dia."]}]},
     ),
     "/v1/translate:stream": ("Translates a text and sends it as it is decoded.", {"content": "Good morning."}),
+    "/v1/translatedocument:stream": (
+        "Translates a document, in base64, and tells how far it is.",
+        {"document": "R29vZCBtb3JuaW5nLg==", "format": "DOCUMENT_FORMAT_TXT", "targetLanguageCode": "pt"},
+    ),
+    "/v1/document": (
+        "Translates the bytes of a file, ?format=docx&target=pt, into bytes; or, for text/event-stream, events.",
+        {},
+    ),
     "/dragoman.v1.EncodingService/Encode": ("Gives the vectors of texts.", {"contents": ["Good morning."]}),
     "/dragoman.v1.ModelService/ListModels": ("Lists the models.", {}),
     "/dragoman.v1.ModelService/GetModel": ("Tells of one model.", {}),

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from ssl import SSLContext
 
 from dragoman import __version__
+from server.api.documents import Documents
 from server.api.methods import methods
 from server.catalog.catalog import Catalog
 from server.config import Settings
@@ -42,6 +43,7 @@ class HttpPort:
     async def open(
         self,
         models: Catalog[Translator],
+        documents: Documents,
         calls: ObservedCalls,
         entrance: Entrance,
         traffic: Traffic,
@@ -54,7 +56,7 @@ class HttpPort:
         settings = self._settings
         detector = await self._detector
         detector.choose_among(ServedLanguages(models).all)
-        offered = list(methods(models, settings.pivot))
+        offered = list(methods(models, documents, settings.pivot))
         served = Served(models, offered, detector, health, metrics, keys, __version__, self.address)
         desk = Desk(calls, entrance, traffic)
         app = application(served, desk, served_hosts(settings), settings.http_cors)

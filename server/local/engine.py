@@ -22,6 +22,7 @@ from models.package.seal import SealError
 from models.tokenizers.tokenizer import TokenizerError
 from server.admission.quotas import Quota, Quotas
 from server.api import service
+from server.api.documents import Documents
 from server.catalog.catalog import Catalog
 from server.catalog.packages import open_packages
 from server.config import ConfigError, Settings, explained
@@ -36,6 +37,8 @@ from server.telemetry.metrics.call import CallMetrics
 from server.telemetry.metrics.caller import CallerMetrics
 from server.telemetry.observed import ObservedCalls
 from server.telemetry.tracing import open_tracing
+from server.text.documents.document import Limits
+from server.traffic.held import Held
 
 DEFAULT_WAITING: int = Settings.model_fields["max_waiting"].default
 WAITING_PER_CORE = 128
@@ -143,7 +146,7 @@ class LocalEngine:
             self._loaded = loaded
             failing = [report_crash(asyncio.wrap_future(one.runner.failure), one.admission) for one in loaded]
             watching = list(map(asyncio.create_task, failing))
-            handlers, most_bytes = handlers_of(loaded), settings.max_message_bytes
+            handlers, most_bytes = handlers_of(loaded, settings), settings.max_message_bytes
             opened.set_result(LocalChannel(self._loop, handlers, calls, most_bytes, self.close))
             await self._closing.wait()
             calls.end(Draining())
@@ -152,11 +155,13 @@ class LocalEngine:
                 task.cancel()
 
 
-def handlers_of(loaded: Sequence[LoadedModel]) -> Handlers:
+def handlers_of(loaded: Sequence[LoadedModel], settings: Settings) -> Handlers:
     """Of all services of the API. Whoever runs the models themselves may go by way of a third language."""
+    limits = Limits(settings.max_document_bytes, settings.max_document_texts)
+    documents = Documents(limits, Held(settings.max_document_bytes))
     handlers, health = Handlers(), Health(service.SERVICES)
     as_server: Any = handlers  # as far as services are added to one
     health.register(as_server)
     health.set(serving=True)
-    service.register(as_server, Catalog([one.translator for one in loaded]), pivots=True)
+    service.register(as_server, Catalog([one.translator for one in loaded]), documents, pivots=True)
     return handlers

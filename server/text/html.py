@@ -2,7 +2,8 @@
 
 import re
 from dataclasses import dataclass, field
-from html import unescape
+from functools import partial
+from html import escape, unescape
 
 from server.text.parts import OBJECT, Block, Copied, Element, Mark, Part
 from server.text.tags import Kind, Token, tokens
@@ -12,6 +13,8 @@ DEEPEST = 64
 SPACES = " \t\n\r\f"
 SPACE = re.compile(f"[{SPACES}]+")
 """What HTML shows as one space."""
+written = partial(escape, quote=False)
+"""A text as HTML has it."""
 
 
 def read_html(html: str) -> list[Part]:
@@ -85,7 +88,7 @@ class _Draft:
         marks = [*self.marks, *(Mark(one.opening, one.begin) for one in self.opened)]
         marks.sort(key=lambda mark: mark.at)
         elements = tuple(element for _, element in sorted(self.elements, key=lambda pair: pair[0]))
-        block = Block(text, elements, tuple(marks), tuple(self.objects), markup=True)
+        block = Block(text, elements, tuple(marks), tuple(self.objects), written)
         return [Copied(self.leading), block, Copied(self.trailing)]
 
     def _take_text(self, raw: str, first: bool) -> None:

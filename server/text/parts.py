@@ -1,6 +1,7 @@
 """What a text is made of: what is copied, and what is translated with the tags in it."""
 
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,6 +26,8 @@ class Element:
     """Of the block's characters the first in it."""
     end: int
     """The place after the last in it."""
+    once: bool = False
+    """It may not be there twice: it goes around the longest of the parts that its words become."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +49,8 @@ class Block:
     """In the order of the text."""
     objects: tuple[Copied, ...] = ()
     """Of every OBJECT in the text, what it stands for."""
-    markup: bool = False
-    """Of a text in HTML: what is written back is escaped."""
+    escape: Callable[[str], str] | None = None
+    """How text is written in the markup that the block is from. None: it is from none, and has no tags."""
 
     def divided(self, begin: int, end: int) -> bool:
         """Whether tags stand inside of these characters, so that it matters which words they stand at."""

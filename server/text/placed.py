@@ -5,7 +5,6 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import takewhile
 
 from server.text.parts import Block, Element
@@ -105,9 +104,11 @@ def _linked(content: str, target: str, alignment: Alignment) -> Iterator[_Linked
 
 def marked_up(block: Block, words: Sequence[Word]) -> str:
     """The words, with the block's tags: every one of them once or more, nested well."""
-    if not block.markup:
+    if block.escape is None:
         return "".join(word.text for word in words)
     stacks = _stacks(block, words)
+    for element in (element for element in block.elements if element.once):
+        _keep_longest(element, stacks)
     inserted = _insertions(block, words, stacks)
     written, opened = list[str](), Stack()
     for index, (word, stack) in enumerate(zip(words, stacks, strict=True)):
@@ -115,7 +116,7 @@ def marked_up(block: Block, words: Sequence[Word]) -> str:
         written += [element.closing for element in reversed(opened[kept:])]
         written += [element.opening for element in stack[kept:]]
         opened = stack
-        written += [*inserted[index], word.text if word.raw else escape(word.text, quote=False)]
+        written += [*inserted[index], word.text if word.raw else block.escape(word.text)]
     written += [element.closing for element in reversed(opened)]
     return "".join((*written, *inserted[len(words)]))
 
@@ -148,6 +149,21 @@ def _stacks(block: Block, words: Sequence[Word]) -> list[Stack]:
         before = before if stack is None else stack
         stacks.append(_shared(before, after) if stack is None else stack)
     return stacks
+
+
+def _keep_longest(element: Element, stacks: list[Stack]) -> None:
+    """Takes the element from all words but those of its longest part."""
+    longest, part = list[int](), list[int]()
+    for index, stack in enumerate(stacks):
+        if element not in stack:
+            continue
+        depth = stack.index(element)
+        goes_on = part and part[-1] == index - 1 and stacks[index - 1][: depth + 1] == stack[: depth + 1]
+        part = [*part, index] if goes_on else [index]
+        longest = max(longest, part, key=len)
+    for index in range(len(stacks)):
+        if index not in longest:
+            stacks[index] = tuple(one for one in stacks[index] if one is not element)
 
 
 def _around(block: Block) -> tuple[list[int], list[Stack]]:

@@ -12,7 +12,7 @@ from models.tokenizers.tokenizer import NOWHERE
 from server.catalog.served_model import ServedModel
 from server.errors import HtmlTooLong, TooManyContents
 from server.text.html import read_html
-from server.text.parts import Copied, Part
+from server.text.parts import Block, Copied, Part
 from server.text.pieces import Fixed, Piece, Sentence, joined, pieces
 from server.text.placed import Word, marked_up
 from server.text.plain import read_plain
@@ -62,7 +62,23 @@ class Texts:
             raise TooManyContents(len(texts), self._most)
         if shape.html and (longest := max(map(len, texts), default=0)) > MOST_HTML:
             raise HtmlTooLong(f"contents[{[*map(len, texts)].index(longest)}]", longest, MOST_HTML)
-        of_texts = [await self._take_apart(text, shape) for text in texts]
+        read = read_html if shape.html else read_plain
+        of_texts = [await self._take_apart(partial(read, text), len(text), shape) for text in texts]
+        of_texts, answers = await self._answer(of_texts, options)
+        return [_put_together(parts, answers, shape.html) for parts in of_texts]
+
+    async def translate_parts(
+        self, parts: Sequence[Part], glossary: tuple[Term, ...], options: Options
+    ) -> tuple[list[str], int]:
+        """Every part in the other language, in order, and how many tokens their sentences have. Raises ServerError."""
+        size = sum(len(part.text) for part in parts if isinstance(part, Block))
+        apart = await self._take_apart(lambda: parts, size, Shape(glossary=glossary))
+        [apart], answers = await self._answer([apart], options)
+        tokens = sum(answers[one].source_tokens for one in _sentences(apart))
+        return [_written(part, found, answers, 0) for part, found in apart], tokens
+
+    async def _answer(self, of_texts: list[Parts], options: Options) -> tuple[list[Parts], Answers]:
+        """The translations of all sentences, which are taken apart further where a placeholder was lost."""
         asked = [one for parts in of_texts for one in _sentences(parts)]
         answers = await self._ask(asked, options)
         lost = {one for one in asked if not one.wording.keeps(answers[one].hypotheses[0].text)}
@@ -70,11 +86,11 @@ class Texts:
             of_texts = [[(part, list(_split(found, lost))) for part, found in parts] for parts in of_texts]
             asked = [one for parts in of_texts for one in _sentences(parts)]
             answers |= await self._ask([one for one in asked if one not in answers], options)
-        return [_put_together(parts, answers, shape.html) for parts in of_texts]
+        return of_texts, answers
 
-    async def _take_apart(self, text: str, shape: Shape) -> Parts:
-        take = partial(_taken_apart, text, shape, self._language, self._fits)
-        return take() if len(text) <= INLINE_CHARACTERS else await asyncio.to_thread(take)
+    async def _take_apart(self, read: Callable[[], Sequence[Part]], characters: int, shape: Shape) -> Parts:
+        take = partial(_taken_apart, read, shape, self._language, self._fits)
+        return take() if characters <= INLINE_CHARACTERS else await asyncio.to_thread(take)
 
     async def _ask(self, sentences: Sequence[Sentence], options: Options) -> Answers:
         """In as many calls of the model as it takes contents at a time."""
@@ -88,11 +104,11 @@ class Texts:
         return answers
 
 
-def _taken_apart(text: str, shape: Shape, language: str, fits: Callable[[str], bool]) -> Parts:
+def _taken_apart(read: Callable[[], Sequence[Part]], shape: Shape, language: str, fits: Callable[[str], bool]) -> Parts:
     glossary = Glossary(shape.glossary)
     return [
         (part, [] if isinstance(part, Copied) else list(pieces(part, language, glossary, fits, shape.segmented)))
-        for part in (read_html if shape.html else read_plain)(text)
+        for part in read()
     ]
 
 

@@ -24,6 +24,8 @@ SMALL_BYTES = 256
 """A request up to there is part of its call: a probe of the platform is answered whatever others hold."""
 HELD_BYTES = 20
 """Of a request that is being answered, for each byte it came as: phrases become lists of numbers."""
+DOCUMENT_BYTES = 16
+"""Of a document that is translated, for each byte that it unpacks to."""
 MOST_NEW_CALLS = 4096
 """Calls that are not taken up. gRPC cancels what is beyond that, and a client that knows us tries again."""
 MOST_MESSAGES = 32
@@ -55,12 +57,15 @@ class Bounds:
     messages: int = MOST_MESSAGES
     answers_bytes: int = MOST_ANSWERS_BYTES
     held_bytes: int = MOST_HELD_BYTES
+    document_bytes: int = 0
+    """Of all documents that are translated, unpacked."""
 
     @classmethod
     def within(cls, settings: Settings, limit_bytes: int | None) -> Self:
         """As the settings say, and no more than memory of this size has room for. None: there is enough."""
         http = settings.max_connections if settings.http else 0
         all_of_it = cls(settings.max_message_bytes, settings.max_connections, http, settings.max_waiting)
+        all_of_it = replace(all_of_it, document_bytes=settings.max_document_bytes)
         if limit_bytes is None:
             return all_of_it
         return replace(
@@ -68,6 +73,7 @@ class Bounds:
             new_calls=min(MOST_NEW_CALLS, max(64, limit_bytes // SMALL_SHARE // (NEW_CALL_BYTES + WINDOW_BYTES))),
             messages=min(MOST_MESSAGES, max(2, limit_bytes // SHARE // all_of_it.transport_bytes)),
             answers_bytes=min(MOST_ANSWERS_BYTES, limit_bytes // SMALL_SHARE),
+            document_bytes=min(settings.max_document_bytes, limit_bytes // SMALL_SHARE // DOCUMENT_BYTES),
             held_bytes=min(MOST_HELD_BYTES, limit_bytes // SMALL_SHARE // HELD_BYTES),
         )
 
@@ -93,6 +99,7 @@ class Bounds:
             "requests": self.held_bytes * HELD_BYTES + self.message_bytes,
             "messages": self.messages * self.transport_bytes,
             "answers": self.answers_bytes,
+            "documents": self.document_bytes * DOCUMENT_BYTES,
         }
 
     @property

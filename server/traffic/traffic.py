@@ -18,6 +18,8 @@ class Traffic:
     arrivals: Arrivals
     held: Held
     departures: Departures
+    documents: Held
+    """Those that are translated."""
     request_timeout_s: float
     """How long a message of a caller may take."""
     stall_timeout_s: float
@@ -28,4 +30,5 @@ class Traffic:
         request_s, stall_s = settings.request_timeout_s, settings.stream_stall_timeout_s
         arrivals = Arrivals(bounds.messages, bounds.slow_messages, request_s)
         departures = Departures(bounds.answers_bytes, stall_s)
-        return cls(bounds, arrivals, Held(bounds.held_bytes), departures, request_s, stall_s)
+        held, documents = Held(bounds.held_bytes), Held(bounds.document_bytes)
+        return cls(bounds, arrivals, held, departures, documents, request_s, stall_s)

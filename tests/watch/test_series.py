@@ -48,7 +48,7 @@ def by_http() -> set[str]:
     """Names of the calls that routes are counted by."""
     models: Any = Catalog([SimpleNamespace(model=MODEL)])
     rest: Any = [None] * 6
-    return {route.name for route in all_routes(Served(models, [*methods(models)], *rest)) if route.observed}
+    return {route.name for route in all_routes(Served(models, [*methods(models, rest[0])], *rest)) if route.observed}
 
 
 def count(registry: CollectorRegistry) -> int:

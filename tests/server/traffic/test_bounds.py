@@ -16,7 +16,7 @@ def test_where_memory_is_short_each_kind_has_its_share() -> None:
     whole, plenty, short = bounds(), bounds(8 * GIBIBYTE), bounds(GIBIBYTE)
     assert whole == plenty
     assert (whole.messages, whole.new_calls) == (MOST_MESSAGES, MOST_NEW_CALLS)
-    for part in ("calls", "messages", "requests", "answers"):
+    for part in ("calls", "messages", "requests", "answers", "documents"):
         assert short.parts[part] < whole.parts[part], part
     assert short.bytes < GIBIBYTE / 6
     assert bounds(1 << 20).messages >= 2

@@ -1,0 +1,72 @@
+"""Documents by HTTP: the bytes of a file in, and the bytes of a file out, or how far it is."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing
+from typing import Any
+
+from google.protobuf.message import Message
+from starlette.responses import Response
+
+from server.api.methods import Method
+from server.api.proto_json import event_of
+from server.api.scopes import scopes_of
+from server.http.asked import Asked
+from server.http.errors import InvalidField
+from server.http.events import MEDIA_TYPE, Event
+from server.http.face import Route
+from server.http.native import NATIVE
+
+PATH = "/v1/document"
+OFFICE = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+MEDIA_TYPES: Mapping[str, str] = {
+    "txt": "text/plain; charset=utf-8",
+    "md": "text/markdown; charset=utf-8",
+    "html": "text/html; charset=utf-8",
+    "srt": "application/x-subrip; charset=utf-8",
+    "vtt": "text/vtt; charset=utf-8",
+    "po": "text/x-gettext-translation; charset=utf-8",
+    "xliff": "application/xliff+xml",
+    "docx": OFFICE,
+    "odt": "application/vnd.oasis.opendocument.text",
+}
+"""What an answer says that it is. A page that comes back is for a file, and no browser is to show it as ours."""
+FIELDS = {"source": "source_language_code", "target": "target_language_code", "model": "model"}
+"""Of the query, and of the request."""
+
+
+def document_route(methods: Iterable[Method]) -> Route:
+    """The document comes back as it is, or for whoever accepts an event stream as its last event."""
+    [method] = (method for method in methods if method.name == "TranslateDocument")
+
+    async def events(asked: Asked) -> AsyncGenerator[Event]:
+        async with aclosing(method.responses(await _request(method, asked))) as responses:
+            async for response in responses:
+                yield Event(*event_of(response))
+
+    async def answer(asked: Asked) -> Response:
+        request = await _request(method, asked)
+        async with aclosing(method.responses(request)) as responses:
+            async for response in responses:
+                last: Any = response
+        kind = MEDIA_TYPES[asked.query["format"]]
+        return Response(last.document.document, media_type=kind, headers={"content-disposition": "attachment"})
+
+    def either(asked: Asked) -> Awaitable[Response] | AsyncGenerator[Event]:
+        return events(asked) if MEDIA_TYPE in asked.headers.get("accept", "") else answer(asked)
+
+    handler: Callable[[Asked], Any] = either
+    name = "http.TranslationService/TranslateDocument"
+    return Route("POST", PATH, name, scopes_of(method.path), NATIVE, handler)
+
+
+async def _request(method: Method, asked: Asked) -> Message:
+    """Raises InvalidField."""
+    told = asked.query.get("format", "")
+    if told not in MEDIA_TYPES:
+        known = ", ".join(MEDIA_TYPES)
+        raise InvalidField("format", f"format of the query is {told[:64]!r}; it must be one of {known}")
+    formats = method.request.DESCRIPTOR.fields_by_name["format"].enum_type
+    assert formats is not None
+    given = {field: asked.query.get(name, "") for name, field in FIELDS.items()}
+    number = formats.values_by_name[f"DOCUMENT_FORMAT_{told.upper()}"].number
+    return method.request(document=await asked.body(), format=number, **given)

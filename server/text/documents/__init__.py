@@ -1,0 +1,1 @@
+"""Documents: files whose texts are translated, and all of which else is kept."""

@@ -1,0 +1,1 @@
+"""Formats that are XML, alone or in an archive."""
