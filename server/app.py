@@ -78,14 +78,14 @@ def run(settings: Settings) -> NoReturn:
     warn_of_exposure(settings)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
-        code = uvloop.run(_run(settings))
+        uvloop.run(_run(settings))
     except (PackageError, SealError, TokenizerError, DeviceError) as error:
         raise ConfigError(str(error)) from error
-    end_process(code)
 
 
-async def _run(settings: Settings) -> int:
-    return await serve(settings, StopSignals(settings.grace_period_s))
+async def _run(settings: Settings) -> NoReturn:
+    """Ends the process from within the loop, whose own end waits for threads: one may read from a disk that hangs."""
+    end_process(await serve(settings, StopSignals(settings.grace_period_s)))
 
 
 async def serve(settings: Settings, signals: StopSignals) -> int:

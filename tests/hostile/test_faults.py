@@ -1,5 +1,6 @@
 """What may fail around a server process: open files, the disk of its log, the clock."""
 
+import os
 import signal
 import socket
 from contextlib import ExitStack, suppress
@@ -9,6 +10,7 @@ import pytest
 
 from bench.soak.http2 import PREFACE
 from dragoman import Client
+from server.identity.tokens import new_token, token_hash
 from tests.server_process import WAIT_S, ServerProcess, eventually, server_process
 
 ZOO = Path("models/zoo/en-pt-int8")
@@ -63,6 +65,34 @@ def test_a_full_disk_below_the_log_costs_no_call() -> None:
         for number in range(50):
             assert client.translate(f"{number} cats.", timeout_s=WAIT_S).text
         assert server.end(signal.SIGTERM) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_disk_that_hangs_below_the_callers_costs_no_call(tmp_path: Path) -> None:
+    """A named pipe of which nothing comes: as a file server that has gone."""
+    token, callers = new_token(), tmp_path / "callers.toml"
+    callers.write_text(f'[callers.me]\ntokens = ["{token_hash(token)}"]\nscopes = ["translate"]\n')
+    with (
+        server_process(ZOO, "--callers", callers, "--grace-period-s", 1) as server,
+        Client(server.target, token=token) as client,
+    ):
+        before = client.translate("A cat.", no_cache=True).text
+        hanging = tmp_path / "hanging"
+        os.mkfifo(hanging)
+        hanging.rename(callers)
+        server.process.send_signal(signal.SIGHUP)
+        writers = list[int]()
+
+        def is_read() -> bool:
+            with suppress(OSError):  # nobody reads it yet
+                writers.append(os.open(callers, os.O_WRONLY | os.O_NONBLOCK))
+            return bool(writers)
+
+        eventually(is_read)
+        for _ in range(5):
+            assert client.translate("A cat.", no_cache=True).text == before
+        assert server.end(signal.SIGTERM) == 0
+        os.close(writers[0])
 
 
 def test_a_clock_that_jumps_loses_no_call() -> None:

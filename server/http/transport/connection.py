@@ -5,8 +5,9 @@ import ssl
 from dataclasses import dataclass
 from typing import Any
 
+from uvicorn._types import ASGI3Application
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 CONNECTION = "dragoman.connection"
@@ -50,6 +51,8 @@ class Connection(HttpToolsProtocol):
         """Bytes since a part came in which a request began: all, and those that are content."""
         self._begun = False
         """A request has begun in the part that came last."""
+        self._answering: RequestResponseCycle | None = None
+        """The request that is being answered, or was last."""
 
     @property
     def certificate_names(self) -> tuple[str, ...] | None:
@@ -85,6 +88,9 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_is_there()
         super().connection_lost(exc)
+        if self._answering is not None:  # uvicorn tells the last request that came, which waits behind this one
+            self._answering.disconnected = True
+            self._answering.message_event.set()
 
     def data_received(self, data: bytes) -> None:
         if self._patience is None and (self.cycle is None or self.cycle.response_complete):
@@ -113,6 +119,10 @@ class Connection(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         self._content += len(body)
         super().on_body(body)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
 
     def timeout_keep_alive_handler(self) -> None:
         """Nobody has asked for long; and maybe nobody reads either, which a mere close would wait for."""
