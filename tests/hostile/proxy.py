@@ -44,8 +44,11 @@ class Proxy:
             self.port = server.sockets[0].getsockname()[1]
             ready.set()
             await end.wait()
+            self._passes.set()
             for writer in list(self._open):
                 writer.transport.abort()
+            await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
+            await asyncio.sleep(0)  # until the loop has closed what is aborted
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -59,6 +62,7 @@ class Proxy:
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         for way in ways:
             way.cancel()
+        await asyncio.wait(ways)
         for one in (writer, back):
             one.transport.abort()
         self._open -= {writer, back}
