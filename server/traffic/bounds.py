@@ -26,7 +26,7 @@ HELD_BYTES = 20
 """Of a request that is being answered, for each byte it came as: phrases become lists of numbers."""
 DOCUMENT_BYTES = 16
 """Of a document that is translated, for each byte that it unpacks to."""
-MOST_NEW_CALLS = 8192
+MOST_NEW_CALLS = 5120
 """Calls that are not taken up: 5,000 at once, of eight connections, are none too many. gRPC cancels what is beyond
 that, before it has run anything of ours that could give a reason; a client that knows us tries again."""
 MOST_MESSAGES = 32
