@@ -14,7 +14,7 @@ import grpc
 FIRST_BACKOFF_S, MAX_BACKOFF_S, GROWTH = 0.1, 2.0, 2
 JITTER = 0.2
 """Waits differ by up to so much of them, or callers that were refused together would come back together."""
-PUSHBACK_KEY = "grpc-retry-pushback-ms"
+PUSHBACK_KEY, REQUEST_ID_KEY = "grpc-retry-pushback-ms", "x-request-id"
 MAX_TOKENS, TOKEN_RATIO = 1000.0, 0.5
 """A6's throttle: a failure takes a token, a success brings a part of one, and with half of them nothing is repeated."""
 
@@ -69,11 +69,14 @@ class Retries:
 def is_unavailable(error: grpc.RpcError) -> bool:
     """Whether another server, or the same one later, may answer.
 
-    gRPC ends calls with a bare CANCELLED that come while their server begins to stop, and does nothing for them. What
-    a server itself says has trailing metadata.
+    gRPC ends calls with a bare CANCELLED that come while their server begins to stop, and does nothing for them. A proxy
+    may add words to that. What a server itself says has the call's id, or when to come back.
     """
     code = error.code()
-    return code is grpc.StatusCode.UNAVAILABLE or (code is grpc.StatusCode.CANCELLED and not error.trailing_metadata())
+    if code is not grpc.StatusCode.CANCELLED:
+        return code is grpc.StatusCode.UNAVAILABLE
+    trailing = cast(Iterable[tuple[str, str | bytes]], error.trailing_metadata() or ())
+    return not any(key in (REQUEST_ID_KEY, PUSHBACK_KEY) for key, _ in trailing)
 
 
 def pushback_ms(error: grpc.RpcError) -> int | None:

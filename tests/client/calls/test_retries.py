@@ -29,11 +29,19 @@ class Failed(grpc.RpcError):
         return () if self._pushback is None else ((PUSHBACK_KEY, self._pushback),)
 
 
+class ByProxy(Failed):
+    """One of which a proxy has told."""
+
+    def trailing_metadata(self) -> Any:
+        return (("server", "envoy"), ("x-envoy-upstream-service-time", "3"))
+
+
 def test_a_call_that_grpc_cancels_by_itself_is_made_again() -> None:
     """It does so where a server begins to stop."""
     delay = Retries().delay_s(Failed(grpc.StatusCode.CANCELLED), 1, 100)
     assert delay is not None and delay <= FIRST_BACKOFF_S * (1 + JITTER)
     assert Retries().delay_s(Failed(grpc.StatusCode.CANCELLED), 1, 100, elsewhere=True) == 0
+    assert Retries().delay_s(ByProxy(grpc.StatusCode.CANCELLED), 1, 100) is not None
 
 
 REPEATED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
