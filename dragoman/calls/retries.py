@@ -69,8 +69,8 @@ class Retries:
 def is_unavailable(error: grpc.RpcError) -> bool:
     """Whether another server, or the same one later, may answer.
 
-    gRPC ends calls with a bare CANCELLED that come while their server begins to stop, and does nothing for them. A proxy
-    may add words to that. What a server itself says has the call's id, or when to come back.
+    gRPC ends calls with a bare CANCELLED that come while their server begins to stop, and does nothing for them. A
+    proxy may add words to that. What a server itself says has the call's id, or when to come back.
     """
     code = error.code()
     if code is not grpc.StatusCode.CANCELLED:
