@@ -39,13 +39,14 @@ class Nodes:
 
     def ours(self, operator: str, inputs: Inputs, attributes: Attributes | None = None) -> ir.Value:
         """A node of one of our operators."""
-        return self._tape.op(operator, inputs, attributes, domain=DOMAIN)
+        return self._tape.op(operator, _without_end(inputs), attributes, domain=DOMAIN)
 
     def ours_of_many(
         self, operator: str, inputs: Inputs, outputs: int, attributes: Attributes | None = None
     ) -> Sequence[ir.Value]:
         """The same, with several outputs."""
-        return self._tape.op_multi_out(operator, inputs, attributes, num_outputs=outputs, domain=DOMAIN)
+        given = _without_end(inputs)
+        return self._tape.op_multi_out(operator, given, attributes, num_outputs=outputs, domain=DOMAIN)
 
     def model(self, name: str, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]) -> ir.Model:
         """All of it, from inputs to outputs."""
@@ -58,6 +59,12 @@ class Nodes:
             name=name,
         )
         return ir.Model(graph, ir_version=IR_VERSION, producer_name=DOMAIN)
+
+
+def _without_end(inputs: Inputs) -> Inputs:
+    """Those up to the last one that is there."""
+    end = max((index + 1 for index, value in enumerate(inputs) if value is not None), default=0)
+    return inputs[:end]
 
 
 def variable(name: str, dtype: ir.DataType, axes: Sequence[str | int]) -> ir.Value:
