@@ -17,6 +17,7 @@ OWN = {
     "bulk": "translate files into files, by the engine in this process",
     "models": "list the server's models and their limits",
     "health": "tell whether the server is serving; the exit code is 0 only then",
+    "completion": "print what completes commands and options in a shell",
 }
 """What each does."""
 GROUP = "dragoman.commands"
@@ -25,6 +26,8 @@ CHECKOUT = {
     "export": "make a package of a checkpoint",
     "train": "train a model",
     "inspect": "show what a package does with a text, as an HTML page",
+    "pull": "fetch a model by its name and make a package of it",
+    "show": "say what a package is, or which there are",
 }
 """Those that a checkout of Dragoman has."""
 MISSING = {
@@ -32,6 +35,8 @@ MISSING = {
     "export": "export is not installed here; in a checkout: make setup",
     "train": "training is not installed here; in a checkout: make setup",
     "inspect": "inspection is not installed here; in a checkout: make setup",
+    "pull": "export is not installed here; in a checkout: make setup",
+    "show": "packages cannot be read here; in a checkout: make run",
 }
 """What to say where they are not."""
 

@@ -1,4 +1,4 @@
-"""The command `dragoman`: what `commands.OWN` has, and what others bring (serve, export, train, inspect).
+"""The command `dragoman`: what `commands.OWN` has, and what others bring (serve, export, train, inspect, pull, show).
 
 Exit codes: 0 done, 1 failed (one line on standard error says why), 2 wrong usage, 130 interrupted by Ctrl-C,
 141 whatever read the output went away.
@@ -46,6 +46,10 @@ def _call(command: str, rest: Sequence[str]) -> int:
         from dragoman.command import bulk
 
         return bulk.main(rest)
+    if command == "completion":
+        from dragoman.command import completion
+
+        return completion.main(rest)
     from dragoman.command import output
     from dragoman.command.arguments import parse
     from dragoman.command.calls import CALLS

@@ -20,6 +20,8 @@ ALIASES = {
     "dragoman export": "export",
     "dragoman train": "training",
     "dragoman inspect": "inspection",
+    "dragoman pull": "export.command.pull",
+    "dragoman show": "export.command.show",
 }
 """Commands of `dragoman` that run another program."""
 

@@ -25,8 +25,8 @@ TYPES = ("counter", "gauge", "histogram")
 PROGRAMS = {
     "server": "configuration.md",
     "server.identity": "deploy.md",
-    "export": "checkpoints.md",
     "inspection": "inspection.md",
+    **dict.fromkeys(("export", "export.command.pull", "export.command.show"), "checkpoints.md"),
     **dict.fromkeys((f"dragoman {name}" for name in OWN), "client.md"),
     "dragoman bulk": "bulk.md",
     **dict.fromkeys(("training", "training.distill", "training.examples.number_words"), "training.md"),

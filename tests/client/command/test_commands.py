@@ -95,6 +95,8 @@ def test_the_project_declares_what_it_brings() -> None:
         "export": '"export.__main__:main"',
         "train": '"training.__main__:main"',
         "inspect": '"inspection.__main__:main"',
+        "pull": '"export.command.pull:main"',
+        "show": '"export.command.show:main"',
     }
     assert {point.name for point in entry_points(group="dragoman.commands")} <= declared.keys()
 

@@ -1,0 +1,39 @@
+"""Fetches a model and makes a package of it, under a name: `dragoman pull hf:OWNER/NAME`.
+
+Nothing else fetches anything: a server opens only what is there.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from export.__main__ import main as export
+from export.command.home import place_of
+from export.sources import source_of
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns what export does: 0, 1, 2 or 130. Exits the process for `--help` and wrong usage."""
+    parser = argparse.ArgumentParser(
+        "dragoman pull",
+        description="Fetches a checkpoint, exports and verifies it, and keeps the package in $DRAGOMAN_HOME.",
+        epilog="Options of `dragoman export` may follow, but for --out.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("checkpoint", metavar="NAME", help="hf:OWNER/NAME[@REVISION] or firefox:PAIR")
+    asked, options = parser.parse_known_args(arguments)
+    if source_of(asked.checkpoint) == "folder":
+        way = "pull takes hf:OWNER/NAME or firefox:PAIR; of a folder, dragoman export makes a package"
+        parser.error(f"{asked.checkpoint} is no name of a model: {way}")
+    if {"--out", "--in-place"} & {option.partition("=")[0] for option in options}:
+        parser.error("the package goes to $DRAGOMAN_HOME; dragoman export takes --out and --in-place")
+    target = place_of(asked.checkpoint)
+    if target.exists():
+        print(f"error: {target} is there already: remove it to fetch {asked.checkpoint} again", file=sys.stderr)
+        return 2
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return export([asked.checkpoint, "--out", str(target), *options])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""Says what a package is: `dragoman show PACKAGE`; without one, which there are. It needs no torch."""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+
+from export.command.home import find, home, local
+from models.decoding import Decoding
+from models.package.checked import PackageError
+from models.package.folder import Package
+from models.package.manifest import Certificate, Manifest
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns 0, or 2 where there is no such package, or one that is not whole."""
+    parser = argparse.ArgumentParser("dragoman show", description="Says what a package is, and checks its files.")
+    parser.add_argument("package", nargs="?", help="its folder, or its name in $DRAGOMAN_HOME; none: list those")
+    name: str | None = parser.parse_args(arguments).package
+    try:
+        lines = _list() if name is None else _describe(Package.open(find(name)))
+        print("\n".join(lines))
+    except (PackageError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _list() -> Iterator[str]:
+    folders = list(local())
+    for folder in folders:
+        manifest = Package.open(folder).manifest
+        yield f"{folder.name:<32}{_languages(manifest):<24}{_megabytes(manifest):>8.1f} MB  {folder}"
+    if not folders:
+        yield f"no packages in {home()}; dragoman pull fetches one"
+
+
+def _describe(package: Package) -> Iterator[str]:
+    manifest, graphs = package.manifest, package.manifest.graphs
+    rows = {
+        "model": manifest.name,
+        "folder": str(package.folder),
+        "sha256": package.sha256,
+        "languages": _languages(manifest),
+        "checkpoint": manifest.checkpoint.pinned or manifest.checkpoint.name,
+        "architecture": _architecture(manifest),
+        "precision": f"{graphs.precision.weights}, computes in {graphs.precision.activations}",
+        "size": f"{_megabytes(manifest):.1f} MB in {len(manifest.files)} files, which are whole",
+        "prompts": ", ".join(manifest.prompts) or "none",
+        "defaults": _defaults(manifest.generation.decoding()),
+        "made by": ", ".join(f"{tool} {version}" for tool, version in manifest.tools.items()),
+        **_certified("verified", manifest.certificate),
+    }
+    if manifest.native_certificate is not None:
+        rows |= _certified("native graphs", manifest.native_certificate)
+    yield from (f"{name:<14}{told}" for name, told in rows.items())
+
+
+def _languages(manifest: Manifest) -> str:
+    sources, targets = (", ".join(tags) for tags in (manifest.source_languages, manifest.target_languages))
+    return f"{sources or '?'} -> {targets}" if targets else f"{sources or '?'} (vectors)"
+
+
+def _megabytes(manifest: Manifest) -> float:
+    return sum(entry.size_bytes for entry in manifest.files.values()) / 1e6
+
+
+def _architecture(manifest: Manifest) -> str:
+    model = manifest.model
+    layers = f"{model.encoder_layers} + {model.decoder_layers} layers of width {model.width}"
+    return f"{model.architecture}, {layers}, {model.target_vocab_size} target tokens"
+
+
+def _defaults(decoding: Decoding) -> str:
+    """What the model has otherwise than everybody."""
+    usual = Decoding()
+    own = {one.name: getattr(decoding, one.name) for one in fields(Decoding)}
+    told = [f"{name} {value}" for name, value in own.items() if value != getattr(usual, name)]
+    return ", ".join(told) or "as documented"
+
+
+def _certified(which: str, certificate: Certificate) -> dict[str, str]:
+    told = [f"on {certificate.device}", f"hidden states within {certificate.encoder_error:.1e}"]
+    for one in certificate.agreements:
+        told.append(f"{one.equal} of {one.sentences} sentences as {one.reference} ({one.num_beams} beams)")
+    return {which: ", ".join(told)}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""Packages under names: what is there, what it is, and what is not pulled."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from export.command import pull, show
+from export.command.home import home
+from models.package.manifest import Manifest
+from tests.serving import ZOO
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a package is kept."""
+    monkeypatch.setenv("DRAGOMAN_HOME", str(tmp_path))
+    shutil.copytree(ZOO, tmp_path / "mine")
+    return tmp_path
+
+
+def test_what_is_kept_is_listed_and_shown(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert show.main([]) == 0
+    [line] = capsys.readouterr().out.splitlines()
+    assert line.split()[0] == "mine" and "en -> pt" in line and str(kept / "mine") in line
+    assert show.main(["mine"]) == show.main([str(ZOO)]) == 0
+    told = capsys.readouterr().out
+    manifest = Manifest.model_validate_json((ZOO / "manifest.json").read_bytes())
+    assert f"{manifest.model.encoder_layers} + {manifest.model.decoder_layers} layers" in told
+    assert "32 of 32 sentences as transformers (4 beams)" in told
+
+
+def test_what_is_not_whole_is_not_shown(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert show.main(["yours"]) == 2
+    assert "which has mine" in capsys.readouterr().err
+    vocabulary = kept / "mine" / "vocab.json"
+    vocabulary.write_bytes(vocabulary.read_bytes() + b" ")
+    assert show.main(["mine"]) == 2
+    assert "vocab.json" in capsys.readouterr().err
+
+
+def test_a_pull_takes_names_and_leaves_what_is_there(
+    kept: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[list[str]] = []
+
+    def export(arguments: list[str]) -> int:  # what it does has tests of its own
+        asked.append(arguments)
+        return 0
+
+    monkeypatch.setattr(pull, "export", export)
+    assert pull.main(["hf:OPUS/en-pt@v1", "--quiet"]) == 0
+    assert asked == [["hf:OPUS/en-pt@v1", "--out", str(kept / "OPUS-en-pt-v1"), "--quiet"]]
+    assert pull.main(["firefox:mine"]) == 2
+    assert "is there already" in capsys.readouterr().err
+    for arguments in (["a/folder"], ["hf:OPUS/en-pt", "--out", "x"], []):
+        with pytest.raises(SystemExit):
+            pull.main(arguments)
+    assert len(asked) == 1
+
+
+def test_the_home_is_that_of_the_users_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DRAGOMAN_HOME", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", "/data")
+    assert home() == Path("/data/dragoman")
