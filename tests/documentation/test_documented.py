@@ -41,6 +41,7 @@ PROGRAMS = {
     **dict.fromkeys(
         (
             "bench.bulk",
+            "bench.server.faces",
             "bench.server.metrics",
             "bench.server.overload",
             "bench.quality",
