@@ -26,6 +26,7 @@ from dragoman.v1.translation_pb2 import (
     ScoreRequest,
     StreamTranslateRequest,
     TranslateAndEncodeRequest,
+    TranslateDocumentRequest,
     TranslateRequest,
 )
 from tests.fakes import WAIT_S
@@ -130,6 +131,15 @@ def score(chance: random.Random) -> Message:
     )
 
 
+def document(chance: random.Random) -> Message:
+    return TranslateDocumentRequest(
+        document=content(chance).encode(),
+        format=chance.choice([0, 1, 2, 3, 4, 5, 6, 7, 99]),  # type: ignore[arg-type]
+        target_language_code=language(chance),
+        decoding=decoding(chance),
+    )
+
+
 def get_model(chance: random.Random) -> Message:
     return GetModelRequest(name=chance.choice(["", "copy", "x" * 900, "\0"]))
 
@@ -156,6 +166,7 @@ METHODS: dict[str, tuple[str, Callable[[random.Random], Message]]] = {
     "/grpc.health.v1.Health/Check": ("unary_unary", check),
     "/grpc.health.v1.Health/List": ("unary_unary", lambda chance: HealthCheckRequest()),
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": ("stream_stream", reflect),
+    "/dragoman.v1.TranslationService/TranslateDocument": ("unary_stream", document),
 }
 
 

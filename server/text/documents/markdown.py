@@ -80,7 +80,8 @@ class _Piece:
 def _pieces(text: str, first: int, env: Env) -> Iterator[_Piece]:
     """In order. first: the character where it begins. env: gets what links refer to."""
     starts = [first + found.end() for found in re.finditer(r"\A|\n", text[first:])]
-    tokens, cell_line, cell_at = _parser().parse(text[first:].replace("\r\n", " \n"), env), -1, 0
+    source = text[first:].replace("\r\n", " \n").replace("\r", " ")  # each of them is a line to the parser, not to us
+    tokens, cell_line, cell_at = _parser().parse(source, env), -1, 0
     for before, token in pairwise(tokens):
         if token.type != "inline" or token.map is None or not token.content.strip():
             continue
