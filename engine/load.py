@@ -96,9 +96,17 @@ def load(
 
 
 def load_all(
-    plans: Sequence[Plan], device: Device, memory: HostMemory | None, kernels: Kernels, supervision: Supervision
+    plans: Sequence[Plan],
+    device: Device,
+    memory: HostMemory | None,
+    kernels: Kernels,
+    supervision: Supervision,
+    cores: Cores | None = None,
 ) -> list[Runner]:
-    """Loads several models on a device: all of them, or none. See `load`. `memory`: of the host, for all of them."""
+    """Loads several models on a device: all of them, or none. See `load`.
+
+    memory: of the host, for all of them. cores: those that models use that are loaded already
+    """
     with ExitStack() as undo:
         opened = list[_Opened]()
         for plan in plans:
@@ -108,24 +116,36 @@ def load_all(
             opened.append(_Opened(plan, decoder, device, max(0, resident_bytes() - before)))
         if memory is not None:
             _fit([one for one in opened if one.takes_threads], memory)
-        cores = Cores()
+        cores = cores or Cores()
         runners = [one.runner(supervision, cores) for one in opened]
         undo.pop_all()
     return runners
+
+
+def check_room(plan: Plan, device: Device, memory: HostMemory, kernels: Kernels) -> None:
+    """Before a model is loaded beside others, which `memory` counts as resident. Raises DeviceError without room."""
+    graphs = plan.model.graphs.spec
+    if not takes_threads(graphs.precision, device):
+        return
+    native = graphs.native if kernels != "off" else None
+    load = _host_load(plan, device, native=native is not None)
+    first = (
+        (graphs.encoder, graphs.packed_encoder, graphs.decoder) if native is None else (native.encoder, native.decoder)
+    )
+    weights = sum(file.weight_bytes for file in first if file is not None)
+    fit([load], replace(memory, resident_bytes=memory.resident_bytes + weights), fewer=False)
 
 
 class _Opened:
     """A model whose graphs are loaded."""
 
     def __init__(self, plan: Plan, decoder: Decoder[Any], device: Device, loaded_bytes: int) -> None:
-        graphs, limits = plan.model.graphs.spec, plan.limits
+        graphs = plan.model.graphs.spec
         self.plan, self.decoder, self._loaded_bytes = plan, decoder, loaded_bytes
         self.on_host = device.kind == "cpu"
         self.takes_threads = takes_threads(graphs.precision, device)
-        self.longest = limits.source_tokens or graphs.max_positions, limits.target_tokens or graphs.max_positions
-        workers = worker_count(graphs.precision, device, limits.workers)
-        native = isinstance(decoder, NativeDecoder)
-        self.load = HostLoad(graphs, native, workers, limits.rows or ROWS, *self.longest)
+        self.load = _host_load(plan, device, native=isinstance(decoder, NativeDecoder))
+        self.longest = self.load.source_tokens, self.load.target_tokens
         if counters := getattr(decoder, "counters", None):  # some decoders have them
             plan.observer.kernels(counters)
 
@@ -146,6 +166,14 @@ class _Opened:
         if self.takes_threads:  # a GPU's thread makes its own CUDA graphs first
             measure(runner, *self.longest)
         return runner
+
+
+def _host_load(plan: Plan, device: Device, native: bool) -> HostLoad:
+    """Raises DeviceError where more workers are wanted than there may be."""
+    graphs, limits = plan.model.graphs.spec, plan.limits
+    longest = limits.source_tokens or graphs.max_positions, limits.target_tokens or graphs.max_positions
+    workers = worker_count(graphs.precision, device, limits.workers)
+    return HostLoad(graphs, native, workers, limits.rows or ROWS, *longest)
 
 
 def _fit(opened: Sequence[_Opened], memory: HostMemory) -> None:

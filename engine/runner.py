@@ -143,6 +143,14 @@ class Runner:
         """Seconds of a worker that a call will take."""
         return self._cost.of_work(work)
 
+    def spent_s(self, source_tokens: int, rows: int) -> float:
+        """Seconds of a worker that such a source takes, with so many rows of steps."""
+        return self._cost.spent(source_tokens, rows)
+
+    def weigh(self, weight: float) -> None:
+        """Lets other models go first at the cores they share: by `cores.BEHIND`, or with 1 no longer."""
+        self._supervisor.weigh(weight)
+
     def submit(self, request: Request) -> None:
         """Queues a request. Its answer comes through `request.deliver`, on another thread.
 

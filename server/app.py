@@ -6,7 +6,7 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import closing
 from importlib.metadata import version
 from typing import TYPE_CHECKING, NoReturn
@@ -29,6 +29,7 @@ from server.api.documents import Documents
 from server.canary import Canaries
 from server.catalog.catalog import Catalog
 from server.catalog.packages import open_packages
+from server.catalog.reloading import Reload
 from server.config import ConfigError, Settings
 from server.grpc import health as health_service
 from server.grpc.health import Health
@@ -42,7 +43,7 @@ from server.identity.reloads import Reloads, Source
 from server.identity.tls import open_tls, warn_of_exposure
 from server.kserve import service as kserve
 from server.lifecycle import StopSignals, drain, end_process, report_crash
-from server.loaded import LoadedModel, load_models
+from server.loaded import LoadedModel, LoadedModels, load_models
 from server.placement import device_memory, facts, host_limit, serving_device
 from server.ports import address
 from server.telemetry import logs
@@ -52,12 +53,15 @@ from server.telemetry.metrics.caller import QUOTAS, CallerMetrics
 from server.telemetry.metrics.process import ProcessMetrics, State
 from server.telemetry.metrics.reload import ReloadMetrics
 from server.telemetry.metrics.server import metrics_endpoint
+from server.telemetry.metrics.version import VersionMetrics
 from server.telemetry.observed import ObservedCalls
 from server.telemetry.tracing import Tracing, open_tracing
 from server.text.documents.document import Limits
 from server.traffic.bounds import Bounds
 from server.traffic.traffic import Traffic
 from server.translation.translator import Translator
+from server.versions.versions import Versions
+from server.versions.watched import watch_packages
 
 if TYPE_CHECKING:
     from server.http.opening import HttpPort
@@ -128,16 +132,25 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
             describe(process, settings, loaded, time.perf_counter() - started)
             if device.kind == "cuda":  # not before: the probes capture CUDA graphs, which other calls may disturb
                 process.watch_device_memory(device_memory(machine.runtime(), device.index))
-            canaries = Canaries([one.canary for one in loaded])
+            canaries = Canaries(lambda: [one.canary for one in loaded])
             well = await canaries.check()
             models = Catalog([one.translator for one in loaded])
             documents = Documents(Limits(bounds.document_bytes, settings.max_document_texts), traffic.documents)
-            health = await start(server, models, documents, calls, traffic, settings.pivot)
+            health = Health(service.SERVICES)
+            engines = EngineWatch(loaded, health, process)
+
+            def promoted(one: LoadedModel, seconds: float) -> None:
+                describe_model(process, settings, one, seconds)
+                engines.watch(one)
+
+            counted = VersionMetrics(registry, [one.model.name for one in loaded])
+            versions = Versions(settings, loaded, models, calls, counted, promoted)
+            await start(server, models, documents, calls, traffic, settings.pivot, health, versions)
             http = None
             if http_port is not None:
                 faces = models, documents, calls, entrance, traffic, lambda: health.state, metrics.page
                 http = await http_port.open(
-                    *faces, None if tls is None else tls.context(), not isinstance(door, OpenDoor)
+                    *faces, None if tls is None else tls.context(), not isinstance(door, OpenDoor), versions
                 )
             health.set(serving=well or not settings.canary_health)  # not before every port answers
             gc.freeze()  # what is loaded stays: else the collector goes through it again and again, and all wait
@@ -147,15 +160,19 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
                 scheme = "http" if tls is None else "https"
                 log.info("HTTP on %s://%s: /docs says what there is", scheme, http_port.address)
             watching = [
-                asyncio.create_task(watch_engines(loaded, health, process)),
                 asyncio.create_task(
                     canaries.watch(settings.canary_interval_s, health if settings.canary_health else None)
                 ),
                 asyncio.create_task(reloads.watch()),
             ]
+            if settings.watch_packages:
+                watching.append(asyncio.create_task(watch_packages(loaded, versions)))
+            for one in loaded:
+                engines.watch(one)
             if sources:
                 signals.on_hangup(reloads.asked.set)
             await signals.first.wait()
+            versions.close()
             failed = all(one.runner.failure.done() for one in loaded)
             if not failed:
                 process.enter(State.DRAINING)
@@ -163,6 +180,7 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
             await drain(server, health, admissions, calls, settings.grace_period_s, signals.second, http)
             for task in watching:
                 task.cancel()
+            engines.close()
     return 1 if any(one.runner.failure.done() for one in loaded) else 0
 
 
@@ -185,33 +203,53 @@ def open_process_metrics(registry: CollectorRegistry) -> ProcessMetrics:
     return process
 
 
-def describe(process: ProcessMetrics, settings: Settings, loaded: Sequence[LoadedModel], seconds: float) -> None:
+def describe(process: ProcessMetrics, settings: Settings, loaded: Iterable[LoadedModel], seconds: float) -> None:
     """Tells in the metrics what is served, and where. `seconds`: that all took to load."""
     device = max((one.runner.device for one in loaded), key=lambda device: bool(device.kernels))
     process.describe_device(facts(device), settings.device)
     for one in loaded:
-        metrics, model = process.model(one.model.name), one.model
-        metrics.describe(model.package_sha256, model.execution_provider, model.precision)
-        metrics.describe_engine(model.memory_bytes, settings.max_waiting, one.runner.device.cuda_graphs)
-        metrics.loaded(seconds, one.probe_s)
+        describe_model(process, settings, one, seconds)
 
 
-async def watch_engines(loaded: Sequence[LoadedModel], health: Health, process: ProcessMetrics) -> None:
-    """Waits until the engines of all models are given up, and has the process end then, as after a signal.
+def describe_model(process: ProcessMetrics, settings: Settings, one: LoadedModel, seconds: float) -> None:
+    """The same of one model."""
+    metrics, model = process.model(one.model.name), one.model
+    metrics.describe(model.package_sha256, model.execution_provider, model.precision)
+    metrics.describe_engine(model.memory_bytes, settings.max_waiting, one.runner.device.cuda_graphs)
+    metrics.loaded(seconds, one.probe_s)
+
+
+class EngineWatch:
+    """Has the process end, as after a signal, once the engines of all models are given up.
 
     A model whose engine is given up before refuses its calls, and the others are served.
     """
 
-    async def watch(one: LoadedModel) -> None:
-        await report_crash(asyncio.wrap_future(one.runner.failure), one.admission)
-        process.model(one.model.name).stopped()
-        log.critical("the engines of %s have failed too often: it is served no more", one.model.name)
+    def __init__(self, loaded: LoadedModels, health: Health, process: ProcessMetrics) -> None:
+        self._loaded, self._health, self._process = loaded, health, process
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        """By model."""
 
-    await asyncio.gather(*map(watch, loaded))
-    health.set(serving=False)
-    process.enter(State.FAILED)
-    log.critical("engines have failed too often: the server ends")
-    signal.raise_signal(signal.SIGTERM)
+    def watch(self, one: LoadedModel) -> None:
+        """From now on, and no longer the version of this model that was served before."""
+        if (former := self._tasks.get(one.model.name)) is not None:
+            former.cancel()
+        self._tasks[one.model.name] = asyncio.create_task(self._watch(one))
+
+    def close(self) -> None:
+        """Watches no more."""
+        for task in self._tasks.values():
+            task.cancel()
+
+    async def _watch(self, one: LoadedModel) -> None:
+        await report_crash(asyncio.wrap_future(one.runner.failure), one.admission)
+        self._process.model(one.model.name).stopped()
+        log.critical("the engines of %s have failed too often: it is served no more", one.model.name)
+        if all(other.runner.failure.done() for other in self._loaded):
+            self._health.set(serving=False)
+            self._process.enter(State.FAILED)
+            log.critical("engines have failed too often: the server ends")
+            signal.raise_signal(signal.SIGTERM)
 
 
 async def start(
@@ -221,18 +259,23 @@ async def start(
     calls: ObservedCalls,
     traffic: Traffic,
     pivots: bool = False,
+    health: Health | None = None,
+    reload: Reload | None = None,
 ) -> Health:
-    """Adds all services and answers calls. The health that it returns does not say so yet."""
-    health = Health(service.SERVICES)
+    """Adds all services and answers calls. The health that it returns does not say so yet.
+
+    reload: takes up new versions of models
+    """
+    health = health or Health(service.SERVICES)
     health.register(server)
-    service.register(server, models, documents, pivots)
+    service.register(server, models, documents, pivots, reload)
     kserve.register(server, models, calls, traffic.held, __version__)
     reflection.enable_server_reflection([*OBSERVED, health_service.SERVICE, reflection.SERVICE_NAME], server)
     await server.start()
     return health
 
 
-def announce(settings: Settings, loaded: Sequence[LoadedModel], port: int, metrics_port: int) -> None:
+def announce(settings: Settings, loaded: Iterable[LoadedModel], port: int, metrics_port: int) -> None:
     """Logs that the server is ready, where, and on what."""
     for one in loaded:
         log.info(

@@ -5,7 +5,7 @@ A kernel, a processor or memory that goes wrong slowly is told by nobody else: t
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from engine.errors import Closing, OutOfMemory, Stopped
 from engine.probes import difference, request
@@ -36,6 +36,10 @@ class Canary:
         """`model`: its name. submit: to the engine, whose events come from other threads."""
         self._model = model
         self._probes, self._rules, self._submit, self._workers = probes, rules, submit, workers
+        self._metrics = metrics
+
+    def count_in(self, metrics: CanaryMetrics) -> None:
+        """Counts there from now on."""
         self._metrics = metrics
 
     async def check(self) -> bool:
@@ -79,12 +83,13 @@ class Canary:
 class Canaries:
     """Those of all models."""
 
-    def __init__(self, canaries: Sequence[Canary]) -> None:
+    def __init__(self, canaries: Callable[[], Iterable[Canary]]) -> None:
+        """canaries: those of the models that are served just then."""
         self._canaries = canaries
 
     async def check(self) -> bool:
         """Whether all answers of all of them are as they must be."""
-        return all([await canary.check() for canary in self._canaries])
+        return all([await canary.check() for canary in self._canaries()])
 
     async def watch(self, interval_s: float, health: Health | None) -> None:
         """Checks every so many seconds, for ever; 0: never. `health` says what was found, if it is to."""

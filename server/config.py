@@ -95,6 +95,20 @@ class Settings(BaseSettings):
     """How often the package's probes are translated and compared with their known answers, and at start. 0: never."""
     canary_health: CliImplicitFlag[bool] = False
     """Health says NOT_SERVING while the probes' answers are not as they must be."""
+    watch_packages: CliImplicitFlag[bool] = True
+    """Take up a package whose manifest has changed in its folder, as `dragoman reload` does."""
+    shadow_share: float = Field(default=0.0, ge=0, le=1)
+    """Share of the live translations that the new version of a model answers, too, before it serves. 0: none."""
+    shadow_contents: int = Field(default=200, ge=1)
+    """Texts of them that are compared."""
+    shadow_equal_texts: float = Field(default=0.99, ge=0, le=1)
+    """Least share of texts that are equal. Fewer: the new version is refused."""
+    shadow_score_difference: float = Field(default=0.01, ge=0, allow_inf_nan=False)
+    """Most that two scores of one text may differ."""
+    shadow_slowdown: float = Field(default=1.25, gt=0, allow_inf_nan=False)
+    """Most time that the new version may take, for that of the one that serves."""
+    shadow_timeout_s: float = Field(default=600.0, gt=0, allow_inf_nan=False)
+    """In which so many texts must have been compared; else the new version is refused."""
     max_rows: int | None = Field(default=None, ge=1, le=4096)
     """Rows of a worker's running batch. Greedy search takes one for each text, beam search `num_beams`. Default: 64; on
     a CPU fewer, where memory is short."""

@@ -3,18 +3,20 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from prometheus_client import CollectorRegistry
 
 from engine.budget import MEGABYTE, HostMemory
+from engine.devices.memory import resident_bytes
 from engine.devices.session import Device, DeviceError
-from engine.load import Limits, Plan, load_all
+from engine.load import Limits, Plan, check_room, load_all
 from engine.probes import fitting
 from engine.request import Event, Failed, Probe, Request
 from engine.runner import CLOSE_S, Runner
+from engine.supervision.cores import BEHIND, Cores
 from engine.supervision.policy import Supervision
 from engine.targets import language_rules
 from server.admission.permits import Admission
@@ -33,20 +35,130 @@ from server.translation.translator import Translator
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LoadedModel:
     """A model that decodes."""
 
+    package: OpenPackage
     runner: Runner
     admission: Admission
     translator: Translator
     canary: Canary
+    metrics: ModelMetrics
     probe_s: float
     """Time of its first decode."""
 
     @property
     def model(self) -> ServedModel:
         return self.translator.model
+
+
+class LoadedModels:
+    """The models that are served, in their order, and what another version of one of them is loaded with."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        device: Device,
+        registry: CollectorRegistry,
+        quotas: Quotas,
+        callers_bytes: int,
+    ) -> None:
+        """See `load_models`."""
+        self._settings, self._device, self._quotas, self._callers_bytes = settings, device, quotas, callers_bytes
+        self._families, self._canaries = ModelFamilies(registry), CanaryFamilies(registry)
+        self._cache = AnswerCache(settings.cache_mb * MEGABYTE, AnswerCacheMetrics(registry))
+        self._cores = Cores()
+        self._served: list[LoadedModel] = []
+        self.runners: list[Runner] = []
+        """All that there are, those included that are not served yet, or no more."""
+        self._without_bytes = resident_bytes()
+        """What the process takes without any model."""
+
+    def __iter__(self) -> Iterator[LoadedModel]:
+        return iter(self._served)
+
+    async def load(self, packages: Sequence[OpenPackage]) -> None:
+        """Loads all that are to be served, and lets each decode. Raises ConfigError, DeviceError."""
+        models = [self._model(one) for one in packages]
+        metrics = [ModelMetrics(self._families, model.name) for model in models]
+        plans = [self._plan(*each) for each in zip(packages, models, metrics, strict=True)]
+        memory = host_memory(self._settings, models, self._callers_bytes)
+        for runner in self._load(plans, memory):
+            self.runners.append(runner)
+            runner.start()
+        for each in zip(packages, models, self.runners, metrics, strict=True):
+            one = await self._opened(*each, self._canaries)
+            one.admission.charge(self._quotas)
+            self._served.append(one)
+
+    async def load_beside(self, package: OpenPackage, served: LoadedModel) -> LoadedModel:
+        """Loads another version of a model, with as many rows, and lets it decode. The others go on, and go first.
+
+        It is counted nowhere yet. Raises ConfigError, and DeviceError where there is no room for both.
+        """
+        model, apart = self._model(package), CollectorRegistry()
+        metrics = ModelMetrics(ModelFamilies(apart), model.name)
+        plan = self._plan(package, model, metrics, rows=served.runner.rows)
+        memory = host_memory(self._settings, [one.model for one in self], self._callers_bytes)
+        if memory is not None:
+            taken = self._without_bytes + sum(runner.memory_bytes for runner in self.runners)
+            check_room(plan, self._device, replace(memory, resident_bytes=taken), self._settings.kernels)
+        [runner] = await asyncio.to_thread(self._load, [plan], None)
+        self.runners.append(runner)
+        try:
+            runner.weigh(BEHIND)
+            runner.start()
+            return await self._opened(package, model, runner, metrics, CanaryFamilies(apart))
+        except BaseException:
+            await self.end(runner)
+            raise
+
+    def promote(self, candidate: LoadedModel, served: LoadedModel) -> None:
+        """Has one in the place of the other, which goes on until it is ended."""
+        self._served[self._served.index(served)] = candidate
+        candidate.runner.weigh(1.0)
+        candidate.admission.charge(self._quotas)
+        candidate.metrics.count_in(self._families)
+        candidate.canary.count_in(CanaryMetrics(self._canaries, candidate.model.name))
+
+    async def end(self, runner: Runner, timeout_s: float = CLOSE_S) -> None:
+        """Closes one, and frees what it has."""
+        await runner.aclose(timeout_s)
+        self.runners.remove(runner)
+
+    def _model(self, package: OpenPackage) -> ServedModel:
+        return served_model(package.package, self._settings, self._device.provider)
+
+    def _plan(self, package: OpenPackage, model: ServedModel, metrics: ModelMetrics, rows: int | None = None) -> Plan:
+        settings = self._settings
+        longest = model.max_source_tokens, model.max_new_tokens
+        return Plan(package.loadable, Limits(rows or settings.max_rows, settings.workers, *longest), metrics)
+
+    def _load(self, plans: Sequence[Plan], memory: HostMemory | None) -> list[Runner]:
+        """Raises DeviceError."""
+        settings = self._settings
+        supervision = Supervision(settings.engine_restarts, settings.engine_restart_window_s)
+        return load_all(plans, self._device, memory, settings.kernels, supervision, self._cores)
+
+    async def _opened(
+        self,
+        package: OpenPackage,
+        model: ServedModel,
+        runner: Runner,
+        metrics: ModelMetrics,
+        canaries: CanaryFamilies,
+    ) -> LoadedModel:
+        """What it needs to be served, once it has decoded. Raises DeviceError if it does not."""
+        probe_s = await probe(runner.submit, package.package.manifest.graphs.vocabulary.end_id)
+        model = replace(model, workers=runner.workers, rows=runner.rows, memory_bytes=runner.memory_bytes)
+        admission = Admission(self._settings.max_waiting, runner)
+        rules = package.loadable.rules
+        by_language = language_rules(rules, package.package.manifest.languages)
+        parts = rules, admission, runner.submit, metrics, self._cache, by_language
+        translator = Translator(model, package.tokenizer, *parts)
+        canary = await open_canary(self._settings, package, runner, CanaryMetrics(canaries, model.name))
+        return LoadedModel(package, runner, admission, translator, canary, metrics, probe_s)
 
 
 @asynccontextmanager
@@ -58,63 +170,19 @@ async def load_models(
     quotas: Quotas,
     callers_bytes: int = 0,
     left_s: Callable[[], float] = lambda: CLOSE_S,
-) -> AsyncIterator[list[LoadedModel]]:
+) -> AsyncIterator[LoadedModels]:
     """Loads all models and lets each decode; their engines run inside of the context. Raises ConfigError, DeviceError.
 
     callers_bytes: what those who call may take of the host's memory
     left_s: how long they may take to end, all together, where that is less than the usual.
     Calls are let in model by model, so that a slow one fills no queue but its own.
     """
-    models = [served_model(one.package, settings, device.provider) for one in packages]
-    families, canaries = ModelFamilies(registry), CanaryFamilies(registry)
-    metrics = [ModelMetrics(families, model.name) for model in models]
-    cache = AnswerCache(settings.cache_mb * MEGABYTE, AnswerCacheMetrics(registry))
-    memory = host_memory(settings, models, callers_bytes)
-    runners = _load(settings, packages, models, device, metrics, memory)
-    async with running(runners, left_s):
-        loaded: list[LoadedModel] = []
-        for one, model, runner, counted in zip(packages, models, runners, metrics, strict=True):
-            probe_s = await probe(runner.submit, one.package.manifest.graphs.vocabulary.end_id)
-            model = replace(model, workers=runner.workers, rows=runner.rows, memory_bytes=runner.memory_bytes)
-            admission = Admission(settings.max_waiting, runner, quotas=quotas)
-            rules = one.loadable.rules
-            by_language = language_rules(rules, one.package.manifest.languages)
-            translator = Translator(model, one.tokenizer, rules, admission, runner.submit, counted, cache, by_language)
-            canary = await open_canary(settings, one, runner, CanaryMetrics(canaries, model.name))
-            loaded.append(LoadedModel(runner, admission, translator, canary, probe_s))
-        yield loaded
-
-
-@asynccontextmanager
-async def running(runners: Sequence[Runner], left_s: Callable[[], float]) -> AsyncIterator[None]:
-    """Runs engines, and ends them all at once."""
+    loaded = LoadedModels(settings, device, registry, quotas, callers_bytes)
     try:
-        for runner in runners:
-            runner.start()
-        yield
+        await loaded.load(packages)
+        yield loaded
     finally:
-        await asyncio.gather(*(runner.aclose(min(CLOSE_S, left_s())) for runner in runners))
-
-
-def _load(
-    settings: Settings,
-    packages: Sequence[OpenPackage],
-    models: Sequence[ServedModel],
-    device: Device,
-    metrics: Sequence[ModelMetrics],
-    memory: HostMemory | None,
-) -> list[Runner]:
-    """Raises DeviceError."""
-    plans = [
-        Plan(
-            one.loadable,
-            Limits(settings.max_rows, settings.workers, model.max_source_tokens, model.max_new_tokens),
-            counted,
-        )
-        for one, model, counted in zip(packages, models, metrics, strict=True)
-    ]
-    supervision = Supervision(settings.engine_restarts, settings.engine_restart_window_s)
-    return load_all(plans, device, memory, settings.kernels, supervision)
+        await asyncio.gather(*(loaded.end(runner, min(CLOSE_S, left_s())) for runner in list(loaded.runners)))
 
 
 async def open_canary(settings: Settings, package: OpenPackage, runner: Runner, metrics: CanaryMetrics) -> Canary:

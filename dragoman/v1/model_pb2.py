@@ -26,7 +26,7 @@ from dragoman.v1 import decoding_pb2 as dragoman_dot_v1_dot_decoding__pb2
 from dragoman.v1 import encoding_pb2 as dragoman_dot_v1_dot_encoding__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x64ragoman/v1/model.proto\x12\x0b\x64ragoman.v1\x1a\x1a\x64ragoman/v1/decoding.proto\x1a\x1a\x64ragoman/v1/encoding.proto\"\x13\n\x11ListModelsRequest\"8\n\x12ListModelsResponse\x12\"\n\x06models\x18\x01 \x03(\x0b\x32\x12.dragoman.v1.Model\"\x1f\n\x0fGetModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"5\n\x10GetModelResponse\x12!\n\x05model\x18\x01 \x01(\x0b\x32\x12.dragoman.v1.Model\"\xde\x01\n\x10\x45ncodingDefaults\x12&\n\x08poolings\x18\x01 \x03(\x0e\x32\x14.dragoman.v1.Pooling\x12\x12\n\ndimensions\x18\x02 \x01(\x05\x12\x11\n\tnormalize\x18\x03 \x01(\x08\x12;\n\x07prompts\x18\x04 \x03(\x0b\x32*.dragoman.v1.EncodingDefaults.PromptsEntry\x12\x0e\n\x06prompt\x18\x05 \x01(\t\x1a.\n\x0cPromptsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xec\x05\n\x05Model\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1d\n\x15source_language_codes\x18\x02 \x03(\t\x12\x1d\n\x15target_language_codes\x18\x03 \x03(\t\x12\x19\n\x11max_source_tokens\x18\x04 \x01(\x05\x12\x16\n\x0emax_new_tokens\x18\x05 \x01(\x05\x12\x11\n\tmax_beams\x18\x06 \x01(\x05\x12\x36\n\x10\x64\x65\x66\x61ult_decoding\x18\x07 \x01(\x0b\x32\x1c.dragoman.v1.DecodingOptions\x12\r\n\x05width\x18\x08 \x01(\x05\x12\x16\n\x0e\x65ncoder_layers\x18\t \x01(\x05\x12\x16\n\x0e\x64\x65\x63oder_layers\x18\n \x01(\x05\x12\x17\n\x0fvocabulary_size\x18\x0b \x01(\x05\x12\x11\n\tprecision\x18\x0c \x01(\t\x12\x1a\n\x12\x65xecution_provider\x18\r \x01(\t\x12\x16\n\x0epackage_sha256\x18\x0e \x01(\t\x12\x19\n\x11\x63heckpoint_sha256\x18\x0f \x01(\t\x12\x14\n\x0cmax_contents\x18\x10 \x01(\x05\x12 \n\x05tasks\x18\x11 \x03(\x0e\x32\x11.dragoman.v1.Task\x12\x37\n\x10\x64\x65\x66\x61ult_encoding\x18\x12 \x01(\x0b\x32\x1d.dragoman.v1.EncodingDefaults\x12&\n\x05state\x18\x13 \x01(\x0e\x32\x17.dragoman.v1.ModelState\x12\x0f\n\x07workers\x18\x14 \x01(\x05\x12\x0c\n\x04rows\x18\x15 \x01(\x05\x12\x14\n\x0cmemory_bytes\x18\x16 \x01(\x03\x12\x30\n\x07prompts\x18\x17 \x03(\x0b\x32\x1f.dragoman.v1.Model.PromptsEntry\x12\x0e\n\x06prompt\x18\x18 \x01(\t\x12\x0e\n\x06\x61ligns\x18\x19 \x01(\x08\x12\x0f\n\x07\x61ttends\x18\x1a \x01(\x08\x1a.\n\x0cPromptsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01*Q\n\x04Task\x12\x14\n\x10TASK_UNSPECIFIED\x10\x00\x12\x12\n\x0eTASK_TRANSLATE\x10\x01\x12\x0f\n\x0bTASK_ENCODE\x10\x02\x12\x0e\n\nTASK_SCORE\x10\x03*[\n\nModelState\x12\x1b\n\x17MODEL_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13MODEL_STATE_SERVING\x10\x01\x12\x17\n\x13MODEL_STATE_STOPPED\x10\x02\x32\xa6\x01\n\x0cModelService\x12M\n\nListModels\x12\x1e.dragoman.v1.ListModelsRequest\x1a\x1f.dragoman.v1.ListModelsResponse\x12G\n\x08GetModel\x12\x1c.dragoman.v1.GetModelRequest\x1a\x1d.dragoman.v1.GetModelResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x64ragoman/v1/model.proto\x12\x0b\x64ragoman.v1\x1a\x1a\x64ragoman/v1/decoding.proto\x1a\x1a\x64ragoman/v1/encoding.proto\"\x13\n\x11ListModelsRequest\"8\n\x12ListModelsResponse\x12\"\n\x06models\x18\x01 \x03(\x0b\x32\x12.dragoman.v1.Model\"\x1f\n\x0fGetModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"5\n\x10GetModelResponse\x12!\n\x05model\x18\x01 \x01(\x0b\x32\x12.dragoman.v1.Model\"\x1d\n\rReloadRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"}\n\x0eReloadResponse\x12!\n\x05model\x18\x01 \x01(\x0b\x32\x12.dragoman.v1.Model\x12\x1d\n\x15\x66ormer_package_sha256\x18\x02 \x01(\t\x12)\n\x06shadow\x18\x03 \x01(\x0b\x32\x19.dragoman.v1.ShadowReport\"l\n\x0cShadowReport\x12\x10\n\x08\x63ompared\x18\x01 \x01(\x05\x12\r\n\x05\x65qual\x18\x02 \x01(\x05\x12\x18\n\x10score_difference\x18\x03 \x01(\x01\x12\x10\n\x08slowdown\x18\x04 \x01(\x01\x12\x0f\n\x07\x64ropped\x18\x05 \x01(\x05\"\xde\x01\n\x10\x45ncodingDefaults\x12&\n\x08poolings\x18\x01 \x03(\x0e\x32\x14.dragoman.v1.Pooling\x12\x12\n\ndimensions\x18\x02 \x01(\x05\x12\x11\n\tnormalize\x18\x03 \x01(\x08\x12;\n\x07prompts\x18\x04 \x03(\x0b\x32*.dragoman.v1.EncodingDefaults.PromptsEntry\x12\x0e\n\x06prompt\x18\x05 \x01(\t\x1a.\n\x0cPromptsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xec\x05\n\x05Model\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1d\n\x15source_language_codes\x18\x02 \x03(\t\x12\x1d\n\x15target_language_codes\x18\x03 \x03(\t\x12\x19\n\x11max_source_tokens\x18\x04 \x01(\x05\x12\x16\n\x0emax_new_tokens\x18\x05 \x01(\x05\x12\x11\n\tmax_beams\x18\x06 \x01(\x05\x12\x36\n\x10\x64\x65\x66\x61ult_decoding\x18\x07 \x01(\x0b\x32\x1c.dragoman.v1.DecodingOptions\x12\r\n\x05width\x18\x08 \x01(\x05\x12\x16\n\x0e\x65ncoder_layers\x18\t \x01(\x05\x12\x16\n\x0e\x64\x65\x63oder_layers\x18\n \x01(\x05\x12\x17\n\x0fvocabulary_size\x18\x0b \x01(\x05\x12\x11\n\tprecision\x18\x0c \x01(\t\x12\x1a\n\x12\x65xecution_provider\x18\r \x01(\t\x12\x16\n\x0epackage_sha256\x18\x0e \x01(\t\x12\x19\n\x11\x63heckpoint_sha256\x18\x0f \x01(\t\x12\x14\n\x0cmax_contents\x18\x10 \x01(\x05\x12 \n\x05tasks\x18\x11 \x03(\x0e\x32\x11.dragoman.v1.Task\x12\x37\n\x10\x64\x65\x66\x61ult_encoding\x18\x12 \x01(\x0b\x32\x1d.dragoman.v1.EncodingDefaults\x12&\n\x05state\x18\x13 \x01(\x0e\x32\x17.dragoman.v1.ModelState\x12\x0f\n\x07workers\x18\x14 \x01(\x05\x12\x0c\n\x04rows\x18\x15 \x01(\x05\x12\x14\n\x0cmemory_bytes\x18\x16 \x01(\x03\x12\x30\n\x07prompts\x18\x17 \x03(\x0b\x32\x1f.dragoman.v1.Model.PromptsEntry\x12\x0e\n\x06prompt\x18\x18 \x01(\t\x12\x0e\n\x06\x61ligns\x18\x19 \x01(\x08\x12\x0f\n\x07\x61ttends\x18\x1a \x01(\x08\x1a.\n\x0cPromptsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01*Q\n\x04Task\x12\x14\n\x10TASK_UNSPECIFIED\x10\x00\x12\x12\n\x0eTASK_TRANSLATE\x10\x01\x12\x0f\n\x0bTASK_ENCODE\x10\x02\x12\x0e\n\nTASK_SCORE\x10\x03*[\n\nModelState\x12\x1b\n\x17MODEL_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13MODEL_STATE_SERVING\x10\x01\x12\x17\n\x13MODEL_STATE_STOPPED\x10\x02\x32\xe9\x01\n\x0cModelService\x12M\n\nListModels\x12\x1e.dragoman.v1.ListModelsRequest\x1a\x1f.dragoman.v1.ListModelsResponse\x12G\n\x08GetModel\x12\x1c.dragoman.v1.GetModelRequest\x1a\x1d.dragoman.v1.GetModelResponse\x12\x41\n\x06Reload\x12\x1a.dragoman.v1.ReloadRequest\x1a\x1b.dragoman.v1.ReloadResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,10 +37,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ENCODINGDEFAULTS_PROMPTSENTRY']._serialized_options = b'8\001'
   _globals['_MODEL_PROMPTSENTRY']._loaded_options = None
   _globals['_MODEL_PROMPTSENTRY']._serialized_options = b'8\001'
-  _globals['_TASK']._serialized_start=1239
-  _globals['_TASK']._serialized_end=1320
-  _globals['_MODELSTATE']._serialized_start=1322
-  _globals['_MODELSTATE']._serialized_end=1413
+  _globals['_TASK']._serialized_start=1507
+  _globals['_TASK']._serialized_end=1588
+  _globals['_MODELSTATE']._serialized_start=1590
+  _globals['_MODELSTATE']._serialized_end=1681
   _globals['_LISTMODELSREQUEST']._serialized_start=96
   _globals['_LISTMODELSREQUEST']._serialized_end=115
   _globals['_LISTMODELSRESPONSE']._serialized_start=117
@@ -49,14 +49,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETMODELREQUEST']._serialized_end=206
   _globals['_GETMODELRESPONSE']._serialized_start=208
   _globals['_GETMODELRESPONSE']._serialized_end=261
-  _globals['_ENCODINGDEFAULTS']._serialized_start=264
-  _globals['_ENCODINGDEFAULTS']._serialized_end=486
-  _globals['_ENCODINGDEFAULTS_PROMPTSENTRY']._serialized_start=440
-  _globals['_ENCODINGDEFAULTS_PROMPTSENTRY']._serialized_end=486
-  _globals['_MODEL']._serialized_start=489
-  _globals['_MODEL']._serialized_end=1237
-  _globals['_MODEL_PROMPTSENTRY']._serialized_start=440
-  _globals['_MODEL_PROMPTSENTRY']._serialized_end=486
-  _globals['_MODELSERVICE']._serialized_start=1416
-  _globals['_MODELSERVICE']._serialized_end=1582
+  _globals['_RELOADREQUEST']._serialized_start=263
+  _globals['_RELOADREQUEST']._serialized_end=292
+  _globals['_RELOADRESPONSE']._serialized_start=294
+  _globals['_RELOADRESPONSE']._serialized_end=419
+  _globals['_SHADOWREPORT']._serialized_start=421
+  _globals['_SHADOWREPORT']._serialized_end=529
+  _globals['_ENCODINGDEFAULTS']._serialized_start=532
+  _globals['_ENCODINGDEFAULTS']._serialized_end=754
+  _globals['_ENCODINGDEFAULTS_PROMPTSENTRY']._serialized_start=708
+  _globals['_ENCODINGDEFAULTS_PROMPTSENTRY']._serialized_end=754
+  _globals['_MODEL']._serialized_start=757
+  _globals['_MODEL']._serialized_end=1505
+  _globals['_MODEL_PROMPTSENTRY']._serialized_start=708
+  _globals['_MODEL_PROMPTSENTRY']._serialized_end=754
+  _globals['_MODELSERVICE']._serialized_start=1684
+  _globals['_MODELSERVICE']._serialized_end=1917
 # @@protoc_insertion_point(module_scope)

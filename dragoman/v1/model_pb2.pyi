@@ -161,6 +161,102 @@ class GetModelResponse(_message.Message):
 Global___GetModelResponse: _TypeAlias = GetModelResponse  # noqa: Y015
 
 @_typing.final
+class ReloadRequest(_message.Message):
+    """A request to take up a new version of a model."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Optional. Name of the model. Empty: the server's default model."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReloadRequest: _TypeAlias = ReloadRequest  # noqa: Y015
+
+@_typing.final
+class ReloadResponse(_message.Message):
+    """What is served now."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    FORMER_PACKAGE_SHA256_FIELD_NUMBER: _builtins.int
+    SHADOW_FIELD_NUMBER: _builtins.int
+    former_package_sha256: _builtins.str
+    """SHA-256 of the manifest of the package that was served before. The same as the model's: nothing is new, and nothing
+    was done.
+    """
+    @_builtins.property
+    def model(self) -> Global___Model:
+        """The model."""
+
+    @_builtins.property
+    def shadow(self) -> Global___ShadowReport:
+        """How the new version compared with the former one. Not set: it was not (`--shadow-share`)."""
+
+    def __init__(
+        self,
+        *,
+        model: Global___Model | None = ...,
+        former_package_sha256: _builtins.str = ...,
+        shadow: Global___ShadowReport | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "shadow", b"shadow"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["former_package_sha256", b"former_package_sha256", "model", b"model", "shadow", b"shadow"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReloadResponse: _TypeAlias = ReloadResponse  # noqa: Y015
+
+@_typing.final
+class ShadowReport(_message.Message):
+    """What a candidate answered to a share of the live requests, beside what callers got."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMPARED_FIELD_NUMBER: _builtins.int
+    EQUAL_FIELD_NUMBER: _builtins.int
+    SCORE_DIFFERENCE_FIELD_NUMBER: _builtins.int
+    SLOWDOWN_FIELD_NUMBER: _builtins.int
+    DROPPED_FIELD_NUMBER: _builtins.int
+    compared: _builtins.int
+    """Contents that both have answered."""
+    equal: _builtins.int
+    """Those of them whose texts were equal."""
+    score_difference: _builtins.float
+    """Largest difference of two scores of equal texts."""
+    slowdown: _builtins.float
+    """Seconds of a worker that the candidate takes, for each that the former version takes."""
+    dropped: _builtins.int
+    """Contents that were not compared, because the server was busy or the candidate was asked for too many at a time."""
+    def __init__(
+        self,
+        *,
+        compared: _builtins.int = ...,
+        equal: _builtins.int = ...,
+        score_difference: _builtins.float = ...,
+        slowdown: _builtins.float = ...,
+        dropped: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["compared", b"compared", "dropped", b"dropped", "equal", b"equal", "score_difference", b"score_difference", "slowdown", b"slowdown"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ShadowReport: _TypeAlias = ShadowReport  # noqa: Y015
+
+@_typing.final
 class EncodingDefaults(_message.Message):
     """How a model encodes where a request sets nothing. See EncodeRequest."""
 

@@ -45,6 +45,11 @@ class ModelServiceStub:
                 request_serializer=dragoman_dot_v1_dot_model__pb2.GetModelRequest.SerializeToString,
                 response_deserializer=dragoman_dot_v1_dot_model__pb2.GetModelResponse.FromString,
                 _registered_method=True)
+        self.Reload = channel.unary_unary(
+                '/dragoman.v1.ModelService/Reload',
+                request_serializer=dragoman_dot_v1_dot_model__pb2.ReloadRequest.SerializeToString,
+                response_deserializer=dragoman_dot_v1_dot_model__pb2.ReloadResponse.FromString,
+                _registered_method=True)
 
 
 class ModelServiceServicer:
@@ -65,6 +70,15 @@ class ModelServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Reload(self, request, context):
+        """Loads what is in the model's package folder now beside what is served, checks it, and puts it in that one's place.
+        Calls that are under way end as they began. Whoever leaves does not end it. Takes the scope admin.
+        CANDIDATE_REFUSED: it is not taken up, the message says why, and what was served is. RELOAD_UNDER_WAY: one at a time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ModelServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -77,6 +91,11 @@ def add_ModelServiceServicer_to_server(servicer, server):
                     servicer.GetModel,
                     request_deserializer=dragoman_dot_v1_dot_model__pb2.GetModelRequest.FromString,
                     response_serializer=dragoman_dot_v1_dot_model__pb2.GetModelResponse.SerializeToString,
+            ),
+            'Reload': grpc.unary_unary_rpc_method_handler(
+                    servicer.Reload,
+                    request_deserializer=dragoman_dot_v1_dot_model__pb2.ReloadRequest.FromString,
+                    response_serializer=dragoman_dot_v1_dot_model__pb2.ReloadResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -134,6 +153,33 @@ class ModelService:
             '/dragoman.v1.ModelService/GetModel',
             dragoman_dot_v1_dot_model__pb2.GetModelRequest.SerializeToString,
             dragoman_dot_v1_dot_model__pb2.GetModelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Reload(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dragoman.v1.ModelService/Reload',
+            dragoman_dot_v1_dot_model__pb2.ReloadRequest.SerializeToString,
+            dragoman_dot_v1_dot_model__pb2.ReloadResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -37,6 +37,11 @@ class ModelServiceStub:
     """Lists every model."""
     GetModel: _grpc.UnaryUnaryMultiCallable[_model_pb2.GetModelRequest, _model_pb2.GetModelResponse]
     """Gets one model."""
+    Reload: _grpc.UnaryUnaryMultiCallable[_model_pb2.ReloadRequest, _model_pb2.ReloadResponse]
+    """Loads what is in the model's package folder now beside what is served, checks it, and puts it in that one's place.
+    Calls that are under way end as they began. Whoever leaves does not end it. Takes the scope admin.
+    CANDIDATE_REFUSED: it is not taken up, the message says why, and what was served is. RELOAD_UNDER_WAY: one at a time.
+    """
 
 @_typing.type_check_only
 class ModelServiceAsyncStub(ModelServiceStub):
@@ -47,6 +52,11 @@ class ModelServiceAsyncStub(ModelServiceStub):
     """Lists every model."""
     GetModel: _aio.UnaryUnaryMultiCallable[_model_pb2.GetModelRequest, _model_pb2.GetModelResponse]  # type: ignore[assignment]
     """Gets one model."""
+    Reload: _aio.UnaryUnaryMultiCallable[_model_pb2.ReloadRequest, _model_pb2.ReloadResponse]  # type: ignore[assignment]
+    """Loads what is in the model's package folder now beside what is served, checks it, and puts it in that one's place.
+    Calls that are under way end as they began. Whoever leaves does not end it. Takes the scope admin.
+    CANDIDATE_REFUSED: it is not taken up, the message says why, and what was served is. RELOAD_UNDER_WAY: one at a time.
+    """
 
 class ModelServiceServicer(metaclass=_abc_1.ABCMeta):
     """Tells what the server serves. Errors as in TranslationService."""
@@ -66,5 +76,16 @@ class ModelServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_model_pb2.GetModelResponse, _abc.Awaitable[_model_pb2.GetModelResponse]]:
         """Gets one model."""
+
+    @_abc_1.abstractmethod
+    def Reload(
+        self,
+        request: _model_pb2.ReloadRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_model_pb2.ReloadResponse, _abc.Awaitable[_model_pb2.ReloadResponse]]:
+        """Loads what is in the model's package folder now beside what is served, checks it, and puts it in that one's place.
+        Calls that are under way end as they began. Whoever leaves does not end it. Takes the scope admin.
+        CANDIDATE_REFUSED: it is not taken up, the message says why, and what was served is. RELOAD_UNDER_WAY: one at a time.
+        """
 
 def add_ModelServiceServicer_to_server(servicer: ModelServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

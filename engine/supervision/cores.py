@@ -3,9 +3,15 @@
 Whoever has spent the least time there goes next (start-time fair queueing: Goyal, Vin and Cheng 1996). So a model with
 long steps gets no more of a core than one with short steps, and one that was idle has saved nothing up. A model that is
 alone waits for nobody: a turn costs it two comparisons.
+
+A seat has a weight: what it takes counts for so many times as much, so that a model which may wait, such as a candidate
+that is compared with the one it is to replace, gets that much less where others have something to do.
 """
 
 import threading
+
+BEHIND = 16.0
+"""Weight of a model that lets the others go first. It gets some turns all the same: nothing waits for ever."""
 
 
 class Core:
@@ -48,15 +54,20 @@ class Seat:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._given_up = False
+        self.weight = 1.0
         self.spent_s = 0.0
-        """Of the core. Where others were there, as much as they had, at least."""
+        """Of the core, times the weight. Where others were there, as much as they had, at least."""
         self.called = threading.Event()
 
     @property
-    def rivals(self) -> int:
-        """Others that compute here, or wait to."""
-        core = self._core
-        return len(core.waiting) + (core.holder not in (None, self)) - (self in core.waiting)
+    def rivals(self) -> float:
+        """Others that compute here, or wait to: what they get of the core for what this one gets."""
+        others = {self._core.holder, *self._core.waiting} - {None, self}
+        return sum(self.weight / seat.weight for seat in others if seat is not None)
+
+    def spend(self, seconds: float) -> None:
+        """A turn took so long."""
+        self.spent_s += self.weight * seconds
 
     def take(self) -> None:
         """Waits for its turn. It keeps the core from turn to turn, until somebody waits who has spent less."""

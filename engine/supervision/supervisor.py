@@ -52,7 +52,7 @@ class Supervisor:
         """
         self._open_batch, self._receive, self._give_up = open_batch, receive, give_up
         self._policy, self._observer, self._lock = policy, observer, lock
-        self._cores = cores
+        self._cores, self._weight = cores, 1.0
         self._quarantine, self._watchdog = Quarantine(), Watchdog(policy)
         self._restarts: deque[float] = deque()
         """When the last ones were."""
@@ -71,6 +71,13 @@ class Supervisor:
         self._ended.set()
         for worker in self.workers:
             worker.leave()
+
+    def weigh(self, weight: float) -> None:
+        """What its workers take of the cores counts for so many times as much. See `engine.supervision.cores`."""
+        with self._lock:
+            self._weight = weight
+            for worker in self.workers:
+                worker.seat.weight = weight
 
     def refusal(self, request: Request) -> Exception | None:
         """Why a request is not accepted."""
@@ -128,6 +135,7 @@ class Supervisor:
     def _worker(self, number: int, suspects: Suspects | None = None) -> Worker:
         """A new life. Its thread is not started."""
         batch, seat = self._open_batch(number), self._cores.seat(number)
+        seat.weight = self._weight
         return Worker(number, batch, seat, self._receive, self._failed, suspects)
 
     def _end(self, error: Exception, requests: Iterable[Request]) -> None:

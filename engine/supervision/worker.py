@@ -127,5 +127,5 @@ class Worker:
         self.in_turn = False
         self.turns += 1
         elapsed_s = time.perf_counter() - began
-        self.seat.spent_s += elapsed_s
+        self.seat.spend(elapsed_s)
         self.expected_s = max(elapsed_s, FORGET * self.expected_s)

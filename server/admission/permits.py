@@ -115,6 +115,10 @@ class Admission:
         """A content left the server."""
         self._answers.append(self._clock())
 
+    def charge(self, quotas: Quotas) -> None:
+        """Callers have these quotas from now on."""
+        self._quotas = quotas
+
     def close(self, refusal: Callable[[], ServerError]) -> None:
         """Refuses every call from now on, for the given reason."""
         self._refusal = refusal

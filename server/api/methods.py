@@ -14,6 +14,7 @@ from server.api.documents import Documents
 from server.api.encoding import EncodingService
 from server.api.service import ModelService, TranslationService
 from server.catalog.catalog import Catalog
+from server.catalog.reloading import Reload
 from server.translation.translator import Translator
 
 
@@ -56,12 +57,14 @@ class Method:
         return cast(AsyncGenerator[Message], self.handler(request))
 
 
-def methods(models: Catalog[Translator], documents: Documents, pivots: bool = False) -> Iterator[Method]:
+def methods(
+    models: Catalog[Translator], documents: Documents, pivots: bool = False, reload: Reload | None = None
+) -> Iterator[Method]:
     """All that take one request, whatever they are called and say."""
     services: list[tuple[Any, Any]] = [
         (translation_pb2, TranslationService(models, documents, pivots)),
         (encoding_pb2, EncodingService(models)),
-        (model_pb2, ModelService(models)),
+        (model_pb2, ModelService(models, reload)),
     ]
     for file, servicer in services:
         for service in file.DESCRIPTOR.services_by_name.values():

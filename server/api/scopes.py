@@ -17,9 +17,15 @@ MORE_SCOPES = {"dragoman.v1.TranslationService/TranslateAndEncode": Scope.ENCODE
 """And for some methods."""
 
 
+ADMIN_METHODS = {"dragoman.v1.ModelService/Reload"}
+"""These change what is served."""
+
+
 def scopes_of(method: str) -> Sequence[Scope]:
     """All that a method takes, which goes by SERVICE/METHOD."""
     if method in LATER:
         return ()
+    if method in ADMIN_METHODS:
+        return (Scope.ADMIN,)
     service = SCOPES.get(method.partition("/")[0], Scope.ADMIN)
     return (service, MORE_SCOPES[method]) if method in MORE_SCOPES else (service,)

@@ -25,7 +25,9 @@ from server.api.texts import check_contents, check_options, glossary_of, shape_o
 from server.api.timings import timings
 from server.api.ways import Way
 from server.catalog.catalog import Catalog
+from server.catalog.reloading import Reload, Report
 from server.catalog.served_model import ServedModel
+from server.errors import CandidateRefused
 from server.telemetry.calls import checked_labels, current_call
 from server.telemetry.guards import GuardFlag
 from server.text.documents.document import Languages
@@ -76,11 +78,20 @@ Asked = (
 """A request of the TranslationService."""
 
 
-def register(server: grpc.aio.Server, models: Catalog[Translator], documents: Documents, pivots: bool = False) -> None:
-    """Adds every service of the API to a server. `pivots`: requests may ask for a way through a third language."""
+def register(
+    server: grpc.aio.Server,
+    models: Catalog[Translator],
+    documents: Documents,
+    pivots: bool = False,
+    reload: Reload | None = None,
+) -> None:
+    """Adds every service of the API to a server. `pivots`: requests may ask for a way through a third language.
+
+    reload: takes up new versions of models. None: whoever serves does not
+    """
     translation_pb2_grpc.add_TranslationServiceServicer_to_server(TranslationService(models, documents, pivots), server)
     encoding_pb2_grpc.add_EncodingServiceServicer_to_server(EncodingService(models), server)
-    model_pb2_grpc.add_ModelServiceServicer_to_server(ModelService(models), server)
+    model_pb2_grpc.add_ModelServiceServicer_to_server(ModelService(models, reload), server)
 
 
 class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
@@ -185,8 +196,8 @@ class Described(Protocol):
 class ModelService(model_pb2_grpc.ModelServiceServicer):
     """See proto/dragoman/v1/model.proto."""
 
-    def __init__(self, models: Catalog[Described]) -> None:
-        self._models = models
+    def __init__(self, models: Catalog[Described], reload: Reload | None = None) -> None:
+        self._models, self._reload = models, reload
 
     async def ListModels(self, request: model_pb2.ListModelsRequest, context: object) -> model_pb2.ListModelsResponse:
         """Lists every model."""
@@ -195,6 +206,17 @@ class ModelService(model_pb2_grpc.ModelServiceServicer):
     async def GetModel(self, request: model_pb2.GetModelRequest, context: object) -> model_pb2.GetModelResponse:
         """Gets one model."""
         return model_pb2.GetModelResponse(model=_model(self._models.find(request.name, field="name")))
+
+    async def Reload(self, request: model_pb2.ReloadRequest, context: object) -> model_pb2.ReloadResponse:
+        """Takes up a new version of a model."""
+        if self._reload is None:
+            raise CandidateRefused(request.name, "this process loads each model once; load it anew")
+        done = await self._reload(request.name)
+        return model_pb2.ReloadResponse(
+            model=_model(self._models.find(done.name)),
+            former_package_sha256=done.former_sha256,
+            shadow=None if done.report is None else _shadow_report(done.report),
+        )
 
 
 def _route(request: Asked) -> Route:
@@ -304,6 +326,16 @@ def _target_score(target: TargetScore) -> translation_pb2.TargetScore:
         score=target.score,
         tokens=len(target.target_tokens),
         target_tokens=map(_target_token, target.target_tokens),
+    )
+
+
+def _shadow_report(report: Report) -> model_pb2.ShadowReport:
+    return model_pb2.ShadowReport(
+        compared=report.compared,
+        equal=report.equal,
+        score_difference=report.score_difference,
+        slowdown=report.slowdown,
+        dropped=report.dropped,
     )
 
 

@@ -45,6 +45,11 @@ class Catalog(Generic[T]):
         """In the order in which they were given."""
         return iter(self._entries.values())
 
+    def replace(self, entry: T) -> None:
+        """Has this one in the place of the one of its name. Who has found that one keeps it."""
+        assert entry.model.name in self._entries
+        self._entries = {**self._entries, entry.model.name: entry}
+
     def find(self, name: str, field: str = "model") -> T:
         """The model of this name; the default one, where the name is empty. Raises ModelNotFound.
 

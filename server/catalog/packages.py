@@ -66,6 +66,11 @@ def _folders_of(path: Path) -> list[Path]:
     return sorted(folder for folder in path.iterdir() if folder.is_dir() and not folder.name.startswith("."))
 
 
+def open_again(settings: Settings, folder: Path) -> OpenPackage:
+    """What a folder has now. Raises PackageError, SealError or TokenizerError."""
+    return _open(folder, None if settings.require_signed is None else public_key(settings.require_signed))
+
+
 def _open(folder: Path, key: "Ed25519PublicKey | None") -> OpenPackage:
     package = Package.open(folder)
     if key is not None:

@@ -37,6 +37,8 @@
     ├── DoesNotScore                FAILED_PRECONDITION DOES_NOT_SCORE
     ├── OptionNotOffered            FAILED_PRECONDITION OPTION_NOT_OFFERED
     ├── ExtraMissing                FAILED_PRECONDITION EXTRA_MISSING
+    ├── CandidateRefused            FAILED_PRECONDITION CANDIDATE_REFUSED
+    ├── ReloadUnderWay              ABORTED             RELOAD_UNDER_WAY
     ├── RequestStalled              ABORTED             REQUEST_STALLED
     ├── StreamStalled               ABORTED             STREAM_STALLED
     ├── Unavailable                 UNAVAILABLE         the same request may be answered later, or by another server
@@ -57,11 +59,13 @@ from server.errors.caller import CallerNotListed, InvalidToken, NoCredentials, Q
 from server.errors.document import DocumentBroken, DocumentTooLarge
 from server.errors.error import ServerError, Status, quoted
 from server.errors.model import (
+    CandidateRefused,
     DoesNotScore,
     DoesNotTranslate,
     ExtraMissing,
     ModelNotFound,
     OptionNotOffered,
+    ReloadUnderWay,
     ServiceNotFound,
 )
 from server.errors.request import (
@@ -108,6 +112,7 @@ __all__ = [
     "AttentionTooLarge",
     "BlankContent",
     "CallerNotListed",
+    "CandidateRefused",
     "DocumentBroken",
     "DocumentTooLarge",
     "DoesNotScore",
@@ -139,6 +144,7 @@ __all__ = [
     "PromptNotSupported",
     "Quarantined",
     "QuotaExceeded",
+    "ReloadUnderWay",
     "RequestStalled",
     "RequestsTooLarge",
     "ScopeMissing",

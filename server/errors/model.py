@@ -71,3 +71,25 @@ class ExtraMissing(ServerError):
     def __init__(self, option: str, package: str, extra: str) -> None:
         message = f"{option} takes {package}, which this server lacks: leave it out, or install the extra {extra!r}"
         super().__init__(message, {"option": option, "package": package, "extra": extra}, f"decoding.{option}")
+
+
+class CandidateRefused(ServerError):
+    """A new version of a model does not take the place of the one that is served. Expected."""
+
+    status = "FAILED_PRECONDITION"
+    reason = "CANDIDATE_REFUSED"
+
+    def __init__(self, model: str, why: str, field: str = "name") -> None:
+        message = f"the package of model {quoted(model)} is not taken up, and the one before goes on: {why}"
+        super().__init__(message, {"model": model}, field)
+
+
+class ReloadUnderWay(ServerError):
+    """One is loaded beside at a time. Expected."""
+
+    status = "ABORTED"
+    reason = "RELOAD_UNDER_WAY"
+
+    def __init__(self, model: str) -> None:
+        message = f"the package of model {quoted(model)} is being reloaded: ask again when that is done"
+        super().__init__(message, {"model": model})

@@ -8,6 +8,7 @@ from dragoman import __version__
 from server.api.documents import Documents
 from server.api.methods import methods
 from server.catalog.catalog import Catalog
+from server.catalog.reloading import Reload
 from server.config import Settings
 from server.http.app import Served, application
 from server.http.compatible.detection import Langid
@@ -51,12 +52,13 @@ class HttpPort:
         metrics: Callable[[bool], Awaitable[bytes]],
         tls: SSLContext | None = None,
         keys: bool = False,
+        reload: Reload | None = None,
     ) -> Listener:
-        """Answers from now on. keys: callers need one."""
+        """Answers from now on. keys: callers need one. reload: takes up new versions of models."""
         settings = self._settings
         detector = await self._detector
         detector.choose_among(ServedLanguages(models).all)
-        offered = list(methods(models, documents, settings.pivot))
+        offered = list(methods(models, documents, settings.pivot, reload))
         served = Served(models, offered, detector, health, metrics, keys, __version__, self.address)
         desk = Desk(calls, entrance, traffic)
         app = application(served, desk, served_hosts(settings), settings.http_cors)

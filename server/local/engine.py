@@ -143,10 +143,10 @@ class LocalEngine:
         packages = open_packages(settings)
         device = serving_device(settings, [one.package.manifest.graphs for one in packages], Machine())
         async with load_models(settings, packages, device, registry, quotas) as loaded:
-            self._loaded = loaded
+            self._loaded = list(loaded)
             failing = [report_crash(asyncio.wrap_future(one.runner.failure), one.admission) for one in loaded]
             watching = list(map(asyncio.create_task, failing))
-            handlers, most_bytes = handlers_of(loaded, settings), settings.max_message_bytes
+            handlers, most_bytes = handlers_of(self._loaded, settings), settings.max_message_bytes
             opened.set_result(LocalChannel(self._loop, handlers, calls, most_bytes, self.close))
             await self._closing.wait()
             calls.end(Draining())

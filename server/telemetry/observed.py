@@ -74,6 +74,11 @@ class ObservedCalls:
         """Returns once no call is being answered."""
         await self._idle.wait()
 
+    async def wait_for_present(self) -> None:
+        """Returns once no call is being answered that is now."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks))
+
     def end(self, error: ServerError) -> None:
         """Answers every call that is running with an error, whatever it waits for."""
         self._ending = error

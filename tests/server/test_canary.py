@@ -108,7 +108,7 @@ async def test_health_says_what_was_found() -> None:
 
         seen = asyncio.Event()
         health.set = watch  # type: ignore[method-assign]
-        task = asyncio.create_task(Canaries([canary]).watch(0.001, health))
+        task = asyncio.create_task(Canaries(lambda: [canary]).watch(0.001, health))
         async with asyncio.timeout(20):
             await seen.wait()
         task.cancel()
@@ -117,7 +117,7 @@ async def test_health_says_what_was_found() -> None:
 
 async def test_without_an_interval_it_never_looks() -> None:
     async with watched() as one:
-        await Canaries([one.canary]).watch(0.0, None)
+        await Canaries(lambda: [one.canary]).watch(0.0, None)
         assert not one.asked
 
 

@@ -23,6 +23,10 @@ class KernelFamilies(Collector):
         """Shows what a model's operators count. `read` is called at every scrape, on its thread."""
         self._readers[model] = read
 
+    def forget(self, model: str) -> None:
+        """None of its operators are ours."""
+        self._readers.pop(model, None)
+
     def collect(self) -> Iterator[CounterMetricFamily]:
         """One sample of each series."""
         rows = CounterMetricFamily(

@@ -78,7 +78,22 @@ class ModelMetrics:
 
     def __init__(self, families: ModelFamilies, model: str) -> None:
         """`model`: the name in the label of every series."""
-        self._model, self._steps, self._kernels = model, families.steps, families.kernels
+        self._model = model
+        self._workers: dict[int, WorkerMetrics] = {}
+        self._rows = self._row_tokens = 0
+        self._counters: Callable[[], Counters] | None = None
+        self.count_in(families)
+
+    def count_in(self, families: ModelFamilies) -> None:
+        """Counts there from now on, and no longer where it did: a candidate counts apart until it serves."""
+        model = self._model
+        families.steps.show(model, self._workers)
+        self._steps, self._kernels = families.steps, families.kernels
+        self.capacity(self._rows, self._row_tokens)
+        if self._counters is None:
+            self._kernels.forget(model)
+        else:
+            self.kernels(self._counters)
         self._tokenize, self._queue, self._encode, self._decode, self._detokenize = (
             families.phases.labels(model, phase) for phase in PHASES
         )
@@ -97,10 +112,11 @@ class ModelMetrics:
 
     def worker(self, number: int) -> WorkerMetrics:
         """What the running batch of this number counts."""
-        return self._steps.worker(self._model, number)
+        return self._workers.setdefault(number, WorkerMetrics())
 
     def capacity(self, rows: int, row_tokens: int) -> None:
         """All workers together have so many rows, each with room for so many source and target tokens."""
+        self._rows, self._row_tokens = rows, row_tokens
         self._steps.rows_capacity.labels(self._model).set(rows)
         self._steps.tokens_capacity.labels(self._model).set(rows * row_tokens)
 
@@ -111,6 +127,7 @@ class ModelMetrics:
 
     def kernels(self, counters: Callable[[], Counters]) -> None:
         """Our own operators run, and count."""
+        self._counters = counters
         self._kernels.watch(self._model, counters)
 
     def tokenized(self, seconds: float, trace_id: str = "") -> None:

@@ -105,6 +105,8 @@ class StepFamilies(Collector):
         """Registers every metric."""
         self._workers: dict[str, dict[int, WorkerMetrics]] = {}
         """By model and number."""
+        self._former: dict[str, list[WorkerMetrics]] = {}
+        """Of versions that served before: what they have counted stays counted. They take a kilobyte each."""
         self.rows_capacity, self.tokens_capacity = (
             Gauge(name, meaning, ["model"], registry=registry)
             for name, meaning in (
@@ -114,9 +116,10 @@ class StepFamilies(Collector):
         )
         registry.register(self)
 
-    def worker(self, model: str, number: int) -> WorkerMetrics:
-        """What the running batch of this number counts, of this model."""
-        return self._workers.setdefault(model, {}).setdefault(number, WorkerMetrics())
+    def show(self, model: str, workers: dict[int, WorkerMetrics]) -> None:
+        """These count from now on. One that is added later is shown, too."""
+        self._former.setdefault(model, []).extend(self._workers.get(model, {}).values())
+        self._workers[model] = workers
 
     def collect(self) -> Iterator[Metric]:
         """As they are now."""
@@ -166,15 +169,15 @@ class StepFamilies(Collector):
 
     def _counter(self, name: str, meaning: str, read: Read) -> Metric:
         family = CounterMetricFamily(name, meaning, labels=["model"])
-        for model, workers in self._of_models():
-            family.add_metric([model], sum(map(read, workers.values())))
+        for model, workers in self._all():
+            family.add_metric([model], sum(map(read, workers)))
         return family
 
     def _counters(self, name: str, meaning: str, label: str, reads: Mapping[str, Read]) -> Metric:
         family = CounterMetricFamily(name, meaning, labels=["model", label])
-        for model, workers in self._of_models():
+        for model, workers in self._all():
             for value, read in reads.items():
-                family.add_metric([model, value], sum(map(read, workers.values())))
+                family.add_metric([model, value], sum(map(read, workers)))
         return family
 
     def _gauge(self, name: str, meaning: str, read: Read) -> Metric:
@@ -186,11 +189,15 @@ class StepFamilies(Collector):
 
     def _histogram(self, name: str, meaning: str, read: Callable[[WorkerMetrics], Tally]) -> Metric:
         family = HistogramMetricFamily(name, meaning, labels=["model"])
-        for model, workers in self._of_models():
-            first, *others = map(read, workers.values())
+        for model, workers in self._all():
+            first, *others = map(read, workers)
             first.add_to(family, others, [model])
         return family
 
     def _of_models(self) -> list[tuple[str, dict[int, WorkerMetrics]]]:
-        """A copy: a worker of one more may come meanwhile."""
-        return [(model, dict(workers)) for model, workers in list(self._workers.items())]
+        """Those that serve. A copy: a worker of one more may come meanwhile."""
+        return [(model, dict(workers)) for model, workers in list(self._workers.items()) if workers]
+
+    def _all(self) -> list[tuple[str, list[WorkerMetrics]]]:
+        """Those that served before, too."""
+        return [(model, [*workers.values(), *self._former[model]]) for model, workers in self._of_models()]

@@ -1,0 +1,169 @@
+"""A share of the live requests is answered by a candidate as well, for nobody, and the answers are compared.
+
+The live answer never waits for that: it is on its way when its request is offered here. The candidate's workers let
+the others go first at the cores, and what comes while the server is busy is not compared at all.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+from models.decoding import Options
+from server.errors import ServerError
+from server.errors.state import Unavailable
+from server.loaded import LoadedModel
+from server.telemetry.calls import Call, begin
+from server.telemetry.metrics.version import VersionMetrics
+from server.translation.answer import TextDelta, Translation
+from server.translation.options import Route
+from server.translation.translator import Translator
+from server.versions.rule import Comparison, Rule
+
+log = logging.getLogger(__name__)
+
+MOST_CALLS = 4
+"""Of the candidate, at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request that is answered."""
+
+    contents: Sequence[str]
+    route: Route
+    options: Options
+    prompt: str | None
+
+
+Offer = Callable[[Asked, Sequence[Translation]], None]
+
+
+class Mirrored(Translator):
+    """The translator that serves, which shows what it has answered. It shares all that that one has."""
+
+    def __init__(self, served: Translator, offer: Offer) -> None:
+        vars(self).update(vars(served))
+        self._offer = offer
+
+    async def translate(
+        self,
+        contents: Sequence[str],
+        route: Route,
+        options: Options,
+        no_cache: bool = False,
+        prompt: str | None = None,
+    ) -> list[Translation]:
+        """See `Translator.translate`."""
+        found = await super().translate(contents, route, options, no_cache, prompt)
+        self._offer(Asked(contents, route, options, prompt), found)
+        return found
+
+    async def stream(
+        self, content: str, route: Route, options: Options, no_cache: bool = False, prompt: str | None = None
+    ) -> AsyncGenerator[TextDelta | Translation]:
+        """See `Translator.stream`."""
+        async for event in super().stream(content, route, options, no_cache, prompt):
+            if isinstance(event, Translation):
+                self._offer(Asked([content], route, options, prompt), [event])
+            yield event
+
+
+class Shadow:
+    """Compares a candidate with the version that serves."""
+
+    def __init__(
+        self,
+        rule: Rule,
+        served: LoadedModel,
+        candidate: LoadedModel,
+        metrics: VersionMetrics,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """`chance`: a number from 0 to 1."""
+        self.comparison = Comparison()
+        self._rule, self._served, self._candidate = rule, served, candidate
+        self._metrics, self._chance = metrics, chance
+        self._calls = set[asyncio.Task[None]]()
+        self._decided = asyncio.Event()
+
+    @property
+    def mirrored(self) -> Translator:
+        """What serves meanwhile."""
+        return Mirrored(self._served.translator, self.offer)
+
+    def offer(self, asked: Asked, found: Sequence[Translation]) -> None:
+        """A live request is answered."""
+        drawn = any(one.seed is not None for one in found)  # whose answers differ by their nature
+        if drawn or self._decided.is_set() or self._chance() >= self._rule.share:
+            return
+        if self._served.runner.waiting or len(self._calls) >= MOST_CALLS:
+            self._drop(len(found))
+            return
+        self._start(self._ask(asked, found))
+
+    async def verdict(self) -> str | None:
+        """Why the candidate is refused, once that is known. None: it is as good."""
+        name, rule = self._served.model.name, self._rule
+        failure = asyncio.wrap_future(self._candidate.runner.failure)
+        decided = asyncio.create_task(self._decided.wait())
+        await asyncio.wait([failure, decided], timeout=rule.timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        self._decided.set()
+        decided.cancel()
+        for call in self._calls:
+            call.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)
+        compared = self.comparison
+        log.info("the candidate of %s: %s", name, compared.told())
+        if failure.done():
+            return "its engine has failed"
+        if (objection := compared.objection(rule)) is not None:
+            return objection
+        if compared.compared < rule.contents:
+            return (
+                f"{compared.compared} contents were compared in {rule.timeout_s:g} s, of {rule.contents}: "
+                "set --shadow-contents lower, or --shadow-share or --shadow-timeout-s higher"
+            )
+        return None
+
+    def _start(self, call: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(call)
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+
+    async def _ask(self, asked: Asked, found: Sequence[Translation]) -> None:
+        begin(Call(method="shadow", bulk=True))  # nobody's: the live call is over
+        again: Sequence[Translation]
+        try:
+            again = await self._candidate.translator.translate(
+                asked.contents, asked.route, asked.options, no_cache=True, prompt=asked.prompt
+            )
+        except Unavailable:
+            self._drop(len(found))
+            return
+        except ServerError as error:
+            log.warning("the candidate of %s refuses what is answered: %s", self._served.model.name, error)
+            again = []
+        for one, other in zip_longest(found, again):
+            self._compare(one, other)
+
+    def _compare(self, served: Translation, candidate: Translation | None) -> None:
+        [live, *_], new = served.hypotheses, None if candidate is None else candidate.hypotheses[0]
+        equal = new is not None and (new.text, new.tokens) == (live.text, live.tokens)
+        tokens = live.tokens if new is None else new.tokens
+        self.comparison.add(
+            equal,
+            0.0 if new is None else abs(new.score - live.score),
+            self._candidate.runner.spent_s(served.source_tokens, tokens),
+            self._served.runner.spent_s(served.source_tokens, live.tokens),
+        )
+        self._metrics.compared(self._served.model.name, equal, self.comparison)
+        if self.comparison.compared >= self._rule.contents or self.comparison.objection(self._rule) is not None:
+            self._decided.set()
+
+    def _drop(self, contents: int) -> None:
+        self.comparison.dropped += contents
+        self._metrics.dropped(self._served.model.name, contents)
