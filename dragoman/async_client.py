@@ -12,7 +12,7 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest
 from dragoman.calls.attempts import Calls
 from dragoman.calls.awaited import answered, streamed_async
 from dragoman.channel import DEFAULT_TARGET, TlsOptions, Token, listed_targets, open_aio_channel
-from dragoman.client import DEFAULT_TIMEOUT_S
+from dragoman.client import DEFAULT_TIMEOUT_S, RELOAD_TIMEOUT_S
 from dragoman.errors import rpc_errors
 from dragoman.methods import AsyncMethods, reach
 from dragoman.results import (
@@ -20,12 +20,13 @@ from dragoman.results import (
     Embedding,
     Health,
     Model,
+    Reloaded,
     Scores,
     TextDelta,
     TranslatedDocument,
     Translation,
 )
-from dragoman.v1.model_pb2 import GetModelRequest, ListModelsRequest
+from dragoman.v1.model_pb2 import GetModelRequest, ListModelsRequest, ReloadRequest
 from dragoman.wire import documents, encoding, messages, scoring
 from dragoman.wire.documents import DocumentFormat, DocumentOptions
 from dragoman.wire.encoding import EncodingOptions, TranslateAndEncodeOptions
@@ -220,6 +221,15 @@ class AsyncClient:
         """See `Client.model`."""
         response = await self._ask(lambda server: server.model.GetModel, GetModelRequest(name=name), timeout_s)
         return messages.model(response.model)
+
+    async def reload(self, name: str = "", *, timeout_s: float = RELOAD_TIMEOUT_S) -> Reloaded:
+        """See `Client.reload`."""
+        with rpc_errors():
+            server = self._servers[0]
+            response = await server.model.Reload(
+                ReloadRequest(name=name), timeout=deadline(timeout_s), metadata=server.metadata
+            )
+        return messages.reloaded(response)
 
     async def health(self, service: str = "", *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Health:
         """See `Client.health`."""

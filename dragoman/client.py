@@ -26,12 +26,13 @@ from dragoman.results import (
     Embedding,
     Health,
     Model,
+    Reloaded,
     Scores,
     TextDelta,
     TranslatedDocument,
     Translation,
 )
-from dragoman.v1.model_pb2 import GetModelRequest, ListModelsRequest
+from dragoman.v1.model_pb2 import GetModelRequest, ListModelsRequest, ReloadRequest
 from dragoman.wire import documents, encoding, messages, scoring
 from dragoman.wire.documents import DocumentFormat, DocumentOptions
 from dragoman.wire.encoding import EncodingOptions, TranslateAndEncodeOptions
@@ -39,6 +40,8 @@ from dragoman.wire.messages import TranslationOptions, deadline
 from dragoman.wire.scoring import ScoreOptions
 
 DEFAULT_TIMEOUT_S = 30.0
+RELOAD_TIMEOUT_S = 3600.0
+"""Of `reload`: a new version may answer live requests for a while before it serves."""
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -253,6 +256,19 @@ class Client:
         """One model; the default one if `name` is empty. Raises NotFound."""
         response = self._ask(lambda server: server.model.GetModel, GetModelRequest(name=name), timeout_s)
         return messages.model(response.model)
+
+    def reload(self, name: str = "", *, timeout_s: float = RELOAD_TIMEOUT_S) -> Reloaded:
+        """Has the server take up what is in a model's package folder now; the default one's if `name` is empty.
+
+        Raises NotFound, FailedPrecondition where the new version is refused, Aborted while one is being taken up, and
+        PermissionDenied. Of several servers, the first is asked. Without an answer in time, the server goes on.
+        """
+        with rpc_errors():
+            server = self._servers[0]
+            response = server.model.Reload(
+                ReloadRequest(name=name), timeout=deadline(timeout_s), metadata=server.metadata
+            )
+        return messages.reloaded(response)
 
     def health(self, service: str = "", *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Health:
         """State of one gRPC service; of the whole server if `service` is empty. Raises NotFound.

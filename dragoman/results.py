@@ -375,3 +375,36 @@ class Model:
     """Whether `with_alignment` may be asked for."""
     attends: bool
     """Whether `with_attention` may be asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowReport:
+    """What a new version answered to a share of the live requests, beside what callers got."""
+
+    compared: int
+    """Texts that both have answered."""
+    equal: int
+    """Those whose translations were equal."""
+    score_difference: float
+    """Largest difference of two scores of equal translations."""
+    slowdown: float
+    """Time that the new version takes, for that of the former one."""
+    dropped: int
+    """Texts that were not compared, because the server was busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """What came of a reload."""
+
+    model: Model
+    """As it is served now."""
+    former_package_sha256: str
+    """What was served before. The model's own: nothing is new, and nothing was done."""
+    shadow: ShadowReport | None
+    """None: the new version was not compared with the former one."""
+
+    @property
+    def changed(self) -> bool:
+        """Another package is served."""
+        return self.former_package_sha256 != self.model.package_sha256

@@ -193,7 +193,9 @@ class Runner:
         hung = [worker.thread.name for worker in workers if worker.thread.is_alive()]
         if hung:
             log.error("%s did not end in time and will be left behind", ", ".join(hung))
-        elif self._owns_decoder:
+            return
+        self._supervisor.forget()
+        if self._owns_decoder:
             self._decoder.close()
 
     def _open_batch(self, worker: int) -> RunningBatch[Any]:

@@ -167,8 +167,7 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
             ]
             if settings.watch_packages:
                 watching.append(asyncio.create_task(watch_packages(loaded, versions)))
-            for one in loaded:
-                engines.watch(one)
+            engines.watch_all()
             if sources:
                 signals.on_hangup(reloads.asked.set)
             await signals.first.wait()
@@ -229,6 +228,11 @@ class EngineWatch:
         self._loaded, self._health, self._process = loaded, health, process
         self._tasks: dict[str, asyncio.Task[None]] = {}
         """By model."""
+
+    def watch_all(self) -> None:
+        """Those that are served now."""
+        for one in self._loaded:
+            self.watch(one)
 
     def watch(self, one: LoadedModel) -> None:
         """From now on, and no longer the version of this model that was served before."""

@@ -13,7 +13,7 @@ from typing import Any, cast
 from google.protobuf.descriptor import FieldDescriptor
 
 from dragoman.channel import DEFAULT_TARGET, TlsOptions, Token, check_target, listed_targets, token_metadata
-from dragoman.client import DEFAULT_TIMEOUT_S
+from dragoman.client import DEFAULT_TIMEOUT_S, RELOAD_TIMEOUT_S
 from dragoman.command.commands import OWN
 from dragoman.command.parsing import Parser
 from dragoman.v1.decoding_options import DOCS, GROUPS, DecodingKeywords
@@ -237,7 +237,11 @@ def parser(command: str) -> Parser:
         _add_encode_flags(flags)
     if command == "health":
         flags.add_argument("--service", default="", help="a gRPC service (default: the whole server)")
+    if command == "reload":
+        flags.add_argument("--model", default="", metavar="NAME", help="which model (default: the server's first)")
     _add_connection_flags(flags)
+    if command == "reload":
+        flags.set_defaults(timeout=RELOAD_TIMEOUT_S)
     return flags
 
 

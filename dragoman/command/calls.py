@@ -1,4 +1,4 @@
-"""The commands that call a server: translate, encode, score, models, health. Each gives its exit code."""
+"""The commands that call a server: translate, encode, score, models, reload, health. Each gives its exit code."""
 
 import os
 import sys
@@ -84,6 +84,13 @@ async def _models(args: Arguments) -> int:
     return DONE
 
 
+async def _reload(args: Arguments) -> int:
+    async with AsyncClient(args.targets, tls=args.tls_options(), token=args.token, wait_for_ready=False) as client:
+        reloaded = await client.reload(args.model or "", timeout_s=args.timeout)
+    print(output.reloaded_json(reloaded) if args.json else output.reloaded_line(reloaded), flush=True)
+    return DONE
+
+
 async def _health(args: Arguments) -> int:
     async with AsyncClient(args.targets, tls=args.tls_options(), token=args.token, wait_for_ready=False) as client:
         try:
@@ -95,7 +102,14 @@ async def _health(args: Arguments) -> int:
     return DONE if health is Health.SERVING else FAILED
 
 
-CALLS = {"translate": _translate, "encode": _encode, "score": _score, "models": _models, "health": _health}
+CALLS = {
+    "translate": _translate,
+    "encode": _encode,
+    "score": _score,
+    "models": _models,
+    "reload": _reload,
+    "health": _health,
+}
 
 
 @dataclass(frozen=True, slots=True)

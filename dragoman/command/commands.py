@@ -16,6 +16,7 @@ OWN = {
     "score": "tell how probable given translations are, one line out for every line in",
     "bulk": "translate files into files, by the engine in this process",
     "models": "list the server's models and their limits",
+    "reload": "have the server take up a model's new package while it serves",
     "health": "tell whether the server is serving; the exit code is 0 only then",
     "completion": "print what completes commands and options in a shell",
 }

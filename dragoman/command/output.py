@@ -15,6 +15,7 @@ from dragoman.results import (
     Embedding,
     Hypothesis,
     Model,
+    Reloaded,
     Scores,
     Span,
     TargetScore,
@@ -126,6 +127,22 @@ def embedding_json(embedding: Embedding) -> str:
 def model_json(model: Model) -> str:
     """All fields."""
     return to_json(asdict(model))
+
+
+def reloaded_json(reloaded: Reloaded) -> str:
+    """All fields."""
+    return to_json(asdict(reloaded))
+
+
+def reloaded_line(reloaded: Reloaded) -> str:
+    """What is served now, and how it compared."""
+    name, now, before = reloaded.model.name, reloaded.model.package_sha256[:12], reloaded.former_package_sha256[:12]
+    if not reloaded.changed:
+        return f"{name} is served of package {now} already"
+    told = f"{name} is served of package {now}, no longer of {before}"
+    if (shadow := reloaded.shadow) is None:
+        return told
+    return f"{told}; {shadow.equal} of {shadow.compared} texts were equal, {shadow.slowdown:.2f} x the time"
 
 
 def model_block(model: Model) -> str:

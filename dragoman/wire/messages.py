@@ -22,8 +22,10 @@ from dragoman.results import (
     Leg,
     Link,
     Model,
+    Reloaded,
     Reuse,
     Sentence,
+    ShadowReport,
     Span,
     TargetToken,
     TextDelta,
@@ -298,6 +300,13 @@ def timings(message: decoding_pb2.Timings) -> Timings:
         detokenize_s=_seconds(message.detokenize),
         mean_batch_rows=message.mean_batch_rows,
     )
+
+
+def reloaded(message: model_pb2.ReloadResponse) -> Reloaded:
+    """What came of a reload."""
+    report = message.shadow
+    told = ShadowReport(report.compared, report.equal, report.score_difference, report.slowdown, report.dropped)
+    return Reloaded(model(message.model), message.former_package_sha256, told if message.HasField("shadow") else None)
 
 
 def model(message: model_pb2.Model) -> Model:

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 from engine.batch.running_batch import RunningBatch
 from engine.devices.session import is_out_of_memory
@@ -71,6 +71,11 @@ class Supervisor:
         self._ended.set()
         for worker in self.workers:
             worker.leave()
+
+    def forget(self) -> None:
+        """All have ended: their memory is free when the runner is, and not when the interpreter looks for cycles."""
+        self.workers = []
+        self._open_batch, self._receive, self._give_up = _ended, lambda worker: None, lambda error: None
 
     def weigh(self, weight: float) -> None:
         """What its workers take of the cores counts for so many times as much. See `engine.supervision.cores`."""
@@ -180,6 +185,10 @@ class Supervisor:
         if counts:
             self._restarts.append(now)
         return True
+
+
+def _ended(worker: int) -> NoReturn:
+    raise AssertionError(f"worker {worker} is to begin, and all have ended")
 
 
 def suspect(request: Request, error: Exception, memory: bool) -> Request | None:

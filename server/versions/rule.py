@@ -1,6 +1,7 @@
 """Whether a candidate answers as the version does that serves: what was compared, and the rule that decides."""
 
 from dataclasses import dataclass, field
+from math import ceil
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +51,11 @@ class Comparison:
     def objection(self, rule: Rule) -> str | None:
         """Why the candidate is refused, as far as that is known already. None: there is no reason yet."""
         different = self.compared - self.equal
-        if different > (1 - rule.equal_texts) * rule.contents:
+        most = rule.contents - ceil(round(rule.equal_texts * rule.contents, 6))
+        if different > most:
             return (
-                f"{different} of {self.compared} texts are different; of {rule.contents} so many as "
-                f"{1 - rule.equal_texts:.3g} of them may be (--shadow-equal-texts)"
+                f"{different} of {self.compared} texts are different; of {rule.contents} no more than {most} may be "
+                "(--shadow-equal-texts)"
             )
         if self.score_difference > rule.score_difference:
             return (

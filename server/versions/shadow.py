@@ -110,7 +110,8 @@ class Shadow:
         name, rule = self._served.model.name, self._rule
         failure = asyncio.wrap_future(self._candidate.runner.failure)
         decided = asyncio.create_task(self._decided.wait())
-        await asyncio.wait([failure, decided], timeout=rule.timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        waits: list[asyncio.Future[Any]] = [failure, decided]
+        await asyncio.wait(waits, timeout=rule.timeout_s, return_when=asyncio.FIRST_COMPLETED)
         self._decided.set()
         decided.cancel()
         for call in self._calls:

@@ -15,6 +15,8 @@ from server.telemetry.metrics.canary import CanaryFamilies, CanaryMetrics
 from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
 from server.telemetry.metrics.process import ProcessMetrics
 from server.telemetry.metrics.reload import ReloadMetrics
+from server.telemetry.metrics.version import VersionMetrics
+from server.versions.rule import Comparison
 
 TIMINGS = Timings(queue=0.001, encode=0.002, decode=0.02, steps=5)
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -36,7 +38,14 @@ def everything(
     AnswerCacheMetrics(registry)
     process = ProcessMetrics(registry)
     families, canaries = ModelFamilies(registry), CanaryFamilies(registry)
-    for name in models:
+    names = list(models)
+    versions = VersionMetrics(registry, names)
+    for name in names:
+        versions.promoted(name)
+        versions.refused(name)
+        versions.dropped(name, 1)
+        for equal in (True, False):
+            versions.compared(name, equal, Comparison())
         model(name, families, canaries, workers)
         loaded = process.model(name)
         loaded.describe("ab", "CPUExecutionProvider", "fp32")
@@ -48,9 +57,9 @@ def everything(
     for reason in reasons:
         calls.refused(reason)
     callers = CallerMetrics(registry)
-    names = [f"caller-{number}" for number in range(MOST_CALLERS + 2)]
-    callers.know(names)
-    for name in names:
+    known = [f"caller-{number}" for number in range(MOST_CALLERS + 2)]
+    callers.know(known)
+    for name in known:
         callers.running(name, 1)
         callers.took(name, texts=2, cost=0.1)
         for quota in QUOTAS:
