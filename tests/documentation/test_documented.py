@@ -34,6 +34,7 @@ PROGRAMS = {
     **dict.fromkeys(
         ("bench", "bench.firefox", "bench.floor", "bench.gpu_check", "bench.instructions"), "benchmarks.md"
     ),
+    "bench.fleet": "scaling.md",
     "tests.fuzz": "development.md",
     "tests.hostile.files": "development.md",
     "tests.hostile.fuzz": "development.md",
@@ -43,6 +44,7 @@ PROGRAMS = {
             "bench.bulk",
             "bench.server.faces",
             "bench.server.metrics",
+            "bench.server.reload",
             "bench.server.overload",
             "bench.quality",
             "bench.ray",

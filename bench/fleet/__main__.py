@@ -1,0 +1,135 @@
+"""`python -m bench.fleet`: how many servers, which routing, how old reports, what a zone costs. See docs/scaling.md."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bench.fleet.simulation import Fleet, Found, Lengths, capacity, poisson, simulate, texts_of
+from bench.fleet.validation import validate
+from bench.sentences import english, flores
+from engine.queueing.cost import Measured
+from models.package.folder import Package
+
+ZOO = Path(__file__).parents[2] / "models" / "zoo" / "en-pt"
+ROUTINGS = ("round robin", "least requests", "power of two", "queue time", "length")
+REPORTS_S = (0.0, 0.05, 0.1, 0.5, 1.0, 5.0)
+SENTENCES = 500
+TEXTS_EACH, LEAST_TEXTS, MOST_TEXTS = 100, 8000, 1_000_000
+"""Of each replica; and of a run, at least and at most."""
+HOUR_S = 3600
+
+
+@dataclass(frozen=True)
+class Study:
+    """What all parts are about."""
+
+    fleet: Fleet
+    lengths: Lengths
+    load: float
+    """Share of the capacity that is asked for."""
+
+    def run(self, fleet: Fleet, rate: float) -> Found:
+        count = min(max(LEAST_TEXTS, TEXTS_EACH * fleet.replicas), MOST_TEXTS)
+        return simulate(fleet, texts_of(fleet, self.lengths, poisson(rate, count, fleet.seed)))
+
+    def at_load(self, fleet: Fleet, load: float) -> Found:
+        return self.run(fleet, load * fleet.replicas * capacity(fleet, self.lengths))
+
+
+def main(given: Sequence[str] | None = None) -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench.fleet", description=__doc__)
+    parser.add_argument("--part", choices=("size", "routing", "reports", "zone", "validate"), help="only this")
+    parser.add_argument("--package", type=Path, default=ZOO, help="whose lengths texts have, and what is validated")
+    parser.add_argument("--replicas", type=int, nargs="+", default=[10, 100], help="of the fleets that are compared")
+    parser.add_argument("--workers", type=int, default=2, help="of a replica")
+    parser.add_argument("--rows", type=int, default=64, help="of each worker's batch")
+    parser.add_argument("--beams", type=int, default=1, help="of each text")
+    parser.add_argument("--fixed-ms", type=float, default=2.0, help="of a step, whatever its rows")
+    parser.add_argument("--each-ms", type=float, default=0.4, help="of a step, for each row")
+    parser.add_argument("--token-ms", type=float, default=0.1, help="of the encoder, for a source token")
+    parser.add_argument("--load", type=float, default=0.7, help="share of the capacity that is asked for")
+    parser.add_argument("--rate", type=float, default=1000.0, help="texts a second to find a size for")
+    parser.add_argument("--slo-ms", type=float, default=1000.0, help="99 of 100 texts are to be answered by then")
+    parser.add_argument("--hour", type=float, default=0.10, help="price of a replica's hour")
+    parser.add_argument("--processes", type=int, default=1, help="servers to validate with")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each load, to validate with")
+    parser.add_argument("--seed", type=int, default=0, help="of what is left to chance")
+    arguments = parser.parse_args(given)
+    if arguments.part == "validate":
+        validate(arguments.package, arguments.processes, arguments.seconds, arguments.seed)
+        return
+    measured = Measured(arguments.fixed_ms / 1000, arguments.each_ms / 1000, arguments.token_ms / 1000)
+    fleet = Fleet(arguments.replicas[0], measured, arguments.workers, arguments.rows, seed=arguments.seed)
+    study = Study(fleet, lengths_of(arguments.package, arguments.beams), arguments.load)
+    print(f"a replica answers {capacity(fleet, study.lengths):.1f} texts/s at most")
+    if arguments.part in (None, "size"):
+        size(study, arguments.rate, arguments.slo_ms / 1000, arguments.hour)
+    for replicas in arguments.replicas:
+        of = replace(study, fleet=replace(fleet, replicas=replicas))
+        for part, tell in (("routing", routing), ("reports", reports), ("zone", zone)):
+            if arguments.part in (None, part):
+                tell(of)
+
+
+def lengths_of(package: Path, beams: int) -> Lengths:
+    """Of FLORES-200: how many tokens its English has, and its Portuguese, which stands for what is decoded."""
+    opened = Package.open(package)
+    tokenizer = opened.tokenizer()
+    sources, targets = english(SENTENCES), flores("pt")[:SENTENCES]
+    sizes = [len(tokenizer.encode(text)) for text in sources]
+    steps = [len(tokenizer.encode(text)) for text in targets]
+    return Lengths(sizes, steps, beams, sum(map(len, sources)) / len(sources))
+
+
+def size(study: Study, rate: float, slo_s: float, hour: float) -> None:
+    """The fewest replicas for a rate and a p99, and what a million characters cost on them."""
+    most = capacity(study.fleet, study.lengths)
+    few, many = 0, max(2, 4 * round(rate / most))
+    while many - few > 1:
+        middle = (few + many) // 2
+        good = rate < middle * most and study.run(replace(study.fleet, replicas=middle), rate).quantile(0.99) <= slo_s
+        few, many = (few, middle) if good else (middle, many)
+    million = hour * many / (rate * study.lengths.characters * HOUR_S) * 1e6
+    print(
+        f"{rate:g} texts/s with p99 <= {1000 * slo_s:g} ms: {many} replicas, {rate / many / most:.0%} of what they can"
+    )
+    print(f"a million characters cost {million:.5f} where a replica's hour costs {hour:g}")
+
+
+def routing(study: Study) -> None:
+    """p50 and p99 of every way."""
+    for name in ROUTINGS:
+        found = study.at_load(replace(study.fleet, routing=name), study.load)
+        _tell(study, name, found)
+
+
+def reports(study: Study) -> None:
+    """p99 by how old reports become."""
+    for name in ("least requests", "power of two", "queue time"):
+        for every_s in REPORTS_S:
+            found = study.at_load(replace(study.fleet, routing=name, report_s=every_s), study.load)
+            _tell(study, f"{name}, reports every {1000 * every_s:g} ms", found)
+
+
+def zone(study: Study) -> None:
+    """What becomes of texts that come after a third of the replicas is lost."""
+    for load in (0.5, 0.6, 0.65, 0.7):
+        found = study.at_load(replace(study.fleet, zone_loss=True), load)
+        p50, p99 = (1000 * _quantile(found, q) for q in (0.5, 0.99))
+        print(f"{study.fleet.replicas:7} replicas at {load:.0%}, a third lost: then p50 {p50:.0f} ms, p99 {p99:.0f} ms")
+
+
+def _quantile(found: Found, q: float) -> float:
+    seconds = sorted(found.after_loss)
+    return float(seconds[int(q * (len(seconds) - 1))])
+
+
+def _tell(study: Study, what: str, found: Found) -> None:
+    p50, p99 = (1000 * found.quantile(q) for q in (0.5, 0.99))
+    print(f"{study.fleet.replicas:7} replicas at {study.load:.0%}, {what}: p50 {p50:.0f} ms, p99 {p99:.0f} ms")
+
+
+if __name__ == "__main__":
+    main()

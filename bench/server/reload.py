@@ -1,0 +1,124 @@
+"""`python -m bench.server.reload`: versions of a package are taken up under load, again and again.
+
+Callers must not notice: every answer is compared with the one that its text got before. Tells how many calls failed,
+the slowest calls with and without a reload, and the memory while two versions are loaded.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bench.process import Server, serving
+from bench.soak.questions import short_texts
+from dragoman.async_client import AsyncClient
+from dragoman.errors import DragomanError
+from models.package.folder import MANIFEST
+
+ROOT = Path(__file__).parents[2]
+TEXTS = 50
+PAUSE_S = 1.0
+"""Between two reloads: calls of that time are the ones to compare with."""
+LOOK_S = 0.01
+"""Between two looks at the memory."""
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """Command line. Returns the exit code: 1 if a call failed, an answer was wrong or a reload was refused."""
+    parser = argparse.ArgumentParser(prog="python -m bench.server.reload", description=__doc__)
+    parser.add_argument("--package", type=Path, default=ROOT / "models" / "zoo" / "en-pt", help="what is served")
+    parser.add_argument("--reloads", type=int, default=20, help="how many")
+    parser.add_argument("--callers", type=int, default=8, help="each with one call at a time")
+    arguments = parser.parse_args(given)
+    with tempfile.TemporaryDirectory() as place:
+        link = Path(place) / "served"
+        take(arguments.package, link, 0)
+        settings = ["--package", str(link), "--no-watch-packages", "--log-level", "error"]
+        with serving("server", settings) as server:
+            return asyncio.run(Run(arguments, server, link).run())
+
+
+def take(package: Path, link: Path, number: int) -> None:
+    """Makes the link one to another version of a package: its manifest is written otherwise."""
+    folder = link.with_name(f"v{number}")
+    shutil.copytree(package, folder)
+    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=number), encoding="utf-8")
+    following = link.with_name("next")
+    following.symlink_to(folder)
+    os.replace(following, link)
+
+
+class Run:
+    """One run."""
+
+    def __init__(self, arguments: argparse.Namespace, server: Server, link: Path) -> None:
+        self._arguments, self._server, self._link = arguments, server, link
+        self._ends = Counter[str]()
+        self._reloading = self._ended = False
+        self._slowest_s = {False: 0.0, True: 0.0}
+        """By whether a version was being taken up when the call began."""
+        self._most_mb = {False: 0.0, True: 0.0}
+        self._reload_s = list[float]()
+
+    async def run(self) -> int:
+        """The callers, the reloads, and what came of them."""
+        texts = short_texts(TEXTS, seed=0)
+        async with AsyncClient(self._server.target) as client:
+            alone = {text: (await client.translate(text, no_cache=True)).text for text in texts}
+            callers = [asyncio.create_task(self._call(client, alone, seed)) for seed in range(self._arguments.callers)]
+            looking = asyncio.create_task(self._look())
+            for number in range(1, self._arguments.reloads + 1):
+                await asyncio.sleep(PAUSE_S)
+                await asyncio.to_thread(take, self._arguments.package, self._link, number)
+                await self._reload(client)
+            self._ended = True
+            await asyncio.gather(*callers, looking)
+        self._tell()
+        return 0 if set(self._ends) == {"answered"} else 1
+
+    async def _reload(self, client: AsyncClient) -> None:
+        self._reloading, began_s = True, time.perf_counter()
+        try:
+            await client.reload()
+        except DragomanError as error:
+            self._ends[f"reload: {error}"] += 1
+        self._reload_s.append(time.perf_counter() - began_s)
+        self._reloading = False
+
+    async def _call(self, client: AsyncClient, alone: Mapping[str, str], seed: int) -> None:
+        draw, texts = random.Random(seed), list(alone)
+        while not self._ended:
+            text, began_s, reloading = draw.choice(texts), time.perf_counter(), self._reloading
+            try:
+                right = (await client.translate(text, no_cache=True)).text == alone[text]
+            except DragomanError as error:
+                self._ends[f"{type(error).__name__} {error.reason}: {error}"] += 1
+                continue
+            self._ends["answered" if right else "wrong answer"] += 1
+            self._slowest_s[reloading] = max(self._slowest_s[reloading], time.perf_counter() - began_s)
+
+    async def _look(self) -> None:
+        while not self._ended:
+            self._most_mb[self._reloading] = max(self._most_mb[self._reloading], self._server.rss_mb())
+            await asyncio.sleep(LOOK_S)
+
+    def _tell(self) -> None:
+        print(f"{self._ends.total()} calls, {len(self._reload_s)} reloads of {max(self._reload_s):.1f} s at most")
+        for reloading, when in ((False, "between reloads"), (True, "during reloads")):
+            slowest_ms, most_mb = 1000 * self._slowest_s[reloading], self._most_mb[reloading]
+            print(f"{when}: slowest call {slowest_ms:.0f} ms, at most {most_mb:.0f} MB resident")
+        for end, count in self._ends.most_common():
+            print(f"{count:8} {end}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
