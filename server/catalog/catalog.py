@@ -45,7 +45,7 @@ class Catalog(Generic[T]):
         """In the order in which they were given."""
         return iter(self._entries.values())
 
-    def replace(self, entry: T) -> None:
+    def replace(self, entry: T) -> None:  # type: ignore[misc]  # whoever replaces one knows what all are
         """Has this one in the place of the one of its name. Who has found that one keeps it."""
         assert entry.model.name in self._entries
         self._entries = {**self._entries, entry.model.name: entry}

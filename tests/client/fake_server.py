@@ -240,6 +240,10 @@ class FakeServer(TranslationServiceServicer, EncodingServiceServicer, ModelServi
         model.max_contents = self.max_contents
         return model_pb2.GetModelResponse(model=model)
 
+    async def Reload(self, request: model_pb2.ReloadRequest, context: Context) -> model_pb2.ReloadResponse:
+        await self._arrive(request, context)
+        return model_pb2.ReloadResponse(model=MODEL, former_package_sha256=MODEL.package_sha256)
+
     async def _arrive(self, request: Message, context: Context) -> None:
         self.call_times.append(time.monotonic())
         self.requests.append(request)
