@@ -75,11 +75,16 @@ class Repository:
     """All of them."""
 
     def __init__(self, models: Catalog[Translator]) -> None:
+        self._models = models
+
+    @property
+    def _entries(self) -> dict[str, Entry]:
+        """By name, of what is served now: another version may take a model's place."""
         # Our own names last: one of them may be that of another model's task.
-        self._entries = {
+        return {
             entry.name: entry
             for task in (Task.ENCODE, Task.STREAM, Task.TRANSLATE)
-            for entry in (Entry(one.model.name + task.value, task, one) for one in models if _does(one, task))
+            for entry in (Entry(one.model.name + task.value, task, one) for one in self._models if _does(one, task))
         }
 
     def __iter__(self) -> Iterator[Entry]:
@@ -87,11 +92,12 @@ class Repository:
 
     def find(self, name: str, version: str, field: str = "name") -> Entry:
         """Raises ModelNotFound. `version`: empty is any; `field`: the one of the request that has the name."""
-        if name not in self._entries:
-            raise ModelNotFound(field, name, list(self._entries))
+        entries = self._entries
+        if name not in entries:
+            raise ModelNotFound(field, name, list(entries))
         if version not in ("", VERSION):
             raise ModelNotFound(f"{field.removesuffix('name')}version", f"{name}/{version}", [f"{name}/{VERSION}"])
-        return self._entries[name]
+        return entries[name]
 
 
 def _does(translator: Translator, task: Task) -> bool:
