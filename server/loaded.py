@@ -125,7 +125,8 @@ class LoadedModels:
     async def end(self, runner: Runner, timeout_s: float = CLOSE_S) -> None:
         """Closes one, and frees what it has."""
         await runner.aclose(timeout_s)
-        self.runners.remove(runner)
+        if runner in self.runners:  # the process may end meanwhile, and with it all of them
+            self.runners.remove(runner)
 
     def _model(self, package: OpenPackage) -> ServedModel:
         return served_model(package.package, self._settings, self._device.provider)

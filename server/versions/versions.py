@@ -19,7 +19,7 @@ from server.catalog.catalog import Catalog
 from server.catalog.packages import OpenPackage, open_again
 from server.catalog.reloading import Reloaded
 from server.config import ConfigError, Settings
-from server.errors import CandidateRefused, ReloadUnderWay
+from server.errors import CandidateRefused, Draining, ReloadUnderWay
 from server.loaded import LoadedModel, LoadedModels
 from server.telemetry.metrics.version import VersionMetrics
 from server.telemetry.observed import ObservedCalls
@@ -64,7 +64,14 @@ class Versions:
         if self._reloading is not None:
             raise ReloadUnderWay(self._reloading)
         self._reloading = model.name
-        return await asyncio.shield(self._start(self._reload(model.name)))
+        reloading = self._start(self._reload(model.name))
+        try:
+            done: Reloaded = await asyncio.shield(reloading)
+        except asyncio.CancelledError:
+            if reloading.cancelled():  # and not the one who asked
+                raise Draining from None
+            raise
+        return done
 
     def close(self) -> None:
         """The process ends: nothing is taken up any more."""
