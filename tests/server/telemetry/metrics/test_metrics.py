@@ -130,7 +130,7 @@ def families(registry: CollectorRegistry) -> list[Metric]:
 def test_names_follow_prometheus_and_labels_are_bounded() -> None:
     everything(registry := CollectorRegistry())
     ours = families(registry)
-    assert len(ours) == 62
+    assert len(ours) == 67
     assert not [family.name for family in ours if family.name.endswith("_created")]
     for family in ours:
         assert re.fullmatch(r"dragoman_[a-z]+(_[a-z]+)*", family.name)
