@@ -223,6 +223,9 @@ class FakeServer(TranslationServiceServicer, EncodingServiceServicer, ModelServi
         ]
         return translation_pb2.ScoreResponse(contents=results[self.drop_results :], model="en-pt")
 
+    def TranslateDocument(self, request: object, context: Context) -> NoReturn:
+        raise NotImplementedError  # tests/server/grpc have it of a real server
+
     def StreamEncode(self, requests: object, context: Context) -> NoReturn:
         raise NotImplementedError  # the clients send requests one by one, and each again where that may help
 
