@@ -103,6 +103,9 @@ class PeerService(translation_pb2_grpc.TranslationServiceServicer):
     def TranslateAndEncode(self, request: object, context: object) -> NoReturn:
         raise NotImplementedError  # nobody measures it
 
+    def TranslateDocument(self, request: object, context: object) -> NoReturn:
+        raise NotImplementedError  # CTranslate2 has none
+
     def Score(self, request: object, context: object) -> NoReturn:
         """What CTranslate2 has for it is measured without a server."""
         raise NotImplementedError
