@@ -107,7 +107,7 @@ class Supervisor:
     def _failed(self, worker: Worker, error: Exception) -> None:
         """Ends a life and begins the next, on the thread that has failed or on the watching one."""
         with self._lock:
-            if self.workers[worker.number] is not worker:  # left behind before it failed
+            if not any(one is worker for one in self.workers):  # left behind before it failed
                 return
             hung = isinstance(error, Hung)
             log.error("engine %d failed", worker.number, exc_info=None if hung else error)

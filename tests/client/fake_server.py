@@ -96,7 +96,7 @@ class Failure:
             status = Status(code=self.code.value[0], message=self.message, details=list(map(_packed, self.details)))
             metadata.append(("grpc-status-details-bin", status.SerializeToString()))
         if self.raw_details is not None:
-            metadata.append(("grpc-status-details-bin", self.raw_details))
+            metadata += [("grpc-status-details-bin", self.raw_details), ("x-request-id", "1")]
         if self.pushback_ms is not None:
             metadata.append(("grpc-retry-pushback-ms", str(self.pushback_ms)))
         await context.abort(self.code, self.message, tuple(metadata))

@@ -20,7 +20,7 @@ from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 
 from dragoman.v1.decoding_pb2 import DecodingOptions
 from dragoman.v1.encoding_pb2 import EncodeRequest, StreamEncodeRequest
-from dragoman.v1.model_pb2 import GetModelRequest, ListModelsRequest
+from dragoman.v1.model_pb2 import GetModelRequest, ListModelsRequest, ReloadRequest
 from dragoman.v1.translation_pb2 import (
     Candidates,
     ScoreRequest,
@@ -144,6 +144,10 @@ def get_model(chance: random.Random) -> Message:
     return GetModelRequest(name=chance.choice(["", "copy", "x" * 900, "\0"]))
 
 
+def reload(chance: random.Random) -> Message:
+    return ReloadRequest(name=chance.choice(["", "copy", "x" * 900, "\0"]))
+
+
 def check(chance: random.Random) -> Message:
     return HealthCheckRequest(service=chance.choice(["", "x", "dragoman.v1.TranslationService"]))
 
@@ -163,6 +167,7 @@ METHODS: dict[str, tuple[str, Callable[[random.Random], Message]]] = {
     "/dragoman.v1.EncodingService/StreamEncode": ("stream_stream", stream_encode),
     "/dragoman.v1.ModelService/GetModel": ("unary_unary", get_model),
     "/dragoman.v1.ModelService/ListModels": ("unary_unary", lambda chance: ListModelsRequest()),
+    "/dragoman.v1.ModelService/Reload": ("unary_unary", reload),
     "/grpc.health.v1.Health/Check": ("unary_unary", check),
     "/grpc.health.v1.Health/List": ("unary_unary", lambda chance: HealthCheckRequest()),
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": ("stream_stream", reflect),

@@ -169,7 +169,7 @@ def test_decode_step_agrees_with_the_teacher_forced_pass(config: RecurrentConfig
         x, query, present = model.decode_step(
             target[:, position], positions, total, (lengths - 1).int(), lengths.max(), past, cross, last
         )
-        assert (query is not None) == config.compares_keys
+        assert (query is not None) == (config.score != "none")
         past = present[: len(past)]
         torch.testing.assert_close(
             model.logits(x)[:, : config.target_vocab_size], forced[:, position], atol=ATOL, rtol=0
