@@ -1,14 +1,13 @@
 """The flags of the command `dragoman`."""
 
 import argparse
-import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from google.protobuf.descriptor import FieldDescriptor
 
@@ -16,6 +15,17 @@ from dragoman.channel import DEFAULT_TARGET, TlsOptions, Token, check_target, li
 from dragoman.client import DEFAULT_TIMEOUT_S, RELOAD_TIMEOUT_S
 from dragoman.command.commands import OWN
 from dragoman.command.parsing import Parser
+from dragoman.command.values import (
+    authorities,
+    bias,
+    glossary,
+    int32,
+    int64,
+    number,
+    one_of,
+    request_count,
+    seconds,
+)
 from dragoman.v1.decoding_options import DOCS, GROUPS, DecodingKeywords
 from dragoman.wire.documents import ENDINGS, FORMATS, DocumentOptions, format_of
 from dragoman.wire.encoding import (
@@ -256,13 +266,13 @@ def _add_connection_flags(flags: Parser) -> None:
     )
     flags.add_argument(
         "--timeout",
-        type=_seconds,
+        type=seconds,
         metavar="SECONDS",
         help=f"most time for each request (default: {DEFAULT_TIMEOUT_S:g}; {DOCUMENT_TIMEOUT_S:g} for a document)",
     )
     flags.add_argument("--tls", action="store_true", help="use TLS; without it the connection is plaintext")
     flags.add_argument(
-        "--ca", type=_authorities, metavar="FILE", help="use TLS and trust the authorities of this PEM file"
+        "--ca", type=authorities, metavar="FILE", help="use TLS and trust the authorities of this PEM file"
     )
     flags.add_argument(
         "--token-file",
@@ -289,7 +299,7 @@ def _add_line_flags(flags: Parser, what: str) -> None:
     flags.add_argument("--progress", action="store_true", help="tell progress even if standard error is no terminal")
     flags.add_argument(
         "--concurrency",
-        type=_request_count,
+        type=request_count,
         default=DEFAULT_CONCURRENCY,
         metavar="N",
         help="most requests under way at once (default: %(default)d)",
@@ -321,7 +331,7 @@ def _add_translate_flags(flags: Parser) -> None:
     flags.add_argument(
         "--output", type=Path, metavar="FILE", help="what the document becomes (default: letter.docx: letter.pt.docx)"
     )
-    flags.add_argument("--glossary", type=_glossary, metavar="FILE", help="lines TERM<TAB>TRANSLATION, or TERM")
+    flags.add_argument("--glossary", type=glossary, metavar="FILE", help="lines TERM<TAB>TRANSLATION, or TERM")
     flags.add_argument(
         "--pivot", action="store_true", help="go by way of a third language where no model has both, if the server may"
     )
@@ -339,19 +349,6 @@ def _add_translate_flags(flags: Parser) -> None:
     )
 
 
-def _glossary(path: str) -> dict[str, str]:
-    """What a file of terms says. Raises ArgumentTypeError for one that cannot be read."""
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise argparse.ArgumentTypeError(f"{path} cannot be read: {error}") from error
-    pairs = [line.split("\t") for line in lines if line.strip()]
-    for pair in pairs:
-        if len(pair) > 2:
-            raise argparse.ArgumentTypeError(f"{path} has a line of {len(pair)} columns; a term has 1 or 2: {pair[0]}")
-    return {source: "".join(target) for source, *target in pairs}
-
-
 def _add_encode_flags(flags: Parser) -> None:
     flags.add_argument(
         "--pooling",
@@ -360,7 +357,7 @@ def _add_encode_flags(flags: Parser) -> None:
         choices=list(POOLINGS),
         help="what makes one vector of those of all tokens; given more than once, one vector after the other",
     )
-    flags.add_argument("--dimensions", type=_int32, metavar="N", help="the first so many values of a vector")
+    flags.add_argument("--dimensions", type=int32, metavar="N", help="the first so many values of a vector")
     flags.add_argument("--normalize", action=argparse.BooleanOptionalAction, help="divide every vector by its L2 norm")
     flags.add_argument("--type", choices=list(TYPES), help="the numbers that vectors are sent in")
     flags.add_argument(
@@ -376,88 +373,19 @@ def _add_option(flags: Group, field: FieldDescriptor, told: str) -> None:
     flag, action = f"--{field.name.replace('_', '-')}", "append" if field.is_repeated else "store"
     if field.message_type is not None:
         if field.message_type.name == "SequenceBias":
-            flags.add_argument(flag, action=action, type=_bias, metavar="TEXT=X", help=told)
+            flags.add_argument(flag, action=action, type=bias, metavar="TEXT=X", help=told)
         else:
             flags.add_argument(flag, action=action, metavar="TEXT", help=told)
     elif field.enum_type is not None:
         values = {str(value).lower(): value for value in ENUMS[field.enum_type.name]}
-        flags.add_argument(flag, type=partial(_one_of, values), metavar=f"{{{','.join(values)}}}", help=told)
+        flags.add_argument(flag, type=partial(one_of, values), metavar=f"{{{','.join(values)}}}", help=told)
     elif field.type == FieldDescriptor.TYPE_BOOL:
         flags.add_argument(flag, action=argparse.BooleanOptionalAction, help=told)
     elif field.type == FieldDescriptor.TYPE_INT32:
-        flags.add_argument(flag, action=action, type=_int32, metavar="N", help=told)
+        flags.add_argument(flag, action=action, type=int32, metavar="N", help=told)
     elif field.type == FieldDescriptor.TYPE_INT64:
-        flags.add_argument(flag, type=_int64, metavar="N", help=told)
+        flags.add_argument(flag, type=int64, metavar="N", help=told)
     elif field.type == FieldDescriptor.TYPE_STRING:
         flags.add_argument(flag, action=action, metavar="TEXT", help=told)
     else:
-        flags.add_argument(flag, type=_number, metavar="X", help=told)
-
-
-# The types of the flags; argparse shows ArgumentTypeError's message with the flag's name
-
-
-def _bias(value: str) -> tuple[str, float]:
-    text, _, bias = value.rpartition("=")
-    if not text:
-        raise argparse.ArgumentTypeError(f"{value!r} is no TEXT=X, such as 'car park=2.5'")
-    return text, _number(bias)
-
-
-def _authorities(path: str) -> TlsOptions:
-    try:
-        return TlsOptions(root_certificates=Path(path).read_bytes())
-    except OSError as error:
-        raise argparse.ArgumentTypeError(f"{path}: {error.strerror}") from error
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{path}: {error}") from error
-
-
-def _one_of(values: dict[str, Any], text: str) -> Any:
-    if text not in values:
-        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(values)}")
-    return values[text]
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
-
-
-def _seconds(text: str) -> float:
-    value = _number(text)
-    if not (value > 0 and math.isfinite(value)):
-        raise argparse.ArgumentTypeError(f"{text} is not a positive, finite number of seconds")
-    return value
-
-
-def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-
-
-def _int32(text: str) -> int:
-    """What the API's messages can hold."""
-    return _fitting(_whole(text), 32)
-
-
-def _int64(text: str) -> int:
-    """The same of larger ones."""
-    return _fitting(_whole(text), 64)
-
-
-def _fitting(value: int, bits: int) -> int:
-    if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
-        raise argparse.ArgumentTypeError(f"{value} does not fit {bits} bits")
-    return value
-
-
-def _request_count(text: str) -> int:
-    value = _whole(text)
-    if not 1 <= value <= 1000:
-        raise argparse.ArgumentTypeError(f"{value} is not from 1 to 1000")
-    return value
+        flags.add_argument(flag, type=number, metavar="X", help=told)

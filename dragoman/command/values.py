@@ -1,0 +1,94 @@
+"""What the values of flags mean. ArgumentTypeError's message is shown with the flag's name."""
+
+import argparse
+import math
+from pathlib import Path
+from typing import Any
+
+from dragoman.channel import TlsOptions
+
+
+def glossary(path: str) -> dict[str, str]:
+    """What a file of terms says. Raises ArgumentTypeError for one that cannot be read."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise argparse.ArgumentTypeError(f"{path} cannot be read: {error}") from error
+    pairs = [line.split("\t") for line in lines if line.strip()]
+    for pair in pairs:
+        if len(pair) > 2:
+            raise argparse.ArgumentTypeError(f"{path} has a line of {len(pair)} columns; a term has 1 or 2: {pair[0]}")
+    return {source: "".join(target) for source, *target in pairs}
+
+
+def bias(value: str) -> tuple[str, float]:
+    """A text and what is added to its scores, TEXT=X."""
+    text, _, bias = value.rpartition("=")
+    if not text:
+        raise argparse.ArgumentTypeError(f"{value!r} is no TEXT=X, such as 'car park=2.5'")
+    return text, number(bias)
+
+
+def authorities(path: str) -> TlsOptions:
+    """A file of the certificates of authorities."""
+    try:
+        return TlsOptions(root_certificates=Path(path).read_bytes())
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{path}: {error}") from error
+
+
+def one_of(values: dict[str, Any], text: str) -> Any:
+    """What a word stands for."""
+    if text not in values:
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(values)}")
+    return values[text]
+
+
+def number(text: str) -> float:
+    """A number, also one that is not finite."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+
+
+def seconds(text: str) -> float:
+    """A positive, finite number of seconds."""
+    value = number(text)
+    if not (value > 0 and math.isfinite(value)):
+        raise argparse.ArgumentTypeError(f"{text} is not a positive, finite number of seconds")
+    return value
+
+
+def whole(text: str) -> int:
+    """A whole number."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
+def int32(text: str) -> int:
+    """What the API's messages can hold."""
+    return _fitting(whole(text), 32)
+
+
+def int64(text: str) -> int:
+    """The same of larger ones."""
+    return _fitting(whole(text), 64)
+
+
+def _fitting(value: int, bits: int) -> int:
+    if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+        raise argparse.ArgumentTypeError(f"{value} does not fit {bits} bits")
+    return value
+
+
+def request_count(text: str) -> int:
+    """So many requests at a time."""
+    value = whole(text)
+    if not 1 <= value <= 1000:
+        raise argparse.ArgumentTypeError(f"{value} is not from 1 to 1000")
+    return value
