@@ -1,5 +1,6 @@
 """What the application is told by the file that `serve deploy` reads."""
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -42,9 +43,9 @@ class Part(BaseModel):
             raise ValueError(f"settings: {error}") from error
         return self
 
+    @abstractmethod
     def server_settings(self) -> Settings:
         """As a server has them. Raises ConfigError."""
-        raise NotImplementedError
 
 
 class Group(Part):
