@@ -44,10 +44,12 @@ class Proxy:
             self.port = server.sockets[0].getsockname()[1]
             ready.set()
             await end.wait()
+            server.close()
             self._passes.set()
-            for writer in list(self._open):
-                writer.transport.abort()
-            await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
+            while left := asyncio.all_tasks() - {asyncio.current_task()}:  # clients that connect again bring new ones
+                for writer in list(self._open):
+                    writer.transport.abort()
+                await asyncio.wait(left, timeout=0.05)
             await asyncio.sleep(0)  # until the loop has closed what is aborted
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
