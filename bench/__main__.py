@@ -14,10 +14,10 @@ from bench.cpu.sides.ctranslate2 import SAME, SETUPS
 from bench.cpu.tables import how
 from bench.cpu.turns import players
 from bench.firefox import compared, lexicon
-from bench.noise import Watch
+from bench.machine.noise import Watch
+from bench.machine.peak import measure_peaks
 from bench.packages.families import NLLB_600M, T5_SMALL, FamilyShape
 from bench.packages.shapes import BASE
-from bench.peak import measure_peaks
 from bench.sentences import english, heldout
 
 ROOT = Path(__file__).parent.parent

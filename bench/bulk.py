@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 
 from bench.cpu.sides.ctranslate2 import Ctranslate2, Setup, force_avx512
 from bench.cpu.work import MAX_TOKENS, WORKERS
+from bench.machine.noise import instructions
 from bench.measure import Series, alternate, seconds
-from bench.noise import instructions
 from bench.pages.markdown import machine, table
 from bench.process import serving
 from bench.sentences import distinct

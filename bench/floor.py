@@ -8,9 +8,9 @@ import argparse
 from pathlib import Path
 
 from bench.cpu.steps import measure, show
-from bench.noise import instructions
+from bench.machine.noise import instructions
+from bench.machine.peak import Numbers
 from bench.pages.markdown import machine
-from bench.peak import Numbers
 from engine.load import Kernels
 from models.package.folder import Package
 

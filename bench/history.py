@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
+from bench.machine.noise import instructions
 from bench.measure import alternate, seconds
-from bench.noise import instructions
 from bench.pages.markdown import machine, table
 from engine.devices.session import CPU
 from engine.load import Limits, Loadable, load

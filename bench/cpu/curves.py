@@ -15,9 +15,9 @@ from bench.cpu.sides.ctranslate2 import ComputeType, Ctranslate2, Setup
 from bench.cpu.sides.ours import Ours
 from bench.cpu.turns import Player, players, race
 from bench.cpu.work import WORKERS, Side, Work
+from bench.machine.peak import Numbers, Peaks, encoding_cost, step_cost
 from bench.measure import Series
 from bench.packages.shapes import tiny
-from bench.peak import Numbers, Peaks, encoding_cost, step_cost
 from models.config import ModelShape
 from models.package.folder import Package
 

@@ -11,7 +11,7 @@ from bench.cpu.curves import Curve
 from bench.cpu.races import Race
 from bench.cpu.service import Footprint, Latency
 from bench.cpu.steps import Floor, show
-from bench.noise import Noise, instructions
+from bench.machine.noise import Noise, instructions
 from bench.pages.markdown import file_name, join, machine, processors
 from bench.pages.svg import Chart, bar_chart, line_charts
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from bench.cpu.races import CLOSED
+from bench.machine.peak import Numbers, Peaks, measure_peaks, step_cost
 from bench.measure import Series, seconds
 from bench.pages.markdown import table
-from bench.peak import Numbers, Peaks, measure_peaks, step_cost
 from engine.decoder import Ask
 from engine.devices.session import CPU
 from engine.load import Kernels, Loadable, open_decoder

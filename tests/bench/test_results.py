@@ -13,8 +13,8 @@ from bench.cpu.service import Footprint, Latency, Percentiles
 from bench.cpu.steps import Floor, Step
 from bench.cpu.turns import Turns
 from bench.cpu.work import Reading
-from bench.noise import Noise
-from bench.peak import Peaks
+from bench.machine.noise import Noise
+from bench.machine.peak import Peaks
 
 QUIET, NOISY = (Noise(busy=busy, stolen=0.0, load=0.1, mhz=2600.0) for busy in (0.01, 0.4))
 

@@ -12,7 +12,7 @@ from bench.cpu.races import decoding, file
 from bench.cpu.sides.ours import Ours
 from bench.cpu.turns import players, race
 from bench.cpu.work import Side, Work
-from bench.peak import Peaks, encoding_cost, measure_peaks, step_cost
+from bench.machine.peak import Peaks, encoding_cost, measure_peaks, step_cost
 from bench.sentences import english
 from models.checkpoint import load_checkpoint
 from models.package.folder import Package

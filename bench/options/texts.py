@@ -1,4 +1,4 @@
-"""`python -m bench.texts [PACKAGE]`: what becomes of tags, of what is protected, and of the rest of a text with them.
+"""`python -m bench.options.texts [PACKAGE]`: what becomes of tags, of what is protected, and of the rest.
 
 FLORES-200 dev, English to Portuguese, in this process. Tags and spans are put in at places that are drawn with a fixed
 seed. See docs/benchmarks.md.
@@ -20,7 +20,7 @@ from bench.pages.markdown import machine, table
 from bench.sentences import flores
 from dragoman.local import Translator
 
-ZOO = Path(__file__).parent.parent / "models" / "zoo" / "en-pt"
+ZOO = Path(__file__).parent.parent.parent / "models" / "zoo" / "en-pt"
 SENTENCES, SEED, COPIES = 997, 20, 200
 SPANS = {
     "URL": "https://example.org/a/b?c=1",
@@ -130,7 +130,7 @@ def measure(translator: Translator, sentences: int) -> list[list[str]]:
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(prog="python -m bench.texts", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.options.texts", description=__doc__)
     parser.add_argument("package", nargs="?", type=Path, default=ZOO, metavar="PACKAGE", help="of en-pt, that aligns")
     parser.add_argument("--sentences", type=int, default=SENTENCES, metavar="N", help=f"default: {SENTENCES}")
     chosen = parser.parse_args()

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from bench.noise import instructions
+from bench.machine.noise import instructions
 from models.config import ModelConfig, ModelShape
 
 SOURCE = Path(__file__).with_name("peak.c")

@@ -1,4 +1,4 @@
-"""`python -m bench.constraints [PACKAGE]`: phrases that translations must have, and what becomes of the rest of them.
+"""`python -m bench.options.constraints [PACKAGE]`: phrases that translations must have, and the rest of them.
 
 FLORES-200 dev, English to Portuguese. Two phrases of each reference, of one to three words, are to be in its
 translation; which, is drawn with a fixed seed. Token ids in and out, one worker, by turns without and with the phrases.
@@ -25,7 +25,7 @@ from models.decoding import Decoding
 from models.package.folder import Package
 from models.tokenizers.tokenizer import Tokenizer
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 ZOO = ROOT / "models" / "zoo" / "en-pt"
 SENTENCES, SEED, MOST_WORDS = 500, 18, 3
 
@@ -98,7 +98,7 @@ def compare(package: Package, num_beams: int, sentences: int, repeats: int) -> l
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(prog="python -m bench.constraints", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.options.constraints", description=__doc__)
     parser.add_argument("package", nargs="?", type=Path, default=ZOO, metavar="PACKAGE", help="of en-pt")
     parser.add_argument("--num-beams", type=int, default=4, metavar="N", help="default: 4")
     parser.add_argument("--sentences", type=int, default=SENTENCES, metavar="N", help=f"default: {SENTENCES}")

@@ -1,4 +1,4 @@
-"""`python -m bench.scoring [PACKAGE]`: how fast given translations are scored, beside CTranslate2's `score_batch`.
+"""`python -m bench.options.scoring [PACKAGE]`: how fast translations are scored, beside CTranslate2's `score_batch`.
 
 FLORES-200 dev, English to Portuguese, token ids in and log-probabilities out, two workers of one thread each, in
 turn. See docs/benchmarks.md.
@@ -15,8 +15,8 @@ from typing import Any
 
 from bench.cpu.sides.ctranslate2 import force_avx512
 from bench.cpu.work import WORKERS
+from bench.machine.noise import instructions
 from bench.measure import alternate, seconds
-from bench.noise import instructions
 from bench.pages.markdown import machine, table
 from bench.sentences import flores
 from engine.devices.session import CPU
@@ -25,7 +25,7 @@ from engine.request import Event, Score, Scored
 from models.package.folder import Package
 from models.tokenizers.sentencepiece_pair import load_vocabulary
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 ZOO = ROOT / "models" / "zoo" / "en-pt"
 REPEATS = 9
 
@@ -100,7 +100,7 @@ def compare(package: Package, folder: Path) -> list[str]:
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(prog="python -m bench.scoring", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.options.scoring", description=__doc__)
     parser.add_argument(
         "packages", nargs="*", type=Path, default=[ZOO, ZOO.parent / "en-pt-int8"], metavar="PACKAGE", help="of en-pt"
     )

@@ -16,12 +16,12 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.constraints import SEED, ZOO, drawn
 from bench.cpu.sides.ctranslate2 import force_avx512
 from bench.cpu.sides.ours import answers, count
 from bench.cpu.work import MAX_TOKENS
+from bench.machine.noise import instructions
 from bench.measure import alternate
-from bench.noise import instructions
+from bench.options.constraints import SEED, ZOO, drawn
 from bench.pages.markdown import machine, table
 from bench.sentences import flores
 from engine.devices.session import CPU

@@ -1,4 +1,4 @@
-"""`python -m bench.alignment [PACKAGE ...]`: how much later a reply comes with an alignment, and with what else looks.
+"""`python -m bench.options.alignment [PACKAGE ...]`: how much later a reply comes with an alignment.
 
 FLORES-200 dev, one sentence after the other, texts in and whole replies out, as a server has them (`dragoman.local`),
 one worker, by turns without and with each option. See docs/benchmarks.md.
@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from bench.machine.noise import instructions
 from bench.measure import alternate, percentile, seconds
-from bench.noise import instructions
 from bench.pages.markdown import machine, table
 from bench.sentences import flores
 from dragoman.local import Translator
 from models.package.folder import Package
 
-ZOO = Path(__file__).parent.parent / "models" / "zoo"
+ZOO = Path(__file__).parent.parent.parent / "models" / "zoo"
 PLAIN = "neither"
 Reply = Callable[[str], object]
 
@@ -56,7 +56,7 @@ def compare(path: Path, sentences: int, num_beams: int, max_new_tokens: int, rep
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(prog="python -m bench.alignment", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.options.alignment", description=__doc__)
     parser.add_argument(
         "packages", nargs="*", type=Path, default=[ZOO / "en-pt", ZOO / "en-pt-int8"], metavar="PACKAGE"
     )

@@ -1,0 +1,1 @@
+"""What the machine can do, and what else it does while it measures."""
