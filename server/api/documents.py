@@ -55,18 +55,15 @@ class Documents:
     def __init__(self, limits: Limits, held: Held) -> None:
         """held: what all of them take, unpacked."""
         self._limits, self._held = limits, held
+        self.most_bytes = limits.bytes
+        """Of all of them, unpacked."""
         self._thread = ThreadPoolExecutor(1, "documents")
         """One: a document that is hard to read keeps other documents waiting, and nobody else."""
 
     async def translate(self, task: Task) -> AsyncGenerator[translation_pb2.TranslateDocumentResponse]:
         """Tells how far it is, then gives the document. Raises ServerError."""
-        check_format(task.format)
-        call = current_call()
-        call.bulk = True
-        size = await self._on_thread(partial(unpacked_bytes, task.format, task.data, self._limits))
-        self._held.begin(size, call.caller)
-        read = partial(read_document, task.format, task.data, self._limits, task.languages)
-        document = await self._on_thread(read)
+        current_call().bulk = True
+        document = await self._read(task.format, task.data, task.languages)
         written, done, tokens, total = list[str](), 0, 0, document.texts
         yield _progress(0, total)
         async with aclosing(in_order(_each(document), partial(_translated, task), AHEAD)) as answers:
@@ -79,6 +76,21 @@ class Documents:
         data = await self._on_thread(partial(put_together, document, written))
         result = translation_pb2.TranslatedDocument(document=data, texts=done, source_tokens=tokens, model=task.model)
         yield translation_pb2.TranslateDocumentResponse(document=result)
+
+    async def first_texts(self, name: str, data: bytes, characters: int) -> str:
+        """About so many characters of those that it begins with, for whoever must know their language first.
+
+        name: of the format. Raises ServerError.
+        """
+        document = await self._read(name, data, Languages("", ""))
+        first = next(windows(document, characters), [])
+        return " ".join(part.text for part in first if isinstance(part, Block))
+
+    async def _read(self, name: str, data: bytes, languages: Languages) -> Document:
+        check_format(name)
+        size = await self._on_thread(partial(unpacked_bytes, name, data, self._limits))
+        self._held.begin(size, current_call().caller)
+        return await self._on_thread(partial(read_document, name, data, self._limits, languages))
 
     async def _on_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route as Path_
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from server.api.documents import Documents
 from server.api.methods import Method
 from server.catalog.catalog import Catalog
 from server.http.asked import Asked
@@ -41,6 +42,7 @@ class Served:
 
     models: Catalog[Translator]
     methods: Sequence[Method]
+    documents: Documents
     detector: Detector
     health: Callable[[], str]
     """"ok", or why calls are not answered."""
@@ -79,7 +81,8 @@ def _routes(served: Served, description: Description) -> Iterator[Route]:
     yield metrics_route(served.metrics)
     yield from health_routes(served.health)
     texts = Texts(served.models, served.detector)
-    yield from LibreTranslate(texts, served.keys, description.document).routes()
+    faces = texts, served.documents, served.methods, served.keys, description.document
+    yield from LibreTranslate(*faces).routes()
     yield from DeepL(texts).routes()
     yield from OpenAI(served.models).routes()
     for file in sorted(one for one in PAGE.rglob("*") if one.is_file()):

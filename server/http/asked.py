@@ -1,7 +1,7 @@
 """A request as it comes in: bounded in bytes and in time, and left when its caller leaves."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from starlette.datastructures import Headers, QueryParams
@@ -35,6 +35,18 @@ class Asked:
     @property
     def query(self) -> QueryParams:
         return self._request.query_params
+
+    @property
+    def path_parts(self) -> Mapping[str, str]:
+        """What the path has in the places that the route's path names."""
+        return self._request.path_params
+
+    @property
+    def base_url(self) -> str:
+        """Where its caller finds this server, with a slash at its end: a proxy before it may have ended TLS."""
+        base = self._request.base_url
+        scheme = self.headers.get("x-forwarded-proto", "").lower()
+        return str(base.replace(scheme=scheme) if scheme in ("http", "https") else base)
 
     @property
     def method(self) -> str:

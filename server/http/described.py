@@ -1,6 +1,7 @@
 """What the HTTP port has, for programs (OpenAPI 3.1) and for people (a page of curl), from the routes themselves."""
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from shlex import quote
@@ -12,8 +13,13 @@ from server.api.methods import Method
 from server.api.schemas import Schema, reference, schemas
 from server.http.asked import Asked
 from server.http.face import Route
-from server.http.fields import JSON
+from server.http.fields import JSON, MULTIPART
 from server.http.native import NATIVE, json_response
+
+
+class Form(dict[str, Any]):
+    """A body that is multipart/form-data. Values that begin with @ are names of files."""
+
 
 EXAMPLES: dict[str, tuple[str, dict[str, Any] | None]] = {
     "/dragoman.v1.TranslationService/Translate": (
@@ -51,7 +57,11 @@ EXAMPLES: dict[str, tuple[str, dict[str, Any] | None]] = {
     "/frontend/settings": ("LibreTranslate: what its page asks for.", None),
     "/spec": ("LibreTranslate: this document.", None),
     "/suggest": ("LibreTranslate: suggestions are disabled.", {}),
-    "/translate_file": ("LibreTranslate: files are not translated.", {}),
+    "/translate_file": (
+        "LibreTranslate: translates a file, and says where its translation is.",
+        Form(file="@letter.md", source="auto", target="pt"),
+    ),
+    "/download_file/{name}": ("LibreTranslate: a file that was translated.", None),
     "/v2/translate": ("DeepL: translates texts.", {"text": ["Good morning."], "target_lang": "PT"}),
     "/v2/languages": ("DeepL: the languages.", None),
     "/v2/usage": ("DeepL: characters that were translated.", None),
@@ -118,7 +128,9 @@ class Description:
     def _entry(self, route: Route) -> str:
         summary, body = EXAMPLES.get(route.path, (route.name, {} if route.method == "POST" else None))
         curl = f"curl {'-N ' if ':' in route.path else ''}http://{self._address}{route.path}"
-        if body is not None:
+        if isinstance(body, Form):
+            curl += "".join(f" -F {quote(f'{name}={value}')}" for name, value in body.items())
+        elif body is not None:
             curl += f" -H 'content-type: {JSON}' -d {quote(json.dumps(body, ensure_ascii=False))}"
         heading = f"{route.method} {route.path}"
         return f"<h2>{escape(heading)}</h2><p>{escape(summary)}</p><pre>{escape(curl)}</pre>"
@@ -135,6 +147,14 @@ def _operation(route: Route, method: Method | None) -> dict[str, Any]:
     if method is not None:
         request, answer = reference(method.descriptor.input_type), reference(method.descriptor.output_type)
         operation["responses"]["200"]["content"] = {JSON: {"schema": answer}}
-    if example is not None:
+    if names := re.findall(r"{(\w+)}", route.path):
+        operation["parameters"] = [
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
+        ]
+    if isinstance(example, Form):
+        binary: Schema = {"type": "string", "format": "binary"}
+        properties = {name: binary if value.startswith("@") else {"type": "string"} for name, value in example.items()}
+        operation["requestBody"] = {"content": {MULTIPART: {"schema": {"type": "object", "properties": properties}}}}
+    elif example is not None:
         operation["requestBody"] = {"content": {JSON: {"schema": request, "example": example}}}
     return operation

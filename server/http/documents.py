@@ -30,8 +30,8 @@ MEDIA_TYPES: Mapping[str, str] = {
     "odt": "application/vnd.oasis.opendocument.text",
 }
 """What an answer says that it is. A page that comes back is for a file, and no browser is to show it as ours."""
-FIELDS = {"source": "source_language_code", "target": "target_language_code", "model": "model"}
-"""Of the query, and of the request."""
+FIELDS = "source", "target", "model"
+"""Of the query."""
 
 
 def document_route(methods: Iterable[Method]) -> Route:
@@ -44,12 +44,9 @@ def document_route(methods: Iterable[Method]) -> Route:
                 yield Event(*event_of(response))
 
     async def answer(asked: Asked) -> Response:
-        request = await _request(method, asked)
-        async with aclosing(method.responses(request)) as responses:
-            async for response in responses:
-                last: Any = response
+        document = (await whole_document(method, await _request(method, asked))).document
         kind = MEDIA_TYPES[asked.query["format"]]
-        return Response(last.document.document, media_type=kind, headers={"content-disposition": "attachment"})
+        return Response(document, media_type=kind, headers={"content-disposition": "attachment"})
 
     def either(asked: Asked) -> Awaitable[Response] | AsyncGenerator[Event]:
         return events(asked) if MEDIA_TYPE in asked.headers.get("accept", "") else answer(asked)
@@ -65,8 +62,23 @@ async def _request(method: Method, asked: Asked) -> Message:
     if told not in MEDIA_TYPES:
         known = ", ".join(MEDIA_TYPES)
         raise InvalidField("format", f"format of the query is {told[:64]!r}; it must be one of {known}")
+    return document_request(method, told, await asked.body(), *(asked.query.get(name, "") for name in FIELDS))
+
+
+def document_request(
+    method: Method, name: str, document: bytes, source: str = "", target: str = "", model: str = ""
+) -> Message:
+    """To translate a document of the format of that name between languages by their tags."""
     formats = method.request.DESCRIPTOR.fields_by_name["format"].enum_type
     assert formats is not None
-    given = {field: asked.query.get(name, "") for name, field in FIELDS.items()}
-    number = formats.values_by_name[f"DOCUMENT_FORMAT_{told.upper()}"].number
-    return method.request(document=await asked.body(), format=number, **given)
+    number = formats.values_by_name[f"DOCUMENT_FORMAT_{name.upper()}"].number
+    languages = {"source_language_code": source, "target_language_code": target}
+    return method.request(document=document, format=number, model=model, **languages)
+
+
+async def whole_document(method: Method, request: Message) -> Any:
+    """The TranslatedDocument. Raises ServerError."""
+    async with aclosing(method.responses(request)) as responses:
+        async for response in responses:
+            last: Any = response
+    return last.document

@@ -38,8 +38,8 @@ class PathNotFound(ServerError):
     status = "NOT_FOUND"
     reason = "PATH_NOT_FOUND"
 
-    def __init__(self, path: str) -> None:
-        super().__init__(f"there is nothing at {quoted(path)}; /docs lists what there is", {"path": path})
+    def __init__(self, path: str, way: str = "/docs lists what there is") -> None:
+        super().__init__(f"there is nothing at {quoted(path)}; {way}", {"path": path})
 
 
 class MethodNotAllowed(ServerError):

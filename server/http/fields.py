@@ -1,12 +1,13 @@
 """The fields of a request, in whichever of four ways they are sent: JSON, two kinds of forms, and the query."""
 
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 
 from python_multipart.multipart import parse_options_header
-from starlette.datastructures import FormData
+from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from server.http.asked import Asked
@@ -16,23 +17,33 @@ JSON, FORM, MULTIPART = "application/json", "application/x-www-form-urlencoded",
 MOST_FIELDS = 1000
 
 Fields = Mapping[str, Any]
-"""Those of a form are texts, and lists of texts where they occur more than once."""
+"""Those of a form are texts or files, and lists of them where they occur more than once."""
 
 
-async def read_fields(asked: Asked, broken: str) -> Fields:
+@dataclass(frozen=True, slots=True)
+class File:
+    """One in a form."""
+
+    name: str
+    """As the caller says: it may be anything."""
+    content: bytes
+
+
+async def read_fields(asked: Asked, broken: str, files: int = 0) -> Fields:
     """Those of the body, and those of the query that it does not have. Raises ServerError.
 
     broken: what is told of a body that is no JSON object or no form
+    files: most that a form may have
     """
     body = await asked.body()
     try:
         query = _grouped(parse_qsl(str(asked.query), keep_blank_values=True, max_num_fields=MOST_FIELDS))
-        return query | await _of_body(body, asked) if body else query
+        return query | await _of_body(body, asked, files) if body else query
     except (ValueError, RecursionError, MultiPartException) as error:  # UnicodeError is a ValueError
         raise InvalidField("body", broken) from error
 
 
-async def _of_body(body: bytes, asked: Asked) -> dict[str, Any]:
+async def _of_body(body: bytes, asked: Asked, files: int) -> dict[str, Any]:
     match asked.media_type:
         case "application/json":
             return json_object(body)
@@ -41,7 +52,7 @@ async def _of_body(body: bytes, asked: Asked) -> dict[str, Any]:
             pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
             return _grouped(pairs)
         case "multipart/form-data":
-            return _grouped((await _multipart(body, asked)).multi_items())
+            return _grouped(await _multipart(body, asked, files))
         case _:
             kind = asked.headers.get("content-type", "")
             raise UnsupportedMediaType("content-type", kind, [JSON, FORM, MULTIPART])
@@ -57,7 +68,7 @@ def json_object(body: bytes) -> dict[str, Any]:
     return fields
 
 
-async def _multipart(body: bytes, asked: Asked) -> FormData:
+async def _multipart(body: bytes, asked: Asked, files: int) -> Sequence[tuple[str, str | File]]:
     """Of UTF-8: the parser would take any codec that Python has, and some make half a character, or need minutes.
 
     Raises UnicodeError, MultiPartException, UnsupportedMediaType.
@@ -65,13 +76,24 @@ async def _multipart(body: bytes, asked: Asked) -> FormData:
     kind = asked.headers["content-type"]
     if parse_options_header(kind)[1].get(b"charset", b"utf-8").lower() not in (b"utf-8", b"utf8"):
         raise UnsupportedMediaType("content-type", kind, [f"{MULTIPART}; charset=utf-8"])
-    body.decode()  # all of it: files are refused
+    if not files:
+        body.decode()  # all of it
 
     async def parts() -> AsyncGenerator[bytes]:
         yield body
 
-    parser = MultiPartParser(asked.headers, parts(), max_files=0, max_fields=MOST_FIELDS, max_part_size=len(body))
-    return await parser.parse()
+    bounds = {"max_files": files, "max_fields": MOST_FIELDS, "max_part_size": len(body)}
+    parser = MultiPartParser(asked.headers, parts(), **bounds)
+    parser.spool_max_size = 0  # which is no bound: a file never goes to a disk
+    form = await parser.parse()
+    try:
+        return [(name, await _held(value)) for name, value in form.multi_items()]
+    finally:
+        await form.close()
+
+
+async def _held(value: str | UploadFile) -> str | File:
+    return value if isinstance(value, str) else File(value.filename or "", await value.read())
 
 
 def _grouped(pairs: Any) -> dict[str, Any]:

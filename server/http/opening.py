@@ -59,7 +59,7 @@ class HttpPort:
         detector = await self._detector
         detector.choose_among(ServedLanguages(models).all)
         offered = list(methods(models, documents, settings.pivot, reload))
-        served = Served(models, offered, detector, health, metrics, keys, __version__, self.address)
+        served = Served(models, offered, documents, detector, health, metrics, keys, __version__, self.address)
         desk = Desk(calls, entrance, traffic)
         app = application(served, desk, served_hosts(settings), settings.http_cors)
         connections = ConnectionLimits(settings.max_connections, settings.request_timeout_s)

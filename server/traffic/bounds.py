@@ -24,8 +24,8 @@ SMALL_BYTES = 256
 """A request up to there is part of its call: a probe of the platform is answered whatever others hold."""
 HELD_BYTES = 20
 """Of a request that is being answered, for each byte it came as: phrases become lists of numbers."""
-DOCUMENT_BYTES = 16
-"""Of a document that is translated, for each byte that it unpacks to."""
+DOCUMENT_BYTES = 17
+"""For each byte that a document unpacks to: 16 while it is translated, and one while its translation may be fetched."""
 MOST_NEW_CALLS = 5120
 """Calls that are not taken up: 5,000 at once, of eight connections, are none too many. gRPC cancels what is beyond
 that, before it has run anything of ours that could give a reason; a client that knows us tries again."""

@@ -6,7 +6,7 @@ from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from dragoman.v1 import encoding_pb2, model_pb2, translation_pb2
 from dragoman.v1.translation_pb2 import TranslateRequest
 from server import errors
+from server.api.documents import Documents
 from server.api.methods import methods
 from server.catalog.catalog import Catalog
 from server.errors import ServerError
@@ -47,8 +48,9 @@ METHODS = [
 def by_http() -> set[str]:
     """Names of the calls that routes are counted by."""
     models: Any = Catalog([SimpleNamespace(model=MODEL)])
-    rest: Any = [None] * 6
-    return {route.name for route in all_routes(Served(models, [*methods(models, rest[0])], *rest)) if route.observed}
+    documents, rest = cast(Documents, SimpleNamespace(most_bytes=0)), cast(Any, [None] * 6)
+    served = Served(models, [*methods(models, documents)], documents, *rest)
+    return {route.name for route in all_routes(served) if route.observed}
 
 
 def count(registry: CollectorRegistry) -> int:

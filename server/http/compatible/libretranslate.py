@@ -10,22 +10,23 @@ from typing import Any
 from starlette.responses import Response
 
 from models.decoding import Options
+from server.api.documents import Documents
+from server.api.methods import Method
 from server.catalog.served_model import MOST_BEAMS
 from server.errors import ServerError
 from server.http.asked import Asked
 from server.http.compatible.detection import Detected
 from server.http.compatible.languages import name_of
+from server.http.compatible.libretranslate_fields import AUTO, UNKNOWN, Named, fields_of, required
+from server.http.compatible.libretranslate_files import FORMATS, TranslatedFiles
 from server.http.compatible.texts import Texts
 from server.http.errors import InvalidField, http_status
 from server.http.face import Route
-from server.http.fields import Fields, read_fields
+from server.http.fields import Fields
 from server.http.native import json_response
 from server.identity.identity import Scope
 from server.text.texts import Shape
 
-AUTO = "auto"
-UNKNOWN = "en"
-"""What it calls the language of a text that nothing can be told of."""
 TEXT, HTML = "text", "html"
 STATUSES = {
     "NO_CREDENTIALS": 400,
@@ -43,15 +44,23 @@ WORDS = {
     "TOO_MANY_CONTENTS": "Invalid request: request ({contents}) exceeds text limit ({max_contents})",
 }
 """By reason. Of others, our own message."""
-BROKEN = "Invalid JSON format"
 
 
 class LibreTranslate:
     """Its routes; as a `Dialect`, its keys and errors."""
 
-    def __init__(self, texts: Texts, keys: bool, spec: Callable[[], Mapping[str, Any]]) -> None:
+    def __init__(
+        self,
+        texts: Texts,
+        documents: Documents,
+        methods: Sequence[Method],
+        keys: bool,
+        spec: Callable[[], Mapping[str, Any]],
+    ) -> None:
         """keys: callers need one. spec: the document that describes the whole server."""
         self._texts, self._languages, self._keys, self._spec = texts, texts.languages, keys, spec
+        self._named = Named(texts)
+        self._files = TranslatedFiles(self._named, documents, methods)
 
     def routes(self) -> Iterator[Route]:
         """All but /health, which is that of every face."""
@@ -65,14 +74,14 @@ class LibreTranslate:
         }
         for path, page in pages.items():
             yield Route("GET", path, "libretranslate.Pages/Get", [], self, page, observed=False)
-        for path, what in {"/suggest": "Suggestions", "/translate_file": "Files translation"}.items():
-            yield Route("POST", path, "libretranslate.Pages/Get", [], self, _disabled(what), observed=False)
+        yield Route("POST", "/suggest", "libretranslate.Pages/Get", [], self, _no_suggestions, observed=False)
+        yield from self._files.routes(self)
 
     async def authorization(self, asked: Asked) -> str | None:
         """A field, or the header that our other faces know."""
         if "authorization" in asked.headers or not self._keys:
             return asked.headers.get("authorization")
-        key = (await read_fields(asked, BROKEN)).get("api_key")
+        key = (await fields_of(asked, files=1)).get("api_key")
         return f"Bearer {key}" if key else None
 
     def refusal(self, asked: Asked, error: ServerError) -> Response:
@@ -80,19 +89,19 @@ class LibreTranslate:
         return json_response({"error": words}, http_status(error, STATUSES))
 
     async def translate(self, asked: Asked) -> Response:
-        fields = await read_fields(asked, BROKEN)
-        q = _required(fields, "q")
+        fields = await fields_of(asked)
+        q = required(fields, "q")
         texts = _texts(q)
-        source, target = str(_required(fields, "source")), str(_required(fields, "target"))
+        source, target = str(required(fields, "source")), str(required(fields, "target"))
         text_format = fields.get("format") or TEXT
         if text_format not in (TEXT, HTML):
             raise InvalidField("format", f"{text_format} format is not supported")
         alternatives = _alternatives(fields)
-        target_tag = self._tag("target", target)
-        detected = [self._best(text) for text in texts] if source == AUTO else []
-        sources = [one.language for one in detected] or [self._tag("source", source)] * len(texts)
+        target_tag = self._named.tag("target", target)
+        detected = [self._named.best(text) for text in texts] if source == AUTO else []
+        sources = [one.language for one in detected] or [self._named.tag("source", source)] * len(texts)
         for tag in sources:
-            self._check_pair(tag, target_tag)
+            self._named.check_pair(tag, target_tag)
         count = alternatives + 1
         options: Options = {"num_beams": count, "num_return_sequences": count} if alternatives else {}
         found = await self._texts.translate(texts, sources, target_tag, options, Shape(html=text_format == HTML))
@@ -105,7 +114,7 @@ class LibreTranslate:
         return json_response(answer)
 
     async def detect(self, asked: Asked) -> Response:
-        [text] = _texts(str(_required(await read_fields(asked, BROKEN), "q")))
+        [text] = _texts(str(required(await fields_of(asked), "q")))
         ranked = self._texts.detect(text) or [Detected(UNKNOWN, 0.0)]
         return json_response([_shown(one) for one in ranked])
 
@@ -123,7 +132,7 @@ class LibreTranslate:
             {
                 "apiKeys": self._keys,
                 "charLimit": -1,
-                "filesTranslation": False,
+                "filesTranslation": True,
                 "frontendTimeout": 500,
                 "keyRequired": self._keys,
                 "language": {
@@ -131,41 +140,12 @@ class LibreTranslate:
                     "target": {"code": target, "name": name_of(target)},
                 },
                 "suggestions": False,
-                "supportedFilesFormat": [],
+                "supportedFilesFormat": list(FORMATS),
             }
         )
 
     async def spec(self, asked: Asked) -> Response:
         return json_response(self._spec())
-
-    def _tag(self, field: str, code: str) -> str:
-        tag = self._languages.find(code)
-        if tag is None:
-            raise InvalidField(field, f"{code[:MOST_SHOWN]} is not supported")
-        return tag
-
-    def _check_pair(self, source: str, target: str) -> None:
-        if source not in self._languages.targets and source != target:
-            raise InvalidField("source", f"{source} is not supported")
-        if target != source and target not in self._languages.targets[source]:
-            told = f"{name_of(target)} ({target}) is not available as a target language from"
-            raise InvalidField("target", f"{told} {name_of(source)} ({source})")
-
-    def _best(self, text: str) -> Detected:
-        """Of a text that tells nothing, a language that is served, so that it may come back as it is."""
-        [best, *_] = self._texts.detect(text) or [Detected(self._languages.find(UNKNOWN) or self._languages.all[0], 0)]
-        return best
-
-
-MOST_SHOWN = 64
-"""Characters of a caller's value that an error repeats."""
-
-
-def _required(fields: Fields, name: str) -> Any:
-    value = fields.get(name)
-    if value is None or value == "" or value == []:
-        raise InvalidField(name, f"Invalid request: missing {name} parameter")
-    return value
 
 
 def _texts(q: Any) -> Sequence[str]:
@@ -196,8 +176,5 @@ def _shown(detected: Detected) -> dict[str, Any]:
     return {"confidence": round(detected.confidence * 100, 1), "language": detected.language}
 
 
-def _disabled(what: str) -> Callable[[Asked], Awaitable[Response]]:
-    async def disabled(asked: Asked) -> Response:
-        return json_response({"error": f"{what} are disabled on this server."}, 403)
-
-    return disabled
+async def _no_suggestions(asked: Asked) -> Response:
+    return json_response({"error": "Suggestions are disabled on this server."}, 403)

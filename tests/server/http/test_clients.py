@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import deepl
@@ -38,14 +39,19 @@ async def test_libretranslatepy() -> None:
         assert await apart(LibreTranslateAPI(server.url, "one").translate, "A cat.", "en", "pt") == "A cat."
 
 
-async def test_libretranslate_aio() -> None:
-    async with asking(max_rows=2, max_waiting=8) as (server, _), AsyncLibreTranslate(server.url) as client:
+async def test_libretranslate_aio(tmp_path: Path) -> None:
+    async with asking(max_rows=2, max_waiting=8) as (server, other), AsyncLibreTranslate(server.url) as client:
         found = await client.translate(["The cat is here.", "A dog."], "auto", "pt", alternatives=1)
         texts = [one.translated_text for one in found] if isinstance(found, list) else found.translated_text
         assert texts == ["The cat is here.", "A dog."]
         assert [one.code for one in await client.languages()] == ["en", "pt", "pt-BR"]
         assert not (await client.frontend_settings()).key_required
         assert await client.health()
+        assert ".docx" in (await client.frontend_settings()).supported_files_format
+        (tmp_path / "cat.md").write_text("# A *cat*\n")
+        translated = await client.translate_file(tmp_path / "cat.md", "auto", "pt")
+        assert translated.translated_file_url.endswith(".cat_pt.md")
+        assert (await other.get(translated.translated_file_url)).text == "# A *cat*\n"
         with pytest.raises(BadRequestError, match="zz is not supported"):
             await client.translate("A cat.", "en", "zz")
         with pytest.raises(ForbiddenError, match="Suggestions are disabled"):

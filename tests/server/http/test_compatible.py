@@ -13,9 +13,10 @@ from server.admission.quotas import Quota
 from server.catalog.catalog import Catalog
 from server.errors import Draining
 from server.http.compatible.languages import ServedLanguages, name_of
+from server.http.compatible.shelf import FILE_BYTES, Ready, Shelf
 from tests.server.grpc.test_identity import door
 from tests.server.http.asking import asking
-from tests.serving import MODEL, held
+from tests.serving import MODEL, eventually, held
 
 FORM = "application/x-www-form-urlencoded"
 CAT = {"q": "A cat.", "source": "en", "target": "pt"}
@@ -104,12 +105,72 @@ async def test_pages_of_libretranslate() -> None:
             {"code": "pt", "name": "Portuguese"},
         )
         assert (await client.get("/spec")).json()["openapi"] == "3.1.0"
-        for path, what in (("/suggest", "Suggestions"), ("/translate_file", "Files translation")):
-            told = await client.post(path, files={"file": b"x"})
-            assert (told.status_code, told.json()) == (403, {"error": f"{what} are disabled on this server."})
+        told = await client.post("/suggest", data={"q": "x"})
+        assert (told.status_code, told.json()) == (403, {"error": "Suggestions are disabled on this server."})
         assert (await client.post("/detect", json={"q": "1 2 3"})).json() == [{"confidence": 0.0, "language": "en"}]
         ranked = (await client.post("/detect", json={"q": "Bom dia, senhora."})).json()
         assert ranked[0]["language"] == "pt" and 50 < ranked[0]["confidence"] <= 100
+
+
+EN_PT = {"source": "en", "target": "pt"}
+
+
+async def test_a_file_comes_back_under_a_name_that_nobody_guesses() -> None:
+    async with asking(door=door(one=["translate"]), max_message_bytes=1024 * 1024) as (server, client):
+        text = b"The cat is here.\n\n \nThe dog is there.\n"
+
+        async def sent(name: str, content: bytes, **fields: str) -> httpx.Response:
+            return await client.post("/translate_file", data=fields, files={"file": (name, content)})
+
+        key = {"api_key": "one"}
+        for source, target, proxy in (("en", "pt", ""), ("auto", "pt", "https"), ("en", "en", "no")):
+            form = {"source": source, "target": target} | key
+            headers = {"x-forwarded-proto": proxy} if proxy else {}
+            files = {"file": ("../a\\Ação (1).TXT", text)}
+            told = (await client.post("/translate_file", data=form, files=files, headers=headers)).json()
+            scheme, _, url = told["translatedFileUrl"].partition("://")
+            assert scheme == ("https" if proxy == "https" else "http")
+            ready = await client.get(f"http://{url}")  # without a key
+            assert (ready.status_code, ready.content) == (200, text)
+            assert ready.headers["content-disposition"] == f'attachment; filename="Acao_1_{target}.txt"'
+        gone = await client.get(f"{server.url}/download_file/x.txt")
+        assert gone.status_code == 404 and "10 minutes at most" in gone.json()["error"]
+
+        for response, status, words in (
+            (await sent("a.txt", text, **EN_PT), 400, "Please contact the server operator to get an API key"),
+            (await sent("a.txt", text, **EN_PT, api_key="no"), 403, "Invalid API key"),
+            (await sent("a.txt", text, source="en", **key), 400, "Invalid request: missing target parameter"),
+            (await client.post("/translate_file", data=EN_PT | key), 400, "Invalid request: missing file parameter"),
+            (await sent("a.exe", text, **EN_PT, **key), 400, "Invalid request: file format not supported"),
+            (await sent("a.txt", b" \n", **EN_PT, **key), 400, "Invalid request: empty file"),
+            (await sent("a.txt", text, source="en", target="zz", **key), 400, "zz is not supported"),
+            (await sent("a.txt", text, source="pt", target="en", **key), 400, "pt is not supported"),
+            (await sent("a.txt", b"\xff", **EN_PT, **key), 400, "document is no text file (txt) that can be read"),
+            (await sent("a.docx", text, source="auto", target="pt", **key), 400, "document is no Word document"),
+            (
+                await sent("a.txt", b"A cat.\n" * 20_000, **EN_PT, **key),
+                413,
+                "document has 20000 texts; the server takes",
+            ),
+            (await sent("a.txt", bytes(2**20), **EN_PT, **key), 413, "the request has"),
+            (await client.post("/translate", data=CAT | key, files={"file": b"x"}), 400, "Invalid JSON format"),
+        ):
+            assert response.status_code == status and response.json()["error"].startswith(words), response.text
+
+
+async def test_files_that_wait_have_a_time_and_a_room_which_who_has_the_most_gives_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shelf, file = Shelf(8 * FILE_BYTES), Ready("a.txt", "text/plain", bytes(FILE_BYTES))
+    first = shelf.put(file, "one")
+    many = [shelf.put(file, "other") for _ in range(4)]
+    assert [shelf.find(key) is not None for key in (first, *many)] == [True, False, True, True, True]
+    large = shelf.put(replace(file, content=bytes(9 * FILE_BYTES)), "third")
+    assert shelf.find(large) is None and shelf.find(first) == file
+    monkeypatch.setattr("server.http.compatible.shelf.KEPT_S", 0.0)
+    late = shelf.put(file, "one")
+    assert shelf.find(late) == file
+    await eventually(lambda: shelf.find(late) is None)
 
 
 async def test_keys_are_told_in_each_services_words() -> None:
