@@ -200,9 +200,10 @@ class Decoder(Protocol[S]):
         """What looks at targets that are given."""
         ...
 
-    def encode(self, sources: Sequence[Sequence[int]]) -> list[S]:
+    def encode(self, sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]] = ()) -> list[S]:
         """Runs the encoder on sources, the end tokens included.
 
+        named: tokens that the target of each source may have, whether a shortlist gives them or not. Empty: none
         Raises OutOfMemory if there is no memory for so many tokens at once; nothing else is harmed by that.
         """
         ...

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from engine.links import Link
 from engine.targets import TargetRules, rules_of_request
-from models.decoding import Decoding
+from models.decoding import Decoding, TokenIds
 from models.encoding import Encoding, Vectors
 
 log = logging.getLogger(__name__)
@@ -172,6 +172,11 @@ class Request:
         """Target tokens that are given, and computed all at once."""
         return 0
 
+    @property
+    def named_tokens(self) -> TokenIds:
+        """Tokens that its target may have, whether a shortlist gives them or not."""
+        return ()
+
     def cancel(self) -> None:
         """Nobody waits for the answer any more. Called on the event loop."""
         self.cancelled = True
@@ -225,6 +230,11 @@ class Translate(Request):
     def rows(self) -> int:
         """Rows of the running batch it may come to occupy."""
         return self.decoding.rows
+
+    @property
+    def named_tokens(self) -> TokenIds:
+        """Tokens that its target may have, whether a shortlist gives them or not."""
+        return self.decoding.named_tokens
 
 
 def tell(request: Request, error: Exception) -> None:

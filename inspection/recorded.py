@@ -58,8 +58,8 @@ class RecordedDecoder:
     def given_targets(self) -> GivenTargets:
         return self._decoder.given_targets
 
-    def encode(self, sources: Sequence[Sequence[int]]) -> list[Any]:
-        return self._decoder.encode(sources)
+    def encode(self, sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]] = ()) -> list[Any]:
+        return self._decoder.encode(sources, named)
 
     def open_cache(self, rows: int) -> "RecordedCache":
         return RecordedCache(self._decoder.open_cache(rows), self.steps, self._alternatives, self._attention)

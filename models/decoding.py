@@ -7,6 +7,7 @@ to add one.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 from math import ceil, isfinite
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -180,6 +181,13 @@ class Decoding:
     def included_tokens(self) -> int:
         """Of all phrases that every hypothesis has."""
         return sum(map(len, self.must_include))
+
+    @property
+    def named_tokens(self) -> TokenIds:
+        """Those that it says a target has, or should rather have: a shortlist is to give them too."""
+        preferred = self.target_prefix[: self.max_new_tokens] if self.prefix_bias_beta else ()
+        biased = [phrase for phrase, bias in self.sequence_bias if bias > 0] if self.sequence_bias else ()
+        return (*preferred, *chain.from_iterable((*self.must_include, *biased)))
 
     @property
     def forced_prefix(self) -> TokenIds:

@@ -112,7 +112,7 @@ class CopyDecoder:
     def given_targets(self) -> "CopyDecoder":
         return self
 
-    def encode(self, sources: Sequence[Sequence[int]]) -> list[CopySource]:
+    def encode(self, sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]] = ()) -> list[CopySource]:
         if self.encode_error is not None:
             raise self.encode_error
         return [CopySource(tuple(source_ids)) for source_ids in sources]

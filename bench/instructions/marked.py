@@ -39,7 +39,7 @@ class Still:
     row_tokens = 1024
     gives_logits = False
 
-    def encode(self, sources: object) -> list["Still"]:
+    def encode(self, sources: object, named: object = ()) -> list["Still"]:
         return [self] * len(sources)  # type: ignore[arg-type]
 
     @property

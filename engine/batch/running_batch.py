@@ -214,7 +214,8 @@ class RunningBatch(Generic[S]):
         if not requests:
             return []
         try:
-            sources = self._decoder.encode([request.source_ids for request in requests])
+            named = [request.named_tokens for request in requests]
+            sources = self._decoder.encode([request.source_ids for request in requests], named)
             return list(zip(requests, sources, strict=True))
         except Exception as error:
             if not (isinstance(error, OutOfMemory) or is_out_of_memory(error)):

@@ -110,13 +110,14 @@ class CpuDecoder:
         """Whether whole rows of scores can be asked for."""
         return self.spec.logits is not None
 
-    def encode(self, sources: Sequence[Sequence[int]]) -> list[CpuSource]:
-        """Runs the encoder on sources, some of equal length together.
+    def encode(self, sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]] = ()) -> list[CpuSource]:
+        """Runs the encoder on sources, some of equal length together. named: see `Decoder`.
 
         Not all together, because padding a source to the length of others would change the order in which its attention
         sums, and so its last bits.
         """
         found: dict[int, CpuSource] = {}
+        names = named or [()] * len(sources)
         of_length: dict[int, list[int]] = {}
         for index, source in enumerate(sources):
             of_length.setdefault(len(source), []).append(index)
@@ -124,7 +125,8 @@ class CpuDecoder:
             together = max(1, RUN_TOKENS // length)
             for start in range(0, len(indices), together):
                 run = indices[start : start + together]
-                found |= zip(run, self._encode_equal([sources[index] for index in run]), strict=True)
+                encoded = self._encode_equal([sources[index] for index in run], [names[index] for index in run])
+                found |= zip(run, encoded, strict=True)
         return [found[index] for index in range(len(sources))]
 
     def open_cache(self, rows: int) -> "CpuCache":
@@ -141,15 +143,15 @@ class CpuDecoder:
     def close(self) -> None:
         """Nothing outlives it."""
 
-    def _encode_equal(self, sources: Sequence[Sequence[int]]) -> Iterator[CpuSource]:
+    def _encode_equal(self, sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]]) -> Iterator[CpuSource]:
         """Runs the encoder on sources of one length."""
         ids = np.array(sources, np.int64)
         lengths = np.full(len(sources), ids.shape[1], np.int32)
         names = signature.encoder_outputs(self.spec)
         hidden, *encoded = self._encoder.run(names, {"ids": ids, "lengths": lengths})
-        for index, source in enumerate(sources):
+        for index, (source, tokens) in enumerate(zip(sources, named, strict=True)):
             one = slice(index, index + 1)
-            allowed = None if self._shortlist is None else self._shortlist.allowed(source)
+            allowed = None if self._shortlist is None else self._shortlist.allowed(source, tokens)
             starts = {name: tensor[one] for name, tensor in zip(names[1:], encoded, strict=True)}
             yield CpuSource(hidden[one], starts, allowed)
 

@@ -55,8 +55,8 @@ class CpuEncoder:
         """What it runs on."""
         return CPU
 
-    def encode(self, sources: Sequence[Sequence[int]]) -> list[EncodedText]:
-        """Runs the encoder on sources, the end tokens included."""
+    def encode(self, sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]] = ()) -> list[EncodedText]:
+        """Runs the encoder on sources, the end tokens included. They have no targets that tokens are named for."""
         if not self._together:
             return [EncodedText(hidden) for source in sources for _, hidden in encode_packed(self._session, [source])]
         found = dict(encode_packed(self._session, sources))

@@ -36,7 +36,7 @@ class CudaDecoder:
         self.spec, self.device = graphs.spec, device
         self.source_capacity, self.target_capacity = source_capacity, target_capacity
         spec, shortlist, contents = graphs.spec, graphs.shortlist, graphs.contents()
-        places = 0 if shortlist is None else most_allowed(shortlist, source_capacity)
+        places = 0 if shortlist is None else most_allowed(shortlist, source_capacity, target_capacity)
         longest = max(source_capacity, target_capacity, places, 2)
         self.given_targets = TargetGraphs(graphs, device)
         self._caches: WeakSet[CudaCache] = WeakSet()
@@ -73,9 +73,9 @@ class CudaDecoder:
             self._runtime.device = self.device = replace(self.device, cuda_graphs=False)
             return self._runtime.open_session(graph)
 
-    def encode(self, sources: Sequence[Sequence[int]]) -> list[CudaSource]:
-        """Runs the encoder on sources, those of like length together. Raises OutOfMemory."""
-        return self._encoder.encode(sources)
+    def encode(self, sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]] = ()) -> list[CudaSource]:
+        """Runs the encoder on sources, those of like length together. named: see `Decoder`. Raises OutOfMemory."""
+        return self._encoder.encode(sources, named)
 
     def close(self) -> None:
         """Gives back what it has on the device, when that is done with what it does: all sessions, then the stream.

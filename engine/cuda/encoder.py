@@ -90,18 +90,20 @@ class CudaEncoder:
         """Drops the session."""
         self._session = None
 
-    def encode(self, sources: Sequence[Sequence[int]]) -> list[CudaSource]:
-        """Encodes sources, those of like length together.
+    def encode(self, sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]] = ()) -> list[CudaSource]:
+        """Encodes sources, those of like length together. named: see `Decoder`.
 
         Raises ValueError for a source that is too long, OutOfMemory where the device has no room: what was encoded
         until then is given back.
         """
         found: dict[int, CudaSource] = {}
+        names = named or [()] * len(sources)
         for length, indices in self._alike(sources).items():
             most = max(1, BATCH_TOKENS // length)
             for first in range(0, len(indices), most):
                 part = indices[first : first + most]
-                found |= zip(part, self._encode([sources[index] for index in part], length), strict=True)
+                encoded = self._encode([sources[index] for index in part], [names[index] for index in part], length)
+                found |= zip(part, encoded, strict=True)
         return [found[index] for index in range(len(sources))]
 
     def _alike(self, sources: Sequence[Sequence[int]]) -> dict[int, list[int]]:
@@ -114,17 +116,19 @@ class CudaEncoder:
             alike.setdefault(padded, []).append(index)
         return alike
 
-    def _encode(self, sources: Sequence[Sequence[int]], length: int) -> list[CudaSource]:
+    def _encode(
+        self, sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]], length: int
+    ) -> list[CudaSource]:
         """Encodes sources together."""
         try:
-            batch = self._run(sources, length)
+            batch = self._run(sources, named, length)
         except Exception as error:  # the errors of ONNX Runtime have nothing else in common
             if is_out_of_memory(error):
                 raise OutOfMemory(sum(map(len, sources))) from error
             raise
         return [CudaSource(batch, sentence, len(source)) for sentence, source in enumerate(sources)]
 
-    def _run(self, sources: Sequence[Sequence[int]], length: int) -> EncodedBatch:
+    def _run(self, sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]], length: int) -> EncodedBatch:
         # Sentences of one token fill up to a power of two: few shapes again.
         sentences = 1 << (len(sources) - 1).bit_length()
         ids = np.full((sentences, length), self._spec.vocabulary.pad_id, np.int64)
@@ -149,7 +153,7 @@ class CudaEncoder:
             "lengths": (INT32, lengths.shape, runtime.outbox.send(lengths)),
         }
         self._session.run_with_iobinding(runtime.binding(self._session, inputs, outputs), run_options())
-        allowed = None if self._output is None else self._output.send(sources)
+        allowed = None if self._output is None else self._output.send(sources, named)
         return EncodedBatch(
             runtime, self._numbers, spec.width, hidden, sentences, length, starts, buffers, len(sources), allowed
         )

@@ -13,6 +13,7 @@ from engine.devices.buffers import Buffer
 from engine.devices.elements import INT64
 from engine.devices.session import run_options
 from engine.devices.sizing import ID_BYTES
+from models.decoding import MOST_TOKENS
 from models.package import signature
 from models.package.graph_files import Graph
 from models.package.graphs import GraphsSpec
@@ -23,9 +24,13 @@ PLACES_STEP = 256
 """Lists are padded to multiples of this: few shapes, so the arena of the copies does not grow."""
 
 
-def most_allowed(shortlist: Shortlist, source_tokens: int) -> int:
-    """Places that a row needs for what it is allowed, and for all candidates."""
-    return max(shortlist.most_allowed(source_tokens), MAX_CANDIDATES)
+def most_allowed(shortlist: Shortlist, source_tokens: int, target_tokens: int) -> int:
+    """Places that a row needs for what it is allowed, for what its request names, and for all candidates.
+
+    Named are a prefix, phrases that fit into a target, and those of a bias.
+    """
+    most = shortlist.most_allowed(source_tokens) + 2 * target_tokens + MOST_TOKENS
+    return max(min(most, shortlist.vocabulary.target_size), MAX_CANDIDATES)
 
 
 class CudaOutput:
@@ -53,9 +58,9 @@ class CudaOutput:
         self.nothing = Block(nothing, tensors=1, rows=1, heads=1, places=places, slot_bytes=ID_BYTES)
         """A row that is allowed no token."""
 
-    def send(self, sources: Sequence[Sequence[int]]) -> tuple[Block, Buffer]:
-        """Enqueues the copy of what these sources are allowed [1, sources, 1, places, 1]."""
-        allowed = [self._shortlist.allowed(source) for source in sources]
+    def send(self, sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]]) -> tuple[Block, Buffer]:
+        """Enqueues the copy of what these sources are allowed, and what is named [1, sources, 1, places, 1]."""
+        allowed = [self._shortlist.allowed(source, names) for source, names in zip(sources, named, strict=True)]
         longest = max(map(len, allowed))
         places = min(-(-longest // PLACES_STEP) * PLACES_STEP, self.places)
         array = np.full((len(sources), places), NO_TOKEN)

@@ -80,10 +80,10 @@ class NativeDecoder:
         """Whether whole rows of scores can be asked for."""
         return self.spec.logits is not None and self.spec.logits.graph is not None
 
-    def encode(self, sources: Sequence[Sequence[int]]) -> list[NativeSource]:
-        """Runs the encoder on sources, the end tokens included."""
+    def encode(self, sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]] = ()) -> list[NativeSource]:
+        """Runs the encoder on sources, the end tokens included. named: see `Decoder`."""
         encoded = encode(self._encoder, sources)
-        allowed = repeat(None) if self._shortlist is None else map(self._allowed, sources)
+        allowed = repeat(None) if self._shortlist is None else map(self._allowed, sources, named or repeat(()))
         return [NativeSource(*parts, ids) for parts, ids in zip(encoded, allowed, strict=False)]
 
     def open_cache(self, rows: int) -> SlotCache:
@@ -99,6 +99,6 @@ class NativeDecoder:
     def close(self) -> None:
         """Nothing outlives it."""
 
-    def _allowed(self, source: Sequence[int]) -> NDArray[np.int32]:
+    def _allowed(self, source: Sequence[int], named: Sequence[int]) -> NDArray[np.int32]:
         assert self._shortlist is not None
-        return self._shortlist.allowed(source).astype(np.int32)
+        return self._shortlist.allowed(source, named).astype(np.int32)

@@ -61,8 +61,8 @@ class Shortlist:
         longest = int(np.diff(self.offsets).max(initial=0))
         return min(self.vocabulary.target_size, self.first + 1 + source_tokens * (longest + 1))
 
-    def allowed(self, source_ids: Sequence[int]) -> NDArray[np.int64]:
-        """The target tokens that a source may become, sorted. The end token is always among them."""
+    def allowed(self, source_ids: Sequence[int], named: Sequence[int] = ()) -> NDArray[np.int64]:
+        """The target tokens that a source may become, sorted. The end token is always among them, and what is named."""
         allowed = np.zeros(self.vocabulary.target_size, np.bool_)
         allowed[: self.first] = True
         allowed[self.vocabulary.end_id] = True
@@ -72,6 +72,7 @@ class Shortlist:
         listed = ids[ids < len(self.offsets) - 1].tolist()
         lists = [self.entries[self.offsets[token] : self.offsets[token + 1]] for token in listed]
         allowed[np.concatenate([self.entries[:0], *lists])] = True
+        allowed[list(named)] = True
         return np.flatnonzero(allowed)
 
 

@@ -51,8 +51,6 @@ class ServedModel:
     prompt: str | None = None
     scores: bool = False
     """It scores given targets."""
-    shortlisted: bool = False
-    """A source says which tokens its targets may have."""
     aligns: bool = False
     """It tells from which source token each target token comes."""
     covers: bool = False
@@ -104,7 +102,6 @@ def served_model(package: Package, settings: Settings, execution_provider: str) 
         prompts=manifest.prompts,
         prompt=manifest.prompt,
         scores=manifest.graphs.scoring is not None,
-        shortlisted=manifest.shortlist is not None,
         aligns=manifest.graphs.aligner is not None,
         covers=manifest.graphs.target_attention is not None,
         attends=None not in (manifest.graphs.target_attention, manifest.graphs.source_attention),

@@ -4,12 +4,11 @@ from collections.abc import Iterator, Sequence
 
 from engine.targets import TargetRules, rules_of_request
 from models.decoding import Decoding, Phrase
-from server.catalog.served_model import ServedModel
-from server.errors import OptionNotOffered, OptionOutOfRange, OptionsConflict
+from server.errors import OptionOutOfRange, OptionsConflict
 
 
-def check_constraints(decoding: Decoding, model: ServedModel, rules: TargetRules) -> None:
-    """Raises OptionsConflict, OptionOutOfRange, or OptionNotOffered where a package's shortlist may not have them.
+def check_constraints(decoding: Decoding, rules: TargetRules) -> None:
+    """Raises OptionsConflict, OptionOutOfRange.
 
     rules: what holds for every target of the model in its language
     """
@@ -32,8 +31,6 @@ def check_constraints(decoding: Decoding, model: ServedModel, rules: TargetRules
         for name, excluded in _excluded(phrase, decoding, rules):
             way = "no target has both; leave one of them out"
             raise OptionsConflict(f"must_include[{place}]", list(phrase), name, excluded, way)
-    if model.shortlisted:
-        raise OptionNotOffered("words that its shortlist may lack")
 
 
 def _excluded(phrase: tuple[int, ...], decoding: Decoding, rules: TargetRules) -> Iterator[tuple[str, object]]:

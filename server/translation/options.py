@@ -71,7 +71,7 @@ def resolve(options: Options, model: ServedModel, tokenizer: Tokenizer, rules: T
     if resolved.mbr_samples:
         _check_samples(resolved)
     if resolved.must_include:
-        check_constraints(resolved, model, rules)
+        check_constraints(resolved, rules)
     _check_offered(resolved, model)
     if not resolved.do_sample:
         return replace(resolved, seed=0) if resolved.seed else resolved

@@ -84,8 +84,8 @@ class RecordingDecoder(CopyDecoder):
     """Tokens of each encoder run."""
     closed: int = 0
 
-    def encode(self, sources: Sequence[Sequence[int]]) -> list[CopySource]:
-        encoded = super().encode(sources)
+    def encode(self, sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]] = ()) -> list[CopySource]:
+        encoded = super().encode(sources, named)
         self.encoded += map(tuple, sources)
         self.together.append(sum(map(len, sources)))
         return encoded

@@ -64,7 +64,7 @@ class PrefixDecoder:
     def close(self) -> None:
         """Nothing outlives it."""
 
-    def encode(self, sources: Sequence[Sequence[int]]) -> list[CopySource]:
+    def encode(self, sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]] = ()) -> list[CopySource]:
         return [CopySource(tuple(source)) for source in sources]
 
     @property

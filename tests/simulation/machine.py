@@ -92,9 +92,9 @@ class SlowDecoder(CopyDecoder):
                 raise Crash("the kernel came back with an error")
         self.clock.now += seconds * self._chance.uniform(0.7, 1.3)
 
-    def encode(self, sources: Sequence[Sequence[int]]) -> list[CopySource]:
+    def encode(self, sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]] = ()) -> list[CopySource]:
         self.work(self.speed.token * sum(map(len, sources)))
-        return super().encode(sources)
+        return super().encode(sources, named)
 
     def open_cache(self, rows: int) -> "SlowCache":
         return SlowCache(self, rows)

@@ -73,9 +73,9 @@ def test_hypotheses_are_those_of_the_standard_graphs(exported: Exported, library
 class Guests:
     """A running batch, and requests that come and go."""
 
-    def __init__(self, decoder: Decoder[Any], model: Loadable) -> None:
+    def __init__(self, decoder: Decoder[Any], model: Loadable, rows: int = ROWS) -> None:
         self._rules = model.rules
-        self.batch = RunningBatch(decoder, ROWS, Unobserved(), worker=0)
+        self.batch = RunningBatch(decoder, rows, Unobserved(), worker=0)
 
     def admit(self, sources: Sequence[Tokens], decoding: Decoding = GREEDY) -> list[tuple[Translate, list[Event]]]:
         told: list[list[Event]] = [[] for _ in sources]
@@ -188,10 +188,15 @@ def with_logits(exported: Exported, folder: Path) -> Exported:
     return Exported(model, replace(exported.files, spec=spec))
 
 
-@pytest.mark.parametrize("shortlist", [False, True])
-def test_whole_rows_and_attention_are_pytorchs(library: Library, tmp_path: Path, shortlist: bool) -> None:
-    shape = test_whole_rows.SHAPES["attention"]
-    exported = with_logits(export_random(tmp_path, shape, shortlist=shortlist), tmp_path)
+def test_whole_rows_and_attention_are_pytorchs(library: Library, tmp_path: Path) -> None:
+    hold_to_pytorch(with_logits(export_random(tmp_path, test_whole_rows.SHAPES["attention"]), tmp_path), library)
+
+
+def test_so_they_are_with_a_shortlist(library: Library, shortlisted: Exported) -> None:
+    hold_to_pytorch(with_logits(shortlisted, shortlisted.files.folder), library)
+
+
+def hold_to_pytorch(exported: Exported, library: Library) -> None:
     model = test_whole_rows.Model(exported.model, exported.files)
     test_whole_rows.hold_to_pytorch(model, exported.native(library), SCORE_ATOL)
 

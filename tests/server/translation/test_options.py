@@ -11,7 +11,6 @@ from models.tokenizers.byte_tokenizer import ByteSpec, ByteTokenizer
 from models.tokenizers.target_texts import Pieces
 from server.errors import (
     LanguageNotSupported,
-    OptionNotOffered,
     OptionOutOfRange,
     OptionsConflict,
     PhraseNotWritable,
@@ -154,11 +153,6 @@ def test_an_end_token_in_a_phrase_is_refused() -> None:
 def test_a_phrase_that_the_model_writes_otherwise_is_refused() -> None:
     with pytest.raises(PhraseNotWritable, match='"漢 字", which the model writes "'):
         resolve(Options(must_include=("a", "漢 字")), BEAMS, tokenizer(), RULES)
-
-
-def test_a_package_with_a_shortlist_may_lack_the_words() -> None:
-    with pytest.raises(OptionNotOffered, match="shortlist"):
-        resolve(Options(must_include=("a",)), replace(BEAMS, shortlisted=True), TOKENIZER, RULES)
 
 
 def test_phrases_become_tokens_but_for_those_that_no_text_may_have() -> None:
