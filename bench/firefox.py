@@ -20,7 +20,7 @@ from bench.pages.markdown import table, verdict
 from bench.process import serving
 from bench.sentences import heldout
 from dragoman import Client
-from engine.load import Kernels
+from engine.loading.load import Kernels
 from export import __main__ as export
 
 FOLDERS = {"en-pt": "enpt-1693087644", "pt-en": "pten-1693087646"}

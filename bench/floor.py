@@ -11,7 +11,7 @@ from bench.cpu.steps import measure, show
 from bench.machine.noise import instructions
 from bench.machine.peak import Numbers
 from bench.pages.markdown import machine
-from engine.load import Kernels
+from engine.loading.load import Kernels
 from models.package.folder import Package
 
 

@@ -18,7 +18,7 @@ from bench.machine.noise import instructions
 from bench.measure import alternate, seconds
 from bench.pages.markdown import machine, table
 from engine.devices.session import CPU
-from engine.load import Limits, Loadable, load
+from engine.loading.load import Limits, Loadable, load
 from engine.offline import decode
 from engine.runner import Runner
 from engine.targets import TargetRules

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.devices.session import CPU
-from engine.load import Limits, Loadable, load
+from engine.loading.load import Limits, Loadable, load
 from engine.offline import decode
 from export.tracing.trace import trace
 from export.weights.save import save

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from engine.decoder import Decoder
 from engine.devices.session import CPU
-from engine.load import Loadable, open_decoder
+from engine.loading.load import Loadable, open_decoder
 from engine.observer import Unobserved
 from engine.offline import decode
 from engine.request import Hypothesis

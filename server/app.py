@@ -47,12 +47,12 @@ from server.loaded import LoadedModel, LoadedModels, load_models
 from server.placement import device_memory, facts, host_limit, serving_device
 from server.ports import address
 from server.telemetry import logs
+from server.telemetry.exposition.endpoint import metrics_endpoint
 from server.telemetry.logs import CallLog
 from server.telemetry.metrics.call import CallMetrics
 from server.telemetry.metrics.caller import QUOTAS, CallerMetrics
 from server.telemetry.metrics.process import ProcessMetrics, State
 from server.telemetry.metrics.reload import ReloadMetrics
-from server.telemetry.metrics.server import metrics_endpoint
 from server.telemetry.metrics.version import VersionMetrics
 from server.telemetry.observed import ObservedCalls
 from server.telemetry.tracing import Tracing, open_tracing

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 
 from engine.errors import Closing, OutOfMemory, Stopped
-from engine.probes import difference, request
+from engine.loading.probes import difference, request
 from engine.request import Event, Failed, Finished, Request
 from engine.targets import TargetRules
 from models.package.graphs import Probe

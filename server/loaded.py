@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 from prometheus_client import CollectorRegistry
 
-from engine.budget import MEGABYTE, HostMemory
 from engine.devices.memory import resident_bytes
 from engine.devices.session import Device, DeviceError
-from engine.load import Limits, Plan, check_room, load_all
-from engine.probes import fitting
+from engine.loading.budget import MEGABYTE, HostMemory
+from engine.loading.load import Limits, Plan, check_room, load_all
+from engine.loading.probes import fitting
 from engine.request import Event, Failed, Probe, Request
 from engine.runner import CLOSE_S, Runner
 from engine.supervision.cores import BEHIND, Cores

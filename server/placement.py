@@ -5,14 +5,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from engine.budget import MEGABYTE, HostMemory
 from engine.devices.cudart import CudaError, CudaRuntime
 from engine.devices.machine import Machine
 from engine.devices.memory import memory_limit
 from engine.devices.selection import Wanted, select_device
 from engine.devices.session import Device
 from engine.devices.sizing import Load
-from engine.load import ROWS
+from engine.loading.budget import MEGABYTE, HostMemory
+from engine.loading.load import ROWS
 from models.package.graphs import GraphsSpec
 from server.catalog.served_model import ServedModel
 from server.config import Settings

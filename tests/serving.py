@@ -21,7 +21,7 @@ from dragoman.v1.encoding_pb2_grpc import EncodingServiceStub
 from dragoman.v1.model_pb2_grpc import ModelServiceStub
 from dragoman.v1.translation_pb2 import StreamTranslateRequest, TranslateRequest
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
-from engine.budget import MEGABYTE
+from engine.loading.budget import MEGABYTE
 from engine.runner import Runner
 from models.decoding import Decoding
 from models.encoding import EncodingDefaults
@@ -44,11 +44,11 @@ from server.identity.door import Door
 from server.identity.entrance import Entrance
 from server.identity.tls import Tls
 from server.lifecycle import StopSignals, report_crash
+from server.telemetry.exposition.page import Page
 from server.telemetry.logs import CallLog
 from server.telemetry.metrics.cache import AnswerCacheMetrics
 from server.telemetry.metrics.call import CallMetrics
 from server.telemetry.metrics.caller import CallerMetrics
-from server.telemetry.metrics.exposition import Page
 from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
 from server.telemetry.observed import ObservedCalls
 from server.telemetry.tracing import Tracing, open_tracing

@@ -10,7 +10,7 @@ from pathlib import Path
 import onnx_ir as ir
 
 from engine.devices.session import CPU
-from engine.load import Limits, Loadable, load
+from engine.loading.load import Limits, Loadable, load
 from engine.offline import decode
 from engine.request import FinishReason
 from engine.runner import Runner

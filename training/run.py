@@ -8,7 +8,7 @@ from rich.console import Console
 
 from models.architectures.architecture import Architecture
 from models.architectures.prefix.model import Prefix
-from models.checkpoint.described_writer import write_described
+from models.checkpoint.described.writer import write_described
 from models.checkpoint.marian_writer import write_marian
 from models.checkpoint.tokenizers.marian import read_tokenizer_config
 from models.transformer import Transformer

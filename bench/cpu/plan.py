@@ -9,7 +9,7 @@ from bench.cpu.sides.ctranslate2 import SETUPS, Ctranslate2, Setup
 from bench.cpu.sides.huggingface import HuggingFace
 from bench.cpu.sides.ours import Ours
 from bench.cpu.work import Side
-from engine.load import Kernels
+from engine.loading.load import Kernels
 
 FP32, FP32_STANDARD = "fp32", "fp32, standard operators"
 INT8, INT8_STANDARD, INT8_SHORTLIST = "int8", "int8, standard operators", "int8 + shortlist"

@@ -11,7 +11,7 @@ from bench.measure import Series, seconds
 from bench.pages.markdown import table
 from engine.decoder import Ask
 from engine.devices.session import CPU
-from engine.load import Kernels, Loadable, open_decoder
+from engine.loading.load import Kernels, Loadable, open_decoder
 from models.package.folder import Package
 
 ROWS = (1, 8, 32)

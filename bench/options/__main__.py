@@ -25,7 +25,7 @@ from bench.options.constraints import SEED, ZOO, drawn
 from bench.pages.markdown import machine, table
 from bench.sentences import flores
 from engine.devices.session import CPU
-from engine.load import Limits, Loadable, load
+from engine.loading.load import Limits, Loadable, load
 from models.decoding import Decoding
 from models.package.folder import Package
 from models.tokenizers.sentencepiece_pair import load_vocabulary

@@ -18,7 +18,7 @@ from bench.measure import alternate, seconds
 from bench.pages.markdown import machine, table
 from bench.sentences import flores
 from engine.devices.session import CPU
-from engine.load import Limits, Loadable, load
+from engine.loading.load import Limits, Loadable, load
 from engine.offline import decode
 from engine.request import FinishReason, Hypothesis
 from models.decoding import Decoding

@@ -20,7 +20,7 @@ from bench.measure import alternate, seconds
 from bench.pages.markdown import machine, table
 from bench.sentences import flores
 from engine.devices.session import CPU
-from engine.load import Limits, Loadable, load
+from engine.loading.load import Limits, Loadable, load
 from engine.request import Event, Score, Scored
 from models.package.folder import Package
 from models.tokenizers.sentencepiece_pair import load_vocabulary

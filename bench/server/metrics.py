@@ -28,11 +28,11 @@ from bench.sentences import english
 from engine.request import FinishReason, Timings
 from models.package.folder import Package
 from server.config import Settings
+from server.telemetry.exposition.endpoint import metrics_endpoint
+from server.telemetry.exposition.page import OPENMETRICS, Page
 from server.telemetry.metrics.call import CallMetrics
-from server.telemetry.metrics.exposition import OPENMETRICS, Page
 from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
 from server.telemetry.metrics.process import ProcessMetrics
-from server.telemetry.metrics.server import metrics_endpoint
 
 ROOT = Path(__file__).parents[2]
 MODELS = 5

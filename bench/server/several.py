@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.measure import alternate
 from bench.sentences import english
 from engine.devices.session import CPU
-from engine.load import Limits, Loadable, Plan, load, load_all
+from engine.loading.load import Limits, Loadable, Plan, load, load_all
 from engine.observer import Unobserved
 from engine.offline import decode
 from engine.runner import Runner

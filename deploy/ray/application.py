@@ -9,8 +9,8 @@ from ray.serve.schema import LoggingConfig
 
 from deploy.ray.arguments import Arguments, Group
 from deploy.ray.autoscaling import QueueTimePolicy
-from deploy.ray.entry import EntryServer
-from deploy.ray.replica import Replica, shelf
+from deploy.ray.entry.server import EntryServer
+from deploy.ray.replica.replica import Replica, shelf
 from dragoman.bulk.cluster.version import check_version
 from dragoman.bulk.engine import package_hashes
 from server.lifecycle import END_S

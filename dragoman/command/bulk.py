@@ -17,10 +17,11 @@ from dragoman.bulk.plan import planned
 from dragoman.bulk.rows import Columns
 from dragoman.bulk.unfinished import SUFFIX
 from dragoman.bulk.windows import Translated, in_threads
-from dragoman.command.arguments import add_decoding_flags, decoding_options
 from dragoman.command.commands import OWN
+from dragoman.command.flags.arguments import decoding_options
+from dragoman.command.flags.declared import add_decoding_flags
+from dragoman.command.flags.parsing import WRONG_USAGE, Parser
 from dragoman.command.output import complain
-from dragoman.command.parsing import WRONG_USAGE, Parser
 from dragoman.command.progress import Progress
 from dragoman.errors import DragomanError
 from dragoman.wire.messages import TranslationOptions

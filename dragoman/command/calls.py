@@ -9,8 +9,8 @@ from pathlib import Path
 
 from dragoman.async_client import AsyncClient
 from dragoman.command import output
-from dragoman.command.arguments import Arguments
 from dragoman.command.documents import translate_document
+from dragoman.command.flags.arguments import Arguments
 from dragoman.command.lines import Line, LineError, given_lines, in_order, read_lines
 from dragoman.command.output import complain
 from dragoman.command.progress import Progress

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from dragoman.command import bulk
-from dragoman.command.arguments import parser
 from dragoman.command.commands import OWN, summaries
-from dragoman.command.parsing import Parser
+from dragoman.command.flags.declared import parser
+from dragoman.command.flags.parsing import Parser
 
 SHELLS = ("bash", "zsh", "fish")
 NAME = "completion"

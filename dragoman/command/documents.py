@@ -7,7 +7,7 @@ from typing import cast
 
 from dragoman.async_client import AsyncClient
 from dragoman.command import output
-from dragoman.command.arguments import Arguments
+from dragoman.command.flags.arguments import Arguments
 from dragoman.command.output import complain
 from dragoman.command.progress import Progress
 from dragoman.errors import DragomanError

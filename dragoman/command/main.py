@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import dragoman
 from dragoman.command import commands
-from dragoman.command.parsing import WRONG_USAGE, suggest
+from dragoman.command.flags.parsing import WRONG_USAGE, suggest
 
 DONE, FAILED, INTERRUPTED, PIPE_CLOSED = 0, 1, 130, 141
 
@@ -51,8 +51,8 @@ def _call(command: str, rest: Sequence[str]) -> int:
 
         return completion.main(rest)
     from dragoman.command import output
-    from dragoman.command.arguments import parse
     from dragoman.command.calls import CALLS
+    from dragoman.command.flags.arguments import parse
     from dragoman.errors import DragomanError
 
     args = parse(command, rest)

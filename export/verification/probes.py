@@ -1,4 +1,4 @@
-"""Known answers of native graphs, which they must give again before they serve (`engine.probes`)."""
+"""Known answers of native graphs, which they must give again before they serve (`engine.loading.probes`)."""
 
 from collections.abc import Iterator, Sequence
 

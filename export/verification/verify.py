@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from engine import load
 from engine.decoder import Decoder, S
 from engine.devices.session import CPU, Device, DeviceError
-from engine.load import Kernels, Loadable
+from engine.loading import load
+from engine.loading.load import Kernels, Loadable
 from engine.processors.chain import without_processors
 from engine.request import Hypothesis
 from export.verification.alignment import choose_aligner

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.load import Loadable
+from engine.loading.load import Loadable
 from models.package.checked import PackageError
 from models.package.folder import MANIFEST, Package
 from models.package.seal import SealError, check_seal, public_key

@@ -9,8 +9,8 @@ from typing import Any
 
 from starlette.responses import Response
 
+from server.api.json.schemas import Schema, reference, schemas
 from server.api.methods import Method
-from server.api.schemas import Schema, reference, schemas
 from server.http.asked import Asked
 from server.http.face import Route
 from server.http.fields import JSON, MULTIPART

@@ -7,8 +7,8 @@ from typing import Any
 from google.protobuf.message import Message
 from starlette.responses import Response
 
+from server.api.json.messages import event_of
 from server.api.methods import Method
-from server.api.proto_json import event_of
 from server.api.scopes import scopes_of
 from server.http.asked import Asked
 from server.http.errors import InvalidField

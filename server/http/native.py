@@ -10,8 +10,8 @@ from typing import Any
 from google.protobuf.message import Message
 from starlette.responses import Response
 
+from server.api.json.messages import connect_error, error_json, event_of, from_binary, from_json, to_json
 from server.api.methods import Method
-from server.api.proto_json import connect_error, error_json, event_of, from_binary, from_json, to_json
 from server.api.scopes import scopes_of
 from server.errors import ServerError
 from server.http.asked import Asked
@@ -20,7 +20,7 @@ from server.http.events import Event
 from server.http.face import Dialect, Route
 from server.http.fields import JSON
 from server.identity.identity import Scope
-from server.telemetry.metrics.exposition import CONTENT_TYPES, OPENMETRICS
+from server.telemetry.exposition.page import CONTENT_TYPES, OPENMETRICS
 
 BINARY = "application/proto"
 INLINE_BYTES = 64 * 1024

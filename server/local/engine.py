@@ -16,7 +16,7 @@ from pydantic_settings import PydanticBaseSettingsSource
 
 from engine.devices.machine import Machine, usable_cores
 from engine.devices.session import DeviceError
-from engine.load import Kernels
+from engine.loading.load import Kernels
 from models.package.checked import PackageError
 from models.package.seal import SealError
 from models.tokenizers.tokenizer import TokenizerError

@@ -18,11 +18,12 @@ with warnings.catch_warnings():
 from ray.exceptions import RayActorError
 from ray.serve.exceptions import BackPressureError
 
-from deploy.ray import forwarding, models
 from deploy.ray.arguments import Group
-from deploy.ray.forwarding import ATTEMPTS, Forwarding, Route
-from deploy.ray.models import Models
+from deploy.ray.entry import forwarding
+from deploy.ray.entry.forwarding import ATTEMPTS, Forwarding, Route
 from deploy.ray.relayed import Asked
+from deploy.ray.replica import models
+from deploy.ray.replica.models import Models
 from dragoman import AsyncClient, Internal, InvalidArgument, TextDelta, Unavailable
 from server.api.service import SERVICES
 from server.catalog.catalog import Catalog

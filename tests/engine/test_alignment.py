@@ -9,7 +9,7 @@ import pytest
 from bench.sentences import flores
 from engine.devices.session import CPU
 from engine.errors import NotOffered
-from engine.load import Limits, Loadable, load
+from engine.loading.load import Limits, Loadable, load
 from engine.request import Event, Failed, Finished, Hypothesis, Translate
 from engine.runner import Runner
 from export.verification.alignment import LEAST_RIGHT

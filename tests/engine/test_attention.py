@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine.devices.session import CPU
-from engine.load import Limits, Loadable, load
+from engine.loading.load import Limits, Loadable, load
 from engine.offline import decode
 from export.verification.reference import TransformersModel
 from models.decoding import Decoding

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from engine.batch.running_batch import RunningBatch
 from engine.decoder import Decoder
 from engine.devices.session import CPU
-from engine.load import Kernels, Loadable, open_decoder
+from engine.loading.load import Kernels, Loadable, open_decoder
 from engine.observer import Unobserved
 from engine.request import Event, Finished, Hypothesis, Translate
 from models.decoding import Decoding

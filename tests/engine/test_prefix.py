@@ -14,7 +14,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from engine.cpu.decoder import CpuDecoder
 from engine.devices.session import CPU, Device, DeviceError
-from engine.load import Limits, Loadable, load, open_decoder
+from engine.loading.load import Limits, Loadable, load, open_decoder
 from engine.offline import decode
 from engine.request import Hypothesis
 from export.tracing.trace import trace

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from engine.devices.session import CPU
-from engine.load import Limits, Loadable, load
+from engine.loading.load import Limits, Loadable, load
 from engine.offline import decode
 from export.__main__ import main
 from models.package.folder import Package

@@ -19,12 +19,12 @@ import pytest
 import torch
 from rich.console import Console
 
-from engine import load
 from engine.cpu.decoder import CpuDecoder
 from engine.cuda.decoder import CudaDecoder
 from engine.decoder import Decoder, Found
 from engine.devices.session import CPU
-from engine.load import Loadable
+from engine.loading import load
+from engine.loading.load import Loadable
 from export import __main__ as command
 from export import steps
 from export.command.progress import Progress

@@ -24,7 +24,7 @@ from transformers import (
 )
 
 from engine.devices.session import CPU
-from engine.load import Limits, Loadable, load
+from engine.loading.load import Limits, Loadable, load
 from engine.offline import decode
 from engine.targets import language_rules
 from export import __main__ as command

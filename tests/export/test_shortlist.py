@@ -11,7 +11,7 @@ import torch
 from transformers import MarianMTModel
 
 from engine.devices.session import CPU
-from engine.load import Limits, Loadable, load
+from engine.loading.load import Limits, Loadable, load
 from engine.offline import decode
 from export import __main__ as command
 from export.command.arguments import SAMPLES

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 from models.architectures.build import build
 from models.checkpoint import CheckpointError, load_checkpoint
-from models.checkpoint.described import DESCRIPTION, read_description
+from models.checkpoint.described.reader import DESCRIPTION, read_description
 from tests.fuzz import CORPUS, Attempt
 
 WHOLE = CORPUS / "checkpoints" / "whole.toml"

@@ -123,7 +123,7 @@ async def test_without_an_interval_it_never_looks() -> None:
 
 WRONG = """
 import sys
-from engine import probes
+from engine.loading import probes
 from server.__main__ import main
 
 probes.SCORE_TOLERANCE = 0.0 if "off" in sys.argv else 0.01

@@ -195,7 +195,7 @@ async def test_engines_that_fail_too_often_end_it_with_code_1(
 ) -> None:
     caplog.set_level(logging.INFO)
     decoder = CopyDecoder()
-    monkeypatch.setattr("engine.load.CpuDecoder", lambda *arguments: decoder)
+    monkeypatch.setattr("engine.loading.load.CpuDecoder", lambda *arguments: decoder)
     settings = Settings(
         package=(tiny_package.folder,), workers=1, port=0, metrics_port=0, http=False, kernels="off", engine_restarts=0
     )
@@ -216,7 +216,7 @@ async def test_what_does_not_decode_is_never_served(
 ) -> None:
     caplog.set_level(logging.INFO)
     decoder = CopyDecoder(step_error=RuntimeError("bad kernel"))
-    monkeypatch.setattr("engine.load.CpuDecoder", lambda *arguments: decoder)
+    monkeypatch.setattr("engine.loading.load.CpuDecoder", lambda *arguments: decoder)
     with pytest.raises(DeviceError, match="the model does not decode: bad kernel"):
         ports: dict[str, Any] = {"port": 0, "metrics_port": 0, "http": False}
         await serve_here(Settings(package=(tiny_package.folder,), workers=1, kernels="off", **ports))

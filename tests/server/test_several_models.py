@@ -74,7 +74,7 @@ async def two_copying(
     caplog.set_level(logging.INFO)
     decoders = [CopyDecoder(), CopyDecoder()]
     waiting = iter(decoders)
-    monkeypatch.setattr("engine.load.CpuDecoder", lambda *arguments: next(waiting))
+    monkeypatch.setattr("engine.loading.load.CpuDecoder", lambda *arguments: next(waiting))
     for name in ("a", "b"):
         shutil.copytree(package.folder, tmp_path / name)
         manifest = json.loads((tmp_path / name / MANIFEST).read_text(encoding="utf-8"))

@@ -73,7 +73,7 @@ def test_a_server_tells_all_of_itself(tiny_package: Package, tmp_path: Path) -> 
 def decoder(monkeypatch: pytest.MonkeyPatch) -> CopyDecoder:
     """In the place of the real one, with a gate at every step."""
     decoder = CopyDecoder()
-    monkeypatch.setattr("engine.load.CpuDecoder", lambda *arguments: decoder)
+    monkeypatch.setattr("engine.loading.load.CpuDecoder", lambda *arguments: decoder)
     return decoder
 
 

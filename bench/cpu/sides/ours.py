@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bench.cpu.work import MAX_TOKENS, WORKERS, Work
 from engine.devices.session import CPU
-from engine.load import Kernels, Limits, Loadable, load
+from engine.loading.load import Kernels, Limits, Loadable, load
 from engine.observer import Observer
 from engine.offline import decode
 from engine.request import Finished

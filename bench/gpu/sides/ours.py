@@ -8,7 +8,7 @@ from engine.devices.machine import Machine
 from engine.devices.selection import Wanted, select_device
 from engine.devices.session import Device
 from engine.devices.sizing import Load
-from engine.load import Loadable, open_decoder
+from engine.loading.load import Loadable, open_decoder
 from engine.observer import Unobserved
 from engine.offline import decode
 from engine.request import Hypothesis

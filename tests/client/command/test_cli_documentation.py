@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.command.arguments import parser
 from dragoman.command.commands import OWN
+from dragoman.command.flags.declared import parser
 from dragoman.wire.messages import OPTIONS
 from tests.client.fake_server import FakeServer
 

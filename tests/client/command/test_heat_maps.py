@@ -8,7 +8,7 @@ import pytest
 from matplotlib.image import imread
 
 from dragoman import Attention, FinishReason, Hypothesis, Span, Timings, Translation
-from dragoman.command.arguments import parse
+from dragoman.command.flags.arguments import parse
 from dragoman.command.heat_maps import DOTS, draw
 
 TEXTS = {
@@ -84,7 +84,7 @@ def test_what_cannot_be_drawn(arguments: list[str], told: str, capsys: pytest.Ca
 
 
 def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("dragoman.command.arguments.find_spec", lambda name: None)
+    monkeypatch.setattr("dragoman.command.flags.arguments.find_spec", lambda name: None)
     with pytest.raises(SystemExit):
         parse("translate", ["--attention", "a.png", "one"])
     assert "pip install 'dragoman[attention]'" in capsys.readouterr().err

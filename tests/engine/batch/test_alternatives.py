@@ -11,7 +11,7 @@ import pytest
 from engine.batch.running_batch import RunningBatch
 from engine.decoder import Ask
 from engine.devices.session import CPU
-from engine.load import Loadable, open_decoder
+from engine.loading.load import Loadable, open_decoder
 from engine.observer import Unobserved
 from engine.offline import decode
 from engine.request import Event, Finished, Translate

@@ -8,7 +8,7 @@ from queue import SimpleQueue
 import pytest
 
 from engine.devices.session import CPU
-from engine.load import Loadable, open_decoder
+from engine.loading.load import Loadable, open_decoder
 from engine.observer import Unobserved
 from engine.offline import decode
 from engine.request import Event, Finished, Tokens, Translate

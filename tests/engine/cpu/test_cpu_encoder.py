@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from engine.cpu.encoder import CpuEncoder
 from engine.cpu.packs import PACK_TOKENS, PADDING, encode_packed, packs
 from engine.devices.session import CPU, Device, DeviceError
-from engine.load import Limits, Loadable, load, open_decoder
+from engine.loading.load import Limits, Loadable, load, open_decoder
 from engine.request import Encode, Encoded
 from models.package.graph_files import GraphFiles
 from models.package.manifest import GenerationDefaults

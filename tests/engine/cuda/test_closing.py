@@ -7,13 +7,13 @@ from unittest.mock import Mock
 
 import pytest
 
-from engine import load
 from engine.cuda import runtime
 from engine.cuda.decoder import CudaDecoder
 from engine.decoder import Ask
 from engine.devices.cudart import CudaError, CudaRuntime
 from engine.devices.session import CPU, DeviceError, open_session
 from engine.devices.transfers import CudaTransfers
+from engine.loading import load
 from tests.engine.cuda.test_cuda_decoder import Twins, open_twins, twins
 from tests.engine.devices.cuda_bindings import NO_DEVICE, STREAM, FakeBindings
 

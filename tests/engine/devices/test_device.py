@@ -11,7 +11,7 @@ from engine.devices.machine import Machine
 from engine.devices.selection import LIBRARIES, Wanted, select_device
 from engine.devices.session import CPU, Device, DeviceError, is_out_of_memory, open_session, stray_operators
 from engine.devices.sizing import Load, most_rows, most_tokens
-from engine.load import worker_count
+from engine.loading.load import worker_count
 from models.package.folder import Package
 from models.package.graphs import Precisions
 from models.package.precision import Precision

@@ -18,7 +18,7 @@ from engine.decoder import Ask, Cache, Decoder, Found
 from engine.devices.session import CPU
 from engine.devices.transfers import HostTransfers
 from engine.errors import NotOffered
-from engine.load import Loadable, open_decoder
+from engine.loading.load import Loadable, open_decoder
 from engine.logits.whole_rows import attend
 from export.tracing.trace import trace
 from export.tracing.variant import variant

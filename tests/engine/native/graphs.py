@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.cpu.decoder import CpuDecoder
-from engine.load import Loadable
+from engine.loading.load import Loadable
 from engine.native.decoder import NativeDecoder
 from export.native.graphs import native_graphs
 from export.tracing.trace import trace

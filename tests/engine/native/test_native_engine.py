@@ -15,7 +15,7 @@ from engine.batch.running_batch import RunningBatch
 from engine.decoder import Ask, Decoder
 from engine.devices.session import CPU
 from engine.errors import NotFinite, NotOffered
-from engine.load import Kernels, Limits, Loadable, load
+from engine.loading.load import Kernels, Limits, Loadable, load
 from engine.observer import Unobserved
 from engine.offline import decode
 from engine.request import Event, Failed, Finished, Hypothesis, Translate

@@ -22,7 +22,7 @@ from engine.cpu.decoder import CpuDecoder
 from engine.decoder import Decoder
 from engine.devices.session import CPU
 from engine.errors import NotOffered
-from engine.load import Kernels, Loadable, open_decoder
+from engine.loading.load import Kernels, Loadable, open_decoder
 from engine.observer import Unobserved
 from engine.offline import decode
 from engine.request import Hypothesis

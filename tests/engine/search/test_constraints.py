@@ -10,7 +10,7 @@ import pytest
 
 from engine.decoder import Decoder
 from engine.devices.session import CPU
-from engine.load import Kernels, Loadable, open_decoder
+from engine.loading.load import Kernels, Loadable, open_decoder
 from engine.observer import Unobserved
 from engine.offline import decode
 from engine.request import FinishReason, Hypothesis

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.devices.session import CPU
-from engine.load import Kernels, Loadable, open_decoder
+from engine.loading.load import Kernels, Loadable, open_decoder
 from engine.observer import Unobserved
 from engine.offline import decode
 from engine.request import Hypothesis

@@ -14,7 +14,7 @@ import torch
 from transformers import MarianMTModel
 
 from engine.devices.session import CPU
-from engine.load import Kernels, Loadable, open_decoder
+from engine.loading.load import Kernels, Loadable, open_decoder
 from engine.observer import Unobserved
 from engine.offline import decode
 from engine.request import Event, Score, Scored

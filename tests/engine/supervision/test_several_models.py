@@ -11,7 +11,7 @@ import pytest
 
 from engine.devices.session import CPU
 from engine.errors import Stopped
-from engine.load import Limits, Loadable, Plan, load, load_all
+from engine.loading.load import Limits, Loadable, Plan, load, load_all
 from engine.observer import Unobserved
 from engine.offline import decode
 from engine.queueing.cost import Work

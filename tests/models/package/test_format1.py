@@ -12,7 +12,7 @@ import pytest
 from engine.cuda.decoder import CudaDecoder
 from engine.decoder import Decoder
 from engine.devices.session import CPU
-from engine.load import Loadable, open_decoder
+from engine.loading.load import Loadable, open_decoder
 from engine.observer import Unobserved
 from engine.offline import decode
 from engine.runner import Runner

@@ -13,7 +13,7 @@ import onnx
 import pytest
 
 from engine.devices.session import CPU
-from engine.load import Limits, Loadable, load
+from engine.loading.load import Limits, Loadable, load
 from models.package.checked import PackageError
 from models.package.folder import MANIFEST, Package, draft, file_entries, publish, sha256
 from models.package.manifest import FORMAT_VERSION, Manifest, TargetLanguage

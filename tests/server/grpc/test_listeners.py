@@ -24,7 +24,7 @@ from server.config import ConfigError, Settings
 from server.grpc import listeners
 from server.grpc.listeners import open_server
 from server.ports import address
-from server.telemetry.metrics.server import metrics_endpoint
+from server.telemetry.exposition.endpoint import metrics_endpoint
 from server.traffic.bounds import Bounds
 from tests.fakes import WAIT_S
 

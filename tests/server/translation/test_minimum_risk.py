@@ -13,7 +13,7 @@ import sacrebleu
 from prometheus_client import CollectorRegistry
 
 from engine.devices.session import CPU
-from engine.load import Loadable, open_decoder
+from engine.loading.load import Loadable, open_decoder
 from engine.observer import Unobserved
 from engine.request import Finished, FinishReason, Hypothesis
 from engine.runner import Runner

@@ -1,4 +1,4 @@
-"""server.telemetry.metrics.server: who asks gets the page of then, and nobody costs the others much."""
+"""server.telemetry.exposition.endpoint: who asks gets the page of then, and nobody costs the others much."""
 
 import asyncio
 import socket
@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from server.telemetry.metrics import server as metrics_server
-from server.telemetry.metrics.server import MOST_ASKING, REQUEST_BYTES, serving
+from server.telemetry.exposition import endpoint
+from server.telemetry.exposition.endpoint import MOST_ASKING, REQUEST_BYTES, serving
 from tests.fakes import WAIT_S
 
 REQUEST = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -112,7 +112,7 @@ def test_what_is_not_asked_for_right_is_told_so(port: int, request_: bytes, stat
 def test_pages_are_made_for_all_who_ask_meanwhile_and_are_never_old(
     port: int, pages: Pages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metrics_server, "PAGE_SHARE", 0.001)
+    monkeypatch.setattr(endpoint, "PAGE_SHARE", 0.001)
     asked = 40
     with ThreadPoolExecutor(asked) as threads:
         told = list(threads.map(lambda _: ask(port, REQUEST), range(asked)))
@@ -137,14 +137,14 @@ def test_half_requests_keep_nobody_out(port: int) -> None:
 
 @pytest.mark.parametrize("sent", [b"", REQUEST[:-2]])
 def test_a_request_has_to_come_in_time(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_server, "REQUEST_S", 0.05)
+    monkeypatch.setattr(endpoint, "REQUEST_S", 0.05)
     listener = socket.create_server(("127.0.0.1", 0))
     with serving(listener, CollectorRegistry()):
         assert ask(listener.getsockname()[1], sent).startswith(b"HTTP/1.1 408 ")
 
 
 def test_more_than_can_be_answered_are_told_to_come_later(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_server, "MOST_ANSWERED", 0)
+    monkeypatch.setattr(endpoint, "MOST_ANSWERED", 0)
     assert ask(port, REQUEST).startswith(b"HTTP/1.1 503 ")
 
 

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from server.config import Settings
 from server.ports import bind
-from server.telemetry.metrics.exposition import CONTENT_TYPES, OPENMETRICS, Page
+from server.telemetry.exposition.page import CONTENT_TYPES, OPENMETRICS, Page
 from server.traffic.arrivals import Arrivals
 
 log = logging.getLogger(__name__)

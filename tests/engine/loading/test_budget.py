@@ -1,11 +1,11 @@
-"""engine.budget: what a model takes, and what fits."""
+"""engine.loading.budget: what a model takes, and what fits."""
 
 from dataclasses import replace
 
 import pytest
 
-from engine.budget import HostLoad, HostMemory, fit, total_bytes
 from engine.devices.session import DeviceError
+from engine.loading.budget import HostLoad, HostMemory, fit, total_bytes
 from models.config import ModelConfig
 from models.package.graphs import GraphFile, Scoring
 from models.package.signature import graphs_spec

@@ -1,4 +1,4 @@
-"""Writes a model of any architecture as the folder that `models.checkpoint.described` reads."""
+"""Writes a model of any architecture as the folder that `models.checkpoint.described.reader` reads."""
 
 import json
 import shutil
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from models.architectures.architecture import Architecture
 from models.checkpoint.contents import CheckpointError
-from models.checkpoint.described import DESCRIPTION, table_shape
+from models.checkpoint.described.reader import DESCRIPTION, table_shape
 from models.checkpoint.files.reading import notices
 from models.tokenizers.sentencepiece_pair import SentencePieceSpec
 

@@ -18,7 +18,7 @@ from ray import serve
 from ray.serve.handle import DeploymentHandle
 
 from deploy.ray.arguments import Entry, Group
-from deploy.ray.forwarding import Forwarding, Route
+from deploy.ray.entry.forwarding import Forwarding, Route
 from deploy.ray.scraping import announce, announced, withdraw
 from dragoman import __version__
 from server.admission.quotas import Quota, Quotas
@@ -36,12 +36,12 @@ from server.identity.tls import open_tls, warn_of_exposure
 from server.lifecycle import drain
 from server.placement import host_limit
 from server.ports import address
+from server.telemetry.exposition.endpoint import metrics_endpoint
 from server.telemetry.logs import CallLog
 from server.telemetry.metrics.call import CallMetrics
 from server.telemetry.metrics.caller import QUOTAS, CallerMetrics
 from server.telemetry.metrics.process import State
 from server.telemetry.metrics.reload import ReloadMetrics
-from server.telemetry.metrics.server import metrics_endpoint
 from server.telemetry.observed import ObservedCalls
 from server.telemetry.tracing import open_tracing
 from server.traffic.bounds import Bounds

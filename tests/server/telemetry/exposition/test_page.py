@@ -1,12 +1,12 @@
-"""server.telemetry.metrics.exposition: the same page as prometheus_client's, in both formats, and faster."""
+"""server.telemetry.exposition.page: the same page as prometheus_client's, in both formats, and faster."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
+from server.telemetry.exposition.page import Page
 from server.telemetry.metrics.call import CallMetrics
-from server.telemetry.metrics.exposition import Page
 from tests.watch.families import TRACE, everything
 
 values = st.floats(allow_nan=True, allow_infinity=True)

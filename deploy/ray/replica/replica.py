@@ -11,8 +11,8 @@ from ray import serve
 
 from deploy.ray.arguments import Group
 from deploy.ray.autoscaling import QUEUE_S, QueueTime
-from deploy.ray.models import Models
 from deploy.ray.relayed import Answered, Asked, Refused
+from deploy.ray.replica.models import Models
 from engine.devices.machine import Machine
 from server.app import SWITCH_INTERVAL_S
 from server.catalog.packages import OpenPackage, open_packages

@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from engine.budget import HostLoad, HostMemory, fit, megabytes, total_bytes
 from engine.cpu.decoder import CpuDecoder
 from engine.cpu.encoder import CpuEncoder
 from engine.cuda.decoder import CudaDecoder
@@ -16,9 +15,10 @@ from engine.devices.memory import resident_bytes
 from engine.devices.session import Device, DeviceError
 from engine.devices.sizing import Load
 from engine.errors import KernelsRefused
+from engine.loading.budget import HostLoad, HostMemory, fit, megabytes, total_bytes
+from engine.loading.probes import check_probes, fitting
 from engine.native.decoder import NativeDecoder
 from engine.observer import Observer, Unobserved
-from engine.probes import check_probes, fitting
 from engine.runner import Runner
 from engine.supervision.cores import Cores
 from engine.supervision.policy import UNSUPERVISED, Supervision

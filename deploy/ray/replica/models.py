@@ -25,11 +25,11 @@ from server.local.engine import handlers_of
 from server.placement import serving_device
 from server.ports import address
 from server.telemetry.calls import current_call
+from server.telemetry.exposition.endpoint import metrics_endpoint
 from server.telemetry.logs import CallLog
 from server.telemetry.metrics.call import CallMetrics
 from server.telemetry.metrics.caller import CallerMetrics
 from server.telemetry.metrics.process import State
-from server.telemetry.metrics.server import metrics_endpoint
 from server.telemetry.observed import ObservedCalls
 from server.telemetry.tracing import open_tracing
 

@@ -1,4 +1,4 @@
-"""engine.load: which graphs run on the CPU, and why."""
+"""engine.loading.load: which graphs run on the CPU, and why."""
 
 import logging
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ import pytest
 from engine.cpu.decoder import CpuDecoder
 from engine.devices.session import CPU, DeviceError
 from engine.errors import KernelsRefused
-from engine.load import Kernels, Limits, Loadable, load, open_decoder, takes_threads
+from engine.loading.load import Kernels, Limits, Loadable, load, open_decoder, takes_threads
+from engine.loading.probes import SCORE_TOLERANCE, check_probes
 from engine.native.decoder import NativeDecoder
 from engine.observer import Unobserved
 from engine.offline import decode
-from engine.probes import SCORE_TOLERANCE, check_probes
 from kernels.library import Counters, Library, LibraryError
 from models.decoding import Decoding
 from models.package.graphs import Precisions, Probe
@@ -57,12 +57,12 @@ def without_library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def said(caplog: pytest.LogCaptureFixture) -> Sequence[tuple[int, str]]:
-    return [(record.levelno, record.getMessage()) for record in caplog.records if record.name == "engine.load"]
+    return [(record.levelno, record.getMessage()) for record in caplog.records if record.name == "engine.loading.load"]
 
 
 @pytest.fixture(autouse=True)
 def _logged(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "engine.load")
+    caplog.set_level(logging.INFO, "engine.loading.load")
 
 
 def test_native_graphs_run_where_the_library_does_and_they_know_the_answers(

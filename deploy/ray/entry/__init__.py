@@ -1,0 +1,1 @@
+"""Where calls come in: a gRPC port without a model."""

@@ -1,0 +1,195 @@
+"""What the command line says."""
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import cast
+
+from dragoman.channel import DEFAULT_TARGET, TlsOptions, Token, check_target, listed_targets, token_metadata
+from dragoman.client import DEFAULT_TIMEOUT_S
+from dragoman.command.flags.declared import DOCUMENT_TIMEOUT_S, LINE_COMMANDS, parser
+from dragoman.command.flags.parsing import Parser
+from dragoman.v1.decoding_options import DecodingKeywords
+from dragoman.wire.documents import ENDINGS, FORMATS, DocumentOptions, format_of
+from dragoman.wire.encoding import EmbeddingType, EncodingOptions, Pooling, Truncation
+from dragoman.wire.messages import OPTIONS, TranslationOptions
+from dragoman.wire.scoring import ScoreOptions
+
+PICTURES = (".png", ".svg", ".pdf")
+"""What attention may be drawn as."""
+
+
+class Arguments(argparse.Namespace):
+    """What the command line says. `models` and `health` have only the first block, `translate` decoding options too."""
+
+    command: str
+    targets: list[str]
+    """Of every server."""
+    timeout: float
+    tls: bool
+    ca: TlsOptions | None
+    token_file: Path | None
+    json: bool
+
+    texts: list[str]
+    file: str | None
+    model: str
+    keep_going: bool
+    progress: bool
+    concurrency: int
+
+    source_language: str
+    target_language: str
+    no_cache: bool
+    pivot: bool
+    html: bool
+    sentences: bool
+    document: Path | None
+    """A file to translate."""
+    output: Path | None
+    """What it becomes."""
+    glossary: Mapping[str, str] | None
+    timings: bool
+    attention: Path | None
+    """A picture of it."""
+    tokens: bool
+
+    poolings: list[Pooling] | None
+    dimensions: int | None
+    normalize: bool | None
+    type: EmbeddingType | None
+    truncation: Truncation | None
+    prompt: str | None
+    service: str
+
+    @property
+    def unit(self) -> str:
+        """What is counted: an argument of several lines is as many texts."""
+        return "line" if self.file is not None or any("\n" in text for text in self.texts) else "text"
+
+    def tls_options(self) -> TlsOptions | None:
+        """Transport security; None is plaintext."""
+        return self.ca or (TlsOptions() if self.tls else None)
+
+    @property
+    def token(self) -> Token:
+        """Who calls. A file is read for each call: somebody may renew it."""
+        return os.environ.get("DRAGOMAN_TOKEN") if self.token_file is None else self.token_file.read_text
+
+    def translation_options(self) -> TranslationOptions:
+        """The options of a translation; those left out are None."""
+        return {
+            "source_language": self.source_language,
+            "target_language": self.target_language,
+            "model": self.model,
+            "prompt": self.prompt,
+            "no_cache": self.no_cache,
+            "pivot": self.pivot,
+            "format": "html" if self.html else None,
+            "segmentation": "sentences" if self.sentences else None,
+            "glossary": self.glossary,
+            **decoding_options(self),
+            **({"with_attention": True} if self.attention is not None else {}),
+        }
+
+    def document_options(self) -> DocumentOptions:
+        """The options of a document; those left out are None."""
+        return {
+            "source_language": self.source_language,
+            "target_language": self.target_language,
+            "model": self.model,
+            "prompt": self.prompt,
+            "no_cache": self.no_cache,
+            "pivot": self.pivot,
+            "glossary": self.glossary,
+            **decoding_options(self),
+        }
+
+    def score_options(self) -> ScoreOptions:
+        """What translations are scored for."""
+        return {
+            "source_language": self.source_language,
+            "target_language": self.target_language,
+            "model": self.model,
+            "prompt": self.prompt,
+        }
+
+    def encoding_options(self) -> EncodingOptions:
+        """The options of vectors; those left out are None."""
+        return {
+            "poolings": self.poolings,
+            "dimensions": self.dimensions,
+            "normalize": self.normalize,
+            "type": self.type,
+            "truncation": self.truncation,
+            "prompt": self.prompt,
+            "model": self.model,
+        }
+
+
+def decoding_options(args: argparse.Namespace) -> DecodingKeywords:
+    """What the flags of `add_decoding_flags` say; those left out are None."""
+    return cast(DecodingKeywords, {name: getattr(args, name) for name in OPTIONS})
+
+
+def parse(command: str, arguments: Sequence[str]) -> Arguments:
+    """Reads the flags and texts of one of the client's own commands.
+
+    Exits the process for wrong usage, `--help` and `--version`.
+    """
+    flags = parser(command)
+    args = flags.parse(arguments, Arguments(command=command))
+    args.targets = args.targets or os.environ.get("DRAGOMAN_TARGET", "").split() or [DEFAULT_TARGET]
+    if args.token_file is None and (file := os.environ.get("DRAGOMAN_TOKEN_FILE")):
+        args.token_file = Path(file)
+    try:
+        token_metadata(args.token)
+    except (OSError, ValueError) as error:
+        flags.error(f"--token-file: {error}")
+    try:
+        for target in listed_targets(args.targets):
+            check_target(target, args.tls_options())
+    except ValueError as error:
+        flags.error(f"--target: {error}")
+    if args.timeout is None:
+        args.timeout = DOCUMENT_TIMEOUT_S if getattr(args, "document", None) else DEFAULT_TIMEOUT_S
+    if command == "translate" and args.document is not None:
+        _check_document(flags, args)
+    elif command in LINE_COMMANDS:
+        if args.texts and args.file is not None:
+            flags.error("--file: not allowed with a TEXT")
+        if not args.texts and args.file is None:
+            if sys.stdin is None or sys.stdin.isatty():
+                flags.error("there is no text: give TEXT, --file FILE, or standard input from a pipe or a file")
+            args.file = "-"
+    if command == "translate" and args.attention is not None:
+        _check_picture(flags, args)
+    return args
+
+
+def _check_document(flags: Parser, args: Arguments) -> None:
+    """Says what it is to be called where that is left out: letter.docx becomes letter.pt.docx."""
+    document = args.document
+    assert document is not None
+    if args.texts or args.file is not None:
+        flags.error("--document: not allowed with a TEXT or --file")
+    if args.html or args.sentences or args.attention is not None:
+        flags.error("--document: is translated as its format says; leave --html, --sentences and --attention out")
+    if format_of(document.name) is None:
+        flags.error(f"--document: {document.name} ends with none of {', '.join(sorted([*FORMATS, *ENDINGS]))}")
+    args.output = args.output or document.with_suffix(f".{args.target_language or 'translated'}{document.suffix}")
+    if args.output.resolve() == document.resolve():
+        flags.error("--output: is the document itself")
+
+
+def _check_picture(flags: Parser, args: Arguments) -> None:
+    """Exits the process where nothing can be drawn, before anything is asked for."""
+    if args.file is not None or len("\n".join(args.texts).split("\n")) != 1:
+        flags.error("--attention: is of one text; give it as TEXT, of one line")
+    if find_spec("matplotlib") is None:
+        flags.error("--attention: takes matplotlib, which is not installed: pip install 'dragoman[attention]'")
+    if (suffix := args.attention.suffix if args.attention else "") not in PICTURES:
+        flags.error(f"--attention: {suffix or 'no suffix'} is not one of {', '.join(PICTURES)}")

@@ -1,0 +1,1 @@
+"""From a package to a running engine: how many rows fit, and whether its graphs say what they must."""

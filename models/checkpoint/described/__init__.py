@@ -1,0 +1,1 @@
+"""Bare PyTorch weights with a checkpoint.toml that describes them."""

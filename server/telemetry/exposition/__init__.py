@@ -1,0 +1,1 @@
+"""The port that Prometheus scrapes, and the page that it gets."""
