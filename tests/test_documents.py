@@ -1,6 +1,7 @@
 """Documents of every format through a server with the model of the zoo, by gRPC, by HTTP and on the command line."""
 
 import json
+import re
 import socket
 from base64 import b64decode
 from collections.abc import Iterator
@@ -131,4 +132,9 @@ def test_the_command_line(server: ServerProcess, tmp_path: Path, capsys: pytest.
     (tmp_path / "broken.docx").write_bytes(b"PK")
     assert main(["translate", "--document", str(tmp_path / "broken.docx"), "--target", server.target]) == 1
     assert "DOCUMENT_BROKEN" in capsys.readouterr().err
+    for size in 2 * 1024 * 1024, 4 * 1024 * 1024:  # refused by us, and by gRPC
+        document.write_bytes(b"A" * size)
+        assert main(asked) == 1
+        told = r"the request has \d{7} bytes; the server takes \d{7}: .*parts, or have .*--max-message-bytes raised"
+        assert re.search(told, capsys.readouterr().err)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["broken.docx", "letter.md", "letter.pt.md"]

@@ -26,6 +26,8 @@ from dragoman.results import (
 
 CORE_PREFIX = re.compile(r"^[A-Z_]+: (ipv[46]:\S+: )?")
 """What gRPC's core puts before its words: a status, and the address, which the target has named already."""
+TOO_LARGE = re.compile(r"message larger than max \((\d+) vs\. (\d+)\)")
+"""gRPC's own words for a message that no server of ours has seen."""
 ALWAYS_TOLD = ("num_beams", "num_return_sequences", "length_penalty")
 """Of a model's default options, beside those that change something."""
 
@@ -183,7 +185,12 @@ def explained(error: DragomanError | LineError, targets: list[str], timeout_s: f
         return _unreachable(error, targets)
     if isinstance(error, DeadlineExceeded):
         return f"no answer within {timeout_s:g} s; allow more with --timeout"
-    return " ".join(str(error).split())
+    told = " ".join(str(error).split())
+    if found := TOO_LARGE.search(told):
+        size, most = found.groups()
+        way = "send its parts, or have the server's --max-message-bytes raised"
+        return f"the request has {size} bytes; the server takes {most}: {way}"
+    return told
 
 
 def complain(message: str) -> None:

@@ -1,6 +1,8 @@
 """Documents: read on a thread of their own, translated a part at a time, and written again."""
 
 import asyncio
+import math
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
@@ -130,7 +132,10 @@ async def _translated(task: Task, window: list[Part]) -> _Translated:
 
 
 def patient(ask: Ask) -> Ask:
-    """The same for the texts of a document: once it is begun, it waits for its turn as long as its caller does."""
+    """The same for the texts of a document: once it is begun, it waits for its turn as long as its caller does.
+
+    Where that would be too long, it is told what it would wait for.
+    """
     begun = False
 
     async def ask_again(contents: Sequence[str], options: Options) -> list[Translation]:
@@ -140,11 +145,18 @@ def patient(ask: Ask) -> Ask:
             try:
                 return await ask(contents, options)
             except (Overloaded, QuotaExceeded) as error:
-                if first or error.retry_after_s is None:
+                wait_s = error.retry_after_s
+                if first or wait_s is None or wait_s > _left_s():
                     raise
-                await asyncio.sleep(error.retry_after_s)
+                await asyncio.sleep(wait_s)
 
     return ask_again
+
+
+def _left_s() -> float:
+    """How long the caller still waits."""
+    deadline = current_call().deadline
+    return math.inf if deadline is None else deadline - time.perf_counter()
 
 
 def _progress(texts: int, total: int) -> translation_pb2.TranslateDocumentResponse:

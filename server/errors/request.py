@@ -196,9 +196,8 @@ class MessageTooLarge(ServerError):
     reason = "MESSAGE_TOO_LARGE"
 
     def __init__(self, size_bytes: int, max_message_bytes: int) -> None:
-        message = (
-            f"the request has {size_bytes} bytes; the server takes {max_message_bytes}: send the texts in several calls"
-        )
+        way = "send the texts in several calls, a document in parts, or have --max-message-bytes raised"
+        message = f"the request has {size_bytes} bytes; the server takes {max_message_bytes}: {way}"
         super().__init__(message, {"size_bytes": size_bytes, "max_message_bytes": max_message_bytes})
 
 

@@ -55,7 +55,7 @@ def unpacked_bytes(name: str, data: bytes, limits: Limits) -> int:
         raise BlankContent("document", len(data))
     size = Archive(data, ARCHIVES[name], limits).size if name in ARCHIVES else len(data)
     if size > limits.bytes:
-        raise DocumentTooLarge("bytes", size, limits.bytes)
+        raise DocumentTooLarge("bytes", size, limits.bytes, "send its parts, or have --max-document-bytes raised")
     return size
 
 
@@ -66,5 +66,6 @@ def read_document(name: str, data: bytes, limits: Limits, languages: Languages) 
     """
     document = FORMATS[name](data, limits, languages)
     if document.texts > limits.texts:
-        raise DocumentTooLarge("texts", document.texts, limits.texts)
+        way = "send its parts, or have --max-document-texts raised"
+        raise DocumentTooLarge("texts", document.texts, limits.texts, way)
     return document

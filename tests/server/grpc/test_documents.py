@@ -6,6 +6,7 @@ import grpc
 import pytest
 
 from dragoman.v1.translation_pb2 import DOCUMENT_FORMAT_TXT, TranslateDocumentRequest, TranslateDocumentResponse
+from server.admission.quotas import Quota
 from server.errors import Draining
 from tests.serving import Serving, eventually, held, refusal, serving, translate_request
 
@@ -43,6 +44,39 @@ async def test_whoever_leaves_frees_its_places() -> None:
         server.decoder.gate.open()
         await eventually(lambda: server.calls.running == 0)
         assert (await server.translations.Translate(translate_request("A cat."))).translations
+
+
+async def test_a_deadline_in_the_middle_frees_its_places() -> None:
+    async with serving() as server:
+        server.decoder.gate.close()
+        call: Any = server.translations.TranslateDocument(request(8), timeout=0.5)
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            while await call.read():
+                pass
+        assert error.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        await eventually(lambda: server.runner.waiting == 0)
+        server.decoder.gate.open()
+        await eventually(lambda: server.calls.running == 0 and server.runner.idle)
+        assert server.model_metric("dragoman_finished_total", reason="end_token") == 0
+
+
+async def test_a_document_costs_its_texts() -> None:
+    """And with a deadline it does not wait for what its quota gives it too late."""
+    async with serving(quota=Quota(texts_per_s=0.001)) as server:
+        *_, last = await answered(server, request(8, no_cache=True))
+        assert last.document.texts == 8
+        assert server.metric("dragoman_caller_texts_total", caller="other") == 8
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await answered(server, request(1, no_cache=True))
+        assert refusal(error.value).info.reason == "QUOTA_EXCEEDED"
+    async with serving(quota=Quota(texts_per_s=0.001), max_contents=4) as server:
+        call: Any = server.translations.TranslateDocument(request(8), timeout=600)
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            while await call.read():
+                pass
+        told = refusal(error.value)
+        assert told.info.reason == "QUOTA_EXCEEDED" and (told.retry_delay_s or 0) > 600
+        await eventually(lambda: server.runner.idle)
 
 
 async def test_a_server_that_ends_tells_so() -> None:
