@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Unimplemented,
         Unreachable,
     )
+    from dragoman.labels import Classification, Label, LabelledSpan
     from dragoman.results import (
         Alignment,
         Attention,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from dragoman.v1.decoding_options import Decoding
     from dragoman.wire.documents import DocumentFormat, DocumentOptions
     from dragoman.wire.encoding import EncodingOptions
+    from dragoman.wire.labels import ClassifyOptions
     from dragoman.wire.messages import TranslationOptions
     from dragoman.wire.options import EarlyStopping, Phrase
     from dragoman.wire.scoring import ScoreOptions
@@ -65,6 +67,8 @@ __all__ = [
     "AsyncClient",
     "Attention",
     "Cancelled",
+    "Classification",
+    "ClassifyOptions",
     "Client",
     "DeadlineExceeded",
     "Decoding",
@@ -84,6 +88,8 @@ __all__ = [
     "Hypothesis",
     "Internal",
     "InvalidArgument",
+    "Label",
+    "LabelledSpan",
     "Leg",
     "Link",
     "Model",
@@ -118,10 +124,12 @@ _HOMES = (
     "channel",
     "client",
     "errors",
+    "labels",
     "results",
     "v1.decoding_options",
     "wire.documents",
     "wire.encoding",
+    "wire.labels",
     "wire.messages",
     "wire.options",
     "wire.scoring",

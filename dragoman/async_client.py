@@ -14,6 +14,7 @@ from dragoman.calls.awaited import answered, streamed_async
 from dragoman.channel import DEFAULT_TARGET, TlsOptions, Token, listed_targets, open_aio_channel
 from dragoman.client import DEFAULT_TIMEOUT_S, RELOAD_TIMEOUT_S
 from dragoman.errors import rpc_errors
+from dragoman.labels import Classification
 from dragoman.methods import AsyncMethods, reach
 from dragoman.results import (
     DocumentProgress,
@@ -27,9 +28,10 @@ from dragoman.results import (
     Translation,
 )
 from dragoman.v1.model_pb2 import GetModelRequest, ListModelsRequest, ReloadRequest
-from dragoman.wire import documents, encoding, messages, scoring
+from dragoman.wire import documents, encoding, labels, messages, models, scoring
 from dragoman.wire.documents import DocumentFormat, DocumentOptions
 from dragoman.wire.encoding import EncodingOptions, TranslateAndEncodeOptions
+from dragoman.wire.labels import ClassifyOptions
 from dragoman.wire.messages import TranslationOptions, deadline
 from dragoman.wire.scoring import ScoreOptions
 
@@ -157,6 +159,26 @@ class AsyncClient:
                 yield vector
 
     @overload
+    async def classify(
+        self, texts: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[ClassifyOptions]
+    ) -> Classification: ...
+    @overload
+    async def classify(
+        self, texts: list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[ClassifyOptions]
+    ) -> list[Classification]: ...
+    async def classify(
+        self, texts: str | list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[ClassifyOptions]
+    ) -> Classification | list[Classification]:
+        """See `Client.classify`."""
+        given = messages.listed(texts)
+        most = await self._most(len(given), options.get("model", ""), timeout_s)
+        requests = labels.classify_requests(given, options, most)
+        results = await self._collect(
+            lambda server: server.encoding.Classify, requests, labels.classifications, timeout_s
+        )
+        return results[0] if isinstance(texts, str) else results
+
+    @overload
     async def translate_and_encode(
         self, texts: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[TranslateAndEncodeOptions]
     ) -> tuple[Translation, Embedding]: ...
@@ -215,12 +237,12 @@ class AsyncClient:
     async def models(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[Model]:
         """See `Client.models`."""
         response = await self._ask(lambda server: server.model.ListModels, ListModelsRequest(), timeout_s)
-        return [messages.model(message) for message in response.models]
+        return [models.model(message) for message in response.models]
 
     async def model(self, name: str = "", *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Model:
         """See `Client.model`."""
         response = await self._ask(lambda server: server.model.GetModel, GetModelRequest(name=name), timeout_s)
-        return messages.model(response.model)
+        return models.model(response.model)
 
     async def reload(self, name: str = "", *, timeout_s: float = RELOAD_TIMEOUT_S) -> Reloaded:
         """See `Client.reload`."""
@@ -229,7 +251,7 @@ class AsyncClient:
             response = await server.model.Reload(
                 ReloadRequest(name=name), timeout=deadline(timeout_s), metadata=server.metadata
             )
-        return messages.reloaded(response)
+        return models.reloaded(response)
 
     async def health(self, service: str = "", *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Health:
         """See `Client.health`."""

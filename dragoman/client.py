@@ -20,6 +20,7 @@ from dragoman.calls.attempts import Calls
 from dragoman.calls.pending import Pending, streamed
 from dragoman.channel import DEFAULT_TARGET, TlsOptions, Token, listed_targets, open_channel
 from dragoman.errors import rpc_errors
+from dragoman.labels import Classification
 from dragoman.methods import Methods, reach
 from dragoman.results import (
     DocumentProgress,
@@ -33,9 +34,10 @@ from dragoman.results import (
     Translation,
 )
 from dragoman.v1.model_pb2 import GetModelRequest, ListModelsRequest, ReloadRequest
-from dragoman.wire import documents, encoding, messages, scoring
+from dragoman.wire import documents, encoding, labels, messages, models, scoring
 from dragoman.wire.documents import DocumentFormat, DocumentOptions
 from dragoman.wire.encoding import EncodingOptions, TranslateAndEncodeOptions
+from dragoman.wire.labels import ClassifyOptions
 from dragoman.wire.messages import TranslationOptions, deadline
 from dragoman.wire.scoring import ScoreOptions
 
@@ -186,6 +188,24 @@ class Client:
         yield from self._each(lambda server: server.encoding.Encode, requests, encoding.embeddings, timeout_s)
 
     @overload
+    def classify(
+        self, texts: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[ClassifyOptions]
+    ) -> Classification: ...
+    @overload
+    def classify(
+        self, texts: list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[ClassifyOptions]
+    ) -> list[Classification]: ...
+    def classify(
+        self, texts: str | list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[ClassifyOptions]
+    ) -> Classification | list[Classification]:
+        """The labels of one text, or of each of a list, or of their tokens. See `ClassifyOptions`."""
+        given = messages.listed(texts)
+        most = self._most(len(given), options.get("model", ""), timeout_s)
+        requests = labels.classify_requests(given, options, most)
+        results = self._collect(lambda server: server.encoding.Classify, requests, labels.classifications, timeout_s)
+        return results[0] if isinstance(texts, str) else results
+
+    @overload
     def translate_and_encode(
         self, texts: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[TranslateAndEncodeOptions]
     ) -> tuple[Translation, Embedding]: ...
@@ -250,12 +270,12 @@ class Client:
     def models(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[Model]:
         """Every model of the server, the default one first."""
         response = self._ask(lambda server: server.model.ListModels, ListModelsRequest(), timeout_s)
-        return [messages.model(message) for message in response.models]
+        return [models.model(message) for message in response.models]
 
     def model(self, name: str = "", *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Model:
         """One model; the default one if `name` is empty. Raises NotFound."""
         response = self._ask(lambda server: server.model.GetModel, GetModelRequest(name=name), timeout_s)
-        return messages.model(response.model)
+        return models.model(response.model)
 
     def reload(self, name: str = "", *, timeout_s: float = RELOAD_TIMEOUT_S) -> Reloaded:
         """Has the server take up what is in a model's package folder now; the default one's if `name` is empty.
@@ -268,7 +288,7 @@ class Client:
             response = server.model.Reload(
                 ReloadRequest(name=name), timeout=deadline(timeout_s), metadata=server.metadata
             )
-        return messages.reloaded(response)
+        return models.reloaded(response)
 
     def health(self, service: str = "", *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Health:
         """State of one gRPC service; of the whole server if `service` is empty. Raises NotFound.

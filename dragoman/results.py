@@ -375,6 +375,10 @@ class Model:
     """Whether `with_alignment` may be asked for."""
     attends: bool
     """Whether `with_attention` may be asked for."""
+    labels: tuple[str, ...]
+    """What `classify` may find. Empty: it does not classify."""
+    labels_tokens: bool
+    """`classify` labels the tokens of a text, not the text."""
 
 
 @dataclass(frozen=True, slots=True)

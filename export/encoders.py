@@ -44,6 +44,8 @@ def export_encoder(
                 shutil.copyfile(file, folder / file_name)
             for spec, dense in zip(checkpoint.encoding.dense, checkpoint.dense, strict=True):
                 dense.save(folder, spec.file)
+            if checkpoint.classifier is not None:
+                checkpoint.classifier.save(folder)
         with progress.stage("verify"):
             certificate = verify_vectors(checkpoint, files, texts)
         with progress.stage("publish"):
@@ -55,6 +57,7 @@ def export_encoder(
                 target_languages=(),
                 generation=GenerationDefaults(),
                 encoding=checkpoint.encoding,
+                classifier=None if checkpoint.classifier is None else checkpoint.classifier.spec,
                 graphs=files.spec,
                 weights=WEIGHTS,
                 files=file_entries(folder),

@@ -124,6 +124,34 @@ TRUNCATION_END: Truncation.ValueType  # 2
 """Its end is cut off, and Embedding.truncated says so."""
 Global___Truncation: _TypeAlias = Truncation  # noqa: Y015
 
+class _Grouping:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _GroupingEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Grouping.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    GROUPING_UNSPECIFIED: _Grouping.ValueType  # 0
+    """As GROUPING_TOKENS."""
+    GROUPING_TOKENS: _Grouping.ValueType  # 1
+    """The tokens, special ones excluded."""
+    GROUPING_ENTITIES: _Grouping.ValueType  # 2
+    """Neighbours of one kind: tokens with the labels "B-PER" and "I-PER" are a span with the label "PER", whose
+    probability is the mean of theirs. What has the label "O" is left out. `most_labels` is 1, or not set.
+    """
+
+class Grouping(_Grouping, metaclass=_GroupingEnumTypeWrapper):
+    """What the spans of a text are."""
+
+GROUPING_UNSPECIFIED: Grouping.ValueType  # 0
+"""As GROUPING_TOKENS."""
+GROUPING_TOKENS: Grouping.ValueType  # 1
+"""The tokens, special ones excluded."""
+GROUPING_ENTITIES: Grouping.ValueType  # 2
+"""Neighbours of one kind: tokens with the labels "B-PER" and "I-PER" are a span with the label "PER", whose
+probability is the mean of theirs. What has the label "O" is left out. `most_labels` is 1, or not set.
+"""
+Global___Grouping: _TypeAlias = Grouping  # noqa: Y015
+
 @_typing.final
 class EncodeRequest(_message.Message):
     """A request to encode texts."""
@@ -324,3 +352,177 @@ class Embedding(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Embedding: _TypeAlias = Embedding  # noqa: Y015
+
+@_typing.final
+class ClassifyRequest(_message.Message):
+    """A request to label texts, or their tokens."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTENTS_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    MOST_LABELS_FIELD_NUMBER: _builtins.int
+    TRUNCATION_FIELD_NUMBER: _builtins.int
+    GROUPING_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    """Optional. Name of the model. Empty: the server's default model."""
+    most_labels: _builtins.int
+    """Optional. So many labels, the most probable ones, of each text or span: from 1 to as many as the model has. If not
+    set, all of a text, and one of a span.
+    """
+    truncation: Global___Truncation.ValueType
+    """Optional. What becomes of a text that has more tokens than the model takes."""
+    grouping: Global___Grouping.ValueType
+    """Optional. What spans are, of a model that labels tokens."""
+    @_builtins.property
+    def contents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Required. The texts, each at most Model.max_source_tokens tokens and not blank."""
+
+    def __init__(
+        self,
+        *,
+        contents: _abc.Iterable[_builtins.str] | None = ...,
+        model: _builtins.str = ...,
+        most_labels: _builtins.int | None = ...,
+        truncation: Global___Truncation.ValueType = ...,
+        grouping: Global___Grouping.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_most_labels", b"_most_labels", "most_labels", b"most_labels"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_most_labels", b"_most_labels", "contents", b"contents", "grouping", b"grouping", "model", b"model", "most_labels", b"most_labels", "truncation", b"truncation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__most_labels: _TypeAlias = _typing.Literal["most_labels"]  # noqa: Y015
+    _WhichOneofArgType__most_labels: _TypeAlias = _typing.Literal["_most_labels", b"_most_labels"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__most_labels) -> _WhichOneofReturnType__most_labels | None: ...
+
+Global___ClassifyRequest: _TypeAlias = ClassifyRequest  # noqa: Y015
+
+@_typing.final
+class ClassifyResponse(_message.Message):
+    """The labels of a ClassifyRequest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLASSIFICATIONS_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    """The model that labelled."""
+    @_builtins.property
+    def classifications(self) -> _containers.RepeatedCompositeFieldContainer[Global___Classification]:
+        """One for every content, in the order of the contents."""
+
+    def __init__(
+        self,
+        *,
+        classifications: _abc.Iterable[Global___Classification] | None = ...,
+        model: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["classifications", b"classifications", "model", b"model"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClassifyResponse: _TypeAlias = ClassifyResponse  # noqa: Y015
+
+@_typing.final
+class Classification(_message.Message):
+    """What was found of one content."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LABELS_FIELD_NUMBER: _builtins.int
+    SPANS_FIELD_NUMBER: _builtins.int
+    SOURCE_TOKENS_FIELD_NUMBER: _builtins.int
+    TIMINGS_FIELD_NUMBER: _builtins.int
+    TRUNCATED_FIELD_NUMBER: _builtins.int
+    source_tokens: _builtins.int
+    """Tokens that were encoded, special tokens included."""
+    truncated: _builtins.bool
+    """The end of the content was cut off."""
+    @_builtins.property
+    def labels(self) -> _containers.RepeatedCompositeFieldContainer[Global___Label]:
+        """Of the text, the most probable first. Empty: the model labels tokens."""
+
+    @_builtins.property
+    def spans(self) -> _containers.RepeatedCompositeFieldContainer[Global___LabelledSpan]:
+        """Of its tokens, in the order of the text. Empty: the model labels texts, or nothing is to be found."""
+
+    @_builtins.property
+    def timings(self) -> _decoding_pb2.Timings:
+        """Where the time went."""
+
+    def __init__(
+        self,
+        *,
+        labels: _abc.Iterable[Global___Label] | None = ...,
+        spans: _abc.Iterable[Global___LabelledSpan] | None = ...,
+        source_tokens: _builtins.int = ...,
+        timings: _decoding_pb2.Timings | None = ...,
+        truncated: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["timings", b"timings"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["labels", b"labels", "source_tokens", b"source_tokens", "spans", b"spans", "timings", b"timings", "truncated", b"truncated"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Classification: _TypeAlias = Classification  # noqa: Y015
+
+@_typing.final
+class Label(_message.Message):
+    """A label that something may have."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    PROBABILITY_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """As the model calls it."""
+    probability: _builtins.float
+    """Those of all labels add up to 1; where the model gives any number of labels, each is one of its own."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        probability: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "probability", b"probability"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Label: _TypeAlias = Label  # noqa: Y015
+
+@_typing.final
+class LabelledSpan(_message.Message):
+    """A part of a text, and what it may be."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BEGIN_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
+    begin: _builtins.int
+    """Where it begins, in Unicode characters."""
+    end: _builtins.int
+    """Where it ends: the place after its last character."""
+    @_builtins.property
+    def labels(self) -> _containers.RepeatedCompositeFieldContainer[Global___Label]:
+        """The most probable first."""
+
+    def __init__(
+        self,
+        *,
+        begin: _builtins.int = ...,
+        end: _builtins.int = ...,
+        labels: _abc.Iterable[Global___Label] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin", b"begin", "end", b"end", "labels", b"labels"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LabelledSpan: _TypeAlias = LabelledSpan  # noqa: Y015

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class EncodingServiceStub:
-    """Turns text into vectors with the model's encoder. Errors as in TranslationService.
+    """Turns text into vectors and labels with the model's encoder. Errors as in TranslationService.
     """
 
     def __init__(self, channel):
@@ -45,10 +45,15 @@ class EncodingServiceStub:
                 request_serializer=dragoman_dot_v1_dot_encoding__pb2.StreamEncodeRequest.SerializeToString,
                 response_deserializer=dragoman_dot_v1_dot_encoding__pb2.StreamEncodeResponse.FromString,
                 _registered_method=True)
+        self.Classify = channel.unary_unary(
+                '/dragoman.v1.EncodingService/Classify',
+                request_serializer=dragoman_dot_v1_dot_encoding__pb2.ClassifyRequest.SerializeToString,
+                response_deserializer=dragoman_dot_v1_dot_encoding__pb2.ClassifyResponse.FromString,
+                _registered_method=True)
 
 
 class EncodingServiceServicer:
-    """Turns text into vectors with the model's encoder. Errors as in TranslationService.
+    """Turns text into vectors and labels with the model's encoder. Errors as in TranslationService.
     """
 
     def Encode(self, request, context):
@@ -67,6 +72,14 @@ class EncodingServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Classify(self, request, context):
+        """Gives the labels of every content of the request, or of its tokens: whichever the model was trained for. Only for
+        models with TASK_CLASSIFY.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_EncodingServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -80,6 +93,11 @@ def add_EncodingServiceServicer_to_server(servicer, server):
                     request_deserializer=dragoman_dot_v1_dot_encoding__pb2.StreamEncodeRequest.FromString,
                     response_serializer=dragoman_dot_v1_dot_encoding__pb2.StreamEncodeResponse.SerializeToString,
             ),
+            'Classify': grpc.unary_unary_rpc_method_handler(
+                    servicer.Classify,
+                    request_deserializer=dragoman_dot_v1_dot_encoding__pb2.ClassifyRequest.FromString,
+                    response_serializer=dragoman_dot_v1_dot_encoding__pb2.ClassifyResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'dragoman.v1.EncodingService', rpc_method_handlers)
@@ -89,7 +107,7 @@ def add_EncodingServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class EncodingService:
-    """Turns text into vectors with the model's encoder. Errors as in TranslationService.
+    """Turns text into vectors and labels with the model's encoder. Errors as in TranslationService.
     """
 
     @staticmethod
@@ -136,6 +154,33 @@ class EncodingService:
             '/dragoman.v1.EncodingService/StreamEncode',
             dragoman_dot_v1_dot_encoding__pb2.StreamEncodeRequest.SerializeToString,
             dragoman_dot_v1_dot_encoding__pb2.StreamEncodeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Classify(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dragoman.v1.EncodingService/Classify',
+            dragoman_dot_v1_dot_encoding__pb2.ClassifyRequest.SerializeToString,
+            dragoman_dot_v1_dot_encoding__pb2.ClassifyResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class EncodingServiceStub:
-    """Turns text into vectors with the model's encoder. Errors as in TranslationService."""
+    """Turns text into vectors and labels with the model's encoder. Errors as in TranslationService."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -40,10 +40,14 @@ class EncodingServiceStub:
     answered by one response, in order; some are worked on at once, and the stream is not read further than that. The
     first request that is refused ends the stream with its error, after all before it were answered.
     """
+    Classify: _grpc.UnaryUnaryMultiCallable[_encoding_pb2.ClassifyRequest, _encoding_pb2.ClassifyResponse]
+    """Gives the labels of every content of the request, or of its tokens: whichever the model was trained for. Only for
+    models with TASK_CLASSIFY.
+    """
 
 @_typing.type_check_only
 class EncodingServiceAsyncStub(EncodingServiceStub):
-    """Turns text into vectors with the model's encoder. Errors as in TranslationService."""
+    """Turns text into vectors and labels with the model's encoder. Errors as in TranslationService."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Encode: _aio.UnaryUnaryMultiCallable[_encoding_pb2.EncodeRequest, _encoding_pb2.EncodeResponse]  # type: ignore[assignment]
@@ -53,9 +57,13 @@ class EncodingServiceAsyncStub(EncodingServiceStub):
     answered by one response, in order; some are worked on at once, and the stream is not read further than that. The
     first request that is refused ends the stream with its error, after all before it were answered.
     """
+    Classify: _aio.UnaryUnaryMultiCallable[_encoding_pb2.ClassifyRequest, _encoding_pb2.ClassifyResponse]  # type: ignore[assignment]
+    """Gives the labels of every content of the request, or of its tokens: whichever the model was trained for. Only for
+    models with TASK_CLASSIFY.
+    """
 
 class EncodingServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Turns text into vectors with the model's encoder. Errors as in TranslationService."""
+    """Turns text into vectors and labels with the model's encoder. Errors as in TranslationService."""
 
     @_abc_1.abstractmethod
     def Encode(
@@ -74,6 +82,16 @@ class EncodingServiceServicer(metaclass=_abc_1.ABCMeta):
         """The same of any number of requests, each with its own texts and options: for mountains of text. Every request is
         answered by one response, in order; some are worked on at once, and the stream is not read further than that. The
         first request that is refused ends the stream with its error, after all before it were answered.
+        """
+
+    @_abc_1.abstractmethod
+    def Classify(
+        self,
+        request: _encoding_pb2.ClassifyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_encoding_pb2.ClassifyResponse, _abc.Awaitable[_encoding_pb2.ClassifyResponse]]:
+        """Gives the labels of every content of the request, or of its tokens: whichever the model was trained for. Only for
+        models with TASK_CLASSIFY.
         """
 
 def add_EncodingServiceServicer_to_server(servicer: EncodingServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

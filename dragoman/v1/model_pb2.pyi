@@ -35,6 +35,8 @@ class _TaskEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Task.ValueType],
     """EncodingService."""
     TASK_SCORE: _Task.ValueType  # 3
     """TranslationService.Score."""
+    TASK_CLASSIFY: _Task.ValueType  # 4
+    """EncodingService.Classify."""
 
 class Task(_Task, metaclass=_TaskEnumTypeWrapper):
     """What a model does."""
@@ -47,6 +49,8 @@ TASK_ENCODE: Task.ValueType  # 2
 """EncodingService."""
 TASK_SCORE: Task.ValueType  # 3
 """TranslationService.Score."""
+TASK_CLASSIFY: Task.ValueType  # 4
+"""EncodingService.Classify."""
 Global___Task: _TypeAlias = Task  # noqa: Y015
 
 class _ModelState:
@@ -370,6 +374,8 @@ class Model(_message.Message):
     PROMPT_FIELD_NUMBER: _builtins.int
     ALIGNS_FIELD_NUMBER: _builtins.int
     ATTENDS_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
+    LABELS_TOKENS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name to use in requests."""
     max_source_tokens: _builtins.int
@@ -410,6 +416,8 @@ class Model(_message.Message):
     """Whether `with_alignment` may be asked for: export has found heads whose attention aligns."""
     attends: _builtins.bool
     """Whether `with_attention` may be asked for."""
+    labels_tokens: _builtins.bool
+    """Classify labels the tokens of a text, not the text."""
     @_builtins.property
     def source_language_codes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """BCP-47 codes it translates from."""
@@ -433,6 +441,10 @@ class Model(_message.Message):
     @_builtins.property
     def prompts(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """What TranslationService may put before a text, by the name that requests use: "summarize: "."""
+
+    @_builtins.property
+    def labels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What Classify may find. Empty: it does not classify."""
 
     def __init__(
         self,
@@ -463,10 +475,12 @@ class Model(_message.Message):
         prompt: _builtins.str = ...,
         aligns: _builtins.bool = ...,
         attends: _builtins.bool = ...,
+        labels: _abc.Iterable[_builtins.str] | None = ...,
+        labels_tokens: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["default_decoding", b"default_decoding", "default_encoding", b"default_encoding"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["aligns", b"aligns", "attends", b"attends", "checkpoint_sha256", b"checkpoint_sha256", "decoder_layers", b"decoder_layers", "default_decoding", b"default_decoding", "default_encoding", b"default_encoding", "encoder_layers", b"encoder_layers", "execution_provider", b"execution_provider", "max_beams", b"max_beams", "max_contents", b"max_contents", "max_new_tokens", b"max_new_tokens", "max_source_tokens", b"max_source_tokens", "memory_bytes", b"memory_bytes", "name", b"name", "package_sha256", b"package_sha256", "precision", b"precision", "prompt", b"prompt", "prompts", b"prompts", "rows", b"rows", "source_language_codes", b"source_language_codes", "state", b"state", "target_language_codes", b"target_language_codes", "tasks", b"tasks", "vocabulary_size", b"vocabulary_size", "width", b"width", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aligns", b"aligns", "attends", b"attends", "checkpoint_sha256", b"checkpoint_sha256", "decoder_layers", b"decoder_layers", "default_decoding", b"default_decoding", "default_encoding", b"default_encoding", "encoder_layers", b"encoder_layers", "execution_provider", b"execution_provider", "labels", b"labels", "labels_tokens", b"labels_tokens", "max_beams", b"max_beams", "max_contents", b"max_contents", "max_new_tokens", b"max_new_tokens", "max_source_tokens", b"max_source_tokens", "memory_bytes", b"memory_bytes", "name", b"name", "package_sha256", b"package_sha256", "precision", b"precision", "prompt", b"prompt", "prompts", b"prompts", "rows", b"rows", "source_language_codes", b"source_language_codes", "state", b"state", "target_language_codes", b"target_language_codes", "tasks", b"tasks", "vocabulary_size", b"vocabulary_size", "width", b"width", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -14,7 +14,6 @@ from dragoman.errors import Internal
 from dragoman.results import (
     Alignment,
     Attention,
-    EncodingDefaults,
     FinishReason,
     Guard,
     Health,
@@ -22,17 +21,15 @@ from dragoman.results import (
     Leg,
     Link,
     Model,
-    Reloaded,
     Reuse,
     Sentence,
-    ShadowReport,
     Span,
     TargetToken,
     TextDelta,
     Timings,
     Translation,
 )
-from dragoman.v1 import decoding_pb2, encoding_pb2, model_pb2, translation_pb2
+from dragoman.v1 import decoding_pb2, translation_pb2
 from dragoman.v1.decoding_options import Decoding, DecodingKeywords
 from dragoman.wire.options import received, sent
 from dragoman.wire.texts import TextOptions, text_fields
@@ -302,52 +299,7 @@ def timings(message: decoding_pb2.Timings) -> Timings:
     )
 
 
-def reloaded(message: model_pb2.ReloadResponse) -> Reloaded:
-    """What came of a reload."""
-    report = message.shadow
-    told = ShadowReport(report.compared, report.equal, report.score_difference, report.slowdown, report.dropped)
-    return Reloaded(model(message.model), message.former_package_sha256, told if message.HasField("shadow") else None)
-
-
-def model(message: model_pb2.Model) -> Model:
-    """A model and its limits."""
-    return Model(
-        name=message.name,
-        source_languages=tuple(message.source_language_codes),
-        target_languages=tuple(message.target_language_codes),
-        max_source_tokens=message.max_source_tokens,
-        max_new_tokens=message.max_new_tokens,
-        max_beams=message.max_beams,
-        default_decoding=_decoding(message.default_decoding),
-        width=message.width,
-        encoder_layers=message.encoder_layers,
-        decoder_layers=message.decoder_layers,
-        vocabulary_size=message.vocabulary_size,
-        precision=message.precision,
-        execution_provider=message.execution_provider,
-        package_sha256=message.package_sha256,
-        checkpoint_sha256=message.checkpoint_sha256,
-        max_contents=message.max_contents,
-        tasks=tuple(_plain(model_pb2.Task.DESCRIPTOR, task, "TASK_") for task in message.tasks),
-        default_encoding=_encoding_defaults(message.default_encoding),
-        state=_plain(model_pb2.ModelState.DESCRIPTOR, message.state, "MODEL_STATE_"),
-        workers=message.workers,
-        rows=message.rows,
-        memory_bytes=message.memory_bytes,
-        prompts=dict(message.prompts),
-        prompt=message.prompt,
-        aligns=message.aligns,
-        attends=message.attends,
-    )
-
-
-def _encoding_defaults(message: model_pb2.EncodingDefaults) -> EncodingDefaults:
-    poolings = (_plain(encoding_pb2.Pooling.DESCRIPTOR, pooling, "POOLING_") for pooling in message.poolings)
-    prompts = dict(message.prompts)
-    return EncodingDefaults(tuple(poolings), message.dimensions, message.normalize, prompts, message.prompt)
-
-
-def _plain(enum: EnumDescriptor, number: int, prefix: str) -> str:
+def plain(enum: EnumDescriptor, number: int, prefix: str) -> str:
     """The value's name on the wire, without what all of them begin with."""
     value = enum.values_by_number.get(number)
     return "unknown" if value is None else value.name.removeprefix(prefix).lower()
@@ -363,7 +315,7 @@ def _seconds(duration: Duration) -> float:
     return duration.ToNanoseconds() / 1e9
 
 
-def _decoding(message: decoding_pb2.DecodingOptions) -> Decoding:
+def decoding(message: decoding_pb2.DecodingOptions) -> Decoding:
     return Decoding(**{name: received(field, getattr(message, name)) for name, field in OPTIONS.items()})
 
 

@@ -16,6 +16,7 @@ from export.verification.tolerances import TOLERANCES
 from export.verification.verify import VerificationError, most_tokens
 from models.checkpoint.encoders import EncoderCheckpoint
 from models.encoding import Encoding
+from models.encoding.classifier import Classifier
 from models.package.graph_files import GraphFiles
 from models.package.manifest import Certificate, VectorAgreement
 from models.tokenizers.tokenizer_json import TokenizerJson
@@ -23,6 +24,13 @@ from models.transformer import Transformer
 
 COSINE = 0.99999
 """Least that is accepted, of a sample sentence's two vectors."""
+PROBABILITY = 1e-4
+"""Largest difference that is accepted, of a label's probability."""
+HEADS = {
+    "text": transformers.AutoModelForSequenceClassification,
+    "tokens": transformers.AutoModelForTokenClassification,
+}
+"""By what a classifier labels."""
 
 
 def verify_vectors(checkpoint: EncoderCheckpoint, graphs: GraphFiles, texts: Sequence[str]) -> Certificate:
@@ -38,6 +46,11 @@ def verify_vectors(checkpoint: EncoderCheckpoint, graphs: GraphFiles, texts: Seq
     if not agreement.cosine >= COSINE:
         problems.append(
             f"a vector's cosine to that of transformers is {agreement.cosine:.7g}; expected {COSINE} or more"
+        )
+    if agreement.probability_error is not None and not agreement.probability_error <= PROBABILITY:
+        problems.append(
+            f"a label's probability differs from that of transformers by {agreement.probability_error:.3g}; "
+            f"at most {PROBABILITY:g} is accepted"
         )
     if problems:
         raise VerificationError("\n  ".join(["the exported graphs differ from the checkpoint:", *problems]))
@@ -63,11 +76,12 @@ def packed_error(model: Transformer, encoder: CpuEncoder) -> float:
 
 def compare_vectors(checkpoint: EncoderCheckpoint, encoder: CpuEncoder, texts: Sequence[str]) -> VectorAgreement:
     """Against transformers' own tokenizer and model. Raises VerificationError where tokens differ."""
-    ours, theirs = TokenizerJson.load(checkpoint.folder, checkpoint.tokenizer), _Reference(checkpoint.folder)
-    own = checkpoint.encoding
+    ours = TokenizerJson.load(checkpoint.folder, checkpoint.tokenizer)
+    theirs = _Reference(checkpoint.folder, checkpoint.classifier)
+    own, classifier = checkpoint.encoding, checkpoint.classifier
     encoding = Encoding(own.poolings, own.dimensions, own.normalize, dense=checkpoint.dense)
     most = own.max_tokens or most_tokens(checkpoint.config.max_positions)
-    errors, cosines = [], []
+    errors, cosines, apart = [], [], []
     for text in texts:
         ids = ours.encode(text)
         if ids != (expected := theirs.tokens(text)):
@@ -78,20 +92,32 @@ def compare_vectors(checkpoint: EncoderCheckpoint, encoder: CpuEncoder, texts: S
         errors.append(np.abs(found - hidden).max())
         vectors = [encoding.of(states).data.astype(np.float64).ravel() for states in (found, hidden)]
         cosines.append(float(vectors[0] @ vectors[1] / np.prod([np.linalg.norm(vector) for vector in vectors])))
+        if classifier is not None:
+            apart.append(np.abs(labels_of(classifier, found) - theirs.probabilities(ids, classifier)).max())
     if not errors:
         raise VerificationError(f"no sample sentence has at most {most} tokens; give shorter ones with --samples")
-    return VectorAgreement(sentences=len(errors), hidden_error=float(np.max(errors)), cosine=float(np.min(cosines)))
+    return VectorAgreement(
+        sentences=len(errors),
+        hidden_error=float(np.max(errors)),
+        cosine=float(np.min(cosines)),
+        probability_error=float(np.max(apart)) if apart else None,
+    )
+
+
+def labels_of(classifier: Classifier, hidden: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Probabilities of labels from hidden states [tokens, width], as a server has them."""
+    return classifier.probabilities(classifier.encoding.of(hidden))
 
 
 class _Reference:
     """The checkpoint, loaded by transformers."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, classifier: Classifier | None) -> None:
         with quiet():
             self._tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-            self._model = transformers.AutoModel.from_pretrained(
-                folder, dtype=torch.float32, local_files_only=True
-            ).eval()
+            kind = transformers.AutoModel if classifier is None else HEADS[classifier.spec.of]
+            model = kind.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+            self._model = model.eval()
 
     def tokens(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer(text, truncation=False, padding=False)["input_ids"]
@@ -100,5 +126,12 @@ class _Reference:
     @torch.no_grad()
     def hidden(self, ids: Sequence[int]) -> NDArray[np.float32]:
         """The last ones [tokens, width]."""
-        found: NDArray[np.float32] = self._model(input_ids=torch.tensor([ids])).last_hidden_state[0].numpy()
+        found: NDArray[np.float32] = self._model.base_model(torch.tensor([ids])).last_hidden_state[0].numpy()
+        return found
+
+    @torch.no_grad()
+    def probabilities(self, ids: Sequence[int], classifier: Classifier) -> NDArray[np.float32]:
+        """Of every label [labels], or of those of every token [tokens, labels]."""
+        logits = self._model(torch.tensor([ids])).logits[0]
+        found: NDArray[np.float32] = (logits.sigmoid() if classifier.spec.independent else logits.softmax(-1)).numpy()
         return found

@@ -8,17 +8,19 @@ from typing import Any, Literal
 import torch
 from pydantic import Field, ValidationError
 
+from models.checkpoint.classifiers import HeadConfig, take_classifier
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.files.foreign import check_quantization
-from models.checkpoint.files.reading import JsonKeys, invalid, notices, parse, read_json
+from models.checkpoint.files.reading import JsonKeys, TensorFile, invalid, notices, parse, read_json
+from models.checkpoint.files.relative import put_relative
 from models.checkpoint.files.renames import Rename, fill, linear
 from models.checkpoint.files.weights import check_size, find_weights, read_weights, weights_sha256
-from models.checkpoint.relative import put_relative
 from models.checkpoint.sentence_transformers import Sentences, read_sentences
 from models.checkpoint.tokenizers.fast import spec_of
 from models.config import Activation, ModelConfig
 from models.encoding import EncodingDefaults
-from models.package.dense import Dense
+from models.encoding.classifier import Classifier
+from models.encoding.dense import Dense
 from models.tokenizers.tokenizer import TokenizerError
 from models.tokenizers.tokenizer_json import TokenizerJsonSpec, load_backend
 from models.transformer import Transformer
@@ -129,6 +131,8 @@ class EncoderCheckpoint:
     encoding: EncodingDefaults
     dense: tuple[Dense, ...]
     """Of the encoding."""
+    classifier: Classifier | None
+    """What gives labels, if something does."""
     files: dict[str, Path]
     """What belongs into a package as it is."""
     folder: Path
@@ -162,13 +166,17 @@ def load(folder: Path) -> EncoderCheckpoint:
     tokenizer, end_id = tokenizer_spec(inner, settings)
     config = model_config(settings, family, end_id, inner / "config.json")
     weights = find_weights(inner)
+    tensors = read_weights(weights).without_prefix(family.prefix)
+    head = parse(HeadConfig, content, inner / "config.json")
+    classifier = take_classifier(head, tensors, settings.hidden_size, inner / "config.json")
     return EncoderCheckpoint(
         name=folder.resolve().name,
         config=config,
-        model=load_model(weights, settings, family, config),
+        model=load_model(weights, tensors, settings, family, config),
         tokenizer=tokenizer,
         encoding=_within(sentences, config),
         dense=sentences.dense,
+        classifier=classifier,
         files={"tokenizer.json": inner / "tokenizer.json"} | notices(folder),
         folder=inner,
         sha256=weights_sha256(weights),
@@ -224,9 +232,10 @@ def tokenizer_spec(folder: Path, settings: EncoderConfig) -> tuple[TokenizerJson
 
 
 @torch.no_grad()
-def load_model(weights: Path, settings: EncoderConfig, family: Family, config: ModelConfig) -> Transformer:
+def load_model(
+    weights: Path, tensors: TensorFile, settings: EncoderConfig, family: Family, config: ModelConfig
+) -> Transformer:
     """Builds the Transformer and puts the weights into it."""
-    tensors = read_weights(weights).without_prefix(family.prefix)
     tensors.leave(HEADS + BUFFERS)
     check_size(config, weights)
     model = Transformer(config)

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-import torch
 from pydantic import Field, ValidationError
 
 from models.checkpoint.contents import CheckpointError
+from models.checkpoint.files.dense import take_dense
 from models.checkpoint.files.reading import JsonKeys, invalid, parse, read_json, read_json_list
 from models.checkpoint.files.weights import find_weights, read_weights
 from models.encoding import EncodingDefaults, Pooling
-from models.package.dense import Dense, DenseActivation, DenseSpec
+from models.encoding.dense import Dense, DenseActivation, DenseSpec
 
 MODES = {
     "pooling_mode_cls_token": Pooling.CLS,
@@ -126,15 +126,12 @@ def read_sentences(folder: Path) -> Sentences:
 def read_dense(folder: Path, name: str) -> tuple[DenseSpec, Dense]:
     """A Dense module, and what a package says of it by this file name. Raises CheckpointError."""
     settings = parse(DenseSettings, read_json(folder / "config.json"), folder / "config.json")
-    inputs, outputs = settings.in_features, settings.out_features
     tensors = read_weights(find_weights(folder))
-    weight = tensors.take("linear.weight", (outputs, inputs))
-    bias = tensors.take("linear.bias", (outputs,)) if settings.bias else torch.zeros(outputs)
+    size = settings.in_features, settings.out_features
+    found = take_dense(tensors, "linear", size, settings.activation, name, settings.bias)
     if tensors.left:
         raise CheckpointError(f"{tensors.file}: a Dense module has no tensor {tensors.left[0]}")
-    table = torch.cat([weight, bias.unsqueeze(1)], dim=1).numpy()
-    spec = DenseSpec(file=name, inputs=inputs, outputs=outputs, activation=settings.activation)
-    return spec, Dense(table, settings.activation)
+    return found
 
 
 def read_poolings(content: dict[str, Any], file: Path) -> tuple[Pooling, ...]:

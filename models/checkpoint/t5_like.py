@@ -13,11 +13,11 @@ from pydantic import Field, ValidationError
 from models.checkpoint.bart_like import Trained
 from models.checkpoint.contents import Checkpoint, CheckpointError
 from models.checkpoint.files.reading import JsonKeys, TensorFile, invalid, notices, parse, read_json
+from models.checkpoint.files.relative import put_relative
 from models.checkpoint.files.renames import Rename, fill
 from models.checkpoint.files.weights import check_size, find_weights, read_weights, weights_sha256
 from models.checkpoint.generation import GenerationSettings, generation_file, read_generation
 from models.checkpoint.marian import suppress
-from models.checkpoint.relative import put_relative
 from models.checkpoint.tokenizers.fast import read_fast_tokenizer, target_codes
 from models.config import Activation, ModelConfig, RelativeKind
 from models.tokenizers.byte_tokenizer import BYTES, ByteSpec

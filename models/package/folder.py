@@ -19,7 +19,7 @@ import hashlib
 import json
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,9 +27,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from models.disk import sync
+from models.encoding.classifier import Classifier
+from models.encoding.dense import Dense, DenseError, DenseSpec
 from models.package import format1
 from models.package.checked import EXPORT_AGAIN, PackageError, check
-from models.package.dense import Dense, DenseError
 from models.package.graph_files import GraphFiles
 from models.package.manifest import FORMAT_VERSION, FileEntry, Manifest, first_fault
 from models.package.shortlist import Shortlist, ShortlistError
@@ -70,8 +71,16 @@ class Package:
 
     def dense(self) -> tuple[Dense, ...]:
         """What pooled vectors go through. Raises PackageError."""
+        return self._load(self.manifest.encoding.dense)
+
+    def classifier(self) -> Classifier | None:
+        """What gives labels, if something does. Raises PackageError."""
+        spec = self.manifest.classifier
+        return None if spec is None else Classifier(spec, self._load(spec.dense))
+
+    def _load(self, layers: Iterable[DenseSpec]) -> tuple[Dense, ...]:
         try:
-            return tuple(Dense.load(self.folder, spec) for spec in self.manifest.encoding.dense)
+            return tuple(Dense.load(self.folder, spec) for spec in layers)
         except DenseError as error:
             raise PackageError(f"{error}; {EXPORT_AGAIN}") from error
 

@@ -9,6 +9,7 @@ from models.architectures import AnyConfig
 from models.config import Frozen
 from models.decoding import OPTIONS, Decoding
 from models.encoding import EncodingDefaults
+from models.encoding.classifier import ClassifierSpec
 from models.package.graphs import FileName, GraphsSpec
 from models.tokenizers.spec import TokenizerSpec
 
@@ -130,6 +131,8 @@ class VectorAgreement(Frozen):
     """Largest absolute difference of a hidden state."""
     cosine: float
     """Least, of two vectors."""
+    probability_error: float | None = None
+    """Largest absolute difference of a label's probability. None: there are no labels."""
 
 
 class Certificate(Frozen):
@@ -171,6 +174,8 @@ class Manifest(Frozen):
     """By BCP-47 tag, for a decoder that is told. Each is one of `target_languages`."""
     generation: GenerationDefaults
     encoding: EncodingDefaults = EncodingDefaults()
+    classifier: ClassifierSpec | None = None
+    """What gives labels to texts or tokens, if something does."""
     prompts: dict[str, str] = Field(default_factory=dict)
     """What may be put before a text to translate, by the name that requests use: the prefixes of a model's tasks."""
     prompt: str | None = None
@@ -195,7 +200,8 @@ class Manifest(Frozen):
             raise ValueError(f"graphs.output is {output} and shortlist is {self.shortlist}; both or neither")
         graphs = [graph.file for graph in self.graphs.files]
         used = [*graphs, self.weights, *([self.shortlist] if self.shortlist else []), *self.tokenizer.files]
-        used += [dense.file for dense in self.encoding.dense]
+        heads = [*self.encoding.dense, *(self.classifier.dense if self.classifier else ())]
+        used += [dense.file for dense in heads]
         missing = sorted(set(used) - set(self.files))
         if missing:
             raise ValueError(f"files has no entry for {', '.join(missing)}")
@@ -205,6 +211,9 @@ class Manifest(Frozen):
         if self.encoding.dense and self.encoding.dense[0].inputs != pooled:
             first = self.encoding.dense[0]
             raise ValueError(f"{first.file} takes {first.inputs} values; the model's poolings give {pooled}")
+        if self.classifier is not None and self.classifier.dense[0].inputs != self.model.width:
+            first = self.classifier.dense[0]
+            raise ValueError(f"{first.file} takes {first.inputs} values; the model's width is {self.model.width}")
         self._check_languages()
         return self
 

@@ -1,6 +1,6 @@
 """EncodingService: protobuf to plain values and back."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TypeVar
@@ -9,12 +9,14 @@ import numpy as np
 
 from dragoman.v1 import encoding_pb2, encoding_pb2_grpc, model_pb2, translation_pb2
 from models.encoding import Numbers, Pooling
+from models.encoding.classifier import Label, LabelledSpan
 from server.api.streams import in_order
 from server.api.timings import timings
 from server.catalog.catalog import Catalog
 from server.catalog.served_model import ServedModel
 from server.errors import OptionOutOfRange
 from server.translation.embeddings import Embedding, EncodingOptions, resolve_encoding
+from server.translation.labels import Classification, LabelOptions
 from server.translation.translator import Translator
 
 POOLINGS = {
@@ -40,6 +42,13 @@ TRUNCATES = {
 }
 """Whether a text that is too long is cut."""
 
+GROUPS_ENTITIES = {
+    encoding_pb2.GROUPING_UNSPECIFIED: False,
+    encoding_pb2.GROUPING_TOKENS: False,
+    encoding_pb2.GROUPING_ENTITIES: True,
+}
+"""Whether spans are entities, and not tokens."""
+
 AHEAD = 4
 """Requests of a stream that are worked on before they are waited for."""
 
@@ -58,6 +67,17 @@ class EncodingService(encoding_pb2_grpc.EncodingServiceServicer):
         translator = self._models.find(request.model)
         embeddings = await translator.encode(request.contents, _options(request))
         return encoding_pb2.EncodeResponse(embeddings=map(vectors_of, embeddings), model=translator.model.name)
+
+    async def Classify(self, request: encoding_pb2.ClassifyRequest, context: object) -> encoding_pb2.ClassifyResponse:
+        """Labels every content of the request, or its tokens."""
+        translator = self._models.find(request.model)
+        options = LabelOptions(
+            most=request.most_labels if request.HasField("most_labels") else None,
+            entities=_plain("grouping", request.grouping, GROUPS_ENTITIES),
+            truncate=_plain("truncation", request.truncation, TRUNCATES),
+        )
+        found = await translator.classify(request.contents, options)
+        return encoding_pb2.ClassifyResponse(classifications=map(_classification, found), model=translator.model.name)
 
     async def StreamEncode(
         self, requests: AsyncIterator[encoding_pb2.StreamEncodeRequest], context: object
@@ -126,3 +146,21 @@ def vectors_of(embedding: Embedding) -> encoding_pb2.Embedding:
         timings=timings(embedding.timings),
         truncated=embedding.truncated,
     )
+
+
+def _classification(found: Classification) -> encoding_pb2.Classification:
+    return encoding_pb2.Classification(
+        labels=_labels(found.labels),
+        spans=map(_span, found.spans),
+        source_tokens=found.source_tokens,
+        timings=timings(found.timings),
+        truncated=found.truncated,
+    )
+
+
+def _span(span: LabelledSpan) -> encoding_pb2.LabelledSpan:
+    return encoding_pb2.LabelledSpan(begin=span.begin, end=span.end, labels=_labels(span.labels))
+
+
+def _labels(labels: Iterable[Label]) -> Iterator[encoding_pb2.Label]:
+    return (encoding_pb2.Label(name=label.name, probability=label.probability) for label in labels)

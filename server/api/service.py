@@ -309,6 +309,8 @@ def _tasks(model: ServedModel) -> Iterator[model_pb2.Task.ValueType]:
     yield model_pb2.TASK_ENCODE
     if model.scores:
         yield model_pb2.TASK_SCORE
+    if model.classifier is not None:
+        yield model_pb2.TASK_CLASSIFY
 
 
 def _scored_content(scored: ScoredContent) -> translation_pb2.ScoredContent:
@@ -368,4 +370,6 @@ def _model(described: Described) -> model_pb2.Model:
         prompt=model.prompt or "",
         aligns=model.aligns,
         attends=model.attends,
+        labels=() if model.classifier is None else model.classifier.spec.labels,
+        labels_tokens=model.classifier is not None and model.classifier.spec.of == "tokens",
     )

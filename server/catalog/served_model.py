@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from models.config import ModelConfig
 from models.decoding import Decoding, OutOfRange, check
 from models.encoding import EncodingDefaults
-from models.package.dense import Dense
+from models.encoding.classifier import Classifier
+from models.encoding.dense import Dense
 from models.package.folder import Package
 from models.package.manifest import Manifest
 from server.config import ConfigError, Settings
@@ -41,6 +42,8 @@ class ServedModel:
     encoding: EncodingDefaults
     dense: tuple[Dense, ...] = ()
     """Of these defaults."""
+    classifier: Classifier | None = None
+    """What gives labels, if something does."""
     workers: int = 0
     """Of its engine, once it is loaded, as the two below."""
     rows: int = 0
@@ -99,6 +102,7 @@ def served_model(package: Package, settings: Settings, execution_provider: str) 
         max_message_bytes=2 * settings.max_message_bytes,
         encoding=manifest.encoding,
         dense=package.dense(),
+        classifier=package.classifier(),
         prompts=manifest.prompts,
         prompt=manifest.prompt,
         scores=manifest.graphs.scoring is not None,

@@ -29,11 +29,13 @@
     ├── TooManyWatchers             RESOURCE_EXHAUSTED  TOO_MANY_WATCHERS
     ├── DocumentTooLarge            RESOURCE_EXHAUSTED  DOCUMENT_TOO_LARGE
     ├── VectorsTooLarge             RESOURCE_EXHAUSTED  VECTORS_TOO_LARGE
+    ├── LabelsTooLarge              RESOURCE_EXHAUSTED  LABELS_TOO_LARGE
     ├── AttentionTooLarge           RESOURCE_EXHAUSTED  ATTENTION_TOO_LARGE
     ├── OutOfMemory                 RESOURCE_EXHAUSTED  OUT_OF_MEMORY
     ├── ModelNotFound               NOT_FOUND           MODEL_NOT_FOUND
     ├── ServiceNotFound             NOT_FOUND           SERVICE_NOT_FOUND
     ├── DoesNotTranslate            FAILED_PRECONDITION DOES_NOT_TRANSLATE
+    ├── DoesNotClassify             FAILED_PRECONDITION DOES_NOT_CLASSIFY
     ├── DoesNotScore                FAILED_PRECONDITION DOES_NOT_SCORE
     ├── OptionNotOffered            FAILED_PRECONDITION OPTION_NOT_OFFERED
     ├── ExtraMissing                FAILED_PRECONDITION EXTRA_MISSING
@@ -60,6 +62,7 @@ from server.errors.document import DocumentBroken, DocumentTooLarge
 from server.errors.error import ServerError, Status, quoted
 from server.errors.model import (
     CandidateRefused,
+    DoesNotClassify,
     DoesNotScore,
     DoesNotTranslate,
     ExtraMissing,
@@ -75,6 +78,7 @@ from server.errors.request import (
     HtmlTooLong,
     InvalidMessage,
     InvalidRequest,
+    LabelsTooLarge,
     LabelTooLong,
     LanguageNotSupported,
     MessageTooLarge,
@@ -115,6 +119,7 @@ __all__ = [
     "CandidateRefused",
     "DocumentBroken",
     "DocumentTooLarge",
+    "DoesNotClassify",
     "DoesNotScore",
     "DoesNotTranslate",
     "Draining",
@@ -128,6 +133,7 @@ __all__ = [
     "InvalidRequest",
     "InvalidToken",
     "LabelTooLong",
+    "LabelsTooLarge",
     "LanguageNotSupported",
     "MessageTooLarge",
     "ModelNotFound",

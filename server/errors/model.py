@@ -51,6 +51,17 @@ class DoesNotScore(ServerError):
         super().__init__(message, {"model": model}, "model")
 
 
+class DoesNotClassify(ServerError):
+    """The model has no head that gives labels. Expected."""
+
+    status = "FAILED_PRECONDITION"
+    reason = "DOES_NOT_CLASSIFY"
+
+    def __init__(self, model: str) -> None:
+        message = f"model {quoted(model)} was not trained to give labels: ask one whose Model.labels has some"
+        super().__init__(message, {"model": model}, "model")
+
+
 class OptionNotOffered(ServerError):
     """The package's graphs give less than an option takes. Expected."""
 

@@ -118,11 +118,14 @@ class OptionsConflict(InvalidRequest):
 
     reason = "OPTIONS_CONFLICT"
 
-    def __init__(self, name: str, value: object, other: str, other_value: object, way_out: str) -> None:
+    def __init__(
+        self, name: str, value: object, other: str, other_value: object, way_out: str, within: str = "decoding."
+    ) -> None:
+        """within: where the option is in the request."""
         shown, other_shown = str(value).lower(), str(other_value).lower()
         message = f"{name} is {shown}, and {other} is {other_shown}: {way_out}"
         metadata = {"option": name, "value": shown, "other": other, "other_value": other_shown}
-        super().__init__(message, metadata, f"decoding.{name}")
+        super().__init__(message, metadata, f"{within}{name}")
 
 
 class PhraseNotWritable(InvalidRequest):
@@ -211,6 +214,20 @@ class VectorsTooLarge(ServerError):
         message = (
             f"the vectors of the request would have {size_bytes} bytes; a message takes {max_message_bytes}: "
             "send fewer texts in a call, or ask for fewer dimensions or smaller numbers"
+        )
+        super().__init__(message, {"size_bytes": size_bytes, "max_message_bytes": max_message_bytes})
+
+
+class LabelsTooLarge(ServerError):
+    """Labels that perhaps no message has room for. Expected."""
+
+    status = "RESOURCE_EXHAUSTED"
+    reason = "LABELS_TOO_LARGE"
+
+    def __init__(self, size_bytes: int, max_message_bytes: int) -> None:
+        message = (
+            f"the labels of the request may have {size_bytes} bytes; a message takes {max_message_bytes}: "
+            "send fewer texts in a call, or ask for fewer labels"
         )
         super().__init__(message, {"size_bytes": size_bytes, "max_message_bytes": max_message_bytes})
 

@@ -44,6 +44,7 @@ EXAMPLES: dict[str, tuple[str, dict[str, Any] | None]] = {
         {},
     ),
     "/dragoman.v1.EncodingService/Encode": ("Gives the vectors of texts.", {"contents": ["Good morning."]}),
+    "/dragoman.v1.EncodingService/Classify": ("Gives labels to texts or tokens.", {"contents": ["Good morning."]}),
     "/dragoman.v1.ModelService/ListModels": ("Lists the models.", {}),
     "/dragoman.v1.ModelService/GetModel": ("Tells of one model.", {}),
     "/v1/models": ("Lists the models, in the shape of OpenAI's API.", None),

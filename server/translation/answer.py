@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
-from engine.request import Timings
+from engine.request import FinishReason, Hypothesis, Timings
 from models.tokenizers.tokenizer import Span
-from server.telemetry.guards import GuardFlag
+from server.telemetry.guards import GuardFlag, Translated, guard_flags
 from server.translation.sharing.waiting import Reuse
+from server.translation.sources import SourceText
 from server.translation.targets import Attention, TargetText
 
 
@@ -57,3 +58,11 @@ class TextDelta:
     """Text to append to what came before."""
 
     text: str
+
+
+def guards_of(source: SourceText, text: str, best: Hypothesis, language: str) -> tuple[GuardFlag, ...]:
+    """What looks wrong with a translation. language: of the target."""
+    cut = best.finish_reason is FinishReason.LENGTH
+    token_ids = best.token_ids[:-1] if best.finish_reason is FinishReason.END_TOKEN else best.token_ids
+    of = Translated(source.text, text, token_ids, len(source.token_ids) - 1, cut, language)
+    return tuple(guard_flags(of))

@@ -85,9 +85,12 @@ class SourceReader:
         return await asyncio.to_thread(self._tokenize_all, texts, reading)
 
     def spans(self, source: SourceText, reading: Reading) -> list[Span]:
-        """Where each token of a text that is not cut stands in it. What is put before it has none."""
-        before = len(reading.prompt)
-        found = self._tokenizer.spans(reading.prompt + source.text, reading.target_language, reading.source_language)
+        """Where each token of a text stands in it. What is put before it has none."""
+        before, read = len(reading.prompt), source.text[: self._max_characters]
+        found = self._tokenizer.spans(reading.prompt + read, reading.target_language, reading.source_language)
+        if len(found) > len(source.token_ids):
+            last = self._after_a_text(source.token_ids, reading)
+            found = [*found[: len(source.token_ids) - last], *found[-last:]]
         return [(begin - before, end - before) if begin >= before and begin < end else NOWHERE for begin, end in found]
 
     def _tokenize_all(self, texts: Mapping[str, str], reading: Reading) -> list[SourceText]:

@@ -7,7 +7,7 @@ All texts of a call are checked before the first is submitted. Leaving a call, h
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -20,8 +20,6 @@ from engine.request import (
     Encoded,
     Event,
     Finished,
-    FinishReason,
-    Hypothesis,
     Request,
     Score,
     Scored,
@@ -44,23 +42,20 @@ from server.errors import (
     TooManyContents,
 )
 from server.telemetry.calls import current_call
-from server.telemetry.guards import GuardFlag, Translated, guard_flags
+from server.telemetry.guards import GuardFlag
 from server.telemetry.metrics.model import ModelMetrics
-from server.translation.answer import TextDelta, Translation
+from server.translation.answer import TextDelta, Translation, guards_of
 from server.translation.embeddings import Embedding, EncodingOptions, check_size, resolve_encoding
+from server.translation.labels import Classification, Labelling, LabelOptions, resolve_labelling
 from server.translation.minimum_risk import MinimumRisk
 from server.translation.options import Route, check_attention, check_route, is_drawn, prompt_text, resolve, second_try
 from server.translation.scoring import Candidates, ScoredContent, TargetIds, TargetReader, TargetScore, given_hypothesis
 from server.translation.sharing.answer_cache import AnswerCache, Question, packed
+from server.translation.sharing.asking import Ask, AskAll, each
 from server.translation.sharing.shared_work import MakeRequest, SharedWork
 from server.translation.sharing.waiting import Reuse, Waiting
 from server.translation.sources import Reading, SourceReader, SourceText
 from server.translation.targets import TargetWriter, attention
-
-Ask = Callable[[SourceText], Waiting]
-"""Asks the engine for something of a source."""
-AskAll = Callable[[Sequence[SourceText]], Awaitable[list[Waiting]]]
-"""The same of all sources of a call, or of none: raises ServerError."""
 
 
 class Translator:
@@ -119,7 +114,7 @@ class Translator:
         reading = self._reading(route, contents, prompt)
         decoding = await self._resolve(options, reading)
         ask = self._ask_translation(reading, decoding, no_cache or is_drawn(decoding, options))
-        asked = _each(ask, partial(check_attention, decoding, model=self.model))
+        asked = each(ask, partial(check_attention, decoding, model=self.model))
         async with self._open(self._named(contents), asked, decoding, reading) as waiting:
             writer = TargetWriter(self._tokenizer, decoding.forced_prefix)
             found = [await self._translation(one, await one.event(), writer, decoding, reading) for one in waiting]
@@ -139,7 +134,7 @@ class Translator:
         decoding = await self._resolve(options, reading)
         self._refuse_second_thoughts(decoding, "stream")
         ask = self._ask_translation(reading, decoding, no_cache or is_drawn(decoding, options), stream=True)
-        asked = _each(ask, partial(check_attention, decoding, model=self.model))
+        asked = each(ask, partial(check_attention, decoding, model=self.model))
         async with self._open({"content": content}, asked, decoding, reading) as [waiting]:
             text, prefix = TextStream(self._tokenizer), decoding.forced_prefix
             if prefix and (delta := text.push(prefix)):
@@ -170,7 +165,7 @@ class Translator:
         encoding = resolve_encoding(chosen, self.model)
         ask = self._ask(partial(Translate, decoding=decoding, rules=self._rules_of(reading), encoding=encoding))
         vectors_fit = partial(check_size, encoding, model=self.model)
-        asked = _each(ask, vectors_fit, partial(check_attention, decoding, model=self.model))
+        asked = each(ask, vectors_fit, partial(check_attention, decoding, model=self.model))
         async with self._open(self._named(contents), asked, decoding, reading) as waiting:
             writer = TargetWriter(self._tokenizer, decoding.forced_prefix)
             return [await self._both(one, await one.event(), writer, decoding, reading) for one in waiting]
@@ -180,9 +175,17 @@ class Translator:
         encoding = resolve_encoding(options, self.model)
         prompt = prompt_text(options.prompt, self.model.encoding.prompt, self.model.encoding.prompts)
         reading = Reading(prompt=prompt, truncate=options.truncate)
-        asked = _each(self._ask(partial(Encode, encoding=encoding)), partial(check_size, encoding, model=self.model))
+        asked = each(self._ask(partial(Encode, encoding=encoding)), partial(check_size, encoding, model=self.model))
         async with self._open(self._named(contents), asked, None, reading) as waiting:
             return [self._embedding(one, await one.event()) for one in waiting]
+
+    async def classify(self, contents: Sequence[str], options: LabelOptions) -> list[Classification]:
+        """Labels every content, or its tokens; results are in their order. Raises ServerError."""
+        labelling, reading = resolve_labelling(options, self.model), Reading(truncate=options.truncate)
+        ask = self._ask(partial(Encode, encoding=labelling.classifier.encoding))
+        asked = each(ask, partial(labelling.check_size, most_bytes=self.model.max_message_bytes))
+        async with self._open(self._named(contents), asked, None, reading) as waiting:
+            return [self._labelled(one, await one.event(), labelling, reading) for one in waiting]
 
     async def score(
         self, contents: Sequence[Candidates], route: Route, prompt: str | None = None
@@ -299,7 +302,7 @@ class Translator:
             hypotheses, written = event.hypotheses, await writer.write(event.hypotheses, spans)
         self._metrics.detokenized(written.seconds, waiting.trace_id)
         best, text, source = hypotheses[0], written.texts[0].text, waiting.source
-        guards = _guards(source, text, best, reading.target_language)
+        guards = guards_of(source, text, best, reading.target_language)
         if waiting.reuse is Reuse.NONE:
             self._admission.answered()
             for flag in guards:
@@ -365,6 +368,13 @@ class Translator:
         current_call().contents.append(waiting.answered(None, timings, time.perf_counter(), 0))
         return Embedding(event.vectors, len(source.token_ids), timings, source.truncated)
 
+    def _labelled(self, waiting: Waiting, event: Event, labelling: Labelling, reading: Reading) -> Classification:
+        logits = self._embedding(waiting, event)
+        vectors, told = logits.vectors, (logits.source_tokens, logits.timings, logits.truncated)
+        if labelling.of_tokens:
+            return Classification((), labelling.spans(vectors, self._sources.spans(waiting.source, reading)), *told)
+        return Classification(labelling.labels(vectors), (), *told)
+
     async def _scored(self, waiting: Waiting, event: Event, targets: TargetIds, writer: TargetWriter) -> ScoredContent:
         assert isinstance(event, Scored), event
         self._admission.answered()
@@ -380,21 +390,3 @@ class Translator:
             for one, text in zip(found, written.texts, strict=True)
         )
         return ScoredContent(scores, len(source.token_ids), timings)
-
-
-def _each(ask: Ask, *checks: Callable[[Sequence[SourceText]], None]) -> AskAll:
-    """Asks for one source after another. checks: raise ServerError where they are not to be asked for."""
-
-    async def ask_all(sources: Sequence[SourceText]) -> list[Waiting]:
-        for check in checks:
-            check(sources)
-        return [ask(source) for source in sources]
-
-    return ask_all
-
-
-def _guards(source: SourceText, text: str, best: Hypothesis, language: str) -> tuple[GuardFlag, ...]:
-    cut = best.finish_reason is FinishReason.LENGTH
-    token_ids = best.token_ids[:-1] if best.finish_reason is FinishReason.END_TOKEN else best.token_ids
-    of = Translated(source.text, text, token_ids, len(source.token_ids) - 1, cut, language)
-    return tuple(guard_flags(of))

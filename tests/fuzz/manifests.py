@@ -27,4 +27,5 @@ def attempt(folder: Path, data: bytes) -> None:
     with suppress(PackageError):
         package = Package.open(folder)
         package.dense()
+        package.classifier()
         package.graphs()

@@ -19,7 +19,7 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 
 from dragoman.v1.decoding_pb2 import DecodingOptions
-from dragoman.v1.encoding_pb2 import EncodeRequest, StreamEncodeRequest
+from dragoman.v1.encoding_pb2 import ClassifyRequest, EncodeRequest, StreamEncodeRequest
 from dragoman.v1.model_pb2 import GetModelRequest, ListModelsRequest, ReloadRequest
 from dragoman.v1.translation_pb2 import (
     Candidates,
@@ -108,6 +108,15 @@ def encode(chance: random.Random) -> EncodeRequest:
     return EncodeRequest(contents=[content(chance) for _ in range(chance.choice([0, 1, 2, 5]))])
 
 
+def classify(chance: random.Random) -> Message:
+    return ClassifyRequest(
+        contents=[content(chance) for _ in range(chance.choice([0, 1, 2, 5]))],
+        most_labels=chance.choice([None, *NUMBERS]),
+        truncation=chance.choice([0, 1, 2, 99]),  # type: ignore[arg-type]
+        grouping=chance.choice([0, 1, 2, 99]),  # type: ignore[arg-type]
+    )
+
+
 def stream_encode(chance: random.Random) -> Message:
     return StreamEncodeRequest(request=encode(chance))
 
@@ -164,6 +173,7 @@ METHODS: dict[str, tuple[str, Callable[[random.Random], Message]]] = {
     "/dragoman.v1.TranslationService/TranslateAndEncode": ("unary_unary", both),
     "/dragoman.v1.TranslationService/Score": ("unary_unary", score),
     "/dragoman.v1.EncodingService/Encode": ("unary_unary", encode),
+    "/dragoman.v1.EncodingService/Classify": ("unary_unary", classify),
     "/dragoman.v1.EncodingService/StreamEncode": ("stream_stream", stream_encode),
     "/dragoman.v1.ModelService/GetModel": ("unary_unary", get_model),
     "/dragoman.v1.ModelService/ListModels": ("unary_unary", lambda chance: ListModelsRequest()),

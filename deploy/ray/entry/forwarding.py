@@ -101,7 +101,7 @@ class Forwarding:
 
     def _route(self, request: Any) -> Route:
         """Raises ModelNotFound or LanguageNotSupported."""
-        if isinstance(request, encoding_pb2.EncodeRequest):
+        if isinstance(request, encoding_pb2.EncodeRequest | encoding_pb2.ClassifyRequest):
             return self._models.find(request.model)
         languages = request.source_language_code, request.target_language_code
         if self._pivots and isinstance(request, translation_pb2.TranslateRequest) and request.pivot:

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSeq2SeqLM
 
 from models.checkpoint import CheckpointError
-from models.checkpoint.relative import bucket
+from models.checkpoint.files.relative import bucket
 from models.checkpoint.t5_like import read
 from tests.checkpoints import edit_json
 from tests.models.families import T5_LIKE, VOCABULARY, Family, write_family

@@ -1,4 +1,4 @@
-"""A linear layer that pooled vectors go through: the Dense of sentence-transformers."""
+"""A linear layer that vectors go through: the Dense of sentence-transformers, and those of a classifier."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -57,6 +57,6 @@ class Dense:
         """Writes its numbers."""
         np.save(folder / name, self.table, allow_pickle=False)
 
-    def of(self, vector: NDArray[np.float32]) -> NDArray[np.float32]:
-        """[inputs] -> [outputs]."""
-        return ACTIVATIONS[self.activation](self.table[:, :-1] @ vector + self.table[:, -1])
+    def of(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        """[..., inputs] -> [..., outputs]."""
+        return ACTIVATIONS[self.activation](vectors @ self.table[:, :-1].T + self.table[:, -1])

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from models.config import Frozen
-from models.package.dense import Dense, DenseSpec
+from models.encoding.dense import Dense, DenseSpec
 
 
 class Pooling(StrEnum):
@@ -131,8 +131,8 @@ class Encoding:
             pooled = hidden
         else:
             pooled = np.concatenate([POOLED[pooling](hidden) for pooling in self.poolings])
-            for dense in self.dense:
-                pooled = dense.of(pooled)
+        for dense in self.dense:
+            pooled = dense.of(pooled)
         values: NDArray[np.floating] = pooled[..., : self.dimensions]
         if self.normalize:
             norms = np.linalg.norm(values, axis=-1, keepdims=True)
