@@ -23,7 +23,7 @@ from bench.pages.markdown import table
 from bench.process import serving
 from bench.sentences import flores, heldout
 from dragoman import Client
-from dragoman.results import FinishReason
+from dragoman.results.translation import FinishReason
 from models.package.folder import Package
 
 TIMEOUT_S = 600.0

@@ -24,31 +24,25 @@ if TYPE_CHECKING:
         Unimplemented,
         Unreachable,
     )
-    from dragoman.labels import Classification, Label, LabelledSpan
-    from dragoman.results import (
+    from dragoman.results.classification import Classification, Label, LabelledSpan
+    from dragoman.results.document import DocumentProgress, TranslatedDocument
+    from dragoman.results.embedding import Embedding, EncodingDefaults
+    from dragoman.results.scores import Scores, TargetScore
+    from dragoman.results.server import Health, Model, Reloaded, ShadowReport
+    from dragoman.results.translation import (
         Alignment,
         Attention,
-        DocumentProgress,
-        Embedding,
-        EncodingDefaults,
         FinishReason,
         Guard,
-        Health,
         Hypothesis,
         Leg,
         Link,
-        Model,
-        Reloaded,
         Reuse,
-        Scores,
         Sentence,
-        ShadowReport,
         Span,
-        TargetScore,
         TargetToken,
         TextDelta,
         Timings,
-        TranslatedDocument,
         Translation,
     )
     from dragoman.v1.decoding_options import Decoding
@@ -124,8 +118,12 @@ _HOMES = (
     "channel",
     "client",
     "errors",
-    "labels",
-    "results",
+    "results.classification",
+    "results.document",
+    "results.embedding",
+    "results.scores",
+    "results.server",
+    "results.translation",
     "v1.decoding_options",
     "wire.documents",
     "wire.encoding",

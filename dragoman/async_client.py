@@ -14,19 +14,13 @@ from dragoman.calls.awaited import answered, streamed_async
 from dragoman.channel import DEFAULT_TARGET, TlsOptions, Token, listed_targets, open_aio_channel
 from dragoman.client import DEFAULT_TIMEOUT_S, RELOAD_TIMEOUT_S
 from dragoman.errors import rpc_errors
-from dragoman.labels import Classification
 from dragoman.methods import AsyncMethods, reach
-from dragoman.results import (
-    DocumentProgress,
-    Embedding,
-    Health,
-    Model,
-    Reloaded,
-    Scores,
-    TextDelta,
-    TranslatedDocument,
-    Translation,
-)
+from dragoman.results.classification import Classification
+from dragoman.results.document import DocumentProgress, TranslatedDocument
+from dragoman.results.embedding import Embedding
+from dragoman.results.scores import Scores
+from dragoman.results.server import Health, Model, Reloaded
+from dragoman.results.translation import TextDelta, Translation
 from dragoman.v1.model_pb2 import GetModelRequest, ListModelsRequest, ReloadRequest
 from dragoman.wire import documents, encoding, labels, messages, models, scoring
 from dragoman.wire.documents import DocumentFormat, DocumentOptions

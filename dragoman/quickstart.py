@@ -16,7 +16,7 @@ from types import FrameType
 from dragoman.channel import DEFAULT_TARGET
 from dragoman.client import Client
 from dragoman.errors import DragomanError
-from dragoman.results import Health
+from dragoman.results.server import Health
 
 HOST = "127.0.0.1"
 POLL_S = 0.05

@@ -21,7 +21,7 @@ from bench.sentences import distinct
 from dragoman.client import Client
 from dragoman.errors import DragomanError, InvalidArgument, from_rpc
 from dragoman.quickstart import HOST
-from dragoman.results import TextDelta
+from dragoman.results.translation import TextDelta
 from dragoman.v1.translation_pb2 import StreamTranslateRequest, TranslateRequest
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
 

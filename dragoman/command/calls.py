@@ -15,7 +15,8 @@ from dragoman.command.lines import Line, LineError, given_lines, in_order, read_
 from dragoman.command.output import complain
 from dragoman.command.progress import Progress
 from dragoman.errors import DragomanError, NotFound, Unavailable, Unreachable, is_of_text
-from dragoman.results import Health, Translation
+from dragoman.results.server import Health
+from dragoman.results.translation import Translation
 
 DONE, FAILED = 0, 1
 

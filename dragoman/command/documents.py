@@ -11,7 +11,7 @@ from dragoman.command.flags.arguments import Arguments
 from dragoman.command.output import complain
 from dragoman.command.progress import Progress
 from dragoman.errors import DragomanError
-from dragoman.results import DocumentProgress, TranslatedDocument
+from dragoman.results.document import DocumentProgress, TranslatedDocument
 from dragoman.wire.documents import DocumentFormat, format_of
 
 DONE, FAILED = 0, 1

@@ -16,7 +16,7 @@ from matplotlib.ft2font import FT2Font
 from matplotlib.text import Text
 from numpy.typing import NDArray
 
-from dragoman.results import Attention, Span, Translation
+from dragoman.results.translation import Attention, Span, Translation
 
 NORM = PowerNorm(0.5, vmin=0, vmax=1)
 """Small weights are seen, too."""

@@ -10,19 +10,10 @@ from typing import Any
 
 from dragoman.command.lines import LineError
 from dragoman.errors import DeadlineExceeded, DragomanError, Unreachable
-from dragoman.results import (
-    Alignment,
-    Embedding,
-    Hypothesis,
-    Model,
-    Reloaded,
-    Scores,
-    Span,
-    TargetScore,
-    TargetToken,
-    Timings,
-    Translation,
-)
+from dragoman.results.embedding import Embedding
+from dragoman.results.scores import Scores, TargetScore
+from dragoman.results.server import Model, Reloaded
+from dragoman.results.translation import Alignment, Hypothesis, Span, TargetToken, Timings, Translation
 
 CORE_PREFIX = re.compile(r"^[A-Z_]+: (ipv[46]:\S+: )?")
 """What gRPC's core puts before its words: a status, and the address, which the target has named already."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Literal
 
-from dragoman.results import DocumentProgress, TranslatedDocument
+from dragoman.results.document import DocumentProgress, TranslatedDocument
 from dragoman.v1 import translation_pb2
 from dragoman.wire.messages import TargetOptions, check_known, decoding_options
 from dragoman.wire.options import number

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, repeat
 from typing import Literal, TypedDict
 
-from dragoman.results import Embedding, Translation
+from dragoman.results.embedding import Embedding
+from dragoman.results.translation import Translation
 from dragoman.v1 import encoding_pb2, translation_pb2
 from dragoman.wire.messages import (
     TargetOptions,

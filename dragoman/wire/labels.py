@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Literal, TypedDict
 
-from dragoman.labels import Classification, Label, LabelledSpan
+from dragoman.results.classification import Classification, Label, LabelledSpan
 from dragoman.v1 import encoding_pb2
 from dragoman.wire.encoding import TRUNCATIONS, Truncation
 from dragoman.wire.messages import batches, check_count, check_known, timings

@@ -11,16 +11,15 @@ from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health_pb2
 
 from dragoman.errors import Internal
-from dragoman.results import (
+from dragoman.results.server import Health, Model
+from dragoman.results.translation import (
     Alignment,
     Attention,
     FinishReason,
     Guard,
-    Health,
     Hypothesis,
     Leg,
     Link,
-    Model,
     Reuse,
     Sentence,
     Span,

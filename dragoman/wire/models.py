@@ -1,6 +1,7 @@
 """Between plain values and protobuf, for what a server says of its models: pure functions that both clients share."""
 
-from dragoman.results import EncodingDefaults, Model, Reloaded, ShadowReport
+from dragoman.results.embedding import EncodingDefaults
+from dragoman.results.server import Model, Reloaded, ShadowReport
 from dragoman.v1 import encoding_pb2, model_pb2
 from dragoman.wire.messages import decoding, plain
 

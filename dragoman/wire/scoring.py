@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, TypedDict
 
-from dragoman.results import Scores, TargetScore
+from dragoman.results.scores import Scores, TargetScore
 from dragoman.v1 import translation_pb2
 from dragoman.wire.messages import (
     MAX_CONTENT_BYTES,

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from export.quantization.layers import SMALLEST, dequantize, product, quantize
+from models.architectures.architecture import Architecture
 from models.best_tokens import LANES, best_tokens, block_size
 from models.config import ModelConfig, ModelShape
 from models.layers import DecoderLayer, Norm
@@ -68,6 +69,12 @@ def why_full(config: ModelShape, precision: Precision, attention: AttentionKind,
     if config.width % WIDTH_MULTIPLE:
         return f"a width of {config.width} is no multiple of {WIDTH_MULTIPLE}"
     return None
+
+
+def screenable(model: Architecture) -> Transformer:
+    """What `why_full` lets through."""
+    assert isinstance(model, Transformer)
+    return model
 
 
 class ScreenedOutput(nn.Module):

@@ -1,121 +1,36 @@
-"""A model -> the ONNX graphs of `models.package.signature`, with torch.onnx.export."""
+"""A model -> the ONNX graphs of `models.package.signature`."""
 
-import logging
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import get_args
 
 import onnx_ir as ir
 import torch
-from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 from torch import Tensor, nn
 from torch.export import Dim
-from torch.nn import functional
 
 from export.quantization.model import QuantizedTransformer
-from export.quantization.stored import store_by_outputs
+from export.tracing.exporter import trace_module
 from export.tracing.graphs import EncoderGraphs, Graphs, ScoringModels, weight_bytes
+from export.tracing.modules import DecoderGraph, EncoderGraph, OutputGraph, PackedEncoderGraph
 from export.tracing.scoring import LogProbsGraph, SourceAttentionGraph, TargetGraph
-from export.tracing.screened import LogitsGraph, ScreenedOutput
+from export.tracing.screened import LogitsGraph, screenable
 from export.tracing.variant import PRECISIONS
 from models.architectures.architecture import Architecture
 from models.architectures.prefix.config import PrefixConfig
 from models.architectures.recurrent.config import RecurrentConfig
 from models.attention import plain
-from models.best_tokens import best_allowed_tokens, best_tokens, block_size, padded_size
+from models.best_tokens import padded_size
 from models.config import ModelConfig, ModelShape
 from models.package import signature
 from models.package.graphs import CacheTensor, CrossQuery, GraphFile, GraphsSpec, Logits, Owner
 from models.package.precision import AttentionKind, OutputLayer
 from models.transformer import Transformer
 
-OPSET = 21
-
 MAX_BATCH = 4096
 """Bound on the axes without a bound of their own. The exporter only needs one; nothing is allocated by it."""
 MAX_TOKENS = 1 << 20
 """The same for tokens of the vocabulary."""
-
-
-class EncoderGraph(nn.Module):
-    """What encoder.onnx computes."""
-
-    def __init__(self, model: Architecture) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, ids: Tensor, lengths: Tensor) -> list[Tensor]:
-        """See models.package.signature."""
-        hidden, starts = self.model.encode_source(ids, lengths)
-        return [hidden, *starts]
-
-
-class PackedEncoderGraph(nn.Module):
-    """What packed_encoder.onnx computes."""
-
-    def __init__(self, model: Transformer) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, ids: Tensor, positions: Tensor, padded: Tensor, places: Tensor, lengths: Tensor) -> Tensor:
-        """See models.package.signature."""
-        return self.model.encode_packed(ids, positions, padded, places, lengths)
-
-
-class DecoderGraph(nn.Module):
-    """What decoder.onnx computes."""
-
-    def __init__(self, model: Architecture, screened: bool = False) -> None:
-        super().__init__()
-        self.model = model
-        self.block = block_size(model.config.target_vocab_size)
-        self.screened = ScreenedOutput(_transformer(model)) if screened else None
-
-    def forward(
-        self,
-        ids: Tensor,
-        positions: Tensor,
-        total: Tensor,
-        source_last: Tensor,
-        source_total: Tensor,
-        ranks: Tensor,
-        target_past: list[Tensor],
-        cross_past: Sequence[Tensor] = (),
-        cross_last: Sequence[Tensor] = (),
-        choice: tuple[Tensor, Tensor, Tensor] | None = None,
-        slots: Tensor | None = None,
-    ) -> list[Tensor]:
-        """See models.package.signature. `choice`: with a shortlist, weights, biases and what is allowed."""
-        hidden, query, present = self.model.decode_step(
-            ids, positions, total, source_last, source_total, target_past, cross_past, cross_last, slots
-        )
-        k = ranks.shape[0]
-        queries = [] if query is None else [query]
-        if self.screened is not None:
-            hidden = self.model.decoder_norm(hidden)
-            ids, log_probs, certain, normaliser = self.screened(self.model, hidden, k)
-            return [ids, log_probs, *present, certain, normaliser, hidden, *queries]
-        if choice is None:
-            logits = self.model.logits(hidden)
-            return [*best_tokens(logits, k, self.block), *present, logits, *queries]
-        weight, bias, allowed = choice
-        # A row more, which nobody reads: where weights are not packed in advance, ONNX Runtime multiplies one row in a
-        # way of its own, and a row's last bits would depend on whether there are others.
-        logits = self.model.logits(functional.pad(hidden, (0, 0, 0, 1)), (weight, bias))
-        return [*best_allowed_tokens(logits, allowed, k), *present, logits, *queries]
-
-
-class OutputGraph(nn.Module):
-    """What output.onnx computes."""
-
-    def __init__(self, model: Architecture) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """See models.package.signature."""
-        return self.model.output_rows(ids)
 
 
 def trace(
@@ -139,7 +54,7 @@ def trace(
         encoder, decoder = trace_encoder(model, spec), trace_decoder(model, spec)
         scoring_models = trace_scoring(model) if scoring and isinstance(model, Transformer) else None
         output = trace_output(model) if shortlist else None
-        logits = trace_logits(_transformer(model), spec) if output_layer == "screened" else None
+        logits = trace_logits(screenable(model), spec) if output_layer == "screened" else None
     declared = declare(model, spec, encoder, decoder, scoring_models, output, logits)
     return Graphs(declared, encoder, decoder, scoring_models, output, logits)
 
@@ -357,62 +272,3 @@ def trace_output(model: Architecture) -> ir.Model:
         input_names=signature.OUTPUT_INPUTS,
         output_names=signature.OUTPUT_ROWS,
     )
-
-
-def _transformer(model: Architecture) -> Transformer:
-    """For what `export.tracing.screened.why_full` lets through."""
-    assert isinstance(model, Transformer)
-    return model
-
-
-def trace_module(
-    module: nn.Module,
-    inputs: dict[str, object],
-    shapes: dict[str, object],
-    input_names: Sequence[str],
-    output_names: Sequence[str],
-) -> ir.Model:
-    """The graph of a module. shapes: which axes of its inputs are dynamic."""
-    with torch.no_grad(), _known_noise_silenced():
-        program = torch.onnx.export(
-            module.eval(),
-            kwargs=inputs,
-            dynamic_shapes=shapes,
-            input_names=list(input_names),
-            output_names=list(output_names),
-            opset_version=OPSET,
-            dynamo=True,
-            verbose=False,
-        )
-    assert program is not None
-    _strip(program.model)
-    store_by_outputs(program.model)
-    return program.model
-
-
-def _strip(model: ir.Model) -> None:
-    """Drops what the exporter writes beside the graph.
-
-    Every node carries a Python stack trace; every inner value carries a symbolic shape, with which ONNX Runtime's
-    memory planner makes a slightly slower plan than without.
-    """
-    ClearMetadataAndDocStringPass()(model)
-    for node in model.graph:
-        for value in node.outputs:
-            if not value.is_graph_output():
-                value.shape = value.type = None
-
-
-@contextmanager
-def _known_noise_silenced() -> Iterator[None]:
-    """Keeps three messages of the exporter quiet that say nothing about our graphs."""
-    registration = logging.getLogger("torch.onnx._internal.exporter._registration")  # "torchvision is not installed"
-    level = registration.level
-    registration.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="# The axis name: .* will not be used")  # one axis, many inputs
-            warnings.filterwarnings("ignore", category=FutureWarning, message=".*LeafSpec.*")
-            yield
-    finally:
-        registration.setLevel(level)

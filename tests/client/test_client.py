@@ -17,7 +17,7 @@ from dragoman.errors import (
     InvalidArgument,
     NotFound,
 )
-from dragoman.results import Guard, Sentence, Span
+from dragoman.results.translation import Guard, Sentence, Span
 from dragoman.v1 import translation_pb2
 from dragoman.v1.decoding_pb2 import DecodingOptions, EarlyStopping
 from dragoman.v1.encoding_pb2 import GROUPING_ENTITIES, TRUNCATION_END

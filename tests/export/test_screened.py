@@ -16,8 +16,9 @@ from engine.cpu.screened import Screened, WholeRows
 from engine.decoder import Found
 from engine.devices.session import CPU, open_session
 from engine.logits.graph import LogitsGraph
+from export.tracing.exporter import trace_module
 from export.tracing.screened import LEAST_TOKENS, ScreenedOutput, why_full
-from export.tracing.trace import trace_logits, trace_module
+from export.tracing.trace import trace_logits
 from models.best_tokens import padded_size
 from models.config import ModelConfig
 from models.package import signature

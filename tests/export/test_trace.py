@@ -17,7 +17,8 @@ from torch import Tensor
 
 from engine.devices.session import CPU
 from export.tracing.graphs import Graphs, histogram
-from export.tracing.trace import DecoderGraph, EncoderGraph, trace
+from export.tracing.modules import DecoderGraph, EncoderGraph
+from export.tracing.trace import trace
 from export.weights.save import INLINE_BYTES, PAGE_BYTES, save
 from models.attention import LOWEST
 from models.best_tokens import block_size, padded_size

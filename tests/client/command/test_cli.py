@@ -11,7 +11,8 @@ import trustme
 import dragoman.command.progress
 from dragoman.command.main import main
 from dragoman.command.output import embedding_line
-from dragoman.results import Embedding, Timings
+from dragoman.results.embedding import Embedding
+from dragoman.results.translation import Timings
 from dragoman.v1.encoding_pb2 import EMBEDDING_TYPE_INT8, POOLING_CLS, POOLING_MAX, TRUNCATION_END, EncodeRequest
 from dragoman.v1.translation_pb2 import SEGMENTATION_SENTENCES, TEXT_FORMAT_HTML
 from tests.client.command.command_line import Dragoman, Result, Terminal

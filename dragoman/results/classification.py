@@ -1,8 +1,8 @@
-"""What `classify` gives."""
+"""Labels of texts and of their tokens."""
 
 from dataclasses import dataclass
 
-from dragoman.results import Timings
+from dragoman.results.translation import Timings
 
 
 @dataclass(frozen=True, slots=True)

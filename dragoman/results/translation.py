@@ -1,10 +1,8 @@
-"""What the clients return: plain frozen values, no protobuf."""
+"""What a translation is, and all that comes with it."""
 
-from dataclasses import dataclass, field
-from enum import Enum, StrEnum
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple
-
-from dragoman.v1.decoding_options import Decoding
 
 
 class FinishReason(StrEnum):
@@ -48,14 +46,6 @@ class Guard(StrEnum):
     """Most of its letters are of no script that the target language is written in."""
     UNKNOWN = "unknown"
     """A sign this version of the client has no name for."""
-
-
-class Health(Enum):
-    """What a server says about one of its services."""
-
-    UNKNOWN = "UNKNOWN"
-    SERVING = "SERVING"
-    NOT_SERVING = "NOT_SERVING"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,39 +150,6 @@ class Hypothesis:
 
 
 @dataclass(frozen=True, slots=True)
-class TargetScore:
-    """How probable a given translation is."""
-
-    text: str
-    """As its tokens have it: the tokenizer may write it in another way."""
-    log_prob: float
-    """The logarithm of its probability: the sum of its tokens' log_prob."""
-    score: float
-    """log_prob / tokens^length_penalty, with the model's own length penalty: what `Hypothesis.score` would be."""
-    tokens: int
-    """The end token included."""
-    target_tokens: tuple[TargetToken, ...]
-    """Its tokens, the end token included."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """The scores of given translations of one text."""
-
-    targets: tuple[TargetScore, ...]
-    """In the order in which they were given."""
-    source_tokens: int
-    """Of the text, the end token included."""
-    timings: Timings
-    """`decode_s` is the time for all translations. There are no steps."""
-
-    @property
-    def best(self) -> TargetScore:
-        """The one with the highest score."""
-        return max(self.targets, key=lambda target: target.score)
-
-
-@dataclass(frozen=True, slots=True)
 class Leg:
     """One translation of two, by way of a third language."""
 
@@ -267,148 +224,3 @@ class TextDelta:
     """Text to append to what a stream gave before. All deltas together are `Translation.text`."""
 
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentProgress:
-    """How far a document is."""
-
-    texts: int
-    """Such as paragraphs, that are translated."""
-    total_texts: int
-
-
-@dataclass(frozen=True, slots=True)
-class TranslatedDocument:
-    """A document in the other language."""
-
-    document: bytes
-    texts: int
-    """That were translated."""
-    source_tokens: int
-    model: str
-    """That translated."""
-
-
-@dataclass(frozen=True, slots=True)
-class Embedding:
-    """The vector of one text; with `poolings=["none"]` the vectors of its tokens, one after the other."""
-
-    values: tuple[float, ...]
-    """All of them, as far as the type they were sent in tells. Empty of "binary"."""
-    source_tokens: int
-    """Tokens that were encoded: those of the prompt and of the text, special tokens included."""
-    timings: Timings
-    shape: tuple[int, ...]
-    """(values,), or (source_tokens, values) of tokens."""
-    truncated: bool
-    """The end of the text was cut off."""
-    data: bytes
-    """As it was sent in "float16" (little-endian), "int8" and "binary" (most significant bit first), else empty."""
-    scales: tuple[float, ...]
-    """Of "int8": a scale for each vector, which its values were divided by."""
-
-
-@dataclass(frozen=True, slots=True)
-class EncodingDefaults:
-    """How a model encodes where a call sets nothing. See `EncodingOptions`."""
-
-    poolings: tuple[str, ...]
-    dimensions: int
-    normalize: bool
-    prompts: dict[str, str] = field(hash=False)
-    """What may be put before a text, by the name that calls use."""
-    prompt: str
-    """The name of the one that is put there. Empty: none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """A model of a server, and its limits."""
-
-    name: str
-    source_languages: tuple[str, ...]
-    """BCP-47 codes it translates from."""
-    target_languages: tuple[str, ...]
-    """BCP-47 codes it translates into."""
-    max_source_tokens: int
-    """Most tokens of a text, the end token included."""
-    max_new_tokens: int
-    """Most tokens of a translation, the end token included."""
-    max_beams: int
-    """Largest `num_beams`."""
-    default_decoding: Decoding
-    """What is used where a call sets nothing."""
-    width: int
-    """Size of the hidden states, and of embeddings."""
-    encoder_layers: int
-    decoder_layers: int
-    vocabulary_size: int
-    """Target tokens the model knows."""
-    precision: str
-    """Numbers the weights are stored in: "fp32"."""
-    execution_provider: str
-    """ONNX Runtime execution provider that runs it."""
-    package_sha256: str
-    """SHA-256 of the package's manifest, lower-case hexadecimal."""
-    checkpoint_sha256: str
-    """SHA-256 of the checkpoint's weights file, lower-case hexadecimal."""
-    max_contents: int
-    """Most texts of a request. 0: the server does not say."""
-    tasks: tuple[str, ...]
-    """What it does: "translate", "encode". Empty: the server does not say."""
-    default_encoding: EncodingDefaults
-    """What `encode` does where a call sets nothing."""
-    state: str
-    """Whether it takes calls: "serving", "stopped". "unspecified": the server does not say."""
-    workers: int
-    """Engine threads that decode it. 0: the server does not say."""
-    rows: int
-    """Rows of the running batch of each of them. 0: the server does not say."""
-    memory_bytes: int
-    """Memory that it may come to take. 0: the server does not say."""
-    prompts: dict[str, str] = field(hash=False)
-    """What `translate` may put before a text, by the name that calls use."""
-    prompt: str
-    """The name of the one that is put there where a call does not say. Empty: none."""
-    aligns: bool
-    """Whether `with_alignment` may be asked for."""
-    attends: bool
-    """Whether `with_attention` may be asked for."""
-    labels: tuple[str, ...]
-    """What `classify` may find. Empty: it does not classify."""
-    labels_tokens: bool
-    """`classify` labels the tokens of a text, not the text."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShadowReport:
-    """What a new version answered to a share of the live requests, beside what callers got."""
-
-    compared: int
-    """Texts that both have answered."""
-    equal: int
-    """Those whose translations were equal."""
-    score_difference: float
-    """Largest difference of two scores of equal translations."""
-    slowdown: float
-    """Time that the new version takes, for that of the former one."""
-    dropped: int
-    """Texts that were not compared, because the server was busy."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reloaded:
-    """What came of a reload."""
-
-    model: Model
-    """As it is served now."""
-    former_package_sha256: str
-    """What was served before. The model's own: nothing is new, and nothing was done."""
-    shadow: ShadowReport | None
-    """None: the new version was not compared with the former one."""
-
-    @property
-    def changed(self) -> bool:
-        """Another package is served."""
-        return self.former_package_sha256 != self.model.package_sha256

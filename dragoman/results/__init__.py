@@ -1,0 +1,1 @@
+"""What the clients return: plain frozen values, no protobuf."""

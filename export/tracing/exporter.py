@@ -1,0 +1,68 @@
+"""A module -> an ONNX graph, by torch.onnx.export."""
+
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import onnx_ir as ir
+import torch
+from onnx_ir.passes.common import ClearMetadataAndDocStringPass
+from torch import nn
+
+from export.quantization.stored import store_by_outputs
+
+OPSET = 21
+
+
+def trace_module(
+    module: nn.Module,
+    inputs: dict[str, object],
+    shapes: dict[str, object],
+    input_names: Sequence[str],
+    output_names: Sequence[str],
+) -> ir.Model:
+    """The graph of a module. shapes: which axes of its inputs are dynamic."""
+    with torch.no_grad(), _known_noise_silenced():
+        program = torch.onnx.export(
+            module.eval(),
+            kwargs=inputs,
+            dynamic_shapes=shapes,
+            input_names=list(input_names),
+            output_names=list(output_names),
+            opset_version=OPSET,
+            dynamo=True,
+            verbose=False,
+        )
+    assert program is not None
+    _strip(program.model)
+    store_by_outputs(program.model)
+    return program.model
+
+
+def _strip(model: ir.Model) -> None:
+    """Drops what the exporter writes beside the graph.
+
+    Every node carries a Python stack trace; every inner value carries a symbolic shape, with which ONNX Runtime's
+    memory planner makes a slightly slower plan than without.
+    """
+    ClearMetadataAndDocStringPass()(model)
+    for node in model.graph:
+        for value in node.outputs:
+            if not value.is_graph_output():
+                value.shape = value.type = None
+
+
+@contextmanager
+def _known_noise_silenced() -> Iterator[None]:
+    """Keeps three messages of the exporter quiet that say nothing about our graphs."""
+    registration = logging.getLogger("torch.onnx._internal.exporter._registration")  # "torchvision is not installed"
+    level = registration.level
+    registration.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="# The axis name: .* will not be used")  # one axis, many inputs
+            warnings.filterwarnings("ignore", category=FutureWarning, message=".*LeafSpec.*")
+            yield
+    finally:
+        registration.setLevel(level)
