@@ -1,57 +1,24 @@
-"""The Python clients against a real gRPC server. What holds for one holds for both."""
+"""Translate by the Python clients against a real gRPC server. What holds for one holds for both."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import aclosing, closing
-from itertools import count, pairwise
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import dragoman
-from dragoman import AsyncClient, Client, FinishReason, Health, Hypothesis, Reuse, TextDelta, Timings, Translation
-from dragoman.errors import (
-    Internal,
-    InvalidArgument,
-    NotFound,
-)
+from dragoman import AsyncClient, Client, FinishReason, Hypothesis, Reuse, Translation
+from dragoman.errors import Internal, InvalidArgument
 from dragoman.results.translation import Guard, Sentence, Span
 from dragoman.v1 import translation_pb2
 from dragoman.v1.decoding_pb2 import DecodingOptions, EarlyStopping
-from dragoman.v1.encoding_pb2 import GROUPING_ENTITIES, TRUNCATION_END
-from dragoman.v1.translation_pb2 import (
-    SEGMENTATION_NONE,
-    SEGMENTATION_SENTENCES,
-    TEXT_FORMAT_HTML,
-    TranslateRequest,
-)
+from dragoman.v1.translation_pb2 import SEGMENTATION_NONE, SEGMENTATION_SENTENCES, TEXT_FORMAT_HTML, TranslateRequest
 from dragoman.wire import messages
 from dragoman.wire.messages import CONCURRENT_REQUESTS, MAX_CONTENT_BYTES, MAX_CONTENTS, batches
 from tests.client.clients import Call, call_sync
-from tests.client.fake_server import WAIT_S, FakeServer, overloaded, serving
-
-TIMINGS = Timings(
-    queue_s=0.001,
-    encode_s=0.002,
-    decode_s=0.03,
-    total_s=0.033,
-    steps=3,
-    tokenize_s=0.0001,
-    detokenize_s=0.0002,
-    mean_batch_rows=2.5,
-)
-LONG = (dragoman.Label("long", 0.75),)
-HYPOTHESIS = Hypothesis("HELLO WORLD", -0.5, 3, FinishReason.END_TOKEN)
-
-
-def only_request(server: FakeServer) -> Any:
-    assert len(server.requests) == 1
-    return server.requests[0]
-
-
-# Translate
+from tests.client.fake_server import WAIT_S, FakeServer, serving
+from tests.client.methods.answers import HYPOTHESIS, TIMINGS, only_request
 
 
 def test_one_text_gives_one_translation(server: FakeServer, call: Call) -> None:
@@ -298,185 +265,3 @@ def test_a_finish_reason_of_a_later_server_is_unknown() -> None:
     later = translation_pb2.Hypothesis()
     later.MergeFromString(b"\x20\x63")  # field 4, finish_reason, is 99
     assert messages.translation(translation_pb2.Translation(hypotheses=[later])).finish_reason is FinishReason.UNKNOWN
-
-
-# StreamTranslate
-
-
-def test_a_stream_gives_deltas_and_then_the_translation(server: FakeServer, call: Call) -> None:
-    *deltas, last = call(server.target, "stream_translate", "one two three")
-    assert deltas == [TextDelta("ONE"), TextDelta("TWO"), TextDelta("THREE")]
-    assert isinstance(last, Translation)
-    assert last.text == "".join(delta.text for delta in deltas)
-    assert last.timings == TIMINGS
-
-
-def test_a_stream_that_fails_midway_raises(server: FakeServer) -> None:
-    with Client(server.target) as client:
-        events = client.stream_translate("too long")
-        assert next(events) == TextDelta("TOO")
-        with pytest.raises(InvalidArgument, match="1300 tokens"):
-            next(events)
-
-
-def test_leaving_a_stream_cancels_it(server: FakeServer) -> None:
-    with Client(server.target) as client:
-        with closing(client.stream_translate("hold on")) as events:
-            assert next(events) == TextDelta("HOLD")
-            assert server.held.wait(WAIT_S)
-        assert server.left.wait(WAIT_S)
-
-
-async def test_leaving_an_async_stream_cancels_it(server: FakeServer) -> None:
-    async with AsyncClient(server.target) as client:
-        async with aclosing(client.stream_translate("hold on")) as events:
-            assert await anext(events) == TextDelta("HOLD")
-            assert await asyncio.to_thread(server.held.wait, WAIT_S)
-        assert await asyncio.to_thread(server.left.wait, WAIT_S)
-
-
-# Encode, models, health
-
-
-def test_encode_one_and_many(server: FakeServer, call: Call) -> None:
-    one = call(server.target, "encode", "abc")
-    assert (one.values, one.source_tokens, one.timings) == ((3.0, 0.5), 2, TIMINGS)
-    many = call(server.target, "encode", ["abc", "a"], normalize=True, model="en-pt")
-    assert [embedding.values for embedding in many] == [(1.5, 0.25), (0.5, 0.25)]
-    assert server.requests[1].model == "en-pt"
-    assert (one.shape, one.truncated, one.data, one.scales) == ((2,), False, b"", ())
-
-
-def test_classify_one_and_many(server: FakeServer, call: Call) -> None:
-    one = call(server.target, "classify", "abc", grouping="entities", truncation="end", most_labels=1)
-    assert one == dragoman.Classification(LONG, (dragoman.LabelledSpan(0, 3, LONG),), 2, TIMINGS, False)
-    sent = server.requests[0]
-    assert (sent.grouping, sent.truncation, sent.most_labels) == (GROUPING_ENTITIES, TRUNCATION_END, 1)
-    assert [found.spans[0].end for found in call(server.target, "classify", ["abc", "a"])] == [3, 1]
-    with pytest.raises(ValueError, match="grouping"):
-        call(server.target, "classify", "abc", grouping="words")
-
-
-def test_any_number_of_texts_are_encoded_in_order(server: FakeServer, call: Call) -> None:
-    texts = ["a" * (1 + number % 9) for number in range(5 * MAX_CONTENTS + 3)]
-    vectors = call(server.target, "stream_encode", iter(texts), normalize=True)
-    assert [vector.values[0] for vector in vectors] == [0.5 * len(text) for text in texts]
-    assert sorted(len(request.contents) for request in server.requests) == [3, *[MAX_CONTENTS] * 5]
-    assert call(server.target, "stream_encode", []) == []
-
-
-def test_no_more_texts_are_asked_for_than_are_under_way(server: FakeServer) -> None:
-    taken = []
-
-    def texts() -> Iterator[str]:
-        for number in count():
-            taken.append(number)
-            yield "a"
-
-    with Client(server.target) as client, closing(client.stream_encode(texts())) as vectors:
-        assert next(vectors).values == (1.0, 0.5)
-        assert len(taken) <= CONCURRENT_REQUESTS * MAX_CONTENTS + 1
-
-
-def test_a_refused_text_of_many_has_its_number(server: FakeServer, call: Call) -> None:
-    texts = [*["a"] * (MAX_CONTENTS + 2), "too long", "b"]
-    with pytest.raises(InvalidArgument, match=rf"contents\[{MAX_CONTENTS + 2}\] has 1300 tokens") as caught:
-        call(server.target, "stream_encode", texts)
-    assert caught.value.violations[0].field == f"contents[{MAX_CONTENTS + 2}]"
-
-
-def test_what_came_before_a_refused_request_was_given(server: FakeServer) -> None:
-    given = []
-    with Client(server.target) as client, pytest.raises(InvalidArgument):
-        for vector in client.stream_encode([*["a"] * MAX_CONTENTS, "too long"]):
-            given.append(vector)
-    assert len(given) == MAX_CONTENTS
-
-
-def test_what_is_refused_for_a_moment_of_many_texts_is_sent_again(server: FakeServer, call: Call) -> None:
-    server.failures.append(overloaded(pushback_ms=1))
-    texts = ["a" * (1 + number % 5) for number in range(7 * MAX_CONTENTS)]
-    vectors = call(server.target, "stream_encode", iter(texts))
-    assert [vector.values[0] for vector in vectors] == [len(text) for text in texts]
-
-
-@pytest.mark.parametrize(
-    ("texts", "error", "message"),
-    [
-        (["a", None], TypeError, r"texts\[1\] is None; every text must be a str"),
-        ("abc", TypeError, "texts is 'abc'; it must be a list of str, or what gives them"),
-        ((1 / 0 for _ in "a"), ZeroDivisionError, "division"),
-    ],
-)
-def test_what_goes_wrong_with_many_texts_is_raised(
-    server: FakeServer, texts: Any, error: type[Exception], message: str
-) -> None:
-    with Client(server.target) as client, pytest.raises(error, match=message):
-        list(client.stream_encode(texts))
-
-
-def test_an_answer_too_few_of_many_texts_fails(call: Call) -> None:
-    with serving(FakeServer(drop_results=1)) as server, pytest.raises(Internal, match="0 results for 1 contents"):
-        call(server.target, "stream_encode", ["a"])
-
-
-def test_both_of_one_and_of_many(server: FakeServer, call: Call) -> None:
-    translation, embedding = call(server.target, "translate_and_encode", "abc", num_beams=2, prompt="summarize")
-    assert (translation.text, embedding.values) == ("ABC", (3.0,))
-    many = call(server.target, "translate_and_encode", ["abc", "a"], type="float16", dimensions=1)
-    assert [(translation.text, embedding.source_tokens) for translation, embedding in many] == [("ABC", 2), ("A", 2)]
-    first, second = server.requests
-    assert (first.decoding.num_beams, first.prompt, second.dimensions) == (2, "summarize", 1)
-    with pytest.raises(TypeError, match="unknown option 'no_cache'; known are "):
-        call(server.target, "translate_and_encode", "abc", no_cache=True)
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"poolings": ["median"]}, ValueError, r"poolings is 'median'; it must be one of 'none', 'cls', "),
-        ({"poolings": "mean"}, TypeError, r"poolings is 'mean'; it must be a list"),
-        ({"type": "float64"}, ValueError, r"type is 'float64'; it must be one of 'float32', "),
-        ({"truncation": "middle"}, ValueError, r"truncation is 'middle'; it must be one of 'error', 'end'"),
-        ({"pooling": "mean"}, TypeError, r"unknown option 'pooling'; known are poolings, dimensions, "),
-    ],
-)
-def test_impossible_encoding_options_are_errors_of_the_caller(
-    server: FakeServer, call: Call, options: dict[str, object], error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        call(server.target, "encode", "abc", **options)
-    assert not server.requests
-
-
-def test_models_carry_every_field(server: FakeServer, call: Call) -> None:
-    (model,) = call(server.target, "models")
-    assert call(server.target, "model") == call(server.target, "model", "en-pt") == model
-    assert (model.name, model.source_languages, model.target_languages) == ("en-pt", ("en",), ("pt",))
-    assert (model.max_source_tokens, model.max_new_tokens, model.max_beams) == (512, 256, 16)
-    default = model.default_decoding
-    assert isinstance(default, dragoman.Decoding)
-    assert (default.num_beams, default.num_return_sequences, default.max_new_tokens) == (4, 1, 256)
-    assert (default.length_penalty, default.early_stopping) == (0.5, "never")
-    assert (model.width, model.encoder_layers, model.decoder_layers, model.vocabulary_size) == (2, 6, 1, 32001)
-    assert (model.precision, model.execution_provider) == ("fp32", "CPUExecutionProvider")
-    assert (model.package_sha256, model.checkpoint_sha256) == ("ab" * 32, "cd" * 32)
-    assert model.tasks == ("translate", "encode")
-    assert (model.state, model.workers, model.rows, model.memory_bytes) == ("serving", 2, 64, 1_070_000_000)
-    own = dragoman.EncodingDefaults(("mean", "sum_sqrt"), 4, True, {"query": "query: "}, "query")
-    assert model.default_encoding == own
-    assert (model.prompts, model.prompt) == ({"summarize": "summarize: "}, "summarize")
-    assert (model.labels, model.labels_tokens) == (("long", "short"), True)
-
-
-def test_an_unknown_model_is_not_found(server: FakeServer, call: Call) -> None:
-    with pytest.raises(NotFound, match="no model fr-de") as caught:
-        call(server.target, "model", "fr-de")
-    assert caught.value.reason == "MODEL_NOT_FOUND"
-
-
-def test_health_of_the_server_and_of_a_service(server: FakeServer, call: Call) -> None:
-    assert call(server.target, "health") is Health.SERVING
-    assert call(server.target, "health", "dragoman.v1.EncodingService") is Health.NOT_SERVING
-    with pytest.raises(NotFound):
-        call(server.target, "health", "no.such.Service")
