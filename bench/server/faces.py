@@ -39,7 +39,7 @@ def main() -> None:
     texts, http_port = english(arguments.sentences), free_port()
     options = ["--package", str(arguments.package), "--http-port", str(http_port), "--cache-mb", "0"]
     with serving("server", options) as server, ExitStack() as open_faces:
-        faces = {GRPC: _grpc(server, open_faces), LIBRETRANSLATE: _libretranslate(http_port)}
+        faces = {GRPC: _grpc(server, open_faces), LIBRETRANSLATE: translate_by_libretranslate(http_port)}
         one = alternate({name: partial(_p50, face, texts) for name, face in faces.items()}, arguments.repeats)
         many = alternate(
             {name: partial(_rate, face, texts, arguments.callers) for name, face in faces.items()},
@@ -58,20 +58,21 @@ def _grpc(server: Server, open_faces: ExitStack) -> Translate:
     return lambda text: client.translate(text, segmentation="sentences", timeout_s=TIMEOUT_S)
 
 
-def _libretranslate(port: int) -> Translate:
-    """Each thread has a connection of its own, as each caller would."""
+def translate_by_libretranslate(port: int, alternatives: int = 0) -> Callable[[str], str]:
+    """Asks whoever speaks LibreTranslate's API there. Each thread has a connection of its own, as each caller would."""
     own = threading.local()
 
-    def translate(text: str) -> object:
+    def translate(text: str) -> str:
         if not hasattr(own, "connection"):
             own.connection = http.client.HTTPConnection(HOST, port, timeout=TIMEOUT_S)
-        body = json.dumps({"q": text, "source": "en", "target": "pt"})
+        body = json.dumps({"q": text, "source": "en", "target": "pt", "alternatives": alternatives})
         own.connection.request("POST", "/translate", body, {"content-type": "application/json"})
         answer = own.connection.getresponse()
         found = json.loads(answer.read())
         if answer.status != http.client.OK:
             raise RuntimeError(f"/translate answered {answer.status}: {found}")
-        return found
+        translated: str = found["translatedText"]
+        return translated
 
     return translate
 

@@ -43,7 +43,9 @@ PROGRAMS = {
         (
             "bench.bulk",
             "bench.server.faces",
+            "bench.server.libretranslate",
             "bench.server.metrics",
+            "bench.server.playground",
             "bench.server.reload",
             "bench.server.overload",
             "bench.quality",
