@@ -20,10 +20,11 @@ from functools import partial
 from pathlib import Path
 from shutil import copy
 
+import sacrebleu
+
 from bench.measure import alternate, seconds
 from bench.pages.markdown import table
 from bench.process import free_port, serving
-from bench.quality import measure
 from bench.sentences import flores
 from bench.server.faces import ZOO, translate_by_libretranslate
 from dragoman.quickstart import HOST
@@ -93,15 +94,15 @@ def compare(sides: Mapping[str, Callable[[str], str]], choice: Choice, sentences
     with ThreadPoolExecutor(choice.callers) as pool:
         ask = {name: partial(_translated, pool, side, sources) for name, side in sides.items()}
         rates = alternate({name: partial(_rate, one, len(sources)) for name, one in ask.items()}, choice.repeats)
-        quality = {name: measure(one(), sources, references) for name, one in ask.items()}
+        found = {name: one() for name, one in ask.items()}
     best, *_ = sides
     rows = [
         [
             name,
             f"{rates[name].median:.1f}",
             f"{rates[best].median / rates[name].median:.2f} x",
-            f"{quality[name].bleu:.2f}",
-            f"{quality[name].chrf:.2f}",
+            f"{sacrebleu.corpus_bleu(found[name], [references]).score:.2f}",
+            f"{sacrebleu.corpus_chrf(found[name], [references]).score:.2f}",
         ]
         for name in sides
     ]
