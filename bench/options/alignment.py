@@ -18,6 +18,8 @@ from models.package.folder import Package
 
 ZOO = Path(__file__).parent.parent.parent / "models" / "zoo"
 PLAIN = "neither"
+SENTENCES, REPEATS = 100, 9
+QUICK = {"sentences": 25, "repeats": 3}
 Reply = Callable[[str], object]
 
 
@@ -62,9 +64,13 @@ def main() -> None:
     )
     parser.add_argument("--num-beams", type=int, default=4, metavar="N")
     parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
-    parser.add_argument("--sentences", type=int, default=100, metavar="N")
-    parser.add_argument("--repeats", type=int, default=9, metavar="N")
+    parser.add_argument("--sentences", type=int, default=SENTENCES, metavar="N", help=f"default: {SENTENCES}")
+    parser.add_argument("--repeats", type=int, default=REPEATS, metavar="N", help=f"turns; default: {REPEATS}")
+    quick = " and ".join(f"--{name} {number}" for name, number in QUICK.items())
+    parser.add_argument("--quick", action="store_true", help=f"{quick}: a minute")
     args = parser.parse_args()
+    if args.quick:
+        vars(args).update(QUICK)
     print(f"{machine()}, {instructions()}\n", flush=True)
     rows = [
         row
