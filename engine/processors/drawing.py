@@ -79,8 +79,8 @@ def _weights(sampling: Sampling, known: Known) -> tuple[Numbers, NDArray[np.intp
     sure = is_sure.sum(1)
     most = np.full(len(sure), ANY)
     if power >= 1:  # the sum of w^power is at most that of w, times the largest w^(power - 1)
-        with np.errstate(invalid="ignore"):
-            most = (known.others + known.error) * np.nan_to_num(each / np.exp(known.least)) + behind
+        largest = np.exp(known.least * (power - 1)) if power > 1 else 1.0
+        most = np.where(each > 0, (known.others + known.error) * largest, 0) + behind
     fewest = np.zeros(len(sure))
     if sampling.top_k:
         most = np.minimum(most, (sampling.top_k - sure) * each)

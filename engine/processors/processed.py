@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from engine.processors.chain import Chain, chain
 from engine.processors.processor import Seen
 from engine.processors.sampling import Sampling
+from engine.processors.targets import FedTokens
 from engine.targets import TargetRules
 from models.decoding import Decoding
 
@@ -113,32 +114,38 @@ class Group:
     rows: NDArray[np.intp]
     of: Sequence[Processed]
     """What becomes of each."""
+    chosen: NDArray[np.intp]
+    """How many tokens each has got [rows]."""
 
     @property
-    def largest_id(self) -> int:
-        """The largest token id that is named for one."""
-        return max(one.largest_id for one in self.of)
+    def barred(self) -> Sequence[Collection[int]]:
+        """What cannot be drawn of each. Nothing, where a search sees to that."""
+        if self.kind.sampling is None:
+            return [()] * len(self.of)
+        return [one.rules.barred_ids(chosen) for one, chosen in zip(self.of, self.chosen.tolist(), strict=True)]
 
-    def process(self, scores: NDArray[np.float32], seen: Seen, barred: Sequence[Collection[int]]) -> None:
-        """Changes the scores of the rows in place [rows, vocabulary]. barred: tokens that each cannot have."""
+    def process(self, scores: NDArray[np.float32], seen: Seen) -> None:
+        """Changes the scores of the rows in place [rows, vocabulary]."""
         for processor in self.kind.chain:
             processor(scores, seen)
-        rows, ids = _pairs(barred)
-        scores[rows, ids] = -np.inf
+        if any(barred := self.barred):
+            scores[_pairs(barred)] = -np.inf
 
     def part(self, which: NDArray[np.intp]) -> "Group":
         """Some of the rows."""
-        return Group(self.kind, self.rows[which], [self.of[one] for one in which.tolist()])
+        return Group(self.kind, self.rows[which], [self.of[one] for one in which.tolist()], self.chosen[which])
 
 
-def alike(rows: Sequence[Processed | None], which: Iterable[int]) -> Iterator[Group]:
+def alike(rows: Sequence[Processed | None], which: Iterable[int], fed: FedTokens) -> Iterator[Group]:
     """Those of some rows that are processed alike."""
     groups: dict[Kind, list[int]] = {}
     for row in which:
         if (one := rows[row]) is not None:
             groups.setdefault(one.kind, []).append(row)
     for kind, together in groups.items():
-        yield Group(kind, np.array(together), [one for row in together if (one := rows[row]) is not None])
+        of, numbers = [one for row in together if (one := rows[row]) is not None], np.array(together)
+        before = np.array([len(one.rules.prefix_ids) for one in of])
+        yield Group(kind, numbers, of, fed.lengths(numbers) - before)
 
 
 def _pairs(barred: Sequence[Collection[int]]) -> tuple[list[int], list[int]]:

@@ -82,5 +82,6 @@ def _ban_continuations(
     for place in range(size - 1):
         token = targets[:, targets.shape[1] - size + 1 + place, None]
         same &= text[:, place : place + starts] == token
-    rows, places = same.nonzero()
-    scores[rows, following[rows, places]] = -np.inf
+    if same.any():
+        rows, places = same.nonzero()
+        scores[rows, following[rows, places]] = -np.inf

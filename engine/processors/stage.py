@@ -39,10 +39,13 @@ class ProcessorStage:
         """No request has processors."""
         self._best = 1
         self._scratch = np.full((0, 0), -np.inf, np.float32)
+        self._largest_id = 0
+        """No token that is named, or was fed, has a larger one."""
 
     def begin(self, processed: Processed) -> None:
         """One request more. Its row has been fed nothing yet."""
         self._requests.append(processed)
+        self._largest_id = max(self._largest_id, processed.largest_id)
         self.idle = False
 
     def end(self, processed: Processed) -> None:
@@ -57,6 +60,7 @@ class ProcessorStage:
     def feed(self, token_ids: NDArray[np.int64]) -> None:
         """Every live row is fed one token [live]."""
         self._fed.feed(token_ids)
+        self._largest_id = max(self._largest_id, int(token_ids.max(initial=0)))
 
     def take(self, parents: Sequence[int]) -> None:
         """Row i continues old row parents[i]."""
@@ -77,7 +81,7 @@ class ProcessorStage:
         """What the searches see of the step. rows: what becomes of each [live]."""
         token_ids, log_probs = found.token_ids[:, : self._best].copy(), found.log_probs[:, : self._best].copy()
         finite = np.flatnonzero(found.token_ids[: len(rows), 0] != NOT_FINITE).tolist()
-        for group in alike(rows, finite):
+        for group in alike(rows, finite, self._fed):
             best, together = group.kind.best, group.rows
             if group.kind.sampling is None:
                 log_probs[together] = -np.inf
@@ -85,7 +89,7 @@ class ProcessorStage:
             else:
                 token_ids[together, 0], log_probs[together, 0] = self._draw(found, group, group.kind.sampling)
         named = None if found.named is None else partial(self._named, found, rows)
-        return replace(found, token_ids=token_ids, log_probs=log_probs, named=named)
+        return Found(token_ids, log_probs, named, found.normaliser, found.logits, found.attention)
 
     def _named(
         self,
@@ -98,28 +102,28 @@ class ProcessorStage:
         assert found.named is not None and found.logits is not None
         scores = found.named(which, token_ids)
         place_of = {row: place for place, row in enumerate(which.tolist())}
-        for group in alike(rows, place_of):
+        for group in alike(rows, place_of, self._fed):
             places = [place_of[row] for row in group.rows.tolist()]
             if not group.kind.raises:
                 scores[places] = self._processed(group, token_ids[places], scores[places])
                 continue
             logits = found.logits(group.rows)
             whole = logits - _normaliser(found, group, logits)
-            group.process(whole, self._seen(group), self._barred(group))
+            group.process(whole, self._seen(group))
             named = np.take_along_axis(whole, np.maximum(token_ids[places], 0), 1)
             scores[places] = np.where(token_ids[places] < 0, -np.inf, named)
         return scores
 
     def _draw(self, found: Found, group: Group, sampling: Sampling) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """A token of each row and the model's log-probability of it [rows]."""
-        steps = self._chosen(group)
-        noise = np.array([one.noise[step] for one, step in zip(group.of, steps, strict=True) if one.noise is not None])
+        steps = zip(group.of, group.chosen.tolist(), strict=True)
+        noise = np.array([one.noise[step] for one, step in steps if one.noise is not None])
         if sampling.bounded and not group.kind.known:
             return self._draw_of_whole_rows(found, group, sampling, noise)
         if sampling.bounded:
             look = self._look(found, group)
-            token_ids, _, log_probs = look.ordered()
-            column = draw_of_known(sampling, look.known(bool(group.kind.chain)), noise)
+            token_ids, scores, log_probs = look.ordered()
+            column = draw_of_known(sampling, look.known(scores, bool(group.kind.chain)), noise)
         else:
             token_ids, scores, log_probs = self._best_of(found, group, sampling.wanted)
             column = draw(sampling.probabilities(scores), noise)
@@ -138,7 +142,7 @@ class ProcessorStage:
         logits = found.logits(group.rows)
         normaliser = _normaliser(found, group, logits)
         scores = logits.copy()
-        group.process(scores, self._seen(group), self._barred(group))
+        group.process(scores, self._seen(group))
         few = 0 < sampling.wanted <= MOST_SORTED
         token_ids, of_best = best_of_all(scores, sampling.wanted if few else min(MOST_SORTED, scores.shape[1]))
         if few:
@@ -171,7 +175,7 @@ class ProcessorStage:
         """
         kind, columns = group.kind, slice(group.kind.known)
         token_ids, log_probs = found.token_ids[group.rows, columns], found.log_probs[group.rows, columns]
-        barred = self._barred(group)
+        barred = group.barred
         if not kind.chain and not any(barred):
             return Look(token_ids, log_probs, log_probs, log_probs, barred, True)
         given = log_probs
@@ -186,11 +190,12 @@ class ProcessorStage:
         token_ids: negative where there is none
         """
         seen, rows = self._seen(group), np.arange(len(token_ids))[:, None]
-        tokens = 1 + max(token_ids.max(), seen.targets.max(), group.largest_id)
+        self._largest_id = max(self._largest_id, int(token_ids.max()))
+        tokens = 1 + self._largest_id
         scores = self._nothing(len(token_ids), tokens + 1)
         columns = np.where(token_ids < 0, tokens, token_ids)  # behind all that anybody names
         scores[rows, columns] = given
-        group.process(scores, seen, self._barred(group))
+        group.process(scores, seen)
         processed = scores[rows, columns]
         scores[rows, columns] = -np.inf
         return processed
@@ -203,7 +208,7 @@ class ProcessorStage:
         normaliser = _normaliser(found, group, logits)
         scores = logits.copy() if of_logits else logits - normaliser
         least = np.take_along_axis(scores, known[:, -1:], 1)
-        group.process(scores, self._seen(group), self._barred(group))
+        group.process(scores, self._seen(group))
         enough = 0 < best <= known.shape[1] and not group.kind.raises
         token_ids, of_best = best_among(scores, known, best) if enough else best_of_all(scores, best)
         unsure = np.flatnonzero((of_best[:, -1:] < least) & enough)
@@ -212,19 +217,8 @@ class ProcessorStage:
         log_probs = np.take_along_axis(logits, token_ids, 1) - normaliser if of_logits else of_best
         return token_ids, of_best, log_probs
 
-    def _chosen(self, group: Group) -> list[int]:
-        """How many tokens each row has got."""
-        lengths = self._fed.lengths(group.rows).tolist()
-        return [length - len(one.rules.prefix_ids) for length, one in zip(lengths, group.of, strict=True)]
-
-    def _barred(self, group: Group) -> Sequence[Collection[int]]:
-        """What cannot be drawn. Nothing, where a search sees to that."""
-        if group.kind.sampling is None:
-            return [()] * len(group.of)
-        return [one.rules.barred_ids(chosen) for one, chosen in zip(group.of, self._chosen(group), strict=True)]
-
     def _seen(self, group: Group) -> Seen:
-        return Seen(self._fed.of(group.rows), [one.source_ids for one in group.of], np.array(self._chosen(group)))
+        return Seen(self._fed.of(group.rows), [one.source_ids for one in group.of], group.chosen)
 
     def _nothing(self, rows: int, tokens: int) -> NDArray[np.float32]:
         """Scores of -inf [rows, at least so many tokens]. Whoever changes them leaves them so."""
@@ -258,9 +252,11 @@ class Look:
         told = self.log_probs if self.of_logits else self.processed
         return self.token_ids[rows, order], self.processed[rows, order], told[rows, order]
 
-    def known(self, lowered: bool) -> Known:
-        """What is known of the probabilities of all tokens. lowered: the processors may have lowered any."""
-        _, scores, _ = self.ordered()
+    def known(self, scores: NDArray[np.float32], lowered: bool) -> Known:
+        """What is known of the probabilities of all tokens.
+
+        scores: of these, best first. lowered: the processors may have lowered any
+        """
         normaliser = self.given[:, :1].astype(np.float64) - self.log_probs[:, :1]
         others = 1 - np.exp(self.log_probs.astype(np.float64)).sum(1)
         barred = np.array([len(ids) for ids in self.barred])
