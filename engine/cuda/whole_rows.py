@@ -1,6 +1,6 @@
 """What a step gives besides the best tokens, on a device: logits of whole rows, and queries to the source."""
 
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,19 +30,19 @@ class WholeRows:
 
     def answer(self, ask: Ask, best: Found, source_last: NDArray[np.int32]) -> Found:
         """What was asked of a step that is done. `source_last`: of its rows."""
-        logits = partial(self._logits, len(source_last)) if asks_logits(ask) else None
+        logits = self._logits if asks_logits(ask) else None
         return answer(ask, best, logits, self._attention(source_last) if ask.attention else None)
 
-    def _logits(self, rows: int, some: NDArray[np.intp]) -> NDArray[np.float32]:
-        """Of some of so many rows [some, vocabulary]. -inf: not allowed."""
+    def _logits(self, rows: NDArray[np.intp]) -> NDArray[np.float32]:
+        """Of some rows [some, vocabulary]. -inf: not allowed."""
         assert self._spec.logits is not None
-        logits = self._read(self._spec.logits.name, rows)[some, : self._spec.vocabulary.target_size]
+        logits = self._read(self._spec.logits.name, rows)[:, : self._spec.vocabulary.target_size]
         allowed = self._blocks.allowed
         if allowed is None:
             return logits
-        raw = self._runtime.read(allowed.address, rows * allowed.row_slots * allowed.slot_bytes)
+        raw = self._read_rows(allowed.address, allowed.row_slots * allowed.slot_bytes, rows)
         found = np.full_like(logits, -np.inf)
-        for row, places in enumerate(raw.view(np.int64).reshape(rows, -1)[some]):
+        for row, places in enumerate(raw.view(np.int64)):
             ids = places[places != NO_TOKEN]  # a place is a token here
             found[row, ids] = logits[row, ids]
         return found
@@ -58,13 +58,19 @@ class WholeRows:
         )
         raw = self._runtime.read(address, rows * block.row_slots * block.slot_bytes)
         keys = NUMBER_TYPES[tensor.precision].to_float(raw).reshape(tensor.shape(rows, block.places))
-        return attend(self._read(query.name, rows), keys, source_last, query.scale)
+        return attend(self._read(query.name, np.arange(rows)), keys, source_last, query.scale)
 
-    def _read(self, name: str, rows: int) -> NDArray[np.float32]:
-        """The first rows of an output."""
-        columns = self._shape(name, rows)[1]
-        raw = self._runtime.read(self._buffers[name].address, rows * columns * self._numbers.size_bytes)
-        return self._numbers.to_float(raw).reshape(rows, columns)
+    def _read(self, name: str, rows: NDArray[np.intp]) -> NDArray[np.float32]:
+        """Some rows of an output."""
+        columns = self._shape(name, len(rows))[1]
+        raw = self._read_rows(self._buffers[name].address, columns * self._numbers.size_bytes, rows)
+        return self._numbers.to_float(raw.ravel()).reshape(len(rows), columns)
+
+    def _read_rows(self, address: int, row_bytes: int, rows: NDArray[np.intp]) -> NDArray[np.uint8]:
+        """Some rows of so many bytes, and no others: neighbours cross together [rows, bytes]."""
+        runs = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
+        parts = [self._runtime.read(address + int(run[0]) * row_bytes, len(run) * row_bytes) for run in runs]
+        return np.concatenate(parts).reshape(len(rows), row_bytes)
 
     def _shape(self, name: str, rows: int) -> tuple[int, int]:
         logits = self._spec.logits

@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from queue import SimpleQueue
+from typing import Any
 
 import pytest
 
+from engine.decoder import Decoder
 from engine.devices.session import CPU
 from engine.loading.load import Loadable, open_decoder
 from engine.observer import Unobserved
@@ -27,11 +29,14 @@ def loadable() -> Loadable:
 
 
 @pytest.fixture
-def runner(loadable: Loadable) -> Iterator[Runner]:
-    with (
-        closing(open_decoder(loadable, CPU, 64, 64, "off")) as decoder,
-        Runner(decoder, ROWS, 1, Unobserved()) as runner,
-    ):
+def decoder(loadable: Loadable) -> Iterator[Decoder[Any]]:
+    with closing(open_decoder(loadable, CPU, 64, 64, "off")) as decoder:
+        yield decoder
+
+
+@pytest.fixture
+def runner(decoder: Decoder[Any]) -> Iterator[Runner]:
+    with Runner(decoder, ROWS, 1, Unobserved()) as runner:
         yield runner
 
 
@@ -39,7 +44,7 @@ def source(text: str) -> tuple[int, ...]:
     return tuple(Package.open(ZOO).tokenizer().encode(text))
 
 
-def test_samples_are_those_of_their_numbers(runner: Runner, loadable: Loadable) -> None:
+def test_samples_are_those_of_their_numbers(decoder: Decoder[Any], runner: Runner, loadable: Loadable) -> None:
     texts = [source("The weather is nice today."), source("Where can I buy a ticket?")]
     [one] = decode(runner, loadable.rules, [(texts[0], replace(SAMPLED, num_return_sequences=1))])
     [alone] = decode(runner, loadable.rules, [(texts[0], SAMPLED)])
@@ -51,6 +56,9 @@ def test_samples_are_those_of_their_numbers(runner: Runner, loadable: Loadable) 
     assert alone.hypotheses[0] == one.hypotheses[0], "the first is what one sample would be"
     assert among_others.hypotheses == alone.hypotheses
     assert len(other_seed.hypotheses) == 3
+    with Runner(decoder, ROWS, 4, Unobserved()) as four_workers:
+        found = list(decode(four_workers, loadable.rules, [*requests, *requests]))
+    assert [answer.hypotheses for answer in found][1::4] == [alone.hypotheses] * 2
 
 
 def test_a_stream_is_told_of_the_first(runner: Runner, loadable: Loadable) -> None:
