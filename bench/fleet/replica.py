@@ -2,15 +2,20 @@
 
 Between two events the rows of a worker are the same, and so are its steps. So a worker counts steps, not seconds: a
 text that has so many to go leaves when the count is there (as in processor sharing by virtual time: Parekh and
-Gallager 1993). An event costs a heap operation, however many steps lie between.
+Gallager 1993). An event costs a heap operation, however many steps lie between. A text that comes joins at the end of a
+step, when the rows that run have had as much time as the encoder run before.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from math import inf
+from math import ceil, inf
 
 from engine.queueing.cost import Measured
+
+ROUNDING = 1e-6
+"""Steps that a count may be off, after sums of seconds."""
 
 
 @dataclass(slots=True, eq=False)
@@ -24,6 +29,7 @@ class Text:
     cost_s: float
     """Seconds of a worker that the engine expects it to take."""
     answered: float = inf
+    """Whoever simulates says so."""
     replica: int = -1
 
 
@@ -36,6 +42,8 @@ class Worker:
     now: float = 0.0
     """When its count was brought up to date. Ahead of the clock while it encodes."""
     steps: float = 0.0
+    gate: float = 0.0
+    """Newcomers are not encoded before: rows that have waited for encoder runs get as much time for themselves."""
     leaving: list[tuple[float, int, Text]] = field(default_factory=list)
     """A heap: at which count each of its texts leaves."""
 
@@ -48,6 +56,13 @@ class Worker:
         """When the next text leaves, if none joins before."""
         return self.now + (self.leaving[0][0] - self.steps) * self.step_s if self.leaving else inf
 
+    def opens_s(self, now: float) -> float:
+        """When it may take on newcomers: at once if it has nothing to do, else at the end of a step."""
+        if not self.leaving:
+            return max(now, self.now)
+        ahead = (max(now, self.gate, self.now) - self.now) / self.step_s + self.steps
+        return self.now + (ceil(ahead - ROUNDING) - self.steps) * self.step_s
+
     def move_to(self, now: float) -> None:
         """Steps until then."""
         if now > self.now:
@@ -55,17 +70,24 @@ class Worker:
                 self.steps += (now - self.now) / self.step_s
             self.now = now
 
-    def join(self, text: Text, now: float, order: int) -> None:
-        """Encodes a text, for which its other rows wait, and takes it on board."""
+    def join(self, texts: Sequence[Text], now: float, order: int) -> None:
+        """Encodes texts together, for which its other rows wait, and takes them on board."""
         self.move_to(now)
-        self.now += self.measured.token * text.source_tokens
-        self.rows += text.rows
-        heappush(self.leaving, (self.steps + text.steps, order, text))
+        self.steps = float(round(self.steps))
+        encode_s = sum(self.measured.token * text.source_tokens for text in texts)
+        self.now += encode_s
+        if self.leaving:
+            self.gate = self.now + encode_s
+        for text in texts:
+            self.rows += text.rows
+            heappush(self.leaving, (self.steps + text.steps, order, text))
+            order += 1
 
     def leave(self) -> Text:
         """The next one does."""
         self.move_to(self.next_s)
-        _, _, text = heappop(self.leaving)
+        steps, _, text = heappop(self.leaving)
+        self.steps = steps
         self.rows -= text.rows
         return text
 
@@ -80,28 +102,45 @@ class Replica:
         self.texts = 0
         self.backlog_s = 0.0
         """What its texts cost, of a worker."""
-        self._rows, self._joined = rows, 0
+        self._rows, self._joined, self._now = rows, 0, 0.0
+
+    @property
+    def busy(self) -> int:
+        """Workers that have something to do."""
+        return sum(bool(worker.leaving) for worker in self.workers)
 
     @property
     def next_s(self) -> float:
-        """When its next text is answered, if none comes before."""
-        return min(worker.next_s for worker in self.workers)
+        """When something happens here next, if no text comes before."""
+        leaves = min(worker.next_s for worker in self.workers)
+        taker = self._taker
+        return min(leaves, taker.opens_s(self._now)) if taker is not None else leaves
+
+    @property
+    def _taker(self) -> Worker | None:
+        """Who takes the next of those that wait: the worker with the fewest rows, if that is few enough."""
+        worker = min(self.workers, key=lambda one: one.rows)
+        return worker if self.waiting and worker.rows + self.waiting[0].rows <= self._rows else None
 
     def come(self, text: Text, now: float) -> None:
         """A text is routed here."""
+        self._now = now
         self.texts += 1
         self.backlog_s += text.cost_s
         self.waiting.append(text)
-        self._admit(now)
 
-    def answer(self) -> Text:
-        """The next text is answered."""
+    def go_on(self) -> Text | None:
+        """What happens next, does: a text is answered, which this returns, or those that wait are taken on."""
         worker = min(self.workers, key=lambda one: one.next_s)
+        taker = self._taker
+        if taker is not None and (now := taker.opens_s(self._now)) < worker.next_s:
+            self._now = now
+            self._take(taker)
+            return None
         text = worker.leave()
-        text.answered = worker.now
+        self._now = worker.now
         self.texts -= 1
         self.backlog_s -= text.cost_s
-        self._admit(worker.now)
         return text
 
     def lose(self) -> list[Text]:
@@ -111,11 +150,12 @@ class Replica:
         self.__init__(len(self.workers), self._rows, self.workers[0].measured)  # type: ignore[misc]
         return lost
 
-    def _admit(self, now: float) -> None:
-        """Those that wait join the worker with the most free rows, as far as there are any."""
-        while self.waiting:
-            worker = min(self.workers, key=lambda one: one.rows)
-            if worker.rows + self.waiting[0].rows > self._rows:
-                return
-            self._joined += 1
-            worker.join(self.waiting.popleft(), max(now, worker.now), self._joined)
+    def _take(self, taker: Worker) -> None:
+        """As many as leave it with no more rows than the others, but one at least."""
+        taken, rows = list[Text](), taker.rows
+        others = min((one.rows for one in self.workers if one is not taker), default=self._rows)
+        while self.waiting and rows + self.waiting[0].rows <= self._rows and (not taken or rows <= others):
+            taken.append(self.waiting.popleft())
+            rows += taken[-1].rows
+        taker.join(taken, self._now, self._joined)
+        self._joined += len(taken)

@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
+from math import inf
 
 import numpy as np
 
@@ -30,6 +31,8 @@ class Fleet:
     zone_loss: bool = False
     """A third of the replicas is lost, when half of the texts have come. Their texts come again at once."""
     seed: int = 0
+    cores: float | None = None
+    """That all replicas share, where they are processes of one machine. None: each worker has one."""
 
 
 @dataclass(frozen=True)
@@ -83,25 +86,31 @@ def simulate(fleet: Fleet, texts: Sequence[Text]) -> Found:
     work_s = sum(text.cost_s for text in texts)
     long_s = sum(text.cost_s for text in texts if text.source_tokens >= LONG_TOKENS)
     route = routes(reports, alive, chance, long_s / work_s)[fleet.routing]
-    planned = [float("inf")] * fleet.replicas
+    planned = [inf] * fleet.replicas
     ends: list[tuple[float, int]] = []
+    clock = _Clock(fleet.cores, replicas)
 
     def plan(number: int) -> None:
         reports.changed(number)
         planned[number] = at = replicas[number].next_s
-        if at < float("inf"):
+        if at < inf:
             heappush(ends, (at, number))
 
     def run_until(now: float) -> None:
-        while ends and ends[0][0] <= now:
+        while ends and clock.real_at(ends[0][0]) <= now:
             at, number = heappop(ends)
             if at == planned[number]:  # and no older plan
-                replicas[number].answer()
+                clock.move_to(at)
+                text = replicas[number].go_on()
+                if text is not None:
+                    text.answered = clock.real
+                clock.changed(number)
                 plan(number)
+        clock.wait_until(now)
 
-    def come(text: Text, now: float) -> None:
+    def come(text: Text) -> None:
         number = route(text)
-        replicas[number].come(text, now)
+        replicas[number].come(text, clock.now)
         plan(number)
 
     for index, text in enumerate(texts):
@@ -111,13 +120,47 @@ def simulate(fleet: Fleet, texts: Sequence[Text]) -> Found:
             lost = alive[::3][: len(alive) // 3]
             alive[:] = sorted(set(alive) - set(lost))
             for number in lost:
-                planned[number] = float("inf")
+                planned[number] = inf
                 for again in replicas[number].lose():
-                    come(again, text.arrived)
-        come(text, text.arrived)
-    run_until(float("inf"))
+                    come(again)
+                clock.changed(number)
+        come(text)
+    run_until(inf)
     seconds = np.array([text.answered - text.arrived for text in texts])
     return Found(seconds[int(WARM * len(texts)) :], seconds[len(texts) // 2 :])
+
+
+class _Clock:
+    """The time of workers, which goes slower than the real one while more of them are busy than there are cores."""
+
+    def __init__(self, cores: float | None, replicas: Sequence[Replica]) -> None:
+        """cores: None is one for each worker."""
+        self._cores, self._replicas = cores, replicas
+        self._busy, self._of = 0, [0] * len(replicas)
+        self.now = self.real = 0.0
+
+    @property
+    def _pace(self) -> float:
+        """Real seconds for each of a worker's."""
+        return 1.0 if self._cores is None else max(1.0, self._busy / self._cores)
+
+    def real_at(self, now: float) -> float:
+        """What the real time will be, if nobody begins or ends to be busy before."""
+        return self.real + (now - self.now) * self._pace
+
+    def move_to(self, now: float) -> None:
+        self.real, self.now = self.real_at(now), now
+
+    def wait_until(self, real: float) -> None:
+        """Nothing happens until then."""
+        if real < inf:
+            self.now, self.real = self.now + (real - self.real) / self._pace, real
+
+    def changed(self, number: int) -> None:
+        """A replica may have more or fewer workers with something to do."""
+        busy = self._replicas[number].busy
+        self._busy += busy - self._of[number]
+        self._of[number] = busy
 
 
 def capacity(fleet: Fleet, lengths: Lengths) -> float:

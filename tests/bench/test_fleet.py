@@ -1,10 +1,16 @@
 """bench.fleet: what queueing theory knows, and what routing, reports and zones must do."""
 
+import random
+
 import numpy as np
 import pytest
 
+from bench.fleet.replica import Text
 from bench.fleet.simulation import Fleet, Found, Lengths, capacity, poisson, simulate, texts_of
 from engine.queueing.cost import Measured
+from tests.simulation.calls import Call
+from tests.simulation.machine import Speed
+from tests.simulation.world import World
 
 LENGTHS = Lengths([5, 10, 20, 60], [6, 12, 24, 70])
 MEASURED = Measured(fixed=0.002, each=0.0004, token=0.0001)
@@ -28,6 +34,35 @@ def test_steps_that_cost_what_their_rows_do_share_a_processor() -> None:
     texts = texts_of(fleet, Lengths([1] * 4, [2, 2, 2, 26]), poisson(rate, 60_000, 2))
     service_s = float(np.mean([0.001 * text.steps for text in texts]))
     assert mean_s(simulate(fleet, texts)) == pytest.approx(service_s / (1 - rate * service_s), rel=0.05)
+
+
+@pytest.mark.parametrize(("workers", "load"), [(1, 0.5), (2, 0.7)])
+def test_the_engine_on_a_clock_of_its_own_takes_as_long(workers: int, load: float) -> None:
+    """The real queue, workers and batches, with steps that cost what they are simulated to cost."""
+    speed = Speed()
+    fleet = Fleet(1, Measured(speed.step, speed.row, speed.token), workers=workers, routing="round robin")
+    chance, most = random.Random(2), capacity(fleet, Lengths(range(5, 41), range(5, 41)))
+    world, texts = World(3, workers=workers, rows=fleet.rows, speed=speed), list[Text]()
+    for at in poisson(load * most, 500, 1):
+        length = chance.randint(5, 40)
+        world.arrive(Call([length]), at)
+        texts.append(Text(at, length, length, 1, 1.0))
+    world.run()
+    simulate(fleet, texts)
+    real_s = [call.ended - call.arrived for call in world.calls if call.ended is not None]
+    ours_s = [text.answered - text.arrived for text in texts]
+    assert len(real_s) == len(ours_s)
+    for q in (0.5, 0.99):
+        assert np.quantile(ours_s, q) / np.quantile(real_s, q) == pytest.approx(1, abs=0.08)
+
+
+def test_processes_share_the_cores_of_a_machine() -> None:
+    """As slow as one of half the speed, while both have something to do."""
+    slow = Measured(2 * MEASURED.fixed, 2 * MEASURED.each, 2 * MEASURED.token)
+    both, alone = [Text(0.0, 10, 12, 1, 1.0) for _ in range(2)], [Text(0.0, 10, 12, 1, 1.0)]
+    simulate(Fleet(2, MEASURED, workers=1, routing="round robin", cores=1.0), both)
+    simulate(Fleet(1, slow, workers=1, routing="round robin"), alone)
+    assert [text.answered for text in both] == pytest.approx([alone[0].answered] * 2)
 
 
 def test_better_routing_has_the_shorter_tail_and_old_reports_undo_it() -> None:
