@@ -1,23 +1,31 @@
 """The steps of an export of an encoder alone: load, trace, save, verify, publish."""
 
 import shutil
+from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
 from export.command.arguments import Options
 from export.command.progress import Progress
-from export.inputs import InputError, check_name, read_samples
+from export.inputs import InputError, check_name, read_quantizing_texts, read_samples
 from export.manifest import TOOLS
+from export.native.graphs import native_encoder_graphs, why_standard_only
+from export.quantization.encoder import QuantizedEncoder, quantize_encoder
+from export.quantization.quantize import Calibration, Samples
 from export.sources import Fetched
 from export.tracing.graphs import EncoderGraphs
 from export.tracing.trace import trace_encoders
 from export.verification.vectors import verify_vectors
+from export.verification.verify import most_tokens
 from export.weights.save import save
 from models.checkpoint import encoders
+from models.checkpoint.encoders import EncoderCheckpoint
+from models.encoding import Encoding
 from models.package.folder import draft, file_entries, publish
 from models.package.manifest import WEIGHTS, GenerationDefaults, Manifest, Origin
 from models.package.seal import private_key, sign
+from models.tokenizers.tokenizer_json import TokenizerJson
 
 
 def export_encoder(
@@ -31,13 +39,23 @@ def export_encoder(
     refuse(options)
     seal = None if options.sign is None else partial(sign, key=private_key(options.sign))
     texts = read_samples(options.samples, options.verify_samples)
+    quantizing_texts = read_quantizing_texts(options, texts)
     with progress.stage("load"):
         checkpoint = encoders.load(fetched.folder)
         name = check_name(options.name or fetched.name)
         target = options.out or target / name
+    quantized = None
+    if quantizing_texts is not None:
+        with progress.stage("quantize") as tell:
+            quantized = _quantize(checkpoint, *quantizing_texts, tell)
     with draft(target) as folder:
         with progress.stage("trace"):
-            graphs = trace_encoders(checkpoint.model)
+            graphs = trace_encoders(checkpoint.model if quantized is None else quantized.model)
+            missing = None if quantized is None else why_standard_only(checkpoint.model, options.precision)
+            if quantized is not None and missing is None:
+                graphs = native_encoder_graphs(graphs, checkpoint.model, quantized.recipe)
+        if missing is not None:
+            progress.tell(f"standard graphs only: {missing}")
         with progress.stage("save"):
             files = save(graphs, folder)
             for file_name, file in checkpoint.files.items():
@@ -47,7 +65,10 @@ def export_encoder(
             if checkpoint.classifier is not None:
                 checkpoint.classifier.save(folder)
         with progress.stage("verify"):
-            certificate = verify_vectors(checkpoint, files, texts)
+            verified = verify_vectors(checkpoint, files, texts, quantized)
+            certificate = verified.certificate
+            if quantized is not None:
+                certificate = certificate.model_copy(update={"vector_quantization": quantized.report})
         with progress.stage("publish"):
             manifest = Manifest(
                 name=name,
@@ -58,15 +79,32 @@ def export_encoder(
                 generation=GenerationDefaults(),
                 encoding=checkpoint.encoding,
                 classifier=None if checkpoint.classifier is None else checkpoint.classifier.spec,
-                graphs=files.spec,
+                graphs=files.spec.model_copy(update={"vector_probes": verified.probes}),
                 weights=WEIGHTS,
                 files=file_entries(folder),
                 checkpoint=Origin(name=checkpoint.name, sha256=checkpoint.sha256, pinned=fetched.pinned),
                 tools={tool: version(tool) for tool in (*TOOLS, "tokenizers")},
                 certificate=certificate,
+                native_certificate=verified.native,
             )
             publish(folder, manifest, target, seal)
     return target, manifest, graphs
+
+
+def _quantize(
+    checkpoint: EncoderCheckpoint, calibration: Calibration, samples: Samples, tell: Callable[[str], None]
+) -> QuantizedEncoder:
+    """Raises InputError where no text is short enough."""
+    tokenizer, own = TokenizerJson.load(checkpoint.folder, checkpoint.tokenizer), checkpoint.encoding
+    most = own.max_tokens or most_tokens(checkpoint.config.max_positions)
+    sources, measured = (
+        [ids for text in texts if len(ids := tokenizer.encode(text)) <= most]
+        for texts in (calibration.texts, samples.texts)
+    )
+    if not (sources and measured):
+        raise InputError(f"no sentence to calibrate or to measure on has at most {most} tokens; give shorter ones")
+    encoding = Encoding(own.poolings, own.dimensions, own.normalize, dense=checkpoint.dense)
+    return quantize_encoder(checkpoint.model, encoding, calibration, sources, measured, tell)
 
 
 def refuse(options: Options) -> None:
@@ -77,7 +115,8 @@ def refuse(options: Options) -> None:
         "--in-place": options.in_place,
         "--shortlist": options.shortlist is not None,
         f"--verify {options.verify}": options.verify != "transformers",
-        f"--precision {options.precision}": options.precision != "fp32",
+        "--references": options.references is not None,
+        f"--precision {options.precision}": options.precision not in ("fp32", "int8"),
         f"--attention {options.attention}": options.attention != "fused",
         f"--device {options.device}": options.device != "cpu",
     }

@@ -1,14 +1,11 @@
-"""A model that is an encoder alone, on ONNX Runtime's CPU provider: one session, shared by all workers."""
+"""A model that is an encoder alone, on standard operators of ONNX Runtime: one session, shared by all workers."""
 
 import logging
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from engine.cpu.packs import encode_packed
-from engine.decoder import Ask, Found, TokenIds
 from engine.devices.session import CPU, Device, open_session
+from engine.encoded import EncodedText, NoCache
 from engine.target_graphs import TargetGraphs
 from models.package.graph_files import GraphFiles
 
@@ -16,23 +13,6 @@ log = logging.getLogger(__name__)
 
 CHECKED = (11, 3, 7, 10)
 """Tokens of the sources that are packed at the start, to see that it changes nothing."""
-
-
-class EncodedText:
-    """An encoded source."""
-
-    def __init__(self, hidden: NDArray[np.floating]) -> None:
-        self._hidden = hidden
-
-    @property
-    def computed_tokens(self) -> float:
-        """Tokens that the encoder computed for it: only its own."""
-        return len(self._hidden)
-
-    def hidden(self) -> NDArray[np.float32]:
-        """The last hidden states of the source tokens [tokens, width]."""
-        hidden: NDArray[np.float32] = self._hidden.astype(np.float32, copy=False)
-        return hidden
 
 
 class CpuEncoder:
@@ -70,33 +50,9 @@ class CpuEncoder:
             log.warning("texts have other bits packed than alone on this processor: each is encoded alone, slowly")
         return well
 
-    def open_cache(self, rows: int) -> "NoCache":
+    def open_cache(self, rows: int) -> NoCache:
         """Rows that nothing is decoded in."""
         return NoCache()
 
     def close(self) -> None:
         """Nothing outlives it."""
-
-
-class NoCache:
-    """Rows without a decoder, whose steps take no time and find token 0. Only probes and measurements make any."""
-
-    def __init__(self) -> None:
-        self.live = 0
-
-    def join(self, source: EncodedText) -> int:
-        """Starts a row."""
-        self.live += 1
-        return self.live - 1
-
-    def begin_step(self, token_ids: TokenIds, ask: Ask) -> None:
-        """Does nothing."""
-
-    def end_step(self) -> Found:
-        """See the class."""
-        return Found(np.zeros((self.live, 1), np.int64), np.zeros((self.live, 1), np.float32))
-
-    def take(self, parents: Sequence[int]) -> int:
-        """Leaves so many rows. Copies nothing."""
-        self.live = len(parents)
-        return 0

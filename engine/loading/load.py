@@ -1,10 +1,11 @@
 """THE one way from a package to a running engine."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, TypeVar
 
 from engine.cpu.decoder import CpuDecoder
 from engine.cpu.encoder import CpuEncoder
@@ -17,6 +18,7 @@ from engine.devices.sizing import Load
 from engine.errors import KernelsRefused
 from engine.loading.budget import HostLoad, HostMemory, fit, megabytes, total_bytes
 from engine.loading.probes import check_probes, fitting
+from engine.native.alone import NativeEncoder
 from engine.native.decoder import NativeDecoder
 from engine.observer import Observer, Unobserved
 from engine.runner import Runner
@@ -30,6 +32,7 @@ from models.package.manifest import GenerationDefaults
 
 log = logging.getLogger(__name__)
 
+N = TypeVar("N", NativeDecoder, NativeEncoder)
 Kernels = Literal["auto", "off", "required"]
 """Our own operators: where they are built and say what they must; never; or nothing else."""
 ROWS = 64
@@ -144,7 +147,7 @@ class _Opened:
         self.plan, self.decoder, self._loaded_bytes = plan, decoder, loaded_bytes
         self.on_host = device.kind == "cpu"
         self.takes_threads = takes_threads(graphs.precision, device)
-        self.load = _host_load(plan, device, native=isinstance(decoder, NativeDecoder))
+        self.load = _host_load(plan, device, native=isinstance(decoder, NativeDecoder | NativeEncoder))
         self.longest = self.load.source_tokens, self.load.target_tokens
         if counters := getattr(decoder, "counters", None):  # some decoders have them
             plan.observer.kernels(counters)
@@ -212,7 +215,9 @@ def open_decoder(
     if graphs.spec.decoder is None:
         return _open_encoder(model, device, capacities[0], kernels)
     if takes_threads(graphs.spec.precision, device):
-        return _open_native(model, capacities, kernels) or CpuDecoder(graphs, *capacities)
+        return _open_native(partial(_native_decoder, model, capacities), graphs, kernels) or CpuDecoder(
+            graphs, *capacities
+        )
     if kernels == "required":
         raise DeviceError(f"kernels are required; {_described(graphs.spec.precision, device)} has none: leave that out")
     if graphs.spec.slots and device.kind != "cpu":
@@ -225,17 +230,24 @@ def open_decoder(
     return CudaDecoder(graphs, *capacities, device)
 
 
-def _open_encoder(model: Loadable, device: Device, source_tokens: int, kernels: Kernels) -> CpuEncoder:
+def _open_encoder(model: Loadable, device: Device, source_tokens: int, kernels: Kernels) -> NativeEncoder | CpuEncoder:
     """Raises DeviceError."""
     if device.kind != "cpu":
         raise DeviceError("the package is an encoder alone, which runs on the CPU only: serve it with --device cpu")
-    if kernels == "required":
-        raise DeviceError("kernels are required; an encoder alone has no graphs of them: leave that out")
-    return CpuEncoder(model.graphs, source_tokens)
+    graphs = model.graphs
+    native = _open_native(partial(NativeEncoder.open, graphs, source_tokens), graphs, kernels)
+    return native or CpuEncoder(graphs, source_tokens)
 
 
-def _open_native(model: Loadable, capacities: tuple[int, int], kernels: Kernels) -> NativeDecoder | None:
-    """The decoder of our own operators, which answers the package's probes as it must. None: the log says why not.
+def _native_decoder(model: Loadable, capacities: tuple[int, int]) -> NativeDecoder:
+    """Raises KernelsRefused where it does not answer the package's probes as it must."""
+    decoder = NativeDecoder.open(model.graphs, *capacities)
+    check_probes(decoder, model.rules, fitting(model.graphs.spec.probes, *capacities))
+    return decoder
+
+
+def _open_native(opened: Callable[[], N], graphs: GraphFiles, kernels: Kernels) -> N | None:
+    """What runs on our own operators, checked. None: the log says why it does not.
 
     Raises DeviceError where it is required.
     """
@@ -243,12 +255,11 @@ def _open_native(model: Loadable, capacities: tuple[int, int], kernels: Kernels)
         log.info("standard graphs: kernels are off")
         return None
     try:
-        decoder = NativeDecoder.open(model.graphs, *capacities)
-        check_probes(decoder, model.rules, fitting(model.graphs.spec.probes, *capacities))
+        decoder = opened()
     except KernelsRefused as error:
         if kernels == "required":
             raise DeviceError(f"kernels are required: {error}") from error
-        log.log(logging.INFO if model.graphs.spec.native is None else logging.WARNING, "standard graphs: %s", error)
+        log.log(logging.INFO if graphs.spec.native is None else logging.WARNING, "standard graphs: %s", error)
         return None
     isa = decoder.device.kernels
     if isa == PORTABLE:

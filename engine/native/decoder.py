@@ -14,9 +14,10 @@ from engine.errors import KernelsRefused
 from engine.logits.graph import LogitsGraph
 from engine.native.cache import SlotCache
 from engine.native.encoder import NativeSource, encode
+from engine.native.library import matching
 from engine.native.named import NamedTokens
 from engine.target_graphs import TargetGraphs
-from kernels.library import Counters, Library, LibraryError, open_library
+from kernels.library import Counters, Library
 from models.package.graph_files import GraphFiles
 from models.package.graphs import NativeGraphs
 
@@ -36,6 +37,7 @@ class NativeDecoder:
         self.spec, self._native, self._library = graphs.spec, native, library
         self.source_capacity, self.target_capacity = source_capacity, target_capacity
         contents = graphs.contents()
+        assert native.decoder is not None
         self._encoder, self._decoder = (
             open_session(contents.graph(graph.file), CPU, library=library.path)
             for graph in (native.encoder, native.decoder)
@@ -48,18 +50,7 @@ class NativeDecoder:
     @classmethod
     def open(cls, graphs: GraphFiles, source_capacity: int, target_capacity: int) -> Self:
         """Raises KernelsRefused where the package has no graphs for the library, or the library is none for here."""
-        native = graphs.spec.native
-        if native is None:
-            raise KernelsRefused("the package has no graphs of them; export the checkpoint again")
-        try:
-            library = open_library()
-        except LibraryError as error:
-            raise KernelsRefused(str(error)) from error
-        if library.operators != native.operators:
-            raise KernelsRefused(
-                f"the package wants operators of version {native.operators}, and the library has {library.operators}: "
-                "make kernels, or export the checkpoint again"
-            )
+        native, library = matching(graphs)
         try:
             return cls(graphs, native, library, source_capacity, target_capacity)
         except Exception as error:  # the errors of ONNX Runtime have nothing else in common
@@ -82,9 +73,9 @@ class NativeDecoder:
 
     def encode(self, sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]] = ()) -> list[NativeSource]:
         """Runs the encoder on sources, the end tokens included. named: see `Decoder`."""
-        encoded = encode(self._encoder, sources)
         allowed = repeat(None) if self._shortlist is None else map(self._allowed, sources, named or repeat(()))
-        return [NativeSource(*parts, ids) for parts, ids in zip(encoded, allowed, strict=False)]
+        pairs = zip(encode(self._encoder, sources), allowed, strict=False)
+        return [NativeSource(hidden, cross, ids) for [hidden, cross], ids in pairs]
 
     def open_cache(self, rows: int) -> SlotCache:
         """A running batch with room for so many rows."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from models.package import signature
 
+HIDDEN_AND_CROSS = (signature.HIDDEN, signature.CROSS)
 RUN_TOKENS = 192
 """Most tokens of a run, but that a longer source runs alone. A run's tokens share the way of the weights to the
 registers; with more of them their hidden states leave the second-level cache. How sources are grouped changes no bit
@@ -43,18 +44,24 @@ class NativeSource:
 
 
 def encode(
-    session: ort.InferenceSession, sources: Sequence[Sequence[int]], run_tokens: int = RUN_TOKENS
-) -> Iterator[tuple[NDArray[np.float32], NDArray[np.float32]]]:
-    """Hidden states [tokens, width], and keys and values [tokens, layers * 2 * width], of every source."""
+    session: ort.InferenceSession,
+    sources: Sequence[Sequence[int]],
+    run_tokens: int = RUN_TOKENS,
+    outputs: Sequence[str] = HIDDEN_AND_CROSS,
+) -> Iterator[list[NDArray[np.float32]]]:
+    """Of every source, hidden states [tokens, width], and keys and values [tokens, layers * 2 * width].
+
+    outputs: of an encoder alone, the first is all that there is
+    """
     for group in runs([len(source) for source in sources], run_tokens):
         lengths = np.array([len(source) for source in sources[group]], np.int32)
         starts = np.cumsum(lengths, dtype=np.int32) - lengths
         ids = np.fromiter(chain.from_iterable(sources[group]), np.int64, int(lengths.sum()))
         positions = np.arange(len(ids), dtype=np.int32) - np.repeat(starts, lengths)
         feeds = dict(zip(signature.NATIVE_ENCODER_INPUTS, (ids, positions, lengths), strict=True))
-        hidden, cross = session.run([signature.HIDDEN, signature.CROSS], feeds)
+        found = session.run(outputs, feeds)
         for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
-            yield hidden[start : start + length], cross[start : start + length]
+            yield [each[start : start + length] for each in found]
 
 
 def runs(lengths: Sequence[int], run_tokens: int) -> Iterator[slice]:

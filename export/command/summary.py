@@ -43,6 +43,11 @@ def certify(table: Table, which: str, certificate: Certificate) -> None:
         found = certificate.vectors
         told = f"{found.sentences} sentences: hidden states within {found.hidden_error:.1e}, cosine {found.cosine:.7f}"
         table.add_row("vectors of transformers", told)
+    if certificate.vector_quantization is not None:
+        cost = certificate.vector_quantization
+        wide = sum(layer.activation_bits > 8 for layer in cost.layers)
+        told = f"cosine to fp32 {cost.cosine:.5f}, least {cost.least_cosine:.5f}; {wide} of {len(cost.layers)} layers"
+        table.add_row("8 bits", f"{told} with more bits")
     for agreement in certificate.agreements:
         table.add_row(
             f"same tokens as {agreement.reference}, {search_name(agreement.num_beams)}",

@@ -1,4 +1,4 @@
-"""The native encoder: one pass over sources, one after another, without padding."""
+"""The native encoder: one pass over sources, one after another, without padding. Of an encoder alone, hidden states."""
 
 import onnx_ir as ir
 from onnx_ir import DataType
@@ -33,9 +33,8 @@ def native_encoder(model: Transformer, recipe: Recipe) -> ir.Model:
         x = layers.leave(attended, attention.out, attention.residual, x)
         x = layers.feed_forward(x, layer.feed_forward)
     hidden = layers.norm(x, model.encoder_norm)
-    cross = layers.linear.product(hidden, layers.linear.find(model.cross_kv))
-    outputs = [
-        declared(hidden, signature.HIDDEN, DataType.FLOAT, ["tokens", width]),
-        declared(cross, signature.CROSS, DataType.FLOAT, ["tokens", model.cross_kv.out_features]),
-    ]
+    outputs = [declared(hidden, signature.HIDDEN, DataType.FLOAT, ["tokens", width])]
+    if model.config.decoder_layers:
+        cross = layers.linear.product(hidden, layers.linear.find(model.cross_kv))
+        outputs.append(declared(cross, signature.CROSS, DataType.FLOAT, ["tokens", model.cross_kv.out_features]))
     return nodes.model("native_encoder", inputs, outputs)

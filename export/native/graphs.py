@@ -4,7 +4,7 @@ from export.native.decoder import native_decoder
 from export.native.encoder import native_encoder
 from export.native.logits import logits_graph, named_graph
 from export.quantization.recipe import Recipe
-from export.tracing.graphs import NativeModels, weight_bytes
+from export.tracing.graphs import EncoderGraphs, NativeModels, weight_bytes
 from kernels.library import LibraryError, open_library
 from models.architectures.architecture import Architecture
 from models.package import signature
@@ -41,7 +41,8 @@ def obstacle(model: Transformer) -> str | None:
     for name, wanted in NATIVE.items():
         if (found := getattr(config, name)) != wanted:
             return f"{name} is {found!r}; native ones have {wanted!r}"
-    for side, heads in (("encoder", config.encoder_heads), ("decoder", config.decoder_heads)):
+    sides = [("encoder", config.encoder_heads), ("decoder", config.decoder_heads)]
+    for side, heads in sides if config.decoder_layers else sides[:1]:
         head_dim = config.head_dim or config.width // heads
         if head_dim % HEAD_DIM_MULTIPLE or head_dim > LARGEST_HEAD_DIM:
             return (
@@ -49,6 +50,13 @@ def obstacle(model: Transformer) -> str | None:
                 f"multiples of {HEAD_DIM_MULTIPLE}, {LARGEST_HEAD_DIM} at most"
             )
     return None
+
+
+def native_encoder_graphs(graphs: EncoderGraphs, model: Transformer, recipe: Recipe) -> EncoderGraphs:
+    """The graphs of an encoder alone that has no `obstacle`, with that of our own operators."""
+    encoder = native_encoder(model, recipe)
+    file = GraphFile(file=signature.NATIVE_ENCODER, weight_bytes=weight_bytes(encoder))
+    return graphs.with_native(NativeGraphs(encoder=file, operators=signature.OPERATORS_VERSION, cache=()), encoder)
 
 
 def native_graphs(model: Transformer, recipe: Recipe = NO_RECIPE, shortlist: bool = False) -> NativeModels:

@@ -17,6 +17,8 @@ from models.transformer import Transformer
 
 OUTPUT = "output"
 """The output layer, which is no module of its own."""
+ENCODER = "encoder."
+"""What the names of the encoder's layers begin with."""
 KEPT = 4096
 """Tokens of a layer that are kept, evenly among all there are. (A few more, if they do not divide.)"""
 
@@ -45,11 +47,27 @@ def observe(model: Transformer, pairs: Sequence[Pair]) -> dict[str, Inputs]:
     return {name: layer.inputs() for name, layer in layers.items()}
 
 
+@torch.no_grad()
+def observe_encoder(model: Transformer, sources: Sequence[Sequence[int]]) -> dict[str, Inputs]:
+    """What every linear layer of the encoder gets, by its name in the model, while sources are encoded."""
+    stride = max(1, sum(map(len, sources)) // KEPT)
+    layers = {name: _Observed(stride) for name in linear_layers(model) if name.startswith(ENCODER)}
+    with _observing(model, layers):
+        for source in sources:
+            encode(model, source)
+    return {name: layer.inputs() for name, layer in layers.items()}
+
+
+def encode(model: Transformer, source: Sequence[int]) -> Tensor:
+    """The last hidden states of a source [1, tokens, width]."""
+    return model.encode(torch.tensor([list(source)]), torch.tensor([len(source)], dtype=torch.int32))
+
+
 def hidden_states(model: Transformer, source: Sequence[int], target: Sequence[int]) -> Tensor:
     """The last hidden states before each token of a translation [target, width], teacher-forced."""
     lengths = torch.tensor([len(source)], dtype=torch.int32)
     given = torch.tensor([[model.config.decoder_start_id, *target[:-1]]])
-    return model.decode(model.encode(torch.tensor([list(source)]), lengths), lengths, given)[-1]
+    return model.decode(encode(model, source), lengths, given)[-1]
 
 
 def linear_layers(model: Transformer) -> dict[str, nn.Linear]:
@@ -79,7 +97,7 @@ class _Observed:
 @contextmanager
 def _observing(model: Transformer, layers: Mapping[str, _Observed]) -> Iterator[None]:
     """While it lasts, layers see what goes into them."""
-    modules = linear_layers(model)
+    modules = {name: module for name, module in linear_layers(model).items() if name in layers}
     hooks = [module.register_forward_pre_hook(partial(_see, layers[name])) for name, module in modules.items()]
     try:
         yield

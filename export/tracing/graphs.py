@@ -67,11 +67,17 @@ class EncoderGraphs:
     spec: GraphsSpec
     encoder: ir.Model
     packed_encoder: ir.Model
+    native: ir.Model | None = None
+
+    def with_native(self, native: NativeGraphs, encoder: ir.Model) -> "EncoderGraphs":
+        """With the graph of our own operators besides."""
+        return replace(self, spec=self.spec.model_copy(update={"native": native}), native=encoder)
 
     @property
     def models(self) -> dict[str, ir.Model]:
         """All of them, by the names of their files."""
-        return {ENCODER: self.encoder, PACKED_ENCODER: self.packed_encoder}
+        native = {} if self.native is None else {NATIVE_ENCODER: self.native}
+        return {ENCODER: self.encoder, PACKED_ENCODER: self.packed_encoder, **native}
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from models.best_tokens import padded_size
 from models.config import ModelConfig, ModelShape
 from models.package import signature
 from models.package.graphs import CacheTensor, CrossQuery, GraphFile, GraphsSpec, Logits, Owner
-from models.package.precision import AttentionKind, OutputLayer
+from models.package.precision import AttentionKind, OutputLayer, Precision
 from models.transformer import Transformer
 
 MAX_BATCH = 4096
@@ -47,8 +47,7 @@ def trace(
     scoring: with the graphs that look at given targets, of which only Transformers have some
     """
     model = model.eval()
-    precision = "int8" if isinstance(model, QuantizedTransformer) else PRECISIONS[model.target_embedding.dtype]
-    spec = signature.graphs_spec(model.config, precision, attention, shortlist)
+    spec = signature.graphs_spec(model.config, _precision(model), attention, shortlist)
     spec = spec.model_copy(update={"output_layer": output_layer})
     with plain() if attention == "plain" else nullcontext():
         encoder, decoder = trace_encoder(model, spec), trace_decoder(model, spec)
@@ -60,15 +59,19 @@ def trace(
 
 
 def trace_encoders(model: Transformer) -> EncoderGraphs:
-    """Traces the graphs of an encoder alone on the CPU, in fp32."""
+    """Traces the graphs of an encoder alone on the CPU, in fp32 or 8 bits."""
     model = model.eval()
-    spec = signature.graphs_spec(model.config, "fp32")
+    spec = signature.graphs_spec(model.config, _precision(model))
     encoder, packed = trace_encoder(model, spec), trace_packed_encoder(model)
     files = {
         "encoder": GraphFile(file=signature.ENCODER, weight_bytes=weight_bytes(encoder)),
         "packed_encoder": GraphFile(file=signature.PACKED_ENCODER, weight_bytes=weight_bytes(packed)),
     }
     return EncoderGraphs(spec.model_copy(update=files), encoder, packed)
+
+
+def _precision(model: Architecture) -> Precision:
+    return "int8" if isinstance(model, QuantizedTransformer) else PRECISIONS[model.target_embedding.dtype]
 
 
 def declare(

@@ -1,6 +1,7 @@
 """Holds the graphs of an encoder alone to its PyTorch model, and its vectors to those of transformers."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,10 @@ from numpy.typing import NDArray
 
 from engine.cpu.encoder import CpuEncoder
 from engine.devices.session import CPU
+from engine.errors import KernelsRefused
+from engine.native.alone import NativeEncoder, first_numbers
+from export.quantization.encoder import QuantizedEncoder
+from export.quantization.model import native_model
 from export.verification.compare_numbers import encoder_error, random_sources
 from export.verification.reference import quiet
 from export.verification.tolerances import TOLERANCES
@@ -18,49 +23,108 @@ from models.checkpoint.encoders import EncoderCheckpoint
 from models.encoding import Encoding
 from models.encoding.classifier import Classifier
 from models.package.graph_files import GraphFiles
+from models.package.graphs import VectorProbe
 from models.package.manifest import Certificate, VectorAgreement
+from models.package.precision import Precision
 from models.tokenizers.tokenizer_json import TokenizerJson
 from models.transformer import Transformer
 
-COSINE = 0.99999
+COSINE: dict[Precision, float] = {"fp32": 0.99999, "int8": 0.99}
 """Least that is accepted, of a sample sentence's two vectors."""
-PROBABILITY = 1e-4
+PROBABILITY: dict[Precision, float] = {"fp32": 1e-4, "int8": 0.1}
 """Largest difference that is accepted, of a label's probability."""
 HEADS = {
     "text": transformers.AutoModelForSequenceClassification,
     "tokens": transformers.AutoModelForTokenClassification,
 }
 """By what a classifier labels."""
+PROBES, PROBED = 4, 16
+"""Sample sentences that are probes of a native graph, and numbers of each."""
+
+Encoder = CpuEncoder | NativeEncoder
 
 
-def verify_vectors(checkpoint: EncoderCheckpoint, graphs: GraphFiles, texts: Sequence[str]) -> Certificate:
-    """Raises VerificationError."""
-    encoder = CpuEncoder(graphs, checkpoint.config.max_positions)
-    tolerance = TOLERANCES["fp32"].error
-    errors = encoder_error(checkpoint.model, graphs, CPU), packed_error(checkpoint.model, encoder)
-    agreement = compare_vectors(checkpoint, encoder, texts)
-    worst = float(np.max([*errors, agreement.hidden_error]))
-    problems = []
-    if not worst <= tolerance:  # NaN is above it, too
-        problems.append(f"hidden states differ by {worst:.3g}; at most {tolerance:g} is accepted")
-    if not agreement.cosine >= COSINE:
-        problems.append(
-            f"a vector's cosine to that of transformers is {agreement.cosine:.7g}; expected {COSINE} or more"
+@dataclass(frozen=True)
+class Verified:
+    """What was found."""
+
+    certificate: Certificate
+    """Of the standard graphs."""
+    native: Certificate | None = None
+    """Of the native one."""
+    probes: tuple[VectorProbe, ...] = ()
+
+
+def verify_vectors(
+    checkpoint: EncoderCheckpoint, graphs: GraphFiles, texts: Sequence[str], quantized: QuantizedEncoder | None = None
+) -> Verified:
+    """Raises VerificationError.
+
+    quantized: what the numbers of the graphs are held to, if not to the checkpoint's
+    """
+    verification, most = _Verification(checkpoint, graphs, texts), checkpoint.config.max_positions
+    encoder, model = CpuEncoder(graphs, most), checkpoint.model if quantized is None else quantized.model
+    certificate = verification.certify(encoder, model, "exported", [encoder_error(model, graphs, CPU)])
+    if quantized is None or graphs.spec.native is None:
+        return Verified(certificate)
+    try:
+        native = NativeEncoder.open(graphs, most)
+    except KernelsRefused as error:
+        raise VerificationError(str(error)) from error
+    certified = verification.certify(native, native_model(checkpoint.model, quantized.recipe), "native")
+    return Verified(certificate, certified, verification.probes(native))
+
+
+class _Verification:
+    """What the graphs of one kind, and then those of the other, are held to."""
+
+    def __init__(self, checkpoint: EncoderCheckpoint, graphs: GraphFiles, texts: Sequence[str]) -> None:
+        self._checkpoint, self._precision = checkpoint, graphs.spec.precision.weights
+        self._samples = _Samples(checkpoint, texts)
+
+    def certify(self, encoder: Encoder, model: Transformer, which: str, errors: Sequence[float] = ()) -> Certificate:
+        """errors: that were found already."""
+        precision = self._precision
+        tolerance, least, likely = TOLERANCES[precision].error, COSINE[precision], PROBABILITY[precision]
+        found = [*errors, packed_error(model, encoder)]
+        agreement, worst = self._samples.compare(encoder), float(np.max(found))
+        if precision == "fp32":  # of 8 bits, the cosine says it
+            worst = max(worst, agreement.hidden_error)
+        problems = []
+        if not worst <= tolerance:  # NaN is above it, too
+            problems.append(f"hidden states differ by {worst:.3g}; at most {tolerance:g} is accepted")
+        if not agreement.cosine >= least:
+            problems.append(
+                f"a vector's cosine to that of transformers is {agreement.cosine:.7g}; expected {least} or more"
+            )
+        if agreement.probability_error is not None and not agreement.probability_error <= likely:
+            problems.append(
+                f"a label's probability differs from that of transformers by {agreement.probability_error:.3g}; "
+                f"at most {likely:g} is accepted"
+            )
+        if problems:
+            raise VerificationError("\n  ".join([f"the {which} graphs differ from the checkpoint:", *problems]))
+        return Certificate(
+            device=" ".join(part for part in (CPU.kind, encoder.device.kernels) if part),
+            tolerance=tolerance,
+            encoder_error=float(np.max(found)),
+            steps=(),
+            agreements=(),
+            vectors=agreement,
         )
-    if agreement.probability_error is not None and not agreement.probability_error <= PROBABILITY:
-        problems.append(
-            f"a label's probability differs from that of transformers by {agreement.probability_error:.3g}; "
-            f"at most {PROBABILITY:g} is accepted"
+
+    def probes(self, encoder: NativeEncoder) -> tuple[VectorProbe, ...]:
+        """What it must say again."""
+        sources = self._samples.sources[:PROBES]
+        found = zip(sources, encoder.encode(sources), strict=True)
+        return tuple(
+            VectorProbe(source_ids=tuple(source), numbers=tuple(first_numbers(encoded.hidden(), PROBED).tolist()))
+            for source, encoded in found
         )
-    if problems:
-        raise VerificationError("\n  ".join(["the exported graphs differ from the checkpoint:", *problems]))
-    return Certificate(
-        device=CPU.kind, tolerance=tolerance, encoder_error=max(errors), steps=(), agreements=(), vectors=agreement
-    )
 
 
 @torch.no_grad()
-def packed_error(model: Transformer, encoder: CpuEncoder) -> float:
+def packed_error(model: Transformer, encoder: Encoder) -> float:
     """Largest difference of a hidden state, of random sources that are packed. Raises VerificationError for other bits.
 
     A source alone must have the bits that it has among others.
@@ -74,34 +138,47 @@ def packed_error(model: Transformer, encoder: CpuEncoder) -> float:
     return float(np.max(errors))
 
 
-def compare_vectors(checkpoint: EncoderCheckpoint, encoder: CpuEncoder, texts: Sequence[str]) -> VectorAgreement:
-    """Against transformers' own tokenizer and model. Raises VerificationError where tokens differ."""
-    ours = TokenizerJson.load(checkpoint.folder, checkpoint.tokenizer)
-    theirs = _Reference(checkpoint.folder, checkpoint.classifier)
-    own, classifier = checkpoint.encoding, checkpoint.classifier
-    encoding = Encoding(own.poolings, own.dimensions, own.normalize, dense=checkpoint.dense)
-    most = own.max_tokens or most_tokens(checkpoint.config.max_positions)
-    errors, cosines, apart = [], [], []
-    for text in texts:
-        ids = ours.encode(text)
-        if ids != (expected := theirs.tokens(text)):
-            raise VerificationError(f"{text!r} has the tokens {ids}; transformers' tokenizer has {expected}")
-        if len(ids) > most:
-            continue
-        found, hidden = encoder.encode([ids])[0].hidden(), theirs.hidden(ids)
-        errors.append(np.abs(found - hidden).max())
-        vectors = [encoding.of(states).data.astype(np.float64).ravel() for states in (found, hidden)]
-        cosines.append(float(vectors[0] @ vectors[1] / np.prod([np.linalg.norm(vector) for vector in vectors])))
-        if classifier is not None:
-            apart.append(np.abs(labels_of(classifier, found) - theirs.probabilities(ids, classifier)).max())
-    if not errors:
-        raise VerificationError(f"no sample sentence has at most {most} tokens; give shorter ones with --samples")
-    return VectorAgreement(
-        sentences=len(errors),
-        hidden_error=float(np.max(errors)),
-        cosine=float(np.min(cosines)),
-        probability_error=float(np.max(apart)) if apart else None,
-    )
+class _Samples:
+    """Sample sentences, their tokens by transformers' own tokenizer, and what its model makes of them."""
+
+    def __init__(self, checkpoint: EncoderCheckpoint, texts: Sequence[str]) -> None:
+        """Raises VerificationError where tokens differ."""
+        self._classifier, own = checkpoint.classifier, checkpoint.encoding
+        ours = TokenizerJson.load(checkpoint.folder, checkpoint.tokenizer)
+        theirs = _Reference(checkpoint.folder, self._classifier)
+        self._encoding = Encoding(own.poolings, own.dimensions, own.normalize, dense=checkpoint.dense)
+        most = own.max_tokens or most_tokens(checkpoint.config.max_positions)
+        self.sources = list[list[int]]()
+        for text in texts:
+            ids = ours.encode(text)
+            if ids != (expected := theirs.tokens(text)):
+                raise VerificationError(f"{text!r} has the tokens {ids}; transformers' tokenizer has {expected}")
+            if len(ids) <= most:
+                self.sources.append(ids)
+        if not self.sources:
+            raise VerificationError(f"no sample sentence has at most {most} tokens; give shorter ones with --samples")
+        self._hidden = [theirs.hidden(ids) for ids in self.sources]
+        labels = self._classifier
+        self._probabilities = [] if labels is None else [theirs.probabilities(ids, labels) for ids in self.sources]
+
+    def compare(self, encoder: Encoder) -> VectorAgreement:
+        """With what an encoder makes of them."""
+        errors, cosines = [], []
+        ours = [encoder.encode([source])[0].hidden() for source in self.sources]
+        for found, hidden in zip(ours, self._hidden, strict=True):
+            errors.append(np.abs(found - hidden).max())
+            vectors = [self._encoding.of(states).data.astype(np.float64).ravel() for states in (found, hidden)]
+            cosines.append(float(vectors[0] @ vectors[1] / np.prod([np.linalg.norm(vector) for vector in vectors])))
+        return VectorAgreement(
+            sentences=len(errors),
+            hidden_error=float(np.max(errors)),
+            cosine=float(np.min(cosines)),
+            probability_error=None if self._classifier is None else self._probability_error(self._classifier, ours),
+        )
+
+    def _probability_error(self, classifier: Classifier, hidden: Sequence[NDArray[np.float32]]) -> float:
+        pairs = zip(hidden, self._probabilities, strict=True)
+        return float(np.max([np.abs(labels_of(classifier, found) - expected).max() for found, expected in pairs]))
 
 
 def labels_of(classifier: Classifier, hidden: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -183,10 +183,12 @@ class NativeGraphs(Frozen):
     """
 
     encoder: GraphFile
-    decoder: GraphFile
+    """Of an encoder alone, it has no `cross`."""
+    decoder: GraphFile | None = None
+    """None: the model is an encoder alone."""
     named: GraphFile | None = None
     """Logits of named tokens: `hidden` [rows, width], tokens int64 [rows, named] -> logits [rows, named]. None: the
-    package is older."""
+    package is older, or an encoder alone."""
     operators: int = Field(ge=1)
     """Version of the operators."""
     cache: tuple[CacheTensor, ...]
@@ -252,6 +254,14 @@ class Probe(Frozen):
     """Of greedy search, the sum of log-probabilities."""
 
 
+class VectorProbe(Frozen):
+    """The same of an encoder alone."""
+
+    source_ids: tuple[int, ...]
+    numbers: tuple[float, ...] = Field(min_length=1)
+    """The first of the mean of the source's hidden states."""
+
+
 class GraphsSpec(Frozen):
     """What an engine must know of the graphs. Names and shapes that never change are in `models.package.signature`."""
 
@@ -294,6 +304,8 @@ class GraphsSpec(Frozen):
     native: NativeGraphs | None = None
     probes: tuple[Probe, ...] = ()
     """Of the native graphs."""
+    vector_probes: tuple[VectorProbe, ...] = ()
+    """Of the native graph of an encoder alone."""
 
     @property
     def files(self) -> tuple[GraphFile, ...]:

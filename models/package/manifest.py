@@ -90,7 +90,7 @@ class LayerDrift(Frozen):
     layer: str
     """Its name in the model."""
     drift: float
-    """Of the logits, where this layer alone is as it is in the package."""
+    """Of the logits, or of vectors, where this layer alone is as it is in the package."""
     activation_bits: Literal[8, 16, 32]
     """32: the layer stayed fp32, weights included."""
 
@@ -121,6 +121,19 @@ class Quantization(Frozen):
     fp32: Quality | None = None
     """Of the samples, if references were given."""
     int8: Quality | None = None
+
+
+class VectorQuantization(Frozen):
+    """The same of an encoder alone, whose vectors are compared with those of fp32. Drift is their angle in radians."""
+
+    calibration_sha256: Sha256
+    calibration_sentences: int
+    sentences: int
+    """Of the samples."""
+    cosine: float
+    """In their mean."""
+    least_cosine: float
+    layers: tuple[LayerDrift, ...]
 
 
 class VectorAgreement(Frozen):
@@ -154,6 +167,8 @@ class Certificate(Frozen):
     agreements: tuple[Agreement, ...]
     quantization: Quantization | None = None
     """Of an int8 package."""
+    vector_quantization: VectorQuantization | None = None
+    """Of an int8 package of an encoder alone."""
     vectors: VectorAgreement | None = None
     """Of an encoder alone."""
 

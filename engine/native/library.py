@@ -1,0 +1,29 @@
+"""The library of our own operators, for the native graphs of a package."""
+
+from engine.errors import KernelsRefused
+from kernels.library import Library, LibraryError, open_library
+from models.package.graph_files import GraphFiles
+from models.package.graphs import NativeGraphs
+
+
+def matching(graphs: GraphFiles) -> tuple[NativeGraphs, Library]:
+    """Both. Raises KernelsRefused where the package has no graphs for the library, or the library is none for here."""
+    native = graphs.spec.native
+    if native is None:
+        raise KernelsRefused(f"the package has no graphs of them; {_way_out(graphs)}")
+    try:
+        library = open_library()
+    except LibraryError as error:
+        raise KernelsRefused(str(error)) from error
+    if library.operators != native.operators:
+        raise KernelsRefused(
+            f"the package wants operators of version {native.operators}, and the library has {library.operators}: "
+            "make kernels, or export the checkpoint again"
+        )
+    return native, library
+
+
+def _way_out(graphs: GraphFiles) -> str:
+    if graphs.spec.decoder is None and graphs.spec.precision.weights == "fp32":
+        return "of an encoder alone they are of 8 bits: export the checkpoint with --precision int8"
+    return "export the checkpoint again"

@@ -1,0 +1,117 @@
+"""An encoder alone to one of 8 bits: calibrate, measure, and more bits where the vectors want them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from export.quantization.calibrate import encode, linear_layers, observe_encoder
+from export.quantization.gate import activation_bits, large, widen
+from export.quantization.make import has_no_sign, quantize_layer
+from export.quantization.model import QuantizedTransformer, native_model, standard_model
+from export.quantization.quantize import Calibration
+from export.quantization.recipe import Recipe
+from models.encoding import Encoding
+from models.package.manifest import LayerDrift, VectorQuantization
+from models.transformer import Transformer
+
+LEAST_COSINE = 0.999
+"""Of the vectors in 8 bits to those of fp32, in the mean of the samples."""
+FEW = 12
+"""Texts by which layers are compared with each other."""
+
+Sources = Sequence[Sequence[int]]
+Vectors = NDArray[np.float64]
+"""Of length 1 [texts, numbers]."""
+
+
+@dataclass(frozen=True)
+class QuantizedEncoder:
+    """What a model has become."""
+
+    model: QuantizedTransformer
+    """As the graph of standard operators computes it."""
+    recipe: Recipe
+    """What the native graph is made by."""
+    report: VectorQuantization
+
+
+def quantize_encoder(
+    model: Transformer,
+    encoding: Encoding,
+    calibration: Calibration,
+    texts: Sources,
+    samples: Sources,
+    progress: Callable[[str], None],
+) -> QuantizedEncoder:
+    """Every linear layer that bears it in 8 bits.
+
+    texts: token ids of what `calibration` has; samples: of what is measured on
+    """
+    progress(f"{len(texts)} texts to calibrate on")
+    found = observe_encoder(model, texts)
+    layers = linear_layers(model)
+    recipe: Recipe = {
+        name: quantize_layer(layers[name].weight.detach().numpy(), inputs, has_no_sign(model, name))
+        for name, inputs in found.items()
+    }
+    recipe, drifts, cosines = _Gate(model, encoding, samples).hold(recipe, progress)
+    report = VectorQuantization(
+        calibration_sha256=calibration.sha256,
+        calibration_sentences=len(texts),
+        sentences=len(samples),
+        cosine=float(cosines.mean()),
+        least_cosine=float(cosines.min()),
+        layers=tuple(
+            LayerDrift(layer=name, drift=drift, activation_bits=activation_bits(recipe, name))
+            for name, drift in drifts.items()
+        ),
+    )
+    return QuantizedEncoder(standard_model(model, recipe), recipe, report)
+
+
+class _Gate:
+    """Measures recipes of a model on the vectors of its samples."""
+
+    def __init__(self, model: Transformer, encoding: Encoding, samples: Sources) -> None:
+        self._model, self._encoding, self._samples = model, encoding, samples
+        self._expected = self._vectors(model, samples)
+
+    def hold(
+        self, recipe: Recipe, progress: Callable[[str], None]
+    ) -> tuple[Recipe, dict[str, float], NDArray[np.float64]]:
+        """The recipe, with more bits where they are needed; the drift of each layer, and cosines to fp32."""
+        drifts = {}
+        for name in recipe:
+            progress(f"drift of {name}")
+            drifts[name] = self._drift_of(name, recipe)
+        for name in large(drifts):
+            recipe = widen(recipe, name)
+            progress(f"more bits for {name}")
+            drifts[name] = self._drift_of(name, recipe)
+        while (cosines := self._cosines(recipe, self._samples)).mean() < LEAST_COSINE and recipe:
+            worst = max(recipe, key=lambda name: drifts[name])
+            recipe = widen(recipe, worst)
+            progress(f"more bits for {worst}")
+            drifts[worst] = self._drift_of(worst, recipe) if worst in recipe else 0.0
+        return recipe, drifts, cosines
+
+    def _drift_of(self, name: str, recipe: Recipe) -> float:
+        """Of one layer alone: the angle that it turns vectors by, in radians."""
+        cosines = self._cosines({name: recipe[name]}, self._samples[:FEW])
+        return float(np.arccos(cosines.clip(-1, 1)).mean())
+
+    def _cosines(self, recipe: Recipe, samples: Sources) -> NDArray[np.float64]:
+        """Of each sample's vector, as the native graph gives it, to that of fp32."""
+        found = self._vectors(native_model(self._model, recipe), samples)
+        cosines: NDArray[np.float64] = (found * self._expected[: len(samples)]).sum(1)
+        return cosines
+
+    @torch.no_grad()
+    def _vectors(self, model: Transformer, samples: Sources) -> Vectors:
+        vectors = [self._encoding.of(encode(model, source)[0].numpy()).data for source in samples]
+        found = np.stack([np.asarray(vector, np.float64).ravel() for vector in vectors])
+        unit: Vectors = found / np.linalg.norm(found, axis=1, keepdims=True)
+        return unit
