@@ -2,7 +2,7 @@
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
@@ -203,22 +203,27 @@ class Distillation(Frozen):
     """Keep on disk what the teacher says in the first epoch, for the others. The encoder has to be frozen."""
 
 
-class Experiment(Frozen):
-    """All of it."""
+class Run(Frozen):
+    """What is the same whatever is learnt."""
 
     output: Path
     """Folder of everything that the run writes."""
     seed: int = Field(default=1, ge=0)
+    batches: Batches = Batches()
+    optimizer: Optimizer = Optimizer()
+    training: Training
+    validation: Validation = Validation()
+    checkpoints: Checkpoints = Checkpoints()
+
+
+class Experiment(Run):
+    """All of it."""
+
     data: Data
     vocabulary: Vocabulary | None = None
     model: Shape | None = None
     start: Start | None = None
-    batches: Batches = Batches()
-    optimizer: Optimizer = Optimizer()
-    training: Training
     mixture: Mixture | None = None
-    validation: Validation = Validation()
-    checkpoints: Checkpoints = Checkpoints()
     distillation: Distillation | None = None
 
     @model_validator(mode="after")
@@ -233,10 +238,13 @@ class Experiment(Frozen):
         return self
 
 
-def read_experiment(file: Path) -> Experiment:
+R = TypeVar("R", bound=Run)
+
+
+def read_experiment(file: Path, kind: type[R]) -> R:
     """Reads a TOML file. Raises TrainingError."""
     try:
-        return Experiment.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
+        return kind.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
     except OSError as error:
         raise TrainingError(f"{file} cannot be read: {error.strerror}") from error
     except ValidationError as error:

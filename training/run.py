@@ -1,6 +1,8 @@
 """An experiment, from its text to the model that it publishes."""
 
+from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -34,7 +36,7 @@ def run(config: Path) -> int:
     end_like_ctrl_c()
 
     def work(console: Console) -> None:
-        experiment = read_experiment(config)
+        experiment = read_experiment(config, Experiment)
         with join_processes(experiment.training) as processes:
             train(experiment, processes, console if processes.first else Console(quiet=True))
 
@@ -47,7 +49,7 @@ def train(experiment: Experiment, processes: Processes, console: Console) -> Non
     text, validation = [read_pair(files) for files in experiment.data.train], read_pair(experiment.data.validation)
     beginning = begin_together(experiment, text, processes)
     codec = Codec(beginning.folder, beginning.tokenizer)
-    check_lengths(experiment, beginning.model)
+    check_lengths(experiment.data.max_tokens, beginning.model)
     corpus = encode(text, codec, experiment.data, drop_long=experiment.data.too_long == "drop")
     held_out = encode([validation], codec, experiment.data, drop_long=False)
     model = beginning.model.to(processes.device)
@@ -55,15 +57,20 @@ def train(experiment: Experiment, processes: Processes, console: Console) -> Non
     scorer = Scorer(objective, validation, held_out, codec.source, experiment.validation, experiment.batches.tokens)
     trainer = Trainer(experiment, objective, model, corpus, scorer.score, processes)
     tell_size(console, corpus, held_out, model, trainer.progress.step)
+    steps(trainer, console)
+    if processes.first:
+        finish(trainer, partial(write_model, beginning=beginning), scorer.score, console)
+
+
+def steps(trainer: Trainer, console: Console) -> None:
+    """All that are left."""
     with ExitStack() as stack:
-        display = stack.enter_context(Display(console, trainer.progress.step, experiment.training.max_steps))
+        display = stack.enter_context(Display(console, trainer.progress.step, trainer.experiment.training.max_steps))
         board = None
-        if processes.first:
+        if trainer.processes.first:
             board = TensorBoard(trainer.outputs.tensorboard, trainer.progress.step)
             stack.callback(board.close)
         trainer.run(display, board)
-    if processes.first:
-        finish(trainer, beginning, scorer, console)
 
 
 def begin_together(experiment: Experiment, text: list[TextPair], processes: Processes) -> Beginning:
@@ -90,9 +97,9 @@ def make_objective(experiment: Experiment, model: Architecture, corpus: Corpus) 
     return WordLevelDistillation(model, teacher, distillation, smoothing, notes)
 
 
-def check_lengths(experiment: Experiment, model: Architecture) -> None:
+def check_lengths(longest: int, model: Architecture) -> None:
     """Every text that may come must fit into the model."""
-    limit, longest = model.config.max_positions, experiment.data.max_tokens
+    limit = model.config.max_positions
     if longest > limit:
         raise TrainingError(f"data.max_tokens is {longest}, but the model has {limit} positions; lower it to that")
 
@@ -121,7 +128,12 @@ def write_model(folder: Path, model: Architecture, beginning: Beginning) -> None
     write_described(folder, model, beginning.tokenizer, beginning.folder, languages)
 
 
-def finish(trainer: Trainer, beginning: Beginning, scorer: Scorer, console: Console) -> None:
+def finish(
+    trainer: Trainer,
+    write: Callable[[Path, Architecture], None],
+    score: Callable[[], Score],
+    console: Console,
+) -> None:
     """Publishes the best candidate. Each is scored as it would be published, rounded to fp16."""
     model, outputs = trainer.model, trainer.outputs
     last = state.checkpoints(outputs.checkpoints)[-trainer.experiment.checkpoints.average :]
@@ -132,11 +144,11 @@ def finish(trainer: Trainer, beginning: Beginning, scorer: Scorer, console: Cons
     scores: dict[str, Score] = {}
     for name, weights in candidates.items():
         state.fill_model(model, {key: tensor.half().float() for key, tensor in weights.items()}, outputs.folder)
-        scores[name] = scorer.score()
+        scores[name] = score()
         console.print(f"{name}: {scores[name]}", highlight=False, soft_wrap=True)
     chosen = max(scores, key=lambda name: scores[name].value)
     state.fill_model(model, candidates[chosen], outputs.folder)
     with new_folder(outputs.model) as draft:
-        write_model(draft, model.cpu(), beginning)
+        write(draft, model.cpu())
     console.print(f"{outputs.model} is ready: {chosen}", highlight=False, soft_wrap=True)
     console.print(f"Export it: python -m export {outputs.model} --out PACKAGE", highlight=False, soft_wrap=True)

@@ -16,12 +16,14 @@ from server.config import PREFIX, Settings
 from tests.documentation.commands import calls, named, options
 from tests.watch.families import everything
 from training.config import Experiment, ParallelText
+from training.encoders.config import EncoderExperiment
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("models/zoo/*/*.md"))]
 WRAPPED = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 MOST_COLUMNS = 120
 TYPES = ("counter", "gauge", "histogram")
+EXAMPLES = "training.examples.number_words", "training.examples.labelled_words"
 PROGRAMS = {
     "server": "configuration.md",
     "server.identity": "deploy.md",
@@ -29,7 +31,7 @@ PROGRAMS = {
     **dict.fromkeys(("export", "export.command.pull", "export.command.show"), "checkpoints.md"),
     **dict.fromkeys((f"dragoman {name}" for name in OWN), "client.md"),
     "dragoman bulk": "bulk.md",
-    **dict.fromkeys(("training", "training.distill", "training.examples.number_words"), "training.md"),
+    **dict.fromkeys(("training", "training.distill", "training.encoders", *EXAMPLES), "training.md"),
     **dict.fromkeys(("training.corpus", "training.corpus.check", "training.corpus.choose"), "training.md"),
     **dict.fromkeys(
         ("bench", "bench.firefox", "bench.floor", "bench.gpu_check", "bench.instructions"), "benchmarks.md"
@@ -229,7 +231,7 @@ def test_what_is_not_there_is_noticed() -> None:
 
 def test_every_key_of_an_experiment_is_documented() -> None:
     page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
-    keys = experiment_keys(Experiment)
+    keys = experiment_keys(Experiment) + experiment_keys(EncoderExperiment)
     assert {"output", "peak_learning_rate", "[distillation]"} <= set(keys)
     assert missing(keys, page) == []
 

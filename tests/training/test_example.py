@@ -9,7 +9,7 @@ import torch
 from tests.checkpoints import ROOT
 from tests.training.experiments import write_config
 from training.__main__ import main
-from training.config import read_experiment
+from training.config import Experiment, read_experiment
 from training.examples.number_words import english, make_pairs, portuguese, write
 
 EXAMPLE = ROOT / "training" / "examples" / "number_words.toml"
@@ -17,7 +17,7 @@ PAIRS, HELD_OUT = 8000, 60
 
 
 def test_the_example_is_an_experiment() -> None:
-    assert read_experiment(EXAMPLE).training.max_steps > 0
+    assert read_experiment(EXAMPLE, Experiment).training.max_steps > 0
 
 
 def test_it_learns_to_translate(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from models.checkpoint import load_checkpoint
 from tests.checkpoints import ROOT
 from tests.training.experiments import refusal, settings, toml
 from training.__main__ import main
-from training.config import read_experiment
+from training.config import Experiment, read_experiment
 from training.examples.number_words import make_pairs, write
 
 PAIRS, HELD_OUT = 8000, 60
@@ -23,7 +23,7 @@ MODEL = {"architecture": "recurrent", "width": 64, "score": "additive", "max_pos
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_is_an_experiment(name: str) -> None:
-    experiment = read_experiment(ROOT / "training" / "examples" / f"{name}.toml")
+    experiment = read_experiment(ROOT / "training" / "examples" / f"{name}.toml", Experiment)
     assert experiment.model is not None and experiment.model.architecture == EXAMPLES[name]
 
 

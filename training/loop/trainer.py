@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from models.architectures.architecture import Architecture
 from models.architectures.recurrent.model import Recurrent
-from training.config import Experiment
+from training.config import Run
 from training.data.batches import BatchOrder, Rows, make_batch, target_tokens
 from training.data.text import Corpus
 from training.errors import TrainingError
@@ -58,7 +58,7 @@ class Trainer:
 
     def __init__(
         self,
-        experiment: Experiment,
+        experiment: Run,
         objective: nn.Module,
         model: Architecture,
         corpus: Corpus,
@@ -194,7 +194,7 @@ def distributed(objective: nn.Module, processes: Processes) -> nn.Module:
     return DistributedDataParallel(objective, [processes.device] if processes.device.type == "cuda" else None)
 
 
-def autocast(experiment: Experiment, device: torch.device) -> Callable[[], torch.autocast]:
+def autocast(experiment: Run, device: torch.device) -> Callable[[], torch.autocast]:
     """Matrix products in bf16, where the experiment or the device says so."""
     wanted = experiment.training.precision
     enabled = multiplies_bf16(device) if wanted == "auto" else wanted == "bf16"

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tests.checkpoints import ROOT
 from tests.training.corpus.test_corpus_sources import write, write_catalog
-from training.config import read_experiment
+from training.config import Experiment, read_experiment
 from training.corpus import __main__ as command
 from training.corpus import check, choose
 from training.corpus.errors import CorpusError
@@ -294,7 +294,7 @@ def test_too_small_a_corpus_is_refused(tmp_path: Path, capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize("recipe", sorted((ROOT / "training/recipes").glob("*.toml")), ids=lambda file: file.stem)
 def test_the_recipes_of_the_zoo_read_what_the_commands_write(recipe: Path) -> None:
-    experiment = read_experiment(recipe)
+    experiment = read_experiment(recipe, Experiment)
     source, target = recipe.stem.split("-")
     texts = [*experiment.data.train, experiment.data.validation]
     names = ["by-teacher", "by-student", "train", "valid"]

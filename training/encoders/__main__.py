@@ -1,0 +1,20 @@
+"""Trains an encoder: python -m training.encoders CONFIG. Run it again to go on after an interruption."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns 0, 2 where the input is bad or the disk full, or 130 after Ctrl-C."""
+    parser = argparse.ArgumentParser("python -m training.encoders", description=__doc__, allow_abbrev=False)
+    parser.add_argument("config", type=Path, help="TOML file that describes the experiment; see docs/training.md")
+    options = parser.parse_args(arguments)
+    from training.encoders.run import run  # not before: torch takes seconds, and `--help` and a slip need none of it
+
+    return run(options.config)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

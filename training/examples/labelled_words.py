@@ -1,0 +1,81 @@
+"""Text for an encoder that anyone can make: counted things, dates and times in English, and what they are.
+
+python -m training.examples.labelled_words FOLDER writes train and valid of documents (.txt: sentences that are of the
+same thing), kinds (.tsv: what each sentence is of) and words (.conll: which words are numbers, and which things).
+"""
+
+import argparse
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from training.examples.number_words import NOUNS, ONES, PLURALS, TENS, counted, dated, timed
+
+SENTENCES, HELD_OUT, SEED = 20_000, 500, 1
+IN_A_DOCUMENT = 4
+KINDS = {"count": counted, "date": dated, "time": timed}
+NUMBERS = {*ONES, *TENS, "hundred", "thousand"}
+THINGS = {noun: noun for noun in NOUNS} | {PLURALS.get(noun, f"{noun}s"): noun for noun in NOUNS}
+"""Singular and plural -> singular."""
+
+Labelled = tuple[str, str]
+"""What a sentence is of, and the sentence."""
+
+
+def make_sentences(count: int, seed: int) -> list[Labelled]:
+    """Different ones, in random order."""
+    generator = random.Random(seed)
+    found: dict[str, str] = {}
+    while len(found) < count:
+        kind, make = generator.choice(list(KINDS.items()))
+        found.setdefault(make(generator)[0], kind)
+    return [(kind, sentence) for sentence, kind in found.items()]
+
+
+def words_of(sentence: str) -> list[str]:
+    """Without the full stop; "twenty-one" is two, and a comma is one."""
+    return sentence.removesuffix(".").replace("-", " ").replace(",", " ,").split()
+
+
+def tagged(sentence: str) -> list[str]:
+    """A line for each word, and an empty one."""
+    words = words_of(sentence)
+    numbers = [word.lower() in NUMBERS for word in words]
+    for place in range(1, len(words) - 1):  # two hundred and one
+        numbers[place] |= words[place] == "and" and numbers[place - 1] and numbers[place + 1]
+    lines = []
+    for word, number, before in zip(words, numbers, [False, *numbers], strict=False):
+        tag = f"{'I' if before else 'B'}-NUMBER" if number else "B-THING" if word in THINGS else "O"
+        lines.append(f"{word}\t{tag}")
+    return [*lines, ""]
+
+
+def documents(sentences: Sequence[Labelled]) -> Iterator[str]:
+    """Lines: sentences of one thing after another, and an empty line behind each few."""
+    of_things: dict[str, list[str]] = {}
+    for _, sentence in sentences:
+        for word in words_of(sentence):
+            if word in THINGS:
+                of_things.setdefault(THINGS[word], []).append(sentence)
+    for of_thing in of_things.values():
+        for begin in range(0, len(of_thing), IN_A_DOCUMENT):
+            yield from (*of_thing[begin : begin + IN_A_DOCUMENT], "")
+
+
+def write(folder: Path, sentences: Sequence[Labelled], held_out: int) -> None:
+    """Writes all files; the first `held_out` sentences are for validation."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, part in (("valid", sentences[:held_out]), ("train", sentences[held_out:])):
+        files = {
+            f"{name}.txt": documents(part),
+            f"{name}.tsv": (f"{kind}\t{sentence}" for kind, sentence in part),
+            f"{name}.conll": (line for _, sentence in part for line in tagged(sentence)),
+        }
+        for file, lines in files.items():
+            (folder / file).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser("python -m training.examples.labelled_words", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    write(parser.parse_args().folder, make_sentences(SENTENCES, SEED), HELD_OUT)
