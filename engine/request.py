@@ -41,6 +41,8 @@ class Hypothesis:
     """From its tokens to those of the source, if they were wanted. The tokens before it have none."""
     attention: NDArray[np.float16] | None = field(default=None, compare=False)
     """Of the decoder to the source [layers, heads, target, source], if it was wanted. That before its tokens is not."""
+    log_prob: float = 0.0
+    """sum(log p), as the score has it."""
 
 
 PHASES = ("tokenize", "queue", "encode", "decode", "detokenize")

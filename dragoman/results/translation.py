@@ -147,6 +147,8 @@ class Hypothesis:
     """Of `with_alignment`."""
     attention: Attention | None = None
     """Of `with_attention`: where its tokens look in the text, the attention of the decoder to the source."""
+    log_prob: float = 0.0
+    """sum(log p) of its tokens. Of a text of several sentences, of all of them."""
 
 
 @dataclass(frozen=True, slots=True)

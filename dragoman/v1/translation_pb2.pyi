@@ -529,6 +529,7 @@ class Hypothesis(_message.Message):
     EXPECTED_UTILITY_FIELD_NUMBER: _builtins.int
     ALIGNMENT_FIELD_NUMBER: _builtins.int
     ATTENTION_FIELD_NUMBER: _builtins.int
+    LOG_PROB_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """The translated text."""
     score: _builtins.float
@@ -541,6 +542,8 @@ class Hypothesis(_message.Message):
     """Why it ended."""
     expected_utility: _builtins.float
     """Of `mbr_samples`: the mean chrF of the text by all samples, from 0 to 100. Hypotheses are ordered by it."""
+    log_prob: _builtins.float
+    """sum(log p) of its tokens, with what a `diversity_penalty` costs. Of a text of several sentences, of all of them."""
     @_builtins.property
     def target_tokens(self) -> _containers.RepeatedCompositeFieldContainer[Global___TargetToken]:
         """Of `with_tokens`: its tokens, the end token included. A forced `target_prefix` is not among them."""
@@ -564,10 +567,11 @@ class Hypothesis(_message.Message):
         expected_utility: _builtins.float | None = ...,
         alignment: Global___Alignment | None = ...,
         attention: Global___Attention | None = ...,
+        log_prob: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_utility", b"_expected_utility", "alignment", b"alignment", "attention", b"attention", "expected_utility", b"expected_utility"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_utility", b"_expected_utility", "alignment", b"alignment", "attention", b"attention", "expected_utility", b"expected_utility", "finish_reason", b"finish_reason", "score", b"score", "target_tokens", b"target_tokens", "text", b"text", "tokens", b"tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_utility", b"_expected_utility", "alignment", b"alignment", "attention", b"attention", "expected_utility", b"expected_utility", "finish_reason", b"finish_reason", "log_prob", b"log_prob", "score", b"score", "target_tokens", b"target_tokens", "text", b"text", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__expected_utility: _TypeAlias = _typing.Literal["expected_utility"]  # noqa: Y015
     _WhichOneofArgType__expected_utility: _TypeAlias = _typing.Literal["_expected_utility", b"_expected_utility"]  # noqa: Y015

@@ -324,7 +324,8 @@ def _hypothesis(message: translation_pb2.Hypothesis) -> Hypothesis:
     tokens = tuple(map(target_token, message.target_tokens))
     alignment = _alignment(message.alignment) if message.HasField("alignment") else None
     attention = _attention(message.attention) if message.HasField("attention") else None
-    return Hypothesis(message.text, message.score, message.tokens, reason, tokens, utility, alignment, attention)
+    told = tokens, utility, alignment, attention, message.log_prob
+    return Hypothesis(message.text, message.score, message.tokens, reason, *told)
 
 
 def _alignment(message: translation_pb2.Alignment) -> Alignment:

@@ -187,9 +187,10 @@ class BeamSearch:
 
     def _finish(self, tokens: tuple[int, ...], costs: tuple[float, ...], reason: FinishReason) -> None:
         """Keeps a hypothesis, if it is one of the best."""
-        value = score(-costs[-1], len(tokens), self._decoding.length_penalty)
-        log_probs = tuple(before - after for before, after in pairwise((0.0, *costs)))
-        hypothesis = Hypothesis(tokens, value, reason, log_probs if self._decoding.with_tokens else ())
+        total = -costs[-1]
+        value = score(total, len(tokens), self._decoding.length_penalty)
+        each = tuple(before - after for before, after in pairwise((0.0, *costs))) if self._decoding.with_tokens else ()
+        hypothesis = Hypothesis(tokens, value, reason, each, log_prob=total)
         insort(self.finished, hypothesis, key=lambda finished: -finished.score)
         del self.finished[self.most :]
 

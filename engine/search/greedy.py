@@ -53,8 +53,9 @@ class GreedySearch:
         if reason is FinishReason.LENGTH and rules.forced_end_id is not None:
             tokens.append(rules.forced_end_id)
             log_probs.append(0.0)
-        value = score(fsum(log_probs), len(tokens), self.decoding.length_penalty)
-        return Hypothesis(tuple(tokens), value, reason, tuple(log_probs) if self.decoding.with_tokens else ())
+        total, told = fsum(log_probs), tuple(log_probs) if self.decoding.with_tokens else ()
+        value = score(total, len(tokens), self.decoding.length_penalty)
+        return Hypothesis(tuple(tokens), value, reason, told, log_prob=total)
 
 
 class GreedyRows:

@@ -282,6 +282,7 @@ def _hypothesis(target: TargetText) -> translation_pb2.Hypothesis:
         expected_utility=target.expected_utility,
         alignment=None if target.alignment is None else _alignment(target.alignment),
         attention=None if target.attention is None else _attention(target.attention),
+        log_prob=target.log_prob,
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, repeat
+from math import fsum
 
 from engine.request import FinishReason, Timings
 from models.decoding import Options
@@ -152,7 +153,8 @@ def _hypothesis(text: str, asked: Sequence[Translation], rank: int) -> TargetTex
     parts = [one.hypotheses[min(rank, len(one.hypotheses) - 1)] for one in asked]
     reasons = {one.finish_reason for one in parts}
     reason = reasons.pop() if len(reasons) == 1 else FinishReason.LENGTH if reasons else FinishReason.END_TOKEN
-    return TargetText(text, parts[0].score if len(parts) == 1 else 0.0, sum(one.tokens for one in parts), reason)
+    score, tokens = parts[0].score if len(parts) == 1 else 0.0, sum(one.tokens for one in parts)
+    return TargetText(text, score, tokens, reason, log_prob=fsum(one.log_prob for one in parts))
 
 
 def _written(part: Part, found: Sequence[Piece], answers: Answers, rank: int) -> str:

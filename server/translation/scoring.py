@@ -94,8 +94,9 @@ class TargetReader:
 
 def given_hypothesis(token_ids: tuple[int, ...], log_probs: tuple[float, ...], length_penalty: float) -> Hypothesis:
     """A target as if a search had found it."""
-    score = fsum(log_probs) / len(token_ids) ** length_penalty
-    return Hypothesis(token_ids, score, FinishReason.END_TOKEN, log_probs)
+    total = fsum(log_probs)
+    score = total / len(token_ids) ** length_penalty
+    return Hypothesis(token_ids, score, FinishReason.END_TOKEN, log_probs, log_prob=total)
 
 
 def _field(content: int, target: int) -> str:

@@ -68,6 +68,8 @@ class TargetText:
     """If it was wanted."""
     attention: Attention | None = None
     """If it was wanted."""
+    log_prob: float = 0.0
+    """sum(log p) of its tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,7 @@ class TargetWriter:
             tokens,
             alignment=None if source_spans is None else _alignment(hypothesis.links, source_spans, spans),
             attention=None if hypothesis.attention is None else attention(hypothesis.attention, spans),
+            log_prob=hypothesis.log_prob,
         )
 
     def _target_spans(self, hypothesis: Hypothesis, text: str) -> Iterator[Span]:

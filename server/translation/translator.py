@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection,
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from math import fsum
 from types import MappingProxyType
 
 from engine.queueing.cost import Work
@@ -386,7 +385,7 @@ class Translator:
         given = sum(map(len, targets.token_ids))
         current_call().contents.append(waiting.answered(None, timings, written.started, given))
         scores = tuple(
-            TargetScore(text.text, fsum(one.log_probs), one.score, text.target_tokens)
+            TargetScore(text.text, one.log_prob, one.score, text.target_tokens)
             for one, text in zip(found, written.texts, strict=True)
         )
         return ScoredContent(scores, len(source.token_ids), timings)

@@ -149,7 +149,8 @@ def test_tokens_come_back_with_their_texts_and_log_probabilities(client: Client,
             assert len(tokens) == hypothesis.tokens
             assert "".join(token.text for token in tokens) == hypothesis.text
             assert tokenizer.decode([token.id for token in tokens]) == hypothesis.text
-            assert sum(token.log_prob for token in tokens) / len(tokens) == pytest.approx(hypothesis.score, abs=1e-4)
+            assert sum(token.log_prob for token in tokens) == pytest.approx(hypothesis.log_prob, abs=1e-4)
+            assert hypothesis.log_prob / len(tokens) == pytest.approx(hypothesis.score, abs=1e-4)
             assert [token.begin for token in tokens] == sorted(token.begin for token in tokens)
     again = client.translate(TEXTS[0], target_language="pt")
     assert not again.hypotheses[0].target_tokens

@@ -41,6 +41,7 @@ class KeptHypothesis:
 
     token_ids: bytes
     score: float
+    log_prob: float
     finish_reason: FinishReason
     log_probs: bytes
     """Eight of each token that has one."""
@@ -53,7 +54,8 @@ class KeptHypothesis:
         log_probs, places = tuple(array("d", self.log_probs)), array("i", self.places)
         half = len(places) // 2
         links = tuple(map(Link, places[:half], places[half:], array("f", self.weights)))
-        return Hypothesis(tuple(array("i", self.token_ids)), self.score, self.finish_reason, log_probs, links)
+        ids = tuple(array("i", self.token_ids))
+        return Hypothesis(ids, self.score, self.finish_reason, log_probs, links, log_prob=self.log_prob)
 
     @property
     def size_bytes(self) -> int:
@@ -68,6 +70,7 @@ def kept_hypothesis(hypothesis: Hypothesis) -> KeptHypothesis:
     return KeptHypothesis(
         packed(hypothesis.token_ids),
         hypothesis.score,
+        hypothesis.log_prob,
         hypothesis.finish_reason,
         log_probs,
         packed((*sources, *targets)),

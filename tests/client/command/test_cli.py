@@ -28,6 +28,7 @@ TRANSLATION = {
     "expected_utility": None,
     "alignment": None,
     "attention": None,
+    "log_prob": 0.0,
     "hypotheses": [
         {
             "text": "HELLO WORLD",
@@ -38,6 +39,7 @@ TRANSLATION = {
             "expected_utility": None,
             "alignment": None,
             "attention": None,
+            "log_prob": 0.0,
         }
     ],
     "source_tokens": 3,

@@ -69,9 +69,10 @@ def greedy_alone(request: Translate) -> tuple[tuple[Hypothesis, ...], int]:
     ended = bool(set(target[-1:]) & rules.end_ids)
     if not ended and rules.forced_end_id is not None:
         target.append(rules.forced_end_id)
-    value = fsum(log_probs) / len(target) ** request.decoding.length_penalty
+    total = fsum(log_probs)
+    value = total / len(target) ** request.decoding.length_penalty
     reason = FinishReason.END_TOKEN if ended else FinishReason.LENGTH
-    return (Hypothesis(tuple(target), value, reason),), steps
+    return (Hypothesis(tuple(target), value, reason, log_prob=total),), steps
 
 
 class RecordingCache(CopyCache):

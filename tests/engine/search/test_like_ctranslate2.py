@@ -174,7 +174,8 @@ def test_log_probs_of_tokens_are_those_of_score_batch(package: Package, theirs: 
             [scored] = theirs.score_batch([[piece_of[token] for token in source]], [target])
             assert hypothesis.log_probs == pytest.approx(scored.log_probs, abs=TOLERANCE)
             length = len(hypothesis.token_ids) ** decoding.length_penalty
-            assert hypothesis.score == pytest.approx(sum(hypothesis.log_probs) / length)
+            assert hypothesis.log_prob == pytest.approx(sum(hypothesis.log_probs))
+            assert hypothesis.score == pytest.approx(hypothesis.log_prob / length)
 
 
 @pytest.mark.parametrize("prefix", [(), ("Os",)], ids=["alone", "after a prefix"])

@@ -15,7 +15,7 @@ from tests.fakes import rules_of
 
 RULES = rules_of(0)
 ANSWER = (
-    Hypothesis((7, 65_000, 0), -0.5, FinishReason.END_TOKEN),
+    Hypothesis((7, 65_000, 0), -0.5, FinishReason.END_TOKEN, log_prob=-1.5),
     Hypothesis((7, 8), -1.25, FinishReason.LENGTH, (-0.1, -1.15)),
 )
 

@@ -142,9 +142,11 @@ async def test_tokens_come_back_with_their_part_of_the_text(translator: Translat
     [request] = await engine.submitted(1)
     prefix, ids = tokenizer().encode_target("Bom"), (*tokenizer().encode_target(text), 0)
     log_probs = tuple(-0.25 * place for place in range(len(ids)))
-    deliver(request, Finished((Hypothesis(ids, -0.5, FinishReason.END_TOKEN, log_probs),), TIMINGS))
+    found = Hypothesis(ids, -0.5, FinishReason.END_TOKEN, log_probs, log_prob=-9.5)
+    deliver(request, Finished((found,), TIMINGS))
     [translation] = await call
     [best] = translation.hypotheses
+    assert (best.score, best.log_prob) == (-0.5, -9.5)
     assert best.text == tokenizer().decode((*prefix, *ids))
     assert "Bom" + "".join(token.text for token in best.target_tokens) == best.text
     for token in best.target_tokens:
