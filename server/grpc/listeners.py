@@ -15,8 +15,9 @@ log = logging.getLogger(__name__)
 OTHER_FILES = 256
 """Open files that are no connections to the gRPC port, at most: the metrics port has half of them."""
 
-READ_BYTES = 16 * 1024
-"""What gRPC reads of a connection at a time. Left alone, it keeps up to 4 MiB for each that was fast once."""
+READ_BYTES = 4 * 1024
+"""What gRPC reads of a connection at a time. Left alone, it keeps up to 4 MiB for each that was fast once. A piece of a
+message that is not all there keeps all that was read with it: the less, the better."""
 
 OPTIONS: Sequence[tuple[str, int]] = (
     # Else a client that keeps to the limit on streams has some refused: those that ended count until they are freed.

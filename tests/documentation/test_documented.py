@@ -38,6 +38,8 @@ PROGRAMS = {
     ),
     "bench.fleet": "scaling.md",
     "tests.fuzz": "development.md",
+    "tests.hostile.by_hand.network": "development.md",
+    "tests.hostile.by_hand.unfinished": "development.md",
     "tests.hostile.files": "development.md",
     "tests.hostile.fuzz": "development.md",
     "tests.simulation": "development.md",

@@ -1,0 +1,1 @@
+"""Attacks that are run by hand: what they need, or take, is too much for every run of the tests."""
