@@ -25,8 +25,8 @@ from pydantic_settings import (
 )
 
 PREFIX = "DRAGOMAN_"
-CLIENT_VARIABLES = {"DRAGOMAN_TARGET", "DRAGOMAN_TOKEN", "DRAGOMAN_TOKEN_FILE"}
-"""With our prefix, but the client's."""
+CLIENT_VARIABLES = {"DRAGOMAN_HOME", "DRAGOMAN_TARGET", "DRAGOMAN_TOKEN", "DRAGOMAN_TOKEN_FILE"}
+"""With our prefix, but those of commands."""
 
 
 class ConfigError(Exception):

@@ -29,6 +29,7 @@ CHECKOUT = {
     "inspect": "show what a package does with a text, as an HTML page",
     "pull": "fetch a model by its name and make a package of it",
     "show": "say what a package is, or which there are",
+    "rm": "remove a package that pull keeps",
 }
 """Those that a checkout of Dragoman has."""
 MISSING = {
@@ -38,6 +39,7 @@ MISSING = {
     "inspect": "inspection is not installed here; in a checkout: make setup",
     "pull": "export is not installed here; in a checkout: make setup",
     "show": "packages cannot be read here; in a checkout: make run",
+    "rm": "packages cannot be read here; in a checkout: make run",
 }
 """What to say where they are not."""
 

@@ -1,4 +1,4 @@
-"""The command `dragoman`: what `commands.OWN` has, and what others bring (serve, export, train, inspect, pull, show).
+"""The command `dragoman`: what `commands.OWN` has, and what others bring (serve, export, pull, ...).
 
 Exit codes: 0 done, 1 failed (one line on standard error says why), 2 wrong usage, 130 interrupted by Ctrl-C,
 141 whatever read the output went away.

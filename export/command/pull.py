@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 
 from export.__main__ import main as export
-from export.command.home import place_of
 from export.sources import source_of
+from models.package.home import place_of
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

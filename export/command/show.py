@@ -5,10 +5,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
-from export.command.home import find, home, local
 from models.decoding import Decoding
 from models.package.checked import PackageError
 from models.package.folder import Package
+from models.package.home import find, home, local
 from models.package.manifest import Certificate, Manifest
 
 

@@ -22,6 +22,7 @@ ALIASES = {
     "dragoman inspect": "inspection",
     "dragoman pull": "export.command.pull",
     "dragoman show": "export.command.show",
+    "dragoman rm": "export.command.remove",
 }
 """Commands of `dragoman` that run another program."""
 

@@ -28,7 +28,9 @@ PROGRAMS = {
     "server": "configuration.md",
     "server.identity": "deploy.md",
     "inspection": "inspection.md",
-    **dict.fromkeys(("export", "export.command.pull", "export.command.show"), "checkpoints.md"),
+    **dict.fromkeys(
+        ("export", "export.command.pull", "export.command.show", "export.command.remove"), "checkpoints.md"
+    ),
     **dict.fromkeys((f"dragoman {name}" for name in OWN), "client.md"),
     "dragoman bulk": "bulk.md",
     **dict.fromkeys(("training", "training.distill", "training.encoders", *EXAMPLES), "training.md"),

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from export.command import pull, show
-from export.command.home import home
+from export.command import pull, remove, show
+from models.package.home import home
 from models.package.manifest import Manifest
+from server.__main__ import with_packages
+from server.config import ConfigError, load_settings
 from tests.serving import ZOO
 
 
@@ -37,6 +39,30 @@ def test_what_is_not_whole_is_not_shown(kept: Path, capsys: pytest.CaptureFixtur
     vocabulary.write_bytes(vocabulary.read_bytes() + b" ")
     assert show.main(["mine"]) == 2
     assert "vocab.json" in capsys.readouterr().err
+
+
+def test_what_is_kept_is_served_by_name(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, flags = ["--package", str(kept / "mine")], ["--port", "1"]
+    assert with_packages(["mine", *flags]) == with_packages(flags) == [*flags, *mine]  # the only one
+    assert with_packages(["mine", str(ZOO)]) == [*mine, "--package", str(ZOO)]
+    assert with_packages(["--package=x"]) == ["--package=x"]
+    assert load_settings(with_packages(["mine"])).package == (kept / "mine",)
+    with pytest.raises(ConfigError, match="which has mine"):
+        with_packages(["yours"])
+    shutil.copytree(kept / "mine", kept / "other")
+    assert with_packages(flags) == flags  # nothing says which of two
+    monkeypatch.setenv("DRAGOMAN_PACKAGE", str(ZOO))
+    shutil.rmtree(kept / "other")
+    assert with_packages(flags) == flags
+
+
+def test_only_what_is_kept_is_removed(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("yours", str(ZOO), ".", "../mine", "mine/."):
+        assert remove.main([name]) == 2
+        assert "which has mine" in capsys.readouterr().err
+    assert ZOO.exists() and remove.main(["mine"]) == 0
+    assert "is gone, and" in capsys.readouterr().out and not list(kept.iterdir())
+    assert remove.main(["mine"]) == 2
 
 
 def test_a_pull_takes_names_and_leaves_what_is_there(

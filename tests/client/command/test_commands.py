@@ -97,6 +97,7 @@ def test_the_project_declares_what_it_brings() -> None:
         "inspect": '"inspection.__main__:main"',
         "pull": '"export.command.pull:main"',
         "show": '"export.command.show:main"',
+        "rm": '"export.command.remove:main"',
     }
     assert {point.name for point in entry_points(group="dragoman.commands")} <= declared.keys()
 

@@ -1,4 +1,4 @@
-"""Packages on this machine that have a name: what `dragoman pull` makes and `dragoman show` finds."""
+"""Packages on this machine that have a name: what `dragoman pull` makes, and other commands find."""
 
 import os
 import re

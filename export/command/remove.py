@@ -1,0 +1,32 @@
+"""Removes a package that `dragoman pull` keeps: `dragoman rm NAME`. It needs no torch."""
+
+import argparse
+import shutil
+import sys
+from collections.abc import Sequence
+
+from models.package.home import home, local
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns 0, or 2 where nothing is kept under the name, or it cannot be removed."""
+    parser = argparse.ArgumentParser("dragoman rm", description="Removes a package from $DRAGOMAN_HOME.")
+    parser.add_argument("name", help="as `dragoman show` lists it")
+    name: str = parser.parse_args(arguments).name
+    kept = {folder.name: folder for folder in local()}
+    if name not in kept:
+        known = ", ".join(kept) or "none"
+        print(f"error: {name} is no package in {home()}, which has {known}", file=sys.stderr)
+        return 2
+    size = sum(file.stat().st_size for file in kept[name].rglob("*") if file.is_file())
+    try:
+        shutil.rmtree(kept[name])
+    except OSError as error:
+        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
+    print(f"{kept[name]} is gone, and {size / 1e6:.1f} MB are free")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
