@@ -86,7 +86,7 @@ def test_tokenizer_of_another_model_is_refused(folder: Path) -> None:
         load_checkpoint(folder)
 
 
-MANY = SHAPE | {"vocab_size": 780}
+MANY = SHAPE | {"vocab_size": 780, "encoder_layers": 1, "decoder_layers": 1}
 MULTILINGUAL: dict[str, tuple[Family, Callable[[Path], None], dict[str, str]]] = {
     "nllb": (
         Family(lambda: M2M100ForConditionalGeneration(M2M100Config(**MANY)), end_bias=3.0),
@@ -137,7 +137,7 @@ def test_many_languages_are_those_of_transformers(name: str, tmp_path: Path) -> 
 
 
 def test_a_model_of_moses_words_becomes_a_package(tmp_path: Path) -> None:
-    sizes = TWO_VOCABULARIES | {"src_vocab_size": 700, "tgt_vocab_size": 690}
+    sizes = TWO_VOCABULARIES | {"src_vocab_size": 700, "tgt_vocab_size": 690, "encoder_layers": 1, "decoder_layers": 1}
     family = Family(lambda: FSMTForConditionalGeneration(FSMTConfig(**sizes)))
     folder, out = write_family(tmp_path / "checkpoint", family), tmp_path / "package"
     fsmt(folder)
@@ -158,7 +158,7 @@ def test_target_language_is_not_guessed(tmp_path: Path) -> None:
         load_checkpoint(folder)
 
 
-LARGE = T5_SHAPE | {"vocab_size": 820}
+LARGE = T5_SHAPE | {"vocab_size": 820, "num_layers": 1, "num_decoder_layers": 1}
 CALM = {"relative": 1.0, "shared": 0.35, "": 0.1}
 """Scores without a scale magnify roundings, and a certificate is strict."""
 MADLAD = Family(
