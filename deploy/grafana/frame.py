@@ -20,6 +20,10 @@ from deploy.grafana.panels import SOURCE
 from deploy.grafana.queries import INSTANCE, MODEL
 
 TAG = "dragoman"
+OF_MODEL = 'dragoman_model_info{model=~"$model"'
+"""Series of servers that have one of the chosen models, to be narrowed further."""
+ANY = ".*"
+"""Also those that have no such label: servers without Ray are no replicas."""
 
 Sections = Mapping[str, Sequence[Builder[Panel]]]
 """Heading -> panels, in rows of 24 columns."""
@@ -53,7 +57,8 @@ def build(name: str, title: str, description: str, sections: Sections) -> Dashbo
         .tooltip(DashboardCursorSync.CROSSHAIR)
         .with_variable(dashboard.DatasourceVariable("datasource").label("Data source").type("prometheus"))
         .with_variable(_choice("model", "Model", "label_values(dragoman_model_info, model)"))
-        .with_variable(_choice("instance", "Instance", 'label_values(dragoman_model_info{model=~"$model"}, instance)'))
+        .with_variable(_choice("replica", "Replica on Ray", f"label_values({OF_MODEL}}}, replica)"))
+        .with_variable(_choice("instance", "Instance", f'label_values({OF_MODEL}, replica=~"$replica"}}, instance)'))
         .link(_links())
     )
     for heading, panels in sections.items():
@@ -85,6 +90,7 @@ def _choice(name: str, label: str, query: str) -> dashboard.QueryVariable:
         .multi(True)
         .current(VariableOption(selected=True, text="All", value="$__all"))
         .include_all(True)
+        .all_value(ANY)
     )
 
 

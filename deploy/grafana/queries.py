@@ -4,8 +4,8 @@ Counters go through `rate` before they are summed; quantiles are taken of summed
 sum over its count. `$__rate_interval` is Grafana's: at least four scrapes, so that every step has a rate.
 """
 
-INSTANCE = 'instance=~"$instance"'
-"""Selects the servers that are chosen at the top of a dashboard."""
+INSTANCE = 'instance=~"$instance", replica=~"$replica"'
+"""Selects the servers, and the replicas on Ray, that are chosen at the top of a dashboard."""
 MODEL = f'{INSTANCE}, model=~"$model"'
 """The same, and the chosen models. RPCs have no model: they are the server's."""
 ANSWERED = f'{INSTANCE}, code="OK"'

@@ -46,7 +46,7 @@ def known() -> tuple[Mapping[str, set[str]], Mapping[str, set[str]]]:
     for family in registry.collect():
         series = counters if family.type in ("counter", "histogram") else gauges
         for sample in family.samples:
-            series.setdefault(sample.name, {"job", "instance"}).update(sample.labels)
+            series.setdefault(sample.name, {"job", "instance", "replica"}).update(sample.labels)
     return counters, gauges
 
 

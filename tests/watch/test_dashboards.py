@@ -33,8 +33,9 @@ def test_there_are_the_dashboards_and_each_has_its_own_address() -> None:
 def test_each_can_be_narrowed_to_models_and_instances_and_marks_starts(name: str) -> None:
     dashboard = DASHBOARDS[name]
     choices = {variable["name"]: variable for variable in dashboard["templating"]["list"]}
-    assert list(choices) == ["datasource", "model", "instance"]
-    assert all(choices[choice]["multi"] and choices[choice]["includeAll"] for choice in ("model", "instance"))
+    assert list(choices) == ["datasource", "model", "replica", "instance"]
+    for choice in ("model", "replica", "instance"):
+        assert choices[choice]["multi"] and choices[choice]["includeAll"] and choices[choice]["allValue"] == ".*"
     marks = {mark["name"]: mark for mark in dashboard["annotations"]["list"]}
     assert list(marks) == ["Start", "Model loaded"]
     assert all(mark["useValueForTime"] and mark["enable"] for mark in marks.values())
@@ -70,7 +71,7 @@ def test_windows_are_grafanas_and_every_series_can_be_narrowed(panel: Panel) -> 
     for expression in panel.expressions:
         for selector in selectors(expression):
             assert selector.window in ("", "$__rate_interval")
-            assert "instance" in selector.labels or selector.name in recorded_names()
+            assert {"instance", "replica"} <= {*selector.labels} or selector.name in recorded_names()
 
 
 @every_panel

@@ -18,7 +18,7 @@ export async function answered(panel, prometheus, range) {
 
 async function ask(target, prometheus, { start, end, step }) {
   const window = `${Math.max(4 * SCRAPE_S, step + SCRAPE_S)}s`;
-  const query = target.expr.replaceAll('$__rate_interval', window).replaceAll(/\$(instance|model)\b/g, '.+');
+  const query = target.expr.replaceAll('$__rate_interval', window).replaceAll(/\$(instance|model|replica)\b/g, '.*');
   const form = target.instant ? { query, time: end } : { query, start, end, step };
   const url = `${prometheus}/api/v1/${target.instant ? 'query' : 'query_range'}?${new URLSearchParams(form)}`;
   const { status, data, error } = await (await fetch(url)).json();
