@@ -86,7 +86,8 @@ class Settings(BaseSettings):
     kernels: Literal["auto", "off", "required"] = "auto"
     """Our own CPU operators. "auto": where they are built and pass their probes; the log says which run, or why not."""
     workers: int | None = Field(default=None, ge=1, le=1024)
-    """Engine threads, each with a running batch of its own. Default, and best: one for every core; on CUDA one."""
+    """Engine threads, each with a running batch of its own. Default, and best: one for every core, on a CPU
+    fewer where memory is short; on CUDA one."""
     engine_restarts: int = Field(default=8, ge=0)
     """Engines that fail begin anew so often in engine_restart_window_s; then the process ends, with exit code 1."""
     engine_restart_window_s: float = Field(default=600.0, gt=0, allow_inf_nan=False)

@@ -99,7 +99,7 @@ class LoadedModels:
         """
         model, apart = self._model(package), CollectorRegistry()
         metrics = ModelMetrics(ModelFamilies(apart), model.name)
-        plan = self._plan(package, model, metrics, rows=served.runner.rows)
+        plan = self._plan(package, model, metrics, served.runner)
         memory = host_memory(self._settings, [one.model for one in self], self._callers_bytes)
         if memory is not None:
             taken = self._without_bytes + sum(runner.memory_bytes for runner in self.runners)
@@ -131,10 +131,13 @@ class LoadedModels:
     def _model(self, package: OpenPackage) -> ServedModel:
         return served_model(package.package, self._settings, self._device.provider)
 
-    def _plan(self, package: OpenPackage, model: ServedModel, metrics: ModelMetrics, rows: int | None = None) -> Plan:
-        settings = self._settings
+    def _plan(
+        self, package: OpenPackage, model: ServedModel, metrics: ModelMetrics, like: Runner | None = None
+    ) -> Plan:
+        """like: what has as many rows and workers. None: as the settings say."""
+        rows, workers = (self._settings.max_rows, self._settings.workers) if like is None else (like.rows, like.workers)
         longest = model.max_source_tokens, model.max_new_tokens
-        return Plan(package.loadable, Limits(rows or settings.max_rows, settings.workers, *longest), metrics)
+        return Plan(package.loadable, Limits(rows, workers, *longest), metrics)
 
     def _load(self, plans: Sequence[Plan], memory: HostMemory | None) -> list[Runner]:
         """Raises DeviceError."""
@@ -152,7 +155,7 @@ class LoadedModels:
     ) -> LoadedModel:
         """What it needs to be served, once it has decoded. Raises DeviceError if it does not."""
         probe_s = await probe(runner.submit, package.package.manifest.graphs.vocabulary.end_id)
-        model = replace(model, workers=runner.workers, rows=runner.rows, memory_bytes=runner.memory_bytes)
+        model = served_by(runner, model)
         admission = Admission(self._settings.max_waiting, runner)
         rules = package.loadable.rules
         by_language = language_rules(rules, package.package.manifest.languages)
@@ -160,6 +163,12 @@ class LoadedModels:
         translator = Translator(model, package.tokenizer, *parts)
         canary = await open_canary(self._settings, package, runner, CanaryMetrics(canaries, model.name))
         return LoadedModel(package, runner, admission, translator, canary, metrics, probe_s)
+
+
+def served_by(runner: Runner, model: ServedModel) -> ServedModel:
+    """The model with what it has, now that it is loaded: no search is wider than the rows that there are."""
+    beams = min(model.max_beams, runner.rows)
+    return replace(model, workers=runner.workers, rows=runner.rows, max_beams=beams, memory_bytes=runner.memory_bytes)
 
 
 @asynccontextmanager

@@ -66,6 +66,7 @@ class Limits:
     rows: int | None = None
     """Of each worker's running batch. None: ROWS, and fewer where there is no memory for as many."""
     workers: int | None = None
+    """None: one for each core, and fewer where there is no memory for as many."""
     source_tokens: int | None = None
     target_tokens: int | None = None
     memory: HostMemory | None = None
@@ -136,7 +137,7 @@ def check_room(plan: Plan, device: Device, memory: HostMemory, kernels: Kernels)
         (graphs.encoder, graphs.packed_encoder, graphs.decoder) if native is None else (native.encoder, native.decoder)
     )
     weights = sum(file.weight_bytes for file in first if file is not None)
-    fit([load], replace(memory, resident_bytes=memory.resident_bytes + weights), fewer=False)
+    fit([load], replace(memory, resident_bytes=memory.resident_bytes + weights))
 
 
 class _Opened:
@@ -180,14 +181,20 @@ def _host_load(plan: Plan, device: Device, native: bool) -> HostLoad:
 
 
 def _fit(opened: Sequence[_Opened], memory: HostMemory) -> None:
-    """Leaves them as many rows as the host's memory has room for. Raises DeviceError."""
+    """Leaves them as many rows and workers as the host's memory has room for. Raises DeviceError."""
     if not opened:
         return
     loads, memory = [one.load for one in opened], replace(memory, resident_bytes=resident_bytes())
-    fitting = fit(loads, memory, fewer=all(one.plan.limits.rows is None for one in opened))
-    if fitting[0].rows < loads[0].rows:
-        log.warning("%d rows of each worker, not %d: there is no memory for more", fitting[0].rows, loads[0].rows)
+    limits = [one.plan.limits for one in opened]
+    fewer_rows, fewer_workers = all(one.rows is None for one in limits), all(one.workers is None for one in limits)
+    fitting = fit(loads, memory, fewer_rows, fewer_workers)
     budget = total_bytes(fitting, memory)
+    if fitting != loads:
+        log.warning(
+            "workers x rows: %d x %d, not %d x %d, which may take %d MB: %d MB may be used",
+            *(fitting[0].workers, fitting[0].rows, loads[0].workers, loads[0].rows),
+            *map(megabytes, (total_bytes(loads, memory), memory.limit_bytes)),
+        )
     log.info("at most %d MB of memory may be needed, of %d MB", *map(megabytes, (budget, memory.limit_bytes)))
     for one, load in zip(opened, fitting, strict=True):
         one.load = load

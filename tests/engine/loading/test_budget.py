@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from engine.devices.session import DeviceError
-from engine.loading.budget import HostLoad, HostMemory, fit, total_bytes
+from engine.loading.budget import ENOUGH_ROWS, HostLoad, HostMemory, fit, total_bytes
 from models.config import ModelConfig
 from models.package.graphs import GraphFile, Scoring
 from models.package.signature import graphs_spec
@@ -68,35 +68,50 @@ def test_what_callers_may_take_is_a_part() -> None:
     there = replace(memory(TOTAL), callers_bytes=30 * MB)
     assert total_bytes([LOAD], there) == TOTAL + 30 * MB
     with pytest.raises(DeviceError, match=r"besides 100, callers 30\); "):
-        fit([LOAD], there, fewer=False)
+        fit([LOAD], there)
 
 
 def test_what_fits_stays_as_it_is() -> None:
-    assert fit([LOAD], memory(TOTAL), fewer=False) == [LOAD]
+    assert fit([LOAD], memory(TOTAL)) == [LOAD]
 
 
 def test_rows_that_nobody_asked_for_are_as_many_as_fit() -> None:
     there = memory(TOTAL - 1, least_rows=16)
-    found = fit([LOAD], there, fewer=True)
+    found = fit([LOAD], there, fewer_rows=True)
     assert found == [replace(LOAD, rows=63)] and total_bytes(found, there) <= there.limit_bytes
+
+
+def test_workers_that_nobody_asked_for_are_fewer_before_their_rows_are_too_few() -> None:
+    one, few = replace(LOAD, workers=1), replace(LOAD, rows=ENOUGH_ROWS)
+    for rows_are_enough in (True, False):
+        there = memory(total_bytes([few], memory(0)) - (not rows_are_enough), least_rows=2)
+        assert fit([LOAD], there, fewer_rows=True) == [few if rows_are_enough else replace(LOAD, rows=ENOUGH_ROWS - 1)]
+        [found] = fit([LOAD], there, fewer_rows=True, fewer_workers=True)
+        assert (found.workers, found.rows > ENOUGH_ROWS) == ((2, False) if rows_are_enough else (1, True))
+    assert fit([LOAD], memory(total_bytes([one], memory(0))), fewer_workers=True) == [one]
+    tight = memory(total_bytes([replace(one, rows=2)], memory(0)), least_rows=2)
+    assert fit([LOAD], tight, fewer_rows=True, fewer_workers=True) == [replace(one, rows=2)]
+    for asked in ({}, {"fewer_rows": True}, {"fewer_workers": True}):
+        with pytest.raises(DeviceError, match=r"^2 workers of 64 rows of .* \(--memory-mb\): "):
+            fit([LOAD], tight, **asked)
 
 
 def test_several_models_get_as_many_rows_each_as_fit_together() -> None:
     small = replace(LOAD, workers=1, rows=48, source_tokens=128)
     there = memory(TOTAL, least_rows=16)
-    found = fit([LOAD, small], there, fewer=True)
+    found = fit([LOAD, small], there, fewer_rows=True)
     assert found[0].rows == found[1].rows < 48
     more = [replace(load, rows=load.rows + 1) for load in found]
     assert total_bytes(found, there) <= TOTAL < total_bytes(more, there)
     with pytest.raises(DeviceError, match=r"^2 models, the largest with 2 workers of 64 rows of 500 source"):
-        fit([LOAD, small], there, fewer=False)
+        fit([LOAD, small], there)
     large = memory(2 * TOTAL)
-    assert fit([LOAD, small], large, fewer=False) == [LOAD, small]
+    assert fit([LOAD, small], large) == [LOAD, small]
 
 
 def test_what_does_not_fit_is_told_with_what_would() -> None:
     with pytest.raises(DeviceError) as refused:
-        fit([LOAD], memory(700 * MB), fewer=False)
+        fit([LOAD], memory(700 * MB))
     told = str(refused.value)
     assert told.startswith("2 workers of 64 rows of 500 source and 512 target tokens may take ")
     assert "(loaded 250, cache " in told and "; 700 MB may be used (--memory-mb): " in told
@@ -107,9 +122,9 @@ def test_what_does_not_fit_is_told_with_what_would() -> None:
 
 def test_fewer_rows_than_are_of_use_are_refused() -> None:
     with pytest.raises(DeviceError, match="rows of these lengths fit"):
-        fit([LOAD], memory(600 * MB, least_rows=40), fewer=True)
+        fit([LOAD], memory(600 * MB, least_rows=40), fewer_rows=True)
 
 
 def test_where_nothing_fits_it_says_so() -> None:
     with pytest.raises(DeviceError, match="not even one row fits"):
-        fit([LOAD], memory(300 * MB), fewer=True)
+        fit([LOAD], memory(300 * MB), fewer_rows=True)

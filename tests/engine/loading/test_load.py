@@ -53,7 +53,7 @@ def without_library(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> Library:
         raise LibraryError("the kernels are not built: make kernels")
 
-    monkeypatch.setattr("engine.native.decoder.open_library", refuse)
+    monkeypatch.setattr("engine.native.library.open_library", refuse)
 
 
 def said(caplog: pytest.LogCaptureFixture) -> Sequence[tuple[int, str]]:
