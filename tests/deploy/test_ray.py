@@ -10,17 +10,35 @@ import yaml
 from prometheus_client import CollectorRegistry
 from pydantic import ValidationError
 
-from deploy.ray.arguments import Arguments
+from deploy.ray.arguments import Arguments, Group
 from deploy.ray.autoscaling import QueueTime, QueueTimePolicy
 from deploy.ray.relayed import Answered, Asked, Refused, RelayedCaller
+from deploy.ray.replica.packages import packages_of
 from engine.request import Timings
+from models.package.folder import Package
 from server import errors
+from server.config import ConfigError
 from server.errors import Overloaded, ServerError, WouldBeLate
 from server.telemetry.calls import AnsweredContent, Call
 from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
 
 RAY = Path(__file__).parents[2] / "deploy" / "ray"
 GROUP = {"name": "en-pt", "packages": ["models/zoo/en-pt"]}
+
+
+def test_a_node_whose_packages_are_not_the_same_says_which() -> None:
+    group = Group.model_validate(GROUP)
+    [found] = packages_of(group, hashes := [Package.open(Path(GROUP["packages"][0])).sha256], "n1")
+    assert found.package.sha256 == hashes[0]
+    other = "0" * 64
+    told = f"on node n1: models/zoo/en-pt has SHA-256 {hashes[0]}, and {other} where it was deployed from: put the same"
+    with pytest.raises(ConfigError, match=told):
+        packages_of(group, [other], "n1")
+    with pytest.raises(ConfigError, match=r"on node n1: .* 1 packages \(models/zoo/en-pt\), and 2 where"):
+        packages_of(group, [*hashes, other], "n1")
+    missing = group.model_copy(update={"packages": ("models/zoo/en-xx",)})
+    with pytest.raises(ConfigError, match=r"on node n1: models/zoo/en-xx.*put the same packages on every node"):
+        packages_of(missing, hashes, "n1")
 
 
 def documents(name: str) -> list[dict[str, Any]]:

@@ -13,11 +13,11 @@ from deploy.ray.arguments import Group
 from deploy.ray.autoscaling import QUEUE_S, QueueTime
 from deploy.ray.relayed import Answered, Asked, Refused
 from deploy.ray.replica.models import Models
+from deploy.ray.replica.packages import packages_of
 from engine.devices.machine import Machine
 from server.app import SWITCH_INTERVAL_S
-from server.catalog.packages import OpenPackage, open_packages
+from server.catalog.packages import OpenPackage
 from server.catalog.served_model import ServedModel, served_model
-from server.config import ConfigError
 from server.placement import serving_device
 
 
@@ -29,7 +29,7 @@ class Replica:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._node = ray.util.get_node_ip_address()
         self._settings = group.server_settings().model_copy(update={"host": self._node})
-        self._packages = _opened(group, hashes, self._node)
+        self._packages = packages_of(group, hashes, self._node)
         self._queue = QueueTime()
         self._open: list[Models] = []
         await self._begin()
@@ -116,19 +116,3 @@ def shelf(most: int) -> type[Replica]:
             return [served_model(one.package, self._settings, device.provider) for one in self._packages]
 
     return Shelf
-
-
-def _opened(group: Group, hashes: Sequence[str], node: str) -> list[OpenPackage]:
-    """Raises ConfigError, which names the node, where a package is not there, or another one."""
-    try:
-        packages = open_packages(group.server_settings())
-    except ConfigError as error:
-        raise ConfigError(f"on node {node}: {error}") from error
-    found = [one.package.sha256 for one in packages]
-    if found != list(hashes):
-        told = ", ".join(f"{one.package.folder} has SHA-256 {one.package.sha256}" for one in packages)
-        raise ConfigError(
-            f"on node {node} {told}; where the application was deployed from, packages have {', '.join(hashes)}: "
-            "put the same packages on every node, and deploy again"
-        )
-    return packages
