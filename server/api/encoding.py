@@ -15,8 +15,8 @@ from server.api.timings import timings
 from server.catalog.catalog import Catalog
 from server.catalog.served_model import ServedModel
 from server.errors import OptionOutOfRange
-from server.translation.embeddings import Embedding, EncodingOptions, resolve_encoding
-from server.translation.labels import Classification, LabelOptions
+from server.translation.encoding.embeddings import Embedding, EncodingOptions, resolve_encoding
+from server.translation.encoding.labels import Classification, LabelOptions
 from server.translation.translator import Translator
 
 POOLINGS = {

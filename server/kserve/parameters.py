@@ -8,7 +8,7 @@ from models.decoding import Decoding, EarlyStopping, Options
 from server.errors import quoted
 from server.kserve.errors import InvalidParameter
 from server.kserve.v2.inference_pb2 import InferParameter
-from server.translation.embeddings import EncodingOptions
+from server.translation.encoding.embeddings import EncodingOptions
 from server.translation.options import Route
 
 IGNORED = frozenset({"priority", "timeout"})

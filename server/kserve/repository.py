@@ -8,7 +8,7 @@ from models.encoding import Pooling
 from server.catalog.catalog import Catalog
 from server.errors import ModelNotFound
 from server.kserve.tensors import BYTES, FP32, INT32, Declared
-from server.translation.embeddings import EncodingOptions, resolve_encoding
+from server.translation.encoding.embeddings import EncodingOptions, resolve_encoding
 from server.translation.translator import Translator
 
 VERSION = "1"

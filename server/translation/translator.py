@@ -44,8 +44,8 @@ from server.telemetry.calls import current_call
 from server.telemetry.guards import GuardFlag
 from server.telemetry.metrics.model import ModelMetrics
 from server.translation.answer import TextDelta, Translation, guards_of
-from server.translation.embeddings import Embedding, EncodingOptions, check_size, resolve_encoding
-from server.translation.labels import Classification, Labelling, LabelOptions, resolve_labelling
+from server.translation.encoding.embeddings import Embedding, EncodingOptions, check_size, resolve_encoding
+from server.translation.encoding.labels import Classification, Labelling, LabelOptions, resolve_labelling
 from server.translation.minimum_risk import MinimumRisk
 from server.translation.options import Route, check_attention, check_route, is_drawn, prompt_text, resolve, second_try
 from server.translation.scoring import Candidates, ScoredContent, TargetIds, TargetReader, TargetScore, given_hypothesis

@@ -64,8 +64,7 @@ DECODER_LAYER = Counter(
 # Tokens and positions; the shapes of the memory, its parts, and of the packed projections; cross keys and values.
 ENCODER_ENDS = Counter(Gather=1, Slice=1, Add=1, Shape=2, Concat=3, Reshape=3, Gemm=1, Split=1)
 CROSS_KEYS_VALUES = Counter(Reshape=2, Transpose=2)
-EMBEDDING = Counter(Gather=2, Add=1)
-HEAD = Counter(Gemm=1)
+EMBEDDING, HEAD = Counter(Gather=2, Add=1), Counter(Gemm=1)
 BEST_BLOCKS = Counter(Reshape=1, ReduceMax=1, TopK=1, Unsqueeze=1, Expand=1, GatherElements=1)
 BEST_INSIDE = Counter(Shape=1, Reshape=1, TopK=1)
 IDS = Counter(Mul=1, Add=1, Reshape=1, GatherElements=1)

@@ -20,7 +20,7 @@ from server.http.face import Route
 from server.http.fields import JSON, Fields, read_fields
 from server.http.native import json_response
 from server.identity.identity import Scope
-from server.translation.embeddings import Embedding, EncodingOptions
+from server.translation.encoding.embeddings import Embedding, EncodingOptions
 from server.translation.translator import Translator
 
 STATUSES = {"OVERLOADED": 429, "WOULD_BE_LATE": 429}

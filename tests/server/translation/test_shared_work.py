@@ -15,7 +15,7 @@ from server.admission.permits import Admission
 from server.telemetry.metrics.cache import AnswerCacheMetrics
 from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
 from server.translation.answer import TextDelta, Translation
-from server.translation.embeddings import EncodingOptions
+from server.translation.encoding.embeddings import EncodingOptions
 from server.translation.options import Route
 from server.translation.sharing.answer_cache import AnswerCache
 from server.translation.sharing.waiting import Reuse

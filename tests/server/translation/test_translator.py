@@ -11,16 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from engine.errors import Closing, NotFinite
 from engine.queueing.cost import Work
-from engine.request import (
-    Encode,
-    Encoded,
-    Failed,
-    Finished,
-    FinishReason,
-    Hypothesis,
-    Request,
-    Translate,
-)
+from engine.request import Encode, Encoded, Failed, Finished, FinishReason, Hypothesis, Request, Translate
 from engine.targets import language_rules
 from models.decoding import Options
 from models.encoding import Encoding, Vectors
@@ -43,7 +34,7 @@ from server.errors import (
 from server.telemetry.guards import GuardFlag
 from server.telemetry.metrics.cache import AnswerCacheMetrics
 from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
-from server.translation.embeddings import EncodingOptions
+from server.translation.encoding.embeddings import EncodingOptions
 from server.translation.options import Route
 from server.translation.sharing.answer_cache import AnswerCache
 from server.translation.targets import INLINE_TOKENS

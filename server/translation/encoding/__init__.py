@@ -1,0 +1,1 @@
+"""What an encoder alone answers: vectors and labels."""
