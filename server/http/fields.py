@@ -85,11 +85,12 @@ async def _multipart(body: bytes, asked: Asked, files: int) -> Sequence[tuple[st
     bounds = {"max_files": files, "max_fields": MOST_FIELDS, "max_part_size": len(body)}
     parser = MultiPartParser(asked.headers, parts(), **bounds)
     parser.spool_max_size = 0  # which is no bound: a file never goes to a disk
-    form = await parser.parse()
     try:
+        form = await parser.parse()
         return [(name, await _held(value)) for name, value in form.multi_items()]
     finally:
-        await form.close()
+        for file in parser._files_to_close_on_error:  # those of a form that breaks off are in no FormData
+            file.close()
 
 
 async def _held(value: str | UploadFile) -> str | File:

@@ -112,6 +112,9 @@ async def test_pages_of_libretranslate() -> None:
         assert ranked[0]["language"] == "pt" and 50 < ranked[0]["confidence"] <= 100
 
 
+FORM_X = {"content-type": "multipart/form-data; boundary=x"}
+CUT = b'--x\r\ncontent-disposition: form-data; name="file"; filename="a.txt"\r\n\r\nA cat.'
+"""A form that breaks off in its file."""
 EN_PT = {"source": "en", "target": "pt"}
 
 
@@ -136,6 +139,10 @@ async def test_a_file_comes_back_under_a_name_that_nobody_guesses() -> None:
         gone = await client.get(f"{server.url}/download_file/x.txt")
         assert gone.status_code == 404 and "10 minutes at most" in gone.json()["error"]
 
+        cut, form = (
+            b'--x\r\ncontent-disposition: form-data; name="file"; filename="a.txt"\r\n\r\nA cat.',
+            {"content-type": "multipart/form-data; boundary=x"},
+        )
         for response, status, words in (
             (await sent("a.txt", text, **EN_PT), 400, "Please contact the server operator to get an API key"),
             (await sent("a.txt", text, **EN_PT, api_key="no"), 403, "Invalid API key"),
@@ -154,6 +161,11 @@ async def test_a_file_comes_back_under_a_name_that_nobody_guesses() -> None:
             ),
             (await sent("a.txt", bytes(2**20), **EN_PT, **key), 413, "the request has"),
             (await client.post("/translate", data=CAT | key, files={"file": b"x"}), 400, "Invalid JSON format"),
+            (
+                await client.post("/translate_file?api_key=one", content=cut, headers=form),
+                400,
+                "Invalid request: missing",
+            ),
         ):
             assert response.status_code == status and response.json()["error"].startswith(words), response.text
 
