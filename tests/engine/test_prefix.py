@@ -12,17 +12,18 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
+from dragoman.local import Translator
 from engine.cpu.decoder import CpuDecoder
 from engine.devices.session import CPU, Device, DeviceError
 from engine.loading.load import Limits, Loadable, load, open_decoder
 from engine.offline import decode
 from engine.request import Hypothesis
-from export.tracing.trace import trace
+from export.__main__ import main
 from export.verification.compare_numbers import encoder_error, step_errors
-from export.weights.save import save
 from models.architectures.prefix.model import Prefix
 from models.checkpoint import CheckpointError, load_checkpoint
 from models.decoding import Decoding
+from models.package.folder import Package
 from models.package.graph_files import GraphFiles
 from models.package.manifest import GenerationDefaults
 from tests.checkpoints import edit_json, flores
@@ -33,6 +34,7 @@ from training.objective.objective import Translation
 from training.objective.unified import Unified
 
 VOCABULARY, END, LONGEST = 300, 2, 64
+TEXTS = [english for english, _ in flores()[100:200] if len(english) < 80][:6]
 SHAPE: dict[str, Any] = {"n_embd": 48, "n_layer": 3, "n_head": 6, "n_inner": 72, "n_positions": 2 * LONGEST}
 
 
@@ -41,6 +43,7 @@ class Gpt2:
     folder: Path
     theirs: Any
     ours: Prefix
+    package: Path
     graphs: GraphFiles
 
     def generate(self, source: tuple[int, ...], decoding: Decoding) -> Iterator[tuple[tuple[int, ...], float | None]]:
@@ -77,7 +80,13 @@ def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Gpt2:
     write_tokenizer(folder)
     ours = load_checkpoint(folder).model
     assert isinstance(ours, Prefix)
-    return Gpt2(folder, theirs, ours, save(trace(ours), tmp_path_factory.mktemp("graphs")))
+    package = tmp_path_factory.mktemp("package") / "gpt2"
+    samples = package.with_name("samples.txt")
+    samples.write_text("\n".join(TEXTS))
+    languages = "--source-language", "en", "--target-language", "en"
+    arguments = ["--out", str(package), "--samples", str(samples), "--verify-samples", "4", "--quiet"]
+    assert main([str(folder), *languages, *arguments]) == 0
+    return Gpt2(folder, theirs, ours, package, Package.open(package).graphs())
 
 
 def write_tokenizer(folder: Path) -> None:
@@ -107,6 +116,18 @@ def test_searches_find_what_generate_finds_and_what_each_finds_alone(gpt2: Gpt2)
             assert score is None or one.score == pytest.approx(score, abs=1e-4)
             seen.append(one)
     assert len({one.token_ids for one in seen}) > 40 and len({token for one in seen for token in one.token_ids}) > 20
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_a_package_goes_on_with_a_text_as_generate_does(beams: int, gpt2: Gpt2) -> None:
+    """Exported as users do, and served: all hypotheses, as texts."""
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(gpt2.folder)
+    with Translator(gpt2.package, workers=1) as translator:
+        found = translator.translate(TEXTS, num_beams=beams, num_return_sequences=beams, max_new_tokens=20)
+    for text, translation in zip(TEXTS, found, strict=True):
+        ids = tuple(tokenizer(text)["input_ids"])
+        expected = [tokenizer.decode(tokens, True) for tokens, _ in gpt2.generate(ids, Decoding(beams, beams, 20))]
+        assert [hypothesis.text for hypothesis in translation.hypotheses] == expected
 
 
 def test_graphs_compute_what_the_teacher_forced_pass_does(gpt2: Gpt2) -> None:

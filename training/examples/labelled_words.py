@@ -1,7 +1,7 @@
 """Text for an encoder that anyone can make: counted things, dates and times in English, and what they are.
 
-python -m training.examples.labelled_words FOLDER writes train and valid of documents (.txt: sentences that are of the
-same thing), kinds (.tsv: what each sentence is of) and words (.conll: which words are numbers, and which things).
+python -m training.examples.labelled_words FOLDER writes train and valid of documents (.txt: a count, a date, a time,
+and again), kinds (.tsv: what each sentence is of) and words (.conll: which words are numbers, and which things).
 """
 
 import argparse
@@ -12,11 +12,10 @@ from pathlib import Path
 from training.examples.number_words import NOUNS, ONES, PLURALS, TENS, counted, dated, timed
 
 SENTENCES, HELD_OUT, SEED = 20_000, 500, 1
-IN_A_DOCUMENT = 4
+IN_A_DOCUMENT = 6
 KINDS = {"count": counted, "date": dated, "time": timed}
 NUMBERS = {*ONES, *TENS, "hundred", "thousand"}
-THINGS = {noun: noun for noun in NOUNS} | {PLURALS.get(noun, f"{noun}s"): noun for noun in NOUNS}
-"""Singular and plural -> singular."""
+THINGS = {*NOUNS, *(PLURALS.get(noun, f"{noun}s") for noun in NOUNS)}
 
 Labelled = tuple[str, str]
 """What a sentence is of, and the sentence."""
@@ -51,15 +50,11 @@ def tagged(sentence: str) -> list[str]:
 
 
 def documents(sentences: Sequence[Labelled]) -> Iterator[str]:
-    """Lines: sentences of one thing after another, and an empty line behind each few."""
-    of_things: dict[str, list[str]] = {}
-    for _, sentence in sentences:
-        for word in words_of(sentence):
-            if word in THINGS:
-                of_things.setdefault(THINGS[word], []).append(sentence)
-    for of_thing in of_things.values():
-        for begin in range(0, len(of_thing), IN_A_DOCUMENT):
-            yield from (*of_thing[begin : begin + IN_A_DOCUMENT], "")
+    """Lines: one sentence of each kind after another, again and again, and an empty line behind each few."""
+    of_kinds = [[sentence for kind, sentence in sentences if kind == one] for one in KINDS]
+    lines = [sentence for turn in zip(*of_kinds, strict=False) for sentence in turn]
+    for begin in range(0, len(lines), IN_A_DOCUMENT):
+        yield from (*lines[begin : begin + IN_A_DOCUMENT], "")
 
 
 def write(folder: Path, sentences: Sequence[Labelled], held_out: int) -> None:
