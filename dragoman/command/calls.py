@@ -1,10 +1,13 @@
-"""The commands that call a server: translate, encode, score, models, reload, health. Each gives its exit code."""
+"""The commands that call a server: translate, encode, classify, score, models, reload, health.
+
+Each gives its exit code.
+"""
 
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dragoman.async_client import AsyncClient
@@ -61,6 +64,19 @@ async def _encode(args: Arguments) -> int:
         return await _answer_lines(args, answer, blank=output.to_json({"values": []}) if args.json else "")
 
 
+async def _classify(args: Arguments) -> int:
+    options = args.classify_options()
+    async with AsyncClient(args.targets, tls=args.tls_options(), token=args.token, wait_for_ready=False) as client:
+
+        async def answer(text: str) -> Answer:
+            found = await client.classify(text, timeout_s=args.timeout, **options)
+            note = f"the end of a text was cut off after {found.source_tokens} tokens" if found.truncated else ""
+            return Answer(output.to_json(asdict(found)) if args.json else output.labels_line(text, found), note)
+
+        blank = output.to_json({"labels": [], "spans": []}) if args.json else ""
+        return await _answer_lines(args, answer, blank)
+
+
 async def _score(args: Arguments) -> int:
     options = args.score_options()
     show = output.scores_json if args.json else output.scores_line
@@ -106,6 +122,7 @@ async def _health(args: Arguments) -> int:
 CALLS = {
     "translate": _translate,
     "encode": _encode,
+    "classify": _classify,
     "score": _score,
     "models": _models,
     "reload": _reload,

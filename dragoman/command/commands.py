@@ -13,6 +13,7 @@ import dragoman
 OWN = {
     "translate": "translate texts, one line out for every line in",
     "encode": "turn texts into vectors, one line out for every line in",
+    "classify": "give labels to texts or their tokens, one line out for every line in",
     "score": "tell how probable given translations are, one line out for every line in",
     "bulk": "translate files into files, by the engine in this process",
     "models": "list the server's models and their limits",

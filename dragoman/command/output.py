@@ -5,11 +5,13 @@ import math
 import re
 import sys
 from base64 import b64encode
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
 from dragoman.command.lines import LineError
 from dragoman.errors import DeadlineExceeded, DragomanError, Unreachable
+from dragoman.results.classification import Classification, Label
 from dragoman.results.embedding import Embedding
 from dragoman.results.scores import Scores, TargetScore
 from dragoman.results.server import Model, Reloaded
@@ -115,6 +117,18 @@ def embedding_line(embedding: Embedding) -> str:
 def embedding_json(embedding: Embedding) -> str:
     """All fields."""
     return to_json(asdict(embedding))
+
+
+def labels_line(text: str, found: Classification) -> str:
+    """Labels and their probabilities, a tab between two; those of spans behind what is labelled."""
+    spans = (
+        f"{json.dumps(text[span.begin : span.end], ensure_ascii=False)} {_labels(span.labels)}" for span in found.spans
+    )
+    return "\t".join(spans) if found.spans else _labels(found.labels, "\t")
+
+
+def _labels(labels: Iterable[Label], between: str = " ") -> str:
+    return between.join(f"{label.name} {label.probability:.1%}" for label in labels)
 
 
 def model_json(model: Model) -> str:

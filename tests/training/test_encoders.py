@@ -45,7 +45,7 @@ def pairs(vocabulary: Vocabulary, folder: Path) -> Corpus:
     return corpus(sentence_pairs(file, vocabulary, 40), str(file))
 
 
-def pretraining(vocabulary: Vocabulary, **masking: float) -> Pretraining:
+def pretraining(vocabulary: Vocabulary, pairs: Corpus, **masking: float) -> Pretraining:
     torch.manual_seed(3)
     model = Encoder(new_config(SHAPE, vocabulary), "mlm")
     with torch.no_grad():
@@ -54,7 +54,7 @@ def pretraining(vocabulary: Vocabulary, **masking: float) -> Pretraining:
                 parameter.add_(torch.randn_like(parameter) * 0.1)
             parameter.copy_(parameter.half().float())  # as it is written
         model.token_types.normal_().copy_(model.token_types.half().float())
-    return Pretraining(model, vocabulary, Masking(**masking))
+    return Pretraining(model, vocabulary, Masking(**masking), pairs)
 
 
 def test_documents_are_pairs_of_sentences_that_follow_each_other(pairs: Corpus, vocabulary: Vocabulary) -> None:
@@ -66,7 +66,7 @@ def test_documents_are_pairs_of_sentences_that_follow_each_other(pairs: Corpus, 
 
 @torch.no_grad()
 def test_losses_are_those_of_transformers(pairs: Corpus, vocabulary: Vocabulary, folder: Path, tmp_path: Path) -> None:
-    objective = pretraining(vocabulary)
+    objective = pretraining(vocabulary, pairs)
     batch = make_batch(pairs, torch.arange(12).numpy(), objective.model.config)
     ids, lengths, types, other = objective.pairs(batch, None)
     assert set(other.tolist()) == {0, 1}
@@ -82,18 +82,19 @@ def test_losses_are_those_of_transformers(pairs: Corpus, vocabulary: Vocabulary,
 @torch.no_grad()
 def test_pairs_are_as_the_tokenizer_joins_them(pairs: Corpus, vocabulary: Vocabulary, folder: Path) -> None:
     batch = make_batch(pairs, torch.arange(5).numpy(), new_config(SHAPE, vocabulary))
-    ids, lengths, types, other = pretraining(vocabulary).pairs(batch, torch.Generator().manual_seed(1))
+    ids, lengths, types, other = pretraining(vocabulary, pairs).pairs(batch, torch.Generator().manual_seed(1))
     tokenizer = AutoTokenizer.from_pretrained(folder)
     for row, length in enumerate(lengths.tolist()):
-        second = row if not other[row] else row - 1
-        texts = [vocabulary.tokenizer.decode(side.tolist()) for side in (pairs.source[row], pairs.target[second])]
+        second = ids[row, len(pairs.source[row]) + 2 : length - 1].tolist()
+        assert other[row] or second == pairs.target[row].tolist()
+        texts = [vocabulary.tokenizer.decode(side) for side in (pairs.source[row].tolist(), second)]
         expected = tokenizer(*texts, return_token_type_ids=True)
         assert ids[row, :length].tolist() == expected["input_ids"]
         assert types[row, :length].tolist() == expected["token_type_ids"]
 
 
 def test_whole_words_are_hidden(pairs: Corpus, vocabulary: Vocabulary) -> None:
-    objective = pretraining(vocabulary, words=0.3, masked=0.5, random=0.3)
+    objective = pretraining(vocabulary, pairs, words=0.3, masked=0.5, random=0.3)
     batch = make_batch(pairs, torch.arange(48).numpy(), objective.model.config)
     ids, lengths, _, _ = objective.pairs(batch, None)
     torch.manual_seed(4)
@@ -112,7 +113,7 @@ def test_whole_words_are_hidden(pairs: Corpus, vocabulary: Vocabulary) -> None:
 
 
 def test_the_same_words_are_hidden_in_every_validation(pairs: Corpus, vocabulary: Vocabulary) -> None:
-    objective = pretraining(vocabulary).eval()
+    objective = pretraining(vocabulary, pairs).eval()
     batch = make_batch(pairs, torch.arange(12).numpy(), objective.model.config)
     assert objective(batch)[0].item() == objective(batch)[0].item()
     assert objective.train()(batch)[0].item() != objective(batch)[0].item()

@@ -6,6 +6,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from training.data.batches import Batch
+from training.data.text import Corpus
 from training.encoders.config import Masking
 from training.encoders.model import Encoder
 from training.encoders.text import UNLABELLED, Vocabulary
@@ -14,12 +15,13 @@ from training.encoders.text import UNLABELLED, Vocabulary
 class Pretraining(nn.Module):
     """Hidden words, and whether a sentence follows another (Devlin et al. 2019, section 3.1).
 
-    A batch is of sentences and those that follow them, of which half change places with others.
+    A batch is of sentences and those that follow them, of which half are any of the corpus instead: those of a batch
+    are of like length, which would say too much.
     """
 
-    def __init__(self, model: Encoder, vocabulary: Vocabulary, masking: Masking) -> None:
+    def __init__(self, model: Encoder, vocabulary: Vocabulary, masking: Masking, corpus: Corpus) -> None:
         super().__init__()
-        self.model, self._vocabulary, self._masking = model, vocabulary, masking
+        self.model, self._vocabulary, self._masking, self._corpus = model, vocabulary, masking, corpus
         self.register_buffer("continues", torch.from_numpy(vocabulary.continues), persistent=False)
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -45,20 +47,22 @@ class Pretraining(nn.Module):
     def pairs(self, batch: Batch, draws: torch.Generator | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """[CLS] A [SEP] B [SEP]: ids [texts, tokens], lengths, types of tokens, and 1 where B is of another A."""
         count, device = len(batch.labels), batch.labels.device
-        own = torch.arange(count, device=device)
         changed = torch.rand(count, generator=draws, device=device) < 0.5
-        second = torch.where(changed, own.roll(1), own)
+        drawn = torch.randint(len(self._corpus), (count,), generator=draws, device=device)
         vocabulary = self._vocabulary
         begin, end = (torch.tensor([token], device=device) for token in (vocabulary.cls_id, vocabulary.sep_id))
         texts, types = [], []
-        for row, of in enumerate(second.tolist()):
+        for row, (other, place) in enumerate(zip(changed.tolist(), drawn.tolist(), strict=True)):
+            second = batch.labels[row][batch.is_token[row]]
+            if other:
+                second = torch.from_numpy(self._corpus.target[place]).to(second)
             first = torch.cat([begin, batch.source_ids[row, : batch.source_lengths[row]], end])
-            rest = torch.cat([batch.labels[of][batch.is_token[of]], end])
+            rest = torch.cat([second, end])
             texts.append(torch.cat([first, rest]))
             types.append(torch.cat([torch.zeros_like(first), torch.ones_like(rest)]))
         lengths = torch.tensor(list(map(len, texts)), device=device)
         ids = pad_sequence(texts, batch_first=True, padding_value=vocabulary.pad_id)
-        return ids, lengths, pad_sequence(types, batch_first=True), (second != own).long()
+        return ids, lengths, pad_sequence(types, batch_first=True), changed.long()
 
     def hide(self, ids: Tensor, lengths: Tensor, draws: torch.Generator | None) -> tuple[Tensor, Tensor]:
         """What the model sees of ids [texts, tokens], and which of them it is to find: whole words."""

@@ -87,7 +87,7 @@ def train(experiment: EncoderExperiment, processes: Processes, console: Console)
     model.to(processes.device)
     objective: Pretraining | Labels
     if experiment.objective == "mlm":
-        objective = Pretraining(model, vocabulary, experiment.masking)
+        objective = Pretraining(model, vocabulary, experiment.masking, texts.training)
     else:
         objective = Labels(model, experiment.training.label_smoothing)
     objective.to(processes.device)

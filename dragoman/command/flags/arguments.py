@@ -15,6 +15,7 @@ from dragoman.command.flags.parsing import Parser
 from dragoman.v1.decoding_options import DecodingKeywords
 from dragoman.wire.documents import ENDINGS, FORMATS, DocumentOptions, format_of
 from dragoman.wire.encoding import EmbeddingType, EncodingOptions, Pooling, Truncation
+from dragoman.wire.labels import ClassifyOptions, Grouping
 from dragoman.wire.messages import OPTIONS, TranslationOptions
 from dragoman.wire.scoring import ScoreOptions
 
@@ -57,6 +58,8 @@ class Arguments(argparse.Namespace):
     """A picture of it."""
     tokens: bool
 
+    most_labels: int | None
+    grouping: Grouping | None
     poolings: list[Pooling] | None
     dimensions: int | None
     normalize: bool | None
@@ -115,6 +118,15 @@ class Arguments(argparse.Namespace):
             "target_language": self.target_language,
             "model": self.model,
             "prompt": self.prompt,
+        }
+
+    def classify_options(self) -> ClassifyOptions:
+        """The options of labels; those left out are None."""
+        return {
+            "most_labels": self.most_labels,
+            "grouping": self.grouping,
+            "truncation": self.truncation,
+            "model": self.model,
         }
 
     def encoding_options(self) -> EncodingOptions:

@@ -24,6 +24,7 @@ from dragoman.command.flags.values import (
 from dragoman.v1.decoding_options import DOCS, GROUPS
 from dragoman.wire.documents import FORMATS
 from dragoman.wire.encoding import POOLINGS, TRUNCATIONS, TYPES
+from dragoman.wire.labels import GROUPINGS
 from dragoman.wire.messages import OPTIONS
 from dragoman.wire.options import ENUMS
 
@@ -32,6 +33,7 @@ DEFAULT_CONCURRENCY = 64
 LINE_COMMANDS = {
     "translate": "a text",
     "encode": "a text",
+    "classify": "a text",
     "score": "a text and its translations with tabs between them",
 }
 """Those that answer lines, and what a line is."""
@@ -45,6 +47,8 @@ def parser(command: str) -> Parser:
     flags = Parser(f"dragoman {command}", OWN[command])
     if command in LINE_COMMANDS:
         _add_line_flags(flags, LINE_COMMANDS[command])
+    if command in ("translate", "encode", "score"):
+        flags.add_argument("--prompt", metavar="NAME", help="a prompt of the model, which is put before each text")
     if command in ("translate", "score"):
         _add_language_flags(flags)
     if command == "translate":
@@ -55,6 +59,8 @@ def parser(command: str) -> Parser:
         )
     if command == "encode":
         _add_encode_flags(flags)
+    if command == "classify":
+        _add_classify_flags(flags)
     if command == "health":
         flags.add_argument("--service", default="", help="a gRPC service (default: the whole server)")
     if command == "reload":
@@ -102,7 +108,6 @@ def _add_line_flags(flags: Parser, what: str) -> None:
         help=f"read {what} from each line of FILE; - is standard input, which is read without it if it is no terminal",
     )
     flags.add_argument("--model", default="", metavar="NAME", help="the model (default: the server's)")
-    flags.add_argument("--prompt", metavar="NAME", help="a prompt of the model, which is put before each text")
     flags.add_argument(
         "--keep-going", action="store_true", help="go on after a refused line: its output is empty, the exit code 1"
     )
@@ -170,6 +175,18 @@ def _add_encode_flags(flags: Parser) -> None:
     flags.add_argument("--dimensions", type=int32, metavar="N", help="the first so many values of a vector")
     flags.add_argument("--normalize", action=argparse.BooleanOptionalAction, help="divide every vector by its L2 norm")
     flags.add_argument("--type", choices=list(TYPES), help="the numbers that vectors are sent in")
+    _add_truncation_flag(flags)
+
+
+def _add_classify_flags(flags: Parser) -> None:
+    flags.add_argument(
+        "--most-labels", type=int32, metavar="N", help="so many labels, the most probable, of each text or token"
+    )
+    flags.add_argument("--grouping", choices=list(GROUPINGS), help="label each token, or neighbours of one kind")
+    _add_truncation_flag(flags)
+
+
+def _add_truncation_flag(flags: Parser) -> None:
     flags.add_argument(
         "--truncation", choices=list(TRUNCATIONS), help="refuse a text that is too long (error), or cut it (end)"
     )

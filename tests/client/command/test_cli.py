@@ -10,10 +10,18 @@ import trustme
 
 import dragoman.command.progress
 from dragoman.command.main import main
-from dragoman.command.output import embedding_line
+from dragoman.command.output import embedding_line, labels_line
+from dragoman.results.classification import Classification, Label
 from dragoman.results.embedding import Embedding
 from dragoman.results.translation import Timings
-from dragoman.v1.encoding_pb2 import EMBEDDING_TYPE_INT8, POOLING_CLS, POOLING_MAX, TRUNCATION_END, EncodeRequest
+from dragoman.v1.encoding_pb2 import (
+    EMBEDDING_TYPE_INT8,
+    GROUPING_ENTITIES,
+    POOLING_CLS,
+    POOLING_MAX,
+    TRUNCATION_END,
+    EncodeRequest,
+)
 from dragoman.v1.translation_pb2 import SEGMENTATION_SENTENCES, TEXT_FORMAT_HTML
 from tests.client.command.command_line import Dragoman, Result, Terminal
 from tests.client.fake_server import TOO_LONG, FakeServer, serving
@@ -221,6 +229,9 @@ def test_keep_going_does_not_go_on_without_a_server(command: Dragoman, file: Pat
 # encode, score, models, health
 
 
+LABELS = Label("b", 0.75), Label("c", 0.25)
+
+
 def test_encode_writes_the_values(command: Dragoman, file: Path) -> None:
     file.write_text("abc\n\na\n")
     assert command("encode", "--file", file) == Result(0, "3 0.5\n\n1 0.5\n", "")
@@ -241,6 +252,23 @@ def test_encode_json_has_every_field(command: Dragoman) -> None:
         },
         {"values": []},
     ]
+
+
+def test_classify_writes_the_labels(command: Dragoman, server: FakeServer) -> None:
+    assert command("classify", "abc", " ", "a") == Result(0, '"abc" long 75.0%\n\n"a" long 75.0%\n', "")
+    assert (
+        command(
+            "classify", *["--grouping", "entities", "--most-labels", "1", "--truncation", "end", "--model", "m"], "a"
+        ).code
+        == 0
+    )
+    sent = server.requests[-1]
+    assert (sent.grouping, sent.most_labels, sent.truncation, sent.model) == (GROUPING_ENTITIES, 1, TRUNCATION_END, "m")
+    long = [{"name": "long", "probability": 0.75}]
+    found = {"labels": long, "spans": [{"begin": 0, "end": 1, "labels": long}], "source_tokens": 2}
+    told = {"timings": TRANSLATION["timings"], "truncated": False}
+    assert command("classify", "--json", "a", " ").json == [found | told, {"labels": [], "spans": []}]
+    assert labels_line("a", Classification(LABELS, (), 2, Timings(0, 0, 0, 0, 0, 0, 0, 0), False)) == "b 75.0%\tc 25.0%"
 
 
 def test_score_writes_a_number_for_every_translation(command: Dragoman, file: Path) -> None:
