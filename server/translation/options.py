@@ -42,6 +42,16 @@ class Route:
     target_language: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request for translations."""
+
+    contents: Sequence[str]
+    route: Route
+    options: Options
+    prompt: str | None
+
+
 def check_route(route: Route, model: ServedModel, texts_name_target: bool = False) -> Route:
     """Both languages, as the model calls them. Raises LanguageNotSupported.
 

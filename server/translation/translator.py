@@ -14,32 +14,14 @@ from functools import partial
 from types import MappingProxyType
 
 from engine.queueing.cost import Work
-from engine.request import (
-    Encode,
-    Encoded,
-    Event,
-    Finished,
-    Request,
-    Score,
-    Scored,
-    Timings,
-    Tokens,
-    Translate,
-)
+from engine.request import Encode, Encoded, Event, Finished, Request, Score, Scored, Timings, Tokens, Translate
 from engine.targets import TargetRules
 from models.decoding import LOOK_AT_TEXT, Decoding, Options
 from models.tokenizers.target_texts import Pieces
 from models.tokenizers.tokenizer import TextStream, Tokenizer
 from server.admission.permits import Admission
 from server.catalog.served_model import ServedModel
-from server.errors import (
-    DoesNotScore,
-    DoesNotTranslate,
-    EmptyContents,
-    OptionsConflict,
-    ServerError,
-    TooManyContents,
-)
+from server.errors import DoesNotScore, DoesNotTranslate, EmptyContents, OptionsConflict, ServerError, TooManyContents
 from server.telemetry.calls import current_call
 from server.telemetry.guards import GuardFlag
 from server.telemetry.metrics.model import ModelMetrics
@@ -47,7 +29,16 @@ from server.translation.answer import TextDelta, Translation, guards_of
 from server.translation.encoding.embeddings import Embedding, EncodingOptions, check_size, resolve_encoding
 from server.translation.encoding.labels import Classification, Labelling, LabelOptions, resolve_labelling
 from server.translation.minimum_risk import MinimumRisk
-from server.translation.options import Route, check_attention, check_route, is_drawn, prompt_text, resolve, second_try
+from server.translation.options import (
+    Asked,
+    Route,
+    check_attention,
+    check_route,
+    is_drawn,
+    prompt_text,
+    resolve,
+    second_try,
+)
 from server.translation.scoring import Candidates, ScoredContent, TargetIds, TargetReader, TargetScore, given_hypothesis
 from server.translation.sharing.answer_cache import AnswerCache, Question, packed
 from server.translation.sharing.asking import Ask, AskAll, each
@@ -87,6 +78,8 @@ class Translator:
         self._work = SharedWork(submit, cache, metrics)
         self._metrics = metrics
         self._risk = MinimumRisk()
+        self.listener: Callable[[Asked, Sequence[Translation]], None] | None = None
+        """Is told of every request for translations that is answered."""
 
     @property
     def open(self) -> bool:
@@ -117,10 +110,11 @@ class Translator:
         async with self._open(self._named(contents), asked, decoding, reading) as waiting:
             writer = TargetWriter(self._tokenizer, decoding.forced_prefix)
             found = [await self._translation(one, await one.event(), writer, decoding, reading) for one in waiting]
-            if not decoding.retry_on_guard:
-                return found
-            pairs = zip(waiting, found, strict=True)
-            return [await self._again(one, first, writer, decoding, reading) for one, first in pairs]
+            if decoding.retry_on_guard:
+                pairs = zip(waiting, found, strict=True)
+                found = [await self._again(one, first, writer, decoding, reading) for one, first in pairs]
+        self._tell(Asked(contents, route, options, prompt), found)
+        return found
 
     async def stream(
         self, content: str, route: Route, options: Options, no_cache: bool = False, prompt: str | None = None
@@ -144,7 +138,9 @@ class Translator:
             assert isinstance(event, Finished), event
             if delta := text.finish((*prefix, *event.hypotheses[0].token_ids)):
                 yield TextDelta(delta)
-            yield await self._translation(waiting, event, TargetWriter(self._tokenizer, prefix), decoding, reading)
+            found = await self._translation(waiting, event, TargetWriter(self._tokenizer, prefix), decoding, reading)
+            self._tell(Asked([content], route, options, prompt), [found])
+            yield found
 
     async def translate_and_encode(
         self,
@@ -207,6 +203,10 @@ class Translator:
         async with self._open(named, ask_all, None, reading, given) as waiting:
             writer, pairs = TargetWriter(self._tokenizer), zip(waiting, targets, strict=True)
             return [await self._scored(one, await one.event(), of_one, writer) for one, of_one in pairs]
+
+    def _tell(self, asked: Asked, found: Sequence[Translation]) -> None:
+        if self.listener is not None:
+            self.listener(asked, found)
 
     def _ask_translation(self, reading: Reading, decoding: Decoding, no_cache: bool, stream: bool = False) -> Ask:
         """What asks for the translation of a source into a language."""

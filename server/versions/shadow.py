@@ -7,69 +7,23 @@ the others go first at the cores, and what comes while the server is busy is not
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from models.decoding import Options
 from server.errors import ServerError
 from server.errors.state import Unavailable
 from server.loaded import LoadedModel
 from server.telemetry.calls import Call, begin
 from server.telemetry.metrics.version import VersionMetrics
-from server.translation.answer import TextDelta, Translation
-from server.translation.options import Route
-from server.translation.translator import Translator
+from server.translation.answer import Translation
+from server.translation.options import Asked
 from server.versions.rule import Comparison, Rule
 
 log = logging.getLogger(__name__)
 
 MOST_CALLS = 4
 """Of the candidate, at a time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A request that is answered."""
-
-    contents: Sequence[str]
-    route: Route
-    options: Options
-    prompt: str | None
-
-
-Offer = Callable[[Asked, Sequence[Translation]], None]
-
-
-class Mirrored(Translator):
-    """The translator that serves, which shows what it has answered. It shares all that that one has."""
-
-    def __init__(self, served: Translator, offer: Offer) -> None:
-        vars(self).update(vars(served))
-        self._offer = offer
-
-    async def translate(
-        self,
-        contents: Sequence[str],
-        route: Route,
-        options: Options,
-        no_cache: bool = False,
-        prompt: str | None = None,
-    ) -> list[Translation]:
-        """See `Translator.translate`."""
-        found = await super().translate(contents, route, options, no_cache, prompt)
-        self._offer(Asked(contents, route, options, prompt), found)
-        return found
-
-    async def stream(
-        self, content: str, route: Route, options: Options, no_cache: bool = False, prompt: str | None = None
-    ) -> AsyncGenerator[TextDelta | Translation]:
-        """See `Translator.stream`."""
-        async for event in super().stream(content, route, options, no_cache, prompt):
-            if isinstance(event, Translation):
-                self._offer(Asked([content], route, options, prompt), [event])
-            yield event
 
 
 class Shadow:
@@ -90,13 +44,8 @@ class Shadow:
         self._calls = set[asyncio.Task[None]]()
         self._decided = asyncio.Event()
 
-    @property
-    def mirrored(self) -> Translator:
-        """What serves meanwhile."""
-        return Mirrored(self._served.translator, self.offer)
-
     def offer(self, asked: Asked, found: Sequence[Translation]) -> None:
-        """A live request is answered."""
+        """A live request is answered: what the translator that serves tells its listener."""
         drawn = any(one.seed is not None for one in found)  # whose answers differ by their nature
         if drawn or self._decided.is_set() or self._chance() >= self._rule.share:
             return

@@ -130,11 +130,11 @@ class Versions:
     async def _compared(self, candidate: LoadedModel, served: LoadedModel) -> Comparison:
         """Has it answer live requests, too. Raises CandidateRefused."""
         shadow = Shadow(self._rule, served, candidate, self._metrics)
-        self._models.replace(shadow.mirrored)
+        served.translator.listener = shadow.offer
         try:
             objection = await shadow.verdict()
         finally:
-            self._models.replace(served.translator)
+            served.translator.listener = None
         if objection is not None:
             raise CandidateRefused(served.model.name, f"beside the one that serves, {objection}")
         return shadow.comparison
