@@ -12,7 +12,7 @@ from export.inputs import InputError, check_name, read_quantizing_texts, read_sa
 from export.manifest import TOOLS
 from export.native.graphs import native_encoder_graphs, why_standard_only
 from export.quantization.encoder import QuantizedEncoder, quantize_encoder
-from export.quantization.quantize import Calibration, Samples
+from export.quantization.texts import Calibration, Samples
 from export.sources import Fetched
 from export.tracing.graphs import EncoderGraphs
 from export.tracing.trace import trace_encoders

@@ -11,7 +11,7 @@ from engine.devices.selection import Wanted, select_device
 from engine.devices.session import Device
 from engine.devices.sizing import Load
 from export.command.arguments import CALIBRATION, Options
-from export.quantization.quantize import Calibration, Samples
+from export.quantization.texts import Calibration, Samples
 from export.shortlist.table import ListSize
 from export.sources import Fetched
 from export.verification.compare_tokens import ENGINE_ROWS

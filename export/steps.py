@@ -21,7 +21,7 @@ from export.inputs import (
 from export.manifest import make_manifest, package_files
 from export.native.graphs import native_graphs, why_standard_only
 from export.quantization.model import native_model
-from export.quantization.quantize import quantize_model
+from export.quantization.translations.quantize import quantize_model
 from export.shortlist.count import count_shortlist
 from export.shortlist.text import read_text
 from export.sources import Fetched

@@ -7,12 +7,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from export.quantization.bits import activation_bits, large, widen
 from export.quantization.calibrate import encode, linear_layers, observe_encoder
-from export.quantization.gate import activation_bits, large, widen
 from export.quantization.make import has_no_sign, quantize_layer
 from export.quantization.model import QuantizedTransformer, native_model, standard_model
-from export.quantization.quantize import Calibration
 from export.quantization.recipe import Recipe
+from export.quantization.texts import Calibration
 from models.encoding import Encoding
 from models.package.manifest import LayerDrift, VectorQuantization
 from models.transformer import Transformer

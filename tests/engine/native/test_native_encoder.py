@@ -21,7 +21,7 @@ from engine.request import Encode, Encoded
 from export.native.graphs import native_encoder_graphs
 from export.quantization.encoder import LEAST_COSINE, QuantizedEncoder, quantize_encoder
 from export.quantization.model import native_model
-from export.quantization.quantize import Calibration
+from export.quantization.texts import Calibration
 from export.tracing.trace import trace_encoders
 from export.weights.save import save
 from kernels.library import Library

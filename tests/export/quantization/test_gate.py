@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from export.quantization import gate
+from export.quantization import bits
+from export.quantization.bits import large
 from export.quantization.calibrate import Pair
-from export.quantization.drift import drift, equal_texts, teacher_forced
-from export.quantization.gate import Gate, large
 from export.quantization.make import make_recipe
 from export.quantization.model import native_model, standard_model
-from export.quantization.translate import translate
+from export.quantization.translations import gate
+from export.quantization.translations.drift import drift, equal_texts, teacher_forced
+from export.quantization.translations.gate import Gate
+from export.quantization.translations.translate import translate
 from export.verification.reference import greedy_tokens
 from models.package.manifest import GenerationDefaults
 from models.transformer import Transformer
@@ -45,7 +47,7 @@ def test_a_recipe_passes_or_gets_more_bits(
     recipe = make_recipe(model, pairs)
     told: list[str] = []
     monkeypatch.setattr(gate, "LEAST_EQUAL", 0.0)
-    monkeypatch.setattr(gate, "LARGE_SHARE", 1.0)
+    monkeypatch.setattr(bits, "LARGE_SHARE", 1.0)
     same, measured = Gate(model, pairs).hold(recipe, told.append)
     assert same == recipe and {layer.activation_bits for layer in measured.layers} == {8}
     assert [layer.layer for layer in measured.layers] == list(recipe)

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from itertools import cycle
 
 from export.quantization.calibrate import Pair
-from export.quantization.gate import Gate
 from export.quantization.make import make_recipe
 from export.quantization.model import QuantizedTransformer, native_model, standard_model
 from export.quantization.recipe import Recipe
-from export.quantization.translate import translate
+from export.quantization.texts import Calibration, Samples
+from export.quantization.translations.gate import Gate
+from export.quantization.translations.translate import translate
 from export.verification.compare_tokens import shorten
 from export.verification.verify import most_tokens
 from models.checkpoint import Checkpoint
@@ -17,24 +18,6 @@ from models.package.manifest import Quality, Quantization
 from models.tokenizers.tokenizer import Tokenizer
 
 Progress = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """Sentences to calibrate on."""
-
-    texts: Sequence[str]
-    sha256: str
-    """Of the file that they are from."""
-
-
-@dataclass(frozen=True)
-class Samples:
-    """Sentences to measure on."""
-
-    texts: Sequence[str]
-    references: Sequence[str] = ()
-    """A translation of each, if there are any."""
 
 
 @dataclass(frozen=True)

@@ -1,24 +1,18 @@
-"""Which layers bear 8 bits: measured one by one; what costs most gets more, until enough translations stay the same.
+"""Which layers bear 8 bits: measured one by one; what costs most gets more, until enough translations stay the same."""
 
-A layer in 8 bits first gets 16 bits for its activations (twice the products, and no byte more), then stays fp32. The
-output layer is left alone: what may be the best token is computed exactly anyway.
-"""
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
-
+from export.quantization.bits import activation_bits, large, widen
 from export.quantization.calibrate import OUTPUT, Pair
-from export.quantization.drift import Logits, drift, equal_texts, teacher_forced
 from export.quantization.model import native_model
 from export.quantization.recipe import Recipe
+from export.quantization.translations.drift import Logits, drift, equal_texts, teacher_forced
 from models.package.manifest import LayerDrift
 from models.transformer import Transformer
 
 LEAST_EQUAL = 0.75
 """Share of the translations that must stay the same."""
-LARGE_SHARE = 0.05
-"""Of the squared drifts of all layers. A layer that makes more than that gets more bits in any case."""
 FEW = 12
 """Translations by which layers are compared with each other."""
 
@@ -72,22 +66,3 @@ class Gate:
     def _logits(self, recipe: Recipe, pairs: Sequence[Pair]) -> Logits:
         """As native graphs give them."""
         return teacher_forced(native_model(self._model, recipe), pairs)
-
-
-def large(drifts: Mapping[str, float]) -> list[str]:
-    """The layers that cost much more than others."""
-    most = LARGE_SHARE * sum(value**2 for value in drifts.values())
-    return [name for name, value in drifts.items() if name != OUTPUT and value**2 > most]
-
-
-def widen(recipe: Recipe, name: str) -> Recipe:
-    """With 16 bits for a layer's activations; without the layer, if it has them already."""
-    layer = recipe[name]
-    if layer.activations.bits == 8:
-        return {**recipe, name: replace(layer, activations=replace(layer.activations, bits=16))}
-    return {other: kept for other, kept in recipe.items() if other != name}
-
-
-def activation_bits(recipe: Recipe, name: str) -> Literal[8, 16, 32]:
-    """Of a layer's input."""
-    return recipe[name].activations.bits if name in recipe else 32
