@@ -5,6 +5,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -342,28 +343,25 @@ def serving(
     server: FakeServer, credentials: grpc.ServerCredentials | None = None, port: int = 0
 ) -> Iterator[FakeServer]:
     """Serves on a thread with an event loop of its own until the block ends. Port 0: any that is free."""
-    started = threading.Event()
-    loop = asyncio.new_event_loop()
-    ended = asyncio.Event()
+    started, ended = Future[asyncio.AbstractEventLoop](), asyncio.Event()
 
     async def serve() -> None:
         grpc_server = aio.server()
         server.target = f"127.0.0.1:{_listen(grpc_server, server, credentials, port)}"
         health_pb2_grpc.add_HealthServicer_to_server(await _health(), grpc_server)
         await grpc_server.start()
-        started.set()
+        started.set_result(asyncio.get_running_loop())
         await ended.wait()
         await grpc_server.stop(grace=None)
 
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
+    loop = started.result(WAIT_S)
     try:
-        assert started.wait(WAIT_S)
         yield server
     finally:
         loop.call_soon_threadsafe(ended.set)
         thread.join(WAIT_S)
-        loop.close()
 
 
 def _listen(grpc_server: aio.Server, server: FakeServer, credentials: grpc.ServerCredentials | None, port: int) -> int:

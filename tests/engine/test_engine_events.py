@@ -107,11 +107,11 @@ def test_requests_without_memory_are_refused_and_the_others_are_not(monkeypatch:
     batch = Batch()
     encode_all = batch.decoder.encode
 
-    def encode_short(sources: Sequence[Sequence[int]]) -> list[CopySource]:
+    def encode_short(sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]]) -> list[CopySource]:
         longest = max(map(len, sources))
         if longest > 3:
             raise OutOfMemory(longest)
-        return encode_all(sources)
+        return encode_all(sources, named)
 
     monkeypatch.setattr(batch.decoder, "encode", encode_short)
     guests = [

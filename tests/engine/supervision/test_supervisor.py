@@ -210,10 +210,10 @@ def test_encoding_is_halved_without_a_restart(error: Exception) -> None:
     with serving(max_rows=4, supervision=SUPERVISED) as service:
         encode = service.decoder.encode
 
-        def short(sources: Sources) -> object:
+        def short(sources: Sources, named: Sources) -> object:
             if len(sources) > 1:
                 raise error
-            return encode(sources)
+            return encode(sources, named)
 
         service.decoder.encode = short  # type: ignore[assignment, method-assign]
         calls = calls_of(4)
