@@ -85,26 +85,16 @@ class Arguments(argparse.Namespace):
     def translation_options(self) -> TranslationOptions:
         """The options of a translation; those left out are None."""
         return {
-            "source_language": self.source_language,
-            "target_language": self.target_language,
-            "model": self.model,
-            "prompt": self.prompt,
-            "no_cache": self.no_cache,
-            "pivot": self.pivot,
+            **self.document_options(),
             "format": "html" if self.html else None,
             "segmentation": "sentences" if self.sentences else None,
-            "glossary": self.glossary,
-            **decoding_options(self),
             **({"with_attention": True} if self.attention is not None else {}),
         }
 
     def document_options(self) -> DocumentOptions:
         """The options of a document; those left out are None."""
         return {
-            "source_language": self.source_language,
-            "target_language": self.target_language,
-            "model": self.model,
-            "prompt": self.prompt,
+            **self.score_options(),
             "no_cache": self.no_cache,
             "pivot": self.pivot,
             "glossary": self.glossary,

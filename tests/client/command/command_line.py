@@ -11,6 +11,18 @@ import pytest
 from dragoman.command.main import main
 from tests.client.fake_server import FakeServer
 
+TIMINGS = {
+    "queue_s": 0.001,
+    "encode_s": 0.002,
+    "decode_s": 0.03,
+    "total_s": 0.033,
+    "steps": 3,
+    "tokenize_s": 0.0001,
+    "detokenize_s": 0.0002,
+    "mean_batch_rows": 2.5,
+}
+"""Of the fake server, as --json has them."""
+
 
 @dataclass
 class Result:
