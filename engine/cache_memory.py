@@ -1,6 +1,8 @@
 """Memory for the cache tensors of a running batch on the host."""
 
 from collections.abc import Iterator, Sequence
+from math import prod
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from threading import Lock
 
 import numpy as np
@@ -78,5 +80,8 @@ class CacheMemory:
 
     def _allocate(self, capacity: int) -> NDArray[np.floating]:
         tensors, rows, heads, slot = self._shape
-        # Takes no memory until a row is used.
-        return np.zeros((tensors, rows, heads, min(capacity, self._longest), slot), self._dtype)
+        shape = tensors, rows, heads, min(capacity, self._longest), slot
+        # Zeros that take no memory until a row is used, and none afterwards. NumPy's own would be on huge pages, which
+        # few rows take as many of as all.
+        memory = mmap(-1, prod(shape) * np.dtype(self._dtype).itemsize, MAP_PRIVATE | MAP_ANONYMOUS)
+        return np.frombuffer(memory, self._dtype).reshape(shape)

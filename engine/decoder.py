@@ -176,6 +176,12 @@ class GivenTargets(Protocol):
         """Where a source looks in itself [layers, heads, source, source]. Raises NotOffered."""
         ...
 
+    def look_back(
+        self, hidden: NDArray[np.float32], prefix: Sequence[int], target: Sequence[int]
+    ) -> NDArray[np.float32] | None:
+        """Where what is fed for a target looks in itself [layers, heads, fed, fed]. None: that cannot be told."""
+        ...
+
 
 class Decoder(Protocol[S]):
     """A loaded model."""

@@ -1,10 +1,13 @@
 """From queries and keys to where the tokens of a target look, to links between tokens, and to what nobody looks at."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from models.package.graphs import SelfAttention
 
 LEAST_WEIGHT = 0.02
 """Of a link: with less, a token may as well look nowhere."""
@@ -33,16 +36,35 @@ class Looked:
     """[layers, heads, target, source], if it is wanted."""
 
 
-def look(query: NDArray[np.float32], key: NDArray[np.float32], scale: float) -> NDArray[np.float32]:
-    """softmax(scale * query key^T) over one source [heads, target, source].
+def look(
+    query: NDArray[np.float32],
+    key: NDArray[np.float32],
+    scale: float,
+    bias: NDArray[np.float32] | float = 0.0,
+) -> NDArray[np.float32]:
+    """softmax(scale * query key^T + bias) over one source [heads, target, source].
 
     query: [target, heads * head_dim]; key: [heads, source, head_dim]
     """
     heads, _, head_dim = key.shape
     scores = query.reshape(-1, heads, head_dim).transpose(1, 0, 2) @ key.transpose(0, 2, 1) * np.float32(scale)
+    scores = scores + bias
     weights = np.exp(scores - scores.max(2, keepdims=True))
     found: NDArray[np.float32] = weights / weights.sum(2, keepdims=True)
     return found
+
+
+def look_within(found: Sequence[NDArray[np.float32]], outputs: SelfAttention) -> NDArray[np.float32]:
+    """Where the tokens of one text look among each other, by its outputs [layers, heads, tokens, tokens]."""
+    layers, tokens = len(outputs.layers), found[0].shape[1]
+    queries, keys, biases = found[: 2 * layers : 2], found[1 : 2 * layers : 2], found[2 * layers :]
+    later = np.triu(np.full((tokens, tokens), -np.inf if outputs.causal else 0.0, np.float32), 1)
+    looked = list[NDArray[np.float32]]()
+    for layer, (query, key) in enumerate(zip(queries, keys, strict=True)):
+        split = key[0].reshape(tokens, outputs.heads, -1).transpose(1, 0, 2)
+        bias = biases[layer % len(biases)][0] if biases else 0.0
+        looked.append(look(query[0], split, outputs.scale, later + bias))
+    return np.stack(looked)
 
 
 def links(weights: NDArray[np.float32]) -> tuple[Link, ...]:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from engine.devices.late import LateSession
 from engine.devices.session import Device
 from engine.errors import NotOffered
-from engine.links import Looked, coverage, links, look
+from engine.links import Looked, coverage, links, look, look_within
 from models.decoding import Decoding
 from models.package import signature
 from models.package.graph_files import GraphContents, GraphFiles
@@ -32,6 +32,9 @@ class TargetGraphs:
         self._pass = None if scoring is None else LateSession(graphs, scoring.target, device)
         self._output = None if scoring is None else LateSession(graphs, scoring.log_probs, device)
         self._source = None if spec.source_attention is None else LateSession(graphs, spec.source_attention, device)
+        self._alone = spec.encoder_attention
+        if self._alone is not None:
+            self._source = LateSession(graphs, spec.encoder, device)
         self._attention, self._aligner = spec.target_attention, spec.aligner
 
     @property
@@ -128,9 +131,24 @@ class TargetGraphs:
             raise NotOffered("attention")
         ids, lengths = np.array([source_ids], np.int64), np.array([len(source_ids)], np.int32)
         feeds = dict(zip(signature.ENCODER_INPUTS, (ids, lengths), strict=True))
+        if self._alone is not None:
+            return look_within(session.run(self._alone.outputs, feeds), self._alone)
         [found] = session.run([signature.ATTENTION], feeds)
         attention: NDArray[np.float32] = found[0]
         return attention
+
+    def look_back(
+        self, hidden: NDArray[np.float32], prefix: Sequence[int], target: Sequence[int]
+    ) -> NDArray[np.float32] | None:
+        """Where what is fed for a target looks in itself, of every layer and head [layers, heads, fed, fed].
+
+        hidden, prefix: as for `score`. None: the package does not tell, or its layers have recurrences.
+        """
+        pass_ = None if self._pass is None else self._pass.get()
+        if pass_ is None or self._attention is None or self._attention.within is None:
+            return None
+        within = self._attention.within
+        return look_within(pass_.run(within.outputs, _feeds(hidden, [[*prefix, *target]])), within)
 
     def close(self) -> None:
         """Gives back what the graphs have on the device."""

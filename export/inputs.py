@@ -20,7 +20,7 @@ from models.checkpoint import Checkpoint
 from models.languages import WELL_FORMED
 from models.package.folder import sha256
 from models.package.graphs import NAME_PATTERN
-from models.package.shortlist import Shortlist, verify_checksum
+from models.package.shortlist import Shortlist, is_shortlist, verify_checksum
 from models.package.signature import graphs_spec, vocabulary
 from models.tokenizers.byte_tokenizer import ByteSpec
 from models.tokenizers.moses_bpe import MosesSpec
@@ -99,8 +99,16 @@ def adapt(checkpoint: Checkpoint, fetched: Fetched, options: Options) -> Checkpo
         tokenizer=adapt_tokenizer(checkpoint.tokenizer, source, target, options.keep_typography),
         prompts=check_prompts(named_prompts(options.task), checkpoint, fetched.folder),
         in_transformers=checkpoint.in_transformers and options.verify == "transformers",
-        shortlist=None if options.no_shortlist or options.shortlist else checkpoint.shortlist,
+        shortlist=_shortlist_file(options, checkpoint.shortlist),
     )
+
+
+def _shortlist_file(options: Options, own: Path | None) -> Path | None:
+    """A list that is there: the checkpoint's own, or that of --shortlist, unless that is text to count one over."""
+    if options.no_shortlist or options.shortlist is None:
+        return None if options.no_shortlist else own
+    first, *others = options.shortlist
+    return first if not others and is_shortlist(first) else None
 
 
 def named_prompts(prefixes: Sequence[str]) -> dict[str, str]:

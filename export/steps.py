@@ -56,7 +56,7 @@ def export(options: Options, fetched: Fetched, progress: Progress) -> tuple[Path
     with progress.stage("load"):
         checkpoint = adapt(load_checkpoint(fetched.folder), fetched, options)
         shortlist = open_shortlist(checkpoint)
-        text = None if options.shortlist is None else read_text(options.shortlist)
+        text = read_text(options.shortlist) if options.shortlist is not None and shortlist is None else None
         lists = check_list_size(options, checkpoint)
         name = check_name(options.name or checkpoint.name)
         target = fetched.folder if options.in_place else options.out or PACKAGES / name

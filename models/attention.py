@@ -69,21 +69,26 @@ class Compared(NamedTuple):
     query: Tensor
     """[sentences, queries, inner]"""
     key: Tensor
-    """[sentences, heads, keys, head_dim]"""
-    lengths: Tensor
-    """Keys before the padding [sentences]."""
+    """[sentences, heads, keys, head_dim], or [sentences, keys, inner]"""
+    lengths: Tensor | None
+    """Keys before the padding [sentences]. None: every token of a target looks at itself and those before it."""
+    heads: int
     scoring: Scoring
 
     def weights(self) -> Tensor:
-        """How much every query looks at every key, fp32 [sentences, heads, queries, keys]: 0 at what is padding."""
-        query = _split_heads(self.query, self.key.shape[1])
-        seen = torch.arange(self.key.shape[2], device=self.key.device) < self.lengths.unsqueeze(1)
-        return _look(query, self.key, seen[:, None, None, :], self.scoring).float()
+        """How much every query looks at every key, fp32 [sentences, heads, queries, keys]: 0 at what is not seen."""
+        query = _split_heads(self.query, self.heads)
+        key = _split_heads(self.key, self.heads) if self.key.dim() == 3 else self.key
+        if self.lengths is None:
+            seen = torch.ones(query.shape[2], query.shape[2], dtype=torch.bool, device=key.device).tril()
+            return _look(query, key, seen, self.scoring).float()
+        seen = torch.arange(key.shape[2], device=key.device) < self.lengths.unsqueeze(1)
+        return _look(query, key, seen[:, None, None, :], self.scoring).float()
 
 
 @contextmanager
 def compared() -> Iterator[list[Compared]]:
-    """While it lasts, notes what is compared: by attention to the source, and of the source to itself; layer by layer.
+    """While it lasts, notes what is compared, layer by layer: in the source, in the target, and by it with the source.
 
     Not where sources are packed.
     """
@@ -124,6 +129,7 @@ def causal_attention(qkv: Tensor, sentences: int, heads: int, scoring: Scoring =
     """
     width = qkv.shape[1] // 3
     query, key, value = qkv.view(sentences, -1, 3 * width).split(width, dim=2)
+    _note(query, key, None, heads, scoring)
     if takes_kernels():
         return _multi_head_attention(query, key, value, None, heads, scoring, causal=True).view(-1, width)
     target = query.shape[1]
@@ -281,11 +287,11 @@ def _look(query: Tensor, key: Tensor, seen: Tensor, scoring: Scoring) -> Tensor:
     return torch.where(seen, scores, -torch.inf).softmax(3)
 
 
-def _note(query: Tensor, key: Tensor, lengths: Tensor, heads: int, scoring: Scoring) -> None:
+def _note(query: Tensor, key: Tensor, lengths: Tensor | None, heads: int, scoring: Scoring) -> None:
     """query: [sentences, queries, inner]; key: [sentences, keys, inner], or [sentences, heads, keys, head_dim]."""
     noted = _noted.get()
     if noted is not None:
-        noted.append(Compared(query, _split_heads(key, heads) if key.dim() == 3 else key, lengths, scoring))
+        noted.append(Compared(query, key, lengths, heads, scoring))
 
 
 def _split_heads(x: Tensor, heads: int) -> Tensor:

@@ -16,7 +16,7 @@ DecoderCell = Literal["attention", "ssru"]
 class Frozen(BaseModel):
     """A value that is checked when made, cannot change, and knows no other keys."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class ModelShape(Frozen):
@@ -54,6 +54,19 @@ class ModelShape(Frozen):
         return self
 
 
+class Rotary(Frozen):
+    """How queries and keys of an encoder alone are turned by their positions, see `models.rotary`."""
+
+    base: float = Field(gt=1)
+    """Of the wavelengths, in layers that see all of a text."""
+    local_base: float = Field(gt=1)
+    """In those that see a window."""
+    window: int = Field(ge=0)
+    """Tokens to either side that are in it."""
+    local_layers: tuple[int, ...]
+    """The layers that see a window, counted from 0."""
+
+
 class ModelConfig(ModelShape):
     """Every choice `models.transformer.Transformer` can be built with.
 
@@ -85,9 +98,16 @@ class ModelConfig(ModelShape):
     """A query's product with a key is divided by sqrt(head_dim)."""
     positions: PositionKind = "sinusoidal"
     """What is added to embeddings."""
+    sentences: Literal[1, 2] = 1
+    """2: the table of learned positions has those of a second sentence behind those of the first, both `max_positions`:
+    what BERT's token types tell apart."""
     relative: RelativeKind = "none"
     """What each head adds to the scores of self-attention by the distance of two tokens: nothing, the same in all
     layers of a side, or something in each layer (Raffel et al. 2020, section 2.1)."""
+    rotary: Rotary | None = None
+    """Of an encoder alone: positions that turn queries and keys (Su et al. 2021)."""
+    first_norm: bool = True
+    """Where `norm` is "pre": the encoder's first layer normalises what its attention gets, as the others do."""
     encoder_embedding_norm: Literal["none", "sum"] = "none"
     """What the encoder normalises before its first layer: nothing, or the sum of embeddings and positions."""
     decoder_embedding_norm: EmbeddingNorm = "none"
@@ -97,6 +117,8 @@ class ModelConfig(ModelShape):
     depth_signal: bool = False
     """What is added to embeddings is added before every layer instead, with a signal of the layer's number beside it:
     the fixed sinusoids of Dehghani et al. 2019, equation 6."""
+    halting: bool = False
+    """Every token stops at a depth of its own (`models.halting`), of as many as there are layers."""
     scale_embedding: bool = False
     """Multiply token embeddings by sqrt(width)."""
     norm_epsilon: float = Field(default=1e-5, gt=0)
@@ -113,6 +135,14 @@ class ModelConfig(ModelShape):
                 f"depth_signal is true, positions are {self.positions!r} and decoder_embedding_norm is "
                 f"{self.decoder_embedding_norm!r}; a signal of depth is added to positions, which nothing may part"
             )
+        head_dim = self.inner(self.encoder_heads) // self.encoder_heads
+        if self.rotary is not None and (self.decoder_layers or head_dim % 2):
+            raise ValueError(
+                "rotary positions are of encoders alone, whose heads have an even number of numbers; there are "
+                f"{self.decoder_layers} decoder layers, and a head has {head_dim}"
+            )
+        if self.halting and not self.shared_layers:
+            raise ValueError("halting is True, and shared_layers is False; tokens halt where all depths have one layer")
         if self.relative != "none" and self.decoder_cell != "attention":
             raise ValueError(f"relative is {self.relative!r}; a decoder of {self.decoder_cell} has no self-attention")
         return self

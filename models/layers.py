@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from models import attention
 from models.config import Activation, ModelConfig
+from models.rotary import Turn
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -51,7 +52,7 @@ class Residual(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.pre = config.norm == "pre"
-        self.norm = make_norm(config)
+        self.norm: nn.Module = make_norm(config)
         self.dropout = nn.Dropout(0.0)
 
     def enter(self, x: Tensor) -> Tensor:
@@ -99,14 +100,21 @@ class SelfAttention(nn.Module):
         self.residual = Residual(config)
 
     def over_source(
-        self, x: Tensor, lengths: Tensor, packing: attention.Packing | None = None, bias: Tensor | None = None
+        self,
+        x: Tensor,
+        lengths: Tensor,
+        packing: attention.Packing | None = None,
+        bias: Tensor | None = None,
+        turn: Turn | None = None,
     ) -> Tensor:
         """x: [sentences * source, width], or [tokens, width] if packed; lengths: [sentences].
 
-        bias: of scores, broadcast to [sentences, heads, source, source]
+        bias: of scores, broadcast to [sentences, heads, source, source]; turn: of queries and keys
         """
-        scoring = attention.Scoring(self.scale, bias)
-        attended = attention.self_attention(self.qkv(self.residual.enter(x)), lengths, self.heads, packing, scoring)
+        scoring, qkv = attention.Scoring(self.scale, bias), self.qkv(self.residual.enter(x))
+        if turn is not None:
+            qkv = turn.of(qkv, self.heads)
+        attended = attention.self_attention(qkv, lengths, self.heads, packing, scoring)
         return self.residual.leave(x, self.out(attended))
 
     def over_target(self, x: Tensor, sentences: int, bias: Tensor | None = None) -> Tensor:
@@ -226,10 +234,15 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(config, config.encoder_ffn)
 
     def forward(
-        self, x: Tensor, lengths: Tensor, packing: attention.Packing | None = None, bias: Tensor | None = None
+        self,
+        x: Tensor,
+        lengths: Tensor,
+        packing: attention.Packing | None = None,
+        bias: Tensor | None = None,
+        turn: Turn | None = None,
     ) -> Tensor:
         """[sentences * source, width] -> [sentences * source, width], or of packed sources [tokens, width]."""
-        output: Tensor = self.feed_forward(self.attention.over_source(x, lengths, packing, bias))
+        output: Tensor = self.feed_forward(self.attention.over_source(x, lengths, packing, bias, turn))
         return output
 
 

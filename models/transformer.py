@@ -10,6 +10,7 @@ Activations are two-dimensional, [tokens, width], so that every linear layer is 
 """
 
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import TypeVar
 
 import torch
@@ -19,8 +20,10 @@ from torch.nn import functional as F
 from models.architectures.architecture import Architecture, Decoded
 from models.attention import Packing
 from models.config import ModelConfig
+from models.halting import Halting, Pondering
 from models.layers import DecoderLayer, EncoderLayer, make_norm
 from models.relative import RelativeBias
+from models.rotary import RotaryPositions, Turn
 
 
 class Transformer(Architecture):
@@ -37,15 +40,25 @@ class Transformer(Architecture):
         if config.depth_signal:
             depths = sinusoids(1 + max(config.encoder_layers, config.decoder_layers), config.width)
             self.depths = nn.Parameter(depths[1:], requires_grad=False)
+        if config.halting:
+            self.encoder_halting = Halting(config.width)
+            if config.decoder_layers:
+                self.decoder_halting = Halting(config.width)
         if config.relative != "none":
             self.source_relative = RelativeBias(config, config.encoder_layers, config.encoder_heads, both_ways=True)
             if config.decoder_layers:
                 self.target_relative = RelativeBias(config, config.decoder_layers, config.decoder_heads)
+        if config.rotary is not None:
+            self.rotary = RotaryPositions(config)
         self.encoder_embedding_norm, self.decoder_embedding_norm = (
             nn.Identity() if kind == "none" else make_norm(config)
             for kind in (config.encoder_embedding_norm, config.decoder_embedding_norm)
         )
         self.encoder = make_layers(EncoderLayer, config, config.encoder_layers)
+        if config.norm == "pre" and not config.first_norm:
+            first = self.encoder[0]
+            assert isinstance(first, EncoderLayer)
+            first.attention.residual.norm = nn.Identity()
         self.decoder = make_layers(DecoderLayer, config, config.decoder_layers)
         if config.decoder_layers:
             depth = 1 if config.shared_layers else config.decoder_layers
@@ -69,9 +82,14 @@ class Transformer(Architecture):
         coordinates = None
         if self.config.depth_signal:
             coordinates = self.source_positions[:source].repeat(sentences, 1)
+        elif self.config.sentences > 1:
+            x = x + F.embedding(self._of_sentences(ids), self.source_positions)
         elif self.config.positions != "none":
             x = x + self.source_positions[:source]
-        hidden = self._encoded(x.flatten(0, 1), lengths, source, None, coordinates)
+        turns = None
+        if self.config.rotary is not None:
+            turns = self.rotary.over(torch.arange(source, device=ids.device).repeat(sentences))
+        hidden = self._encoded(x.flatten(0, 1), lengths, source, None, coordinates, turns)
         return hidden.view(sentences, source, self.config.width)
 
     def encode_packed(self, ids: Tensor, positions: Tensor, padded: Tensor, places: Tensor, lengths: Tensor) -> Tensor:
@@ -84,18 +102,32 @@ class Transformer(Architecture):
         coordinates = embedded if self.config.depth_signal else None
         if embedded is not None and coordinates is None:
             x = x + embedded
-        return self._encoded(x, lengths, padded.shape[1], Packing(padded, places), coordinates)
+        turns = None if self.config.rotary is None else self.rotary.over(positions)
+        return self._encoded(x, lengths, padded.shape[1], Packing(padded, places), coordinates, turns)
 
     def _encoded(
-        self, x: Tensor, lengths: Tensor, source: int, packing: Packing | None, coordinates: Tensor | None
+        self,
+        x: Tensor,
+        lengths: Tensor,
+        source: int,
+        packing: Packing | None,
+        coordinates: Tensor | None,
+        turns: Sequence[Turn] | None = None,
     ) -> Tensor:
         x = self.dropout(self.encoder_embedding_norm(x))
         biases: Sequence[Tensor | None] = [None] * len(self.encoder)
         if self.config.relative != "none":
             biases = self.source_relative.over(source)
-        for depth, (layer, bias) in enumerate(zip(self.encoder, biases, strict=True)):
-            x = layer(self._at_depth(x, coordinates, depth), lengths, packing, bias)
-        hidden: Tensor = self.encoder_norm(x)
+        if turns is not None:
+            biases = self.rotary.biases(source)
+        pondering = Pondering(self.encoder_halting, len(self.encoder)) if self.config.halting else None
+        of_layers = zip(self.encoder, biases, turns or repeat(None, len(self.encoder)), strict=True)
+        for depth, (layer, bias, turn) in enumerate(of_layers):
+            entered = self._at_depth(x, coordinates, depth)
+            x = layer(entered, lengths, packing, bias, turn)
+            if pondering is not None:
+                pondering.take(entered, x)
+        hidden: Tensor = self.encoder_norm(x if pondering is None else pondering.output())
         return hidden
 
     def decode(self, encoded: Tensor, source_lengths: Tensor, target_ids: Tensor) -> list[Tensor]:
@@ -115,13 +147,17 @@ class Transformer(Architecture):
         if self.config.relative != "none":
             biases = self.target_relative.over(target)
         hidden = []
+        pondering = Pondering(self.decoder_halting, len(self.decoder)) if self.config.halting else None
         for index, layer in enumerate(self.decoder):
             assert isinstance(layer, DecoderLayer)
-            x = layer.cell.over_target(self._at_depth(x, coordinates, index), sentences, biases[index])
+            entered = self._at_depth(x, coordinates, index)
+            x = layer.cell.over_target(entered, sentences, biases[index])
             hidden.append(x)
             x = layer.cross.over_target(x, starts[2 * index], starts[2 * index + 1], source_lengths)
             x = layer.feed_forward(x)
-        return [*hidden, x]
+            if pondering is not None:
+                pondering.take(entered, x)
+        return [*hidden, x if pondering is None else pondering.output()]
 
     def cross_keys_values(self, encoded: Tensor) -> list[Tensor]:
         """Key, value of decoder layer 0, key, value of layer 1, ...: each [sentences, heads, source, head_dim]."""
@@ -154,16 +190,25 @@ class Transformer(Architecture):
         target_present: list[Tensor] = []
         cross_present: list[Tensor] = []
         share = len(target_past) // len(self.decoder)
+        pondering = Pondering(self.decoder_halting, len(self.decoder)) if self.config.halting else None
         for index, layer in enumerate(self.decoder):
             assert isinstance(layer, DecoderLayer)
-            x, past = self._at_depth(x, coordinates, index), target_past[index * share :][:share]
-            x, present = layer.cell.step(x, past, positions, total, biases[index])
+            entered, past = self._at_depth(x, coordinates, index), target_past[index * share :][:share]
+            x, present = layer.cell.step(entered, past, positions, total, biases[index])
             target_present += present
             pair = slice(2 * index, 2 * index + 2)
             x, query, present = layer.cross.step(x, cross_last[pair], cross_past[pair], source_last, source_total)
             cross_present += present
             x = layer.feed_forward(x)
-        return x, query, target_present + cross_present
+            if pondering is not None:
+                pondering.take(entered, x)
+        return x if pondering is None else pondering.output(), query, target_present + cross_present
+
+    def _of_sentences(self, ids: Tensor) -> Tensor:
+        """Positions in the table of ids [sources, source]: a second sentence is what follows the first end token."""
+        ends = (ids == self.config.end_id).long()
+        second = ends.cumsum(1) > ends
+        return torch.arange(ids.shape[1], device=ids.device) + self.config.max_positions * second
 
     def _at_depth(self, x: Tensor, coordinates: Tensor | None, depth: int) -> Tensor:
         """What a layer gets. coordinates: with signals of depth, each token's position [tokens, width]."""
@@ -195,7 +240,7 @@ def position_table(config: ModelConfig) -> nn.Parameter:
     The sinusoids have all sines first and then all cosines, as in tensor2tensor, Marian and Hugging Face.
     """
     if config.positions == "learned":
-        return nn.Parameter(torch.randn(config.max_positions, config.width) * config.width**-0.5)
+        return nn.Parameter(torch.randn(config.sentences * config.max_positions, config.width) * config.width**-0.5)
     return nn.Parameter(sinusoids(config.max_positions, config.width), requires_grad=False)
 
 

@@ -14,6 +14,8 @@ ROOT = Path(__file__).parents[1]
 ZOO = ROOT / "models" / "zoo" / "en-pt"
 FLORES = Path(__file__).parent / "data" / "flores-dev.en-pt.tsv"
 
+CODES = (">>pt<<", ">>spa<<", ">>zho_Hant<<", ">>ca@valencia<<")
+"""Of target languages. The last is no language tag."""
 END, UNKNOWN = 0, 1
 TABLES = ("shared.weight", "embed_tokens.weight", "lm_head.weight")
 """The tensors with a row for each token."""

@@ -1,5 +1,6 @@
 """What tests of several folders need: packages, exported with the code as it is, and clients."""
 
+import gc
 import os
 import re
 import signal
@@ -23,18 +24,15 @@ hypothesis.settings.load_profile("untimed")
 # A shell that starts pytest in the background makes it ignore Ctrl-C, and so the processes that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# The tests' models are small, and a core has its own tests: two threads spend twice the time, waiting for each other.
 if TORCH := find_spec("torch") is not None:
     import torch
 
-    torch.set_num_threads(1)
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
-
-Collecting = Generator[None, pytest.CollectReport, pytest.CollectReport]
+# The tests' models are small, and a core has its own tests: two threads spend twice the time, waiting for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start; of this one, see `one_thread`
 
 EXPORT_S = 600
 """Timeout of the tests that may have to wait for an export."""
-EXPORTED = {"zoo_package", "tiny_package", "keep_package"}
+EXPORTED = {"zoo_package", "tiny_package", "many_package", "keep_package"}
 """The fixtures that export."""
 NOT_TO_SERVE = "torch|transformers|onnx|onnx_ir|onnxscript|rich|safetensors|sacrebleu|ctranslate2"
 """What export, training and oracles take, and neither the server nor the client."""
@@ -59,6 +57,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and EXPORTED & set(item.fixturenames):
             item.add_marker(pytest.mark.timeout(EXPORT_S))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: else each full collection of garbage goes through torch and transformers again."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> None:
+    """Whatever the module before has set, which torch keeps for the whole process."""
+    if TORCH:
+        torch.set_num_threads(1)
 
 
 @pytest.fixture
@@ -103,3 +114,17 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny_package(tiny_checkpoint: Path, keep_package: Callable[..., Package]) -> Package:
     """The package of `tiny_checkpoint`. Copy it before you change it."""
     return keep_package("tiny", tiny_checkpoint)
+
+
+@pytest.fixture(scope="session")
+def many_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As `tiny_checkpoint`, with a token for each of several target languages."""
+    from tests.checkpoints import CODES, write_checkpoint
+
+    return write_checkpoint(tmp_path_factory.mktemp("checkpoints") / "many", codes=CODES)
+
+
+@pytest.fixture(scope="session")
+def many_package(many_checkpoint: Path, keep_package: Callable[..., Package]) -> Package:
+    """The package of `many_checkpoint`. Copy it before you change it."""
+    return keep_package("many", many_checkpoint)

@@ -149,6 +149,12 @@ class CopyDecoder:
         """Every token looks at itself."""
         return np.eye(len(source_ids), dtype=np.float32)[None, None]
 
+    def look_back(
+        self, hidden: NDArray[np.float32], prefix: Sequence[int], target: Sequence[int]
+    ) -> NDArray[np.float32] | None:
+        """It does not look there."""
+        return None
+
     def _each(self, targets: Sequence[Sequence[int]]) -> Iterator[tuple[int, Sequence[int]]]:
         for index, target in enumerate(targets):
             self.gate.pass_through()

@@ -1,7 +1,10 @@
 """A model that is an encoder alone, on standard operators of ONNX Runtime: one session, shared by all workers."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from engine.cpu.packs import encode_packed
 from engine.devices.session import CPU, Device, open_session
@@ -25,6 +28,7 @@ class CpuEncoder:
         assert graphs.spec.packed_encoder is not None
         self.row_tokens = source_capacity
         self.given_targets = TargetGraphs(graphs, CPU)
+        self._spec = graphs.spec
         self._session = open_session(graphs.contents().graph(graphs.spec.packed_encoder.file), CPU)
         size = graphs.spec.vocabulary.source_size
         self._together = True
@@ -38,9 +42,12 @@ class CpuEncoder:
     def encode(self, sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]] = ()) -> list[EncodedText]:
         """Runs the encoder on sources, the end tokens included. They have no targets that tokens are named for."""
         if not self._together:
-            return [EncodedText(hidden) for source in sources for _, hidden in encode_packed(self._session, [source])]
-        found = dict(encode_packed(self._session, sources))
+            return [EncodedText(hidden) for source in sources for _, hidden in self._encode([source])]
+        found = dict(self._encode(sources))
         return [EncodedText(found[index]) for index in range(len(sources))]
+
+    def _encode(self, sources: Sequence[Sequence[int]]) -> Iterator[tuple[int, NDArray[np.floating]]]:
+        return encode_packed(self._session, sources, self._spec.width, self._spec)
 
     def _packs_well(self, sources: Sequence[Sequence[int]]) -> bool:
         """Whether sources have the same bits alone: that rests on kernels of ONNX Runtime that do not promise it."""

@@ -9,10 +9,10 @@ from typing import Any, Literal, TypeVar
 
 from engine.cpu.decoder import CpuDecoder
 from engine.cpu.encoder import CpuEncoder
-from engine.cuda.decoder import CudaDecoder
 from engine.decoder import Decoder
 from engine.devices.machine import usable_cores
 from engine.devices.memory import resident_bytes
+from engine.devices.selection import check_memory
 from engine.devices.session import Device, DeviceError
 from engine.devices.sizing import Load
 from engine.errors import KernelsRefused
@@ -126,18 +126,26 @@ def load_all(
     return runners
 
 
-def check_room(plan: Plan, device: Device, memory: HostMemory, kernels: Kernels) -> None:
-    """Before a model is loaded beside others, which `memory` counts as resident. Raises DeviceError without room."""
-    graphs = plan.model.graphs.spec
-    if not takes_threads(graphs.precision, device):
+def check_room(plan: Plan, device: Device, others_bytes: int, memory: HostMemory | None, kernels: Kernels) -> None:
+    """Before a model is loaded beside others, which may come to take so much. Raises DeviceError without room.
+
+    memory: of the host, with what the process takes without any model as resident. None: it is not known
+    """
+    graphs, limits = plan.model.graphs.spec, plan.limits
+    if device.kind == "cuda":
+        most = graphs.max_positions
+        lengths = limits.source_tokens or most, limits.target_tokens or most
+        load = Load(graphs, limits.rows or ROWS, *lengths, besides_bytes=others_bytes)
+        check_memory(load, device.memory_limit_bytes, f"device {device.index} ({device.name}) has all of them")
+    if memory is None or not takes_threads(graphs.precision, device):
         return
     native = graphs.native if kernels != "off" else None
-    load = _host_load(plan, device, native=native is not None)
     first = (
         (graphs.encoder, graphs.packed_encoder, graphs.decoder) if native is None else (native.encoder, native.decoder)
     )
     weights = sum(file.weight_bytes for file in first if file is not None)
-    fit([load], replace(memory, resident_bytes=memory.resident_bytes + weights))
+    resident = memory.resident_bytes + others_bytes + weights
+    fit([_host_load(plan, device, native=native is not None)], replace(memory, resident_bytes=resident))
 
 
 class _Opened:
@@ -234,6 +242,8 @@ def open_decoder(
         )
     if graphs.spec.vocabulary.continues:
         raise DeviceError("the package is one stack for source and target, which runs on the CPU only: --device cpu")
+    from engine.cuda.decoder import CudaDecoder  # not before: most servers have no such device
+
     return CudaDecoder(graphs, *capacities, device)
 
 

@@ -33,6 +33,7 @@ class NativeEncoder:
         self._library = library
         self.row_tokens = source_capacity
         self.given_targets = TargetGraphs(graphs, CPU)
+        self._spec = graphs.spec
         self._session = open_session(graphs.contents().graph(native.encoder.file), CPU, library=library.path)
 
     @classmethod
@@ -55,7 +56,8 @@ class NativeEncoder:
 
     def encode(self, sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]] = ()) -> list[EncodedText]:
         """Runs the encoder on sources, the end tokens included."""
-        return [EncodedText(hidden) for [hidden] in encode(self._session, sources, outputs=(signature.HIDDEN,))]
+        found = encode(self._session, sources, outputs=(signature.HIDDEN,), spec=self._spec)
+        return [EncodedText(hidden) for [hidden] in found]
 
     def open_cache(self, rows: int) -> NoCache:
         """Rows that nothing is decoded in."""

@@ -1,6 +1,7 @@
 """The decoder on the graphs of our own operators: two sessions, shared by all workers, and a cache for each."""
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import repeat
 from typing import Self
@@ -38,10 +39,10 @@ class NativeDecoder:
         self.source_capacity, self.target_capacity = source_capacity, target_capacity
         contents = graphs.contents()
         assert native.decoder is not None
-        self._encoder, self._decoder = (
-            open_session(contents.graph(graph.file), CPU, library=library.path)
-            for graph in (native.encoder, native.decoder)
-        )
+        parts = [contents.graph(graph.file) for graph in (native.encoder, native.decoder)]
+        with ThreadPoolExecutor() as threads:  # weights are packed meanwhile, without the interpreter
+            opened = threads.map(lambda graph: open_session(graph, CPU, library=library.path), parts)
+            self._encoder, self._decoder = opened
         check_shapes((self._encoder, self._decoder), graphs.spec, native.cache)
         self._shortlist, self._logits = graphs.shortlist, LogitsGraph(graphs)
         self._named = NamedTokens(graphs, native, library)

@@ -1,13 +1,14 @@
 """The encoder over sentences that lie one after another, without padding."""
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
 
 import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
+from engine.positions import joined
 from models.package import signature
+from models.package.graphs import GraphsSpec
 
 HIDDEN_AND_CROSS = (signature.HIDDEN, signature.CROSS)
 RUN_TOKENS = 192
@@ -48,17 +49,17 @@ def encode(
     sources: Sequence[Sequence[int]],
     run_tokens: int = RUN_TOKENS,
     outputs: Sequence[str] = HIDDEN_AND_CROSS,
+    spec: GraphsSpec | None = None,
 ) -> Iterator[list[NDArray[np.float32]]]:
     """Of every source, hidden states [tokens, width], and keys and values [tokens, layers * 2 * width].
 
-    outputs: of an encoder alone, the first is all that there is
+    outputs: of an encoder alone, the first is all that there is. spec: see `engine.positions.joined`
     """
     for group in runs([len(source) for source in sources], run_tokens):
         lengths = np.array([len(source) for source in sources[group]], np.int32)
         starts = np.cumsum(lengths, dtype=np.int32) - lengths
-        ids = np.fromiter(chain.from_iterable(sources[group]), np.int64, int(lengths.sum()))
-        positions = np.arange(len(ids), dtype=np.int32) - np.repeat(starts, lengths)
-        feeds = dict(zip(signature.NATIVE_ENCODER_INPUTS, (ids, positions, lengths), strict=True))
+        ids, positions = joined(sources[group], lengths, spec)
+        feeds = dict(zip(signature.NATIVE_ENCODER_INPUTS, (ids, positions.astype(np.int32), lengths), strict=True))
         found = session.run(outputs, feeds)
         for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
             yield [each[start : start + length] for each in found]

@@ -96,7 +96,19 @@ def build(program: str) -> Parser:
         help="folder of the checkpoint; or hf:OWNER/NAME[@REVISION], a model of the Hugging Face Hub; or firefox:PAIR, "
         "like firefox:en-pt (see docs/checkpoints.md)",
     )
-    place = parser.add_mutually_exclusive_group()
+    for add in (_add_package, _add_texts, _add_shortlist, _add_computation, _add_quantization, _add_verification):
+        add(parser)
+    parser.add_argument(
+        "--firefox-registry", default=MOZILLA, metavar="URL", help="list of Firefox's models (default: Mozilla's)"
+    )
+    parser.add_argument("--quiet", action="store_true", help="do not list what the package holds")
+    parser.add_argument("--version", action="version", version=f"Dragoman {__version__}")
+    return parser
+
+
+def _add_package(parser: Parser) -> None:
+    group = parser.add_argument_group("the package")
+    place = group.add_mutually_exclusive_group()
     place.add_argument(
         "--out",
         type=Path,
@@ -108,17 +120,22 @@ def build(program: str) -> Parser:
         action="store_true",
         help="make the checkpoint's folder a package, with graphs that use its model.safetensors",
     )
-    parser.add_argument(
+    group.add_argument(
         "--name", help="what requests call the model (default: the checkpoint's, like opus-mt-en-de or firefox-en-pt)"
     )
+    group.add_argument("--sign", type=Path, metavar="KEY", help="sign the package with this Ed25519 private key (PEM)")
+
+
+def _add_texts(parser: Parser) -> None:
+    group = parser.add_argument_group("texts")
     for side in ("source", "target"):
-        parser.add_argument(
+        group.add_argument(
             f"--{side}-language",
             action="append",
             metavar="TAG",
             help=f"language of the {side}, as BCP 47 writes it; may be repeated (default: what the checkpoint says)",
         )
-    parser.add_argument(
+    group.add_argument(
         "--task",
         action="append",
         default=[],
@@ -126,68 +143,16 @@ def build(program: str) -> Parser:
         help='what is put before each text and tells the model its task, like "summarize: "; may be repeated: requests '
         "choose by its words, without what ends it, and the first is the default (default: nothing)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--keep-typography",
         action="store_true",
         help="leave quotes and dashes that the vocabulary lacks as they are (default: replace them by ASCII)",
     )
-    _add_shortlist(parser)
-    parser.add_argument(
-        "--precision", choices=get_args(Precision), default="fp32", help="of weights and activations (default: fp32)"
-    )
-    parser.add_argument(
-        "--attention",
-        choices=get_args(AttentionKind),
-        default="fused",
-        help="fused: ONNX Runtime's kernels; plain: standard operators, for fp32 on CUDA (default: fused)",
-    )
-    parser.add_argument(
-        "--output-layer",
-        choices=get_args(OutputLayer),
-        default="full",
-        help="of graphs of standard operators: screened looks at all tokens in 8 bits and computes in fp32 those that "
-        "may be best, in fp32 packages with fused attention and no shortlist; full computes all (default: full)",
-    )
-    parser.add_argument(
-        "--device", choices=("cpu", "cuda"), default="cpu", help="what runs the graphs to verify them (default: cpu)"
-    )
-    parser.add_argument(
-        "--verify",
-        choices=("transformers", "pytorch"),
-        default="transformers",
-        help="what translations are compared with besides the PyTorch model: transformers, where it reads the folder, "
-        "which takes memory for its own copy of the weights; or nothing else (default: transformers)",
-    )
-    parser.add_argument(
-        "--verify-samples", type=int, default=32, metavar="N", help="sentences to compare token by token (default: 32)"
-    )
-    parser.add_argument(
-        "--samples", type=Path, default=SAMPLES, metavar="FILE", help="sentences, one per line (default: English ones)"
-    )
-    parser.add_argument(
-        "--calibration",
-        type=Path,
-        metavar="FILE",
-        help="sentences of the source language to calibrate --precision int8 on, one per line (default: English ones)",
-    )
-    parser.add_argument(
-        "--references",
-        type=Path,
-        metavar="FILE",
-        help="translations of the sentences that are compared, one per line: with --precision int8 the certificate has "
-        "BLEU and chrF by them, which take sacrebleu",
-    )
-    parser.add_argument(
-        "--firefox-registry", default=MOZILLA, metavar="URL", help="list of Firefox's models (default: Mozilla's)"
-    )
-    parser.add_argument("--sign", type=Path, metavar="KEY", help="sign the package with this Ed25519 private key (PEM)")
-    parser.add_argument("--quiet", action="store_true", help="do not list what the package holds")
-    parser.add_argument("--version", action="version", version=f"Dragoman {__version__}")
-    return parser
 
 
-def _add_shortlist(parser: argparse.ArgumentParser) -> None:
-    which = parser.add_mutually_exclusive_group()
+def _add_shortlist(parser: Parser) -> None:
+    group = parser.add_argument_group("the shortlist")
+    which = group.add_mutually_exclusive_group()
     which.add_argument(
         "--no-shortlist", action="store_true", help="choose from the whole vocabulary, not from the lexical shortlist"
     )
@@ -196,20 +161,78 @@ def _add_shortlist(parser: argparse.ArgumentParser) -> None:
         type=Path,
         action="append",
         metavar="FILE",
-        help="make a lexical shortlist of this text: lines of source, tab and target; or, given twice, a file of "
-        "sources and one of their targets; or sources alone, which the model translates",
+        help="a lexical shortlist for this vocabulary, in Marian's binary format; or make one of this text: lines of "
+        "source, tab and target; or, given twice, a file of sources and one of their targets; or sources alone, which "
+        "the model translates",
     )
-    parser.add_argument(
+    group.add_argument(
         "--shortlist-first",
         type=int,
         default=FIRST,
         metavar="N",
         help=f"tokens that the shortlist always allows, the first ones of the vocabulary (default: {FIRST})",
     )
-    parser.add_argument(
+    group.add_argument(
         "--shortlist-best",
         type=int,
         default=BEST,
         metavar="N",
         help=f"tokens that it allows for each token of a source, at most (default: {BEST})",
+    )
+
+
+def _add_computation(parser: Parser) -> None:
+    group = parser.add_argument_group("what is computed")
+    group.add_argument(
+        "--precision", choices=get_args(Precision), default="fp32", help="of weights and activations (default: fp32)"
+    )
+    group.add_argument(
+        "--attention",
+        choices=get_args(AttentionKind),
+        default="fused",
+        help="fused: ONNX Runtime's kernels; plain: standard operators, for fp32 on CUDA (default: fused)",
+    )
+    group.add_argument(
+        "--output-layer",
+        choices=get_args(OutputLayer),
+        default="full",
+        help="of graphs of standard operators: screened looks at all tokens in 8 bits and computes in fp32 those that "
+        "may be best, in fp32 packages with fused attention and no shortlist; full computes all (default: full)",
+    )
+
+
+def _add_quantization(parser: Parser) -> None:
+    group = parser.add_argument_group("with --precision int8")
+    group.add_argument(
+        "--calibration",
+        type=Path,
+        metavar="FILE",
+        help="sentences of the source language to calibrate on, one per line (default: English ones)",
+    )
+    group.add_argument(
+        "--references",
+        type=Path,
+        metavar="FILE",
+        help="translations of the sentences that are compared, one per line: the certificate has BLEU and chrF by "
+        "them, which take sacrebleu",
+    )
+
+
+def _add_verification(parser: Parser) -> None:
+    group = parser.add_argument_group("verification")
+    group.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cpu", help="what runs the graphs to verify them (default: cpu)"
+    )
+    group.add_argument(
+        "--verify",
+        choices=("transformers", "pytorch"),
+        default="transformers",
+        help="what translations are compared with besides the PyTorch model: transformers, where it reads the folder, "
+        "which takes memory for its own copy of the weights; or nothing else (default: transformers)",
+    )
+    group.add_argument(
+        "--verify-samples", type=int, default=32, metavar="N", help="sentences to compare token by token (default: 32)"
+    )
+    group.add_argument(
+        "--samples", type=Path, default=SAMPLES, metavar="FILE", help="sentences, one per line (default: English ones)"
     )

@@ -17,6 +17,8 @@ HEAD_DIM_MULTIPLE, LARGEST_HEAD_DIM = 8, 256
 NATIVE: dict[str, object] = {
     "shared_layers": False,
     "depth_signal": False,
+    "rotary": None,
+    "first_norm": True,
 }
 """What is the same in all models of our operators."""
 NO_RECIPE: Recipe = {}

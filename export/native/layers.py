@@ -116,14 +116,15 @@ class Layers:
     def _enter(self, x: ir.Value, residual: Residual) -> ir.Value:
         return self._normalise(x, residual.norm) if residual.pre else x
 
-    def _normalise(self, x: ir.Value, norm: Norm) -> ir.Value:
+    def _normalise(self, x: ir.Value, norm: nn.Module) -> ir.Value:
         constants, attributes = self._norm(norm)
         if isinstance(norm, nn.LayerNorm):
             return self.nodes.standard("LayerNormalization", [x, *constants], {"epsilon": norm.eps})
         return self.nodes.ours("ResidualNorm", [x, None, *constants], attributes)
 
-    def _norm(self, norm: Norm) -> tuple[list[ir.Value], Attributes]:
+    def _norm(self, norm: nn.Module) -> tuple[list[ir.Value], Attributes]:
         """Constants and attributes of a node that ends with a norm."""
+        assert isinstance(norm, Norm)
         name = self.linear.name(norm)
         parts = ("weight", "bias") if isinstance(norm, nn.LayerNorm) else ("weight",)
         constants = [self.nodes.constant(f"{name}.{part}", getattr(norm, part)) for part in parts]

@@ -7,14 +7,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from export.quantization.bits import activation_bits, large, widen
+from export.quantization.bits import widen_until
 from export.quantization.calibrate import encode, linear_layers, observe_encoder
 from export.quantization.make import has_no_sign, quantize_layer
 from export.quantization.model import QuantizedTransformer, native_model, standard_model
 from export.quantization.recipe import Recipe
 from export.quantization.texts import Calibration
 from models.encoding import Encoding
-from models.package.manifest import LayerDrift, VectorQuantization
+from models.package.manifest import VectorQuantization
 from models.transformer import Transformer
 
 LEAST_COSINE = 0.999
@@ -57,17 +57,15 @@ def quantize_encoder(
         name: quantize_layer(layers[name].weight.detach().numpy(), inputs, has_no_sign(model, name))
         for name, inputs in found.items()
     }
-    recipe, drifts, cosines = _Gate(model, encoding, samples).hold(recipe, progress)
+    gate = _Gate(model, encoding, samples)
+    recipe, drifts = widen_until(gate.enough, recipe, gate.drift_of, progress)
     report = VectorQuantization(
         calibration_sha256=calibration.sha256,
         calibration_sentences=len(texts),
         sentences=len(samples),
-        cosine=float(cosines.mean()),
-        least_cosine=float(cosines.min()),
-        layers=tuple(
-            LayerDrift(layer=name, drift=drift, activation_bits=activation_bits(recipe, name))
-            for name, drift in drifts.items()
-        ),
+        cosine=float(gate.cosines.mean()),
+        least_cosine=float(gate.cosines.min()),
+        layers=drifts,
     )
     return QuantizedEncoder(standard_model(model, recipe), recipe, report)
 
@@ -78,27 +76,15 @@ class _Gate:
     def __init__(self, model: Transformer, encoding: Encoding, samples: Sources) -> None:
         self._model, self._encoding, self._samples = model, encoding, samples
         self._expected = self._vectors(model, samples)
+        self.cosines = np.ones(len(samples))
+        """Of the vectors by the recipe that `enough` has seen last to those of fp32 [samples]."""
 
-    def hold(
-        self, recipe: Recipe, progress: Callable[[str], None]
-    ) -> tuple[Recipe, dict[str, float], NDArray[np.float64]]:
-        """The recipe, with more bits where they are needed; the drift of each layer, and cosines to fp32."""
-        drifts = {}
-        for name in recipe:
-            progress(f"drift of {name}")
-            drifts[name] = self._drift_of(name, recipe)
-        for name in large(drifts):
-            recipe = widen(recipe, name)
-            progress(f"more bits for {name}")
-            drifts[name] = self._drift_of(name, recipe)
-        while (cosines := self._cosines(recipe, self._samples)).mean() < LEAST_COSINE and recipe:
-            worst = max(recipe, key=lambda name: drifts[name])
-            recipe = widen(recipe, worst)
-            progress(f"more bits for {worst}")
-            drifts[worst] = self._drift_of(worst, recipe) if worst in recipe else 0.0
-        return recipe, drifts, cosines
+    def enough(self, recipe: Recipe) -> bool:
+        """Whether the vectors are near enough."""
+        self.cosines = self._cosines(recipe, self._samples)
+        return bool(self.cosines.mean() >= LEAST_COSINE)
 
-    def _drift_of(self, name: str, recipe: Recipe) -> float:
+    def drift_of(self, name: str, recipe: Recipe) -> float:
         """Of one layer alone: the angle that it turns vectors by, in radians."""
         cosines = self._cosines({name: recipe[name]}, self._samples[:FEW])
         return float(np.arccos(cosines.clip(-1, 1)).mean())

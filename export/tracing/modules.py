@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 from torch.nn import functional
 
+from export.tracing.scoring import told
 from export.tracing.screened import ScreenedOutput, screenable
 from models.architectures.architecture import Architecture
+from models.attention import compared
 from models.best_tokens import best_allowed_tokens, best_tokens, block_size
 from models.transformer import Transformer
 
@@ -14,14 +16,16 @@ from models.transformer import Transformer
 class EncoderGraph(nn.Module):
     """What encoder.onnx computes."""
 
-    def __init__(self, model: Architecture) -> None:
+    def __init__(self, model: Architecture, attends: bool = False) -> None:
+        """attends: it tells where tokens look."""
         super().__init__()
-        self.model = model
+        self.model, self.attends = model, attends
 
     def forward(self, ids: Tensor, lengths: Tensor) -> list[Tensor]:
         """See models.package.signature."""
-        hidden, starts = self.model.encode_source(ids, lengths)
-        return [hidden, *starts]
+        with compared() as layers:
+            hidden, starts = self.model.encode_source(ids, lengths)
+        return [hidden, *starts, *(told(layers) if self.attends else [])]
 
 
 class PackedEncoderGraph(nn.Module):

@@ -1,9 +1,11 @@
 """What the graphs compute that look at given targets, by one teacher-forced pass, and at sources."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
-from models.attention import compared
+from models.attention import Compared, compared
 from models.transformer import Transformer
 
 
@@ -21,8 +23,17 @@ class TargetGraph(nn.Module):
         of_targets = [part.index_select(0, sources) for part in cross]
         with compared() as layers:
             *_, last = self.model.decode_target(of_targets, lengths.index_select(0, sources), ids)
-        queries, keys = [layer.query.float() for layer in layers], [key.float() for key in cross[::2]]
-        return [last.view(*ids.shape, -1).float(), *queries, *keys]
+        queries = [layer.query.float() for layer in layers if layer.lengths is not None]
+        within = told([layer for layer in layers if layer.lengths is None])
+        return [last.view(*ids.shape, -1).float(), *queries, *(key.float() for key in cross[::2]), *within]
+
+
+def told(layers: Sequence[Compared]) -> list[Tensor]:
+    """What tells where tokens look among each other, see `models.package.graphs.SelfAttention`."""
+    pairs = [part.float() for layer in layers for part in (layer.query, layer.key)]
+    # A side whose layers have one bias has it once.
+    biases = {id(bias): bias.float() for layer in layers if (bias := layer.scoring.bias) is not None}
+    return [*pairs, *biases.values()]
 
 
 class SourceAttentionGraph(nn.Module):

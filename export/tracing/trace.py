@@ -49,6 +49,8 @@ def trace(
     model = model.eval()
     spec = signature.graphs_spec(model.config, _precision(model), attention, shortlist)
     spec = spec.model_copy(update={"output_layer": output_layer})
+    if isinstance(model.config, PrefixConfig):
+        spec = spec.model_copy(update={"encoder_attention": signature.encoder_attention(model.config)})
     with plain() if attention == "plain" else nullcontext():
         encoder, decoder = trace_encoder(model, spec), trace_decoder(model, spec)
         scoring_models = trace_scoring(model) if scoring and isinstance(model, Transformer) else None
@@ -61,7 +63,9 @@ def trace(
 def trace_encoders(model: Transformer) -> EncoderGraphs:
     """Traces the graphs of an encoder alone on the CPU, in fp32 or 8 bits."""
     model = model.eval()
-    spec = signature.graphs_spec(model.config, _precision(model))
+    # Windows of rotary positions are biases of some layers, which nothing declares yet.
+    attention = signature.encoder_attention(model.config) if model.config.rotary is None else None
+    spec = signature.graphs_spec(model.config, _precision(model)).model_copy(update={"encoder_attention": attention})
     encoder, packed = trace_encoder(model, spec), trace_packed_encoder(model)
     files = {
         "encoder": GraphFile(file=signature.ENCODER, weight_bytes=weight_bytes(encoder)),
@@ -101,8 +105,11 @@ def declare(
 
 def cross_query(config: ModelShape) -> CrossQuery | None:
     """What tells where rows look; None, where scores are no products of queries with keys."""
-    if isinstance(config, PrefixConfig) or (isinstance(config, RecurrentConfig) and not config.compares_keys):
+    if isinstance(config, RecurrentConfig) and not config.compares_keys:
         return None
+    if isinstance(config, PrefixConfig):  # the source is where the row's own keys begin
+        keys = signature.target_tensors(config, "fp32")[-2]
+        return CrossQuery(name=signature.CROSS_QUERY, keys=keys.past, scale=(config.width // config.heads) ** -0.5)
     assert isinstance(config, ModelConfig | RecurrentConfig)
     keys = signature.source_tensors(config, "fp32")[-2]
     return CrossQuery(name=signature.CROSS_QUERY, keys=keys.past, scale=config.score_scale)
@@ -116,7 +123,9 @@ def cross_scores(config: ModelShape) -> str | None:
 
 def trace_encoder(model: Architecture, spec: GraphsSpec) -> ir.Model:
     """The graph of one pass over padded sources."""
-    return _trace_encoder(EncoderGraph(model), model, signature.encoder_outputs(spec))
+    told = spec.encoder_attention
+    names = [*signature.encoder_outputs(spec), *(told.outputs if told else ())]
+    return _trace_encoder(EncoderGraph(model, attends=told is not None), model, names)
 
 
 def _trace_encoder(module: nn.Module, model: Architecture, output_names: Sequence[str]) -> ir.Model:
@@ -253,7 +262,7 @@ def trace_scoring(model: Transformer) -> ScoringModels:
             "ids": {0: targets, 1: target},
         },
         input_names=signature.TARGET_INPUTS,
-        output_names=[signature.STATES, *attention.queries, *attention.keys],
+        output_names=[signature.STATES, *attention.outputs],
     )
     log_probs = trace_module(
         LogProbsGraph(model),

@@ -99,9 +99,10 @@ def attention_error(
     source, target = random_pair(model.config)
     hidden = model.encode_source(torch.tensor([source]), torch.tensor([len(source)]))[0][0].numpy()
     [found] = given.look(hidden, (start,), [target[1:]], Decoding(with_attention=True))
-    looked = given.source_attention(source), found[0].attention
+    looked = given.source_attention(source), found[0].attention, given.look_back(hidden, (start,), target[1:])
     pairs = zip(looked, expected or attention(model, source, target[:-1]), strict=True)
-    return float(np.max([np.abs(ours - theirs.numpy()).max() for ours, theirs in pairs]))
+    both = ((ours, theirs) for ours, theirs in pairs if ours is not None and theirs is not None)
+    return float(np.max([np.abs(ours - theirs.numpy()).max() for ours, theirs in both]))
 
 
 def run_encoder(graphs: GraphFiles, ids: Tensor, lengths: Tensor, outputs: Sequence[Tensor], device: Device) -> None:

@@ -37,8 +37,9 @@ def log_probs(
     return _logits(model, source_ids, target_ids, shortlist).log_softmax(dim=1)
 
 
-Attention = tuple[Tensor, Tensor]
-"""Where the encoder looks [layers, heads, source, source], and the decoder [layers, heads, target, source]."""
+Attention = tuple[Tensor, Tensor, Tensor | None]
+"""Where the encoder looks [layers, heads, source, source], the decoder in the source [layers, heads, target, source],
+and in the target before [layers, heads, target, target], unless it has a recurrence for that."""
 
 
 @torch.no_grad()
@@ -46,9 +47,10 @@ def attention(model: Architecture, source_ids: Sequence[int], target_ids: Sequen
     """Of a source, and of the teacher-forced pass over a target, which begins with the decoder's start token."""
     with compared() as layers:
         model(torch.tensor([source_ids]), torch.tensor([len(source_ids)]), torch.tensor([target_ids]))
-    weights = [layer.weights()[0] for layer in layers]
+    within = [layer.weights()[0] for layer in layers if layer.lengths is None]
+    weights = [layer.weights()[0] for layer in layers if layer.lengths is not None]
     encoder = model.config.encoder_layers
-    return torch.stack(weights[:encoder]), torch.stack(weights[encoder:])
+    return torch.stack(weights[:encoder]), torch.stack(weights[encoder:]), torch.stack(within) if within else None
 
 
 @torch.no_grad()
@@ -129,7 +131,8 @@ class TransformersModel:
                 output_attentions=True,
                 use_cache=False,  # with one, FSMT sees but the last token of a target
             )
-        return torch.cat(found.encoder_attentions), torch.cat(found.cross_attentions)
+        of_source, of_target = torch.cat(found.encoder_attentions), torch.cat(found.decoder_attentions)
+        return of_source, torch.cat(found.cross_attentions), of_target
 
     def _generate(
         self, sources: Sequence[Sequence[int]], num_beams: int, generation: GenerationDefaults

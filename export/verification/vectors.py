@@ -143,7 +143,8 @@ class _Samples:
 
     def __init__(self, checkpoint: EncoderCheckpoint, texts: Sequence[str]) -> None:
         """Raises VerificationError where tokens differ."""
-        self._classifier, own = checkpoint.classifier, checkpoint.encoding
+        self._classifier = checkpoint.classifier if checkpoint.in_transformers else None
+        own = checkpoint.encoding
         ours = TokenizerJson.load(checkpoint.folder, checkpoint.tokenizer)
         theirs = _Reference(checkpoint.folder, self._classifier)
         self._encoding = Encoding(own.poolings, own.dimensions, own.normalize, dense=checkpoint.dense)

@@ -1,5 +1,6 @@
 #include "packing.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace dragoman {
@@ -15,12 +16,15 @@ Packing::Packing(const int8_t* weight, const float* scales, const float* bias, i
   bias_ = Memory<float>(columns);
   k.pack(weight, outputs, inputs, depth, weights_.get());
   for (int n = 0; n < outputs; n++) {
-    int32_t total = 0;
+    const int8_t* row = weight + (size_t)n * inputs;
+    int32_t total = 0, least = 0;
     for (int i = 0; i < inputs; i++) {
-      const int8_t w = weight[(size_t)n * inputs + i];
-      if (w == -128) refuse("weight of output ", n, ", input ", i, " is -128; quantize within -127..127");
-      total += w;
+      total += row[i];
+      least = std::min<int32_t>(least, row[i]);
     }
+    if (least == -128)
+      refuse("weight of output ", n, ", input ", std::find(row, row + inputs, -128) - row,
+             " is -128; quantize within -127..127");
     start_[n] = (k.shift - zero_point) * total;
     scales_[n] = scales[n];
     bias_[n] = bias[n];

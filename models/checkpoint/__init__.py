@@ -6,7 +6,7 @@ from pathlib import Path
 from models.checkpoint import bart_like, gpt2, marian, marian_nmt, t5_like
 from models.checkpoint.contents import Checkpoint, CheckpointError
 from models.checkpoint.described import reader as described
-from models.checkpoint.encoders import FAMILIES as ENCODERS
+from models.checkpoint.encoders import MODEL_TYPES as ENCODERS
 from models.checkpoint.files.foreign import check_quantization, say_what_it_is, why_refused
 from models.checkpoint.files.reading import read_json
 

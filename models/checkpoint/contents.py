@@ -4,18 +4,34 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from models.architectures import AnyConfig
 from models.architectures.architecture import Architecture
+from models.config import ModelConfig
+from models.encoding.classifier import Classifier
 from models.package.manifest import GenerationDefaults, TargetLanguage
 from models.tokenizers.sentencepiece_pair import SentencePieceSpec
 from models.tokenizers.spec import TokenizerSpec, open_tokenizer
 from models.tokenizers.tokenizer import Tokenizer
+from models.tokenizers.tokenizer_json import TokenizerJsonSpec
 from models.transformer import Transformer
 
 
 class CheckpointError(Exception):
     """A checkpoint that cannot be used. The message names the file, the key, what was expected and what was found."""
+
+
+class EncoderModel(NamedTuple):
+    """An encoder alone, as a family's reader gives it."""
+
+    config: ModelConfig
+    model: Transformer
+    """With its weights, in fp32."""
+    tokenizer: TokenizerJsonSpec
+    weights: Path
+    classifier: Classifier | None
+    """What gives labels, if something does."""
 
 
 @dataclass(frozen=True)

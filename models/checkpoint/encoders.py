@@ -8,21 +8,21 @@ from typing import Any, Literal
 import torch
 from pydantic import Field, ValidationError
 
+from models.checkpoint import modernbert
 from models.checkpoint.classifiers import HeadConfig, take_classifier
-from models.checkpoint.contents import CheckpointError
+from models.checkpoint.contents import CheckpointError, EncoderModel
 from models.checkpoint.files.foreign import check_quantization
 from models.checkpoint.files.reading import JsonKeys, TensorFile, invalid, notices, parse, read_json
 from models.checkpoint.files.relative import put_relative
 from models.checkpoint.files.renames import Rename, fill, linear
 from models.checkpoint.files.weights import check_size, find_weights, read_weights, weights_sha256
 from models.checkpoint.sentence_transformers import Sentences, read_sentences
-from models.checkpoint.tokenizers.fast import spec_of
+from models.checkpoint.tokenizers.fast import read_encoders_tokenizer
 from models.config import Activation, ModelConfig
 from models.encoding import EncodingDefaults
 from models.encoding.classifier import Classifier
 from models.encoding.dense import Dense
-from models.tokenizers.tokenizer import TokenizerError
-from models.tokenizers.tokenizer_json import TokenizerJsonSpec, load_backend
+from models.tokenizers.tokenizer_json import TokenizerJsonSpec
 from models.transformer import Transformer
 
 ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "gelu": "gelu", "silu": "swish", "swish": "swish"}
@@ -117,6 +117,8 @@ FAMILIES = {
     "mpnet": MPNET,
 }
 """By the `model_type` of a Hugging Face config.json. MiniLM is a BERT."""
+MODEL_TYPES = (*FAMILIES, modernbert.MODEL_TYPE)
+"""Of all encoders alone."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,8 @@ class EncoderCheckpoint:
     """Of the encoding."""
     classifier: Classifier | None
     """What gives labels, if something does."""
+    in_transformers: bool
+    """Whether transformers has a class with that head: sentence-transformers alone has those of modules.json."""
     files: dict[str, Path]
     """What belongs into a package as it is."""
     folder: Path
@@ -142,11 +146,11 @@ class EncoderCheckpoint:
 
 
 def is_encoder(folder: Path) -> bool:
-    """Whether a folder has an encoder alone: of a family above, or one that sentence-transformers has wrapped up."""
+    """Whether a folder has an encoder alone: of a type above, or one that sentence-transformers has wrapped up."""
     if (folder / "modules.json").exists():
         return True
     file = folder / "config.json"
-    return file.exists() and read_json(file).get("model_type") in FAMILIES
+    return file.exists() and read_json(file).get("model_type") in MODEL_TYPES
 
 
 def load(folder: Path) -> EncoderCheckpoint:
@@ -157,30 +161,42 @@ def load(folder: Path) -> EncoderCheckpoint:
     sentences = read_sentences(folder)
     inner = sentences.folder
     content = read_json(inner / "config.json")
-    family = FAMILIES.get(str(content.get("model_type")))
-    if family is None:
-        known = ", ".join(FAMILIES)
-        raise CheckpointError(f"{inner}/config.json: model_type is {content.get('model_type')!r}; supported: {known}")
+    model_type = content.get("model_type")
+    if model_type not in MODEL_TYPES:
+        known = ", ".join(MODEL_TYPES)
+        raise CheckpointError(f"{inner}/config.json: model_type is {model_type!r}; supported: {known}")
     check_quantization(inner)
-    settings = parse(EncoderConfig, _in_berts_words(content, family), inner / "config.json")
-    tokenizer, end_id = tokenizer_spec(inner, settings)
-    config = model_config(settings, family, end_id, inner / "config.json")
-    weights = find_weights(inner)
-    tensors = read_weights(weights).without_prefix(family.prefix)
-    head = parse(HeadConfig, content, inner / "config.json")
-    classifier = take_classifier(head, tensors, settings.hidden_size, inner / "config.json")
+    family = FAMILIES.get(model_type)
+    found = modernbert.read(inner, content) if family is None else read(inner, content, family)
+    classifier = sentences.classifier or found.classifier
+    if classifier and (fault := classifier.spec.fault(found.config.width, found.config.max_positions)):
+        raise CheckpointError(f"{folder}: {fault}")
     return EncoderCheckpoint(
         name=folder.resolve().name,
-        config=config,
-        model=load_model(weights, tensors, settings, family, config),
-        tokenizer=tokenizer,
-        encoding=_within(sentences, config),
+        config=found.config,
+        model=found.model,
+        tokenizer=found.tokenizer,
+        encoding=_within(sentences, found.config),
         dense=sentences.dense,
         classifier=classifier,
+        in_transformers=sentences.classifier is None,
         files={"tokenizer.json": inner / "tokenizer.json"} | notices(folder),
         folder=inner,
-        sha256=weights_sha256(weights),
+        sha256=weights_sha256(found.weights),
     )
+
+
+def read(folder: Path, content: dict[str, Any], family: Family) -> EncoderModel:
+    """A folder of a family, of whose config.json this is the content. Raises CheckpointError."""
+    file = folder / "config.json"
+    settings = parse(EncoderConfig, _in_berts_words(content, family), file)
+    tokenizer, end_id = read_encoders_tokenizer(folder, settings.vocab_size)
+    config = model_config(settings, family, end_id, file)
+    weights = find_weights(folder)
+    tensors = read_weights(weights).without_prefix(family.prefix)
+    classifier = take_classifier(parse(HeadConfig, content, file), tensors, settings.hidden_size, file)
+    model = load_model(weights, tensors, settings, family, config)
+    return EncoderModel(config, model, tokenizer, weights, classifier)
 
 
 def model_config(settings: EncoderConfig, family: Family, end_id: int, file: Path) -> ModelConfig:
@@ -199,6 +215,7 @@ def model_config(settings: EncoderConfig, family: Family, end_id: int, file: Pat
             max_positions=settings.max_position_embeddings - _first_position(settings, family),
             activation=ACTIVATIONS[settings.hidden_act],
             positions="learned",
+            sentences=2 if family.token_types and settings.type_vocab_size > 1 else 1,
             relative="shared" if family.relative else "none",
             encoder_embedding_norm="sum",
             norm_epsilon=settings.layer_norm_eps,
@@ -208,27 +225,6 @@ def model_config(settings: EncoderConfig, family: Family, end_id: int, file: Pat
         )
     except ValidationError as error:
         raise invalid(error, file) from error
-
-
-def tokenizer_spec(folder: Path, settings: EncoderConfig) -> tuple[TokenizerJsonSpec, int]:
-    """What stands around a text, by the tokenizer's own template, and the id that ends it."""
-    file = folder / "tokenizer.json"
-    if not file.exists():
-        raise CheckpointError(
-            f"{folder} has no tokenizer.json; transformers writes one: "
-            "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
-        )
-    try:
-        backend = load_backend(file)
-    except TokenizerError as error:
-        raise CheckpointError(f"{folder}: {error}") from error
-    size = max(backend.get_vocab().values()) + 1
-    if size > settings.vocab_size:
-        raise CheckpointError(f"{file} has token {size - 1}; the model has {settings.vocab_size} tokens")
-    spec = spec_of(backend)
-    if not spec.affixes.suffix_ids:
-        raise CheckpointError(f"{file}: no token ends a text; expected a template with one, such as [SEP]")
-    return spec, spec.affixes.suffix_ids[-1]
 
 
 @torch.no_grad()
@@ -242,9 +238,9 @@ def load_model(
     width = settings.hidden_size
     shape = settings.max_position_embeddings, width
     positions = tensors.take("embeddings.position_embeddings.weight", shape)[_first_position(settings, family) :]
-    if family.token_types:  # every token of a text is of the first type
+    if family.token_types:
         types = tensors.take("embeddings.token_type_embeddings.weight", (settings.type_vocab_size, width))
-        positions = positions + types[0]
+        positions = torch.cat([positions + of_type for of_type in types[: config.sentences]])
     model.source_positions[:] = positions
     if family.relative:
         put_relative(model.source_relative, ["encoder.relative_attention_bias.weight"], BUCKETS, FARTHEST, tensors)
@@ -283,11 +279,13 @@ def _first_position(settings: EncoderConfig, family: Family) -> int:
 def _within(sentences: Sentences, config: ModelConfig) -> EncodingDefaults:
     """Raises CheckpointError where a text may have more tokens than there are positions, or a Dense does not fit."""
     most = sentences.encoding.max_tokens
-    if most is not None and most > config.max_positions:
+    if most is not None and most > config.max_positions and config.rotary is None:
         raise CheckpointError(
             f"{sentences.folder}: max_seq_length is {most}; the model has {config.max_positions} positions"
         )
     encoding = sentences.encoding
+    if config.rotary is not None:  # which has no last position but that of the package
+        encoding = encoding.model_copy(update={"max_tokens": min(most or config.max_positions, config.max_positions)})
     pooled = len(encoding.poolings) * config.width
     if encoding.dense and encoding.dense[0].inputs != pooled:
         raise CheckpointError(

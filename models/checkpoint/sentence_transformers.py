@@ -1,16 +1,22 @@
-"""Folders of sentence-transformers: an encoder, and in modules.json what becomes of its hidden states."""
+"""Folders of sentence-transformers: an encoder, and in modules.json what becomes of its hidden states.
 
+Of a CrossEncoder, the last Dense gives "scores": a head, which gives labels.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
+from models.checkpoint.classifiers import HeadConfig
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.files.dense import take_dense
 from models.checkpoint.files.reading import JsonKeys, invalid, parse, read_json, read_json_list
 from models.checkpoint.files.weights import find_weights, read_weights
 from models.encoding import EncodingDefaults, Pooling
+from models.encoding.classifier import Classifier, ClassifierSpec
 from models.encoding.dense import Dense, DenseActivation, DenseSpec
 
 MODES = {
@@ -23,7 +29,10 @@ MODES = {
 """In the order in which sentence-transformers joins their vectors."""
 NAMES = {"cls": Pooling.CLS, "max": Pooling.MAX, "mean": Pooling.MEAN, "mean_sqrt_len_tokens": Pooling.SUM_SQRT}
 NAMES |= {"lasttoken": Pooling.LAST}
-"""Of `pooling_mode`, where there are no flags."""
+NAMES |= {own: Pooling(own) for own in ("sum", "concat", "attention")}
+"""Of `pooling_mode`, where there are no flags. The last three are of our training, not of sentence-transformers."""
+SCORES = "scores"
+"""The output of a head."""
 
 
 ACTIVATIONS: dict[str, DenseActivation] = {"Identity": "identity", "Tanh": "tanh", "ReLU": "relu"}
@@ -51,7 +60,7 @@ class DenseSettings(JsonKeys):
         "torch.nn.modules.linear.Identity", "torch.nn.modules.activation.Tanh", "torch.nn.modules.activation.ReLU"
     ] = "torch.nn.modules.activation.Tanh"
     module_input_name: Literal["sentence_embedding"] = "sentence_embedding"
-    module_output_name: Literal["sentence_embedding", None] = None
+    module_output_name: Literal["sentence_embedding", "scores", None] = None
     use_residual: Literal[False] = False
 
     @property
@@ -84,6 +93,8 @@ class Sentences:
     encoding: EncodingDefaults
     dense: tuple[Dense, ...] = ()
     """Of the encoding."""
+    classifier: Classifier | None = None
+    """Of a CrossEncoder."""
 
 
 def read_sentences(folder: Path) -> Sentences:
@@ -107,10 +118,17 @@ def read_sentences(folder: Path) -> Sentences:
     settings = _optional(TransformerSettings, inner / "sentence_bert_config.json")
     model = _optional(ModelSettings, folder / "config_sentence_transformers.json")
     prompts = {name: prompt for name, prompt in model.prompts.items() if prompt}
+    poolings = read_poolings(read_json(pooling), pooling)
     layers = [read_dense(folder / module.path, f"dense.{index}.npy") for index, module in enumerate(between)]
+    classifier, heads = None, [is_head(folder / module.path) for module in between]
+    if any(heads[:-1]):
+        raise CheckpointError(f"{file}: a Dense before the last one gives scores; expected the last one alone")
+    if any(heads):
+        classifier = read_head(inner, pooling.parent, poolings, layers)
+        poolings, layers = EncodingDefaults().poolings, []
     try:
         encoding = EncodingDefaults(
-            poolings=read_poolings(read_json(pooling), pooling),
+            poolings=poolings,
             dimensions=model.truncate_dim,
             dense=tuple(spec for spec, _ in layers),
             normalize=normalize,
@@ -120,7 +138,35 @@ def read_sentences(folder: Path) -> Sentences:
         )
     except ValidationError as error:
         raise invalid(error, folder) from error
-    return Sentences(inner, encoding, tuple(dense for _, dense in layers))
+    return Sentences(inner, encoding, tuple(dense for _, dense in layers), classifier)
+
+
+def is_head(folder: Path) -> bool:
+    """Whether a Dense module gives scores."""
+    return parse(DenseSettings, read_json(folder / "config.json"), folder / "config.json").module_output_name == SCORES
+
+
+def read_head(
+    encoder: Path, pooling: Path, poolings: tuple[Pooling, ...], layers: Sequence[tuple[DenseSpec, Dense]]
+) -> Classifier:
+    """Poolings and layers up to the scores of labels, which the encoder's config.json names. Raises CheckpointError."""
+    names = parse(HeadConfig, read_json(encoder / "config.json"), encoder / "config.json").id2label
+    (last, _), scores = layers[-1], list[tuple[DenseSpec, Dense]]()
+    if Pooling.ATTENTION in poolings:
+        size = layers[0][0].inputs // len(poolings), 1
+        scores = [take_dense(read_weights(find_weights(pooling)), "linear", size, "identity", "scores.npy")]
+    try:
+        spec = ClassifierSpec(
+            of="text",
+            poolings=poolings,
+            scores=scores[0][0] if scores else None,
+            dense=tuple(spec for spec, _ in layers),
+            labels=tuple(names.get(str(number), f"LABEL_{number}") for number in range(last.outputs)),
+            independent=last.outputs == 1,  # as sentence-transformers has it
+        )
+    except ValidationError as error:
+        raise invalid(error, pooling) from error
+    return Classifier(spec, tuple(dense for _, dense in (*layers, *scores)))
 
 
 def read_dense(folder: Path, name: str) -> tuple[DenseSpec, Dense]:

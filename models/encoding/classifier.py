@@ -1,4 +1,4 @@
-"""A head that gives labels: layers behind the hidden states of a text's first token, or of each of its tokens."""
+"""A head that gives labels: layers behind the pooled hidden states of a text, or behind each of its tokens'."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from models.config import Frozen
 from models.encoding.dense import Dense, DenseSpec
-from models.encoding.encoding import Encoding, Pooling, Vectors
+from models.encoding.encoding import Encoding, Pooling, Vectors, conflict
 
 OUTSIDE = "O"
 """The label of tokens that are part of no entity."""
@@ -23,6 +23,10 @@ class ClassifierSpec(Frozen):
 
     of: Literal["text", "tokens"]
     """What has labels."""
+    poolings: tuple[Pooling, ...] = (Pooling.CLS,)
+    """Of texts: what the layers get, the vectors of several one after the other. Tokens are not pooled."""
+    scores: DenseSpec | None = None
+    """Of the pooling "attention": from a hidden state to its score."""
     dense: tuple[DenseSpec, ...] = Field(min_length=1)
     """From hidden states to a logit for each label."""
     labels: tuple[str, ...] = Field(min_length=1)
@@ -31,6 +35,10 @@ class ClassifierSpec(Frozen):
 
     @model_validator(mode="after")
     def _consistent(self) -> "ClassifierSpec":
+        if fault := conflict(self.poolings):
+            raise ValueError(f"poolings: {fault}")
+        if (self.scores is not None) != (Pooling.ATTENTION in self.poolings):
+            raise ValueError(f"scores are {self.scores} and poolings {', '.join(self.poolings)}; attention has scores")
         for before, after in pairwise(self.dense):
             if before.outputs != after.inputs:
                 raise ValueError(f"{after.file} takes {after.inputs} values; {before.file} gives {before.outputs}")
@@ -38,6 +46,21 @@ class ClassifierSpec(Frozen):
             last = self.dense[-1]
             raise ValueError(f"{last.file} gives {last.outputs} values; there are {len(self.labels)} labels")
         return self
+
+    @property
+    def layers(self) -> tuple[DenseSpec, ...]:
+        """All that have numbers."""
+        return (*self.dense, *([] if self.scores is None else [self.scores]))
+
+    def fault(self, width: int, most_tokens: int) -> str:
+        """Why it cannot stand behind hidden states of this width, of at most so many tokens. Empty: it can."""
+        count = 1 if self.of == "tokens" else most_tokens if Pooling.CONCAT in self.poolings else len(self.poolings)
+        if self.dense[0].inputs != count * width:
+            return f"{self.dense[0].file} takes {self.dense[0].inputs} values; the model gives {count * width}"
+        if self.scores is not None and (self.scores.outputs, self.scores.inputs) != (1, width):
+            found = [self.scores.outputs, self.scores.inputs]
+            return f"{self.scores.file} has the weights {found}; what scores a hidden state has [1, {width}]"
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +87,21 @@ class Classifier:
     """A head with its numbers. It is equal to itself alone."""
 
     spec: ClassifierSpec
-    dense: tuple[Dense, ...]
+    layers: tuple[Dense, ...]
+    """As the spec's."""
 
     def save(self, folder: Path) -> None:
         """Writes its numbers."""
-        for spec, dense in zip(self.spec.dense, self.dense, strict=True):
+        for spec, dense in zip(self.spec.layers, self.layers, strict=True):
             dense.save(folder, spec.file)
 
     @property
     def encoding(self) -> Encoding:
         """What gives its logits: [labels], or [tokens, labels]."""
-        return Encoding((Pooling.NONE if self.spec.of == "tokens" else Pooling.CLS,), dense=self.dense)
+        dense, scores = self.layers[: len(self.spec.dense)], self.layers[len(self.spec.dense) :]
+        if self.spec.of == "tokens":
+            return Encoding((Pooling.NONE,), dense=dense)
+        return Encoding(self.spec.poolings, dense=dense, scores=scores[0] if scores else None)
 
     def probabilities(self, logits: Vectors) -> NDArray[np.float32]:
         """Of every label [labels], or of those of every token [tokens, labels]."""

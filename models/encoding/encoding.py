@@ -20,7 +20,7 @@ from models.encoding.dense import Dense, DenseSpec
 
 
 class Pooling(StrEnum):
-    """What makes one vector of those of all tokens. See `dragoman.v1.Pooling`."""
+    """What makes one vector of those of all tokens. See `dragoman.v1.Pooling`, which lacks those of HEADS_ALONE."""
 
     NONE = "none"
     CLS = "cls"
@@ -29,6 +29,11 @@ class Pooling(StrEnum):
     MAX = "max"
     SUM = "sum"
     SUM_SQRT = "sum_sqrt"
+    CONCAT = "concat"
+    """One after the other, the last at the end. Before a text with fewer tokens than it has room for are zeros."""
+    ATTENTION = "attention"
+    """A mean whose weights are the softmax of a learnt score of each (Lin et al. 2017, "A Structured Self-attentive
+    Sentence Embedding", with one hop and no layer before it)."""
 
 
 class Numbers(StrEnum):
@@ -54,6 +59,8 @@ POOLED: dict[Pooling, Callable[[NDArray[np.float32]], NDArray[np.float32]]] = {
     Pooling.SUM_SQRT: lambda hidden: hidden.sum(axis=0) / np.float32(np.sqrt(len(hidden))),
 }
 """Hidden states [tokens, width] -> a vector [width]."""
+HEADS_ALONE = frozenset({Pooling.CONCAT, Pooling.ATTENTION})
+"""What only a layer that was trained behind it can take."""
 
 
 class EncodingDefaults(Frozen):
@@ -76,6 +83,8 @@ class EncodingDefaults(Frozen):
     def _consistent(self) -> "EncodingDefaults":
         if fault := conflict(self.poolings):
             raise ValueError(f"poolings: {fault}")
+        if heads := HEADS_ALONE.intersection(self.poolings):
+            raise ValueError(f"poolings: {min(heads)} is of heads that give labels")
         if self.dense and Pooling.NONE in self.poolings:
             raise ValueError("dense layers are of pooled vectors, and poolings is none")
         for before, after in pairwise(self.dense):
@@ -109,6 +118,8 @@ class Encoding:
     normalize: bool = False
     numbers: Numbers = Numbers.FLOAT32
     dense: tuple[Dense, ...] = ()
+    scores: Dense | None = None
+    """Of ATTENTION: what scores a hidden state [1, width + 1]."""
 
     def most_values(self, width: int) -> int:
         """Of a vector, before it is cut to `dimensions`."""
@@ -130,7 +141,7 @@ class Encoding:
         if self.poolings == (Pooling.NONE,):
             pooled = hidden
         else:
-            pooled = np.concatenate([POOLED[pooling](hidden) for pooling in self.poolings])
+            pooled = np.concatenate([self._pooled(pooling, hidden) for pooling in self.poolings])
         for dense in self.dense:
             pooled = dense.of(pooled)
         values: NDArray[np.floating] = pooled[..., : self.dimensions]
@@ -141,6 +152,19 @@ class Encoding:
             raise FloatingPointError("a value is not finite")
         return _in_numbers(np.ascontiguousarray(values, np.float32), self.numbers)
 
+    def _pooled(self, pooling: Pooling, hidden: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Hidden states [tokens, width] -> a vector."""
+        if pooling is Pooling.CONCAT:
+            room = self.dense[0].table.shape[1] - 1
+            return np.pad(hidden.ravel(), (room - hidden.size, 0))
+        if pooling is Pooling.ATTENTION:
+            assert self.scores is not None
+            scores = self.scores.of(hidden)
+            weights = np.exp(scores - scores.max())
+            attended: NDArray[np.float32] = (weights / weights.sum() * hidden).sum(axis=0)
+            return attended
+        return POOLED[pooling](hidden)
+
 
 def conflict(poolings: tuple[Pooling, ...]) -> str:
     """Why these poolings cannot be asked for together. Empty: they can."""
@@ -150,6 +174,8 @@ def conflict(poolings: tuple[Pooling, ...]) -> str:
         return "one of them occurs twice"
     if Pooling.NONE in poolings and len(poolings) > 1:
         return "none gives a vector for every token, and goes with no other"
+    if Pooling.CONCAT in poolings and len(poolings) > 1:
+        return "concat takes all the room of the layer behind it, and goes with no other"
     return ""
 
 

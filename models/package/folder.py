@@ -76,7 +76,7 @@ class Package:
     def classifier(self) -> Classifier | None:
         """What gives labels, if something does. Raises PackageError."""
         spec = self.manifest.classifier
-        return None if spec is None else Classifier(spec, self._load(spec.dense))
+        return None if spec is None else Classifier(spec, self._load(spec.layers))
 
     def _load(self, layers: Iterable[DenseSpec]) -> tuple[Dense, ...]:
         try:

@@ -1,6 +1,7 @@
 """What an engine must know of a package's graphs. Export declares it, and an engine reads no architecture besides."""
 
 from collections.abc import Sequence
+from itertools import chain
 from math import prod
 from typing import Annotated, Literal
 
@@ -195,6 +196,36 @@ class NativeGraphs(Frozen):
     """The first axis is slots. Those of sources are inputs only."""
 
 
+class SelfAttention(Frozen):
+    """Outputs that tell where tokens look among each other, of every layer.
+
+    They are inner values: a run that does not fetch them pays nothing for them.
+    """
+
+    layers: tuple[tuple[str, str], ...] = Field(min_length=1)
+    """Queries and keys, both fp32 [texts, tokens, heads * head_dim]"""
+    biases: tuple[str, ...] = ()
+    """What is added to the scores, fp32 [1, heads, tokens, tokens]: one of every layer, one of all, or none."""
+    heads: int = Field(gt=0)
+    scale: float
+    """Of a query's product with a key, before the softmax."""
+    causal: bool = False
+    """A token looks at itself and those before it, not at all."""
+
+    @property
+    def outputs(self) -> list[str]:
+        """All of them."""
+        return [*chain.from_iterable(self.layers), *self.biases]
+
+    @model_validator(mode="after")
+    def _of_layers(self) -> "SelfAttention":
+        if len(self.biases) not in {0, 1, len(self.layers)}:
+            raise ValueError(
+                f"there are {len(self.biases)} biases; {len(self.layers)} layers have one each, one or none"
+            )
+        return self
+
+
 class TargetAttention(Frozen):
     """Outputs of the graph over given targets that tell where its tokens look in the source, of every layer.
 
@@ -205,9 +236,16 @@ class TargetAttention(Frozen):
     """fp32 [targets, target, heads * head_dim]"""
     keys: tuple[str, ...]
     """fp32 [sources, heads, source, head_dim]"""
+    within: SelfAttention | None = None
+    """Where they look in the target. None: they do not, or the package is older."""
     heads: int = Field(gt=0)
     scale: float
     """Of a query's product with a key, before the softmax."""
+
+    @property
+    def outputs(self) -> list[str]:
+        """All of them."""
+        return [*self.queries, *self.keys, *(self.within.outputs if self.within else ())]
 
     @model_validator(mode="after")
     def _paired(self) -> "TargetAttention":
@@ -279,6 +317,9 @@ class GraphsSpec(Frozen):
     vocabulary: Vocabulary
     max_positions: int = Field(gt=1)
     """Most tokens of a source, and of a target."""
+    second_positions: bool = False
+    """Tokens behind the first end token of a source, which are a second sentence, count their positions from
+    `max_positions` on."""
     width: int = Field(gt=0)
     """Numbers of a hidden state, and of a row of the output layer."""
     hidden: str
@@ -291,6 +332,8 @@ class GraphsSpec(Frozen):
     """None: the package is older, or an encoder alone."""
     source_attention: GraphFile | None = None
     """Where the tokens of a source look in it. None: as above."""
+    encoder_attention: SelfAttention | None = None
+    """The same by outputs of the graph `encoder`, of an encoder alone and of one stack. None: as above, or another."""
     aligner: Aligner | None = None
     """None: no head of the model aligns well enough, or the package is older."""
     logits: Logits | None = None

@@ -145,7 +145,7 @@ class VectorAgreement(Frozen):
     cosine: float
     """Least, of two vectors."""
     probability_error: float | None = None
-    """Largest absolute difference of a label's probability. None: there are no labels."""
+    """Largest absolute difference of a label's probability. None: there are no labels, or it has no class for them."""
 
 
 class Certificate(Frozen):
@@ -215,7 +215,7 @@ class Manifest(Frozen):
             raise ValueError(f"graphs.output is {output} and shortlist is {self.shortlist}; both or neither")
         graphs = [graph.file for graph in self.graphs.files]
         used = [*graphs, self.weights, *([self.shortlist] if self.shortlist else []), *self.tokenizer.files]
-        heads = [*self.encoding.dense, *(self.classifier.dense if self.classifier else ())]
+        heads = [*self.encoding.dense, *(self.classifier.layers if self.classifier else ())]
         used += [dense.file for dense in heads]
         missing = sorted(set(used) - set(self.files))
         if missing:
@@ -226,9 +226,8 @@ class Manifest(Frozen):
         if self.encoding.dense and self.encoding.dense[0].inputs != pooled:
             first = self.encoding.dense[0]
             raise ValueError(f"{first.file} takes {first.inputs} values; the model's poolings give {pooled}")
-        if self.classifier is not None and self.classifier.dense[0].inputs != self.model.width:
-            first = self.classifier.dense[0]
-            raise ValueError(f"{first.file} takes {first.inputs} values; the model's width is {self.model.width}")
+        if self.classifier and (fault := self.classifier.fault(self.model.width, self.model.max_positions)):
+            raise ValueError(fault)
         self._check_languages()
         return self
 

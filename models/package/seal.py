@@ -94,4 +94,4 @@ def _short(file: Path) -> bytes:
 
 
 def _make(what: str) -> str:
-    return f"see openssl {what} in docs/checkpoints.md"
+    return f"see openssl {what} in docs/export.md"

@@ -76,6 +76,12 @@ class Shortlist:
         return np.flatnonzero(allowed)
 
 
+def is_shortlist(file: Path) -> bool:
+    """Whether a file begins as one does. Raises OSError."""
+    with file.open("rb") as content:
+        return content.read(8) == MAGIC.to_bytes(8, "little")
+
+
 def verify_checksum(file: Path) -> None:
     """Raises ShortlistError where a file is not what its checksum says.
 

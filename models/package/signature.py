@@ -23,6 +23,9 @@ lie one after another; attention alone is padded, and how sources are packed cha
     places   int64 [tokens], the place of each token
     hidden   float [tokens, width]
 
+The first graph of an encoder alone and of one stack gives self_query0, self_key0, ... too
+(`GraphsSpec.encoder_attention`), as the graph over given targets below.
+
 Decoder graph, one token of each live row:
 
     ids          int64 [rows]     the token each row produced last
@@ -67,6 +70,8 @@ is one teacher-forced pass over targets that are padded at their ends, the secon
     states       fp32 [targets, target, width]    of every token, after the last layer
     cross_query0, ...  fp32 [targets, target, heads * head_dim]    what layer 0, ... compares with
     cross_key0, ...    fp32 [sources, heads, source, head_dim]     the keys of the source
+    self_query0, self_key0, ...  fp32 [targets, target, heads * head_dim]  what layer 0, ... compares in the target
+    self_bias0, ...    fp32 [1, heads, target, target]             what it adds, where positions are relative
 
     states       fp32 [tokens, width]             as above
     wanted       int64 [tokens]                   the token that came next
@@ -122,13 +127,14 @@ from models.architectures.prefix import tensors as prefix
 from models.architectures.prefix.config import PrefixConfig
 from models.architectures.recurrent import tensors as recurrent
 from models.architectures.recurrent.config import RecurrentConfig
-from models.config import ModelConfig, ModelShape
+from models.config import ModelConfig, ModelShape, RelativeKind
 from models.package.graphs import (
     Axis,
     CacheTensor,
     GraphFile,
     GraphsSpec,
     Precisions,
+    SelfAttention,
     TargetAttention,
     Vocabulary,
 )
@@ -192,6 +198,7 @@ def graphs_spec(
         attention=attention,
         vocabulary=vocabulary(config),
         max_positions=config.max_positions,
+        second_positions=isinstance(config, ModelConfig) and config.sentences > 1,
         width=config.width,
         hidden=HIDDEN,
         encoder_numbers=encoder_numbers(config),
@@ -208,9 +215,11 @@ def encoder_numbers(config: ModelShape) -> int:
     if isinstance(config, PrefixConfig):
         return prefix.encoder_numbers(config)
     assert isinstance(config, ModelConfig)
-    relative = 0 if config.relative == "none" else 2 * config.encoder_heads * config.max_positions
-    attended = max(config.width, config.inner(config.encoder_heads))
-    return (4 if config.gated else 2) * config.encoder_ffn + 4 * config.width + 4 * attended + relative
+    pairs = 0 if config.relative == "none" else 2 * config.encoder_heads
+    if config.rotary is not None:  # scores, and what hides those beyond the window
+        pairs = config.encoder_heads + 1
+    attended, looked = max(config.width, config.inner(config.encoder_heads)), pairs * config.max_positions
+    return (4 if config.gated else 2) * config.encoder_ffn + 4 * config.width + 4 * attended + looked
 
 
 def vocabulary(config: ModelShape) -> Vocabulary:
@@ -306,7 +315,33 @@ def target_attention(config: ModelConfig) -> TargetAttention:
     queries, keys = (
         tuple(f"cross_{part}{layer}" for layer in range(config.decoder_layers)) for part in ("query", "key")
     )
-    return TargetAttention(queries=queries, keys=keys, heads=config.decoder_heads, scale=config.score_scale)
+    within = None
+    if config.decoder_cell == "attention":
+        within = _within(config.decoder_layers, config.decoder_heads, config.score_scale, config.relative, causal=True)
+    return TargetAttention(
+        queries=queries, keys=keys, within=within, heads=config.decoder_heads, scale=config.score_scale
+    )
+
+
+def encoder_attention(config: ModelConfig | PrefixConfig) -> SelfAttention:
+    """Of the encoder's graph, the outputs that tell where tokens look."""
+    if isinstance(config, PrefixConfig):
+        scale = (config.width // config.heads) ** -0.5
+        return _within(config.encoder_layers, config.heads, scale, "none", causal=config.source_mask == "causal")
+    head_dim = config.inner(config.encoder_heads) // config.encoder_heads
+    scale = head_dim**-0.5 if config.scale_scores else 1.0
+    return _within(config.encoder_layers, config.encoder_heads, scale, config.relative, causal=False)
+
+
+def _within(layers: int, heads: int, scale: float, relative: RelativeKind, causal: bool) -> SelfAttention:
+    biases = {"none": 0, "shared": 1, "per_layer": layers}[relative]
+    return SelfAttention(
+        layers=tuple((f"self_query{layer}", f"self_key{layer}") for layer in range(layers)),
+        biases=tuple(f"self_bias{layer}" for layer in range(biases)),
+        heads=heads,
+        scale=scale,
+        causal=causal,
+    )
 
 
 def encoder_outputs(spec: GraphsSpec) -> list[str]:

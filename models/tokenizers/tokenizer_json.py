@@ -21,6 +21,8 @@ class Affixes(Frozen):
 
     prefix_ids: tuple[int, ...] = ()
     suffix_ids: tuple[int, ...] = ()
+    between_ids: tuple[int, ...] = ()
+    """Between two texts that are read together. Empty: none are."""
 
 
 class TokenizerJsonSpec(Frozen):
@@ -86,6 +88,12 @@ class TokenizerJson:
         affixes = self.spec.source_affixes.get(source_language, self.spec.affixes)
         code = self.spec.target_codes.get(target_language)
         return [*affixes.prefix_ids, *([] if code is None else [code]), *self.encode_target(text), *affixes.suffix_ids]
+
+    def encode_pair(self, text: str, second: str) -> list[int]:
+        """The token ids of two texts that are read together, with what is around and between them."""
+        around = self.spec.affixes
+        first, last = self.encode_target(text), self.encode_target(second)
+        return [*around.prefix_ids, *first, *around.between_ids, *last, *around.suffix_ids]
 
     def spans(self, text: str, target_language: str = "", source_language: str = "") -> list[Span]:
         """Where each token that `encode` gives stands in the text."""

@@ -11,7 +11,7 @@ from engine.offline import decode
 from export.verification.reference import TransformersModel
 from models.decoding import Decoding
 from models.package.folder import Package
-from tests.engine.test_families import random_sources
+from tests.engine.exact.test_families import random_sources
 from tests.oracles import HuggingFace
 
 BOUND = 1e-3
@@ -36,7 +36,7 @@ def test_like_transformers(tiny_checkpoint: Path, tiny_package: Package) -> None
         assert len(answer.hypotheses) == decoding.num_return_sequences
         assert decoding.do_sample or list(answer.hypotheses) == sorted(answer.hypotheses, key=lambda one: -one.score)
         for one in answer.hypotheses:
-            encoder, cross = theirs.attention(source, [*model.rules.prefix_ids, *one.token_ids[:-1]])
+            encoder, cross, _ = theirs.attention(source, [*model.rules.prefix_ids, *one.token_ids[:-1]])
             assert one.attention is not None and answer.source_attention is not None
             np.testing.assert_allclose(answer.source_attention, encoder.numpy(), atol=BOUND, rtol=0)
             np.testing.assert_allclose(one.attention, cross.numpy(), atol=BOUND, rtol=0)

@@ -19,6 +19,9 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, BertForTokenClass
 import dragoman
 from dragoman import Client
 from export.__main__ import main
+from inspection.findings import Wanted
+from inspection.inspect import inspect
+from inspection.page import pictures, report
 from kernels.library import Library
 from models.package.folder import Package
 from tests.checkpoints import ROOT, flores
@@ -108,6 +111,20 @@ def test_the_package_says_what_it_is(package: Package) -> None:
     assert manifest.classifier is not None and manifest.classifier.of == "tokens"
 
 
+@torch.no_grad()
+def test_inspection_shows_where_its_heads_look_and_what_it_says(saved: Saved, package: Package) -> None:
+    findings = inspect(package.folder, Wanted(TEXTS[-1]))
+    model = BertForTokenClassification.from_pretrained(saved.folder, attn_implementation="eager").eval()
+    ids = AutoTokenizer.from_pretrained(saved.folder)(TEXTS[-1], return_tensors="pt")
+    theirs = model(**ids, output_attentions=True)
+    assert findings.source_attention is not None
+    np.testing.assert_allclose(findings.source_attention, torch.cat(theirs.attentions), atol=1e-5)
+    assert [found.label.name for found in findings.classified] == [TAGS[tag] for tag in theirs.logits[0].argmax(-1)]
+    page = report(findings)
+    assert page.count("<image ") == 3 * (4 + 1) and TAGS[theirs.logits[0, 1].argmax()] in page
+    assert pictures(findings).keys() == {"encoder.svg"}
+
+
 def test_vectors_are_those_of_transformers(saved: Saved, client: Client) -> None:
     found = client.encode(TEXTS)
     for embedding, expected in zip(found, vectors(saved.folder, TEXTS), strict=True):
@@ -163,6 +180,29 @@ def test_labels_of_texts_come_from_the_first_token(saved: Saved, client: Client)
         assert found == pytest.approx(expected.values.tolist(), abs=1e-5)
         assert ours.spans == ()
     assert client.classify(TEXTS[-1], model="tones", most_labels=1).labels == ours.labels[:1]
+
+
+@torch.no_grad()
+def test_pairs_are_labelled_as_transformers_reads_them(saved: Saved, client: Client) -> None:
+    """Each with its own text, among others and alone; and what is too long loses the end of the second."""
+    tokenizer = AutoTokenizer.from_pretrained(saved.folder)
+    model = BertForTokenClassification.from_pretrained(saved.folder).eval()
+    second = TEXTS[::-1]
+    found = client.classify(TEXTS, model="tones", second=second, truncation="end")
+    assert client.model("tones").labels_pairs and not client.model("tiny").labels_pairs
+    for ours, text, other in zip(found, TEXTS, second, strict=True):
+        pair = tokenizer(
+            text, other, truncation="only_second", max_length=40, return_tensors="pt", return_token_type_ids=True
+        )
+        assert ours.source_tokens == pair["input_ids"].shape[1]
+        expected = model(**pair).logits[0, 0].softmax(-1).max()
+        assert ours.labels[0].probability == pytest.approx(float(expected), abs=1e-5)
+    alone = client.classify(TEXTS[0], model="tones", second=second[0], truncation="end")
+    assert alone.labels == found[0].labels != client.classify(TEXTS[0], model="tones").labels
+    for refused, model_name in (("OPTIONS_CONFLICT", "tiny"), ("BLANK_CONTENT", "tones")):
+        with pytest.raises(dragoman.InvalidArgument) as caught:
+            client.classify("a", second=" ", model=model_name)
+        assert caught.value.reason == refused
 
 
 @pytest.mark.parametrize(("grouping", "strategy"), [("tokens", "none"), ("entities", "simple")])

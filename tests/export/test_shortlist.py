@@ -14,12 +14,16 @@ from engine.devices.session import CPU
 from engine.loading.load import Limits, Loadable, load
 from engine.offline import decode
 from export import __main__ as command
-from export.command.arguments import SAMPLES
-from export.inputs import InputError
+from export.command.arguments import BEST, FIRST, SAMPLES, parse
+from export.inputs import InputError, adapt
+from export.native.graphs import native_graphs
 from export.shortlist.align import Aligner, Pair, align, aligners, attention, batches
-from export.shortlist.count import choose_aligner, split
+from export.shortlist.count import choose_aligner, count_shortlist, split
 from export.shortlist.table import Counts, ListSize, coverage
 from export.shortlist.text import LEAST_LINES, read_text
+from export.sources import Fetched
+from export.tracing.trace import trace
+from export.weights.save import save
 from models.checkpoint import load_checkpoint
 from models.package.folder import Package
 from models.package.manifest import SHORTLIST
@@ -207,8 +211,7 @@ def test_every_nth_pair_is_held_back() -> None:
 # The command line
 
 
-def decode_greedily(package: Package, sources: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
-    model = Loadable.of(package)
+def decode_greedily(model: Loadable, sources: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
     decoding = replace(model.generation.decoding(), num_beams=1, num_return_sequences=1)
     with load(model, CPU, Limits(rows=16)) as runner:
         asked = ((tuple(source), decoding) for source in sources)
@@ -242,21 +245,30 @@ def test_a_package_with_a_shortlist_of_its_own(
 
 
 @pytest.mark.timeout(900)
-def test_the_zoo_says_of_the_text_what_it_said_without_a_list(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_zoo_says_of_the_text_what_it_said_without_a_list(tmp_path: Path) -> None:
     """A list of its own translations of 100 sentences allows these translations."""
-    target, texts = tmp_path / "package", SAMPLES.read_text(encoding="utf-8").splitlines()[:100]
-    assert export(ZOO, "--out", target, "--verify-samples", 2, "--shortlist", text_file(tmp_path / "text", texts)) == 0
-    assert "100 of 100 lines translated" in capsys.readouterr().err
-    listed = Package.open(target)
-    shortlist = listed.graphs().shortlist
-    assert shortlist is not None
-    sources = [listed.tokenizer().encode(text) for text in texts]
+    checkpoint, texts, told = load_checkpoint(ZOO), SAMPLES.read_text(encoding="utf-8").splitlines()[:100], list[str]()
+    text = read_text([text_file(tmp_path / "text", texts)])
+    shortlist, _ = count_shortlist(checkpoint, ZOO, text, ListSize(FIRST, BEST), "fused", told.append)
+    assert any("100 of 100 lines translated" in line for line in told)
+    model, tokenizer = checkpoint.transformer, checkpoint.open_tokenizer(ZOO)
+    files = save(trace(model, shortlist=True).with_native(native_graphs(model, shortlist=True)), tmp_path)
+    listed = Loadable(replace(files, shortlist=shortlist), checkpoint.generation)
+    sources = [tokenizer.encode(text) for text in texts]
     assert np.mean([len(shortlist.allowed(source)) for source in sources]) < 400
-    free, bound = (decode_greedily(package, sources) for package in (Package.open(ZOO), listed))
+    free, bound = (decode_greedily(one, sources) for one in (Loadable.of(Package.open(ZOO)), listed))
     assert coverage(shortlist, list(zip(sources, free, strict=True))).tokens > 0.999
     assert sum(a == b for a, b in zip(free, bound, strict=True)) >= 99
+
+
+def test_a_list_that_there_is_already_is_taken(tmp_path: Path) -> None:
+    """One of --shortlist goes before the checkpoint's own; text is yet to be counted over."""
+    checkpoint, lists, text = load_checkpoint(ZOO), tmp_path / "lex.bin", text_file(tmp_path / "text", ["a"])
+    counted((5, 30)).shortlist(ListSize(4, 3)).save(lists)
+    fetched = Fetched(ZOO, "en-pt")
+    for given, taken in (([lists], lists), ([text], None), ([lists, lists], None)):
+        options = parse([str(ZOO), *(f"--shortlist={file}" for file in given)])
+        assert adapt(replace(checkpoint, shortlist=ZOO), fetched, options).shortlist == taken
 
 
 def test_text_of_another_script_is_refused(

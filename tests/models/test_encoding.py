@@ -7,10 +7,11 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from models.encoding import Encoding, EncodingDefaults, Numbers, Pooling
+from models.encoding.encoding import HEADS_ALONE
 
 WIDTH, TOKENS = 12, 7
 HIDDEN: NDArray[np.float32] = np.random.default_rng(1).normal(size=(TOKENS, WIDTH)).astype(np.float32)
-ONE = [pooling for pooling in Pooling if pooling is not Pooling.NONE]
+ONE = [pooling for pooling in Pooling if pooling is not Pooling.NONE and pooling not in HEADS_ALONE]
 
 
 def pooled(pooling: Pooling) -> NDArray[np.float32]:
@@ -116,6 +117,7 @@ def test_what_is_not_finite_is_no_vector(hidden: NDArray[np.float32], encoding: 
         {"poolings": ("mean", "mean")},
         {"poolings": ("none", "mean")},
         {"poolings": ("median",)},
+        {"poolings": ("attention",)},
         {"dimensions": 0},
         {"prompt": "query"},
     ],

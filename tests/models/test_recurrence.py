@@ -1,16 +1,13 @@
 """The recurrent decoder: its equations, its graph, its state in place, and searches against PyTorch without a cache."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
 import torch
-from numpy.typing import NDArray
 
 from engine.cpu.decoder import CpuDecoder
 from engine.cuda.decoder import CudaDecoder
@@ -24,7 +21,8 @@ from models.package import signature
 from models.package.graph_files import GraphFiles
 from models.transformer import Transformer
 from tests.engine.devices.test_device import BASE, LOAD
-from tests.export.test_trace import BEST_BLOCKS, BEST_INSIDE, EMBEDDING, HEAD, IDS, LOG_PROBS, SINUSOIDS, times
+from tests.export.tracing.test_trace import BEST_BLOCKS, BEST_INSIDE, EMBEDDING, HEAD, IDS, LOG_PROBS, SINUSOIDS, times
+from tests.models.recurrent.in_place import check_bits_in_place
 from tests.models.test_transformer import config, random_model
 from tests.models.without_cache import PrefixDecoder, search
 
@@ -107,33 +105,7 @@ def test_a_state_is_read_once_and_only_to_compute_what_replaces_it(exported: Exp
 
 @pytest.mark.parametrize("rows", [1, 3, 16])
 def test_in_place_a_step_gives_the_same_bits(exported: Exported, rows: int) -> None:
-    session = ort.InferenceSession(exported.graphs.decoder, providers=[CPU.provider])
-    chance = np.random.default_rng(rows)
-    arrays = {value.name: feed(value, rows, chance) for value in session.get_inputs()}
-    states = signature.target_tensors(CONFIG, "fp32")
-    names = [*signature.DECODER_OUTPUTS, *(tensor.present for tensor in states)]
-    expected: Sequence[NDArray[np.float32]] = session.run(names, arrays)
-    binding = session.io_binding()
-    for name, array in arrays.items():
-        binding.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
-    written = {tensor.present: arrays[tensor.past] for tensor in [*states, *signature.source_tensors(CONFIG, "fp32")]}
-    written |= {name: np.zeros_like(array) for name, array in zip(names[:2], expected[:2], strict=True)}
-    for name, array in written.items():
-        binding.bind_output(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
-    session.run_with_iobinding(binding)
-    for name, array in zip(names, expected, strict=True):
-        assert written[name].tobytes() == array.tobytes(), name
-
-
-def feed(value: ort.NodeArg, rows: int, chance: np.random.Generator) -> NDArray[np.generic]:
-    """Any input of a decoder step."""
-    sizes = {"rows": rows, "k": 3, "source_capacity": 7}
-    shape = [sizes.get(size, size) for size in value.shape]
-    if value.type == "tensor(float)":
-        return chance.standard_normal(shape).astype(np.float32)
-    if value.name in ("total", "source_total"):
-        return np.array(7, np.int32)
-    return chance.integers(1, 7, shape).astype(np.int32 if value.type == "tensor(int32)" else np.int64)
+    check_bits_in_place(exported.graphs, rows)
 
 
 @pytest.mark.parametrize("on_device", [False, True])

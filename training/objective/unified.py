@@ -38,8 +38,7 @@ class Unified(Translation):
 
     def _cloze(self, batch: Batch) -> Tensor:
         ids, model = batch.source_ids, self.model
-        is_token = torch.arange(ids.shape[1], device=ids.device) < batch.source_lengths.unsqueeze(1)
-        hidden_ones = is_token & (torch.rand(ids.shape, device=ids.device) < self._mixture.hidden)
+        hidden_ones = batch.source_is_token & (torch.rand(ids.shape, device=ids.device) < self._mixture.hidden)
         hidden, _ = model.read(ids.masked_fill(hidden_ones, model.config.pad_id), batch.source_lengths, "both")
         return self._loss(hidden[hidden_ones.flatten()], ids[hidden_ones])
 

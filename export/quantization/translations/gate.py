@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from export.quantization.bits import activation_bits, large, widen
-from export.quantization.calibrate import OUTPUT, Pair
+from export.quantization.bits import widen_until
+from export.quantization.calibrate import Pair
 from export.quantization.model import native_model
 from export.quantization.recipe import Recipe
 from export.quantization.translations.drift import Logits, drift, equal_texts, teacher_forced
@@ -34,30 +34,16 @@ class Gate:
 
     def __init__(self, model: Transformer, pairs: Sequence[Pair]) -> None:
         self._model, self._pairs = model, pairs
-        self._expected = teacher_forced(model, pairs)
+        self._found = self._expected = teacher_forced(model, pairs)
 
     def hold(self, recipe: Recipe, progress: Progress) -> tuple[Recipe, Measured]:
         """The recipe, with more bits where they are needed, and what it costs then."""
-        drifts = {}
-        for name in recipe:
-            progress(f"drift of {name}")
-            drifts[name] = self._drift_of(name, recipe)
-        for name in large(drifts):
-            recipe = widen(recipe, name)
-            progress(f"more bits for {name}")
-            drifts[name] = self._drift_of(name, recipe)
-        found = self._logits(recipe, self._pairs)
-        while equal_texts(found, self._pairs) < LEAST_EQUAL * len(self._pairs) and set(recipe) - {OUTPUT}:
-            worst = max(set(recipe) - {OUTPUT}, key=lambda name: drifts[name])
-            recipe = widen(recipe, worst)
-            progress(f"more bits for {worst}")
-            drifts[worst] = self._drift_of(worst, recipe) if worst in recipe else 0.0
-            found = self._logits(recipe, self._pairs)
-        layers = tuple(
-            LayerDrift(layer=name, drift=value, activation_bits=activation_bits(recipe, name))
-            for name, value in drifts.items()
-        )
-        return recipe, Measured(equal_texts(found, self._pairs), drift(found, self._expected), layers)
+        recipe, layers = widen_until(self._enough, recipe, self._drift_of, progress)
+        return recipe, Measured(equal_texts(self._found, self._pairs), drift(self._found, self._expected), layers)
+
+    def _enough(self, recipe: Recipe) -> bool:
+        self._found = self._logits(recipe, self._pairs)
+        return equal_texts(self._found, self._pairs) >= LEAST_EQUAL * len(self._pairs)
 
     def _drift_of(self, name: str, recipe: Recipe) -> float:
         """Of one layer alone."""

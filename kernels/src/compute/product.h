@@ -4,13 +4,14 @@
 
 namespace dragoman::ISA {
 
+// panels: zeros, which stay where there are no weights.
 static void pack(const int8_t* weight, int outputs, int inputs, int depth, int8_t* panels) {
-  const int whole_outputs = (outputs + columns - 1) / columns * columns;
-  for (int n = 0; n < whole_outputs; n++) {
+  for (int n = 0; n < outputs; n++) {
     int8_t* column = panels + (size_t)(n / columns) * depth * columns + n % columns * group;
-    for (int k = 0; k < depth; k++)
-      column[(size_t)(k / group) * columns * group + k % group] =
-          n < outputs && k < inputs ? weight[(size_t)n * inputs + k] : 0;
+    const int8_t* row = weight + (size_t)n * inputs;
+    int k = 0;
+    for (; k + group <= inputs; k += group) memcpy(column + (size_t)k * columns, row + k, group);
+    memcpy(column + (size_t)k * columns, row + k, inputs - k);
   }
 }
 

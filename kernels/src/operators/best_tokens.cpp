@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <mutex>
@@ -45,6 +46,7 @@ class Screen {
       bias_slack_[v] = std::isfinite(bias[v]) ? std::fabs(bias[v]) * 0x1p-21f : 0.f;
       note_bounds(v, columns);
     }
+    if (table.number == Number::int8) std::copy_n(sums_.begin(), table.width, sums_.begin() + table.width);
     for (size_t i = 0; i < sums_.size(); i++) means_[i] = (float)(sums_[i] / (double)std::max<int64_t>(possible, 1));
   }
 
@@ -88,16 +90,15 @@ class Screen {
     rest_norms_[v] = (float)std::sqrt(rests) * 1.000001f;
   }
 
+  // A look is the weight.
   void take_bytes(int64_t v, bool can_be) {
     const int8_t* row = (const int8_t*)table_.rows + v * table_.width;
-    double squares = 0;
-    for (int i = 0; i < table_.width; i++) {
-      const double weight = (double)row[i] * table_.scales[v];
-      squares += (double)row[i] * row[i];
-      if (can_be) add(i, weight, weight);
-    }
+    const double scale = table_.scales[v];
+    int64_t squares = 0;
+    for (int i = 0; i < table_.width; i++) squares += row[i] * row[i];
+    for (int i = 0; can_be && i < table_.width; i++) sums_[i] += row[i] * scale;
     scales_[v] = table_.scales[v];
-    weight_norms_[v] = (float)(std::sqrt(squares) * std::fabs(table_.scales[v])) * 1.000001f;
+    weight_norms_[v] = (float)(std::sqrt((double)squares) * std::fabs(table_.scales[v])) * 1.000001f;
   }
 
   void add(int i, double weight, double look) {

@@ -1,5 +1,7 @@
 #include "ort/tensor.h"
 
+#include <algorithm>
+
 namespace dragoman {
 
 using ort::api;
@@ -26,6 +28,12 @@ Tensor::Tensor(const OrtValue* value) : value_(value) {
   check(api.GetTensorMutableData((OrtValue*)value, &data_));
 }
 
+Tensor::Tensor(OrtValue* value, const int64_t* shape, size_t rank) : value_(value), rank_(rank) {
+  if (value == nullptr) return;
+  std::copy_n(shape, rank, shape_.begin());
+  check(api.GetTensorMutableData(value, &data_));
+}
+
 int64_t Tensor::count() const {
   int64_t product = 1;
   for (size_t i = 0; i < rank_; i++) product *= shape_[i];
@@ -41,12 +49,12 @@ std::string Tensor::shape() const {
 void expect_shape(const char* name, const Tensor& tensor, std::initializer_list<int64_t> shape) {
   bool same = tensor.rank() == (int)shape.size();
   int axis = 0;
-  std::string wanted = "[";
-  for (int64_t size : shape) {
-    if (size >= 0 && tensor.size(axis) != size) same = false;
-    wanted += (axis++ ? ", " : "") + (size < 0 ? std::string("any") : std::to_string(size));
-  }
-  if (!same) refuse(name, " has the shape ", tensor.shape(), ", not ", wanted, "]");
+  for (int64_t size : shape) same = (tensor.size(axis++) == size || size < 0) && same;
+  if (same) return;
+  std::string wanted;
+  for (int64_t size : shape)
+    wanted += (wanted.empty() ? "[" : ", ") + (size < 0 ? std::string("any") : std::to_string(size));
+  refuse(name, " has the shape ", tensor.shape(), ", not ", wanted, "]");
 }
 
 Tensor Node::optional_constant(size_t input) const {
@@ -108,7 +116,7 @@ Tensor Call::input(size_t index) const {
 Tensor Call::output(size_t index, const int64_t* shape, size_t rank) const {
   OrtValue* value = nullptr;
   check(api.KernelContext_GetOutput(context_, index, shape, rank, &value));
-  return Tensor(value);
+  return Tensor(value, shape, rank);
 }
 
 Tensor Call::output(size_t index, std::initializer_list<int64_t> shape) const {
@@ -120,7 +128,7 @@ Tensor Call::optional_output(size_t index, std::initializer_list<int64_t> shape)
 }
 
 Tensor Call::output_like(size_t index, const Tensor& tensor) const {
-  int64_t shape[5];
+  int64_t shape[5] = {};
   for (int axis = 0; axis < tensor.rank(); axis++) shape[axis] = tensor.size(axis);
   return output(index, shape, tensor.rank());
 }

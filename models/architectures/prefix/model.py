@@ -105,8 +105,8 @@ class Prefix(Architecture):
                 present.extend(pair)
                 return found
 
-            x, _ = _apply(layer, x, look)
-        return x, None, present
+            x, qkv = _apply(layer, x, look)
+        return x, qkv[:, : self.config.width], present
 
     def _enter(self, ids: Tensor, positions: Tensor) -> Tensor:
         """What the first layer gets."""

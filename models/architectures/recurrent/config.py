@@ -42,6 +42,9 @@ class RecurrentConfig(ModelShape):
     dot s.h, scaled_dot s.h / sqrt(width), cosine b s.h / |s||h|, general s.Wh, projected (Qs).(Kh) / sqrt(width),
     additive and concat v.tanh(Ws + Uh), location (Ws)[place].
     """
+    window: int | None = Field(default=None, gt=0)
+    """Attention is to the token of the source at the target's place and to so many on either side (local-m of Luong et
+    al. 2015, section 3.2); behind the source's end, to its last ones. None: to all."""
     attends: Attends = "before"
     """"before": with the state before the token, what is found goes into the cell (Bahdanau et al. 2015). "after": with
     the new state, what is found goes into the readout (Luong et al. 2015)."""
@@ -58,6 +61,10 @@ class RecurrentConfig(ModelShape):
             raise ValueError(
                 f"first_state is 'copied'; there are {self.encoder_layers} encoder layers and {self.decoder_layers} "
                 "decoder layers: take as many, or 'projected'"
+            )
+        if self.score == "none" and self.window:
+            raise ValueError(
+                f"window is {self.window} and score is 'none'; without attention, there is nothing to limit"
             )
         if self.score == "none" and self.input_feeding:
             raise ValueError("input_feeding is true and score is 'none'; without attention, the state is the readout")
@@ -85,5 +92,5 @@ class RecurrentConfig(ModelShape):
 
     @property
     def compares_keys(self) -> bool:
-        """A score is a query's product with a key."""
-        return self.score != "none" and self.score not in ADDED
+        """A score is a query's product with a key, and nothing more."""
+        return self.score != "none" and self.score not in ADDED and self.window is None

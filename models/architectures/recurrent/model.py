@@ -67,8 +67,9 @@ class Recurrent(Architecture):
         if self.config.input_feeding:
             states.append(torch.zeros_like(states[0]))
         readouts: list[Tensor] = []
-        for ids in target_ids.unbind(1):
-            readout, _, states = self.step(self._chosen(ids, readouts), states, keys, places, look)
+        for position, ids in enumerate(target_ids.unbind(1)):
+            at = (source_lengths - 1).clamp(max=position)
+            readout, _, states = self.step(self._chosen(ids, readouts), states, keys, places, look, at)
             readouts.append(readout)
         return [torch.stack(readouts, 1).flatten(0, 1)]
 
@@ -86,7 +87,7 @@ class Recurrent(Architecture):
     ) -> Decoded:
         """See Architecture. target_past: the cells' states, and with input feeding the readout before."""
         if not self.attends:
-            readout, _, states = self.step(ids, target_past, None, source_total, None)
+            readout, _, states = self.step(ids, target_past, None, source_total, None, positions)
             return readout, None, states
         source_present: list[Tensor] = []
 
@@ -98,24 +99,31 @@ class Recurrent(Architecture):
             source_present.extend(present)
             return found
 
-        readout, compared, states = self.step(ids, target_past, cross_past[0], source_total, look)
+        at = torch.minimum(positions, source_last)
+        readout, compared, states = self.step(ids, target_past, cross_past[0], source_total, look, at)
         assert compared is not None
         told = compared.query if compared.bias is None else compared.bias[:, 0, 0]
         return readout, told, [*states, *source_present]
 
     def step(
-        self, ids: Tensor, past: Sequence[Tensor], keys: Tensor | None, places: Tensor, look: Look | None
+        self,
+        ids: Tensor,
+        past: Sequence[Tensor],
+        keys: Tensor | None,
+        places: Tensor,
+        look: Look | None,
+        at: Tensor,
     ) -> tuple[Tensor, Comparison | None, list[Tensor]]:
         """One token of each row: what the output layer takes, how the source was looked at, and the states after it.
 
-        ids: [rows]; past: the states; keys, look: of the source, where there is attention; places: see SourceAttention
+        ids: [rows]; past: the states; keys, look: of the source, where there is attention; places, at: as there
         """
         fed, states = past[len(self.config.states) :], past[: len(self.config.states)]
         given = [self.dropout(self._embed(ids, self.target_embedding)), *fed]
         share = len(STATES[self.config.cell])
         found: Tensor | None = None
         compared: Comparison | None = None
-        attend = None if look is None or keys is None else partial(self._attend, keys, places, look)
+        attend = None if look is None or keys is None else partial(self._attend, keys, places, look, at)
         if attend is not None and self.config.attends == "before":
             found, compared = attend(states[-share])
             given.append(found)
@@ -131,9 +139,9 @@ class Recurrent(Architecture):
         readout = torch.tanh(self.readout(torch.cat([x, found], 1)))
         return self.dropout(readout), compared, [*present, readout] if fed else present
 
-    def _attend(self, keys: Tensor, places: Tensor, look: Look, state: Tensor) -> tuple[Tensor, Comparison]:
+    def _attend(self, keys: Tensor, places: Tensor, look: Look, at: Tensor, state: Tensor) -> tuple[Tensor, Comparison]:
         """What a state [rows, width] finds in the source, and by which comparison."""
-        comparison = self.attention.compare(state, keys, places)
+        comparison = self.attention.compare(state, keys, places, at)
         return look(comparison), comparison
 
     @torch.no_grad()

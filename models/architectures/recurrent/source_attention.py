@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.architectures.recurrent.config import RecurrentConfig
-from models.attention import takes_kernels
+from models.attention import LOWEST, takes_kernels
 
 SMALLEST = 1e-6
 """Least length that a vector is divided by."""
@@ -37,6 +37,7 @@ class SourceAttention(nn.Module):
     def __init__(self, config: RecurrentConfig) -> None:
         super().__init__()
         self.score, width = config.score, config.width
+        self.window, self.scale = config.window, config.score_scale
         both = self.score in ("projected", "additive", "concat")
         if both or self.score == "general":
             self.key = nn.Linear(width, width, bias=False)
@@ -58,12 +59,26 @@ class SourceAttention(nn.Module):
             return projected
         return hidden
 
-    def compare(self, state: Tensor, keys: Tensor, places: Tensor) -> Comparison:
+    def compare(self, state: Tensor, keys: Tensor, places: Tensor, at: Tensor) -> Comparison:
         """state: [rows, width]; keys: [rows, 1, capacity, width]; places: [], those that any row has, for ONNX Runtime.
 
+        at: the source's place that a window is around [rows]
         A bias is [rows, 1, 1, places] there, else [rows, 1, 1, capacity]: what is behind a row's own source is hidden
         by who looks.
         """
+        compared = self._compare(state, keys, places)
+        if self.window is None:
+            return compared
+        if compared.bias is None:
+            products = compared.query.unsqueeze(1) * _first(keys.squeeze(1), places, keys.shape[2])
+            scores = products.sum(2) * self.scale
+        else:
+            scores = compared.bias[:, 0, 0]
+        of_source = _first(torch.arange(keys.shape[2], device=keys.device).unsqueeze(0), places, keys.shape[2])
+        inside = (of_source - at.unsqueeze(1)).abs() <= self.window
+        return Comparison(torch.zeros_like(state), torch.where(inside, scores, LOWEST)[:, None, None])
+
+    def _compare(self, state: Tensor, keys: Tensor, places: Tensor) -> Comparison:
         match self.score:
             case "cosine":
                 return Comparison(_unit(state) * self.sharpness, None)

@@ -37,7 +37,6 @@ REFUSED: dict[str, str] = {
     "longt5": f"{SPARSE}; the dense models of the kind are t5",
     "prophetnet": "a decoder that predicts several tokens at once",
     "xlm-prophetnet": "a decoder that predicts several tokens at once",
-    "modernbert": "rotary positions, and attention within a window in most layers, which our encoders have not",
     "whisper": "a model of speech; sources are texts here",
     "speech_to_text": "a model of speech; sources are texts here",
     "vision-encoder-decoder": "a model of images; sources are texts here",

@@ -7,7 +7,8 @@ from typing import Any
 
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.languages.tokens import language_tokens
-from models.tokenizers.tokenizer_json import Affixes, TokenizerJsonSpec
+from models.tokenizers.tokenizer import TokenizerError
+from models.tokenizers.tokenizer_json import Affixes, TokenizerJsonSpec, load_backend
 
 PROBE = "a"
 """A text to see what is put around it."""
@@ -62,6 +63,28 @@ def fast_tokenizer(tokenizer: Any, folder: Path, multilingual: bool) -> FastToke
     return FastTokenizer(spec, content, largest_id, {tag: backend.token_to_id(token) for tag, token in tokens.items()})
 
 
+def read_encoders_tokenizer(folder: Path, vocab_size: int) -> tuple[TokenizerJsonSpec, int]:
+    """What stands around a text, by the tokenizer's own template, and the id that ends it. Raises CheckpointError."""
+    file = folder / "tokenizer.json"
+    if not file.exists():
+        raise CheckpointError(
+            f"{folder} has no tokenizer.json; transformers writes one: "
+            "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+        )
+    try:
+        backend = load_backend(file)
+    except TokenizerError as error:
+        raise CheckpointError(f"{folder}: {error}") from error
+    size = max(backend.get_vocab().values()) + 1
+    if size > vocab_size:
+        raise CheckpointError(f"{file} has token {size - 1}; the model has {vocab_size} tokens")
+    spec = spec_of(backend)
+    if not spec.affixes.suffix_ids:
+        raise CheckpointError(f"{file}: no token ends a text; expected a template with one, such as [SEP]")
+    affixes = spec.affixes.model_copy(update={"between_ids": between_ids(backend, spec.affixes)})
+    return spec.model_copy(update={"affixes": affixes}), spec.affixes.suffix_ids[-1]
+
+
 def target_codes(tokenizer: FastTokenizer) -> dict[str, int]:
     """BCP-47 tag -> the token that, before a source, says what language it becomes: MADLAD's `<2pt>`.
 
@@ -92,6 +115,15 @@ def spec_of(backend: Any) -> TokenizerJsonSpec:
     if unknown is None and not hidden:
         raise CheckpointError("the tokenizer has neither control tokens nor an unknown token; expected one at least")
     return TokenizerJsonSpec(affixes=affixes, unknown_id=hidden[0] if unknown is None else unknown, hidden_ids=hidden)
+
+
+def between_ids(backend: Any, around: Affixes) -> tuple[int, ...]:
+    """What the tokenizer's template puts between two texts, which ends the first. Empty: it has none for them."""
+    inside, both = backend.encode(PROBE, add_special_tokens=False).ids, backend.encode(PROBE, PROBE).ids
+    before, after = [*around.prefix_ids, *inside], [*inside, *around.suffix_ids]
+    between = both[len(before) : len(both) - len(after)]
+    fits = [*before, *between, *after] == both and between[:1] == list(around.suffix_ids[-1:])
+    return tuple(between) if fits else ()
 
 
 def _affixes_of(tokenizer: Any, language: str) -> Affixes:

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from engine.batch.placing import place
 from engine.cpu.decoder import RUN_TOKENS, CpuCache, CpuDecoder
 from engine.decoder import Ask, Cache, Found
-from export.tracing.trace import trace
 from export.weights.save import save
 from models.config import ModelConfig
 from models.package.signature import MAX_CANDIDATES
 from models.transformer import Transformer
-from tests.models.test_transformer import config, random_model
+from tests.engine.traced import shared_model, traced
+from tests.models.test_transformer import config
 
 FP32_BYTES = 4
 LONGEST = 130
@@ -73,9 +73,9 @@ class Served:
 
 @pytest.fixture(scope="session", params=CONFIGS)
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Served:
-    model = random_model(CONFIGS[request.param])
+    model = shared_model(CONFIGS[request.param])
     folder: Path = tmp_path_factory.mktemp("graphs")
-    return Served(model, CpuDecoder(save(trace(model), folder), LONGEST, LONGEST))
+    return Served(model, CpuDecoder(save(traced(model), folder), LONGEST, LONGEST))
 
 
 @dataclass

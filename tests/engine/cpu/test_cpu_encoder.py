@@ -15,6 +15,7 @@ from engine.cpu.packs import PACK_TOKENS, PADDING, encode_packed, packs
 from engine.devices.session import CPU, Device, DeviceError
 from engine.loading.load import Limits, Loadable, load, open_decoder
 from engine.request import Encode, Encoded
+from models.config import Rotary
 from models.package.graph_files import GraphFiles
 from models.package.manifest import GenerationDefaults
 from models.transformer import Transformer
@@ -31,10 +32,18 @@ class Served:
     encoder: CpuEncoder
 
 
-@pytest.fixture(scope="module", params=["none", "shared"], ids=["absolute", "relative"])
+ROTARY = Rotary(base=160000.0, local_base=10000.0, window=3, local_layers=(1,))
+POSITIONS: dict[str, dict[str, object]] = {
+    "absolute": {},
+    "relative": {"relative": "shared"},
+    "rotary": {"positions": "none", "rotary": ROTARY, "norm": "pre", "first_norm": False, "gated": True},
+}
+
+
+@pytest.fixture(scope="module", params=POSITIONS)
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Served:
-    """With absolute positions alone, and with relative ones besides, as an MPNet has."""
-    model = random_encoder(CONFIG.model_copy(update={"relative": request.param}))
+    """With absolute positions alone, with relative ones besides, as an MPNet has, and built as a ModernBERT."""
+    model = random_encoder(CONFIG.model_copy(update=POSITIONS[request.param]))
     files = saved(model, tmp_path_factory.mktemp("encoder"))
     return Served(model, files, CpuEncoder(files, LONGEST))
 
@@ -62,16 +71,20 @@ def test_a_text_alone_and_in_any_pack_has_the_same_bits(served: Served, seed: in
     assert fewer == together[::-3]
 
 
-def test_packs_have_every_text_once_and_little_padding() -> None:
-    lengths = [random.Random(4).randint(1, 200) for _ in range(100)]
-    cut = list(packs(lengths))
+@pytest.mark.parametrize(("width", "most"), [(40, 8), (768, 7)])
+def test_packs_have_every_text_once_and_padding_that_costs_little(width: int, most: int) -> None:
+    """Wider models have fewer packs: what is not padding costs more there."""
+    chance = random.Random(4)
+    lengths = [chance.randint(1, 60) for _ in range(100)]
+    cut = list(packs(lengths, width))
     assert sorted(index for pack in cut for index in pack) == list(range(100))
     for pack in cut:
         tokens = [lengths[index] for index in pack]
         assert sum(tokens) <= PACK_TOKENS
-        assert sum(tokens) >= (1 - PADDING) * max(tokens) * len(tokens)
-    assert list(packs([PACK_TOKENS + 1, 3])) == [[1], [0]]
-    assert list(packs([])) == []
+        assert (max(tokens) * len(tokens) - sum(tokens)) * max(tokens) <= PADDING * 6 * width * sum(tokens)
+    assert len(cut) <= most
+    assert list(packs([PACK_TOKENS + 1, 3], width)) == [[1], [0]]
+    assert list(packs([], width)) == []
 
 
 def test_where_packing_changes_bits_each_text_is_encoded_alone(
@@ -79,9 +92,11 @@ def test_where_packing_changes_bits_each_text_is_encoded_alone(
 ) -> None:
     runs = list[int]()
 
-    def noisy(session: object, sources: Sequence[Sequence[int]]) -> Iterator[tuple[int, NDArray[np.floating]]]:
+    def noisy(
+        session: object, sources: Sequence[Sequence[int]], width: int, spec: object
+    ) -> Iterator[tuple[int, NDArray[np.floating]]]:
         runs.append(len(sources))
-        for index, hidden in encode_packed(served.encoder._session, sources):
+        for index, hidden in encode_packed(served.encoder._session, sources, width):
             yield index, hidden + np.float32(len(sources) > 1)
 
     monkeypatch.setattr("engine.cpu.encoder.encode_packed", noisy)
@@ -89,7 +104,7 @@ def test_where_packing_changes_bits_each_text_is_encoded_alone(
     assert "each is encoded alone" in caplog.text
     runs.clear()
     texts = random_texts(5)
-    alone = [hidden for text in texts for _, hidden in encode_packed(served.encoder._session, [text])]
+    alone = [hidden for text in texts for _, hidden in encode_packed(served.encoder._session, [text], 40)]
     assert [source.hidden().tobytes() for source in encoder.encode(texts)] == [hidden.tobytes() for hidden in alone]
     assert runs == [1] * 5
 

@@ -19,7 +19,6 @@ from engine.decoder import Decoder
 from engine.devices.session import CPU
 from engine.observer import Unobserved
 from engine.request import Event, Finished, Translate
-from export.tracing.trace import trace
 from export.verification.reference import log_probs
 from export.weights.save import save
 from models.decoding import Decoding
@@ -30,8 +29,9 @@ from tests.engine.cpu import test_cpu_decoder
 from tests.engine.cpu.test_cpu_decoder import ATOL, LONGEST, Served, Tokens
 from tests.engine.cuda import test_cuda_decoder
 from tests.engine.cuda.test_cuda_decoder import Twins
+from tests.engine.traced import shared_model, traced
 from tests.fakes import rules_of
-from tests.models.test_transformer import config, random_model
+from tests.models.test_transformer import config
 from tests.shortlists import FIRST, random_lists, write
 
 pytestmark = pytest.mark.timeout(600)
@@ -61,11 +61,11 @@ class Shortlisted(Served):
 @pytest.fixture(scope="module", params=CONFIGS)
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Shortlisted:
     sizes = {"source_vocab_size": TOKENS, "target_vocab_size": TOKENS, "max_positions": LONGEST}
-    model = random_model(config(**CONFIGS[request.param].model_dump() | sizes))
+    model = shared_model(config(**CONFIGS[request.param].model_dump() | sizes))
     folder: Path = tmp_path_factory.mktemp("graphs")
     file = write(folder / "lex.bin", random_lists(TOKENS, TOKENS))
     shortlist = Shortlist.load(file, vocabulary(model.config))
-    graphs = replace(save(trace(model, shortlist=True), folder), shortlist=shortlist)
+    graphs = replace(save(traced(model, shortlist=True), folder), shortlist=shortlist)
     return Shortlisted(model, CpuDecoder(graphs, LONGEST, LONGEST), graphs, shortlist)
 
 

@@ -37,6 +37,7 @@ from models.package.graph_files import GraphFiles
 from tests.engine.cpu.test_cpu_decoder import CONFIGS, LONGEST, decoded_bytes, position_bytes
 from tests.engine.test_batch_invariance import LONGEST as LONGEST_TEXT
 from tests.engine.test_batch_invariance import VISITS, Translator, Visit
+from tests.engine.traced import shared_model, traced
 from tests.fakes import rules_of
 from tests.models.test_transformer import random_model
 
@@ -62,8 +63,8 @@ class Twins:
 
 @pytest.fixture(scope="session", params=CONFIGS)
 def twins(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Twins:
-    model, folder = random_model(CONFIGS[request.param]), tmp_path_factory.mktemp("graphs")
-    return open_twins(save(trace(model), folder), model.config)
+    model, folder = shared_model(CONFIGS[request.param]), tmp_path_factory.mktemp("graphs")
+    return open_twins(save(traced(model), folder), model.config)
 
 
 def open_twins(graphs: GraphFiles, config: ModelConfig) -> Twins:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from engine.cpu.decoder import CpuDecoder
-from engine.devices.session import CPU, DeviceError
+from engine.devices.session import CPU, Device, DeviceError
+from engine.devices.sizing import Load
 from engine.errors import KernelsRefused
-from engine.loading.load import Kernels, Limits, Loadable, load, open_decoder, takes_threads
+from engine.loading.load import Kernels, Limits, Loadable, Plan, check_room, load, open_decoder, takes_threads
 from engine.loading.probes import SCORE_TOLERANCE, check_probes
 from engine.native.decoder import NativeDecoder
 from engine.observer import Unobserved
@@ -173,3 +174,14 @@ def test_kernels_are_not_required_of_what_has_none(exported: Exported) -> None:
     model = Loadable(type(exported.files)(exported.files.folder, spec), exported.loadable().generation)
     with pytest.raises(DeviceError, match="kernels are required; a package of precision fp16 has none"):
         opened(model, "required")
+
+
+def test_beside_models_on_a_device_there_is_room_for_what_fits_with_all_that_they_may_come_to_take(
+    exported: Exported,
+) -> None:
+    plan = Plan(exported.loadable(), Limits(64, 1, 60, LONGEST), Unobserved())
+    needed, others = Load(plan.model.graphs.spec, 64, 60, LONGEST).total_bytes, 3 << 30
+    device = Device("cuda", 1, "Some GPU", memory_limit_bytes=needed + others)
+    check_room(plan, device, others, None, "auto")
+    with pytest.raises(DeviceError, match=r"other models 3\.00\); device 1 \(Some GPU\) has all of them.*6\d rows"):
+        check_room(plan, device, others + 1, None, "auto")

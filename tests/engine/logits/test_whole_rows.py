@@ -32,6 +32,7 @@ from models.package.shortlist import Shortlist
 from models.package.signature import vocabulary
 from models.transformer import Transformer
 from tests.checkpoints import ROOT
+from tests.engine.traced import shared_model, traced
 from tests.models.test_transformer import config, random_model
 from tests.shortlists import random_lists, write
 
@@ -66,8 +67,8 @@ class Model:
 @pytest.fixture(scope="module", params=[(shape, shortlist) for shape in SHAPES for shortlist in (False, True)], ids=str)
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Model:
     shape, shortlist = request.param
-    transformer, folder = random_model(SHAPES[shape]), tmp_path_factory.mktemp("graphs")
-    graphs = save(trace(transformer, shortlist=shortlist), folder)
+    transformer, folder = shared_model(SHAPES[shape]), tmp_path_factory.mktemp("graphs")
+    graphs = save(traced(transformer, shortlist), folder)
     if shortlist:
         file = write(folder / "lex.bin", random_lists(TOKENS, TOKENS))
         graphs = replace(graphs, shortlist=Shortlist.load(file, vocabulary(transformer.config)))

@@ -7,7 +7,6 @@ from engine.cpu.decoder import CpuDecoder
 from engine.loading.load import Loadable
 from engine.native.decoder import NativeDecoder
 from export.native.graphs import native_graphs
-from export.tracing.trace import trace
 from export.weights.save import save
 from kernels.library import Library
 from models.config import ModelConfig
@@ -17,8 +16,9 @@ from models.package.manifest import GenerationDefaults
 from models.package.shortlist import Shortlist
 from models.package.signature import vocabulary
 from models.transformer import Transformer
+from tests.engine.traced import shared_model, traced
 from tests.export.native.recipes import recipe_of
-from tests.models.test_transformer import config, random_model
+from tests.models.test_transformer import config
 from tests.shortlists import random_lists, write
 
 LONGEST = 130
@@ -60,7 +60,7 @@ class Exported:
 def export(folder: Path, model: Transformer, quantized: bool = False, shortlist: bool = False) -> Exported:
     """Writes both kinds of graphs of a model."""
     native = native_graphs(model, recipe_of(model) if quantized else {}, shortlist)
-    files = save(trace(model, shortlist=shortlist).with_native(native), folder)
+    files = save(traced(model, shortlist).with_native(native), folder)
     if shortlist:
         size = model.config.target_vocab_size
         lists = write(folder / "lex.bin", random_lists(model.config.source_vocab_size, size))
@@ -70,14 +70,14 @@ def export(folder: Path, model: Transformer, quantized: bool = False, shortlist:
 
 def export_narrow(folder: Path, shape: ModelConfig) -> Exported:
     """Of random weights, in 8 bits whose static ranges most hidden states exceed: about 1 of them has 0.64."""
-    model = random_model(shape)
+    model = shared_model(shape)
     recipe = {
         name: replace(layer, activations=replace(layer.activations, scale=0.005))
         for name, layer in recipe_of(model, per_row=False).items()
     }
-    return Exported(model, save(trace(model).with_native(native_graphs(model, recipe)), folder))
+    return Exported(model, save(traced(model).with_native(native_graphs(model, recipe)), folder))
 
 
 def export_random(folder: Path, shape: ModelConfig, quantized: bool = False, shortlist: bool = False) -> Exported:
     """Of random weights."""
-    return export(folder, random_model(shape), quantized, shortlist)
+    return export(folder, shared_model(shape), quantized, shortlist)

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,7 @@ def check_answers_alone_and_together(exported: Exported, library: Library) -> No
         assert hypotheses(events) == alone[index]
 
 
+@cache
 def broken_model(token: int) -> Transformer:
     """No number of this source token is one."""
     model = random_model(PRE)

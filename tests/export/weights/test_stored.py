@@ -2,7 +2,6 @@
 
 import shutil
 from collections import Counter
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,30 +13,27 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import save_file
 
-from engine.cpu.decoder import CpuDecoder
+from bench.sentences import heldout
 from engine.devices.session import CPU, open_session
+from engine.loading.load import Loadable
 from export import __main__ as command
-from export.inputs import read_samples
 from export.native.graphs import native_graphs
 from export.tracing.graphs import Graphs, NativeModels, ScoringModels
 from export.tracing.trace import trace
-from export.verification.alignment import choose_aligner
-from export.verification.compare_tokens import Samples, translate
-from export.verification.verify import MAX_TOKENS
 from export.weights.save import save, save_beside
 from export.weights.stored import StoredWeights, point
 from kernels.library import LibraryError, open_library
 from models.checkpoint import CheckpointError, load_checkpoint
 from models.package.folder import Package
-from models.package.graphs import Aligner
+from models.package.graph_files import GraphFiles
 from models.transformer import sinusoids
 from tests.checkpoints import ROOT
+from tests.models.zoo.aligners import aligner
+from tests.models.zoo.test_zoo import SENTENCES
+from training.decoding import TargetLimits, open_translating
 
 MODELS = sorted(file.parent for file in (ROOT / "models" / "zoo").glob("*-*/config.json"))
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
-
-ZOO_SAMPLES = 32
-"""Export's default."""
 
 Array = NDArray[np.float32]
 
@@ -182,7 +178,7 @@ def traced(zoo_folder: Path) -> Graphs:
 
 
 @pytest.fixture(scope="module")
-def fresh(zoo_folder: Path, traced: Graphs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fresh(zoo_folder: Path, traced: Graphs, tmp_path_factory: pytest.TempPathFactory) -> GraphFiles:
     """What an export would write now: graphs and weights of a package of its own, and in `beside` the other graphs."""
     folder = tmp_path_factory.mktemp(zoo_folder.name)
     assert traced.native is not None and traced.scoring is not None
@@ -191,48 +187,37 @@ def fresh(zoo_folder: Path, traced: Graphs, tmp_path_factory: pytest.TempPathFac
     encoder, decoder, named = (model.clone() for model in traced.native.models.values())
     native = NativeModels(traced.native.spec, encoder, decoder, traced.native.logits.clone(), named)
     cloned = replace(traced, encoder=traced.encoder.clone(), decoder=traced.decoder.clone(), scoring=scoring)
-    save(cloned.with_native(native), folder)
+    files = save(cloned.with_native(native), folder)
     (folder / "beside").mkdir()
     save_beside(traced, folder / "beside", StoredWeights(zoo_folder / "model.safetensors"))
-    return folder
-
-
-def aligner(folder: Path) -> Aligner | None:
-    """What export would choose now, by the package's translations of the samples that `make zoo` takes."""
-    samples = ROOT / "export" / "verification" / f"samples.{folder.name.partition('-')[0]}.txt"
-    loaded = Samples(load_checkpoint(folder), folder, MAX_TOKENS, read_samples(samples, ZOO_SAMPLES), share=1.0)
-    package = Package.open(folder)
-    with closing(CpuDecoder(package.graphs(), MAX_TOKENS, MAX_TOKENS)) as decoder:
-        generation = replace(package.manifest.generation, max_new_tokens=MAX_TOKENS)
-        found = translate(decoder.spec.vocabulary, generation, decoder, loaded.sources)
-        return choose_aligner(loaded.attended(decoder, found[1]))
+    return files
 
 
 @pytest.mark.timeout(600)
-def test_the_checked_in_package_is_that_of_the_code(zoo_folder: Path, traced: Graphs, fresh: Path) -> None:
+def test_the_checked_in_package_is_that_of_the_code(zoo_folder: Path, traced: Graphs, fresh: GraphFiles) -> None:
     manifest = Package.open(zoo_folder).manifest
     # What a translation of probes has shown is not of the trace.
-    shown = {"probes": manifest.graphs.probes, "aligner": aligner(zoo_folder)}
+    shown = {"probes": manifest.graphs.probes, "aligner": aligner(zoo_folder, Package.open(zoo_folder))}
     assert manifest.graphs == traced.spec.model_copy(update=shown), "run make zoo"
     assert manifest.graphs.aligner is not None
     assert len(manifest.graphs.probes) == 3 and manifest.native_certificate is not None
     for graph in traced.models:
-        assert (fresh / "beside" / graph).read_bytes() == (zoo_folder / graph).read_bytes(), "run make zoo"
+        assert (fresh.folder / "beside" / graph).read_bytes() == (zoo_folder / graph).read_bytes(), "run make zoo"
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("graph", ["encoder.onnx", "decoder.onnx", "target.onnx"])
 def test_they_have_the_weights_of_a_package_of_their_own(
-    zoo_folder: Path, fresh: Path, graph: str, tmp_path: Path
+    zoo_folder: Path, fresh: GraphFiles, graph: str, tmp_path: Path
 ) -> None:
     """But for the table of tokens, which is looked up in as it is in the file."""
-    own, checked_in = constants(fresh / graph, tmp_path), constants(zoo_folder / graph, tmp_path)
+    own, checked_in = constants(fresh.folder / graph, tmp_path), constants(zoo_folder / graph, tmp_path)
     assert set((checked_in - own).values()) == {1} and len(checked_in - own) == 1
     assert len(own - checked_in) == (graph != "decoder.onnx")  # a decoder multiplies with it too
 
 
 @pytest.mark.timeout(600)
-def test_native_graphs_compute_the_same_bits_with_both(zoo_folder: Path, fresh: Path) -> None:
+def test_native_graphs_compute_the_same_bits_with_both(zoo_folder: Path, fresh: GraphFiles) -> None:
     """A table in fp16, which is widened row by row, and one in fp32."""
     try:
         library = open_library()
@@ -242,9 +227,20 @@ def test_native_graphs_compute_the_same_bits_with_both(zoo_folder: Path, fresh: 
     given = {"ids": ids, "positions": np.array([0, 1, 2, 3, 0, 1], np.int32), "lengths": lengths}
     found = [
         open_session(folder / "native_encoder.onnx", CPU, library=library.path).run(None, given)
-        for folder in (zoo_folder, fresh)
+        for folder in (zoo_folder, fresh.folder)
     ]
     assert [array.tobytes() for array in found[0]] == [array.tobytes() for array in found[1]]
+
+
+def test_it_translates_as_a_package_of_its_own_does(zoo_folder: Path, fresh: GraphFiles) -> None:
+    package = Package.open(zoo_folder)
+    tokenizer, own = package.tokenizer(), Loadable(fresh, package.manifest.generation)
+    sources = [tokenizer.encode(text) for text in heldout(zoo_folder.name.partition("-")[0])[SENTENCES]]
+    found = []
+    for model in (Loadable.of(package), own):
+        with open_translating(model, tokenizer, TargetLimits(1)) as translating:
+            found.append(list(translating.translate(sources)))
+    assert found[0] == found[1]
 
 
 def test_a_package_refers_to_nothing_but_its_own_files(zoo_folder: Path) -> None:

@@ -1,6 +1,6 @@
 """models.checkpoint.bart_like: what config.json says and transformers does not do is refused by key and value.
 
-That the models are those of transformers is the business of tests.engine.test_families.
+That the models are those of transformers is the business of tests.engine.exact.test_families.
 """
 
 from pathlib import Path

@@ -20,6 +20,9 @@ from transformers import (
     CamembertModel,
     DistilBertConfig,
     DistilBertModel,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
+    ModernBertModel,
     MPNetConfig,
     MPNetModel,
     RobertaConfig,
@@ -51,6 +54,13 @@ def bert(**more: Any) -> BertConfig:
     return BertConfig(**SHAPE, **more)
 
 
+def modernbert(**more: Any) -> ModernBertConfig:
+    """Of five layers the first and the fourth see all of a text, the others five tokens."""
+    shape = SHAPE | {"num_attention_heads": 3, "num_hidden_layers": 5}
+    special = dict.fromkeys(("eos_token_id", "bos_token_id", "cls_token_id", "sep_token_id"), 3)
+    return ModernBertConfig(**shape, local_attention=5, pad_token_id=0, **special, **more)
+
+
 FAMILIES: dict[str, Callable[[], Any]] = {
     "bert": lambda: BertModel(bert(layer_norm_eps=1e-7)),
     "bert, relu": lambda: BertModel(bert(hidden_act="relu", type_vocab_size=3)),
@@ -59,6 +69,10 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     "xlm-roberta with a head": lambda: XLMRobertaForMaskedLM(XLMRobertaConfig(**SHAPE, pad_token_id=1)),
     "camembert": lambda: CamembertModel(CamembertConfig(**SHAPE, pad_token_id=1)),
     "mpnet": lambda: MPNetModel(MPNetConfig(**SHAPE, pad_token_id=1)),
+    "modernbert": lambda: ModernBertModel(modernbert()),
+    "modernbert with a head and biases": lambda: ModernBertForMaskedLM(
+        modernbert(norm_bias=True, attention_bias=True, mlp_bias=True, hidden_activation="silu")
+    ),
     "distilbert": lambda: DistilBertModel(
         DistilBertConfig(vocab_size=PIECES, dim=WIDTH, n_layers=2, n_heads=3, hidden_dim=40, max_position_embeddings=44)
     ),
@@ -111,7 +125,9 @@ def wordpiece() -> Tokenizer:
         [english for english, _ in flores()[:200]], trainers.WordPieceTrainer(vocab_size=PIECES, special_tokens=special)
     )
     around = [(token, tokenizer.token_to_id(token)) for token in special[2:]]
-    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=around)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=around
+    )
     return tokenizer
 
 
@@ -264,6 +280,43 @@ def test_values_that_are_not_honoured_are_refused_by_name(changes: dict[str, obj
     with pytest.raises(CheckpointError) as caught:
         load(saved.folder)
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"architectures": ["ModernBertForTokenClassification"]}, "'ModernBertForTokenClassification', whose head has"),
+        ({"layer_types": ["full_attention"]}, "layer_types has 1 layers; num_hidden_layers is 5"),
+        ({"layer_types": ["chunked_attention"] * 5}, "layer_types.0 is 'chunked_attention'"),
+        ({"mlp_bias": True}, "attention_bias is False and mlp_bias True; expected the same"),
+        ({"norm_bias": True}, "tensor embeddings.norm.bias is missing"),
+        ({"rope_scaling": {"factor": 2.0}}, "rope_scaling is {'factor': 2.0}"),
+        (
+            {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}},
+            "rope_parameters.full_attention.rope_type is 'yarn'",
+        ),
+        ({"num_attention_heads": 4}, "there are 0 decoder layers, and a head has 9"),
+    ],
+)
+def test_what_a_modernbert_has_besides_is_refused(changes: dict[str, object], told: str, tmp_path: Path) -> None:
+    saved = write(tmp_path / "tiny", ModernBertModel(modernbert()))
+    saved.config(**changes)
+    with pytest.raises(CheckpointError) as caught:
+        load(saved.folder)
+    assert told in str(caught.value)
+
+
+@torch.no_grad()
+def test_a_modernbert_of_old_is_the_same(tmp_path: Path) -> None:
+    """Its config.json says by older keys which layers are which, and sentence-transformers asks for longer texts."""
+    saved = write(tmp_path / "tiny", ModernBertModel(modernbert()))
+    found = load(saved.folder).config
+    old = {"global_attn_every_n_layers": 3, "global_rope_theta": 160000.0, "local_rope_theta": 10000.0}
+    saved.config(layer_types=None, rope_parameters=None, **old)
+    saved.sentences(["Transformer", "Pooling"], {"pooling_mode": "mean"}, sentence_bert_config={"max_seq_length": 8192})
+    again = load(saved.folder)
+    assert again.config == found and found.rotary is not None and found.rotary.local_layers == (1, 2, 4)
+    assert again.encoding.max_tokens == 50
 
 
 def test_a_folder_without_a_tokenizer_says_how_to_get_one(saved: Saved) -> None:

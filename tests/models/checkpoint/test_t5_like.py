@@ -1,6 +1,6 @@
 """models.checkpoint.t5_like: logits are those of transformers; what is not computed here is refused by key and value.
 
-That the exported graphs have the tokens of `generate` is the business of tests.engine.test_families.
+That the exported graphs have the tokens of `generate` is the business of tests.engine.exact.test_families.
 """
 
 from pathlib import Path

@@ -30,7 +30,8 @@ SUTSKEVER: dict[str, object] = {"score": "none", "first_state": "copied", "rever
 SHAPES = {
     "gru, additive (Bahdanau)": shape(),
     "lstm, none, reversed (Sutskever)": shape(cell="lstm", bidirectional=False, **SUTSKEVER),
-    "rnn, location, fed (Luong)": shape(cell="rnn", score="location", **LUONG),
+    "rnn, location, fed, local (Luong)": shape(cell="rnn", score="location", window=3, **LUONG),
+    "gru, general, local": shape(score="general", window=2, attends="after"),
     "lstm, dot, fed (Luong)": shape(cell="lstm", score="dot", scale_embedding=True, **LUONG),
     "gru, concat, fed (Luong)": shape(score="concat", decoder_layers=1, **LUONG),
     "gru, general": shape(score="general", attends="after", encoder_layers=1, first_state="projected"),

@@ -69,7 +69,6 @@ def test_weights_of_others_beside_ours_do_no_harm(folder: Path, name: str) -> No
         ("led", "sparse attention"),
         ("longt5", "sparse attention"),
         ("prophetnet", "predicts several tokens at once"),
-        ("modernbert", "rotary positions"),
         ("whisper", "a model of speech"),
     ],
 )

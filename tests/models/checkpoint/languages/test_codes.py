@@ -1,7 +1,6 @@
 """A Marian model of several target languages: its codes are its languages, and reach the source as in transformers."""
 
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,8 @@ from models.checkpoint.languages.codes import target_codes
 from models.package.folder import Package
 from models.tokenizers.sentencepiece_pair import SentencePiecePair
 from models.tokenizers.tokenizer import Tokenizer
-from tests.checkpoints import END, flores, write_checkpoint
+from tests.checkpoints import CODES, END, flores, write_checkpoint
 
-CODES = (">>pt<<", ">>spa<<", ">>zho_Hant<<", ">>ca@valencia<<")
 TEXTS = [english for english, _ in flores()[:40] if english.isascii()]
 
 
@@ -93,11 +91,7 @@ def test_export_takes_the_chosen_languages_only() -> None:
         choose_codes(codes, ["es", "de"])
 
 
-def test_a_package_keeps_the_codes(
-    tmp_path_factory: pytest.TempPathFactory, keep_package: Callable[..., Package]
-) -> None:
-    checkpoint = write_checkpoint(tmp_path_factory.mktemp("codes") / "many", codes=CODES)
-    package = keep_package("many", checkpoint)
-    assert package.manifest.target_languages == ("pt", "es", "zh-Hant")
-    tokenizer = package.tokenizer()
+def test_a_package_keeps_the_codes(many_package: Package) -> None:
+    assert many_package.manifest.target_languages == ("pt", "es", "zh-Hant")
+    tokenizer = many_package.tokenizer()
     assert tokenizer.encode("The cat", "es") == tokenizer.encode(">>spa<< The cat")

@@ -20,6 +20,8 @@ from engine.offline import decode
 from engine.request import Hypothesis
 from export.__main__ import main
 from export.verification.compare_numbers import encoder_error, step_errors
+from inspection.findings import Wanted
+from inspection.inspect import inspect
 from models.architectures.prefix.model import Prefix
 from models.checkpoint import CheckpointError, load_checkpoint
 from models.decoding import Decoding
@@ -128,6 +130,23 @@ def test_a_package_goes_on_with_a_text_as_generate_does(beams: int, gpt2: Gpt2) 
         ids = tuple(tokenizer(text)["input_ids"])
         expected = [tokenizer.decode(tokens, True) for tokens, _ in gpt2.generate(ids, Decoding(beams, beams, 20))]
         assert [hypothesis.text for hypothesis in translation.hypotheses] == expected
+
+
+@torch.no_grad()
+def test_inspection_shows_where_the_prompt_and_each_step_look(gpt2: Gpt2) -> None:
+    """In the prompt every head; from a step the last layer, as far as it looks at the prompt."""
+    findings = inspect(gpt2.package, Wanted(TEXTS[0], beams=1, max_new_tokens=8))
+    source = PreTrainedTokenizerFast.from_pretrained(gpt2.folder)(TEXTS[0])["input_ids"]
+    read = torch.tensor([[*source, *findings.hypotheses[0].token_ids[:-1]]])
+    gpt2.theirs.set_attn_implementation("eager")
+    layers = torch.cat(gpt2.theirs(read, output_attentions=True).attentions)
+    gpt2.theirs.set_attn_implementation("sdpa")
+    assert findings.source_attention is not None and findings.target_attention is not None
+    within = layers[:, :, : len(source), : len(source)]
+    np.testing.assert_allclose(findings.source_attention, within, atol=1e-4)
+    steps = layers[-1, :, len(source) - 1 :, : len(source)]
+    expected = (steps / steps.sum(-1, keepdim=True)).mean(0)
+    np.testing.assert_allclose(findings.target_attention[0, 0], expected, atol=1e-4)
 
 
 def test_graphs_compute_what_the_teacher_forced_pass_does(gpt2: Gpt2) -> None:

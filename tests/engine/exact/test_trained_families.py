@@ -19,7 +19,7 @@ from export.tracing.graphs import Graphs
 from export.tracing.trace import trace
 from export.weights.save import save
 from kernels.library import LibraryError, open_library
-from tests.engine.test_families import answers, read
+from tests.engine.exact.test_families import answers, read
 from tests.models.number_words import FOLDER, HELD_OUT, corpus, encode
 from tests.oracles import HuggingFace
 

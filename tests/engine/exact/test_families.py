@@ -1,13 +1,13 @@
 """Every family's exported graphs, run as they are served, give the tokens of Hugging Face's `generate`.
 
-Random weights, which transformers itself saved: `tests.models.families`. `python -m tests.engine.test_families 200`
-takes more sentences than a test does.
+Random weights, which transformers itself saved: `tests.models.families`.
+`python -m tests.engine.exact.test_families 200` takes more sentences than a test does.
 """
 
 import operator
 import random
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -36,15 +36,6 @@ SENTENCES = 6
 FAMILIES = BART_LIKE | T5_LIKE
 TRACED = BART_LIKE | {name: T5_LIKE[name] for name in ("t5", "umt5")}
 """To trace one takes seconds: the others' logits are compared in tests.models.checkpoint.test_t5_like."""
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """In torch: `tests.oracles` has threads of its own."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("family", TRACED.values(), ids=TRACED)

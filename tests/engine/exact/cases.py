@@ -1,7 +1,7 @@
 """The sentences and options of test_token_exact, and what transformers says of them, which is kept in tests/data.
 
 It takes transformers minutes of processor time; a test asks it again for some of them. After a change of the model, of
-the sentences or of the options, `python -m tests.engine.exact_cases` asks it for all.
+the sentences or of the options, `python -m tests.engine.exact.cases` asks it for all.
 """
 
 import gzip
@@ -18,7 +18,7 @@ from models.package.folder import Package, sha256
 from tests.checkpoints import ZOO, flores
 from tests.oracles import HuggingFace, Scored, Tokens
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[2] / "data"
 HELDOUT, RECORDED = DATA / "heldout.en-pt.tsv", DATA / "transformers.en-pt.json.gz"
 LONGEST = 128
 

@@ -4,7 +4,7 @@ Real weights: 200 sentences with the package of models/zoo/en-pt. They go throug
 order, so that every answer comes out of a running batch of all widths and options. Greedy search and, for every number
 of beams, the default options are compared on all 200 sentences. The five other pairs of options share the sentences of
 a width, each taking another fifth. What transformers says of them is kept, and asked again for some of them:
-tests.engine.exact_cases.
+tests.engine.exact.cases.
 
 Random weights: small models of odd shapes, each traced here, and random sources.
 
@@ -14,12 +14,11 @@ accepted where Hugging Face itself scores them like its own, within 1e-5, and in
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-import torch
 from transformers import MarianConfig
 
 from engine.cpu.decoder import CpuDecoder
@@ -34,7 +33,7 @@ from models.checkpoint import Checkpoint, load_checkpoint
 from models.decoding import Decoding
 from models.package.folder import Package
 from tests.checkpoints import END, ZOO, random_model, sentencepiece_model, write_tokenizer
-from tests.engine.exact_cases import (
+from tests.engine.exact.cases import (
     ALL_OPTIONS,
     CASES,
     DEFAULT,
@@ -56,15 +55,6 @@ SCORE_TOLERANCE = 1e-4
 TIE = 1e-5
 TIES = 0.01
 ROWS = 64
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """In torch: `tests.oracles` has threads of its own."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @dataclass
@@ -157,7 +147,7 @@ def test_hugging_face_does_not_mind_its_batches(decoding: Decoding, recorded: Re
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_hugging_face_says_what_it_said(case: Case, recorded: Recorded, sources: list[Tokens]) -> None:
     """Of every twentieth sentence."""
-    assert recorded.weights == weights_sha256(), "python -m tests.engine.exact_cases"
+    assert recorded.weights == weights_sha256(), "python -m tests.engine.exact.cases"
     some = [sources[index] for index in case.sentences][::20]
     for now, before in zip(
         recorded.asked.generate(some, case.decoding), recorded.generate(some, case.decoding), strict=True

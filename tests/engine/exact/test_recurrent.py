@@ -24,13 +24,14 @@ from models.architectures.recurrent.model import Recurrent
 from models.architectures.recurrent.source_attention import Comparison
 from models.package import signature
 from models.package.graph_files import GraphFiles
+from tests.models.recurrent.in_place import check_bits_in_place
 from tests.models.recurrent.shapes import LUONG, SHAPES, random_model, shape
 from tests.models.without_cache import PrefixDecoder, search, some_sources
 
 LONGEST = 64
 TRACED = {
     name: SHAPES[name]
-    for name in ("gru, additive (Bahdanau)", "lstm, none, reversed (Sutskever)", "rnn, location, fed (Luong)")
+    for name in ("gru, additive (Bahdanau)", "lstm, none, reversed (Sutskever)", "rnn, location, fed, local (Luong)")
 } | {"lstm, cosine, wider": shape(cell="lstm", score="cosine", width=136, decoder_layers=1, **LUONG)}
 """To trace one takes seconds."""
 
@@ -43,7 +44,6 @@ class Exported:
 
 @pytest.fixture(scope="module", params=TRACED.values(), ids=list(TRACED))
 def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Exported:
-    torch.set_num_threads(1)
     model = random_model(request.param)
     return Exported(model, save(trace(model), tmp_path_factory.mktemp("graphs")))
 
@@ -108,8 +108,9 @@ def alignment(model: Recurrent, source: Sequence[int], fed: Sequence[int]) -> li
 
     states = starts[: len(model.config.states)]
     states = [*states, torch.zeros_like(states[0])] if model.config.input_feeding else states
-    for token in fed:
-        _, _, states = model.step(torch.tensor([token]), states, keys, lengths.max(), look)
+    for position, token in enumerate(fed):
+        at = (lengths - 1).clamp(max=position)
+        _, _, states = model.step(torch.tensor([token]), states, keys, lengths.max(), look, at)
     return looked
 
 
@@ -155,30 +156,4 @@ def ancestors(nodes: Sequence[onnx.NodeProto], names: Sequence[str]) -> Iterator
 
 @pytest.mark.parametrize("rows", [1, 16])
 def test_in_place_a_step_gives_the_same_bits(exported: Exported, rows: int) -> None:
-    session = ort.InferenceSession(exported.graphs.decoder, providers=[CPU.provider])
-    chance = np.random.default_rng(rows)
-    arrays = {value.name: feed(value, rows, chance) for value in session.get_inputs()}
-    cache, states = exported.graphs.spec.cache, signature.target_tensors(exported.model.config, "fp32")
-    names = [*signature.DECODER_OUTPUTS, *(tensor.present for tensor in states)]
-    expected = session.run(names, arrays)
-    binding = session.io_binding()
-    written = {tensor.present: arrays[tensor.past] for tensor in cache}
-    written |= {name: np.zeros_like(array) for name, array in zip(names[:2], expected[:2], strict=True)}
-    for name, array in arrays.items():
-        binding.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
-    for name, array in written.items():
-        binding.bind_output(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
-    session.run_with_iobinding(binding)
-    for name, array in zip(names, expected, strict=True):
-        assert written[name].tobytes() == array.tobytes(), name
-
-
-def feed(value: ort.NodeArg, rows: int, chance: np.random.Generator) -> NDArray[np.generic]:
-    """Any input of a decoder step, sources of seven tokens at most."""
-    sizes = {"rows": rows, "k": 3, "source_capacity": 7}
-    dims = [sizes.get(size, size) for size in value.shape]
-    if value.type == "tensor(float)":
-        return chance.standard_normal(dims).astype(np.float32)
-    if value.name in ("total", "source_total"):
-        return np.array(7, np.int32)
-    return chance.integers(1, 7, dims).astype(np.int32 if value.type == "tensor(int32)" else np.int64)
+    check_bits_in_place(exported.graphs, rows)
