@@ -61,6 +61,7 @@ class TransformerShape(Frozen):
     activation: Activation = "relu"
     shared_layers: bool = False
     depth_signal: bool = False
+    halting: bool = False
     max_positions: int = Field(default=512, gt=1)
 
 
@@ -76,6 +77,7 @@ class RecurrentShape(Frozen):
     reverse_source: bool = False
     first_state: FirstState = "projected"
     score: Score = "additive"
+    window: int | None = Field(default=None, gt=0)
     attends: Attends = "before"
     input_feeding: bool = False
     max_positions: int = Field(default=512, gt=1)
@@ -146,6 +148,8 @@ class Training(Frozen):
     dropout: float = Field(default=0.1, ge=0, lt=1)
     scheduled_sampling: float = Field(default=0.0, ge=0, le=1)
     """How often a recurrent decoder is fed a token of its own at the end; it rises linearly from never."""
+    ponder_price: float = Field(default=0.01, ge=0)
+    """What a depth costs beside a token's cross-entropy, where tokens halt (`halting`)."""
     precision: Literal["auto", "bf16", "fp32"] = "auto"
     """Of matrix products. "auto": bf16 where the device multiplies it natively."""
     device: Literal["auto", "cpu", "cuda"] = "auto"

@@ -27,6 +27,7 @@ from training.loop.trainer import Trainer
 from training.loop.validation import Score, Scorer
 from training.objective.notes import TeacherNotes
 from training.objective.objective import Objective, Translation, WordLevelDistillation, noted_states
+from training.objective.pondering import PonderingTranslation
 from training.objective.unified import Unified
 from training.start import Beginning, begin, load_suppressed
 
@@ -83,9 +84,11 @@ def begin_together(experiment: Experiment, text: list[TextPair], processes: Proc
 def make_objective(experiment: Experiment, model: Architecture, corpus: Corpus) -> Objective:
     """What the experiment minimises."""
     smoothing, distillation = experiment.training.label_smoothing, experiment.distillation
-    if isinstance(model, Prefix) and experiment.mixture is not None and distillation is None:
-        return Unified(model, smoothing, experiment.mixture)
     if distillation is None:
+        if isinstance(model, Prefix) and experiment.mixture is not None:
+            return Unified(model, smoothing, experiment.mixture)
+        if isinstance(model, Transformer) and model.config.halting:
+            return PonderingTranslation(model, smoothing, experiment.training.ponder_price)
         return Translation(model, smoothing)
     if not isinstance(model, Transformer):
         raise TrainingError(f"[distillation] matches Transformers; the model is {model.config.architecture!r}")

@@ -12,10 +12,10 @@ from tests.training.experiments import toml
 from training.data.batches import make_batch
 from training.data.text import Corpus
 from training.encoders.__main__ import main
-from training.encoders.config import EncoderShape, Masking, WordPieces
+from training.encoders.config import EncoderExperiment, EncoderShape, Masking, WordPieces
 from training.encoders.model import Encoder
 from training.encoders.objective import Pretraining
-from training.encoders.run import new_config
+from training.encoders.run import begin, new_config
 from training.encoders.text import UNLABELLED, Vocabulary, corpus, sentence_pairs, train_vocabulary
 from training.encoders.writer import write_encoder
 from training.examples.labelled_words import Labelled, documents, make_sentences, tagged, words_of
@@ -77,6 +77,17 @@ def test_losses_are_those_of_transformers(pairs: Corpus, vocabulary: Vocabulary,
     mask = torch.arange(ids.shape[1]) < lengths.unsqueeze(1)
     expected = theirs(seen, mask, types, labels=words, next_sentence_label=other)
     assert objective.loss(seen, lengths, types, words, other).item() == pytest.approx(expected.loss.item(), abs=1e-4)
+    going_on = EncoderExperiment.model_validate(
+        {
+            "output": tmp_path,
+            "objective": "mlm",
+            "start": tmp_path,
+            "data": {"train": [tmp_path], "validation": tmp_path},
+            "training": {"max_steps": 1},
+        }
+    )
+    again = Pretraining(begin(going_on, vocabulary, 0), vocabulary, Masking(), pairs)
+    assert again.loss(seen, lengths, types, words, other).item() == pytest.approx(expected.loss.item(), abs=1e-4)
 
 
 @torch.no_grad()

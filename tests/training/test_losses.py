@@ -1,12 +1,18 @@
 """The losses against what they are defined as."""
 
 from collections.abc import Callable
+from copy import deepcopy
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
 
+from tests.models.test_transformer import config, random_model
+from training.data.batches import Batch
 from training.objective import losses
+from training.objective.objective import Translation
+from training.objective.pondering import PonderingTranslation
 
 TOKENS, VOCABULARY, WIDTH, PAD = 7, 11, 4, 10
 
@@ -85,3 +91,20 @@ def test_squared_logit_error_is_that_of_the_logits() -> None:
 def test_hidden_error() -> None:
     student, teacher = torch.zeros(TOKENS, WIDTH), torch.full((TOKENS, WIDTH), 3.0)
     assert losses.hidden_error(student, teacher).item() == 9 * TOKENS
+
+
+def test_depths_have_their_price_where_there_is_a_token() -> None:
+    shape = config(shared_layers=True, depth_signal=True, halting=True, encoder_layers=3, decoder_layers=3)
+    model, lengths = random_model(shape).train(), torch.tensor([6, 4])
+    ids = torch.tensor([[5, 9, 11, 30, 8, 0], [40, 41, 3, 0, 7, 7]])
+    is_token = torch.arange(6) < lengths.unsqueeze(1)
+    batch = Batch(np.arange(2), ids, lengths, ids.roll(1, 1), ids, is_token)
+    translation, plain = Translation(model, 0.1)(batch)
+    costs = model.encoder_halting.take_cost(), model.decoder_halting.take_cost()
+    expected = sum(cost.view(2, 6)[is_token].mean() for cost in costs) * 0.5 * 10
+    assert all(bool((cost > 1).all()) for cost in costs)
+    loss, same = PonderingTranslation(model, 0.1, price=0.5).train()(batch)
+    torch.testing.assert_close(loss - translation, expected)
+    assert same.item() == plain.item()
+    deepcopy(model)  # as a validation does
+    assert PonderingTranslation(model, 0.1, price=0.5).eval()(batch)[0].item() == translation.item()

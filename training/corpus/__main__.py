@@ -36,13 +36,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--held-out", type=Path, default=Path("tests/data"), help="folder of the sentences to leave out"
     )
     parser.add_argument("--skip-missing", action="store_true", help="build without packages that apt does not know")
+    parser.add_argument(
+        "--source", action="append", choices=[source.name for source in SOURCES], help="only this one; several times"
+    )
     options = parser.parse_args(arguments)
+    sources = [source for source in SOURCES if options.source is None or source.name in options.source]
 
     def work(console: Console) -> None:
         excluded = list(listed(options.held_out))
         folder = options.work or options.out / "work"
-        versions = get_packages(SOURCES, folder, options.skip_missing, console)
-        build(SOURCES, folder / "packages", options.out, excluded, versions, console)
+        versions = get_packages(sources, folder, options.skip_missing, console)
+        build(sources, folder / "packages", options.out, excluded, versions, console)
 
     return run(work)
 

@@ -33,6 +33,12 @@ class Batch:
     is_token: Tensor
     """Where `labels` is not padding, bool [sentences, target]."""
 
+    @property
+    def source_is_token(self) -> Tensor:
+        """Where `source_ids` is not padding, bool [sentences, source]."""
+        places = torch.arange(self.source_ids.shape[1], device=self.source_ids.device)
+        return places < self.source_lengths.unsqueeze(1)
+
     def to(self, device: torch.device) -> "Batch":
         """The same on a device."""
         fields = (self.source_ids, self.source_lengths, self.inputs, self.labels, self.is_token)

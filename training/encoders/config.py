@@ -68,8 +68,6 @@ class EncoderExperiment(Run):
         scratch, start = (self.vocabulary is not None, self.model is not None), self.start is not None
         if scratch != (not start, not start):
             raise ValueError("give either both [vocabulary] and [model], or start")
-        if start and self.objective == "mlm":
-            raise ValueError('objective is "mlm", which begins with [vocabulary] and [model], not with start')
         if self.masking.masked + self.masking.random > 1:
             raise ValueError(f"masking.masked {self.masking.masked} and random {self.masking.random} are more than 1")
         return self

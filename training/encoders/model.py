@@ -13,19 +13,20 @@ from training.encoders.config import Head
 class Encoder(Transformer):
     """An encoder alone that is told which tokens are of a second sentence, with the head of an objective."""
 
-    def __init__(self, config: ModelConfig, head: Head, labels: int = 0) -> None:
-        """labels: that a text or a token may have."""
+    def __init__(self, config: ModelConfig, head: Head | None, labels: int = 0) -> None:
+        """Random weights. head: None leaves it to others; labels: that a text or a token may have."""
         super().__init__(config)
         width = config.width
         self.head = head
         self.token_types = nn.Parameter(torch.zeros(2, width))
-        if head != "tokens":
+        if head in ("mlm", "text"):
             self.pooler = nn.Linear(width, width)
         if head == "mlm":
             self.transform, self.transform_norm = nn.Linear(width, width), make_norm(config)
             self.next_sentence = nn.Linear(width, 2)
         else:
             self.output_bias.requires_grad_(False)
+        if head in ("text", "tokens"):
             self.classifier = nn.Linear(width, labels)
         for name, module in self.named_children():
             if name in ("pooler", "transform", "next_sentence", "classifier"):

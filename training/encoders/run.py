@@ -11,6 +11,7 @@ from rich.console import Console
 
 from models.architectures.architecture import Architecture
 from models.checkpoint.encoders import load
+from models.checkpoint.files.weights import find_weights, read_weights
 from models.config import ModelConfig
 from models.package.manifest import first_fault
 from training import command
@@ -23,13 +24,18 @@ from training.encoders.config import EncoderExperiment, EncoderShape
 from training.encoders.model import Encoder
 from training.encoders.objective import Labels, Pretraining
 from training.encoders.text import Vocabulary
-from training.encoders.writer import write_encoder
+from training.encoders.writer import berts_tensors, write_encoder
 from training.errors import TrainingError
 from training.loop.processes import Processes, join_processes
 from training.loop.trainer import Trainer
 from training.loop.validation import Score
 from training.run import check_lengths, finish, steps, tell_size
 from training.start import with_dropout
+
+HEADS = ("token_types", "pooler", "classifier", "transform", "next_sentence")
+"""Parameters that the model of a package lacks."""
+PRETRAINED = ("pooler.", "cls.")
+"""Tensors of a BERT that it has no use for."""
 
 
 @dataclass(frozen=True)
@@ -154,17 +160,37 @@ def read(experiment: EncoderExperiment, vocabulary: Vocabulary) -> Texts:
     return Texts(training, text.corpus(encoded(data.validation), str(data.validation)), tuple(labels))
 
 
+@torch.no_grad()
 def begin(experiment: EncoderExperiment, vocabulary: Vocabulary, labels: int) -> Encoder:
-    """A new encoder, or a trained one with a new head. Raises TrainingError and CheckpointError."""
+    """A new encoder, or a trained one; its head is new, but for what the checkpoint has of "mlm".
+
+    Raises TrainingError and CheckpointError.
+    """
     if experiment.start is None:
         assert experiment.model is not None
         return Encoder(new_config(experiment.model, vocabulary), experiment.objective, labels)
     checkpoint = load(experiment.start)
-    model = Encoder(checkpoint.config, experiment.objective, labels)
-    # The type of a first sentence is in its positions already: see models.checkpoint.encoders.
-    missing, _ = model.load_state_dict(checkpoint.model.state_dict(), strict=False)
-    assert all(name.startswith(("token_types", "pooler", "classifier")) for name in missing), missing
+    model = Encoder(checkpoint.config.model_copy(update={"sentences": 1}), experiment.objective, labels)
+    state = checkpoint.model.state_dict()
+    # The type of a sentence is in its positions: see models.checkpoint.encoders.
+    first, *second = state["source_positions"].split(checkpoint.config.max_positions)
+    missing, _ = model.load_state_dict(state | {"source_positions": first}, strict=False)
+    if second:
+        model.token_types[1] = second[0][0] - first[0]
+    assert all(name.startswith(HEADS) for name in missing), missing
+    if experiment.objective == "mlm":
+        read_heads(model, experiment.start)
     return model
+
+
+@torch.no_grad()
+def read_heads(model: Encoder, folder: Path) -> None:
+    """What only pre-training needs, as far as a checkpoint has it. Raises CheckpointError."""
+    tensors = read_weights(find_weights(folder)).without_prefix("bert.")
+    for name, tensor in berts_tensors(model):
+        name = name.removeprefix("bert.")
+        if name.startswith(PRETRAINED) and name in tensors:
+            tensor.copy_(tensors.take(name, tuple(tensor.shape)))
 
 
 def new_config(shape: EncoderShape, vocabulary: Vocabulary) -> ModelConfig:

@@ -10,10 +10,16 @@ from torch import Tensor, nn
 
 from models.checkpoint import CheckpointError
 from models.layers import EncoderLayer
+from training.encoders.config import Head
 from training.encoders.model import Encoder
 from training.encoders.text import CLS, MASK, PAD, SEP, UNKNOWN
 
-CLASSES = {"mlm": "BertForPreTraining", "text": "BertForSequenceClassification", "tokens": "BertForTokenClassification"}
+CLASSES: dict[Head | None, str] = {
+    "mlm": "BertForPreTraining",
+    "text": "BertForSequenceClassification",
+    "tokens": "BertForTokenClassification",
+    None: "BertModel",
+}
 """Of transformers, by the head."""
 
 
@@ -22,14 +28,14 @@ def write_encoder(folder: Path, model: Encoder, labels: Sequence[str], vocabular
 
     vocabulary: folder with tokenizer.json. Raises CheckpointError where a value is too large for fp16, and OSError.
     """
-    tensors = {name: tensor.detach().cpu().half().contiguous() for name, tensor in _tensors(model)}
+    tensors = {name: tensor.detach().cpu().half().contiguous() for name, tensor in berts_tensors(model)}
     if broken := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
         raise CheckpointError(f"{broken[0]} has values that are no finite numbers in fp16: the training diverged")
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
-    _write_json(folder / "config.json", _config(model, labels))
+    write_json(folder / "config.json", _config(model, labels))
     shutil.copyfile(vocabulary / "tokenizer.json", folder / "tokenizer.json")
     special = {"pad_token": PAD, "unk_token": UNKNOWN, "cls_token": CLS, "sep_token": SEP, "mask_token": MASK}
-    _write_json(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast"} | special)
+    write_json(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast"} | special)
 
 
 def _config(model: Encoder, labels: Sequence[str]) -> dict[str, object]:
@@ -52,8 +58,8 @@ def _config(model: Encoder, labels: Sequence[str]) -> dict[str, object]:
     return found | ({"id2label": names, "label2id": {name: key for key, name in names.items()}} if labels else {})
 
 
-def _tensors(model: Encoder) -> Iterator[tuple[str, Tensor]]:
-    """By BERT's names."""
+def berts_tensors(model: Encoder) -> Iterator[tuple[str, Tensor]]:
+    """By BERT's names; writing into them changes the model."""
     size = model.config.source_vocab_size
     yield "bert.embeddings.word_embeddings.weight", model.source_embedding[:size]
     yield "bert.embeddings.position_embeddings.weight", model.source_positions
@@ -71,10 +77,11 @@ def _tensors(model: Encoder) -> Iterator[tuple[str, Tensor]]:
         yield from _module(f"{name}.intermediate.dense", layer.feed_forward.up)
         yield from _module(f"{name}.output.dense", layer.feed_forward.down)
         yield from _module(f"{name}.output.LayerNorm", layer.feed_forward.residual.norm)
-    if model.head != "tokens":
+    if model.head in ("mlm", "text"):
         yield from _module("bert.pooler.dense", model.pooler)
-    if model.head != "mlm":
+    if model.head in ("text", "tokens"):
         yield from _module("classifier", model.classifier)
+    if model.head != "mlm":
         return
     yield from _module("cls.predictions.transform.dense", model.transform)
     yield from _module("cls.predictions.transform.LayerNorm", model.transform_norm)
@@ -86,5 +93,6 @@ def _module(name: str, module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     return ((f"{name}.{part}", parameter) for part, parameter in module.named_parameters())
 
 
-def _write_json(file: Path, content: object) -> None:
+def write_json(file: Path, content: object) -> None:
+    """As people read it."""
     file.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

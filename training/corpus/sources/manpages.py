@@ -9,7 +9,6 @@ from training.corpus.errors import CorpusError
 from training.corpus.sources.passages import Passage, Reader
 
 SECTION = re.compile(r"\.S[HS]\b")
-NEW_PARAGRAPH = re.compile(r"\.(PP|P|TP|LP|IP|TH|RS|RE|sp|br|HP|TQ)\b")
 EXAMPLE, EXAMPLE_END = re.compile(r"\.(nf|EX)\b"), re.compile(r"\.(fi|EE)\b")
 FONT = re.compile(r"\.(B|I|BI|BR|IR|RB|IB|RI|SM|SB)\b\s*(.*)")
 WORDS = re.compile(r'"([^"]*)"|(\S+)')

@@ -1,0 +1,89 @@
+"""The behaviour sequence transformer: what is trained is what sentence-transformers reads, and what a package gives."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import CrossEncoder
+
+from models.checkpoint.encoders import load
+from models.tokenizers.tokenizer_json import TokenizerJson
+from training.encoders.text import Vocabulary
+from training.examples.bst import POOLINGS, Bst, auc, encode, texts_of, train, words_of, write, write_vocabulary
+from training.examples.click_log import Item, Shown, make_items, make_log, read
+from training.examples.click_log import write as write_log
+
+IN_SENTENCE_TRANSFORMERS = {"mean", "sum_sqrt", "max"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("clicks")
+    write_log(folder, users=6, seed=3)
+    write_vocabulary(folder / "vocabulary", words_of(read(folder)[0]))
+    return folder
+
+
+def test_a_log_is_the_same_for_everybody(folder: Path) -> None:
+    items, log = read(folder)
+    generator = random.Random(3)
+    assert items == make_items(generator)
+    assert log == list(make_log(items, 6, generator))
+    assert 0.2 < np.mean([one.clicked for one in log]) < 0.6
+
+
+def test_a_text_has_the_clicks_before_with_their_gaps_and_what_is_shown() -> None:
+    first, second = Item("i1", 0, 0, 0), Item("i2", 0, 0, 0)
+    seen = [(first, 100, True), (second, 650, False), (second, 701, True), (first, 90_000, False)]
+    texts = texts_of([*(Shown(7, when, item, clicked) for item, when, clicked in seen), Shown(8, 0, first, True)])
+    assert texts == [
+        ("i1@now", True),
+        ("i1@10m i2@now", False),
+        ("i1@1h i2@now", True),
+        ("i1@3d i2@3d i1@now", False),
+        ("i1@now", True),
+    ]
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_a_checkpoint_gives_the_probabilities_that_were_trained(
+    pooling: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    items, log = read(folder)
+    vocabulary, texts = Vocabulary.load(folder / "vocabulary"), texts_of(log)
+    torch.manual_seed(2)
+    model = Bst(vocabulary, list(words_of(items).values()), pooling, attends=True)
+    train(model, encode(texts, vocabulary), epochs=2)
+    clicks = encode(texts[:40], vocabulary)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(parameter.half().float())  # as it is written
+        table = model.table().half().float()
+        monkeypatch.setattr(model, "table", lambda: table)
+        expected = model.logits_of(clicks.ids, clicks.lengths).sigmoid().numpy()
+    clicked = clicks.clicked.bool().numpy()
+    assert auc(model, clicks) == pytest.approx((expected[clicked][:, None] > expected[~clicked]).mean())
+    tmp_path = tmp_path / "model"
+    tmp_path.mkdir()
+    write(tmp_path, model, folder / "vocabulary")
+
+    checkpoint = load(tmp_path)
+    head, tokenizer = checkpoint.classifier, TokenizerJson.load(tmp_path, checkpoint.tokenizer)
+    assert head is not None and (head.spec.labels, head.spec.poolings) == (("click",), (pooling,))
+    found = list[float]()
+    for text, _ in texts[:40]:
+        ids = tokenizer.encode(text)
+        with torch.no_grad():
+            hidden = checkpoint.model.encode(torch.tensor([ids]), torch.tensor([len(ids)]))[0].numpy()
+        found.append(float(head.probabilities(head.encoding.of(hidden))[0]))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert np.std(found) > 1e-3
+    if pooling in IN_SENTENCE_TRANSFORMERS:
+        theirs = CrossEncoder(str(tmp_path), device="cpu", model_kwargs={"dtype": torch.float32})
+        features = theirs.tokenizer([text for text, _ in texts[:40]], padding=True, return_tensors="pt")
+        with torch.no_grad():
+            scores = theirs(dict(features))["scores"].sigmoid()[:, 0]
+        np.testing.assert_allclose(found, scores, atol=1e-5)
