@@ -14,7 +14,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Not before: `--help` and a slip need none of it.
     from engine.devices.session import DeviceError
     from engine.errors import EngineError
-    from inspection.findings import InspectionError, Wanted, inspect
+    from inspection.findings import InspectionError, Wanted
+    from inspection.inspect import inspect
     from inspection.page import pictures, report
     from models.package.checked import PackageError
     from models.tokenizers.tokenizer import TokenizerError

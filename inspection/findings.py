@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.decoder import Decoder
 from engine.devices.session import CPU
+from engine.errors import NotOffered
 from engine.loading.load import Loadable, open_decoder
 from engine.observer import Unobserved
 from engine.offline import decode
@@ -20,6 +20,7 @@ from engine.targets import TargetRules, language_rules
 from inspection.recorded import RecordedDecoder, Step
 from inspection.tree import Node, best_path, grow
 from models.decoding import Decoding
+from models.encoding.classifier import Label
 from models.package.folder import Package
 from models.package.graphs import GraphsSpec
 from models.tokenizers.tokenizer import NOWHERE, Tokenizer
@@ -47,30 +48,49 @@ class Wanted:
     length_penalty: float | None = None
 
 
+class Classified(NamedTuple):
+    """What a classifier says."""
+
+    of: str
+    """A token, or the text."""
+    label: Label
+
+
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """Of one text."""
+    """Of one text. What only a decoder has is empty or None of an encoder alone."""
 
     package: Package
     wanted: Wanted
     source: Sequence[str]
     """The text of each source token."""
-    labels: Sequence[str]
-    """Of every target token, by its id."""
     hidden: NDArray[np.float32]
     """The encoder's last hidden states [tokens, width]."""
     source_attention: NDArray[np.float32] | None
     """Where the source looks in itself [layers, heads, source, source]. None: the package does not tell."""
-    target_attention: NDArray[np.float32] | None
+    classified: Sequence[Classified] = ()
+    labels: Sequence[str] = ()
+    """Of every target token, by its id."""
+    target_attention: NDArray[np.float32] | None = None
     """Where the best hypothesis looks in the source [layers, heads, target, source]; of a package that tells it step by
-    step, the last layer and the mean of its heads."""
-    hypotheses: Sequence[Hypothesis]
+    step, the last layer and the mean of its heads. None: the package does not tell."""
+    looking_back: NDArray[np.float32] | None = None
+    """Where it looks in what was fed before [layers, heads, target, fed]. None: as above."""
+    fed: Sequence[str] = ()
+    """The text of what is fed for the best hypothesis: what begins it, and all of its tokens but the last one."""
+    hypotheses: Sequence[Hypothesis] = ()
     """What the search gave, best first."""
-    texts: Sequence[str]
+    texts: Sequence[str] = ()
     """Of the hypotheses."""
-    root: Node
+    root: Node | None = None
     """Of the tree of the search."""
-    steps: Sequence[Step]
+    steps: Sequence[Step] = ()
+
+    @property
+    def tree(self) -> Node:
+        """The root, of a package with a decoder."""
+        assert self.root is not None
+        return self.root
 
     @property
     def target(self) -> list[str]:
@@ -78,14 +98,9 @@ class Findings:
         return [self.labels[token] for token in self.hypotheses[0].token_ids]
 
 
-def inspect(folder: Path, wanted: Wanted) -> Findings:
-    """Runs a package on one text. Raises PackageError, TokenizerError, DeviceError, EngineError, InspectionError."""
-    package = Package.open(folder)
+def inspect_search(package: Package, wanted: Wanted) -> Findings:
+    """Of a package with a decoder. Raises PackageError, TokenizerError, DeviceError, EngineError, InspectionError."""
     spec, tokenizer, model = package.manifest.graphs, package.tokenizer(), Loadable.of(package)
-    if spec.decoder is None:
-        raise InspectionError(
-            f"{package.manifest.name} is an encoder alone, which finds no target: take one that has both"
-        )
     rules = _rules(package, model, wanted.target_language)
     source_ids = tuple(tokenizer.encode(wanted.text, wanted.target_language, wanted.source_language))
     if len(source_ids) > spec.max_positions:
@@ -98,15 +113,19 @@ def inspect(folder: Path, wanted: Wanted) -> Findings:
             [answer] = decode(runner, rules, [(source_ids, _decoding(model, wanted))])
         hidden: NDArray[np.float32] = decoder.encode([source_ids])[0].hidden().copy()
         given = _looked(decoder, source_ids, hidden, rules.prefix_ids, answer.hypotheses[0].token_ids)
+        of_source = _of_source(decoder, source_ids)
     root = grow(recorded.steps, len(rules.prefix_ids), answer.hypotheses)
+    labels = _target_labels(tokenizer, spec)
     return Findings(
         package=package,
         wanted=wanted,
-        source=_source_labels(tokenizer, wanted, source_ids[-1] == spec.vocabulary.end_id),
-        labels=_target_labels(tokenizer, spec),
+        source=source_labels(tokenizer, wanted, source_ids[-1] == spec.vocabulary.end_id),
+        labels=labels,
         hidden=hidden,
-        source_attention=None if given is None else given[0],
-        target_attention=_by_steps(root, recorded.steps, len(source_ids)) if given is None else given[1],
+        source_attention=of_source,
+        target_attention=_by_steps(root, recorded.steps, len(source_ids)) if given is None else given[0],
+        looking_back=None if given is None else given[1],
+        fed=[labels[token] for token in (*rules.prefix_ids, *answer.hypotheses[0].token_ids[:-1])],
         hypotheses=answer.hypotheses,
         texts=[tokenizer.decode(one.token_ids) for one in answer.hypotheses],
         root=root,
@@ -147,14 +166,24 @@ def _looked(
     hidden: NDArray[np.float32],
     prefix: Sequence[int],
     target: Sequence[int],
-) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
-    """Where every head of every layer looks, in the encoder and from the target. None: the package does not tell."""
+) -> tuple[NDArray[np.float32], NDArray[np.float32] | None] | None:
+    """Where every head of every layer looks from the target, and in it. None: the package does not tell."""
     given = decoder.given_targets
     if not given.attends:
         return None
     [looked] = given.look(hidden, prefix, [target], Decoding(with_attention=True))
     assert looked[0].attention is not None
-    return given.source_attention(source_ids), looked[0].attention
+    back = given.look_back(hidden, prefix, target)
+    back = None if back is None else back[:, :, len(prefix) - 1 :]
+    return looked[0].attention, back
+
+
+def _of_source(decoder: Decoder[Any], source_ids: Sequence[int]) -> NDArray[np.float32] | None:
+    """Where the source looks in itself. None: the package does not tell."""
+    try:
+        return decoder.given_targets.source_attention(source_ids)
+    except NotOffered:
+        return None
 
 
 def _by_steps(root: Node, steps: Sequence[Step], source: int) -> NDArray[np.float32] | None:
@@ -168,8 +197,8 @@ def _by_steps(root: Node, steps: Sequence[Step], source: int) -> NDArray[np.floa
     return np.stack(rows)[None, None] if rows else None
 
 
-def _source_labels(tokenizer: Tokenizer, wanted: Wanted, ends: bool) -> list[str]:
-    """ends: the last token is the one that ends a text."""
+def source_labels(tokenizer: Tokenizer, wanted: Wanted, ends: bool) -> list[str]:
+    """The text of each source token. ends: the last one is that which ends a text."""
     spans = tokenizer.spans(wanted.text, wanted.target_language, wanted.source_language)
     labels = [NO_TEXT if span == NOWHERE else wanted.text[slice(*span)] for span in spans]
     return [*labels[:-1], END] if ends else labels

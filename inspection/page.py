@@ -5,7 +5,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 from inspection.beams import draw_search
 from inspection.drawing import STYLE
 from inspection.findings import Findings
-from inspection.sections import SECTIONS, encoder_maps, target_maps
+from inspection.sections import SECTIONS, back_maps, encoder_maps, target_maps
 
 PAGE_STYLE = """
 :root { color-scheme: light dark; }
@@ -47,7 +47,8 @@ def pictures(findings: Findings) -> dict[str, str]:
     drawn = {
         "encoder": encoder_maps(findings),
         "decoder": target_maps(findings),
-        "search": draw_search(findings.root, findings.labels),
+        "looking_back": back_maps(findings),
+        "search": None if findings.root is None else draw_search(findings.root, findings.labels),
     }
     files = dict[str, str]()
     for name, picture in drawn.items():

@@ -14,8 +14,17 @@ from inspection.tree import best_path
 
 
 def summary(findings: Findings) -> Element:
-    """What was translated by what, and to what."""
+    """What was translated by what, and to what; or the labels that were found."""
     section, manifest = _section("Result"), findings.package.manifest
+    if findings.root is None:
+        SubElement(section, "p").text = f"{manifest.name}: {manifest.model.architecture}, an encoder alone."
+        table = _table(section, ["of", "label", "probability"], [])
+        for of, label in findings.classified:
+            row = SubElement(table, "tr")
+            for text in (of, label.name):
+                SubElement(row, "td").text = text
+            _bar(SubElement(row, "td"), f"{label.probability:.4f}", label.probability)
+        return section
     _table(
         section,
         ["#", "translation", "score", "tokens", "ended by"],
@@ -35,6 +44,8 @@ def tokens(findings: Findings) -> Element:
     SubElement(section, "p").text = "Of the text, with the length (L2) of the encoder's last hidden state of each:"
     pairs = zip(findings.source, norms.tolist(), strict=True)
     _bars(section, [(label, norm, f"{norm:.2f}") for label, norm in pairs], float(norms.max()))
+    if not findings.hypotheses:
+        return section
     SubElement(section, "p").text = "Of the best translation, with the probability of each:"
     best = zip(findings.target, findings.hypotheses[0].log_probs, strict=True)
     _bars(section, [(label, exp(log_prob), f"{exp(log_prob):.3f}") for label, log_prob in best], 1.0)
@@ -49,8 +60,10 @@ def encoder_attention(findings: Findings) -> Element:
     return _shown(section, picture)
 
 
-def target_attention(findings: Findings) -> Element:
+def target_attention(findings: Findings) -> Element | None:
     """Where the best translation looks in the text."""
+    if findings.root is None:
+        return None
     section = _section("Decoder: where tokens of the translation look in the text")
     if (picture := target_maps(findings)) is None:
         return _told(section, "The package does not tell: its model has no attention to the source, or it is older.")
@@ -58,15 +71,29 @@ def target_attention(findings: Findings) -> Element:
     return _shown(section, picture)
 
 
+def looking_back(findings: Findings) -> Element | None:
+    """Where the best translation looks in itself."""
+    if (picture := back_maps(findings)) is None:
+        return None
+    section = _section("Decoder: where tokens of the translation look in what was fed before")
+    _told(section, "Each row is the step that chose the token beside it.")
+    return _shown(section, picture)
+
+
 def entropies(findings: Findings) -> Element | None:
     """How widely every head looks."""
-    kinds = {"encoder": findings.source_attention, "decoder to the text": findings.target_attention}
+    kinds = {
+        "encoder": findings.source_attention,
+        "decoder to the text": findings.target_attention,
+        "decoder to itself": findings.looking_back,
+    }
     there = {name: weights for name, weights in kinds.items() if weights is not None}
     if not there:
         return None
     section = _section("Entropy of every head")
-    most = log2(len(findings.source))
-    text = f"In bits, the mean over the tokens that look. 0: at one token alone; {most:.2f}: at all alike."
+    most = log2(max(len(findings.source), len(findings.fed)))
+    text = "In bits, the mean over the tokens that look. 0: at one token alone; "
+    text += f"{log2(len(findings.source)):.2f}: at all of the text alike."
     SubElement(section, "p").text = text
     for name, weights in there.items():
         found = entropy(weights).mean(2)
@@ -78,8 +105,10 @@ def entropies(findings: Findings) -> Element | None:
     return section
 
 
-def next_tokens(findings: Findings) -> Element:
+def next_tokens(findings: Findings) -> Element | None:
     """The distribution that each token of the best translation was chosen from."""
+    if findings.root is None:
+        return None
     section = _section("Next tokens")
     text = "At each step of the best translation the most probable tokens; bold is what it has. The rest is for others."
     SubElement(section, "p").text = text
@@ -100,14 +129,16 @@ def next_tokens(findings: Findings) -> Element:
     return section
 
 
-def search(findings: Findings) -> Element:
+def search(findings: Findings) -> Element | None:
     """Beam search as a tree."""
+    if findings.root is None:
+        return None
     section = _section("The search")
     _told(section, "A token, its probability and, under it, sum(log p) so far. ✕: no hypothesis went on from there.")
     return _shown(section, draw_search(findings.root, findings.labels))
 
 
-SECTIONS = (summary, tokens, target_attention, encoder_attention, entropies, next_tokens, search)
+SECTIONS = (summary, tokens, target_attention, looking_back, encoder_attention, entropies, next_tokens, search)
 """Of a report, in their order."""
 
 
@@ -126,6 +157,15 @@ def target_maps(findings: Findings) -> Element | None:
         return None
     target = findings.target[: weights.shape[2]]
     return heat_maps("Attention of the decoder to the source", weights, target, findings.source, _heads(weights))
+
+
+def back_maps(findings: Findings) -> Element | None:
+    """The picture of the section."""
+    weights = findings.looking_back
+    if weights is None:
+        return None
+    target = findings.target[: weights.shape[2]]
+    return heat_maps("Attention of the decoder to itself", weights, target, findings.fed, _heads(weights))
 
 
 def entropy(weights: NDArray[np.float32]) -> NDArray[np.float64]:

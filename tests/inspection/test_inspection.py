@@ -17,7 +17,8 @@ from transformers import AutoModelForSeq2SeqLM
 from export.verification.reference import TransformersModel
 from inspection.__main__ import main
 from inspection.drawing import as_image
-from inspection.findings import Findings, Wanted, inspect
+from inspection.findings import Findings, Wanted
+from inspection.inspect import inspect
 from inspection.page import pictures, report
 from inspection.sections import entropy
 from inspection.tree import Fate, Node, best_path, levels
@@ -42,9 +43,12 @@ def findings(tiny_package: Package) -> Findings:
 def test_heads_look_where_transformers_says(
     findings: Findings, source_ids: tuple[int, ...], tiny_checkpoint: Path
 ) -> None:
-    fed = [findings.root.token, *findings.hypotheses[0].token_ids[:-1]]
-    encoder, decoder = (found.numpy() for found in TransformersModel(tiny_checkpoint).attention(source_ids, fed))
+    fed = [findings.tree.token, *findings.hypotheses[0].token_ids[:-1]]
+    theirs = TransformersModel(tiny_checkpoint).attention(source_ids, fed)
+    encoder, decoder, itself = (found.numpy() for found in theirs if found is not None)
     assert findings.source_attention is not None and findings.target_attention is not None
+    assert findings.looking_back is not None
+    np.testing.assert_allclose(findings.looking_back, itself, atol=NEAR)
     np.testing.assert_allclose(findings.source_attention, encoder, atol=NEAR)
     np.testing.assert_allclose(findings.target_attention, decoder, atol=NEAR)
     exact = torch.distributions.Categorical(probs=torch.from_numpy(decoder)).entropy().numpy() / np.log(2)
@@ -68,8 +72,8 @@ def test_every_branch_has_the_probabilities_of_transformers(
 ) -> None:
     """Of hypotheses that died, too; and the alternatives at every step of the best one."""
     model = AutoModelForSeq2SeqLM.from_pretrained(tiny_checkpoint).eval()
-    paths = [node.path for level in levels(findings.root) for node in level if not node.children]
-    fed = torch.full((len(paths), max(map(len, paths))), findings.root.token)
+    paths = [node.path for level in levels(findings.tree) for node in level if not node.children]
+    fed = torch.full((len(paths), max(map(len, paths))), findings.tree.token)
     for row, path in enumerate(paths):
         fed[row, 1 : len(path)] = torch.tensor([node.token for node in path[:-1]])
     with torch.no_grad():
@@ -81,9 +85,9 @@ def test_every_branch_has_the_probabilities_of_transformers(
             if node.log_prob is not None:
                 assert node.log_prob == pytest.approx(log_probs[row, place, node.token].item(), abs=NEAR)
                 known += 1
-    assert known > 40 and {node.fate for node in nodes(findings.root)} == set(Fate)
+    assert known > 40 and {node.fate for node in nodes(findings.tree)} == set(Fate)
     best = next(row for row, path in enumerate(paths) if path[-1].rank == 0)
-    for place, node in enumerate(best_path(findings.root)):
+    for place, node in enumerate(best_path(findings.tree)):
         assert node.parent is not None
         if node.parent.step is None:  # the last of a target that may be no longer is forced
             assert node.token == findings.hypotheses[0].token_ids[-1] and place + 1 == WANTED.max_new_tokens
@@ -95,9 +99,9 @@ def test_every_branch_has_the_probabilities_of_transformers(
 
 
 def test_the_tree_has_the_beams_of_every_step(findings: Findings) -> None:
-    for level in levels(findings.root)[1:]:
+    for level in levels(findings.tree)[1:]:
         assert len([node for node in level if node.step is not None]) <= WANTED.beams
-    results = sorted((node for node in nodes(findings.root) if node.rank is not None), key=lambda node: node.rank or 0)
+    results = sorted((node for node in nodes(findings.tree) if node.rank is not None), key=lambda node: node.rank or 0)
     assert [tuple(step.token for step in node.path) for node in results] == [
         one.token_ids for one in findings.hypotheses
     ]
@@ -137,20 +141,28 @@ def test_the_page_takes_nothing_from_elsewhere_and_shows_all_of_it(findings: Fin
     assert TEXT in shown
     for one, text in zip(findings.hypotheses, findings.texts, strict=True):
         assert text in shown and f"{one.score:.4f}" in shown
-    for title in ("Tokens", "Encoder: where", "Decoder: where", "Entropy", "Next tokens", "The search"):
+    for title in (
+        "Tokens",
+        "Encoder: where",
+        "Decoder: where",
+        "what was fed before",
+        "Entropy",
+        "Next tokens",
+        "The search",
+    ):
         assert title in shown
     assert page.count("<image ") == findings_maps(findings)
 
 
 def findings_maps(findings: Findings) -> int:
     """A map for every head of every layer, and one for the mean of each layer."""
-    both = (findings.source_attention, findings.target_attention)
-    return sum(weights.shape[0] * (weights.shape[1] + 1) for weights in both if weights is not None)
+    all_of_them = (findings.source_attention, findings.target_attention, findings.looking_back)
+    return sum(weights.shape[0] * (weights.shape[1] + 1) for weights in all_of_them if weights is not None)
 
 
 def test_pictures_are_files_of_their_own(findings: Findings) -> None:
     files = pictures(findings)
-    assert files.keys() == {"encoder.svg", "decoder.svg", "search.svg"}
+    assert files.keys() == {"encoder.svg", "decoder.svg", "looking_back.svg", "search.svg"}
     for content in files.values():
         assert ElementTree.fromstring(content).tag == "{http://www.w3.org/2000/svg}svg"
 
@@ -169,7 +181,7 @@ def test_the_command_writes_a_page_and_says_what_it_cannot_show(
     arguments = [str(tiny_package.folder), TEXT, "--out", str(page), "--beams", "1", "--max-new-tokens", "5"]
     assert main([*arguments, "--pictures", str(folder)]) == 0
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
-    assert {file.name for file in folder.iterdir()} == {"encoder.svg", "decoder.svg", "search.svg"}
+    assert {file.name for file in folder.iterdir()} == {"encoder.svg", "decoder.svg", "looking_back.svg", "search.svg"}
     capsys.readouterr()
     assert main([str(tiny_package.folder), "a " * 2000, "--out", str(page)]) == 2
     assert "tokens; the model takes" in capsys.readouterr().err
