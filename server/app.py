@@ -57,6 +57,7 @@ from server.telemetry.metrics.version import VersionMetrics
 from server.telemetry.observed import ObservedCalls
 from server.telemetry.tracing import Tracing, open_tracing
 from server.text.documents.document import Limits
+from server.traffic.arena import share_arena
 from server.traffic.bounds import Bounds
 from server.traffic.traffic import Traffic
 from server.translation.translator import Translator
@@ -78,6 +79,7 @@ SWITCH_INTERVAL_S = 0.0005
 
 def run(settings: Settings) -> NoReturn:
     """Serves until a signal, and ends the process. Raises ConfigError before that."""
+    share_arena()
     logs.configure(settings)
     warn_of_exposure(settings)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -133,7 +135,6 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
             if device.kind == "cuda":  # not before: the probes capture CUDA graphs, which other calls may disturb
                 process.watch_device_memory(device_memory(machine.runtime(), device.index))
             canaries = Canaries(lambda: [one.canary for one in loaded])
-            well = await canaries.check()
             models = Catalog([one.translator for one in loaded])
             documents = Documents(Limits(bounds.document_bytes, settings.max_document_texts), traffic.documents)
             health = Health(service.SERVICES)
@@ -152,9 +153,13 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
                 http = await http_port.open(
                     *faces, None if tls is None else tls.context(), not isinstance(door, OpenDoor), versions
                 )
-            health.set(serving=well or not settings.canary_health)  # not before every port answers
-            gc.freeze()  # what is loaded stays: else the collector goes through it again and again, and all wait
+            if settings.canary_health:
+                health.set(serving=await canaries.check())
+            else:  # its answers say nothing of health, so nobody waits for them
+                health.set(serving=True)
+                await canaries.check()
             process.enter(State.SERVING)
+            gc.freeze()  # what is loaded stays: else the collector goes through it again and again, and all wait
             announce(settings, loaded, port, metrics.port)
             if http_port is not None:
                 scheme = "http" if tls is None else "https"

@@ -102,8 +102,9 @@ class LoadedModels:
         plan = self._plan(package, model, metrics, served.runner)
         memory = host_memory(self._settings, [one.model for one in self], self._callers_bytes)
         if memory is not None:
-            taken = self._without_bytes + sum(runner.memory_bytes for runner in self.runners)
-            check_room(plan, self._device, replace(memory, resident_bytes=taken), self._settings.kernels)
+            memory = replace(memory, resident_bytes=self._without_bytes)
+        others = sum(runner.memory_bytes for runner in self.runners)
+        check_room(plan, self._device, others, memory, self._settings.kernels)
         [runner] = await asyncio.to_thread(self._load, [plan], None)
         self.runners.append(runner)
         try:

@@ -51,7 +51,9 @@ class Engine:
         self.hashes = package_hashes(packages)
         self.threads = MORE_THREADS + (workers or len(os.sched_getaffinity(0)))
         """That it takes to keep it busy."""
-        self._packages, self._options, self._device, self._workers = packages, options, device, workers
+        # Nothing is asked for twice here: who runs it knows equal texts, and what was translated before.
+        self._options: TranslationOptions = {**options, "no_cache": True}
+        self._packages, self._device, self._workers = packages, device, workers
         self._translator: Translator | None = None
         self._lock = threading.Lock()
         check_repeatable(options, options.get("do_sample"))

@@ -15,6 +15,8 @@ FIRST_BACKOFF_S, MAX_BACKOFF_S, GROWTH = 0.1, 2.0, 2
 JITTER = 0.2
 """Waits differ by up to so much of them, or callers that were refused together would come back together."""
 PUSHBACK_KEY, REQUEST_ID_KEY = "grpc-retry-pushback-ms", "x-request-id"
+ASKED_BACK = (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.ABORTED)
+"""Over a quota, or one of too many requests that came in: where the server says when to come back."""
 MAX_TOKENS, TOKEN_RATIO = 1000.0, 0.5
 """A6's throttle: a failure takes a token, a success brings a part of one, and with half of them nothing is repeated."""
 
@@ -43,8 +45,8 @@ class Retries:
         elsewhere: another server can be asked at once, which has not failed this call
         """
         wait_ms = pushback_ms(error)
-        over_quota = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and wait_ms is not None
-        if not is_unavailable(error) and not over_quota:
+        asked_back = error.code() in ASKED_BACK and wait_ms is not None
+        if not is_unavailable(error) and not asked_back:
             return None
         if wait_ms is None:
             delay_s = self._backoff_s(attempt, elsewhere)

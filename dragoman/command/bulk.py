@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from dragoman.bulk.cluster.version import check_version
 from dragoman.bulk.engine import Engine
 from dragoman.bulk.errors import BulkError, WrongUsage
 from dragoman.bulk.formats import CHOICES
@@ -144,6 +143,8 @@ def _engine(args: Arguments, options: TranslationOptions, job: Job) -> Iterator[
         with Engine(*asked) as engine:
             yield engine.hashes, in_threads(engine.translate, engine.threads)
     else:
+        from dragoman.bulk.cluster.version import check_version
+
         check_version()
         from dragoman.bulk.cluster.on_ray import OnRay  # Ray is an extra
 

@@ -69,6 +69,11 @@ async def _classify(args: Arguments) -> int:
     async with AsyncClient(args.targets, tls=args.tls_options(), token=args.token, wait_for_ready=False) as client:
 
         async def answer(text: str) -> Answer:
+            if args.pairs:
+                text, tab, second = text.partition("\t")
+                if not tab:
+                    raise LineError("there is no tab; write a text, a tab, and the text that is labelled with it")
+                options["second"] = second
             found = await client.classify(text, timeout_s=args.timeout, **options)
             note = f"the end of a text was cut off after {found.source_tokens} tokens" if found.truncated else ""
             return Answer(output.to_json(asdict(found)) if args.json else output.labels_line(text, found), note)

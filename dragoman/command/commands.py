@@ -4,11 +4,14 @@ The client itself imports none of those packages.
 """
 
 from collections.abc import Sequence
-from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import dragoman
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 OWN = {
     "translate": "translate texts, one line out for every line in",
@@ -56,11 +59,13 @@ def run(name: str, arguments: Sequence[str]) -> int:
     return code
 
 
-def _points() -> dict[str, EntryPoint]:
+def _points() -> "dict[str, EntryPoint]":
+    from importlib.metadata import entry_points  # not before: it takes longer than all of this, and our own need none
+
     return {point.name: point for point in entry_points(group=GROUP) if _is_here(point)}
 
 
-def _is_here(point: EntryPoint) -> bool:
+def _is_here(point: "EntryPoint") -> bool:
     """Whether its package is installed. Of ours, beside this one: a stranger's `server` may be on the path."""
     spec = find_spec(point.module.partition(".")[0])
     if spec is None or spec.origin is None:

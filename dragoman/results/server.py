@@ -72,6 +72,8 @@ class Model:
     """What `classify` may find. Empty: it does not classify."""
     labels_tokens: bool
     """`classify` labels the tokens of a text, not the text."""
+    labels_pairs: bool
+    """`classify` takes `second` texts."""
 
 
 @dataclass(frozen=True, slots=True)

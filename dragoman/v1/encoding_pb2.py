@@ -25,21 +25,21 @@ _sym_db = _symbol_database.Default()
 from dragoman.v1 import decoding_pb2 as dragoman_dot_v1_dot_decoding__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x64ragoman/v1/encoding.proto\x12\x0b\x64ragoman.v1\x1a\x1a\x64ragoman/v1/decoding.proto\"\x9d\x02\n\rEncodeRequest\x12\x10\n\x08\x63ontents\x18\x01 \x03(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x16\n\tnormalize\x18\x03 \x01(\x08H\x00\x88\x01\x01\x12&\n\x08poolings\x18\x04 \x03(\x0e\x32\x14.dragoman.v1.Pooling\x12\x17\n\ndimensions\x18\x05 \x01(\x05H\x01\x88\x01\x01\x12(\n\x04type\x18\x06 \x01(\x0e\x32\x1a.dragoman.v1.EmbeddingType\x12+\n\ntruncation\x18\x07 \x01(\x0e\x32\x17.dragoman.v1.Truncation\x12\x13\n\x06prompt\x18\x08 \x01(\tH\x02\x88\x01\x01\x42\x0c\n\n_normalizeB\r\n\x0b_dimensionsB\t\n\x07_prompt\"K\n\x0e\x45ncodeResponse\x12*\n\nembeddings\x18\x01 \x03(\x0b\x32\x16.dragoman.v1.Embedding\x12\r\n\x05model\x18\x02 \x01(\t\"B\n\x13StreamEncodeRequest\x12+\n\x07request\x18\x01 \x01(\x0b\x32\x1a.dragoman.v1.EncodeRequest\"E\n\x14StreamEncodeResponse\x12-\n\x08response\x18\x01 \x01(\x0b\x32\x1b.dragoman.v1.EncodeResponse\"\x99\x01\n\tEmbedding\x12\x0e\n\x06values\x18\x01 \x03(\x02\x12\x15\n\rsource_tokens\x18\x02 \x01(\x05\x12%\n\x07timings\x18\x03 \x01(\x0b\x32\x14.dragoman.v1.Timings\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\x0c\x12\r\n\x05shape\x18\x05 \x03(\x05\x12\x0e\n\x06scales\x18\x06 \x03(\x02\x12\x11\n\ttruncated\x18\x07 \x01(\x08\"\xb2\x01\n\x0f\x43lassifyRequest\x12\x10\n\x08\x63ontents\x18\x01 \x03(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x18\n\x0bmost_labels\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12+\n\ntruncation\x18\x04 \x01(\x0e\x32\x17.dragoman.v1.Truncation\x12\'\n\x08grouping\x18\x05 \x01(\x0e\x32\x15.dragoman.v1.GroupingB\x0e\n\x0c_most_labels\"W\n\x10\x43lassifyResponse\x12\x34\n\x0f\x63lassifications\x18\x01 \x03(\x0b\x32\x1b.dragoman.v1.Classification\x12\r\n\x05model\x18\x02 \x01(\t\"\xaf\x01\n\x0e\x43lassification\x12\"\n\x06labels\x18\x01 \x03(\x0b\x32\x12.dragoman.v1.Label\x12(\n\x05spans\x18\x02 \x03(\x0b\x32\x19.dragoman.v1.LabelledSpan\x12\x15\n\rsource_tokens\x18\x03 \x01(\x05\x12%\n\x07timings\x18\x04 \x01(\x0b\x32\x14.dragoman.v1.Timings\x12\x11\n\ttruncated\x18\x05 \x01(\x08\"*\n\x05Label\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bprobability\x18\x02 \x01(\x02\"N\n\x0cLabelledSpan\x12\r\n\x05\x62\x65gin\x18\x01 \x01(\x05\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x05\x12\"\n\x06labels\x18\x03 \x03(\x0b\x32\x12.dragoman.v1.Label*\xa1\x01\n\x07Pooling\x12\x17\n\x13POOLING_UNSPECIFIED\x10\x00\x12\x10\n\x0cPOOLING_NONE\x10\x01\x12\x0f\n\x0bPOOLING_CLS\x10\x02\x12\x10\n\x0cPOOLING_LAST\x10\x03\x12\x10\n\x0cPOOLING_MEAN\x10\x04\x12\x0f\n\x0bPOOLING_MAX\x10\x05\x12\x0f\n\x0bPOOLING_SUM\x10\x06\x12\x14\n\x10POOLING_SUM_SQRT\x10\x07*\x9b\x01\n\rEmbeddingType\x12\x1e\n\x1a\x45MBEDDING_TYPE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x45MBEDDING_TYPE_FLOAT32\x10\x01\x12\x1a\n\x16\x45MBEDDING_TYPE_FLOAT16\x10\x02\x12\x17\n\x13\x45MBEDDING_TYPE_INT8\x10\x03\x12\x19\n\x15\x45MBEDDING_TYPE_BINARY\x10\x04*R\n\nTruncation\x12\x1a\n\x16TRUNCATION_UNSPECIFIED\x10\x00\x12\x14\n\x10TRUNCATION_ERROR\x10\x01\x12\x12\n\x0eTRUNCATION_END\x10\x02*P\n\x08Grouping\x12\x18\n\x14GROUPING_UNSPECIFIED\x10\x00\x12\x13\n\x0fGROUPING_TOKENS\x10\x01\x12\x15\n\x11GROUPING_ENTITIES\x10\x02\x32\xf6\x01\n\x0f\x45ncodingService\x12\x41\n\x06\x45ncode\x12\x1a.dragoman.v1.EncodeRequest\x1a\x1b.dragoman.v1.EncodeResponse\x12W\n\x0cStreamEncode\x12 .dragoman.v1.StreamEncodeRequest\x1a!.dragoman.v1.StreamEncodeResponse(\x01\x30\x01\x12G\n\x08\x43lassify\x12\x1c.dragoman.v1.ClassifyRequest\x1a\x1d.dragoman.v1.ClassifyResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x64ragoman/v1/encoding.proto\x12\x0b\x64ragoman.v1\x1a\x1a\x64ragoman/v1/decoding.proto\"\x9d\x02\n\rEncodeRequest\x12\x10\n\x08\x63ontents\x18\x01 \x03(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x16\n\tnormalize\x18\x03 \x01(\x08H\x00\x88\x01\x01\x12&\n\x08poolings\x18\x04 \x03(\x0e\x32\x14.dragoman.v1.Pooling\x12\x17\n\ndimensions\x18\x05 \x01(\x05H\x01\x88\x01\x01\x12(\n\x04type\x18\x06 \x01(\x0e\x32\x1a.dragoman.v1.EmbeddingType\x12+\n\ntruncation\x18\x07 \x01(\x0e\x32\x17.dragoman.v1.Truncation\x12\x13\n\x06prompt\x18\x08 \x01(\tH\x02\x88\x01\x01\x42\x0c\n\n_normalizeB\r\n\x0b_dimensionsB\t\n\x07_prompt\"K\n\x0e\x45ncodeResponse\x12*\n\nembeddings\x18\x01 \x03(\x0b\x32\x16.dragoman.v1.Embedding\x12\r\n\x05model\x18\x02 \x01(\t\"B\n\x13StreamEncodeRequest\x12+\n\x07request\x18\x01 \x01(\x0b\x32\x1a.dragoman.v1.EncodeRequest\"E\n\x14StreamEncodeResponse\x12-\n\x08response\x18\x01 \x01(\x0b\x32\x1b.dragoman.v1.EncodeResponse\"\x99\x01\n\tEmbedding\x12\x0e\n\x06values\x18\x01 \x03(\x02\x12\x15\n\rsource_tokens\x18\x02 \x01(\x05\x12%\n\x07timings\x18\x03 \x01(\x0b\x32\x14.dragoman.v1.Timings\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\x0c\x12\r\n\x05shape\x18\x05 \x03(\x05\x12\x0e\n\x06scales\x18\x06 \x03(\x02\x12\x11\n\ttruncated\x18\x07 \x01(\x08\"\xcb\x01\n\x0f\x43lassifyRequest\x12\x10\n\x08\x63ontents\x18\x01 \x03(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x18\n\x0bmost_labels\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12+\n\ntruncation\x18\x04 \x01(\x0e\x32\x17.dragoman.v1.Truncation\x12\'\n\x08grouping\x18\x05 \x01(\x0e\x32\x15.dragoman.v1.Grouping\x12\x17\n\x0fsecond_contents\x18\x06 \x03(\tB\x0e\n\x0c_most_labels\"W\n\x10\x43lassifyResponse\x12\x34\n\x0f\x63lassifications\x18\x01 \x03(\x0b\x32\x1b.dragoman.v1.Classification\x12\r\n\x05model\x18\x02 \x01(\t\"\xaf\x01\n\x0e\x43lassification\x12\"\n\x06labels\x18\x01 \x03(\x0b\x32\x12.dragoman.v1.Label\x12(\n\x05spans\x18\x02 \x03(\x0b\x32\x19.dragoman.v1.LabelledSpan\x12\x15\n\rsource_tokens\x18\x03 \x01(\x05\x12%\n\x07timings\x18\x04 \x01(\x0b\x32\x14.dragoman.v1.Timings\x12\x11\n\ttruncated\x18\x05 \x01(\x08\"*\n\x05Label\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bprobability\x18\x02 \x01(\x02\"N\n\x0cLabelledSpan\x12\r\n\x05\x62\x65gin\x18\x01 \x01(\x05\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x05\x12\"\n\x06labels\x18\x03 \x03(\x0b\x32\x12.dragoman.v1.Label*\xa1\x01\n\x07Pooling\x12\x17\n\x13POOLING_UNSPECIFIED\x10\x00\x12\x10\n\x0cPOOLING_NONE\x10\x01\x12\x0f\n\x0bPOOLING_CLS\x10\x02\x12\x10\n\x0cPOOLING_LAST\x10\x03\x12\x10\n\x0cPOOLING_MEAN\x10\x04\x12\x0f\n\x0bPOOLING_MAX\x10\x05\x12\x0f\n\x0bPOOLING_SUM\x10\x06\x12\x14\n\x10POOLING_SUM_SQRT\x10\x07*\x9b\x01\n\rEmbeddingType\x12\x1e\n\x1a\x45MBEDDING_TYPE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x45MBEDDING_TYPE_FLOAT32\x10\x01\x12\x1a\n\x16\x45MBEDDING_TYPE_FLOAT16\x10\x02\x12\x17\n\x13\x45MBEDDING_TYPE_INT8\x10\x03\x12\x19\n\x15\x45MBEDDING_TYPE_BINARY\x10\x04*R\n\nTruncation\x12\x1a\n\x16TRUNCATION_UNSPECIFIED\x10\x00\x12\x14\n\x10TRUNCATION_ERROR\x10\x01\x12\x12\n\x0eTRUNCATION_END\x10\x02*P\n\x08Grouping\x12\x18\n\x14GROUPING_UNSPECIFIED\x10\x00\x12\x13\n\x0fGROUPING_TOKENS\x10\x01\x12\x15\n\x11GROUPING_ENTITIES\x10\x02\x32\xf6\x01\n\x0f\x45ncodingService\x12\x41\n\x06\x45ncode\x12\x1a.dragoman.v1.EncodeRequest\x1a\x1b.dragoman.v1.EncodeResponse\x12W\n\x0cStreamEncode\x12 .dragoman.v1.StreamEncodeRequest\x1a!.dragoman.v1.StreamEncodeResponse(\x01\x30\x01\x12G\n\x08\x43lassify\x12\x1c.dragoman.v1.ClassifyRequest\x1a\x1d.dragoman.v1.ClassifyResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'dragoman.v1.encoding_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_POOLING']._serialized_start=1304
-  _globals['_POOLING']._serialized_end=1465
-  _globals['_EMBEDDINGTYPE']._serialized_start=1468
-  _globals['_EMBEDDINGTYPE']._serialized_end=1623
-  _globals['_TRUNCATION']._serialized_start=1625
-  _globals['_TRUNCATION']._serialized_end=1707
-  _globals['_GROUPING']._serialized_start=1709
-  _globals['_GROUPING']._serialized_end=1789
+  _globals['_POOLING']._serialized_start=1329
+  _globals['_POOLING']._serialized_end=1490
+  _globals['_EMBEDDINGTYPE']._serialized_start=1493
+  _globals['_EMBEDDINGTYPE']._serialized_end=1648
+  _globals['_TRUNCATION']._serialized_start=1650
+  _globals['_TRUNCATION']._serialized_end=1732
+  _globals['_GROUPING']._serialized_start=1734
+  _globals['_GROUPING']._serialized_end=1814
   _globals['_ENCODEREQUEST']._serialized_start=72
   _globals['_ENCODEREQUEST']._serialized_end=357
   _globals['_ENCODERESPONSE']._serialized_start=359
@@ -51,15 +51,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EMBEDDING']._serialized_start=576
   _globals['_EMBEDDING']._serialized_end=729
   _globals['_CLASSIFYREQUEST']._serialized_start=732
-  _globals['_CLASSIFYREQUEST']._serialized_end=910
-  _globals['_CLASSIFYRESPONSE']._serialized_start=912
-  _globals['_CLASSIFYRESPONSE']._serialized_end=999
-  _globals['_CLASSIFICATION']._serialized_start=1002
-  _globals['_CLASSIFICATION']._serialized_end=1177
-  _globals['_LABEL']._serialized_start=1179
-  _globals['_LABEL']._serialized_end=1221
-  _globals['_LABELLEDSPAN']._serialized_start=1223
-  _globals['_LABELLEDSPAN']._serialized_end=1301
-  _globals['_ENCODINGSERVICE']._serialized_start=1792
-  _globals['_ENCODINGSERVICE']._serialized_end=2038
+  _globals['_CLASSIFYREQUEST']._serialized_end=935
+  _globals['_CLASSIFYRESPONSE']._serialized_start=937
+  _globals['_CLASSIFYRESPONSE']._serialized_end=1024
+  _globals['_CLASSIFICATION']._serialized_start=1027
+  _globals['_CLASSIFICATION']._serialized_end=1202
+  _globals['_LABEL']._serialized_start=1204
+  _globals['_LABEL']._serialized_end=1246
+  _globals['_LABELLEDSPAN']._serialized_start=1248
+  _globals['_LABELLEDSPAN']._serialized_end=1326
+  _globals['_ENCODINGSERVICE']._serialized_start=1817
+  _globals['_ENCODINGSERVICE']._serialized_end=2063
 # @@protoc_insertion_point(module_scope)

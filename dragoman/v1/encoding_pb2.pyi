@@ -364,6 +364,7 @@ class ClassifyRequest(_message.Message):
     MOST_LABELS_FIELD_NUMBER: _builtins.int
     TRUNCATION_FIELD_NUMBER: _builtins.int
     GROUPING_FIELD_NUMBER: _builtins.int
+    SECOND_CONTENTS_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """Optional. Name of the model. Empty: the server's default model."""
     most_labels: _builtins.int
@@ -378,6 +379,13 @@ class ClassifyRequest(_message.Message):
     def contents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Required. The texts, each at most Model.max_source_tokens tokens and not blank."""
 
+    @_builtins.property
+    def second_contents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Optional. As many texts as contents: each is labelled together with the content in its place, as their pair. The
+        two have one limit of tokens, and of what is too long the end of the second one is cut off. Only for models with
+        Model.labels_pairs.
+        """
+
     def __init__(
         self,
         *,
@@ -386,10 +394,11 @@ class ClassifyRequest(_message.Message):
         most_labels: _builtins.int | None = ...,
         truncation: Global___Truncation.ValueType = ...,
         grouping: Global___Grouping.ValueType = ...,
+        second_contents: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_most_labels", b"_most_labels", "most_labels", b"most_labels"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_most_labels", b"_most_labels", "contents", b"contents", "grouping", b"grouping", "model", b"model", "most_labels", b"most_labels", "truncation", b"truncation"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_most_labels", b"_most_labels", "contents", b"contents", "grouping", b"grouping", "model", b"model", "most_labels", b"most_labels", "second_contents", b"second_contents", "truncation", b"truncation"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__most_labels: _TypeAlias = _typing.Literal["most_labels"]  # noqa: Y015
     _WhichOneofArgType__most_labels: _TypeAlias = _typing.Literal["_most_labels", b"_most_labels"]  # noqa: Y015

@@ -1,6 +1,7 @@
 """Between plain values and protobuf, for labels: pure functions that both clients share."""
 
 from collections.abc import Iterable, Iterator
+from operator import add
 from typing import Literal, TypedDict
 
 from dragoman.results.classification import Classification, Label, LabelledSpan
@@ -27,6 +28,8 @@ class ClassifyOptions(TypedDict, total=False):
     truncation: Truncation | None
     """What becomes of a text that has more tokens than the model takes: it is refused ("error"), or its end is cut off
     ("end"), and `Classification.truncated` says so. Left out: "error"."""
+    second: str | list[str] | None
+    """As many texts: each is labelled together with the one in its place, by a model with `labels_pairs`."""
     model: str
     """Name of the model. Left out: the server's default model."""
 
@@ -41,9 +44,16 @@ def classify_requests(
     check_known(options, ClassifyOptions)
     truncation = number("truncation", options.get("truncation") or "error", TRUNCATIONS)
     grouping = number("grouping", options.get("grouping") or "tokens", GROUPINGS)
-    for contents in batches(texts, most):
+    given, second = list(texts), options.get("second") or []
+    seconds = [second] if isinstance(second, str) else second
+    if seconds and len(seconds) != len(given):
+        raise ValueError(f"there are {len(given)} texts and {len(seconds)} second ones; give as many")
+    done = 0
+    for batch in batches(map(add, given, seconds) if seconds else given, most):
+        part = slice(done, done := done + len(batch))
         yield encoding_pb2.ClassifyRequest(
-            contents=contents,
+            contents=given[part],
+            second_contents=seconds[part],
             model=options.get("model", ""),
             most_labels=options.get("most_labels"),
             truncation=truncation,

@@ -44,6 +44,7 @@ def model(message: model_pb2.Model) -> Model:
         attends=message.attends,
         labels=tuple(message.labels),
         labels_tokens=message.labels_tokens,
+        labels_pairs=message.labels_pairs,
     )
 
 

@@ -76,7 +76,7 @@ class EncodingService(encoding_pb2_grpc.EncodingServiceServicer):
             entities=_plain("grouping", request.grouping, GROUPS_ENTITIES),
             truncate=_plain("truncation", request.truncation, TRUNCATES),
         )
-        found = await translator.classify(request.contents, options)
+        found = await translator.classify(request.contents, options, request.second_contents)
         return encoding_pb2.ClassifyResponse(classifications=map(_classification, found), model=translator.model.name)
 
     async def StreamEncode(

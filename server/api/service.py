@@ -373,4 +373,5 @@ def _model(described: Described) -> model_pb2.Model:
         attends=model.attends,
         labels=() if model.classifier is None else model.classifier.spec.labels,
         labels_tokens=model.classifier is not None and model.classifier.spec.of == "tokens",
+        labels_pairs=model.labels_pairs,
     )

@@ -9,6 +9,7 @@ from models.encoding.classifier import Classifier
 from models.encoding.dense import Dense
 from models.package.folder import Package
 from models.package.manifest import Manifest
+from models.tokenizers.tokenizer_json import TokenizerJsonSpec
 from server.config import ConfigError, Settings
 
 MOST_BEAMS = 16
@@ -44,6 +45,8 @@ class ServedModel:
     """Of these defaults."""
     classifier: Classifier | None = None
     """What gives labels, if something does."""
+    labels_pairs: bool = False
+    """To pairs of texts, too."""
     workers: int = 0
     """Of its engine, once it is loaded, as the two below."""
     rows: int = 0
@@ -103,6 +106,7 @@ def served_model(package: Package, settings: Settings, execution_provider: str) 
         encoding=manifest.encoding,
         dense=package.dense(),
         classifier=package.classifier(),
+        labels_pairs=_labels_pairs(manifest),
         prompts=manifest.prompts,
         prompt=manifest.prompt,
         scores=manifest.graphs.scoring is not None,
@@ -136,3 +140,10 @@ def _defaults(manifest: Manifest, max_new_tokens: int, max_beams: int) -> Decodi
     except OutOfRange as error:
         raise ConfigError(f"the model's own {error}") from error
     return defaults
+
+
+def _labels_pairs(manifest: Manifest) -> bool:
+    """Whether its head labels texts, of which its tokenizer can join two."""
+    tokenizer, head = manifest.tokenizer, manifest.classifier
+    joins = isinstance(tokenizer, TokenizerJsonSpec) and tokenizer.affixes.between_ids != ()
+    return joins and head is not None and head.of == "text"

@@ -5,6 +5,9 @@ from typing import Literal
 
 from server.errors.error import SHOWN, ServerError, nearest, quoted, shorten
 
+AGAIN_S = 0.1
+"""By then those who came at the same time are in."""
+
 
 class InvalidRequest(ServerError):
     """The request can never be answered as it is. Expected."""
@@ -249,7 +252,7 @@ class AttentionTooLarge(ServerError):
 
 
 class RequestStalled(ServerError):
-    """The caller does not send what it began. Expected."""
+    """The caller does not send what it began, or is one of too many who do. Expected. Nothing was done for it."""
 
     status = "ABORTED"
     reason = "REQUEST_STALLED"
@@ -257,9 +260,9 @@ class RequestStalled(ServerError):
     def __init__(self, timeout_s: float) -> None:
         message = (
             f"the request was not there within {timeout_s:g} s, or sooner while many others were coming in; "
-            "send it at once, or in several calls"
+            f"send it at once, in {1000 * AGAIN_S:.0f} ms, or in several calls"
         )
-        super().__init__(message, {"request_timeout_s": timeout_s})
+        super().__init__(message, {"request_timeout_s": timeout_s}, retry_after_s=AGAIN_S)
 
 
 class StreamStalled(ServerError):

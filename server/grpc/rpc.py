@@ -110,7 +110,7 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
         """What a handler runs in, and what answers whatever it raises."""
         if method.partition("/")[0] in self._services:
             return self._calls.observed(method, caller)
-        return self._calls.guarded(Call(method, request_id(caller.metadata)), caller)
+        return self._calls.guarded(Call(method, request_id(caller.metadata), caller=caller.name), caller)
 
     def _entered(self, method: str, caller: "RpcCaller") -> AbstractAsyncContextManager[None]:
         """Who calls is known, may do so, and has a quota left. Raises ServerError when it is entered."""
@@ -133,7 +133,7 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
     async def _read(self, context: Context) -> Any:
         """A message, in bytes, or grpc.aio.EOF."""
         try:
-            return await self._traffic.arrivals.wait(context.read())
+            return await self._traffic.arrivals.wait(context.read, current_call().caller)
         except TimeoutError as error:
             raise RequestStalled(self._traffic.request_timeout_s) from error
 

@@ -1,6 +1,6 @@
 """The application behind the HTTP port: what answers at which path."""
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -58,8 +58,8 @@ class Served:
 def application(served: Served, desk: Desk, hosts: Iterable[str], origins: Sequence[str]) -> ASGIApp:
     """hosts: names that are answered for; none: any. origins: whose pages may ask, beside our own."""
     routes = sorted(all_routes(served), key=attrgetter("path"))
-    paths = [Path_(path, Endpoint(desk, list(group))) for path, group in groupby(routes, attrgetter("path"))]
-    app: ASGIApp = Starlette(routes=[*paths, Path_("/{path:path}", Nothing(desk.traffic))])
+    endpoints = {path: Endpoint(desk, list(group)) for path, group in groupby(routes, attrgetter("path"))}
+    app: ASGIApp = Paths(endpoints, Nothing(desk.traffic))
     if origins:
         exposed = [REQUEST_ID_KEY, TIMING_KEY, "retry-after"]
         app = CORSMiddleware(
@@ -97,6 +97,18 @@ def _file(file: Path) -> Callable[[Asked], Awaitable[Response]]:
         return Response(content, media_type=media_type)
 
     return page
+
+
+class Paths:
+    """What answers at each path: those that name places, such as `/file/{name}`, are Starlette's to find."""
+
+    def __init__(self, endpoints: Mapping[str, ASGIApp], nothing: ASGIApp) -> None:
+        named = [Path_(path, endpoint) for path, endpoint in endpoints.items() if "{" in path]
+        self._exact = {path: endpoint for path, endpoint in endpoints.items() if "{" not in path}
+        self._others = Starlette(routes=[*named, Path_("/{path:path}", nothing)])
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._exact.get(scope["path"], self._others)(scope, receive, send)
 
 
 class Nothing:

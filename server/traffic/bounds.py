@@ -29,9 +29,9 @@ DOCUMENT_BYTES = 17
 MOST_NEW_CALLS = 5120
 """Calls that are not taken up: 5,000 at once, of eight connections, are none too many. gRPC cancels what is beyond
 that, before it has run anything of ours that could give a reason; a client that knows us tries again."""
-MOST_MESSAGES = 32
-"""Messages that may be coming in. Of 5,000 calls at once, on a machine that is busy, 19 are."""
-SLACK_BYTES = 256 * 1024
+MOST_MESSAGES = 20
+"""Messages that may be coming in, where nobody says. Of 5,000 calls at once, on a machine that is busy, 19 are."""
+SLACK_BYTES = 128 * 1024
 """So much larger than ours may be, and no larger than twice, gRPC itself takes a message: it is then we who refuse it,
 with details. Each of those that come in may be so much larger, so that more of it would cost rows."""
 MOST_ANSWERS_BYTES = 32 * 1024 * 1024
@@ -66,13 +66,16 @@ class Bounds:
         """As the settings say, and no more than memory of this size has room for. None: there is enough."""
         http = settings.max_connections if settings.http else 0
         all_of_it = cls(settings.max_message_bytes, settings.max_connections, http, settings.max_waiting)
-        all_of_it = replace(all_of_it, document_bytes=settings.max_document_bytes)
+        messages = settings.max_incoming or MOST_MESSAGES
+        all_of_it = replace(all_of_it, document_bytes=settings.max_document_bytes, messages=messages)
         if limit_bytes is None:
             return all_of_it
+        if settings.max_incoming is None:
+            messages = min(messages, max(2, limit_bytes // SHARE // all_of_it.transport_bytes))
         return replace(
             all_of_it,
             new_calls=min(MOST_NEW_CALLS, max(64, limit_bytes // SMALL_SHARE // (NEW_CALL_BYTES + WINDOW_BYTES))),
-            messages=min(MOST_MESSAGES, max(2, limit_bytes // SHARE // all_of_it.transport_bytes)),
+            messages=messages,
             answers_bytes=min(MOST_ANSWERS_BYTES, limit_bytes // SMALL_SHARE),
             document_bytes=min(settings.max_document_bytes, limit_bytes // SMALL_SHARE // DOCUMENT_BYTES),
             held_bytes=min(MOST_HELD_BYTES, limit_bytes // SMALL_SHARE // HELD_BYTES),
@@ -85,8 +88,8 @@ class Bounds:
 
     @property
     def slow_messages(self) -> int:
-        """How many of those that are coming in may be slow."""
-        return max(1, self.messages // 2)
+        """How many of those that are coming in may be slow: the rest is kept for who is prompt."""
+        return max(1, self.messages * 3 // 4)
 
     @property
     def parts(self) -> Mapping[str, int]:

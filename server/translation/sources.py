@@ -1,12 +1,14 @@
 """From the texts of a call to source tokens, with everything that can be wrong with a text."""
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import chain, takewhile
 
 from models.tokenizers.tokenizer import NOWHERE, Span, Tokenizer
+from models.tokenizers.tokenizer_json import TokenizerJson
 from server.errors import BlankContent, SourceTooLong
 from server.telemetry.calls import current_call
 from server.telemetry.metrics.model import ModelMetrics
@@ -45,6 +47,8 @@ class Reading:
     """What is put before every one."""
     truncate: bool = False
     """Cut the end off one that is too long, instead of refusing it."""
+    seconds: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
+    """What is read together with a text, by the text's field."""
 
 
 class SourceReader:
@@ -62,7 +66,7 @@ class SourceReader:
 
     def check(self, texts: Mapping[str, str], reading: Reading = Reading()) -> None:
         """The checks that cost next to nothing. Raises BlankContent or SourceTooLong."""
-        for field, text in texts.items():
+        for field, text in chain(texts.items(), ((f"second_{field}", it) for field, it in reading.seconds.items())):
             if not text or text.isspace():
                 raise BlankContent(field, len(text))
             if len(text) > self._max_characters and not reading.truncate:
@@ -100,6 +104,8 @@ class SourceReader:
         started = time.perf_counter()
         read = text[: self._max_characters]  # all of it, but of one that is cut off anyway
         source_ids = tuple(self._encode(reading.prompt + read, reading))
+        if field in reading.seconds:
+            source_ids = self._encode_pair(read, source_ids, field, reading)
         seconds = time.perf_counter() - started
         self._metrics.tokenized(seconds, current_call().exemplar)
         if len(source_ids) <= self._of_nothing(reading):  # all characters were invisible ones
@@ -112,6 +118,18 @@ class SourceReader:
             last = self._after_a_text(source_ids, reading)
             source_ids = (*source_ids[: self._max_tokens - last], *source_ids[-last:])
         return SourceText(text, source_ids, started, seconds, too_long or len(read) < len(text))
+
+    def _encode_pair(self, text: str, alone: tuple[int, ...], field: str, reading: Reading) -> tuple[int, ...]:
+        """The tokens of a text and its second one. alone: those of the first."""
+        assert isinstance(self._tokenizer, TokenizerJson)  # as `ServedModel.labels_pairs` says
+        second = reading.seconds[field]
+        pair = tuple(self._tokenizer.encode_pair(text, second[: self._max_characters]))
+        around = len(self._tokenizer.encode_pair("", "")) - self._of_nothing(reading)
+        if len(pair) <= len(alone) + around:
+            raise BlankContent(f"second_{field}", len(second))
+        if len(alone) + around >= self._max_tokens:  # nothing of the second one would be left
+            raise SourceTooLong(field, "tokens", len(alone) + around, self._max_tokens)
+        return pair
 
     def _after_a_text(self, source_ids: Sequence[int], reading: Reading) -> int:
         """How many tokens stand after every text, such as the end token: those that end an empty one, too."""

@@ -27,7 +27,7 @@ from server.telemetry.guards import GuardFlag
 from server.telemetry.metrics.model import ModelMetrics
 from server.translation.answer import TextDelta, Translation, guards_of
 from server.translation.encoding.embeddings import Embedding, EncodingOptions, check_size, resolve_encoding
-from server.translation.encoding.labels import Classification, Labelling, LabelOptions, resolve_labelling
+from server.translation.encoding.labels import Classification, Labelling, LabelOptions, check_pairs, resolve_labelling
 from server.translation.minimum_risk import MinimumRisk
 from server.translation.options import (
     Asked,
@@ -174,9 +174,18 @@ class Translator:
         async with self._open(self._named(contents), asked, None, reading) as waiting:
             return [self._embedding(one, await one.event()) for one in waiting]
 
-    async def classify(self, contents: Sequence[str], options: LabelOptions) -> list[Classification]:
-        """Labels every content, or its tokens; results are in their order. Raises ServerError."""
-        labelling, reading = resolve_labelling(options, self.model), Reading(truncate=options.truncate)
+    async def classify(
+        self, contents: Sequence[str], options: LabelOptions, seconds: Sequence[str] = ()
+    ) -> list[Classification]:
+        """Labels every content, or its tokens; results are in their order. Raises ServerError.
+
+        seconds: as many texts as contents, each of which is labelled with the content in its place
+        """
+        labelling = resolve_labelling(options, self.model)
+        if seconds:
+            check_pairs(len(contents), len(seconds), self.model)
+        pairs = zip(self._named(contents), seconds, strict=False)
+        reading = Reading(truncate=options.truncate, seconds=dict(pairs))
         ask = self._ask(partial(Encode, encoding=labelling.classifier.encoding))
         asked = each(ask, partial(labelling.check_size, most_bytes=self.model.max_message_bytes))
         async with self._open(self._named(contents), asked, None, reading) as waiting:

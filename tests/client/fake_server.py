@@ -78,6 +78,7 @@ MODEL = model_pb2.Model(
     prompt="summarize",
     labels=["long", "short"],
     labels_tokens=True,
+    labels_pairs=True,
 )
 
 Context = aio.ServicerContext[Any, Any]

@@ -14,7 +14,7 @@ from dragoman.v1.encoding_pb2_grpc import EncodingServiceStub
 from dragoman.v1.translation_pb2 import Candidates, ScoreRequest, TranslateRequest
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
 from models.package.folder import Package
-from tests.hostile.attacks import LIST_MODELS, WATCH, all_but_finished, streams, unread
+from tests.hostile.connections.attacks import LIST_MODELS, WATCH, all_but_finished, streams, unread
 from tests.server_process import ServerProcess, eventually, server_process
 
 ZOO = Path("models/zoo/en-pt")

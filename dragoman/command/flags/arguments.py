@@ -60,6 +60,7 @@ class Arguments(argparse.Namespace):
 
     most_labels: int | None
     grouping: Grouping | None
+    pairs: bool
     poolings: list[Pooling] | None
     dimensions: int | None
     normalize: bool | None

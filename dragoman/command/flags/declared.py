@@ -183,6 +183,7 @@ def _add_classify_flags(flags: Parser) -> None:
         "--most-labels", type=int32, metavar="N", help="so many labels, the most probable, of each text or token"
     )
     flags.add_argument("--grouping", choices=list(GROUPINGS), help="label each token, or neighbours of one kind")
+    flags.add_argument("--pairs", action="store_true", help="lines are two texts with a tab between, labelled together")
     _add_truncation_flag(flags)
 
 

@@ -74,6 +74,8 @@ class LibreTranslate:
         }
         for path, page in pages.items():
             yield Route("GET", path, "libretranslate.Pages/Get", [], self, page, observed=False)
+        # As argostranslate's own client asks, and older versions answered.
+        yield Route("POST", "/languages", "libretranslate.Pages/Get", [], self, self.list_languages, observed=False)
         yield Route("POST", "/suggest", "libretranslate.Pages/Get", [], self, _no_suggestions, observed=False)
         yield from self._files.routes(self)
 

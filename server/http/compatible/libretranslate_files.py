@@ -25,10 +25,6 @@ FORMATS = {f".{name}": name for name in MEDIA_TYPES}
 """By what the names of files end with."""
 MOST_OF_NAME = 100
 """Characters of a file's name that are kept."""
-GONE = (
-    f"the server that translated a file keeps it for {KEPT_S / 60:g} minutes at most, and no longer than it has room: "
-    "send the file to /translate_file again"
-)
 
 
 class TranslatedFiles:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 
 import h11
@@ -91,7 +92,8 @@ class MetricsServer:
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES)
         try:
-            answer = await self._answer(connection, reader)
+            host, *_ = writer.get_extra_info("peername") or ("",)
+            answer = await self._answer(connection, reader, host)
             async with asyncio.timeout(ANSWER_S):
                 writer.write(_written(connection, *answer))
                 writer.close()
@@ -101,9 +103,9 @@ class MetricsServer:
         finally:
             writer.transport.abort()
 
-    async def _answer(self, connection: h11.Connection, reader: asyncio.StreamReader) -> Answer:
+    async def _answer(self, connection: h11.Connection, reader: asyncio.StreamReader, host: str) -> Answer:
         try:
-            request = await self._request(connection, reader)
+            request = await self._request(connection, reader, host)
         except TimeoutError:
             return _told(HTTPStatus.REQUEST_TIMEOUT, "the request did not come in time, or too many are half sent")
         except h11.RemoteProtocolError as error:
@@ -119,9 +121,9 @@ class MetricsServer:
         finally:
             self._answered -= 1
 
-    async def _request(self, connection: h11.Connection, reader: asyncio.StreamReader) -> h11.Request:
+    async def _request(self, connection: h11.Connection, reader: asyncio.StreamReader, host: str) -> h11.Request:
         """Raises TimeoutError, ConnectionError, and RemoteProtocolError for what is no request."""
-        event = await self._requests.wait(_next_event(connection, reader))
+        event = await self._requests.wait(partial(_next_event, connection, reader), host)
         if not isinstance(event, h11.Request):
             raise ConnectionError("whoever connected has gone without a word")
         return event

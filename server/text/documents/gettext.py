@@ -1,12 +1,12 @@
 """gettext's messages (.po; GNU gettext manual, "The Format of PO Files"): those without a translation get one."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from server.errors import DocumentBroken
 from server.text.documents.document import Document, Languages, Limits, decoded
-from server.text.parts import Block, Copied, Part
+from server.text.parts import Copied, Part
 from server.text.plain import read_plain
 
 NAME = "gettext file (po)"
@@ -82,8 +82,3 @@ def _translated(value: str, said: str) -> Iterator[Part]:
 
 def _escaped(part: Part) -> Part:
     return Copied(written(part.raw)) if isinstance(part, Copied) else replace(part, escape=written)
-
-
-def untranslated(parts: Sequence[Part]) -> int:
-    """Texts of messages without a translation."""
-    return sum(isinstance(part, Block) for part in parts)

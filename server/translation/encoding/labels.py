@@ -74,6 +74,15 @@ class Labelling:
             raise LabelsTooLarge(size, most_bytes)
 
 
+def check_pairs(contents: int, seconds: int, model: ServedModel) -> None:
+    """Raises OptionsConflict where there is no pair for every content, or the model labels none."""
+    if not model.labels_pairs:
+        way = "leave them out, or ask a model with Model.labels_pairs"
+        raise OptionsConflict("second_contents", seconds, "the model", "one that labels single texts", way, within="")
+    if contents != seconds:
+        raise OptionsConflict("second_contents", seconds, "contents", contents, "send as many", within="")
+
+
 def resolve_labelling(chosen: LabelOptions, model: ServedModel) -> Labelling:
     """Fills in what is left open. Raises DoesNotClassify, OptionOutOfRange or OptionsConflict."""
     classifier = model.classifier

@@ -6,6 +6,7 @@ import grpc
 import pytest
 
 from dragoman.calls.retries import (
+    ASKED_BACK,
     FIRST_BACKOFF_S,
     JITTER,
     MAX_BACKOFF_S,
@@ -44,7 +45,7 @@ def test_a_call_that_grpc_cancels_by_itself_is_made_again() -> None:
     assert Retries().delay_s(ByProxy(grpc.StatusCode.CANCELLED), 1, 100) is not None
 
 
-REPEATED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
+REPEATED = (grpc.StatusCode.UNAVAILABLE, *ASKED_BACK)
 
 
 @pytest.mark.parametrize("code", [code for code in grpc.StatusCode if code not in REPEATED])
@@ -52,8 +53,8 @@ def test_what_is_not_unavailable_is_not_made_again(code: grpc.StatusCode) -> Non
     assert Retries().delay_s(Failed(code, "1"), 1, 100) is None
 
 
-def test_who_is_over_a_quota_comes_back_when_the_server_says() -> None:
-    code = grpc.StatusCode.RESOURCE_EXHAUSTED
+@pytest.mark.parametrize("code", ASKED_BACK)
+def test_who_is_one_too_many_comes_back_when_the_server_says(code: grpc.StatusCode) -> None:
     delay = Retries().delay_s(Failed(code, "1000"), 1, 100)
     assert delay is not None and 1 <= delay <= 1 + JITTER
     assert Retries().delay_s(Failed(code), 1, 100) is None  # a message that is too large stays so

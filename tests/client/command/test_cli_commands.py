@@ -123,7 +123,7 @@ def test_models_shows_what_the_server_serves(command: Dragoman) -> None:
 def test_models_json_has_every_field(command: Dragoman) -> None:
     (model,) = command("models", "--json").json
     assert (model["name"], model["max_beams"], model["default_decoding"]["num_beams"]) == ("en-pt", 16, 4)
-    assert len(model) == 28
+    assert len(model) == 29
 
 
 def test_health_tells_by_its_exit_code(command: Dragoman) -> None:

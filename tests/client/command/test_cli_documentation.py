@@ -1,4 +1,4 @@
-"""The page of the command line and the Python client, docs/client.md, is true."""
+"""The pages of the command line and of the Python client are true."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def flags() -> set[str]:
 
 
 def test_every_flag_is_documented() -> None:
-    page = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
     options = {f"--{'no-' * no}{name.replace('_', '-')}" for name in OPTIONS for no in (False, True)}
     assert "--num-beams" in flags() & options
     assert [flag for flag in sorted(flags() - {"-h", "--help"} - options) if f"`{flag}" not in page] == []

@@ -17,5 +17,9 @@ def test_classify_one_and_many(server: FakeServer, call: Call) -> None:
     sent = server.requests[0]
     assert (sent.grouping, sent.truncation, sent.most_labels) == (GROUPING_ENTITIES, TRUNCATION_END, 1)
     assert [found.spans[0].end for found in call(server.target, "classify", ["abc", "a"])] == [3, 1]
+    call(server.target, "classify", ["abc", "a"], second=["x", "y"])
+    assert list(server.requests[-1].second_contents) == ["x", "y"]
+    with pytest.raises(ValueError, match="2 texts and 1 second ones"):
+        call(server.target, "classify", ["abc", "a"], second="x")
     with pytest.raises(ValueError, match="grouping"):
         call(server.target, "classify", "abc", grouping="words")

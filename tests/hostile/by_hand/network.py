@@ -1,8 +1,9 @@
-"""`python -m tests.hostile.by_hand.network`: a server and its clients over a network that loses packets, or is slow.
+"""`python -m tests.hostile.by_hand.network`: a server and clients over networks that lose packets, are slow or long.
 
 In a network namespace of its own (`unshare`), whose loopback has the packets of Ethernet: iptables drops some of them
-each way, tc's token bucket slows all of them down. What is answered is compared with what it is translated to there
-before. Takes Linux, util-linux, iproute2 and iptables, and root or user namespaces.
+each way, tc's token bucket slows all of them down, a proxy keeps what they bring for a while. What is answered is
+compared with what it is translated to there before. Takes Linux, util-linux, iproute2 and iptables, and root or user
+namespaces.
 """
 
 import argparse
@@ -12,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from threading import Timer
 from bench.measure import percentile
 from bench.pages.markdown import table
 from dragoman import Client, DragomanError
+from tests.hostile.connections.proxy import proxy
 from tests.server_process import ServerProcess, eventually, server_process
 
 ZOO = Path("models/zoo/en-pt-int8")
@@ -29,6 +31,8 @@ INSIDE = "--inside"
 ETHERNET_BYTES = 1500
 BURST_BYTES, QUEUE_BYTES = 4 * ETHERNET_BYTES, 64 * 1024
 """Of the token bucket. What is beyond the queue is dropped, as by a router."""
+PIECE_BYTES = 100
+"""Of what passes a long network at a time: frames of HTTP/2 come in parts."""
 DEADLINE_S = 30.0
 
 
@@ -41,10 +45,13 @@ class Network:
     kilobits: int | None = None
     """In a second, both ways together. None: no limit."""
     heals_after_s: float | None = None
+    delay_s: float = 0.0
+    """Each way, of pieces of a few bytes that take up to half as long more or less."""
 
     def __str__(self) -> str:
         told = [f"{self.loss:.0%} lost"] if self.loss else []
         told += [f"{self.kilobits} kbit/s"] if self.kilobits else []
+        told += [f"{1000 * self.delay_s:g} ms each way"] if self.delay_s else []
         told += [f"for {self.heals_after_s:g} s"] if self.heals_after_s else []
         return ", ".join(told) or "as it is"
 
@@ -59,12 +66,15 @@ NETWORKS = [
     Network(kilobits=256),
     Network(loss=0.05, kilobits=1000),
     Network(loss=1, heals_after_s=5),
+    Network(delay_s=0.05),
+    Network(delay_s=0.15),
+    Network(delay_s=0.05, loss=0.05),
 ]
 
 
 @contextmanager
-def made(network: Network) -> Iterator[None]:
-    """The network is so until the end."""
+def made(network: Network, server: ServerProcess) -> Iterator[str]:
+    """The network is so until the end. Gives where clients find the server."""
     loses = ("INPUT", "-i", "lo", "-p", "tcp", "-m", "statistic", "--mode", "random", "--probability", network.loss)
     queue = ("rate", f"{network.kilobits}kbit", "burst", BURST_BYTES, "limit", QUEUE_BYTES)
     healing = None
@@ -75,8 +85,12 @@ def made(network: Network) -> Iterator[None]:
     if network.heals_after_s:
         healing = Timer(network.heals_after_s, partial(do, "iptables", "-F"))
         healing.start()
+    far = proxy(server.port) if network.delay_s else nullcontext()
     try:
-        yield
+        with far as between:
+            if between is not None:
+                between.delay_s, between.piece_bytes = network.delay_s, PIECE_BYTES
+            yield server.target if between is None else f"127.0.0.1:{between.port}"
     finally:
         if healing is not None:
             healing.join()
@@ -108,7 +122,7 @@ def ask(client: Client, text: str) -> tuple[str | None, float]:
 
 def row(network: Network, server: ServerProcess, texts: Sequence[str], alone: Sequence[str]) -> list[str]:
     """What became of the texts."""
-    with made(network), Client(server.target) as client, ThreadPoolExecutor(8) as pool:
+    with made(network, server) as target, Client(target) as client, ThreadPoolExecutor(8) as pool:
         found = list(pool.map(partial(ask, client), texts))
         dropped = packets_dropped()
     eventually(lambda: server.metrics()("dragoman_rpc_in_flight") == 0)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dragoman import Client
 from server.config import Settings
-from tests.hostile.attacks import all_but_finished, seconds
+from tests.hostile.connections.attacks import all_but_finished, seconds
 from tests.server_process import ServerProcess, server_process
 
 ZOO = Path("models/zoo/en-pt-int8")
@@ -30,8 +30,9 @@ def main() -> None:
     )
     parser.add_argument("--calls", type=int, default=1, metavar="N", help="of each connection (default: %(default)d)")
     parser.add_argument("--seconds", type=float, default=12.0, metavar="S", help="of the attack (default: %(default)g)")
+    parser.add_argument("server", nargs="*", help="more arguments of the server, after --")
     args = parser.parse_args()
-    with server_process(ZOO) as server, Client(server.target) as client:
+    with server_process(ZOO, *args.server) as server, Client(server.target) as client:
         expected = client.translate("A cat.").text
         before = resident_bytes(server)
         grown, passed = [0], seconds(args.seconds)

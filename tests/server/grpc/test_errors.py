@@ -117,7 +117,7 @@ EXAMPLES: list[ServerError] = [
     InternalError(),
 ]
 
-RETRIED = ["QUOTA_EXCEEDED", "OVERLOADED", "REQUESTS_TOO_LARGE", "WOULD_BE_LATE"]
+RETRIED = ["QUOTA_EXCEEDED", "REQUEST_STALLED", "OVERLOADED", "REQUESTS_TOO_LARGE", "WOULD_BE_LATE"]
 
 
 def classes() -> list[type[ServerError]]:
@@ -197,7 +197,7 @@ def test_an_overload_carries_its_delay_twice() -> None:
     assert dict(error_metadata(error))[PUSHBACK_KEY] == "250"
 
 
-def test_only_an_overload_asks_to_retry() -> None:
+def test_only_too_much_at_a_time_asks_to_retry() -> None:
     assert [error.reason for error in EXAMPLES if PUSHBACK_KEY in dict(error_metadata(error))] == RETRIED
 
 

@@ -100,7 +100,7 @@ async def test_a_call_whose_request_does_not_come_is_in_flight_and_then_refused(
 async def test_silent_calls_keep_nobody_out() -> None:
     async with serving(request_timeout_s=WAIT_S) as server:
         calls = [silent(server) for _ in range(MOST_MESSAGES + 1)]
-        await eventually(lambda: server.metric("dragoman_refusals_total", reason="REQUEST_STALLED") == 1)
+        await eventually(lambda: server.metric("dragoman_refusals_total", reason="REQUEST_STALLED") >= 1)
         assert await texts(server, "A cat.") == ["A cat."]
         assert server.metric("dragoman_rpc_in_flight", method=TRANSLATE) <= MOST_MESSAGES
         for call in calls:

@@ -133,6 +133,13 @@ async def test_discourse() -> None:
         assert (await client.post("/translate", data=form)).json()["translatedText"] == "The cat is here."
 
 
+async def test_argostranslate() -> None:
+    """argostranslate/apis.py: forms, also where there is nothing to say. foreign_clients.py runs it itself."""
+    async with asking() as (_, client):
+        asked = (await client.post("/languages", data={})).json()
+        assert asked == (await client.get("/languages")).json() and asked[0]["code"] == "en"
+
+
 async def test_weblate() -> None:
     """weblate/machinery/libretranslate.py: a form without a format, and a key that may be empty."""
     async with asking() as (_, client):

@@ -15,6 +15,12 @@ def never() -> Coroutine[None, None, bool]:
     return asyncio.Event().wait()
 
 
+async def there() -> int:
+    """Soon."""
+    await asyncio.sleep(0)
+    return 7
+
+
 async def begun(waiting: Coroutine[None, None, bool]) -> "asyncio.Task[bool]":
     task = asyncio.create_task(waiting)
     await asyncio.sleep(0)
@@ -29,39 +35,65 @@ async def given_up(task: "asyncio.Task[bool]") -> bool:
 
 
 async def test_what_comes_in_is_given() -> None:
-    assert await Arrivals(1, 1, LONG_S).wait(asyncio.sleep(0, 7)) == 7
+    assert await Arrivals(1, 1, LONG_S).wait(there, "a") == 7
 
 
 async def test_what_takes_too_long_is_given_up() -> None:
     with pytest.raises(TimeoutError):
-        await Arrivals(1, 1, 0.01).wait(never())
+        await Arrivals(1, 1, 0.01).wait(never, "a")
 
 
 async def test_of_too_many_the_oldest_is_given_up() -> None:
     coming = Arrivals(2, 2, LONG_S)
-    tasks = [await begun(coming.wait(never())) for _ in range(4)]
+    tasks = [await begun(coming.wait(never, "a")) for _ in range(4)]
     assert not tasks[0].done(), "all of it may be there already"
     assert [await given_up(task) for task in tasks] == [True, True, False, False]
-    assert await coming.wait(asyncio.sleep(0, 7)) == 7
+    assert await coming.wait(there, "a") == 7
     assert [await given_up(task) for task in tasks] == [True, True, True, False]
     tasks[3].cancel()
+
+
+async def test_of_too_many_it_is_one_of_the_caller_who_has_the_most() -> None:
+    coming = Arrivals(3, 3, LONG_S)
+    tasks = [await begun(coming.wait(never, caller)) for caller in "abbcb"]
+    assert [await given_up(task) for task in tasks] == [False, True, True, False, False]
+    for task in (tasks[0], *tasks[3:]):
+        task.cancel()
 
 
 async def test_of_too_many_that_are_slow_the_oldest_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrivals, "PROMPT_S", 0.0)
     coming = Arrivals(9, 1, LONG_S)
-    tasks = [await begun(coming.wait(never())) for _ in range(3)]
+    tasks = [await begun(coming.wait(never, "a")) for _ in range(3)]
     done, [last] = await asyncio.wait(tasks, timeout=0.1)
     assert (done, last) == (set(tasks[:2]), tasks[2])
     assert all(isinstance(task.exception(), TimeoutError) for task in done)
     last.cancel()
 
 
+async def test_who_is_on_his_way_out_is_not_given_up_again() -> None:
+    leave = asyncio.Event()
+
+    async def slow_to_leave() -> bool:
+        try:
+            return await never()
+        finally:
+            await leave.wait()
+
+    coming = Arrivals(1, 1, 0.01)
+    leaving = asyncio.create_task(coming.wait(slow_to_leave, "a"))
+    await asyncio.sleep(0.05)  # its time is over, and it has not left
+    assert await coming.wait(there, "a") == 7
+    leave.set()
+    with pytest.raises(TimeoutError):
+        await leaving
+
+
 async def test_who_is_done_takes_no_place() -> None:
     coming = Arrivals(1, 1, LONG_S)
     for _ in range(3):
-        leaving = await begun(coming.wait(never()))
+        leaving = await begun(coming.wait(never, "a"))
         leaving.cancel()
         await asyncio.wait([leaving])
         assert leaving.cancelled()
-        assert await coming.wait(asyncio.sleep(0, 7)) == 7
+        assert await coming.wait(there, "a") == 7

@@ -24,11 +24,16 @@ def test_where_memory_is_short_each_kind_has_its_share() -> None:
 
 @pytest.mark.parametrize(
     ("setting", "part"),
-    [("max_connections", "connections"), ("max_message_bytes", "messages"), ("max_waiting", "calls")],
+    [
+        ("max_connections", "connections"),
+        ("max_message_bytes", "messages"),
+        ("max_waiting", "calls"),
+        ("max_incoming", "messages"),
+    ],
 )
 def test_what_settings_give_is_calculated_and_not_cut(setting: str, part: str) -> None:
     before = bounds(GIBIBYTE)
-    more = bounds(GIBIBYTE, **{setting: 20 * getattr(Settings(), setting)})
+    more = bounds(GIBIBYTE, **{setting: 20 * (getattr(Settings(), setting) or MOST_MESSAGES)})
     assert more.parts[part] > before.parts[part]
 
 

@@ -1,7 +1,7 @@
 """A served model of several target languages translates into the one that is asked for, as Hugging Face does."""
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +9,7 @@ import pytest
 from dragoman import Client, InvalidArgument
 from models.decoding import Decoding
 from models.package.folder import Package
-from tests.checkpoints import flores, write_checkpoint
+from tests.checkpoints import flores
 from tests.oracles import HuggingFace
 from tests.server_process import server_process
 
@@ -19,27 +19,17 @@ DECODING = Decoding(1, 1, 60, 1.0, False)
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_checkpoint(tmp_path_factory.mktemp("codes") / "many", codes=tuple(CODES.values()))
-
-
-@pytest.fixture(scope="module")
-def package(checkpoint: Path, keep_package: Callable[..., Package]) -> Package:
-    return keep_package("many", checkpoint)
-
-
-@pytest.fixture(scope="module")
-def client(package: Package) -> Iterator[Client]:
-    with server_process(package.folder) as server:
+def client(many_package: Package) -> Iterator[Client]:
+    with server_process(many_package.folder) as server:
         with Client(server.target) as client:
             yield client
         assert server.end(signal.SIGTERM) == 0
 
 
 @pytest.fixture(scope="module")
-def expected(checkpoint: Path, package: Package) -> dict[str, list[str]]:
+def expected(many_checkpoint: Path, many_package: Package) -> dict[str, list[str]]:
     """By target language, what transformers makes of the texts with the code in front."""
-    tokenizer, oracle = package.tokenizer(), HuggingFace(checkpoint)
+    tokenizer, oracle = many_package.tokenizer(), HuggingFace(many_checkpoint)
 
     def translate(code: str) -> list[str]:
         sources = [tuple(tokenizer.encode(f"{code} {text}")) for text in TEXTS]
@@ -71,6 +61,6 @@ def test_texts_that_name_their_language_need_no_other(client: Client, expected: 
 
 
 def test_without_a_language_the_languages_are_told(client: Client) -> None:
-    with pytest.raises(InvalidArgument, match='target_language_code is ""; the model has pt, es') as caught:
+    with pytest.raises(InvalidArgument, match='target_language_code is ""; the model has pt, es, zh-Hant') as caught:
         client.translate([f">>pt<< {TEXTS[0]}", TEXTS[1]])
     assert caught.value.reason == "LANGUAGE_NOT_SUPPORTED"

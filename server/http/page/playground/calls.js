@@ -6,6 +6,13 @@ const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 const snake = (name) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 const python = (value) => (typeof value === "boolean" ? (value ? "True" : "False") : JSON.stringify(value));
 
+// Puts a text where others are pasted from, and says so on the button that asked for it.
+export async function copied(button, text, label) {
+  await navigator.clipboard.writeText(text);
+  button.textContent = "Copied";
+  setTimeout(() => (button.textContent = label), 1500);
+}
+
 export function showCalls(place, request) {
   const { content, ...rest } = request;
   const json = JSON.stringify({ contents: [content], ...rest });
@@ -25,11 +32,7 @@ with Client("${location.hostname}:8500") as client:
   place.replaceChildren(
     ...Object.entries(calls).flatMap(([name, text]) => {
       const copy = make("button", { type: "button", text: `Copy ${name}` });
-      copy.addEventListener("click", async () => {
-        await navigator.clipboard.writeText(text);
-        copy.textContent = "Copied";
-        setTimeout(() => (copy.textContent = `Copy ${name}`), 1500);
-      });
+      copy.addEventListener("click", () => copied(copy, text, `Copy ${name}`));
       return [make("h3", { text: name }), make("pre", { text, tabIndex: 0 }), copy];
     }),
   );

@@ -2,7 +2,7 @@
 
 import { Refused, listModels, stream, translate } from "./api.js";
 import { showAttention } from "./attention.js";
-import { showCalls } from "./calls.js";
+import { copied, showCalls } from "./calls.js";
 import { makeOptions, readOptions } from "./options.js";
 import { make, pieces, showAlignment, showAlternatives, showTime } from "./results.js";
 import { watchService } from "./service.js";
@@ -77,12 +77,14 @@ async function inSentences(error, { content, decoding = {}, ...rest }, signal) {
 function clear() {
   output.textContent = "";
   output.setAttribute("aria-busy", "false");
-  for (const id of ["alternatives", "time", "alignment", "attention"]) $(id).hidden = true;
+  $("copy").hidden = true;
+  for (const id of ["alternatives", "time", "alignment", "attention", "as-call"]) $(id).hidden = true;
 }
 
 function show(asked, translation) {
   const [best] = translation.hypotheses;
   output.textContent = best.text ?? "";
+  $("copy").hidden = !output.textContent;
   const guards = (translation.guards ?? []).map((guard) => guard.replace("GUARD_", "").toLowerCase().replace("_", " "));
   const sentences = translation.sentences?.length;
   told.textContent = [
@@ -94,6 +96,7 @@ function show(asked, translation) {
   showTime($("time"), translation.timings);
   showAlignment($("alignment"), asked.content, best.text ?? "", best.alignment);
   showCalls($("calls"), asked);
+  $("as-call").hidden = false;
   $("attention").hidden = !model.attends;
 }
 
@@ -113,19 +116,30 @@ async function look() {
   }
 }
 
-const fill = (select, values, chosen) => {
-  select.replaceChildren(...values.map((value) => make("option", { text: value, value })));
+// Tags that the browser has no name for stay as they are.
+const names = new Intl.DisplayNames(["en"], { type: "language", fallback: "code" });
+const languageName = (tag) => {
+  try {
+    return names.of(tag);
+  } catch {
+    return tag;
+  }
+};
+
+const fill = (select, values, chosen, name = (value) => value) => {
+  select.replaceChildren(...values.map((value) => make("option", { text: name(value), value })));
   if (values.includes(chosen)) select.value = chosen;
 };
 
 function choose(name, wanted = {}) {
   model = models.find((one) => one.name === name) ?? models[0];
   fill($("model"), models.map((one) => one.name), model.name);
-  fill($("source"), model.sourceLanguageCodes ?? [], wanted.source);
-  fill($("target"), model.targetLanguageCodes ?? [], wanted.target);
+  fill($("source"), model.sourceLanguageCodes ?? [], wanted.source, languageName);
+  fill($("target"), model.targetLanguageCodes ?? [], wanted.target, languageName);
   makeOptions(options, model, { ...readOptions(options), ...wanted });
   const layers = `${model.encoderLayers ?? 0}+${model.decoderLayers ?? 0} layers of ${model.width}`;
-  $("about").textContent = `${model.name}: ${layers}, ${model.precision}, ${model.executionProvider}, ${model.rows} rows`;
+  const device = model.executionProvider.replace("ExecutionProvider", "");
+  $("about").textContent = `${model.name}: ${layers}, ${model.precision} on ${device}, ${model.rows} rows`;
 }
 
 // The other way round: with this model, if it has both languages on both sides, else with another one.
@@ -134,7 +148,7 @@ function swap() {
   const has = (one) => (one.sourceLanguageCodes ?? []).includes(source) && (one.targetLanguageCodes ?? []).includes(target);
   const other = has(model) ? model : models.find(has);
   if (!other) {
-    told.textContent = `No model here translates from ${source} to ${target}.`;
+    told.textContent = `No model here translates from ${languageName(source)} to ${languageName(target)}.`;
     return;
   }
   if (output.textContent) text.value = output.textContent;
@@ -170,5 +184,6 @@ $("ask").addEventListener("change", (event) => {
 });
 $("swap").addEventListener("click", swap);
 $("look").addEventListener("click", look);
+$("copy").addEventListener("click", () => copied($("copy"), output.textContent, "Copy"));
 watchService($("figures"), $("chart"), token);
 start();

@@ -80,9 +80,10 @@ function show(list, chart, kept) {
   svg.setAttribute("viewBox", "0 0 100 40");
   svg.setAttribute("preserveAspectRatio", "none");
   svg.setAttribute("role", "img");
-  svg.setAttribute("aria-label", `Tokens a second: ${rates.at(-1).toFixed(0)} now, at most ${most.toFixed(0)}`);
+  const told = `Tokens a second: ${rates.at(-1).toFixed(0)} now, at most ${most.toFixed(0)}`;
+  svg.setAttribute("aria-label", told);
   const line = document.createElementNS(svg.namespaceURI, "polyline");
   line.setAttribute("points", points.join(" "));
   svg.append(line);
-  chart.replaceChildren(svg);
+  chart.replaceChildren(svg, make("figcaption", { className: "note", text: `${told} in the last five minutes` }));
 }

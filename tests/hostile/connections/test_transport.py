@@ -32,7 +32,7 @@ from engine.devices.memory import memory_limit
 from server.config import Settings
 from server.placement import REST_BYTES
 from server.traffic.bounds import MOST_WATCHERS, MOST_WATCHERS_OF_ONE, Bounds
-from tests.hostile.attacks import LIST_MODELS, TRANSLATE, WATCH, all_but_finished, seconds, streams, unread
+from tests.hostile.connections.attacks import LIST_MODELS, TRANSLATE, WATCH, all_but_finished, seconds, streams, unread
 from tests.server_process import WAIT_S, ServerProcess, eventually, server_process
 
 STREAM = "/dragoman.v1.TranslationService/StreamTranslate"

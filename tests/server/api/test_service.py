@@ -166,7 +166,7 @@ async def test_models_are_listed_and_found_with_every_field() -> None:
         [listed] = (await server.models.ListModels(model_pb2.ListModelsRequest())).models
         for name in ("", "copy"):
             assert (await server.models.GetModel(model_pb2.GetModelRequest(name=name))).model == listed
-        zero = {"encoder_layers", "prompt", "aligns", "attends", "labels", "labels_tokens"}
+        zero = {"encoder_layers", "prompt", "aligns", "attends", "labels", "labels_tokens", "labels_pairs"}
         assert {field.name for field, _ in listed.ListFields()} | zero == {f.name for f in listed.DESCRIPTOR.fields}
         assert listed.name == MODEL.name
         assert list(listed.target_language_codes) == ["pt", "pt-BR"]

@@ -12,7 +12,7 @@ import pytest
 
 from dragoman import Client
 from dragoman.errors import DeadlineExceeded, Unavailable
-from tests.hostile.proxy import Proxy, proxy
+from tests.hostile.connections.proxy import Proxy, proxy
 from tests.server_process import ROOT, WAIT_S, ServerProcess, eventually, server_process
 
 ZOO = Path("models/zoo/en-pt-int8")
@@ -97,6 +97,12 @@ def test_a_slow_network_slows_its_own_caller_alone(server: ServerProcess, networ
         assert not vectors.done()
         network.bytes_per_s = None
         assert len(vectors.result(WAIT_S)) == len(TEXTS)
+
+
+def test_a_long_network_that_brings_messages_in_parts_changes_no_answer(network: Proxy, alone: list[str]) -> None:
+    network.delay_s, network.piece_bytes = 0.02, 50
+    with Client(target(network)) as client:
+        assert [one.text for one in client.translate(TEXTS[:4], timeout_s=WAIT_S, no_cache=True)] == alone[:4]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

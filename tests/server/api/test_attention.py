@@ -56,7 +56,7 @@ def test_every_head_of_every_layer(client: Client, num_beams: int) -> None:
     theirs = TransformersModel(ZOO)
     for hypothesis in translation.hypotheses:
         fed = [config.decoder_start_id, *(token.id for token in hypothesis.target_tokens)]
-        encoder, cross = theirs.attention(source, fed[:-1])
+        encoder, cross, _ = theirs.attention(source, fed[:-1])
         np.testing.assert_allclose(array(translation.source_attention), encoder, atol=BOUND, rtol=0)
         np.testing.assert_allclose(array(hypothesis.attention), cross, atol=BOUND, rtol=0)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile.test_transport import MOST_BYTES, resident_bytes
+from tests.hostile.connections.test_transport import MOST_BYTES, resident_bytes
 from tests.server_process import WAIT_S, ServerProcess, eventually, server_process
 
 ZOO = Path("models/zoo/en-pt-int8")

@@ -1,12 +1,18 @@
-"""A network between a client and a server that can fail: it falls silent, cuts connections off, or is slow."""
+"""A network between a client and a server that can fail: it falls silent, cuts connections off, is slow, or long.
 
+What comes in another order on its way, TCP puts right before anybody reads it: a piece that is late holds up those
+behind it, here as there.
+"""
+
+import random
 import socket
 import socketserver
 import struct
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from queue import SimpleQueue
 
 READ_BYTES = 16 * 1024
 RESET = struct.pack("ii", 1, 0)
@@ -32,6 +38,10 @@ class Proxy(socketserver.ThreadingTCPServer):
         """Connections are reset that have brought their client so many bytes. None: none is."""
         self.bytes_per_s: float | None = None
         """Each way of a connection lets so many through. None: all."""
+        self.delay_s = 0.0
+        """So long is each piece under way, or up to half as much more or less."""
+        self.piece_bytes = READ_BYTES
+        """Of what passes at a time, at most."""
         self._clients = set[socket.socket]()
 
     def part(self) -> None:
@@ -75,15 +85,16 @@ class Connection(socketserver.BaseRequestHandler):
             back.join()
 
     def _pass(self, reader: socket.socket, writer: socket.socket) -> None:
-        with suppress(OSError):
-            self._pass_on(reader, writer)
+        far = delayed(writer.sendall, self.server.delay_s) if self.server.delay_s else nullcontext(writer.sendall)
+        with suppress(OSError), far as send:
+            self._pass_on(reader, writer, send)
         for one in (reader, writer):
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RD)  # wakes the other way, and says nothing to either end
 
-    def _pass_on(self, reader: socket.socket, writer: socket.socket) -> None:
+    def _pass_on(self, reader: socket.socket, writer: socket.socket, send: Callable[[bytes], object]) -> None:
         passed = 0
-        while data := reader.recv(READ_BYTES):
+        while data := reader.recv(self.server.piece_bytes):
             self.server.passes.wait()
             if self.server.bytes_per_s is not None:
                 time.sleep(len(data) / self.server.bytes_per_s)
@@ -93,7 +104,30 @@ class Connection(socketserver.BaseRequestHandler):
                 if self.server.reset_after is not None and passed > self.server.reset_after:
                     writer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
                     return
-            writer.sendall(data)
+            send(data)
+
+
+@contextmanager
+def delayed(send: Callable[[bytes], object], delay_s: float) -> Iterator[Callable[[bytes], object]]:
+    """Sends what it is given in the same order, each piece after its time."""
+    under_way = SimpleQueue[tuple[float, bytes]]()
+
+    def carry() -> None:
+        with suppress(OSError):
+            while True:
+                due, data = under_way.get()
+                if not data:
+                    return
+                time.sleep(max(0.0, due - time.monotonic()))
+                send(data)
+
+    carrier = threading.Thread(target=carry)
+    carrier.start()
+    try:
+        yield lambda data: under_way.put((time.monotonic() + delay_s * random.uniform(0.5, 1.5), data))
+    finally:
+        under_way.put((0.0, b""))
+        carrier.join()
 
 
 @contextmanager

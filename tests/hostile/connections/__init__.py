@@ -1,0 +1,1 @@
+"""What strangers and networks do to connections."""
