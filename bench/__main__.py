@@ -18,6 +18,7 @@ from bench.machine.noise import Watch
 from bench.machine.peak import measure_peaks
 from bench.packages.families import NLLB_600M, T5_SMALL, FamilyShape
 from bench.packages.shapes import BASE
+from bench.packages.shortlisted import make_shortlisted
 from bench.sentences import english, heldout
 
 ROOT = Path(__file__).parent.parent
@@ -46,6 +47,10 @@ class Run:
             self.report.races.setdefault(part, []).append(race)
             self.save()
 
+    def make_shortlisted(self) -> None:
+        """The package that the peer with a shortlist stands against."""
+        make_shortlisted(self.models.checkpoint, self.models.lexicon, self.models.int8_shortlist)
+
     def save(self) -> None:
         self.watch.pause()
         self.report.noise = self.watch.noise()
@@ -54,6 +59,7 @@ class Run:
 
 def decoding(run: Run) -> None:
     """All engines, token ids in and out."""
+    run.make_shortlisted()
     sides = [*plan.our_sides(run.models), *plan.ctranslate2_sides(run.models, SAME if run.quick else SETUPS)]
     cells = plan.QUICK_CELLS if run.quick else plan.CELLS
     with players(sides + ([] if run.quick else plan.other_sides(run.models)), run.report.absent) as opened:
@@ -81,6 +87,7 @@ def family(part: str, shape: FamilyShape, run: Run) -> None:
 
 def file(run: Run) -> None:
     """From text to text."""
+    run.make_shortlisted()
     sides = [*plan.our_sides(run.models), *plan.ctranslate2_sides(run.models)]
     texts = english(200 if run.quick else 1504)
     with players(sides, {}) as opened:

@@ -5,9 +5,11 @@ workers of one thread, in turn. The server that `translate` asks is up before. S
 """
 
 import argparse
+import random
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,10 +21,15 @@ from bench.measure import Series, alternate, seconds
 from bench.pages.markdown import machine, table
 from bench.process import serving
 from bench.sentences import distinct
+from dragoman.bulk.journal import Journal
+from dragoman.bulk.unfinished import SUFFIX
 from models.package.folder import Package
 
 ZOO = Path(__file__).parent.parent / "models" / "zoo"
 SENTENCES, REPEATS = 3000, 5
+PARTS = ("memory", "translate", "ctranslate2")
+KILLED = "killed"
+KILLS = 20
 SETUPS = (Setup(), Setup(batch_type="tokens"))
 """Of CTranslate2: the faster counts."""
 TRANSLATE_FILE = """
@@ -65,7 +72,7 @@ def theirs(model: Path, compute_type: str, source: Path, folder: Path) -> dict[s
     }
 
 
-def compare(package: Path, sentences: int, repeats: int, folder: Path) -> list[list[str]]:
+def compare(package: Path, sentences: int, repeats: int, parts: Collection[str], folder: Path) -> list[list[str]]:
     """Rows of the table. folder: for files, and for what CTranslate2 makes of the checkpoint."""
     precision = Package.open(package).manifest.graphs.precision.weights
     source, memory, made = folder / "source.txt", folder / "memory", folder / "ours.txt"
@@ -75,17 +82,47 @@ def compare(package: Path, sentences: int, repeats: int, folder: Path) -> list[l
         made.unlink(missing_ok=True)
         dragoman("bulk", source, made, "--package", package, "--workers", WORKERS, *more)
 
-    bulk("--memory", memory)
-    arguments = ["--package", str(package), "--workers", str(WORKERS), "--cache-mb", "0"]
-    with serving("server", arguments) as server:
-        sides: dict[str, Side] = {
-            "bulk": bulk,
-            "bulk, all in the memory": partial(bulk, "--memory", memory),
-            "translate --file": partial(dragoman, "translate", "--file", source, "--target", server.target),
-            **theirs(folder / "ctranslate2", "int8" if precision == "int8" else "float32", source, folder),
-        }
+    sides: dict[str, Side] = {"bulk": bulk}
+    with ExitStack() as stack:
+        if "memory" in parts:
+            bulk("--memory", memory)
+            sides["bulk, all in the memory"] = partial(bulk, "--memory", memory)
+        if "translate" in parts:
+            arguments = ["--package", str(package), "--workers", str(WORKERS), "--cache-mb", "0"]
+            server = stack.enter_context(serving("server", arguments))
+            sides["translate --file"] = partial(dragoman, "translate", "--file", source, "--target", server.target)
+        if "ctranslate2" in parts:
+            sides |= theirs(folder / "ctranslate2", "int8" if precision == "int8" else "float32", source, folder)
         series = alternate({name: partial(seconds, side) for name, side in sides.items()}, repeats)
     return [[package.name, name, *_figures(series["bulk"], one, sentences)] for name, one in series.items()]
+
+
+def kill(package: Path, sentences: int, folder: Path) -> str:
+    """What becomes of a run that gets SIGKILL at random moments, and is gone on with."""
+    source, whole, made, kept = folder / "source.txt", folder / "whole.txt", folder / "killed.txt", list[int]()
+    source.write_text("".join(f"{text}\n" for text in distinct(sentences)), encoding="utf-8")
+    whole_s = seconds(partial(dragoman, "bulk", source, whole, "--package", package, "--workers", WORKERS))
+    command = [sys.executable, "-m", "dragoman", "bulk", str(source), str(made)]
+    command += ["--package", str(package), "--workers", str(WORKERS)]
+    journal, chance = made.with_name(f"{made.name}{SUFFIX}") / "0.rows", random.Random(0)
+    while len(kept) < KILLS and not made.exists():
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as run:
+            with suppress(subprocess.TimeoutExpired):
+                run.wait(chance.uniform(0, whole_s / 2))
+            run.kill()
+        kept.append(rows_of(journal))
+    if not made.exists():
+        dragoman("bulk", source, made, "--package", package, "--workers", WORKERS)
+    same = "equal to" if made.read_bytes() == whole.read_bytes() else "WRONG: not"
+    return f"killed {len(kept)} times, with {', '.join(map(str, kept))} rows of {sentences} kept: {same} a whole run's"
+
+
+def rows_of(file: Path) -> int:
+    """That a journal has."""
+    if not file.exists():
+        return 0
+    with closing(Journal(file)) as journal:
+        return journal.rows
 
 
 def _figures(bulk: Series, other: Series, sentences: int) -> tuple[str, str]:
@@ -102,12 +139,19 @@ def main() -> None:
     parser.add_argument("packages", nargs="*", type=Path, default=default, metavar="PACKAGE", help="of en-pt")
     parser.add_argument("--sentences", type=int, default=SENTENCES, help="lines of the file (default: %(default)d)")
     parser.add_argument("--repeats", type=int, default=REPEATS, help="turns of each side (default: %(default)d)")
+    parser.add_argument(
+        "--part", choices=(*PARTS, KILLED), action="append", help="beside this alone; or a run is killed"
+    )
     arguments = parser.parse_args()
     print(f"{machine()}, {instructions()}\n", flush=True)
     rows = list[list[str]]()
     for package in arguments.packages:
         with TemporaryDirectory() as folder:
-            rows += compare(package, arguments.sentences, arguments.repeats, Path(folder))
+            parts = arguments.part or PARTS
+            if KILLED in parts:
+                print(kill(package, arguments.sentences, Path(folder)), flush=True)
+                continue
+            rows += compare(package, arguments.sentences, arguments.repeats, parts, Path(folder))
     print(table(["package", "side", "sentences/s", "time over bulk's, median and range"], rows))
 
 

@@ -1,12 +1,15 @@
 """`python -m bench.history`: a recurrent package with attention beside a loop in PyTorch over the same weights.
 
 A GRU that attends to its source (Bahdanau et al. 2015), 32 sentences at a time, greedily, one thread each, in turns.
-See docs/history.md.
+`--packages PACKAGE ... --text FILE` translates a text by packages of several systems instead, in the same way. See
+docs/history.md.
 """
 
 import argparse
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,6 +31,7 @@ from models.architectures.recurrent.config import RecurrentConfig
 from models.architectures.recurrent.model import Recurrent
 from models.architectures.recurrent.source_attention import softmax_look
 from models.decoding import Decoding
+from models.package.folder import Package
 from models.package.manifest import GenerationDefaults
 
 ROWS, SOURCE, TARGET = 32, (8, 40), 40
@@ -71,8 +75,9 @@ def by_pytorch(model: Recurrent, sources: Sources) -> torch.Tensor:
     keys, values = starts[-2:]
     look, states = softmax_look(keys, values, lengths, model.config.score_scale), starts[:-2]
     fed, found = torch.full((len(sources),), model.config.decoder_start_id), list[torch.Tensor]()
-    for _ in range(TARGET):
-        readout, _, states = model.step(fed, states, keys, lengths.max(), look)
+    for position in range(TARGET):
+        at = (lengths - 1).clamp(max=position)
+        readout, _, states = model.step(fed, states, keys, lengths.max(), look, at)
         logits = model.logits(readout)
         logits[:, model.config.end_id] = -torch.inf  # as our side has it, whose targets have so many tokens at least
         fed = logits.argmax(1)
@@ -110,15 +115,42 @@ def compare(width: int, folder: Path) -> list[str]:
     ]
 
 
+def serve(packages: Sequence[Path], texts: Sequence[str]) -> list[list[str]]:
+    """Rows of the table of systems."""
+    with ExitStack() as stack:
+        work = {folder.name: _translating(folder, texts, stack.enter_context) for folder in packages}
+        tokens = {name: translate() for name, translate in work.items()}
+        series = alternate({name: partial(seconds, side) for name, side in work.items()}, REPEATS)
+    speeds = {name: (tokens[name] / of.median, len(texts) / of.median) for name, of in series.items()}
+    return [[name, f"{tokens[name]:,}", *(f"{speed:,.0f}" for speed in speeds[name])] for name in work]
+
+
+def _translating(folder: Path, texts: Sequence[str], enter: Callable[[Runner], Runner]) -> Callable[[], int]:
+    """What translates all texts greedily, and gives the number of target tokens."""
+    package = Package.open(folder)
+    tokenizer, model = package.tokenizer(), Loadable.of(package)
+    decoding = replace(model.generation.decoding(), num_beams=1)
+    requests = [(tuple(tokenizer.encode(text)), decoding) for text in texts]
+    runner = enter(load(model, CPU, Limits(rows=ROWS, workers=1)))
+    return lambda: sum(len(answer.hypotheses[0].token_ids) for answer in decode(runner, model.rules, requests))
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.history", description=__doc__)
     parser.add_argument("--widths", nargs="+", type=int, default=[128, 256, 512], help="of the models")
+    parser.add_argument("--packages", nargs="+", type=Path, default=[], help="of several systems")
+    parser.add_argument("--text", type=Path, help="of as many lines as are to be translated")
+    options = parser.parse_args()
     torch.set_num_threads(1)
     print(f"{machine()}, {instructions()}\n", flush=True)
+    if options.packages:
+        rows = serve(options.packages, options.text.read_text(encoding="utf-8").splitlines())
+        print(table(["package", "target tokens", "tokens/s", "texts/s"], rows))
+        return
     header = ["width", "package, tokens/s", "PyTorch, tokens/s", "ratio, median and range", "equal targets"]
-    rows = []
-    for width in parser.parse_args().widths:
+    rows = list[list[str]]()
+    for width in options.widths:
         with TemporaryDirectory() as folder:
             rows.append(compare(width, Path(folder)))
     print(table(header, rows))

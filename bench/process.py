@@ -1,4 +1,4 @@
-"""Servers under test, as processes of their own."""
+"""Servers under test and other sides, as processes of their own."""
 
 import contextlib
 import os
@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,14 +87,51 @@ def serving(module: str, arguments: list[str], port: int | None = None) -> Itera
     command = [sys.executable, "-m", module, *arguments, "--port", str(port), "--metrics-port", str(metrics_port)]
     if module == "server" and "--http-port" not in arguments:
         command.append("--no-http")  # its port would be that of another server of the measurement
+    # As where it is installed, its modules are compiled once and not at every start.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     started = time.perf_counter()
-    process = subprocess.Popen(command)
+    process = subprocess.Popen(command, env=environment)
     try:
         _wait_until_serving(port, process)
         yield Server(port, metrics_port, process, time.perf_counter() - started)
     finally:
         process.terminate()
         process.wait()
+
+
+class Side:
+    """A process that is told something by a line, and answers by a line."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def tell(self, line: str) -> None:
+        """Says something that wants no answer."""
+        assert self._process.stdin is not None
+        print(line, file=self._process.stdin, flush=True)
+
+    def ask(self, line: str) -> str:
+        """Raises RuntimeError where it ends instead of answering."""
+        self.tell(line)
+        assert self._process.stdout is not None
+        if not (answer := self._process.stdout.readline()):
+            raise RuntimeError(f"{self._process.args!r} ended with exit code {self._process.wait()}")
+        return answer
+
+
+@contextlib.contextmanager
+def side(arguments: Sequence[str], folder: Path, packages: Path | None = None) -> Iterator[Side]:
+    """Runs Python with these arguments until the block ends.
+
+    folder: where it runs, whose modules it has
+    packages: a folder that comes before those that are installed, and before these
+    """
+    path = [str(place) for place in (packages, folder) if place is not None]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path)}
+    command = [sys.executable, *arguments]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=folder, env=environment, stdin=pipe, stdout=pipe, text=True) as process:
+        yield Side(process)  # which ends with its input
 
 
 def free_port() -> int:

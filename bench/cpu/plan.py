@@ -13,6 +13,7 @@ from engine.loading.load import Kernels
 
 FP32, FP32_STANDARD = "fp32", "fp32, standard operators"
 INT8, INT8_STANDARD, INT8_SHORTLIST = "int8", "int8, standard operators", "int8 + shortlist"
+OUR_SIDES = (FP32, FP32_STANDARD, INT8, INT8_STANDARD, INT8_SHORTLIST)
 CT2_FP32, CT2_INT8, CT2_VMAP = "CTranslate2 fp32", "CTranslate2 int8", "CTranslate2 int8 + vmap"
 TRANSFORMERS, OPTIMUM = "transformers fp32", "optimum (ONNX Runtime) fp32"
 SLOW_ROUNDS = 2

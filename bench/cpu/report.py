@@ -8,12 +8,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from bench.cpu import tables
 from bench.cpu.curves import Curve
+from bench.cpu.plan import OUR_SIDES
 from bench.cpu.races import Race
 from bench.cpu.service import Footprint, Latency
 from bench.cpu.steps import Floor, show
 from bench.machine.noise import Noise, instructions
 from bench.pages.markdown import file_name, join, machine, processors
-from bench.pages.svg import Chart, bar_chart, line_charts
+from bench.pages.plots import Chart, draw_bars, draw_lines
 
 RESULTS = Path(__file__).parents[1] / "results"
 LIBRARIES = (
@@ -113,12 +114,10 @@ class Report(BaseModel):
         folder.mkdir(exist_ok=True)
         if races := self.races.get("decoding"):
             groups = {race.name: {name: rate.wall for name, rate in race.rates.items()} for race in races}
-            drawn = bar_chart("Tokens a second of each engine", groups, "tokens a second, two cores")
-            (folder / "speed.svg").write_text(drawn, encoding="utf-8")
+            draw_bars("Tokens a second on two cores, by sentences at a time", groups, OUR_SIDES, folder / "speed.svg")
         if self.curves:
             charts = [Chart(f"by {curve.axis}", curve.values, curve.series) for curve in self.curves]
-            drawn = line_charts("Microseconds of a core for each target token", charts)
-            (folder / "cost-curves.svg").write_text(drawn, encoding="utf-8")
+            draw_lines("Microseconds of a core for each target token", charts, folder / "cost-curves.svg")
 
     def _noise(self) -> list[str]:
         if self.noise is None:

@@ -15,8 +15,8 @@ ZOO = Path(__file__).parents[2] / "models" / "zoo" / "en-pt"
 ROUTINGS = ("round robin", "least requests", "power of two", "queue time", "length")
 REPORTS_S = (0.0, 0.05, 0.1, 0.5, 1.0, 5.0)
 SENTENCES = 500
-TEXTS_EACH, LEAST_TEXTS, MOST_TEXTS = 100, 8000, 1_000_000
-"""Of each replica; and of a run, at least and at most."""
+TEXTS_EACH, LEAST_TEXTS = 400, 8000
+"""Of each replica, so that it is full before it counts; and of a run, at least."""
 HOUR_S = 3600
 
 
@@ -30,7 +30,7 @@ class Study:
     """Share of the capacity that is asked for."""
 
     def run(self, fleet: Fleet, rate: float) -> Found:
-        count = min(max(LEAST_TEXTS, TEXTS_EACH * fleet.replicas), MOST_TEXTS)
+        count = max(LEAST_TEXTS, TEXTS_EACH * fleet.replicas)
         return simulate(fleet, texts_of(fleet, self.lengths, poisson(rate, count, fleet.seed)))
 
     def at_load(self, fleet: Fleet, load: float) -> Found:
@@ -54,11 +54,12 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--slo-ms", type=float, default=1000.0, help="99 of 100 texts are to be answered by then")
     parser.add_argument("--hour", type=float, default=0.10, help="price of a replica's hour")
     parser.add_argument("--processes", type=int, default=1, help="servers to validate with")
+    parser.add_argument("--paced", action="store_true", help="they wait in each turn, and leave each other the cores")
     parser.add_argument("--seconds", type=float, default=60.0, help="of each load, to validate with")
     parser.add_argument("--seed", type=int, default=0, help="of what is left to chance")
     arguments = parser.parse_args(given)
     if arguments.part == "validate":
-        validate(arguments.package, arguments.processes, arguments.seconds, arguments.seed)
+        validate(arguments.package, arguments.processes, arguments.seconds, arguments.seed, arguments.paced)
         return
     measured = Measured(arguments.fixed_ms / 1000, arguments.each_ms / 1000, arguments.token_ms / 1000)
     fleet = Fleet(arguments.replicas[0], measured, arguments.workers, arguments.rows, seed=arguments.seed)

@@ -4,6 +4,8 @@ Servers have one worker each. One caller, and then many, tell what a turn takes 
 that what a worker does between its steps is in it, and the interpreter that it shares with the calls. Processes share
 the cores that the calls themselves leave. The simulation is given the times and lengths of the calls that the servers
 get, and nothing else.
+
+Paced servers wait in each turn, so that a few share two cores without slowing each other down.
 """
 
 import asyncio
@@ -51,12 +53,13 @@ class Costs:
     """Seconds of cores that it costs the caller and the server beside the worker."""
 
 
-def validate(package: Path, processes: int, seconds: float, seed: int) -> None:
+def validate(package: Path, processes: int, seconds: float, seed: int, paced: bool) -> None:
     """Prints p50 and p99 of both, and their ratios, at several loads."""
     texts, cores = english(TEXTS), len(os.sched_getaffinity(0))
     with ExitStack() as stack:
-        settings = ["--package", str(package), "--workers", "1", "--log-level", "error", "--cache-mb", "0"]
-        servers = [stack.enter_context(serving("server", settings)) for _ in range(processes)]
+        settings = ["--package", str(package), "--workers", "1", "--log-level", "error", "--cache-mb", "0", "--no-http"]
+        module = "bench.fleet.paced_server" if paced else "server"
+        servers = [stack.enter_context(serving(module, settings)) for _ in range(processes)]
         targets = [server.target for server in servers]
         costs = _costs(servers[0], texts)
         most = sum(asyncio.run(_together(targets, texts)))
@@ -69,7 +72,7 @@ def validate(package: Path, processes: int, seconds: float, seed: int) -> None:
         for load in LOADS:
             due = poisson(load * most, round(load * most * seconds), seed)
             real, failed = asyncio.run(_open_loop(targets, texts, due))
-            left = max(cores - load * most * costs.call_cpu_s, 1 / MOST_PACE)
+            left = None if paced else max(cores - load * most * costs.call_cpu_s, 1 / MOST_PACE)
             fleet = Fleet(processes, measured, workers=1, routing="round robin", seed=seed, cores=left)
             simulated = [Text(at, lengths[i % TEXTS], costs.steps[i % TEXTS], 1, 1.0) for i, at in enumerate(due)]
             simulate(fleet, simulated)

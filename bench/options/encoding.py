@@ -1,12 +1,17 @@
-"""`python -m bench.options.encoding CHECKPOINT PACKAGE ...`: how fast vectors are, beside sentence-transformers.
+"""`python -m bench.options.encoding CHECKPOINT PACKAGE ...`: how fast vectors are, beside other libraries.
 
 Sentences of FLORES-200 dev, mixed with beginnings of theirs, so that lengths differ. A call of gRPC to two workers of
-one thread each, and two threads of PyTorch on the same checkpoint, in turn. See docs/benchmarks.md.
+one thread each, and two threads of every other library on the same checkpoint, in turn: sentence-transformers on
+PyTorch and, where `--peers` says where they are, sentence-transformers on ONNX Runtime and fastembed. See
+docs/benchmarks.md.
 """
 
 import argparse
+import json
 import random
-from collections.abc import Callable, Sequence
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -17,19 +22,19 @@ from numpy.typing import NDArray
 from bench.cpu.work import WORKERS
 from bench.machine.noise import instructions
 from bench.measure import Series, alternate, seconds
+from bench.options.embedder import FASTEMBED, KINDS, ONNX, TORCH
 from bench.pages.markdown import machine, table
-from bench.process import serving
+from bench.process import Side, serving, side
 from bench.sentences import flores
 from dragoman import Client
 
-PEER = "sentence-transformers"
-BATCH = 32
-"""What sentence-transformers takes if nobody says."""
+ASKED = {TORCH: 2.0, ONNX: 1.3, FASTEMBED: 1.2}
+"""So many times as fast as these ours is to be."""
 TIMEOUT_S = 600
+ROOT = Path(__file__).parents[2]
 
 Vectors = NDArray[np.float32]
 """[texts, numbers]"""
-Encode = Callable[[], Vectors]
 
 
 def mixed(count: int) -> list[str]:
@@ -45,14 +50,16 @@ def ours(client: Client, texts: Sequence[str]) -> Vectors:
     return np.array([embedding.values for embedding in found], np.float32)
 
 
-def theirs(checkpoint: Path, texts: Sequence[str]) -> Encode:
-    """By its own batches, of like lengths."""
-    import torch
-    from sentence_transformers import SentenceTransformer
+def took(library: Side) -> float:
+    """Seconds that another library's vectors take now."""
+    return float(library.ask(""))
 
-    torch.set_num_threads(WORKERS)
-    model = SentenceTransformer(str(checkpoint), device="cpu")
-    return lambda: np.asarray(model.encode(list(texts), batch_size=BATCH, show_progress_bar=False), np.float32)
+
+def vectors_of(library: Side, folder: Path) -> Vectors:
+    """Another library's. folder: where it may leave them."""
+    library.ask(str(folder / "vectors.npy"))
+    vectors: Vectors = np.load(folder / "vectors.npy")
+    return vectors
 
 
 def cosine(ours: Vectors, theirs: Vectors) -> str:
@@ -61,11 +68,17 @@ def cosine(ours: Vectors, theirs: Vectors) -> str:
     return f"{products.mean():.6f}, {products.min():.6f}"
 
 
-def row(name: str, series: dict[str, Series], texts: int, alike: str) -> list[str]:
-    """Of the table."""
-    ratios = sorted(b / a for a, b in zip(series[name].values, series[PEER].values, strict=True))
-    spread = f"{ratios[len(ratios) // 2]:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
-    return [name, f"{texts / series[name].median:,.0f}", spread, alike]
+def rows(series: Mapping[str, Series], others: Sequence[str], texts: int, alike: Mapping[str, str]) -> list[list[str]]:
+    """Of the table: each side, and its ratios to the other libraries."""
+    told = []
+    for name, own in series.items():
+        ratios = []
+        for other in others:
+            found = sorted(b / a for a, b in zip(own.values, series[other].values, strict=True))
+            spread = f"{found[len(found) // 2]:.2f} ({found[0]:.2f} to {found[-1]:.2f})"
+            ratios.append("" if name in others else spread)
+        told.append([name, f"{texts / own.median:,.0f}", *ratios, alike[name]])
+    return told
 
 
 def main() -> None:
@@ -73,22 +86,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.options.encoding", description=__doc__)
     parser.add_argument("checkpoint", type=Path, help="folder of sentence-transformers")
     parser.add_argument("packages", type=Path, nargs="+", metavar="PACKAGE", help="exported from it")
+    parser.add_argument("--peers", type=Path, metavar="FOLDER", help="with optimum-onnx, fastembed and what they want")
     parser.add_argument("--texts", type=int, default=1000)
     parser.add_argument("--repeats", type=int, default=7, help="readings of each side")
     arguments = parser.parse_args()
-    texts = mixed(arguments.texts)
-    sides: dict[str, Encode] = {PEER: theirs(arguments.checkpoint, texts)}
+    texts, others = mixed(arguments.texts), KINDS if arguments.peers else (TORCH,)
     with ExitStack() as stack:
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        checkpoint = Path(shutil.copytree(arguments.checkpoint, work / "checkpoint"))  # a graph comes to it
+        sides, vectors = dict[str, Callable[[], float]](), dict[str, Vectors]()
+        for kind in others:
+            command = ["-m", "bench.options.embedder", kind, str(checkpoint), str(WORKERS)]
+            library = stack.enter_context(side(command, ROOT, None if kind == TORCH else arguments.peers))
+            library.tell(json.dumps(texts))
+            sides[kind] = partial(took, library)
+            vectors[kind] = vectors_of(library, work)
         for package in arguments.packages:
             options = ["--package", str(package), "--workers", str(WORKERS), "--cache-mb", "0"]
             server = stack.enter_context(serving("server", options))
-            sides[package.name] = partial(ours, stack.enter_context(Client(server.target)), texts)
-        expected = sides[PEER]()
-        alike = {name: cosine(encode(), expected) for name, encode in sides.items()}
-        series = alternate({name: partial(seconds, encode) for name, encode in sides.items()}, arguments.repeats)
+            encode = partial(ours, stack.enter_context(Client(server.target)), texts)
+            sides[package.name], vectors[package.name] = partial(seconds, encode), encode()
+        alike = {name: cosine(found, vectors[TORCH]) for name, found in vectors.items()}
+        series = alternate(sides, arguments.repeats)
     print(f"{machine()}, {instructions()}\n", flush=True)
-    header = ["side", "texts/s", f"over {PEER}, median and range", "cosine to its vectors: mean, least"]
-    print(table(header, [row(name, series, len(texts), alike[name]) for name in sides]))
+    ratios = [f"over {other}, median and range (asked {ASKED[other]:g})" for other in others]
+    header = ["side", "texts/s", *ratios, f"cosine to {TORCH}: mean, least"]
+    print(table(header, rows(series, others, len(texts), alike)))
 
 
 if __name__ == "__main__":

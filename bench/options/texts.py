@@ -21,7 +21,9 @@ from bench.sentences import flores
 from dragoman.local import Translator
 
 ZOO = Path(__file__).parent.parent.parent / "models" / "zoo" / "en-pt"
-SENTENCES, SEED, COPIES = 997, 20, 200
+SENTENCES, SEED, COPIES, PARAGRAPHS = 997, 20, 200, 200
+PAGES = Path(__file__).parents[2] / "docs"
+PARAGRAPH = re.compile(r"<p>(.*?)</p>", re.DOTALL)
 SPANS = {
     "URL": "https://example.org/a/b?c=1",
     "e-mail address": "ana.silva@example.org",
@@ -36,18 +38,17 @@ COPIED = re.compile(r"(?<![\w$€°%:.,/-])(?:[A-Z][\w-]+|\d[\d,.]*\d)(?![\w°%:
 
 
 class Nesting(HTMLParser):
-    """Counts tags, and whether they are nested well."""
+    """Whether tags are nested well."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
-        self.counts, self.good, self._open = Counter[str](), True, list[str]()
+        self.good, self._open = True, list[str]()
         self.feed(html)
         self.close()
         self.good &= not self._open
 
     def handle_starttag(self, tag: str, attrs: object) -> None:
         """Opens it."""
-        self.counts[tag] += 1
         self._open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -96,6 +97,24 @@ def marked_copies(sources: Sequence[str], targets: Sequence[str], most: int, cha
     return found
 
 
+def paragraphs(most: int) -> list[str]:
+    """Of this repository's pages, in HTML: those with code, links or emphasis in them."""
+    from markdown_it import MarkdownIt
+
+    markdown = MarkdownIt("commonmark")
+    pages = (markdown.render(page.read_text(encoding="utf-8")) for page in sorted(PAGES.glob("*.md")))
+    found = [paragraph.replace("\n", " ") for page in pages for paragraph in PARAGRAPH.findall(page)]
+    return [paragraph for paragraph in found if "<" in paragraph][:most]
+
+
+def kept(pages: Sequence[str], found: Sequence[str]) -> int:
+    """How many have all of their tags, with what is in them, nested well."""
+    return sum(
+        Nesting(html).good and not Counter(TAG.findall(page)) - Counter(TAG.findall(html))
+        for page, html in zip(pages, found, strict=True)
+    )
+
+
 def bleu(texts: Sequence[str], references: Sequence[str]) -> str:
     """As a table has it."""
     return f"{sacrebleu.corpus_bleu(list(texts), [list(references)]).score:.2f}"
@@ -114,13 +133,12 @@ def measure(translator: Translator, sentences: int) -> list[list[str]]:
         rows.append([f"with one {name} each", f"intact in {intact} of {sentences}", bleu(without, references)])
     pages = [with_tags(source, chance) for source in sources]
     found = [one.text for one in translator.translate(pages, format="html")]
-    kept = sum(
-        Nesting(html).good and not Nesting(page).counts - Nesting(html).counts
-        for page, html in zip(pages, found, strict=True)
-    )
-    told = f"all there, nested well, in {kept} of {sentences}"
+    told = f"all there, nested well, in {kept(pages, found)} of {sentences}"
     rest = [unescape(TAG.sub("", html)) for html in found]
     rows.append(["with 1 to 3 pairs of tags each", told, bleu(rest, references)])
+    real = paragraphs(PARAGRAPHS)
+    found = [one.text for one in translator.translate(real, format="html")]
+    rows.append(["paragraphs of docs/", f"all there, nested well, in {kept(real, found)} of {len(real)}", ""])
     copies = marked_copies(sources, plain, COPIES, chance)
     marked = [one.text for one in translator.translate([copy.html for copy in copies], format="html")]
     right = sum(f"<b>{copy.word}</b>" in html for copy, html in zip(copies, marked, strict=True))

@@ -2,7 +2,8 @@
 
 A head and two workers of one core, each as processes of their own. Sentences go through a plain server, through the
 application of deploy/ray, and through bulk on the cluster, and are compared token for token. Then a replica, a node
-and the entry get SIGKILL under load, and bulk loses a node, and is killed and gone on with. See docs/benchmarks.md.
+and the entry get SIGKILL under load, and bulk loses a node, and is killed and gone on with. At last bulk runs on one
+node of one core, and on two. See docs/benchmarks.md.
 """
 
 import argparse
@@ -16,9 +17,10 @@ from bench.ray.bulk import Bulk
 from bench.ray.edges import Edges
 from bench.ray.findings import Findings
 from bench.ray.nodes import ROOT, Nodes
+from bench.ray.scaling import compare_nodes
 from bench.sentences import distinct
 
-PARTS = ("serve", "edges", "bulk")
+PARTS = ("serve", "edges", "bulk", "nodes")
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -32,9 +34,10 @@ def main(given: Sequence[str] | None = None) -> int:
     parts, findings = arguments.part or PARTS, Findings()
     with TemporaryDirectory(prefix="r") as name:
         folder = Path(name)
-        if "serve" in parts:
-            answers = Answers(package, sentences, findings)
+        answers = Answers(package, sentences, findings)
+        if {"serve", "bulk"} & set(parts):
             answers.of_a_server()
+        if "serve" in parts:
             with Nodes(folder, workers=2) as nodes:
                 Application(folder, nodes, answers).run()
         if "edges" in parts:
@@ -42,7 +45,9 @@ def main(given: Sequence[str] | None = None) -> int:
                 Edges(folder, nodes, findings).run()
         if "bulk" in parts:
             with Nodes(folder, workers=2) as nodes:
-                Bulk(folder, nodes, package, sentences, findings).run()
+                Bulk(folder, nodes, answers).run()
+        if "nodes" in parts:
+            compare_nodes(folder, package, sentences, findings)
     return findings.end()
 
 

@@ -79,6 +79,10 @@ class Answers:
             self.compare("a server", server.target)
             self.findings.tell(f"a server: {server.rss_mb():.0f} MB")
 
+    def texts(self) -> str:
+        """As bulk writes them: a line for each."""
+        return "".join(f"{str(text).replace(chr(10), ' ')}\n" for text, *_ in self.expected)
+
     def compare(self, who: str, target: str) -> None:
         """Asks for all, and compares them with the first."""
         began = time.perf_counter()

@@ -26,10 +26,13 @@ START_S, END_S = 60.0, 60.0
 class Node:
     """A node that joins the cluster, or begins it."""
 
-    def __init__(self, log: Path, cores: int, arguments: Sequence[str]) -> None:
+    def __init__(self, log: Path, cores: int, arguments: Sequence[str], pinned: int | None = None) -> None:
+        """`pinned`: the one core of the machine that its processes may use. None: all."""
         environment = {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(ROOT), "RAY_SERVE_LOG_TO_STDERR": "0"}
         command = [RAY, "start", "--block", f"--node-ip-address={HOST}", f"--num-cpus={cores}"]
         command += [f"--object-store-memory={STORE_BYTES}", "--disable-usage-stats", *arguments]
+        if pinned is not None:
+            command = ["taskset", "--cpu-list", pinned, *command]
         with log.open("ab") as out:
             self._process = subprocess.Popen(
                 list(map(str, command)), stdout=out, stderr=out, cwd=ROOT, env=os.environ | environment
@@ -82,24 +85,27 @@ class Node:
 class Nodes:
     """A head without processors, and nodes that work: a cluster."""
 
-    def __init__(self, folder: Path, workers: int, cores: int = 1) -> None:
-        """`folder`: a short name, as sockets are in it. cores: that each worker says it has."""
+    def __init__(self, folder: Path, workers: int, cores: int = 1, pinned: Sequence[int] = ()) -> None:
+        """`folder`: a short name, as sockets are in it. cores: that each worker says it has.
+
+        pinned: the one core that each worker may use. Empty: all
+        """
         self._folder, self._port = folder, free_port()
         self._log = folder / "nodes.log"
         more = ["--include-dashboard=false", f"--temp-dir={folder / 'ray'}", f"--port={self._port}"]
         self.head = Node(self._log, 0, ["--head", *more, f"--dashboard-agent-listen-port={free_port()}"])
         self._wait_for_head()
-        self.workers = [self.add(cores) for _ in range(workers)]
+        self.workers = [self.add(cores, core) for core in pinned or (None,) * workers]
 
     @property
     def address(self) -> str:
         """Of the cluster."""
         return f"{HOST}:{self._port}"
 
-    def add(self, cores: int = 1) -> Node:
+    def add(self, cores: int = 1, pinned: int | None = None) -> Node:
         """One more worker."""
         more = [f"--address={self.address}", f"--dashboard-agent-listen-port={free_port()}"]
-        return Node(self._log, cores, more)
+        return Node(self._log, cores, more, pinned)
 
     def __enter__(self) -> Self:
         return self

@@ -49,6 +49,8 @@ class Choice:
     workers: int
     callers: int
     repeats: int
+    together: int
+    """Sentences of a text, which either side takes apart again."""
 
 
 def main() -> None:
@@ -65,9 +67,18 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="of both: one for each core")
     parser.add_argument("--callers", type=int, default=32, help="at once")
     parser.add_argument("--sentences", type=int, default=256, help="of each reading")
+    parser.add_argument("--together", type=int, default=1, help="sentences of a text: both take them apart again")
     parser.add_argument("--repeats", type=int, default=5, help="readings of each side")
     given = parser.parse_args()
-    choice = Choice(given.python, given.package, given.compute_type, given.workers, given.callers, given.repeats)
+    choice = Choice(
+        given.python,
+        given.package,
+        given.compute_type,
+        given.workers,
+        given.callers,
+        given.repeats,
+        given.together,
+    )
     with ExitStack() as stack:
         sides = opened(choice, given.beams, stack)
         compare(sides, choice, given.sentences)
@@ -90,10 +101,10 @@ def opened(choice: Choice, beams: Sequence[int], stack: ExitStack) -> dict[str, 
 
 def compare(sides: Mapping[str, Callable[[str], str]], choice: Choice, sentences: int) -> None:
     """Prints a table: in turns, the same sentences."""
-    sources, references = (flores(language)[:sentences] for language in ("en", "pt"))
+    sources, references = (joined(flores(language)[:sentences], choice.together) for language in ("en", "pt"))
     with ThreadPoolExecutor(choice.callers) as pool:
         ask = {name: partial(_translated, pool, side, sources) for name, side in sides.items()}
-        rates = alternate({name: partial(_rate, one, len(sources)) for name, one in ask.items()}, choice.repeats)
+        rates = alternate({name: partial(_rate, one, sentences) for name, one in ask.items()}, choice.repeats)
         found = {name: one() for name, one in ask.items()}
     best, *_ = sides
     rows = [
@@ -107,6 +118,11 @@ def compare(sides: Mapping[str, Callable[[str], str]], choice: Choice, sentences
         for name in sides
     ]
     print(table(["", "sentences/s", f"of {best} to this (asked {ASKED:g} x)", "BLEU", "chrF"], rows))
+
+
+def joined(sentences: Sequence[str], together: int) -> list[str]:
+    """Texts of so many sentences each."""
+    return [" ".join(sentences[first : first + together]) for first in range(0, len(sentences), together)]
 
 
 def install(work: Path, python: Path, compute_type: str) -> None:

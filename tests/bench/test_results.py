@@ -15,6 +15,7 @@ from bench.cpu.turns import Turns
 from bench.cpu.work import Reading
 from bench.machine.noise import Noise
 from bench.machine.peak import Peaks
+from bench.pages.plots import OURS, THEIRS
 
 QUIET, NOISY = (Noise(busy=busy, stolen=0.0, load=0.1, mhz=2600.0) for busy in (0.01, 0.4))
 
@@ -98,5 +99,6 @@ def test_a_noisy_run_says_so_in_its_title() -> None:
 def test_plots_have_every_side(tmp_path: Path) -> None:
     report().plot(tmp_path)
     speed, curves = ((tmp_path / name).read_text(encoding="utf-8") for name in ("speed.svg", "cost-curves.svg"))
-    assert speed.count("<rect") == 1 + 2 + 2  # the page, the legend, the bars
-    assert "CTranslate2 int8" in speed and "by rows" in curves and "stroke-dasharray" in curves
+    assert speed.count(f"fill: {OURS}") == speed.count(f"fill: {THEIRS}") == 1  # a bar each
+    assert ">int8<" in speed and ">CTranslate2 int8<" in speed and ">100<" in speed and ">30<" in speed
+    assert ">by rows<" in curves and "stroke-dasharray: 5" in curves

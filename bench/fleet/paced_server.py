@@ -1,0 +1,40 @@
+"""`python -m bench.fleet.paced_server`: a server whose engine waits, as for a device of its own.
+
+What it computes beside that hardly counts, so that several leave each other the cores of one machine, as servers with
+machines or GPUs of their own do.
+"""
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from engine.batch.running_batch import RunningBatch
+from engine.batch.searched_rows import SearchedRows
+from engine.decoder import Found
+from engine.queueing.cost import Measured
+from engine.request import Request
+from server.__main__ import main
+
+PACE = Measured(fixed=0.008, each=0.0004, token=0.0008)
+"""Some ten times what int8 takes: what is computed then hardly counts."""
+
+end_step, encode = SearchedRows.end_step, RunningBatch[Any]._encode
+
+
+def end_step_slowly(rows: SearchedRows[Any]) -> Found:
+    """Stands for the end of a step."""
+    time.sleep(PACE.fixed + PACE.each * rows.live)
+    return end_step(rows)
+
+
+def encode_slowly(batch: RunningBatch[Any], requests: Sequence[Request]) -> list[tuple[Request, Any]]:
+    """Stands for an encoder run."""
+    time.sleep(PACE.token * sum(len(request.source_ids) for request in requests))
+    return encode(batch, list(requests))
+
+
+if __name__ == "__main__":
+    SearchedRows.end_step = end_step_slowly  # type: ignore[assignment, method-assign]
+    RunningBatch._encode = encode_slowly  # type: ignore[assignment, method-assign]
+    sys.exit(main(sys.argv[1:]))
