@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -28,12 +29,12 @@ PROGRAMS = {
     "server": "configuration.md",
     "server.identity": "deploy.md",
     "inspection": "inspection.md",
-    **dict.fromkeys(
-        ("export", "export.command.pull", "export.command.show", "export.command.remove"), "checkpoints.md"
-    ),
-    **dict.fromkeys((f"dragoman {name}" for name in OWN), "client.md"),
+    **dict.fromkeys(("export", "export.command.pull", "export.command.show", "export.command.remove"), "export.md"),
+    **dict.fromkeys((f"dragoman {name}" for name in OWN), "command-line.md"),
     "dragoman bulk": "bulk.md",
     **dict.fromkeys(("training", "training.distill", "training.encoders", *EXAMPLES), "training.md"),
+    **dict.fromkeys(("training.examples.bst", "training.examples.click_log"), "history.md"),
+    "training.examples.en_pt_slice": "history.md",
     **dict.fromkeys(("training.corpus", "training.corpus.check", "training.corpus.choose"), "training.md"),
     **dict.fromkeys(
         ("bench", "bench.firefox", "bench.floor", "bench.gpu_check", "bench.instructions"), "benchmarks.md"
@@ -61,6 +62,7 @@ PROGRAMS = {
             "bench.options",
             "bench.history",
             "bench.options.alignment",
+            "bench.options.before",
             "bench.options.encoding",
             "bench.options.scoring",
             "bench.server.rolling",
@@ -75,6 +77,9 @@ PROGRAMS = {
 FOR_MAKE = {
     "bench.cpu.sides.peer",
     "bench.instructions.marked",
+    "bench.fleet.paced_server",
+    "bench.options.embedder",
+    "bench.options.engine_turns",
     "bench.soak.faulty_server",
     "deploy.grafana",
     "dragoman.quickstart",
@@ -87,7 +92,8 @@ FOREIGN_PROGRAMS = {"pip", "pytest", "venv", "ziglang"}
 FOREIGN_OPTIONS = {"--build-arg", "--constraint", "--enable-feature", "--health-cmd", "--profile"}
 """Of docker, pip and prometheus."""
 EVERYWHERE = {"--help", "--version"}
-LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)[^)]*\)")
+LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?[^)]*\)")
+FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -210,11 +216,12 @@ def test_every_program_is_known() -> None:
         modules
         - {
             "tests.documentation.test_documented",
-            "tests.engine.exact_cases",
-            "tests.engine.test_families",
+            "tests.engine.exact.cases",
+            "tests.engine.exact.test_families",
             "tests.engine.processors.test_processed_exact",
             "tests.engine.search.group_cases",
             "tests.models.number_words",
+            "tests.server.http.foreign_clients",
             "tests.server.kserve.triton",
         }
         == documented | FOR_MAKE
@@ -265,13 +272,24 @@ def test_every_make_target_is_documented(text: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_resolve(page: Path) -> None:
+    """Their anchors too."""
     links = LINK.findall(page.read_text(encoding="utf-8"))
-    assert [link for link in links if not (page.parent / link).exists()] == []
+    files = [(page.parent / name if name else page, anchor) for name, anchor in links]
+    assert [str(file) for file, _ in files if not file.exists()] == []
+    assert [(str(file), anchor) for file, anchor in files if anchor and anchor not in anchors(file)] == []
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """What GitHub makes of the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", FENCED.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    shown = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading) for heading in headings)
+    return frozenset(re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in shown)
 
 
 @pytest.mark.parametrize("page", WRAPPED, ids=lambda page: str(page.relative_to(ROOT)))
 def test_prose_wraps(page: Path) -> None:
     """Tables and blocks are as wide as they are."""
-    text = re.sub(r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    text = FENCED.sub("", page.read_text(encoding="utf-8"))
     prose = [line for line in text.splitlines() if not line.lstrip().startswith("|") and not line.startswith("    ")]
     assert [line for line in prose if len(line) > MOST_COLUMNS] == []
