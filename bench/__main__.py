@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.cpu import curves, plan, races, random_models, service, steps
 from bench.cpu.plan import Models
 from bench.cpu.report import Report
-from bench.cpu.sides.ctranslate2 import SAME, SETUPS
+from bench.cpu.sides.ctranslate2 import EXAMPLES, SAME, SETUPS
 from bench.cpu.tables import how
 from bench.cpu.turns import players
 from bench.firefox import compared, lexicon
@@ -69,7 +69,7 @@ def decoding(run: Run) -> None:
 def base(run: Run) -> None:
     """OPUS-MT's base size."""
     models = random_models.make(BASE, run.work / "base", ZOO)
-    sides = [*plan.our_sides(models), *plan.ctranslate2_sides(models)]
+    sides = [*plan.our_sides(models), *plan.ctranslate2_sides(models, EXAMPLES)]
     cells = plan.BASE_CELLS[:2] if run.quick else plan.BASE_CELLS
     lengths = random_models.RealLengths(ZOO)
     with players(sides, {}) as opened:
@@ -79,7 +79,7 @@ def base(run: Run) -> None:
 def family(part: str, shape: FamilyShape, run: Run) -> None:
     """Another family's size."""
     models = random_models.make_family(shape, run.work / part, ZOO)
-    cells = plan.FAMILY_CELLS[:2] if run.quick else plan.FAMILY_CELLS
+    cells = plan.QUICK_FAMILY_CELLS if run.quick else plan.FAMILY_CELLS
     with players(plan.family_sides(models), run.report.absent) as opened:
         lengths = random_models.RealLengths(ZOO)
         run.add(part, races.to_length(opened, cells, plan.FAMILY_PAIRS, run.repeats, lengths))
@@ -194,7 +194,12 @@ def main() -> None:
             optimum=arguments.optimum,
         )
         repeats = arguments.repeats or (3 if arguments.quick else 7)
-        report = Report(how=how(repeats, arguments.quick), quick=arguments.quick, core_hour=arguments.core_hour)
+        report = Report(
+            how=how(repeats, arguments.quick),
+            quick=arguments.quick,
+            parts=tuple(arguments.parts),
+            core_hour=arguments.core_hour,
+        )
         run = Run(report, models, Path(folder), watch, repeats)
         for part in arguments.parts or (QUICK if arguments.quick else PARTS):
             PARTS[part](run)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bench.cpu.sides.ctranslate2 import SETUPS, Ctranslate2, Setup
+from bench.cpu.sides.ctranslate2 import EXAMPLES, SETUPS, Ctranslate2, Setup
 from bench.cpu.sides.huggingface import HuggingFace
 from bench.cpu.sides.ours import Ours
 from bench.cpu.work import Side
@@ -88,6 +88,7 @@ BASE_PAIRS = (
 )
 
 FAMILY_CELLS = (Cell(1, 1, 8), Cell(1, 8, 64), Cell(1, 32, 192))
+QUICK_FAMILY_CELLS = (Cell(1, 1, 4), Cell(1, 8, 32), Cell(1, 32, 128))
 FAMILY_PAIRS = tuple(
     Pair(ours, theirs, asked(ratio, ratio, ratio))
     for ours, theirs, ratio in ((FP32, CT2_FP32, 1.2), (INT8, CT2_INT8, 1.5))
@@ -109,7 +110,7 @@ def our_sides(models: Models, workers: int = 2) -> list[Side]:
 def family_sides(models: Models) -> list[Side]:
     """With our own operators; and CTranslate2."""
     ours = [side for side in our_sides(models) if side.name in (FP32, INT8)]
-    return [*ours, *ctranslate2_sides(models)]
+    return [*ours, *ctranslate2_sides(models, EXAMPLES)]
 
 
 def ctranslate2_sides(models: Models, setups: Sequence[Setup] = SETUPS) -> list[Side]:

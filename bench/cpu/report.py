@@ -62,6 +62,8 @@ class Report(BaseModel):
     how: str
     """Who took part, and how figures were taken."""
     quick: bool = False
+    parts: tuple[str, ...] = ()
+    """That were asked for. None: all of them."""
     noise: Noise | None = None
     core_hour: float = 0.04
     """Price of a core for an hour, in whatever currency."""
@@ -78,8 +80,8 @@ class Report(BaseModel):
     def write(self, folder: Path = RESULTS) -> Path:
         """Writes both files. Returns the Markdown one, which holds nothing that the JSON does not."""
         folder.mkdir(exist_ok=True)
-        quick = "-quick" if self.quick else ""
-        path = folder / f"{self.date.isoformat()}-{file_name(processors()[0])}{quick}.md"
+        of = "".join(f"-{part}" for part in (*self.parts, *(["quick"] if self.quick else [])))
+        path = folder / f"{self.date.isoformat()}-{file_name(processors()[0])}{of}.md"
         path.write_text(self.markdown(), encoding="utf-8")
         path.with_suffix(".json").write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
         return path

@@ -84,6 +84,11 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert "| int8 | 20.0 |  |" in text
 
 
+def test_some_parts_leave_the_results_of_a_whole_run_alone(tmp_path: Path) -> None:
+    whole, some = report().write(tmp_path), report().model_copy(update={"parts": ("t5", "nllb"), "quick": True})
+    assert some.write(tmp_path).stem == f"{whole.stem}-t5-nllb-quick"
+
+
 def test_a_million_characters_cost_what_the_cores_do_meanwhile() -> None:
     """At 100 characters a second two cores take 10,000 seconds, which is 5.56 core-hours."""
     text = report().model_copy(update={"core_hour": 0.09}).markdown()

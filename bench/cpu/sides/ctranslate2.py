@@ -37,7 +37,9 @@ class Setup:
 
 SAME = (Setup(),)
 """Two workers of one thread, as ours."""
-SETUPS = (*SAME, Setup(1, 2), Setup(batch_type="tokens"), Setup(1, 2, "tokens"))
+EXAMPLES = (*SAME, Setup(1, 2))
+"""What there is to choose where targets have lengths: their batches are made beforehand."""
+SETUPS = (*EXAMPLES, Setup(batch_type="tokens"), Setup(1, 2, "tokens"))
 
 
 def force_avx512() -> None:
