@@ -1,6 +1,6 @@
 """Text <-> token ids by bytes of UTF-8 (ByT5, Xue et al. 2021, section 3)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from models.config import Frozen
@@ -53,9 +53,9 @@ class ByteTokenizer:
         found = (token_id - self.spec.offset for token_id in token_ids)
         return bytes(byte for byte in found if 0 <= byte < BYTES).decode(errors="ignore")
 
-    def settled(self, text: str) -> str:
+    def settled(self, token_ids: Sequence[int]) -> str:
         """What no later token can change, of the text of a target that is not complete: all of it."""
-        return text
+        return self.decode(token_ids)
 
     def names_target(self, text: str) -> bool:
         """Never."""

@@ -5,7 +5,7 @@ al. 2016, "Neural Machine Translation of Rare Words with Subword Units", section
 """
 
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -118,9 +118,9 @@ class MosesBpe:
         pieces = (self._pieces.get(token_id, "") for token_id in token_ids if token_id not in self._hidden)
         return self._target_words.joined("".join(pieces).replace(END_OF_WORD, " ").split())
 
-    def settled(self, text: str) -> str:
+    def settled(self, token_ids: Sequence[int]) -> str:
         """What no later token can change: all but the last word, which may go on, or may not stand alone."""
-        words = text.rsplit(maxsplit=1)
+        words = self.decode(token_ids).rsplit(maxsplit=1)
         return words[0] if len(words) == 2 else ""
 
     def names_target(self, text: str) -> bool:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -132,9 +132,9 @@ class SentencePiecePair:
         text: str = self._target.decode_pieces(pieces) if pieces else ""
         return text.replace(SPACE, " ").strip()
 
-    def settled(self, text: str) -> str:
-        """What no later token can change, of the text of a target that is not complete."""
-        return without_tail(text)
+    def settled(self, token_ids: Sequence[int]) -> str:
+        """Of the text of a target that is not complete, what no later token can change."""
+        return without_tail(self.decode(token_ids))
 
     def names_target(self, text: str) -> bool:
         """Whether the text begins with the code of a language, such as `>>fra<<`, that the vocabulary has."""

@@ -56,8 +56,8 @@ class Tokenizer(Protocol):
         """The text of target tokens. Ids that stand for no text are skipped."""
         ...
 
-    def settled(self, text: str) -> str:
-        """What no later token can change, of the text of a target that is not complete."""
+    def settled(self, token_ids: Sequence[int]) -> str:
+        """Of the text of a target that is not complete, what no later token can change."""
         ...
 
     def names_target(self, text: str) -> bool:
@@ -97,7 +97,7 @@ class TextStream:
     def push(self, token_ids: Sequence[int]) -> str:
         """Takes the next tokens; returns the text that is new and that no later token can change."""
         self._token_ids += token_ids
-        return self._send(self._tokenizer.settled(self._tokenizer.decode(self._token_ids)))
+        return self._send(self._tokenizer.settled(self._token_ids))
 
     def finish(self, token_ids: Sequence[int]) -> str:
         """Takes all tokens of the target, those pushed before included; returns the rest of its text."""

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -63,6 +63,7 @@ class TokenizerJson:
         self._hidden = frozenset(spec.hidden_ids)
         vocabulary = backend.get_vocab()
         self._vocabulary_size = 1 + max(vocabulary.values())
+        self._byte_ids = frozenset(vocabulary[piece] for piece in bytes_together(kinds_of_decoder(backend), vocabulary))
         self.longest_piece = 1 + max(map(len, vocabulary))
         """Characters of the longest source piece, and a space before it.
 
@@ -111,17 +112,19 @@ class TokenizerJson:
 
     def decode(self, token_ids: Iterable[int]) -> str:
         """The text of target tokens. Ids that stand for no text, or that the vocabulary lacks, are skipped."""
-        hidden, size = self._hidden, self._vocabulary_size
-        shown = [token_id for token_id in token_ids if token_id not in hidden and token_id < size]
-        text: str = self._backend.decode(shown, skip_special_tokens=False)
+        text: str = self._backend.decode(self._shown(token_ids), skip_special_tokens=False)
         return clean_up(text) if self.spec.cleans_up else text
 
-    def settled(self, text: str) -> str:
-        """What no later token can change, of the text of a target that is not complete.
+    def settled(self, token_ids: Sequence[int]) -> str:
+        """Of the text of a target that is not complete, what no later token can change.
 
-        Cleaning up may join a word to the one before it.
+        Bytes that follow each other are no characters where one of them is wrong, and cleaning up may join a word to
+        the one before it.
         """
-        whole = without_tail(text)
+        shown = self._shown(token_ids)
+        while shown and shown[-1] in self._byte_ids:
+            del shown[-1]
+        whole = without_tail(self.decode(shown))
         return whole.rpartition(" ")[0] if self.spec.cleans_up else whole
 
     def names_target(self, text: str) -> bool:
@@ -134,12 +137,16 @@ class TokenizerJson:
         before = self.encode_target(WORD)
         word = self._backend.decode(before, skip_special_tokens=False)
         texts = self._backend.decode_batch([[*before, token_id] for token_id in ids], skip_special_tokens=False)
-        byte_of = bytes_of_pieces(json.loads(self._backend.decoder.__getstate__()) if self._backend.decoder else {})
+        byte_of = bytes_of_pieces(kinds_of_decoder(self._backend))
         pieces = [b""] * self._vocabulary_size
         for token_id, text in zip(ids, texts, strict=True):
             found = byte_of(self._backend.id_to_token(token_id) or "")
             pieces[token_id] = text.removeprefix(word).encode() if found is None else found
         return pieces
+
+    def _shown(self, token_ids: Iterable[int]) -> list[int]:
+        hidden, size = self._hidden, self._vocabulary_size
+        return [token_id for token_id in token_ids if token_id not in hidden and token_id < size]
 
     def _check_ids(self) -> None:
         spec = self.spec
@@ -190,12 +197,22 @@ def _foreign(failed: str) -> Iterator[None]:
         raise TokenizerError(f"{failed}: {error}") from error
 
 
-def bytes_of_pieces(decoder: dict[str, Any]) -> Callable[[str], bytes | None]:
-    """What gives the bytes of a piece that may be a part of a character, and None for any other. decoder: as saved."""
-    kinds = {decoder.get("type"), *(part.get("type") for part in decoder.get("decoders", ()))}
-    if "ByteLevel" in kinds:
+def kinds_of_decoder(backend: "Backend") -> set[str]:
+    """What its decoder is made of."""
+    decoder: dict[str, Any] = json.loads(backend.decoder.__getstate__()) if backend.decoder else {}
+    return {part["type"] for part in (decoder, *decoder.get("decoders", ())) if "type" in part}
+
+
+def bytes_together(decoder: Collection[str], vocabulary: Iterable[str]) -> list[str]:
+    """The pieces that are a byte, where those that follow each other become characters together."""
+    return [piece for piece in vocabulary if BYTE.fullmatch(piece)] if "ByteFallback" in decoder else []
+
+
+def bytes_of_pieces(decoder: Collection[str]) -> Callable[[str], bytes | None]:
+    """What gives the bytes of a piece that may be a part of a character, and None for any other."""
+    if "ByteLevel" in decoder:
         return lambda piece: bytes(map(LETTERS.__getitem__, piece)) if LETTERS.keys() >= set(piece) else None
-    if "ByteFallback" in kinds:
+    if "ByteFallback" in decoder:
         return lambda piece: bytes.fromhex(piece[3:5]) if BYTE.fullmatch(piece) else None
     return lambda piece: None
 

@@ -123,7 +123,26 @@ def bert(folder: Path) -> None:
     fast.save_pretrained(folder)
 
 
-FAMILIES: list[Write] = [t5, nllb, mbart50, xlm_roberta, bart, bert]
+def byte_fallback(folder: Path) -> None:
+    """A token for each byte of what has no piece; bytes that follow each other are characters together, or none."""
+    special, text = ["</s>", "<pad>", "<unk>"], "\n".join([*PAGE, *SCRIPTS[:3]])
+    words = sorted({f"▁{word}" for word in text.split()})[:300]
+    letters = sorted({"▁", *text} - {" ", "\n"})
+    scored = [(piece, 0.0) for piece in (*special, *(f"<0x{byte:02X}>" for byte in range(256)))]
+    scored += [(piece, -8.0) for piece in words] + [(letter, -4.0) for letter in letters if letter not in words]
+    made = tokenizers.Tokenizer(models.Unigram(scored, unk_id=2, byte_fallback=True))
+    made.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    made.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    made.post_processor = processors.TemplateProcessing("$A </s>", special_tokens=[("</s>", 0)])
+    fast = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=made, eos_token="</s>", pad_token="<pad>", unk_token="<unk>"
+    )
+    fast.save_pretrained(folder)
+
+
+FAMILIES: list[Write] = [t5, nllb, mbart50, xlm_roberta, bart, bert, byte_fallback]
 
 
 @pytest.fixture(scope="module", params=FAMILIES, ids=lambda write: write.__name__)
