@@ -47,18 +47,28 @@ class EventWriter:
 
     @asynccontextmanager
     async def beating(self) -> AsyncIterator[None]:
-        """A comment every BEAT_S, as long as the context lasts."""
+        """A comment every BEAT_S, as long as the context lasts. Raises StreamStalled where one is not read."""
 
-        async def beat() -> None:
-            while True:
-                await asyncio.sleep(BEAT_S)
-                await self._write(b":\n\n")
+        async def beat(answering: asyncio.Timeout) -> None:
+            try:
+                while True:
+                    await asyncio.sleep(BEAT_S)
+                    await self._write(b":\n\n")
+            except StreamStalled:
+                answering.reschedule(0)
 
-        beats = asyncio.create_task(beat())
+        answering = asyncio.timeout(None)
         try:
-            yield
-        finally:
-            beats.cancel()
+            async with answering:
+                beats = asyncio.create_task(beat(answering))
+                try:
+                    yield
+                finally:
+                    beats.cancel()
+        except TimeoutError as error:
+            if answering.expired():
+                raise StreamStalled(self._traffic.stall_timeout_s) from error
+            raise
 
     async def _write(self, part: bytes, last: bool = False) -> None:
         try:

@@ -31,15 +31,20 @@ async def interleaved(
         under_way.remove(task)
         room.release()
 
+    async def end() -> None:
+        await asyncio.gather(*under_way, return_exceptions=True)
+        await responses.put(None)
+
     async def take_in() -> None:
         try:
             async for request in requests:
                 await room.acquire()
                 under_way.add(task := asyncio.create_task(answer(request)))
                 task.add_done_callback(done)
-        finally:
-            await asyncio.gather(*under_way, return_exceptions=True)
-            await responses.put(None)
+        except Exception:
+            await end()
+            raise
+        await end()  # not where it is cancelled: nobody takes responses any more, so that there may be no room for one
 
     reading = asyncio.create_task(take_in())
     try:

@@ -37,7 +37,8 @@ class Departures:
         async with asyncio.timeout(self._timeout_s) as patience:
 
             def give_up() -> None:
-                patience.reschedule(0)
+                if not patience.expired():  # else it is on its way out already
+                    patience.reschedule(0)
 
             self._add(give_up, size)
             try:

@@ -67,3 +67,21 @@ async def test_a_part_of_a_stream_waits_in_the_same_room() -> None:
 async def test_a_part_that_is_not_read_in_time_is_given_up() -> None:
     with pytest.raises(TimeoutError):
         await Departures(ROOM, 0.01).wait(1, asyncio.Event().wait())
+
+
+async def test_a_part_on_its_way_out_is_not_given_up_again() -> None:
+    leave = asyncio.Event()
+
+    async def slow_to_leave() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await leave.wait()
+
+    departures = Departures(ROOM, 0.01)
+    part = asyncio.create_task(departures.wait(ROOM, slow_to_leave()))
+    await asyncio.sleep(0.05)  # its time is over, and it has not left
+    assert await departures.wait(ROOM, asyncio.sleep(0, 7)) == 7
+    leave.set()
+    with pytest.raises(TimeoutError):
+        await part
