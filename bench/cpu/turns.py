@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from bench.cpu.work import Reading, Side, Work
 
 SPAWN = multiprocessing.get_context("spawn")
-MOST_S = 300
-"""That a side may take for an answer."""
+MOST_S = 1200
+"""That a side may take for an answer: the largest models on a busy machine."""
 
 
 class SideError(Exception):
@@ -81,7 +81,10 @@ class Player:
             self._process.join()
 
     def _ask(self, what: str, *arguments: object) -> Any:
-        self._pipe.send((what, arguments))
+        try:
+            self._pipe.send((what, arguments))
+        except OSError:
+            raise self._ended() from None
         return self._receive()
 
     def _receive(self) -> Any:
@@ -91,11 +94,14 @@ class Player:
         try:
             done, answer = self._pipe.recv()
         except EOFError:
-            self._process.join()
-            raise SideError(f"its process ended with {self._process.exitcode}") from None
+            raise self._ended() from None
         if not done:
             raise SideError(answer)
         return answer
+
+    def _ended(self) -> SideError:
+        self._process.join()
+        return SideError(f"its process ended with {self._process.exitcode}")
 
 
 @dataclass

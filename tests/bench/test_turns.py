@@ -33,13 +33,14 @@ def test_sides_take_turns_in_processes_of_their_own(tmp_path: Path) -> None:
     with players(sides, absent) as opened:
         turns = race(opened, Work(("a", "b")), repeats=3)
         assert opened[0].answers(["text"], 4) == ["text 4"]
+        again = race(opened, Work(("a",)), repeats=1)
     names, processes = zip(*(line.split() for line in log.read_text().splitlines()), strict=True)
-    assert names == ("first", "second", "third", "second", "first", "first")
+    assert names == ("first", "second", "third", "second", "first", "first", "first", "second")
     assert len(set(processes)) == 3 and str(os.getpid()) not in processes
     assert {name: len(readings) for name, readings in turns.readings.items()} == {"first": 3, "second": 2}
     assert all(reading.tokens == 10 and reading.seconds > 0 for reading in turns.readings["first"])
     assert absent == {"nobody": "LookupError: there is no such engine"}
-    assert turns.absent == {"third": "its process ended with 3"}
+    assert turns.absent == again.absent == {"third": "its process ended with 3"}
     assert turns.setups["first"] == "2 texts"
 
 
