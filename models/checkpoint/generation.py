@@ -25,6 +25,9 @@ NEUTRAL: dict[str, object] = {
     "stop_strings": None,
     "penalty_alpha": None,
     "watermarking_config": None,
+    "forced_decoder_ids": None,
+    "token_healing": False,
+    "dola_layers": None,
 }
 """Settings that change what is generated and are not supported, and the value that means "off".
 
@@ -83,6 +86,8 @@ class GenerationSettings(JsonKeys):
     bad_words_ids: list[list[int]] | None = None
     renormalize_logits: bool | None = None
     decoder_start_token_id: int | None = None
+    eos_token_id: int | list[int] | None = None
+    """As config.json says it: of a target, one token is the end."""
 
     def suppressed_ids(self, end_id: int, file: Path) -> tuple[int, ...]:
         """The bad words, each of a single token. As in `generate`, the end token is not one."""
@@ -102,7 +107,11 @@ class GenerationSettings(JsonKeys):
             raise invalid(error, file) from error
 
     def _check_ids(self, config: ModelShape, file: Path) -> None:
-        """Raises CheckpointError for a token that cannot be suppressed or forced."""
+        """Raises CheckpointError for a token that cannot be suppressed or forced, and for another end."""
+        if self.eos_token_id not in (None, config.end_id, [config.end_id]):
+            raise CheckpointError(
+                f"{file}: eos_token_id is {self.eos_token_id}; config.json says {config.end_id}, a target's one end"
+            )
         forced = (self.forced_bos_token_id, self.forced_eos_token_id)
         for token_id in [*self.suppressed_ids(config.end_id, file), *(token for token in forced if token is not None)]:
             if not 0 <= token_id < config.target_vocab_size:

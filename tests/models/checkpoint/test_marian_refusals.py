@@ -187,7 +187,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
         ("vocab.json: 213 pieces share 212 ids",),
     ),
     "another end token": (
-        lambda folder: edit_json(folder / "config.json", eos_token_id=9),
+        lambda folder: [edit_json(folder / f"{name}config.json", eos_token_id=9) for name in ("", "generation_")],
         ("vocab.json: </s> has id 0", "config.json says eos_token_id is 9"),
     ),
     "generation is not JSON": (
@@ -209,6 +209,18 @@ BROKEN: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "sampling": (
         lambda folder: edit_json(folder / "generation_config.json", temperature=0.0),
         ("generation_config.json: temperature is 0.0", "greater than or equal to 0.01"),
+    ),
+    "another end": (
+        lambda folder: edit_json(folder / "generation_config.json", eos_token_id=5),
+        ("generation_config.json: eos_token_id is 5", "config.json says 0"),
+    ),
+    "two ends": (
+        lambda folder: edit_json(folder / "generation_config.json", eos_token_id=[0, 5]),
+        ("generation_config.json: eos_token_id is [0, 5]", "config.json says 0"),
+    ),
+    "layers that are compared": (
+        lambda folder: edit_json(folder / "generation_config.json", dola_layers="high"),
+        ("generation_config.json: dola_layers is 'high'", "expected None"),
     ),
     "groups of beams": (
         lambda folder: edit_json(folder / "generation_config.json", num_beam_groups=2),
