@@ -32,6 +32,8 @@ class Word:
     """The character of the block where the source token begins that it comes from most. None: that is not known."""
     raw: bool = False
     """It is markup, or what an OBJECT stood for."""
+    looks: tuple[tuple[int, float], ...] = ()
+    """The words of the block that it comes from at all: where they begin, and how much of it does."""
 
 
 def words_of(content: str, target: str, alignment: Alignment | None, origins: Sequence[int]) -> Iterator[Word]:
@@ -45,13 +47,14 @@ def words_of(content: str, target: str, alignment: Alignment | None, origins: Se
     linked = [*_linked(content, target, alignment)]
     for place, one in enumerate(linked):
         beside = [other for other in linked[max(0, place - 2) : place + 3] if other.source == one.source]
+        looks = tuple((origins[source], share) for source, share in one.looks)
         if one.source is None or not one.is_of(beside):
-            yield Word(one.text, None)
+            yield Word(one.text, None, looks=looks)
         elif one.copied and not one.text.startswith("Q"):
             # Tags may stand inside of it, as in H<sub>2</sub>O.
             yield from (Word(character, origins[one.source + at]) for at, character in enumerate(one.text))
         else:
-            yield Word(one.text, origins[one.source])
+            yield Word(one.text, origins[one.source], looks=looks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,8 @@ class _Linked:
     """It is the same word."""
     odd: bool = False
     """It is punctuation, and that is a word."""
+    looks: tuple[tuple[int, float], ...] = ()
+    """All words of the content that it comes from: where they begin, and the share of each."""
 
     def is_of(self, beside: Sequence["_Linked"]) -> bool:
         """Whether it is its translation, alone or with words beside it that come from the same one.
@@ -79,27 +84,44 @@ class _Linked:
 
 
 def _linked(content: str, target: str, alignment: Alignment) -> Iterator[_Linked]:
+    sources = [*_cut(content, sorted(begin for begin, _ in alignment.source_spans))]
+    texts, shares = _shares(target, alignment, [begin for begin, _ in sources])
+    taken = defaultdict[int, float](float)
+    for of_word in shares:
+        for source, share in of_word.items():
+            taken[source] += share
+    for text, of_word in zip(texts, shares, strict=True):
+        if not of_word:
+            yield _Linked(text)
+            continue
+        # A noun looks at its adjective too, which another word translates. So what counts is the share both ways.
+        best = max(of_word, key=lambda source: (of_word[source] ** 2 / taken[source], -source))
+        word = content[slice(*sources[best])]
+        odd = word[0].isalnum() and not text[0].isalnum()
+        looks = tuple((sources[source][0], share) for source, share in of_word.items())
+        yield _Linked(text, sources[best][0], of_word[best], text == word, odd, looks)
+
+
+def _shares(target: str, alignment: Alignment, firsts: Sequence[int]) -> tuple[list[str], list[dict[int, float]]]:
+    """The words of a target, and how much of each comes from which word of the content.
+
+    firsts: where the words of the content begin
+    """
     spans, weights = alignment.target_spans, defaultdict[int, list[tuple[int, float]]](list)
     for link in alignment.links:
         weights[link.target].append((link.source, link.weight))
     ordered = sorted(range(len(spans)), key=lambda token: spans[token])
     begins = [spans[token][0] for token in ordered]
-    sources = [*_cut(content, sorted(begin for begin, _ in alignment.source_spans))]
-    firsts = [begin for begin, _ in sources]
+    texts, found = list[str](), list[dict[int, float]]()
     for begin, end in _cut(target, begins):
         inside = ordered[max(0, bisect_left(begins, begin) - 1) : bisect_left(begins, end)]
         shares = defaultdict[int, float](float)
         for token in (token for token in inside if spans[token][1] > begin):
             for source, weight in weights[token]:
                 shares[bisect_right(firsts, alignment.source_spans[source][0]) - 1] += weight / len(inside)
-        text = target[begin:end]
-        if not shares:
-            yield _Linked(text)
-            continue
-        best = max(shares, key=lambda source: (shares[source], -source))
-        word = content[slice(*sources[best])]
-        odd = word[0].isalnum() and not text[0].isalnum()
-        yield _Linked(text, sources[best][0], shares[best], text == word, odd)
+        texts.append(target[begin:end])
+        found.append(shares)
+    return texts, found
 
 
 def marked_up(block: Block, words: Sequence[Word]) -> str:
@@ -107,6 +129,7 @@ def marked_up(block: Block, words: Sequence[Word]) -> str:
     if block.escape is None:
         return "".join(word.text for word in words)
     stacks = _stacks(block, words)
+    _give_to_the_nearest(block, words, stacks)
     for element in (element for element in block.elements if element.once):
         _keep_longest(element, stacks)
     inserted = _insertions(block, words, stacks)
@@ -164,6 +187,20 @@ def _keep_longest(element: Element, stacks: list[Stack]) -> None:
     for index in range(len(stacks)):
         if index not in longest:
             stacks[index] = tuple(one for one in stacks[index] if one is not element)
+
+
+def _give_to_the_nearest(block: Block, words: Sequence[Word], stacks: list[Stack]) -> None:
+    """Puts an element that no word is in around the word that looks most at what is in it, if one looks there."""
+    order = {id(element): place for place, element in enumerate(block.elements)}
+    present = {id(element) for stack in stacks for element in stack}
+    looks = sorted((at, i, share) for i, word in enumerate(words) if word.text.isalnum() for at, share in word.looks)
+    for element in (element for element in block.elements if id(element) not in present):
+        shares = defaultdict[int, float](float)
+        for _, index, share in looks[bisect_left(looks, (element.begin,)) : bisect_left(looks, (element.end,))]:
+            shares[index] += share
+        if shares:
+            best = max(shares, key=shares.__getitem__)
+            stacks[best] = tuple(sorted((*stacks[best], element), key=lambda one: order[id(one)]))
 
 
 def _around(block: Block) -> tuple[list[int], list[Stack]]:

@@ -1,6 +1,7 @@
 """server.text.html and server.text.placed: whatever the translation, every tag is there, nested well."""
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from html import escape, unescape
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -14,7 +15,7 @@ from engine.links import Link
 from engine.request import FinishReason
 from server.text.html import DEEPEST, read_html
 from server.text.parts import Block, Copied
-from server.text.pieces import Fixed, Piece, joined, pieces
+from server.text.pieces import Fixed, Piece, Sentence, joined, pieces
 from server.text.placed import Word, marked_up
 from server.text.protected import Glossary
 from server.translation.targets import Alignment, TargetText
@@ -171,3 +172,33 @@ def test_unlinked_words_are_in_the_elements_of_both_neighbours() -> None:
     assert isinstance(block, Block)
     words = [Word("um", 0), Word(" ", None), Word("dois", None), Word(" ", None), Word("x", 4), Word("três", 8)]
     assert marked_up(block, words) == "<b>um dois x</b>três"
+
+
+def placed(source: Sequence[str], target: Sequence[str], links: Sequence[Link], html: str) -> str:
+    """A page of one sentence, translated word by word with these links."""
+    [block] = read_html(html)
+    assert isinstance(block, Block)
+    [sentence] = pieces(block, "en", Glossary(), lambda _: True)
+    assert isinstance(sentence, Sentence)
+    alignment = Alignment(tuple(spans_of(source)), tuple(spans_of(target)), tuple(links))
+    words = sentence.words(TargetText(" ".join(target), 0.0, 1, FinishReason.END_TOKEN, alignment=alignment))
+    return marked_up(block, list(words))
+
+
+def spans_of(words: Sequence[str]) -> Iterator[tuple[int, int]]:
+    at = 0
+    for word in words:
+        yield at, at + len(word)
+        at += len(word) + 1
+
+
+def test_a_noun_that_looks_at_its_adjective_too_comes_from_the_noun() -> None:
+    links = [Link(0, 0, 0.67), Link(1, 0, 0.32), Link(0, 1, 0.99)]
+    found = placed(["authentic", "community"], ["comunidade", "autêntica"], links, "authentic <b>community</b>")
+    assert found == "<b>comunidade</b> autêntica"
+
+
+def test_a_tag_that_no_word_comes_from_goes_around_the_word_that_looks_there_most() -> None:
+    links = [Link(0, 0, 0.6), Link(1, 0, 0.4), Link(0, 1, 0.1), Link(1, 1, 0.1), Link(2, 1, 0.8)]
+    found = placed(["will", "face", "it"], ["enfrentará", "isso"], links, "<i>will</i> <b>face</b> it")
+    assert found == "<i><b>enfrentará</b></i> isso"
