@@ -121,6 +121,8 @@ class Serving:
 
     port: int
     server: grpc.aio.Server
+    interceptor: RpcInterceptor
+    """All handlers are behind it."""
     channel: grpc.aio.Channel
     decoder: CopyDecoder
     admission: Admission
@@ -242,7 +244,7 @@ async def serving(
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", channel_options) as channel:
             try:
                 own_parts = decoder, admission, runner, calls, health, translator, registry, listener, http_port
-                yield Serving(port, server, channel, *own_parts)
+                yield Serving(port, server, interceptor, channel, *own_parts)
             finally:
                 decoder.gate.open()
                 watch.cancel()

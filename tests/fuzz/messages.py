@@ -5,7 +5,8 @@ from contextlib import contextmanager
 
 from tests.fuzz import Attempt
 from tests.fuzz.served import on_server
-from tests.hostile.fuzz import METHODS, Sent, answer
+from tests.hostile.fuzz.messages import METHODS, Sent
+from tests.hostile.fuzz.sending import answer
 from tests.serving import Serving
 
 

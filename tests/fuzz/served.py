@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, contextmanager
 from typing import Any
 
 from tests.fuzz import Attempt
-from tests.hostile.fuzz import Errors
+from tests.hostile.fuzz.sending import Errors
 from tests.serving import Serving, serving
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from dragoman.v1 import encoding_pb2, model_pb2, translation_pb2
 from tests.fuzz import TARGETS, inputs, trying
-from tests.hostile.fuzz import METHODS
+from tests.hostile.fuzz.messages import METHODS
 
 
 @pytest.mark.parametrize("target", TARGETS)

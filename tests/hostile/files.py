@@ -27,7 +27,7 @@ from models.package.graphs import Vocabulary
 from models.package.shortlist import Shortlist, ShortlistError
 from models.tokenizers.sentencepiece_pair import SentencePiecePair, SentencePieceSpec
 from models.tokenizers.tokenizer import TokenizerError
-from tests.hostile.fuzz import mutated
+from tests.hostile.fuzz.messages import mutated
 
 CORPUS = Path(__file__).parent / "corpus"
 ZOO = Path(__file__).parents[2] / "models" / "zoo" / "en-pt-int8"

@@ -1,21 +1,9 @@
-"""`python -m tests.hostile.fuzz`: mutated messages to every method of a real server on loopback, whose decoder copies.
+"""Messages of every method as clients send them, and what changes at random leave of them."""
 
-Every one is answered, and never with INTERNAL, UNKNOWN or a traceback in the log. One that is not is told by its seed.
-One that is late, as all are of a process that was stopped for some seconds, is sent once more; that is counted.
-"""
-
-import argparse
-import asyncio
-import logging
 import random
-import time
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-import grpc
 from google.protobuf.message import Message
 from grpc_health.v1.health_pb2 import HealthCheckRequest
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
@@ -31,13 +19,19 @@ from dragoman.v1.translation_pb2 import (
     TranslateDocumentRequest,
     TranslateRequest,
 )
-from tests.fakes import WAIT_S
-from tests.serving import Serving, refusal, serving, texts
+from server.kserve.v2.inference_pb2 import (
+    InferParameter,
+    InferTensorContents,
+    ModelConfigRequest,
+    ModelInferRequest,
+    ModelMetadataRequest,
+    ModelReadyRequest,
+    RepositoryIndexRequest,
+    ServerLiveRequest,
+    ServerMetadataRequest,
+    ServerReadyRequest,
+)
 
-TOGETHER = 32
-"""Messages under way at a time."""
-PART = 5000
-"""Messages that a server gets."""
 STRANGE = [
     *("\0", "\u202e\u2066abc", "e" + "\u0301" * 300, "\ufdfa" * 50, "\U0001f468\u200d\U0001f469" * 20, "\u2581" * 9),
     *(
@@ -55,16 +49,6 @@ STRANGE = [
 NUMBERS = [0, 1, 2, 3, 4, 17, -1, 128, 129, 2**31 - 1, -(2**31)]
 LENGTHS = [0.0, -0.0, 1.0, 10.0, -10.0, 10.0001, 1e38, float("nan"), float("inf"), 1e-45]
 SPLICES = [b"\xff" * 9, b"\x80" * 12, b"\x0a\xff\xff\xff\x7f", b"\x0b" * 120, b"\x0c", b"\xed\xa0\x80", b"\x00"]
-REFUSALS = {
-    "INVALID_ARGUMENT",
-    "NOT_FOUND",
-    "RESOURCE_EXHAUSTED",
-    "OUT_OF_RANGE",
-    "UNIMPLEMENTED",
-    "FAILED_PRECONDITION",
-}
-OVERLOADED = {"OVERLOADED", "WOULD_BE_LATE"}
-LATE = "sent once more"
 
 
 def decoding(chance: random.Random) -> DecodingOptions:
@@ -152,6 +136,50 @@ def document(chance: random.Random) -> Message:
     )
 
 
+def infer(chance: random.Random) -> Message:
+    texts = [content(chance).encode() for _ in range(chance.choice([0, 1, 1, 2, 9]))]
+    raw = chance.random() < 0.5
+    text = ModelInferRequest.InferInputTensor(
+        name=chance.choice(["text"] * 9 + ["", "\0"]),
+        datatype=chance.choice(["BYTES"] * 9 + ["", "FP32"]),
+        shape=chance.choice([[len(texts), 1], [len(texts), 1], [len(texts), 1], [], [-1], [2**62, 2**62], NUMBERS]),
+        contents=None if raw else InferTensorContents(bytes_contents=texts),
+    )
+    named = chance.choice(["no_cache", "num_beams", "dimensions", "priority", "x", "top_p", "\0"])
+    return ModelInferRequest(
+        model_name=infer_model(chance),
+        model_version=chance.choice(["", "", "", "1", "-1"]),
+        id=chance.choice(["", "a", "\0"]),
+        inputs=[text] * chance.choice([0, 1, 1, 1, 1, 1, 2]),
+        outputs=[
+            ModelInferRequest.InferRequestedOutputTensor(name=chance.choice(["translation", "score", "embedding", ""]))
+            for _ in range(chance.choice([0, 0, 1, 2]))
+        ],
+        parameters={
+            "target_language": InferParameter(string_param=language(chance)),
+            "max_new_tokens": InferParameter(int64_param=chance.choice([1, 8, *NUMBERS])),
+        }
+        | ({named: parameter(chance)} if chance.random() < 0.3 else {}),
+        raw_input_contents=[b"".join(len(one).to_bytes(4, "little") + one for one in texts)] if raw else [],
+    )
+
+
+def infer_model(chance: random.Random) -> str:
+    return chance.choice(["copy", "copy", "copy.stream", "copy.stream", "copy.encode", "", "x" * 900])
+
+
+def parameter(chance: random.Random) -> InferParameter:
+    return chance.choice(
+        [
+            InferParameter(),
+            InferParameter(bool_param=True),
+            InferParameter(int64_param=chance.choice(NUMBERS)),
+            InferParameter(double_param=chance.choice(LENGTHS)),
+            InferParameter(string_param=content(chance)),
+        ]
+    )
+
+
 def get_model(chance: random.Random) -> Message:
     return GetModelRequest(name=chance.choice(["", "copy", "x" * 900, "\0"]))
 
@@ -170,6 +198,7 @@ def reflect(chance: random.Random) -> Message:
     return ServerReflectionRequest(file_by_filename=chance.choice(["../../../etc/passwd", "dragoman/v1/model.proto"]))
 
 
+INFERENCE = "/inference.GRPCInferenceService"
 METHODS: dict[str, tuple[str, Callable[[random.Random], Message]]] = {
     "/dragoman.v1.TranslationService/Translate": ("unary_unary", translate),
     "/dragoman.v1.TranslationService/StreamTranslate": ("unary_stream", stream),
@@ -185,6 +214,15 @@ METHODS: dict[str, tuple[str, Callable[[random.Random], Message]]] = {
     "/grpc.health.v1.Health/List": ("unary_unary", lambda chance: HealthCheckRequest()),
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": ("stream_stream", reflect),
     "/dragoman.v1.TranslationService/TranslateDocument": ("unary_stream", document),
+    f"{INFERENCE}/ServerLive": ("unary_unary", lambda chance: ServerLiveRequest()),
+    f"{INFERENCE}/ServerReady": ("unary_unary", lambda chance: ServerReadyRequest()),
+    f"{INFERENCE}/ServerMetadata": ("unary_unary", lambda chance: ServerMetadataRequest()),
+    f"{INFERENCE}/ModelReady": ("unary_unary", lambda chance: ModelReadyRequest(name=infer_model(chance))),
+    f"{INFERENCE}/ModelMetadata": ("unary_unary", lambda chance: ModelMetadataRequest(name=infer_model(chance))),
+    f"{INFERENCE}/ModelConfig": ("unary_unary", lambda chance: ModelConfigRequest(name=infer_model(chance))),
+    f"{INFERENCE}/RepositoryIndex": ("unary_unary", lambda chance: RepositoryIndexRequest(ready=True)),
+    f"{INFERENCE}/ModelInfer": ("unary_unary", infer),
+    f"{INFERENCE}/ModelStreamInfer": ("stream_stream", infer),
 }
 
 
@@ -224,115 +262,3 @@ class Sent:
         path = chance.choice(list(METHODS))
         kind, make = METHODS[path]
         return cls(seed, path, kind, mutated(make(chance).SerializeToString(), chance))
-
-
-async def sent(*messages: bytes) -> AsyncIterator[bytes]:
-    for message in messages:
-        yield message
-
-
-async def answer(channel: Any, message: Sent) -> str:
-    """The reason of a refusal, or OK. Raises TimeoutError; AssertionError where it is none that may be given."""
-    method = getattr(channel, message.kind)(message.path)
-    try:
-        if message.kind == "unary_unary":
-            await method(message.data, timeout=WAIT_S)
-        else:
-            data = sent(message.data) if message.kind == "stream_stream" else message.data
-            async for _ in method(data, timeout=WAIT_S):
-                pass
-    except grpc.aio.AioRpcError as error:
-        told = f"seed {message.seed}, {message.path}: {error.code().name} {error.details()}"
-        if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-            raise TimeoutError(told) from error
-        if error.code() is grpc.StatusCode.NOT_FOUND and message.path.startswith("/grpc."):
-            return "UNKNOWN_SERVICE"  # by the protocol of health, without details
-        try:
-            reason = refusal(error).info.reason
-        except KeyError:
-            raise AssertionError(f"{told}: without details") from None
-        if reason == "REQUEST_STALLED":
-            raise TimeoutError(told) from error
-        assert error.code().name in REFUSALS or reason in OVERLOADED, told
-        return reason
-    return "OK"
-
-
-async def send_all(server: Serving, first: int, messages: int) -> Counter[str]:
-    """Sends messages of seeds from `first` on. Returns how many were answered with what."""
-    told, seeds = Counter[str](), iter(range(first, first + messages))
-
-    async def send() -> None:
-        for seed in seeds:
-            message = Sent.of(seed)
-            try:
-                told[await answer(server.channel, message)] += 1
-            except TimeoutError:
-                told[LATE] += 1
-                told[await answer(server.channel, message)] += 1
-
-    async with asyncio.TaskGroup() as tasks:
-        for _ in range(TOGETHER):
-            tasks.create_task(send())
-    return told
-
-
-class Errors(logging.Handler):
-    """Keeps what is logged as an error."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.told: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.told.append(record.getMessage())
-
-
-async def fuzz(first: int, messages: int) -> Counter[str]:
-    """Serves, sends messages, and sees that nothing was logged, that nothing is left, and that it still translates."""
-    errors = Errors()
-    logging.getLogger().addHandler(errors)
-    try:
-        async with serving(workers=2, max_waiting=1024) as server:
-            told = await send_all(server, first, messages)
-            assert await texts(server, "A cat.") == ["A cat."]
-            assert server.runner.idle
-    finally:
-        logging.getLogger().removeHandler(errors)
-    assert not errors.told, errors.told[:5]
-    assert told.total() - told[LATE] == messages
-    return told
-
-
-def fuzz_part(first: int, messages: int) -> Counter[str]:
-    """On a server of its own."""
-    return asyncio.run(fuzz(first, messages))
-
-
-def fuzz_shared(first: int, messages: int, processes: int) -> Iterator[tuple[range, Counter[str]]]:
-    """As `fuzz`, in several processes: part by part, in order. Raises BrokenProcessPool where one crashes."""
-    seeds = range(first, first + messages)
-    parts = [seeds[start : start + PART] for start in range(0, messages, PART)]
-    with ProcessPoolExecutor(processes) as pool:
-        yield from zip(parts, pool.map(fuzz_part, [part.start for part in parts], map(len, parts)), strict=True)
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(prog="python -m tests.hostile.fuzz", description=__doc__)
-    parser.add_argument("--messages", type=int, default=100_000, help="how many")
-    parser.add_argument("--first", type=int, default=0, help="seed of the first: the last line tells where to go on")
-    parser.add_argument("--processes", type=int, default=1, help="that share them")
-    given = parser.parse_args(arguments)
-    told, done, began = Counter[str](), 0, time.monotonic()
-    for part, ends in fuzz_shared(given.first, given.messages, given.processes):
-        told.update(ends)
-        done += len(part)
-        rate = done / (time.monotonic() - began)
-        none = "0 crashes, 0 without an answer, 0 INTERNAL"
-        print(f"{done} messages, {rate:.0f} a second, seeds before {part.stop}: {none}", flush=True)
-    print(f"{done} messages: {dict(told.most_common())}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,1 @@
+"""Mutated messages to every method of a real server whose decoder copies."""

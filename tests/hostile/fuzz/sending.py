@@ -1,0 +1,139 @@
+"""Sending messages to a server, and seeing to it that each is answered as it may be."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from typing import Any
+
+import grpc
+import uvloop
+
+from tests.fakes import WAIT_S
+from tests.hostile.fuzz.handed import HandedChannel
+from tests.hostile.fuzz.messages import METHODS, Sent
+from tests.serving import Serving, refusal, serving, texts
+
+TOGETHER = 32
+"""Messages under way at a time."""
+PART = 20_000
+"""Messages that a server gets."""
+REFUSALS = {
+    "INVALID_ARGUMENT",
+    "NOT_FOUND",
+    "RESOURCE_EXHAUSTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "FAILED_PRECONDITION",
+}
+OVERLOADED = {"OVERLOADED", "WOULD_BE_LATE"}
+LATE = "sent once more"
+
+
+async def sent(*messages: bytes) -> AsyncIterator[bytes]:
+    for message in messages:
+        yield message
+
+
+async def answer(channel: Any, message: Sent) -> str:
+    """The reason of a refusal, or OK. Raises TimeoutError; AssertionError where it is none that may be given."""
+    method = getattr(channel, message.kind)(message.path)
+    try:
+        if message.kind == "unary_unary":
+            await method(message.data, timeout=WAIT_S)
+        else:
+            data = sent(message.data) if message.kind == "stream_stream" else message.data
+            async for _ in method(data, timeout=WAIT_S):
+                pass
+    except grpc.aio.AioRpcError as error:
+        told = f"seed {message.seed}, {message.path}: {error.code().name} {error.details()}"
+        if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+            raise TimeoutError(told) from error
+        if error.code() is grpc.StatusCode.NOT_FOUND and message.path.startswith("/grpc."):
+            return "UNKNOWN_SERVICE"  # by the protocol of health, without details
+        try:
+            reason = refusal(error).info.reason
+        except KeyError:
+            raise AssertionError(f"{told}: without details") from None
+        if reason == "REQUEST_STALLED":
+            raise TimeoutError(told) from error
+        assert error.code().name in REFUSALS or reason in OVERLOADED, told
+        return reason
+    return "OK"
+
+
+async def send_all(channel: Any, first: int, messages: int) -> Counter[str]:
+    """Sends messages of seeds from `first` on. Returns how many were answered with what.
+
+    channel: one of gRPC, or a HandedChannel
+    """
+    told, seeds = Counter[str](), iter(range(first, first + messages))
+
+    async def send() -> None:
+        for seed in seeds:
+            message = Sent.of(seed)
+            try:
+                told[await answer(channel, message)] += 1
+            except TimeoutError:
+                told[LATE] += 1
+                told[await answer(channel, message)] += 1
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(TOGETHER):
+            tasks.create_task(send())
+    return told
+
+
+class Errors(logging.Handler):
+    """Keeps what is logged as an error."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.told: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.told.append(record.getMessage())
+
+
+async def handlers(server: Serving) -> HandedChannel:
+    """Those of every method, each of which is called by gRPC once."""
+    for path, (kind, _) in METHODS.items():
+        await answer(server.channel, Sent(-1, path, kind, b""))
+    return HandedChannel(server.interceptor)
+
+
+async def fuzz(first: int, messages: int, handed: bool = False) -> Counter[str]:
+    """Serves, sends messages, and sees that nothing was logged, that nothing is left, and that it still translates.
+
+    handed: to its handlers, without gRPC
+    """
+    errors = Errors()
+    logging.getLogger().addHandler(errors)
+    try:
+        async with serving(workers=2, max_waiting=1024) as server:
+            channel = await handlers(server) if handed else server.channel
+            told = await send_all(channel, first, messages)
+            assert await texts(server, "A cat.") == ["A cat."]
+            assert server.runner.idle and not server.calls.running
+    finally:
+        logging.getLogger().removeHandler(errors)
+    assert not errors.told, errors.told[:5]
+    assert told.total() - told[LATE] == messages
+    return told
+
+
+def fuzz_part(handed: bool, first: int, messages: int) -> Counter[str]:
+    """On a server of its own."""
+    return uvloop.run(fuzz(first, messages, handed))
+
+
+def fuzz_shared(first: int, messages: int, processes: int, handed: bool) -> Iterator[tuple[range, Counter[str]]]:
+    """As `fuzz`, in several processes: part by part, in order. Raises BrokenProcessPool where one crashes."""
+    seeds = range(first, first + messages)
+    parts = [seeds[start : start + PART] for start in range(0, messages, PART)]
+    with ProcessPoolExecutor(processes) as pool:
+        yield from zip(
+            parts, pool.map(partial(fuzz_part, handed), [part.start for part in parts], map(len, parts)), strict=True
+        )
