@@ -125,7 +125,7 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
         credentials = tls.credentials()
         process.describe_certificate(lambda: tls.expiry)
     server, port = open_server(settings, bounds, [interceptor], credentials)
-    http_port = own_http_port(settings)
+    http_port = own_http_port(settings, port)
     reloads = Reloads(sources, ReloadMetrics(registry, [source.name for source in sources]))
     with metrics_endpoint(settings, registry) as metrics:
         async with load_models(
@@ -188,8 +188,8 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
     return 1 if any(one.runner.failure.done() for one in loaded) else 0
 
 
-def own_http_port(settings: Settings) -> "HttpPort | None":
-    """The HTTP port, where there is to be one. Raises ConfigError."""
+def own_http_port(settings: Settings, grpc_port: int | None = None) -> "HttpPort | None":
+    """The HTTP port, where there is to be one, and which it says is that of gRPC. Raises ConfigError."""
     if not settings.http:
         return None
     if missing := missing_modules():
@@ -197,7 +197,7 @@ def own_http_port(settings: Settings) -> "HttpPort | None":
         return None
     from server.http.opening import HttpPort  # not before: its packages are an extra
 
-    return HttpPort(settings)
+    return HttpPort(settings, grpc_port=grpc_port)
 
 
 def open_process_metrics(registry: CollectorRegistry) -> ProcessMetrics:

@@ -145,7 +145,9 @@ def measure(translator: Translator, sentences: int) -> list[list[str]]:
         one.text for one in translator.translate([one.html for one in of_list], format="html", timeout_s=PATIENCE_S)
     ]
     read = [
-        (one, html) for one, html in zip(of_list, found, strict=True) if unescape(TAG.sub("", html)) == one.translation
+        (one, html)
+        for one, html in zip(of_list, found, strict=True)
+        if unescape(TAG.sub("", html)).split() == one.translation.split()
     ]
     right = sum(on_the_right_words(one, html) for one, html in read)
     left_out = f" (of {len(of_list)}: others were translated otherwise than they were read)"

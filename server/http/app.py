@@ -27,7 +27,7 @@ from server.http.documents import document_route
 from server.http.errors import PathNotFound
 from server.http.face import Desk, Endpoint, Route, reply
 from server.http.guard import Guard
-from server.http.native import NATIVE, health_routes, method_routes, metrics_route, models_route
+from server.http.native import NATIVE, health_routes, json_response, method_routes, metrics_route, models_route
 from server.telemetry.calls import REQUEST_ID_KEY, TIMING_KEY
 from server.traffic.traffic import Traffic
 from server.translation.translator import Translator
@@ -53,6 +53,7 @@ class Served:
     version: str
     address: str
     """Of the port, as URLs have it."""
+    grpc_port: int
 
 
 def application(served: Served, desk: Desk, hosts: Iterable[str], origins: Sequence[str]) -> ASGIApp:
@@ -71,7 +72,7 @@ def application(served: Served, desk: Desk, hosts: Iterable[str], origins: Seque
 def all_routes(served: Served) -> Sequence[Route]:
     """Of every service."""
     description = Description(served.version, served.methods, served.address)
-    return description.of([*_routes(served, description)])
+    return [*description.of([*_routes(served, description)]), *_parts_of_pages(served.grpc_port)]
 
 
 def _routes(served: Served, description: Description) -> Iterator[Route]:
@@ -85,9 +86,18 @@ def _routes(served: Served, description: Description) -> Iterator[Route]:
     yield from LibreTranslate(*faces).routes()
     yield from DeepL(texts).routes()
     yield from OpenAI(served.models).routes()
-    for file in sorted(one for one in PAGE.rglob("*") if one.is_file()):
-        path = file.relative_to(PAGE).as_posix().removesuffix("index.html")
-        yield Route("GET", f"/{path}", "http.Pages/Get", [], NATIVE, _file(file), observed=False)
+    yield Route("GET", "/", "http.Pages/Get", [], NATIVE, _file(PAGE / "index.html"), observed=False)
+
+
+def _parts_of_pages(grpc_port: int) -> Iterator[Route]:
+    """What nobody asks for but the pages themselves."""
+
+    async def ports(asked: Asked) -> Response:
+        return json_response({"grpc": grpc_port})
+
+    parts = {file.relative_to(PAGE).as_posix(): _file(file) for file in PAGE.rglob("*.*") if file.suffix != ".html"}
+    for path, answer in ({"playground/ports.json": ports} | parts).items():
+        yield Route("GET", f"/{path}", "http.Pages/Get", [], NATIVE, answer, observed=False)
 
 
 def _file(file: Path) -> Callable[[Asked], Awaitable[Response]]:

@@ -73,6 +73,7 @@ EXAMPLES: dict[str, tuple[str, dict[str, Any] | None]] = {
     "/metrics": ("What Prometheus reads.", None),
     "/openapi.json": ("This document.", None),
     "/docs": ("All of this, for people.", None),
+    "/": ("The playground, for a browser.", None),
 }
 """By path: what it does, and a body to try. A method of proto/ that is not here is described by its messages alone."""
 

@@ -28,9 +28,12 @@ from server.translation.translator import Translator
 class HttpPort:
     """A port that is ours, and is not answered yet."""
 
-    def __init__(self, settings: Settings, load: Callable[[], Langid] = Langid) -> None:
-        """On the event loop. Raises ConfigError. `load`: the detector of languages, on another thread."""
-        self._settings = settings
+    def __init__(self, settings: Settings, load: Callable[[], Langid] = Langid, grpc_port: int | None = None) -> None:
+        """On the event loop. Raises ConfigError.
+
+        load: the detector of languages, on another thread. grpc_port: that is open, where the settings leave it open
+        """
+        self._settings, self._grpc_port = settings, grpc_port or settings.port
         self._listener = bind(settings.host, settings.http_port, "http_port")
         self.address = address(settings.host, self._listener.getsockname()[1])
         """As URLs have it."""
@@ -59,7 +62,8 @@ class HttpPort:
         detector = await self._detector
         detector.choose_among(ServedLanguages(models).all)
         offered = list(methods(models, documents, settings.pivot, reload))
-        served = Served(models, offered, documents, detector, health, metrics, keys, __version__, self.address)
+        own = __version__, self.address, self._grpc_port
+        served = Served(models, offered, documents, detector, health, metrics, keys, *own)
         desk = Desk(calls, entrance, traffic)
         app = application(served, desk, served_hosts(settings), settings.http_cors)
         connections = ConnectionLimits(settings.max_connections, settings.request_timeout_s)

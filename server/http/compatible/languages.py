@@ -9,12 +9,8 @@ from server.catalog.catalog import Catalog
 from server.translation.translator import Translator
 
 ALIASES = {
-    "iw": "he",
-    "ji": "yi",
-    "in": "id",
     "no": "nb",
     "nb": "no",
-    "tl": "fil",
     "fil": "tl",
     "pb": "pt-BR",
     "zh": "zh-Hans",

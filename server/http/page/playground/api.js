@@ -27,8 +27,15 @@ export async function listModels(token) {
   return (await response.json()).models ?? [];
 }
 
-export async function translate(request, token, signal) {
-  const body = { method: "POST", headers: headers(token), body: JSON.stringify(request), signal };
+// Where programs reach it that speak gRPC.
+export async function grpcPort() {
+  const response = await fetch("playground/ports.json");
+  if (!response.ok) throw await refusal(response);
+  return (await response.json()).grpc;
+}
+
+export async function translate({ content, ...rest }, token, signal) {
+  const body = { method: "POST", headers: headers(token), body: JSON.stringify({ contents: [content], ...rest }), signal };
   const response = await fetch("dragoman.v1.TranslationService/Translate", body);
   if (!response.ok) throw await refusal(response);
   return (await response.json()).translations[0];

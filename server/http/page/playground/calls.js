@@ -5,6 +5,7 @@ import { make } from "./results.js";
 const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 const snake = (name) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 const python = (value) => (typeof value === "boolean" ? (value ? "True" : "False") : JSON.stringify(value));
+const names = { sourceLanguageCode: "source_language", targetLanguageCode: "target_language" };
 
 // Puts a text where others are pasted from, and says so on the button that asked for it.
 export async function copied(button, text, label) {
@@ -13,21 +14,28 @@ export async function copied(button, text, label) {
   setTimeout(() => (button.textContent = label), 1500);
 }
 
-export function showCalls(place, request) {
+// port: of gRPC. token: whether one is needed; the calls take it from the environment.
+export function showCalls(place, request, port, token) {
   const { content, ...rest } = request;
   const json = JSON.stringify({ contents: [content], ...rest });
-  const options = { ...rest, ...rest.decoding };
-  delete options.decoding;
-  const names = { sourceLanguageCode: "source_language", targetLanguageCode: "target_language" };
+  const { decoding = {}, segmentation, ...others } = rest;
+  const options = { ...others, ...(segmentation && { segmentation: "sentences" }), ...decoding };
   const keywords = Object.entries(options).map(([name, value]) => `, ${names[name] ?? snake(name)}=${python(value)}`);
   const service = "dragoman.v1.TranslationService/Translate";
+  const [secure, target] = [location.protocol === "https:", `${location.hostname}:${port}`];
+  const header = token ? ` -H "authorization: Bearer $DRAGOMAN_TOKEN"` : "";
+  const server = [`"${target}"`, ...(secure ? ["tls=TlsOptions()"] : []), ...(token ? [`token=os.environ["DRAGOMAN_TOKEN"]`] : [])];
+  const asked = `client.translate(${python(content)}${keywords.join("")})`;
+  const printed = decoding.numReturnSequences > 1
+    ? `for one in ${asked}.hypotheses:\n        print(one.score, one.text)`
+    : `print(${asked}.text)`;
   const calls = {
-    curl: `curl ${location.origin}/${service} -H 'content-type: application/json' -d ${quoted(json)}`,
-    Python: `from dragoman import Client
+    curl: `curl ${location.origin}/${service} -H 'content-type: application/json'${header} -d ${quoted(json)}`,
+    Python: `${token ? "import os\n\n" : ""}from dragoman import Client${secure ? ", TlsOptions" : ""}
 
-with Client("${location.hostname}:8500") as client:
-    print(client.translate(${python(content)}${keywords.join("")}).text)`,
-    grpcurl: `grpcurl -plaintext -d ${quoted(json)} ${location.hostname}:8500 ${service}`,
+with Client(${server.join(", ")}) as client:
+    ${printed}`,
+    grpcurl: `grpcurl${secure ? "" : " -plaintext"}${header} -d ${quoted(json)} ${target} ${service}`,
   };
   place.replaceChildren(
     ...Object.entries(calls).flatMap(([name, text]) => {

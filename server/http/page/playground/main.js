@@ -1,6 +1,6 @@
 // The page: it asks as you type, and shows what comes back.
 
-import { Refused, listModels, stream, translate } from "./api.js";
+import { Refused, grpcPort, listModels, stream, translate } from "./api.js";
 import { showAttention } from "./attention.js";
 import { copied, showCalls } from "./calls.js";
 import { makeOptions, readOptions } from "./options.js";
@@ -10,7 +10,7 @@ import { watchService } from "./service.js";
 const TYPING_MS = 400;
 const $ = (id) => document.getElementById(id);
 const [text, output, options, told] = ["text", "output", "options", "told"].map($);
-let [models, model, running, timer] = [[], null, null, 0];
+let [models, model, port, running, timer] = [[], null, 8500, null, 0];
 
 const token = () => $("token").value;
 
@@ -33,13 +33,14 @@ function refuse(error) {
 
 function request() {
   const decoding = { ...readOptions(options), ...(model.aligns && { withAlignment: true }) };
-  return {
+  const asked = {
     content: text.value,
     model: model.name,
     sourceLanguageCode: $("source").value,
     targetLanguageCode: $("target").value,
     ...(Object.keys(decoding).length && { decoding }),
   };
+  return [...sentences.segment(asked.content.trim())].length > 1 ? inSentences(asked) : asked;
 }
 
 async function ask() {
@@ -50,14 +51,19 @@ async function ask() {
   told.classList.remove("error");
   $("maps").replaceChildren();
   if (!model || !text.value.trim()) return clear();
-  const asked = request();
+  let asked = request();
   running = new AbortController();
   output.setAttribute("aria-busy", "true");
   const signal = running.signal;
   try {
-    let written = "";
-    const translation = await stream(asked, token(), signal, (delta) => (output.textContent = written += delta))
-      .catch((error) => inSentences(error, asked, signal));
+    let [written, translation] = ["", null];
+    try {
+      if (asked.segmentation) translation = await translate(asked, token(), signal);
+      else translation = await stream(asked, token(), signal, (delta) => (output.textContent = written += delta));
+    } catch (error) {
+      if (error.reason !== "SOURCE_TOO_LONG" || asked.segmentation) throw error;
+      translation = await translate((asked = inSentences(asked)), token(), signal);
+    }
     show(asked, translation);
   } catch (error) {
     refuse(error);
@@ -66,13 +72,12 @@ async function ask() {
   }
 }
 
-// What is too long for the model is translated sentence by sentence, and comes all at once.
-async function inSentences(error, { content, decoding = {}, ...rest }, signal) {
-  if (error.reason !== "SOURCE_TOO_LONG") throw error;
-  const { withAlignment, ...others } = decoding;
-  const whole = { contents: [content], ...rest, decoding: others, segmentation: "SEGMENTATION_SENTENCES" };
-  return await translate(whole, token(), signal);
+// Several sentences, or what is too long for the model: the server takes it apart, and it comes all at once.
+function inSentences({ decoding: { withAlignment, ...decoding } = {}, ...rest }) {
+  return { ...rest, ...(Object.keys(decoding).length && { decoding }), segmentation: "SEGMENTATION_SENTENCES" };
 }
+
+const sentences = new Intl.Segmenter(undefined, { granularity: "sentence" });
 
 function clear() {
   output.textContent = "";
@@ -95,22 +100,21 @@ function show(asked, translation) {
   showAlternatives($("alternatives"), translation.hypotheses.map((one) => ({ text: "", ...one })));
   showTime($("time"), translation.timings);
   showAlignment($("alignment"), asked.content, best.text ?? "", best.alignment);
-  showCalls($("calls"), asked);
+  showCalls($("calls"), asked, port, token() !== "");
   $("as-call").hidden = false;
-  $("attention").hidden = !model.attends;
+  $("attention").hidden = !model.attends || asked.segmentation !== undefined;
 }
 
 async function look() {
   const asked = request();
   try {
-    const { content, decoding, ...rest } = asked;
-    const whole = { contents: [content], ...rest, decoding: { ...decoding, numReturnSequences: 1, withAttention: true } };
-    const translation = await translate(whole, token(), running.signal);
+    const decoding = { ...asked.decoding, numReturnSequences: 1, withAttention: true };
+    const translation = await translate({ ...asked, decoding }, token(), running.signal);
     const [best] = translation.hypotheses;
-    const source = pieces(content, translation.sourceAttention.spans);
+    const source = pieces(asked.content, translation.sourceAttention.spans);
     $("maps").replaceChildren();
     showAttention($("maps"), "Translation to text", best.attention, best.text, source);
-    showAttention($("maps"), "Text to itself", translation.sourceAttention, content, source);
+    showAttention($("maps"), "Text to itself", translation.sourceAttention, asked.content, source);
   } catch (error) {
     refuse(error);
   }
@@ -160,6 +164,7 @@ async function start() {
   const wanted = remembered();
   text.value = wanted.text ?? text.value;
   try {
+    port = await grpcPort();
     models = (await listModels(token())).filter((one) => (one.tasks ?? []).includes("TASK_TRANSLATE"));
   } catch (error) {
     return refuse(error);
