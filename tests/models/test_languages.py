@@ -1,8 +1,13 @@
-"""models.languages: RFC 4647 lookup."""
+"""models.languages: RFC 4647 lookup, and the codes of multilingual models, as their tokenizers have them."""
 
 import pytest
+from langcodes import standardize_tag
+from transformers.models.mbart50.tokenization_mbart50 import FAIRSEQ_LANGUAGE_CODES as MBART_50
+from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES as NLLB
 
+from models.checkpoint.languages.tokens import language_tokens
 from models.languages import lookup
+from models.languages.codes import TAGS
 
 SUPPORTED = ("en", "pt", "pt-BR", "zh-Hant")
 
@@ -20,9 +25,16 @@ SUPPORTED = ("en", "pt", "pt-BR", "zh-Hant")
         ("zh-hant-TW", "zh-Hant"),
         ("zh", None),
         ("de", None),
-        ("eng", None),
+        ("eng", "en"),
+        ("eng_Latn", "en"),
+        ("por_Latn", "pt"),
+        ("pt_XX", "pt"),
+        ("pt_BR", "pt-BR"),
+        ("zho_Hant", "zh-Hant"),
+        ("deu_Latn", None),
         ("", None),
-        ("en_GB", None),
+        ("_", None),
+        ("en__GB", None),
         ("en-", None),
         ("en--GB", None),
         ("en-GB!", None),
@@ -31,3 +43,15 @@ SUPPORTED = ("en", "pt", "pt-BR", "zh-Hant")
 )
 def test_lookup(tag: str, found: str | None) -> None:
     assert lookup(tag, SUPPORTED) == found
+
+
+@pytest.mark.parametrize("codes", [NLLB, MBART_50], ids=["NLLB", "mBART-50"])
+def test_a_code_of_a_multilingual_model_is_served_by_the_tag_of_its_token(codes: list[str]) -> None:
+    tags = language_tokens(codes)
+    assert len(tags) == len(codes)
+    assert {lookup(code, tuple(tags)): code for code in codes} == tags
+
+
+def test_tags_of_codes_are_those_of_langcodes() -> None:
+    for code, tag in TAGS.items():
+        assert tag in (standardize_tag(code), standardize_tag(code, macro=True))
