@@ -154,6 +154,9 @@ def _add_translate_flags(flags: Parser) -> None:
         "--no-cache", action="store_true", help="decode every text anew, even if the server has kept its answer"
     )
     flags.add_argument(
+        "--align", dest="with_alignment", action="store_const", const=True, help="the same as --with-alignment"
+    )
+    flags.add_argument(
         "--attention",
         type=Path,
         metavar="FILE",

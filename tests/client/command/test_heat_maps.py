@@ -93,3 +93,8 @@ def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 def test_the_flag_asks_for_it() -> None:
     assert parse("translate", ["--attention", "a.png", "one"]).translation_options()["with_attention"] is True
     assert parse("translate", ["one"]).translation_options()["with_attention"] is None
+
+
+def test_align_is_a_short_way_to_say_so() -> None:
+    for flags, expected in (["--align"], True), (["--with-alignment"], True), ([], None):
+        assert parse("translate", [*flags, "one"]).translation_options()["with_alignment"] is expected
