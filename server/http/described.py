@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from shlex import quote
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.responses import Response
 
@@ -19,6 +20,10 @@ from server.http.native import NATIVE, json_response
 
 class Form(dict[str, Any]):
     """A body that is multipart/form-data. Values that begin with @ are names of files."""
+
+
+class Upload(dict[str, Any]):
+    """The query of a request whose body is a file."""
 
 
 EXAMPLES: dict[str, tuple[str, dict[str, Any] | None]] = {
@@ -40,13 +45,14 @@ EXAMPLES: dict[str, tuple[str, dict[str, Any] | None]] = {
         {"document": "R29vZCBtb3JuaW5nLg==", "format": "DOCUMENT_FORMAT_TXT", "targetLanguageCode": "pt"},
     ),
     "/v1/document": (
-        "Translates the bytes of a file, ?format=docx&target=pt, into bytes; or, for text/event-stream, events.",
-        {},
+        "Translates the bytes of a file into bytes; or, for text/event-stream, tells how far it is.",
+        Upload(format="md", target="pt"),
     ),
     "/dragoman.v1.EncodingService/Encode": ("Gives the vectors of texts.", {"contents": ["Good morning."]}),
     "/dragoman.v1.EncodingService/Classify": ("Gives labels to texts or tokens.", {"contents": ["Good morning."]}),
     "/dragoman.v1.ModelService/ListModels": ("Lists the models.", {}),
     "/dragoman.v1.ModelService/GetModel": ("Tells of one model.", {}),
+    "/dragoman.v1.ModelService/Reload": ("Takes up a new version of a model.", {}),
     "/v1/models": ("Lists the models, in the shape of OpenAI's API.", None),
     "/v1/embeddings": ("OpenAI: the vectors of texts.", {"input": "Good morning.", "model": ""}),
     "/translate": (
@@ -81,9 +87,9 @@ EXAMPLES: dict[str, tuple[str, dict[str, Any] | None]] = {
 class Description:
     """Of all routes, its own included."""
 
-    def __init__(self, version: str, methods: Sequence[Method], address: str) -> None:
-        """address: of the port, as URLs have it."""
-        self._version, self._methods, self._address = version, methods, address
+    def __init__(self, version: str, methods: Sequence[Method], url: str) -> None:
+        """url: of the port."""
+        self._version, self._methods, self._url = version, methods, url
         self._routes: Sequence[Route] = ()
 
     def of(self, routes: Iterable[Route]) -> Sequence[Route]:
@@ -129,8 +135,10 @@ class Description:
 
     def _entry(self, route: Route) -> str:
         summary, body = EXAMPLES.get(route.path, (route.name, {} if route.method == "POST" else None))
-        curl = f"curl {'-N ' if ':' in route.path else ''}http://{self._address}{route.path}"
-        if isinstance(body, Form):
+        curl = f"curl {'-N ' if ':' in route.path else ''}{self._url}{route.path}"
+        if isinstance(body, Upload):
+            curl = f"curl --data-binary @letter.md {quote(f'{self._url}{route.path}?{urlencode(body)}')}"
+        elif isinstance(body, Form):
             curl += "".join(f" -F {quote(f'{name}={value}')}" for name, value in body.items())
         elif body is not None:
             curl += f" -H 'content-type: {JSON}' -d {quote(json.dumps(body, ensure_ascii=False))}"
@@ -157,6 +165,9 @@ def _operation(route: Route, method: Method | None) -> dict[str, Any]:
         binary: Schema = {"type": "string", "format": "binary"}
         properties = {name: binary if value.startswith("@") else {"type": "string"} for name, value in example.items()}
         operation["requestBody"] = {"content": {MULTIPART: {"schema": {"type": "object", "properties": properties}}}}
+    elif isinstance(example, Upload):
+        operation["parameters"] = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in example]
+        operation["requestBody"] = {"content": {"application/octet-stream": {}}}
     elif example is not None:
         operation["requestBody"] = {"content": {JSON: {"schema": request, "example": example}}}
     return operation

@@ -270,6 +270,7 @@ async def test_models_metrics_and_pages_are_there() -> None:
         docs = await client.get("/docs")
         assert docs.headers["content-type"].startswith("text/html")
         assert "<script" not in docs.text and "POST /translate" in docs.text
+        assert "--data-binary @letter.md" in docs.text and "/v1/document?format=md" in docs.text
         assert (await client.head("/docs")).status_code == 200
         assert (await client.get("/page.css")).headers["content-type"].startswith("text/css")
 
