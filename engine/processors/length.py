@@ -32,5 +32,5 @@ class ExponentialDecayLengthPenalty:
         columns = list(self.end_ids)
         old = scores[:, columns]
         with np.errstate(over="ignore", invalid="ignore"):
-            more = np.abs(old) * (np.power(self.factor, beyond) - 1)
-        scores[:, columns] = np.where((beyond > 0) & np.isfinite(old), old + more, old)
+            more = old + np.abs(old) * (np.power(self.factor, beyond) - 1)
+        scores[:, columns] = np.where((beyond > 0) & np.isfinite(old), more, old)

@@ -108,6 +108,14 @@ def test_scores_are_those_of_transformers(rows: list[tuple[list[int], list[int]]
     assert pair.ours.raises or (scores <= before).all()
 
 
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_an_end_that_cannot_be_stays_so(factor: float) -> None:
+    """Without a warning: numpy has one for what is no number."""
+    scores = np.full((1, VOCABULARY), -np.inf, np.float32)
+    ExponentialDecayLengthPenalty(0, factor, frozenset({END}))(scores, seen([([3, 4], [5])]))
+    assert np.isneginf(scores).all()
+
+
 @pytest.mark.parametrize("size", [1, 3])
 def test_what_has_no_such_sequence_keeps_its_scores(size: int) -> None:
     scores = np.zeros((1, VOCABULARY), np.float32)
