@@ -22,14 +22,16 @@ PAIRS, HELD_OUT = 20_000, 300
 WORDS = range(3, 21)
 """Of either side of a pair."""
 EXAMPLES = Path(__file__).parent
-PIECES = 4000
+PIECES, MAX_TOKENS = 4000, 128
+"""A pair of few words may have a long name of many pieces: as many as the models have positions."""
+WARMUP, COOLDOWN = 100, 200
 STEPS = {
     "lstm_none": 300,
-    "gru_additive": 300,
-    "number_words": 300,
-    "universal": 300,
-    "universal_act": 300,
-    "unilm": 300,
+    "gru_additive": 450,
+    "number_words": 450,
+    "universal": 450,
+    "universal_act": 380,
+    "unilm": 380,
 }
 """By the names of the experiments."""
 
@@ -44,8 +46,9 @@ def experiment(name: str, folder: Path) -> dict[str, object]:
         for part in ("train", "valid")
     )
     changes: dict[str, dict[str, object]] = {
-        "data": {"train": [train], "validation": validation},
+        "data": {"train": [train], "validation": validation, "max_tokens": MAX_TOKENS},
         "vocabulary": {"size": PIECES},
+        "optimizer": {"warmup_steps": WARMUP, "cooldown_steps": COOLDOWN},
         "training": {"max_steps": STEPS[name]},
         "validation": {"every_steps": STEPS[name], "sentences": HELD_OUT},
     }
