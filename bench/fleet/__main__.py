@@ -3,9 +3,10 @@
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from bench.fleet.simulation import Fleet, Found, Lengths, capacity, poisson, simulate, texts_of
+from bench.fleet.simulation import Fleet, Found, Lengths, capacity, long_share, poisson, simulate, texts_of
 from bench.fleet.validation import validate
 from bench.sentences import english, flores
 from engine.queueing.cost import Measured
@@ -15,8 +16,6 @@ ZOO = Path(__file__).parents[2] / "models" / "zoo" / "en-pt"
 ROUTINGS = ("round robin", "least requests", "power of two", "queue time", "length")
 REPORTS_S = (0.0, 0.05, 0.1, 0.5, 1.0, 5.0)
 SENTENCES = 500
-TEXTS_EACH, LEAST_TEXTS = 400, 8000
-"""Of each replica, so that it is full before it counts; and of a run, at least."""
 HOUR_S = 3600
 
 
@@ -28,10 +27,14 @@ class Study:
     lengths: Lengths
     load: float
     """Share of the capacity that is asked for."""
+    seconds: float
+    """That texts come."""
+    uncounted_s: float
+    """Of them, the first ones."""
 
     def run(self, fleet: Fleet, rate: float) -> Found:
-        count = max(LEAST_TEXTS, TEXTS_EACH * fleet.replicas)
-        return simulate(fleet, texts_of(fleet, self.lengths, poisson(rate, count, fleet.seed)))
+        texts = texts_of(fleet, self.lengths, poisson(rate, fleet.seed))
+        return simulate(fleet, texts, round(rate * self.seconds), round(rate * self.uncounted_s))
 
     def at_load(self, fleet: Fleet, load: float) -> Found:
         return self.run(fleet, load * fleet.replicas * capacity(fleet, self.lengths))
@@ -49,13 +52,15 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--fixed-ms", type=float, default=2.0, help="of a step, whatever its rows")
     parser.add_argument("--each-ms", type=float, default=0.4, help="of a step, for each row")
     parser.add_argument("--token-ms", type=float, default=0.1, help="of the encoder, for a source token")
+    parser.add_argument("--uncounted-s", type=float, default=1.0, help="of them, the first ones: a fleet begins empty")
+    parser.add_argument("--routing", choices=ROUTINGS, nargs="+", default=ROUTINGS, help="to compare (all)")
     parser.add_argument("--load", type=float, default=0.7, help="share of the capacity that is asked for")
     parser.add_argument("--rate", type=float, default=1000.0, help="texts a second to find a size for")
     parser.add_argument("--slo-ms", type=float, default=1000.0, help="99 of 100 texts are to be answered by then")
     parser.add_argument("--hour", type=float, default=0.10, help="price of a replica's hour")
     parser.add_argument("--processes", type=int, default=1, help="servers to validate with")
     parser.add_argument("--paced", action="store_true", help="they wait in each turn, and leave each other the cores")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of each load, to validate with")
+    parser.add_argument("--seconds", type=float, default=60.0, help="that texts come")
     parser.add_argument("--seed", type=int, default=0, help="of what is left to chance")
     arguments = parser.parse_args(given)
     if arguments.part == "validate":
@@ -63,13 +68,16 @@ def main(given: Sequence[str] | None = None) -> None:
         return
     measured = Measured(arguments.fixed_ms / 1000, arguments.each_ms / 1000, arguments.token_ms / 1000)
     fleet = Fleet(arguments.replicas[0], measured, arguments.workers, arguments.rows, seed=arguments.seed)
-    study = Study(fleet, lengths_of(arguments.package, arguments.beams), arguments.load)
+    lengths = lengths_of(arguments.package, arguments.beams)
+    fleet = replace(fleet, long_share=long_share(fleet, lengths))
+    study = Study(fleet, lengths, arguments.load, arguments.seconds, arguments.uncounted_s)
     print(f"a replica answers {capacity(fleet, study.lengths):.1f} texts/s at most")
     if arguments.part in (None, "size"):
         size(study, arguments.rate, arguments.slo_ms / 1000, arguments.hour)
     for replicas in arguments.replicas:
         of = replace(study, fleet=replace(fleet, replicas=replicas))
-        for part, tell in (("routing", routing), ("reports", reports), ("zone", zone)):
+        compared = partial(routing, names=arguments.routing)
+        for part, tell in (("routing", compared), ("reports", reports), ("zone", zone)):
             if arguments.part in (None, part):
                 tell(of)
 
@@ -99,9 +107,9 @@ def size(study: Study, rate: float, slo_s: float, hour: float) -> None:
     print(f"a million characters cost {million:.5f} where a replica's hour costs {hour:g}")
 
 
-def routing(study: Study) -> None:
-    """p50 and p99 of every way."""
-    for name in ROUTINGS:
+def routing(study: Study, names: Sequence[str]) -> None:
+    """p50 and p99 of these ways."""
+    for name in names:
         found = study.at_load(replace(study.fleet, routing=name), study.load)
         _tell(study, name, found)
 
@@ -129,7 +137,8 @@ def _quantile(found: Found, q: float) -> float:
 
 def _tell(study: Study, what: str, found: Found) -> None:
     p50, p99 = (1000 * found.quantile(q) for q in (0.5, 0.99))
-    print(f"{study.fleet.replicas:7} replicas at {study.load:.0%}, {what}: p50 {p50:.0f} ms, p99 {p99:.0f} ms")
+    told = f"{study.fleet.replicas:7} replicas at {study.load:.0%}, {what}: p50 {p50:.0f} ms, p99 {p99:.0f} ms"
+    print(told, flush=True)
 
 
 if __name__ == "__main__":

@@ -11,16 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import ceil, inf
+from operator import attrgetter
 
 from engine.queueing.cost import Measured
 
 ROUNDING = 1e-6
 """Steps that a count may be off, after sums of seconds."""
+_next_s, _rows = attrgetter("next_s"), attrgetter("rows")
 
 
 @dataclass(slots=True, eq=False)
 class Text:
-    """A text, and what becomes of it. Seconds are from the start of the simulation."""
+    """A text. Seconds are from the start of the simulation."""
 
     arrived: float
     source_tokens: int
@@ -28,9 +30,8 @@ class Text:
     rows: int
     cost_s: float
     """Seconds of a worker that the engine expects it to take."""
-    answered: float = inf
-    """Whoever simulates says so."""
-    replica: int = -1
+    number: int = 0
+    """Of all that come."""
 
 
 @dataclass(slots=True)
@@ -46,15 +47,12 @@ class Worker:
     """Newcomers are not encoded before: rows that have waited for encoder runs get as much time for themselves."""
     leaving: list[tuple[float, int, Text]] = field(default_factory=list)
     """A heap: at which count each of its texts leaves."""
+    next_s: float = inf
+    """When the next text leaves, if none joins before."""
 
     @property
     def step_s(self) -> float:
         return self.measured.fixed + self.measured.each * self.rows
-
-    @property
-    def next_s(self) -> float:
-        """When the next text leaves, if none joins before."""
-        return self.now + (self.leaving[0][0] - self.steps) * self.step_s if self.leaving else inf
 
     def opens_s(self, now: float) -> float:
         """When it may take on newcomers: at once if it has nothing to do, else at the end of a step."""
@@ -82,6 +80,7 @@ class Worker:
             self.rows += text.rows
             heappush(self.leaving, (self.steps + text.steps, order, text))
             order += 1
+        self._look_ahead()
 
     def leave(self) -> Text:
         """The next one does."""
@@ -89,7 +88,11 @@ class Worker:
         steps, _, text = heappop(self.leaving)
         self.steps = steps
         self.rows -= text.rows
+        self._look_ahead()
         return text
+
+    def _look_ahead(self) -> None:
+        self.next_s = self.now + (self.leaving[0][0] - self.steps) * self.step_s if self.leaving else inf
 
 
 class Replica:
@@ -103,24 +106,23 @@ class Replica:
         self.backlog_s = 0.0
         """What its texts cost, of a worker."""
         self._rows, self._joined, self._now = rows, 0, 0.0
+        self._at, self._acting, self._takes = inf, self.workers[0], False
 
     @property
     def busy(self) -> int:
         """Workers that have something to do."""
         return sum(bool(worker.leaving) for worker in self.workers)
 
-    @property
-    def next_s(self) -> float:
+    def plan(self) -> float:
         """When something happens here next, if no text comes before."""
-        leaves = min(worker.next_s for worker in self.workers)
-        taker = self._taker
-        return min(leaves, taker.opens_s(self._now)) if taker is not None else leaves
-
-    @property
-    def _taker(self) -> Worker | None:
-        """Who takes the next of those that wait: the worker with the fewest rows, if that is few enough."""
-        worker = min(self.workers, key=lambda one: one.rows)
-        return worker if self.waiting and worker.rows + self.waiting[0].rows <= self._rows else None
+        self._acting = min(self.workers, key=_next_s)
+        at, self._takes = self._acting.next_s, False
+        if self.waiting:
+            taker = min(self.workers, key=_rows)
+            if taker.rows + self.waiting[0].rows <= self._rows and (opens := taker.opens_s(self._now)) < at:
+                self._acting, self._takes, at = taker, True, opens
+        self._at = at
+        return at
 
     def come(self, text: Text, now: float) -> None:
         """A text is routed here."""
@@ -130,15 +132,12 @@ class Replica:
         self.waiting.append(text)
 
     def go_on(self) -> Text | None:
-        """What happens next, does: a text is answered, which this returns, or those that wait are taken on."""
-        worker = min(self.workers, key=lambda one: one.next_s)
-        taker = self._taker
-        if taker is not None and (now := taker.opens_s(self._now)) < worker.next_s:
-            self._now = now
-            self._take(taker)
+        """What was planned happens: a text is answered, which this returns, or those that wait are taken on."""
+        self._now = self._at
+        if self._takes:
+            self._take(self._acting)
             return None
-        text = worker.leave()
-        self._now = worker.now
+        text = self._acting.leave()
         self.texts -= 1
         self.backlog_s -= text.cost_s
         return text

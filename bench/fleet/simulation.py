@@ -1,7 +1,7 @@
 """A fleet under texts that come at random: one heap of what happens next."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from math import inf
@@ -12,8 +12,8 @@ from bench.fleet.replica import Replica, Text
 from bench.fleet.routing import LONG_TOKENS, Reports, routes
 from engine.queueing.cost import CostModel, Measured, Work
 
-WARM = 0.25
-"""Share of the texts, the first ones, that are not counted: the fleet begins empty."""
+CHUNK = 100_000
+"""Times that are drawn at once."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,8 @@ class Fleet:
     seed: int = 0
     cores: float | None = None
     """That all replicas share, where they are processes of one machine. None: each worker has one."""
+    long_share: float = 0.0
+    """Of the replicas, that long texts have for themselves where texts are routed by length."""
 
 
 @dataclass(frozen=True)
@@ -49,61 +51,85 @@ class Lengths:
 
 @dataclass(frozen=True)
 class Found:
-    """Seconds from arrival to answer."""
+    """What became of texts."""
 
-    seconds: np.ndarray
-    after_loss: np.ndarray
-    """Of those that came in the second half."""
+    all_s: np.ndarray
+    """Seconds from arrival to answer of each, in the order in which they came."""
+    uncounted: int
+    """Of the first ones: the fleet begins empty."""
+
+    @property
+    def seconds(self) -> np.ndarray:
+        """Of those that count."""
+        return self.all_s[self.uncounted :]
+
+    @property
+    def after_loss(self) -> np.ndarray:
+        """Of those that came in the second half."""
+        return self.all_s[len(self.all_s) // 2 :]
 
     def quantile(self, q: float) -> float:
         return float(np.quantile(self.seconds, q))
 
 
-def texts_of(fleet: Fleet, lengths: Lengths, due: Sequence[float]) -> list[Text]:
+def texts_of(fleet: Fleet, lengths: Lengths, due: Iterable[float]) -> Iterator[Text]:
     """One for each time, of lengths by chance."""
-    chance, cost = random.Random(fleet.seed + 1), CostModel(fleet.workers, fleet.rows, fleet.measured)
-    made = list[Text]()
-    for arrived in due:
+    chance, costs = random.Random(fleet.seed + 1), costs_of(fleet, lengths)
+    for number, arrived in enumerate(due):
         kind = int(chance.random() * len(lengths.steps))
         source, steps = lengths.source_tokens[kind], lengths.steps[kind]
-        work = Work(1, source, source, lengths.beams, 512)
-        made.append(Text(arrived, source, steps, lengths.beams, cost.of_work(work)))
-    return made
+        yield Text(arrived, source, steps, lengths.beams, costs[kind], number)
 
 
-def poisson(rate: float, count: int, seed: int) -> list[float]:
-    """When so many come, at so many a second on average."""
-    gaps = np.random.default_rng(seed).exponential(1 / rate, count)
-    times: list[float] = np.cumsum(gaps).tolist()
-    return times
+def costs_of(fleet: Fleet, lengths: Lengths) -> list[float]:
+    """Seconds of a worker that the engine expects each of these texts to take."""
+    cost = CostModel(fleet.workers, fleet.rows, fleet.measured)
+    return [cost.of_work(Work(1, source, source, lengths.beams, 512)) for source in lengths.source_tokens]
 
 
-def simulate(fleet: Fleet, texts: Sequence[Text]) -> Found:
-    """What becomes of texts, which come in order."""
+def long_share(fleet: Fleet, lengths: Lengths) -> float:
+    """Of the work, that long texts are."""
+    costs = costs_of(fleet, lengths)
+    of_long = (cost for cost, source in zip(costs, lengths.source_tokens, strict=True) if source >= LONG_TOKENS)
+    return sum(of_long) / sum(costs)
+
+
+def poisson(rate: float, seed: int) -> Iterator[float]:
+    """When texts come, without end, at so many a second on average."""
+    chance, now = np.random.default_rng(seed), 0.0
+    while True:
+        times: list[float] = (now + np.cumsum(chance.exponential(1 / rate, CHUNK))).tolist()
+        yield from times
+        now = times[-1]
+
+
+def simulate(fleet: Fleet, texts: Iterable[Text], count: int, uncounted: int = 0) -> Found:
+    """What becomes of the first `count` texts. They come in order, and others after them until these are answered."""
     chance = random.Random(fleet.seed)
     replicas = [Replica(fleet.workers, fleet.rows, fleet.measured) for _ in range(fleet.replicas)]
     alive, reports = list(range(fleet.replicas)), Reports(replicas, fleet.report_s)
-    work_s = sum(text.cost_s for text in texts)
-    long_s = sum(text.cost_s for text in texts if text.source_tokens >= LONG_TOKENS)
-    route = routes(reports, alive, chance, long_s / work_s)[fleet.routing]
+    route = routes(reports, alive, chance, fleet.long_share)[fleet.routing]
+    seconds, left = np.full(count, inf), count
     planned = [inf] * fleet.replicas
     ends: list[tuple[float, int]] = []
     clock = _Clock(fleet.cores, replicas)
 
     def plan(number: int) -> None:
         reports.changed(number)
-        planned[number] = at = replicas[number].next_s
+        planned[number] = at = replicas[number].plan()
         if at < inf:
             heappush(ends, (at, number))
 
     def run_until(now: float) -> None:
+        nonlocal left
         while ends and clock.real_at(ends[0][0]) <= now:
             at, number = heappop(ends)
             if at == planned[number]:  # and no older plan
                 clock.move_to(at)
                 text = replicas[number].go_on()
-                if text is not None:
-                    text.answered = clock.real
+                if text is not None and text.number < count:
+                    left -= 1
+                    seconds[text.number] = clock.real - text.arrived
                 clock.changed(number)
                 plan(number)
         clock.wait_until(now)
@@ -113,10 +139,12 @@ def simulate(fleet: Fleet, texts: Sequence[Text]) -> Found:
         replicas[number].come(text, clock.now)
         plan(number)
 
-    for index, text in enumerate(texts):
+    for text in texts:
         run_until(text.arrived)
+        if not left:
+            break
         reports.tick(text.arrived)
-        if fleet.zone_loss and index == len(texts) // 2:
+        if fleet.zone_loss and text.number == count // 2:
             lost = alive[::3][: len(alive) // 3]
             alive[:] = sorted(set(alive) - set(lost))
             for number in lost:
@@ -125,9 +153,9 @@ def simulate(fleet: Fleet, texts: Sequence[Text]) -> Found:
                     come(again)
                 clock.changed(number)
         come(text)
-    run_until(inf)
-    seconds = np.array([text.answered - text.arrived for text in texts])
-    return Found(seconds[int(WARM * len(texts)) :], seconds[len(texts) // 2 :])
+    if left:
+        run_until(inf)
+    return Found(seconds, uncounted)
 
 
 class _Clock:
@@ -158,6 +186,8 @@ class _Clock:
 
     def changed(self, number: int) -> None:
         """A replica may have more or fewer workers with something to do."""
+        if self._cores is None:
+            return
         busy = self._replicas[number].busy
         self._busy += busy - self._of[number]
         self._of[number] = busy
@@ -167,7 +197,5 @@ def capacity(fleet: Fleet, lengths: Lengths) -> float:
     """Texts a second of one replica whose batches are always full: of as many as a deep queue gives."""
     one = replace(fleet, replicas=1, routing="round robin", report_s=0.0, zone_loss=False)
     count = 40 * fleet.workers * fleet.rows // lengths.beams
-    texts = texts_of(one, lengths, [0.0] * count)
-    simulate(one, texts)
-    ends = sorted(text.answered for text in texts)
-    return (count // 2) / (ends[3 * count // 4] - ends[count // 4])
+    ends = np.sort(simulate(one, texts_of(one, lengths, [0.0] * count), count).all_s)
+    return (count // 2) / float(ends[3 * count // 4] - ends[count // 4])

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import astuple, dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -70,13 +71,12 @@ def validate(package: Path, processes: int, seconds: float, seed: int, paced: bo
         tokenizer = Package.open(package).tokenizer()
         lengths = [len(tokenizer.encode(text)) for text in texts]
         for load in LOADS:
-            due = poisson(load * most, round(load * most * seconds), seed)
+            due = list(islice(poisson(load * most, seed), round(load * most * seconds)))
             real, failed = asyncio.run(_open_loop(targets, texts, due))
             left = None if paced else max(cores - load * most * costs.call_cpu_s, 1 / MOST_PACE)
             fleet = Fleet(processes, measured, workers=1, routing="round robin", seed=seed, cores=left)
-            simulated = [Text(at, lengths[i % TEXTS], costs.steps[i % TEXTS], 1, 1.0) for i, at in enumerate(due)]
-            simulate(fleet, simulated)
-            ours = np.array([text.answered - text.arrived + costs.call_s for text in simulated])
+            simulated = [Text(at, lengths[i % TEXTS], costs.steps[i % TEXTS], 1, 1.0, i) for i, at in enumerate(due)]
+            ours = simulate(fleet, simulated, len(due)).all_s + costs.call_s
             for q in (0.5, 0.99):
                 one, other = 1000 * float(np.quantile(ours, q)), 1000 * float(np.quantile(real, q))
                 say(f"load {load:.0%}, p{100 * q:g}: simulated {one:.1f} ms, real {other:.1f} ms: {one / other:.2f} x")

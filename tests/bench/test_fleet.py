@@ -1,6 +1,7 @@
 """bench.fleet: what queueing theory knows, and what routing, reports and zones must do."""
 
 import random
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -22,18 +23,18 @@ def mean_s(found: Found) -> float:
 
 def test_one_row_is_the_queue_of_pollaczek_and_khinchine() -> None:
     fleet, rate = Fleet(1, Measured(0.001, 0.0, 0.0), workers=1, rows=1), 60.0
-    texts = texts_of(fleet, Lengths([1, 1], [5, 15]), poisson(rate, 60_000, 1))
+    texts = list(texts_of(fleet, Lengths([1, 1], [5, 15]), islice(poisson(rate, 1), 60_000)))
     services = np.array([0.001 * text.steps for text in texts])
     waiting_s = rate * (services**2).mean() / 2 / (1 - rate * services.mean())
-    assert mean_s(simulate(fleet, texts)) == pytest.approx(services.mean() + waiting_s, rel=0.05)
+    assert mean_s(simulate(fleet, texts, len(texts))) == pytest.approx(services.mean() + waiting_s, rel=0.05)
 
 
 def test_steps_that_cost_what_their_rows_do_share_a_processor() -> None:
     """M/G/1-PS: the mean depends on no more of the lengths than their mean (Kleinrock 1976, section 4.4)."""
     fleet, rate = Fleet(1, Measured(0.0, 0.001, 0.0), workers=1, rows=10**6), 60.0
-    texts = texts_of(fleet, Lengths([1] * 4, [2, 2, 2, 26]), poisson(rate, 60_000, 2))
+    texts = list(texts_of(fleet, Lengths([1] * 4, [2, 2, 2, 26]), islice(poisson(rate, 2), 60_000)))
     service_s = float(np.mean([0.001 * text.steps for text in texts]))
-    assert mean_s(simulate(fleet, texts)) == pytest.approx(service_s / (1 - rate * service_s), rel=0.05)
+    assert mean_s(simulate(fleet, texts, len(texts))) == pytest.approx(service_s / (1 - rate * service_s), rel=0.05)
 
 
 @pytest.mark.parametrize(("workers", "load"), [(1, 0.5), (2, 0.7)])
@@ -43,14 +44,13 @@ def test_the_engine_on_a_clock_of_its_own_takes_as_long(workers: int, load: floa
     fleet = Fleet(1, Measured(speed.step, speed.row, speed.token), workers=workers, routing="round robin")
     chance, most = random.Random(2), capacity(fleet, Lengths(range(5, 41), range(5, 41)))
     world, texts = World(3, workers=workers, rows=fleet.rows, speed=speed), list[Text]()
-    for at in poisson(load * most, 500, 1):
+    for number, at in enumerate(islice(poisson(load * most, 1), 500)):
         length = chance.randint(5, 40)
         world.arrive(Call([length]), at)
-        texts.append(Text(at, length, length, 1, 1.0))
+        texts.append(Text(at, length, length, 1, 1.0, number))
     world.run()
-    simulate(fleet, texts)
+    ours_s = simulate(fleet, texts, len(texts)).all_s
     real_s = [call.ended - call.arrived for call in world.calls if call.ended is not None]
-    ours_s = [text.answered - text.arrived for text in texts]
     assert len(real_s) == len(ours_s)
     for q in (0.5, 0.99):
         assert np.quantile(ours_s, q) / np.quantile(real_s, q) == pytest.approx(1, abs=0.08)
@@ -59,10 +59,10 @@ def test_the_engine_on_a_clock_of_its_own_takes_as_long(workers: int, load: floa
 def test_processes_share_the_cores_of_a_machine() -> None:
     """As slow as one of half the speed, while both have something to do."""
     slow = Measured(2 * MEASURED.fixed, 2 * MEASURED.each, 2 * MEASURED.token)
-    both, alone = [Text(0.0, 10, 12, 1, 1.0) for _ in range(2)], [Text(0.0, 10, 12, 1, 1.0)]
-    simulate(Fleet(2, MEASURED, workers=1, routing="round robin", cores=1.0), both)
-    simulate(Fleet(1, slow, workers=1, routing="round robin"), alone)
-    assert [text.answered for text in both] == pytest.approx([alone[0].answered] * 2)
+    texts = [Text(0.0, 10, 12, 1, 1.0, number) for number in range(2)]
+    both = simulate(Fleet(2, MEASURED, workers=1, routing="round robin", cores=1.0), texts, 2)
+    alone = simulate(Fleet(1, slow, workers=1, routing="round robin"), texts[:1], 1)
+    assert both.all_s.tolist() == pytest.approx(alone.all_s.tolist() * 2)
 
 
 def test_better_routing_has_the_shorter_tail_and_old_reports_undo_it() -> None:
@@ -70,7 +70,7 @@ def test_better_routing_has_the_shorter_tail_and_old_reports_undo_it() -> None:
 
     def p99(routing: str, report_s: float = 0.0) -> float:
         fleet = Fleet(8, MEASURED, rows=8, routing=routing, report_s=report_s)
-        return simulate(fleet, texts_of(fleet, LENGTHS, poisson(0.8 * most, 8000, 3))).quantile(0.99)
+        return simulate(fleet, texts_of(fleet, LENGTHS, poisson(0.8 * most, 3)), 8000, 2000).quantile(0.99)
 
     assert p99("least requests") < p99("power of two") < p99("round robin")
     assert p99("least requests", 2.0) > 2 * p99("power of two", 2.0)
@@ -78,8 +78,8 @@ def test_better_routing_has_the_shorter_tail_and_old_reports_undo_it() -> None:
 
 def test_a_lost_zone_loses_no_text() -> None:
     fleet = Fleet(6, MEASURED, zone_loss=True)
-    texts = texts_of(fleet, LENGTHS, poisson(3 * capacity(fleet, LENGTHS), 4000, 4))
-    found = simulate(fleet, texts)
-    assert np.isfinite(found.seconds).all() and all(text.answered > text.arrived for text in texts)
-    again = simulate(fleet, texts_of(fleet, LENGTHS, [text.arrived for text in texts]))
-    assert (again.seconds == found.seconds).all()  # nothing is left to chance but the seed
+    due = list(islice(poisson(3 * capacity(fleet, LENGTHS), 4), 4000))
+    found = simulate(fleet, texts_of(fleet, LENGTHS, due), len(due))
+    assert np.isfinite(found.all_s).all() and (found.all_s > 0).all()
+    again = simulate(fleet, texts_of(fleet, LENGTHS, due), len(due))
+    assert (again.all_s == found.all_s).all()  # nothing is left to chance but the seed
