@@ -98,13 +98,13 @@ class Edges:
         late.decoding.num_beams = 4
         try:
             stub.Translate(late, timeout=0.15)
-            code = "OK"
+            ended = "OK"
         except grpc.RpcError as error:
-            code = error.code().name
+            ended = f"{error.code().name}: {error.details()}"
         time.sleep(QUIET_S)
         left = self._metric("dragoman_cancellations_total") - before
         rows = self._metric("dragoman_rows_live")
-        told = f"{left:.0f} texts of callers who left were dropped (deadline: {code}), {rows:.0f} rows are left"
+        told = f"{left:.0f} texts of callers who left were dropped (deadline: {ended}), {rows:.0f} rows are left"
         self._tell(told, left == 2 and not rows)
 
     def _overload(self, stub: TranslationServiceStub) -> None:

@@ -20,23 +20,36 @@ from dragoman.quickstart import HOST
 ROOT = Path(__file__).parents[2]
 RAY = Path(sys.executable).with_name("ray")
 STORE_BYTES = 128 * 2**20
-START_S, END_S = 60.0, 60.0
+START_S, END_S = 120.0, 60.0
+SHOWN = 2000
+"""Characters of what a node complains."""
+STARTED = "Ray runtime started."
+"""What a node says when it has joined."""
 
 
 class Node:
     """A node that joins the cluster, or begins it."""
 
     def __init__(self, log: Path, cores: int, arguments: Sequence[str], pinned: int | None = None) -> None:
-        """`pinned`: the one core of the machine that its processes may use. None: all."""
+        """Waits until it has joined. Raises RuntimeError if it does not.
+
+        log: a file of its own. pinned: the one core of the machine that its processes may use. None: all
+        """
         environment = {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(ROOT), "RAY_SERVE_LOG_TO_STDERR": "0"}
         command = [RAY, "start", "--block", f"--node-ip-address={HOST}", f"--num-cpus={cores}"]
         command += [f"--object-store-memory={STORE_BYTES}", "--disable-usage-stats", *arguments]
         if pinned is not None:
             command = ["taskset", "--cpu-list", pinned, *command]
-        with log.open("ab") as out:
+        with log.open("wb") as out:
             self._process = subprocess.Popen(
                 list(map(str, command)), stdout=out, stderr=out, cwd=ROOT, env=os.environ | environment
             )
+        deadline = time.monotonic() + START_S
+        while STARTED not in (told := log.read_text(errors="replace")):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                raise RuntimeError(f"a node has not joined the cluster within {START_S:.0f} s:\n{told[-SHOWN:]}")
+            time.sleep(0.2)
 
     @property
     def processes(self) -> list[psutil.Process]:
@@ -90,11 +103,9 @@ class Nodes:
 
         pinned: the one core that each worker may use. Empty: all
         """
-        self._folder, self._port = folder, free_port()
-        self._log = folder / "nodes.log"
+        self._folder, self._port, self._started = folder, free_port(), 0
         more = ["--include-dashboard=false", f"--temp-dir={folder / 'ray'}", f"--port={self._port}"]
-        self.head = Node(self._log, 0, ["--head", *more, f"--dashboard-agent-listen-port={free_port()}"])
-        self._wait_for_head()
+        self.head = self._node(0, ["--head", *more])
         self.workers = [self.add(cores, core) for core in pinned or (None,) * workers]
 
     @property
@@ -104,8 +115,12 @@ class Nodes:
 
     def add(self, cores: int = 1, pinned: int | None = None) -> Node:
         """One more worker."""
-        more = [f"--address={self.address}", f"--dashboard-agent-listen-port={free_port()}"]
-        return Node(self._log, cores, more, pinned)
+        return self._node(cores, [f"--address={self.address}"], pinned)
+
+    def _node(self, cores: int, arguments: Sequence[str], pinned: int | None = None) -> Node:
+        self._started += 1
+        log = self._folder / f"node-{self._started}.log"
+        return Node(log, cores, [*arguments, f"--dashboard-agent-listen-port={free_port()}"], pinned)
 
     def __enter__(self) -> Self:
         return self
@@ -113,11 +128,3 @@ class Nodes:
     def __exit__(self, *_: object) -> None:
         for node in [*self.workers, self.head]:
             node.end()
-
-    def _wait_for_head(self) -> None:
-        deadline = time.monotonic() + START_S
-        health = [str(RAY), "health-check", f"--address={self.address}"]
-        while subprocess.run(health, capture_output=True, cwd=ROOT).returncode:
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"the head was not there within {START_S:.0f} s: {self._log}")
-            time.sleep(0.2)
