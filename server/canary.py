@@ -76,7 +76,7 @@ class Canary:
     async def _ask(self, probe: Probe) -> Event:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Event] = loop.create_future()
-        self._submit(request(probe, self._rules, lambda event: _post(loop, answer, event)))
+        self._submit(request(probe, self._rules, lambda event: post(loop, answer, event)))
         return await answer
 
 
@@ -100,6 +100,6 @@ class Canaries:
                 health.set(serving=equal)
 
 
-def _post(loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Event], event: Event) -> None:
-    """Called on an engine thread."""
+def post(loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Event], event: Event) -> None:
+    """Answers whoever waits on the loop, if somebody still does. Called on an engine thread."""
     loop.call_soon_threadsafe(lambda: None if answer.done() else answer.set_result(event))

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from prometheus_client import CollectorRegistry
 
@@ -21,7 +22,7 @@ from engine.supervision.policy import Supervision
 from engine.targets import language_rules
 from server.admission.permits import Admission
 from server.admission.quotas import Quotas
-from server.canary import Canary
+from server.canary import Canary, post
 from server.catalog.packages import OpenPackage
 from server.catalog.served_model import ServedModel, served_model
 from server.config import Settings
@@ -218,12 +219,8 @@ async def probe(submit: Callable[[Request], None], end_id: int) -> float:
     """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[Event] = loop.create_future()
-
-    def deliver(event: Event) -> None:
-        loop.call_soon_threadsafe(answer.set_result, event)
-
     started = time.perf_counter()
-    submit(Probe((end_id,), deliver))
+    submit(Probe((end_id,), partial(post, loop, answer)))
     event = await answer
     if isinstance(event, Failed):
         raise DeviceError(f"the model does not decode: {event.error}") from event.error

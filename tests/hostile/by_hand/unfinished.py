@@ -30,6 +30,9 @@ def main() -> None:
     )
     parser.add_argument("--calls", type=int, default=1, metavar="N", help="of each connection (default: %(default)d)")
     parser.add_argument("--seconds", type=float, default=12.0, metavar="S", help="of the attack (default: %(default)g)")
+    parser.add_argument(
+        "--size", type=int, default=LARGEST, metavar="BYTES", help="of a message (default: %(default)d)"
+    )
     parser.add_argument("server", nargs="*", help="more arguments of the server, after --")
     args = parser.parse_args()
     with server_process(ZOO, *args.server) as server, Client(server.target) as client:
@@ -42,7 +45,7 @@ def main() -> None:
             grown.append(resident_bytes(server) - before)
             return passed()
 
-        all_but_finished(server.port, args.connections, args.calls, LARGEST, over)
+        all_but_finished(server.port, args.connections, args.calls, args.size, over)
         assert client.translate("A cat.", no_cache=True).text == expected
         left = resident_bytes(server) - before
         print(
