@@ -75,6 +75,7 @@ def resolve(options: Options, model: ServedModel, tokenizer: Tokenizer, rules: T
         resolved = _with_room(resolved, "max_new_tokens" in options, model, rules)
     if (beta := resolved.prefix_bias_beta) and not resolved.target_prefix:
         raise OptionsConflict("prefix_bias_beta", beta, "target_prefix", "empty", "send one, or no beta")
+    _check_forced(resolved)
     if resolved.return_alternatives:
         _check_alternatives(resolved)
     _check_groups(resolved)
@@ -99,6 +100,14 @@ def _check_offered(decoding: Decoding, model: ServedModel) -> None:
         raise OptionNotOffered("a coverage of the source")
     if decoding.with_attention and not model.attends:
         raise OptionNotOffered("attention")
+
+
+def _check_forced(decoding: Decoding) -> None:
+    """Raises OptionsConflict: what every target begins with cannot be what none has, as in `generate`."""
+    for token in decoding.forced_bos_token:
+        if token in decoding.suppress_tokens:
+            way = "leave one of them out"
+            raise OptionsConflict("forced_bos_token", token, "suppress_tokens", token, way)
 
 
 def _check_alternatives(decoding: Decoding) -> None:

@@ -76,6 +76,7 @@ def test_out_of_range_is_refused_with_all_numbers(options: Options, field: str, 
             ("do_sample", "true", "num_beams", "4"),
         ),
         (Options(mbr_samples=4), ("mbr_samples", "4", "do_sample", "false")),
+        (Options(forced_bos_token=(7,), suppress_tokens=(5, 7)), ("forced_bos_token", "7", "suppress_tokens", "7")),
         (
             Options(mbr_samples=4, num_return_sequences=5, num_beams=1, do_sample=True),
             ("num_return_sequences", "5", "mbr_samples", "4"),
