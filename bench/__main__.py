@@ -3,16 +3,18 @@
 import argparse
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from bench.cpu import curves, plan, races, random_models, service, steps
 from bench.cpu.plan import Models
 from bench.cpu.report import Report
 from bench.cpu.sides.ctranslate2 import EXAMPLES, SAME, SETUPS
 from bench.cpu.tables import how
-from bench.cpu.turns import players
+from bench.cpu.turns import SPAWN, players
 from bench.firefox import compared, lexicon
 from bench.machine.noise import Watch
 from bench.machine.peak import measure_peaks
@@ -23,6 +25,9 @@ from bench.sentences import english, heldout
 
 ROOT = Path(__file__).parent.parent
 ZOO = ROOT / "models" / "zoo" / "en-pt"
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass
@@ -66,9 +71,15 @@ def decoding(run: Run) -> None:
         run.add("decoding", races.decoding(opened, cells, plan.PAIRS, run.repeats))
 
 
+def apart(make: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """Makes something in a process of its own, whose memory is given back: models may be large."""
+    with ProcessPoolExecutor(1, SPAWN) as process:
+        return process.submit(make, *arguments, **named).result()
+
+
 def base(run: Run) -> None:
     """OPUS-MT's base size."""
-    models = random_models.make(BASE, run.work / "base", ZOO)
+    models = apart(random_models.make, BASE, run.work / "base", ZOO)
     sides = [*plan.our_sides(models), *plan.ctranslate2_sides(models, EXAMPLES)]
     cells = plan.BASE_CELLS[:2] if run.quick else plan.BASE_CELLS
     lengths = random_models.RealLengths(ZOO)
@@ -78,7 +89,7 @@ def base(run: Run) -> None:
 
 def family(part: str, shape: FamilyShape, run: Run) -> None:
     """Another family's size."""
-    models = random_models.make_family(shape, run.work / part, ZOO)
+    models = apart(random_models.make_family, shape, run.work / part, ZOO)
     cells = plan.QUICK_FAMILY_CELLS if run.quick else plan.FAMILY_CELLS
     with players(plan.family_sides(models), run.report.absent) as opened:
         lengths = random_models.RealLengths(ZOO)
