@@ -32,7 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {target} is there already: remove it to fetch {asked.checkpoint} again", file=sys.stderr)
         return 2
     target.parent.mkdir(parents=True, exist_ok=True)
-    return export([asked.checkpoint, "--out", str(target), *options])
+    code = export([asked.checkpoint, "--out", str(target), *options])
+    if code == 0:
+        print(f"Or by its name: dragoman serve {target.name}")
+    return code
 
 
 if __name__ == "__main__":

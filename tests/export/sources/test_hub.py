@@ -58,11 +58,17 @@ def refused(capsys: Capture, folder: Path, name: str = NAME) -> str:
 
 
 @pytest.mark.timeout(600)
-def test_a_model_of_the_hub_becomes_a_package(served: Hub, tiny_checkpoint: Path, tmp_path: Path) -> None:
-    variables = {"HF_ENDPOINT": served.url, "HF_HOME": str(tmp_path / "home"), "HF_TOKEN": ""}
-    target = tmp_path / "packages" / "en-pt"
+def test_a_model_of_the_hub_is_pulled(served: Hub, tiny_checkpoint: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "packages"
+    variables = {
+        "HF_ENDPOINT": served.url,
+        "HF_HOME": str(tmp_path / "home"),
+        "HF_TOKEN": "",
+        "DRAGOMAN_HOME": str(kept),
+    }
+    target = kept / "Helsinki-NLP-opus-mt-en-pt"
     result = subprocess.run(
-        [sys.executable, "-m", "export", NAME, "--out", str(target), "--verify-samples", "1"],
+        [sys.executable, "-m", "dragoman", "pull", NAME, "--verify-samples", "1"],
         cwd=ROOT,
         env=os.environ | variables,
         capture_output=True,
@@ -70,6 +76,7 @@ def test_a_model_of_the_hub_becomes_a_package(served: Hub, tiny_checkpoint: Path
         check=False,
     )
     assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == f"Or by its name: dragoman serve {target.name}"
     package = Package.open(target)
     assert package.manifest.name == "opus-mt-en-pt"
     source = package.manifest.checkpoint
