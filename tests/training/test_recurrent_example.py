@@ -14,10 +14,17 @@ from tests.checkpoints import ROOT
 from tests.training.experiments import refusal, settings, toml
 from training.__main__ import main
 from training.config import Experiment, read_experiment
+from training.examples import en_pt_slice
 from training.examples.number_words import make_pairs, write
 
 PAIRS, HELD_OUT = 8000, 60
-EXAMPLES = {"gru_additive": "recurrent", "lstm_none": "recurrent", "universal": "transformer", "unilm": "prefix"}
+EXAMPLES = {
+    "gru_additive": "recurrent",
+    "lstm_none": "recurrent",
+    "universal": "transformer",
+    "universal_act": "transformer",
+    "unilm": "prefix",
+}
 MODEL = {"architecture": "recurrent", "width": 64, "score": "additive", "max_positions": 64}
 
 
@@ -25,6 +32,15 @@ MODEL = {"architecture": "recurrent", "width": 64, "score": "additive", "max_pos
 def test_an_example_is_an_experiment(name: str) -> None:
     experiment = read_experiment(ROOT / "training" / "examples" / f"{name}.toml", Experiment)
     assert experiment.model is not None and experiment.model.architecture == EXAMPLES[name]
+
+
+@pytest.mark.parametrize("name", en_pt_slice.STEPS)
+def test_on_the_slice_too_and_with_all_positions(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "experiment.toml"
+    file.write_text(en_pt_slice.as_toml(en_pt_slice.experiment(name, tmp_path)), encoding="utf-8")
+    experiment = read_experiment(file, Experiment)
+    assert experiment.model is not None and experiment.model.max_positions == experiment.data.max_tokens
+    assert experiment.optimizer.warmup_steps + experiment.optimizer.cooldown_steps <= experiment.training.max_steps
 
 
 def test_it_learns_is_exported_and_served(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
