@@ -47,6 +47,8 @@ async def answer(channel: Any, message: Sent) -> str:
             data = sent(message.data) if message.kind == "stream_stream" else message.data
             async for _ in method(data, timeout=WAIT_S):
                 pass
+    except TimeoutError as error:
+        raise TimeoutError(f"seed {message.seed}, {message.path}: no answer within {WAIT_S:g} s") from error
     except grpc.aio.AioRpcError as error:
         told = f"seed {message.seed}, {message.path}: {error.code().name} {error.details()}"
         if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
