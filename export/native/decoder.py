@@ -98,8 +98,12 @@ class _Decoder:
         output = self._recipe.get(OUTPUT)
         look = quantization(LOOK if output is None else output.activations)
         attributes: Attributes = {"scale": look["scale"], "zero_point": look["zero_point"], "exact": 1}
-        allowed = [] if self._allowed is None else [self._allowed]
-        inputs = [hidden, self._inputs["ranks"], *self._layers.output(), *allowed]
+        coarse: list[ir.Value] = []
+        if output is not None and (found := output.coarse) is not None:
+            attributes = {**attributes, "margin": found.margin, "strange": found.strange}
+            parts = {"query": found.query, "key": found.key, "centre": found.centre}
+            coarse = [self._nodes.constant(f"{OUTPUT}.coarse_{name}", part) for name, part in parts.items()]
+        inputs = [hidden, self._inputs["ranks"], *self._layers.output(), self._allowed, *coarse]
         return self._nodes.ours_of_many("BestTokens", inputs, 3, attributes)
 
 

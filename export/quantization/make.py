@@ -1,10 +1,12 @@
 """A model and what goes through it -> the numbers of its 8 bits."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from export.quantization.calibrate import OUTPUT, Inputs, Pair, linear_layers, observe
+from export.quantization.coarse import find_coarse_look
 from export.quantization.recipe import Activations, QuantizedLinear, Recipe
 from export.quantization.weights import Numbers, quantize_weight
 from models.transformer import Transformer
@@ -18,10 +20,13 @@ def make_recipe(model: Transformer, pairs: Sequence[Pair]) -> Recipe:
     output = model.output_weight[: model.config.target_vocab_size]
     weights = {name: layer.weight for name, layer in linear_layers(model).items()} | {OUTPUT: output}
     found = observe(model, pairs)
-    return {
+    recipe = {
         name: quantize_layer(weight.detach().numpy(), found[name], has_no_sign(model, name))
         for name, weight in weights.items()
     }
+    layer, bias = recipe[OUTPUT], model.output_bias[: len(output)].detach().numpy()
+    look = find_coarse_look(found[OUTPUT].kept, layer.weight * layer.scales[:, None], bias)
+    return {**recipe, OUTPUT: replace(layer, coarse=look)}
 
 
 def quantize_layer(weight: Numbers, inputs: Inputs, unsigned: bool) -> QuantizedLinear:

@@ -22,6 +22,22 @@ class Activations:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class CoarseLook:
+    """By what native graphs choose the tokens whose logits they compute: see `export.quantization.coarse`."""
+
+    query: NDArray[np.float32]
+    """Of a row less the centre [numbers + probes, width]: what a look is made of, then what it leaves out."""
+    key: NDArray[np.float32]
+    """Of a token's weight less the mean [numbers, width]."""
+    centre: NDArray[np.float32]
+    """Of rows [width]."""
+    margin: float
+    """Below the best look."""
+    strange: float
+    """The most that the look of a row may leave out, by the norm of the probes. Of others all logits are computed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class QuantizedLinear:
     """A linear layer."""
 
@@ -30,6 +46,8 @@ class QuantizedLinear:
     scales: NDArray[np.float32]
     """[outputs]"""
     activations: Activations
+    coarse: CoarseLook | None = None
+    """Of the output layer, where it pays."""
 
 
 Recipe = Mapping[str, QuantizedLinear]

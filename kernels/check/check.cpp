@@ -256,10 +256,42 @@ void expect_named(const BestTokens& b, const float* x, int64_t token, double log
   if (found[0] != -INFINITY) failures++, printf("token -1 has a logit WRONG\n");
 }
 
-// The output layer's tokens, best first, and their log-probabilities, where the look is the weight itself. The sum of
-// all exponentials is of 8-bit looks but for the best ones.
+// The output layer's tokens, best first, and their log-probabilities.
+void expect_best_tokens(const char* name, const BestTokens& b, const std::vector<float>& x, int k, Scratch& scratch) {
+  Difference difference{name, 1e-3};
+  const int count = (int)b.table.count, width = b.table.width, rows = (int)x.size() / width;
+  const int8_t* weight = (const int8_t*)b.table.rows;
+  std::vector<float> log_probs(rows * k), normalisers(rows);
+  std::vector<int64_t> ids(rows * k);
+  const Counts counts =
+      best_tokens(b, x.data(), rows, k, nullptr, 0, ids.data(), log_probs.data(), normalisers.data(), scratch);
+  for (int r = 0; r < rows; r++) {
+    std::vector<double> logits(count);
+    double total = 0;
+    for (int n = 0; n < count; n++) {
+      for (int i = 0; i < width; i++) logits[n] += (double)x[(size_t)r * width + i] * weight[(size_t)n * width + i];
+      logits[n] = logits[n] * b.table.scales[n] + b.look.bias[n];
+      total += std::exp(logits[n]);
+    }
+    for (int i = 0; i < k; i++) {
+      int best = 0;
+      for (int n = 1; n < count; n++) best = logits[n] > logits[best] ? n : best;
+      if (ids[r * k + i] != best) {
+        failures++;
+        printf("row %d: token %" PRId64 " is not %d WRONG\n", r, ids[r * k + i], best);
+      }
+      difference.compare(log_probs[r * k + i], logits[best] - std::log(total));
+      difference.compare(log_probs[r * k + i] + normalisers[r], logits[best]);
+      expect_named(b, x.data() + (size_t)r * width, ids[r * k + i], logits[best], difference);
+      logits[best] = -1e30;
+    }
+  }
+  printf("%s: %d rows, %d of them whole\n", name, rows, (int)counts.whole_rows);
+  add_to_hash(ids.data(), ids.size() * sizeof(int64_t));
+}
+
+// The look is the weight itself. The sum of all exponentials is of looks but for the best ones.
 void check_best_tokens(Scratch& scratch) {
-  Difference difference{"best_tokens", 1e-3};
   Random random;
   const int count = 1003, width = 72, rows = 7, k = 4, panels = (count + columns - 1) / columns, all = panels * columns;
   std::vector<int8_t> weight((size_t)count * width);
@@ -294,35 +326,15 @@ void check_best_tokens(Scratch& scratch) {
     for (int i = 0; i < width; i++) mean[i] += 0.01f * weight[(size_t)n * width + i] / count;
   b.mean_weight = b.mean_look = mean.data();
   b.exact = true;
-  std::vector<float> x((size_t)rows * width), log_probs(rows * k);
-  std::vector<int64_t> ids(rows * k);
+  std::vector<float> x((size_t)rows * width);
   for (float& v : x) v = random.real();
-  std::vector<float> normalisers(rows);
-  const Counts counts =
-      best_tokens(b, x.data(), rows, k, nullptr, 0, ids.data(), log_probs.data(), normalisers.data(), scratch);
-  for (int r = 0; r < rows; r++) {
-    std::vector<double> logits(count);
-    double total = 0;
-    for (int n = 0; n < count; n++) {
-      for (int i = 0; i < width; i++) logits[n] += (double)x[(size_t)r * width + i] * weight[(size_t)n * width + i];
-      logits[n] = logits[n] * 0.01f + bias[n];
-      total += std::exp(logits[n]);
-    }
-    for (int i = 0; i < k; i++) {
-      int best = 0;
-      for (int n = 1; n < count; n++) best = logits[n] > logits[best] ? n : best;
-      if (ids[r * k + i] != best) {
-        failures++;
-        printf("row %d: token %" PRId64 " is not %d WRONG\n", r, ids[r * k + i], best);
-      }
-      difference.compare(log_probs[r * k + i], logits[best] - std::log(total));
-      difference.compare(log_probs[r * k + i] + normalisers[r], logits[best]);
-      expect_named(b, x.data() + (size_t)r * width, ids[r * k + i], logits[best], difference);
-      logits[best] = -1e30;
-    }
-  }
-  printf("best_tokens: %d rows, %d of them whole\n", rows, (int)counts.whole_rows);
-  add_to_hash(ids.data(), ids.size() * sizeof(int64_t));
+  expect_best_tokens("best_tokens", b, x, k, scratch);
+  // A coarse look that leaves nothing out: each number of a row is one of its query.
+  std::vector<float> query((size_t)width * width), none(width);
+  for (int i = 0; i < width; i++) query[(size_t)i * width + i] = 1.f;
+  b.mean_weight = none.data();
+  b.coarse = {b.look, query.data(), none.data(), 0, 0.f, 0.f, 2.f};
+  expect_best_tokens("best_tokens by a coarse look", b, x, k, scratch);
 }
 
 int check() {

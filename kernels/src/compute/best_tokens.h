@@ -14,12 +14,10 @@
 #pragma once
 #include <math.h>
 
-#include "compute/embed.h"
-#include "compute/linear.h"
+#include "compute/coarse.h"
 
 namespace dragoman::ISA {
 
-constexpr int most_best = 64;
 constexpr int most_summed = 64;       // so many of the best looks at most are computed exactly for the sum
 constexpr float summed_depth = 8;     // no look so far below the best is
 constexpr double rest_share = 0.001;  // of the sum, which may be of looks
@@ -43,29 +41,10 @@ struct RowSearch {
   Found found[most_found];
 };
 
-// The n-th largest of the looks (Hoare 1961, algorithm 65).
 static float nth_largest_look(const RowSearch& row, int n) {
   float x[most_found];
   for (int i = 0; i < row.count; i++) x[i] = row.found[i].look;
-  for (int first = 0, last = row.count - 1; first < last;) {
-    const float pivot = x[(first + last) / 2];
-    int i = first, j = last;
-    while (i <= j) {
-      while (x[i] > pivot) i++;
-      while (x[j] < pivot) j--;
-      if (i > j) break;
-      const float other = x[i];
-      x[i++] = x[j];
-      x[j--] = other;
-    }
-    if (n - 1 <= j)
-      last = j;
-    else if (n - 1 >= i)
-      first = i;
-    else
-      break;
-  }
-  return x[n - 1];
+  return nth_largest(x, row.count, n);
 }
 
 INLINE bool is_wanted(const RowSearch& row, int k, const Found& f) {
@@ -188,46 +167,6 @@ static void look_at_allowed(const BestTokens& b, int k, RowSearch& row, const ui
   }
 }
 
-template <class T>
-static float dot(const float* x, const T* w, int n) {
-  Floats total = all(0.f);
-  for (int i = 0; i < n; i += 16) total = total + load_up_to(x + i, n - i) * load_numbers(w + i, n - i);
-  return sum(total);
-}
-
-static float logit(const Table& t, const float* bias, const float* x, int64_t id) {
-  const size_t at = (size_t)id * t.width;
-  switch (t.number) {
-    case Number::float32:
-      return dot(x, (const float*)t.rows + at, t.width) + bias[id];
-    case Number::float16:
-      return dot(x, (const uint16_t*)t.rows + at, t.width) + bias[id];
-    case Number::int8:
-      return dot(x, (const int8_t*)t.rows + at, t.width) * t.scales[id] + bias[id];
-  }
-  return 0;
-}
-INLINE float logit(const BestTokens& b, const float* x, int32_t id) { return logit(b.table, b.look.bias, x, id); }
-
-// Best first; of equal ones the lower id, as torch.argmax.
-struct Best {
-  int k, count;
-  float logits[most_best];
-  int32_t ids[most_best];
-
-  MEMBER bool before(float y, int32_t id, int i) const { return y > logits[i] || (y == logits[i] && id < ids[i]); }
-  MEMBER void add(float y, int32_t id) {
-    if (!(y > -__builtin_inff()) || (count == k && !before(y, id, k - 1))) return;
-    int at = count < k ? count++ : k - 1;
-    for (; at > 0 && before(y, id, at - 1); at--) {
-      logits[at] = logits[at - 1];
-      ids[at] = ids[at - 1];
-    }
-    logits[at] = y;
-    ids[at] = id;
-  }
-};
-
 // Brings the n-th best look to its place, where the better ones are at theirs already; of equal ones the lower id.
 INLINE void place_look(RowSearch& row, int n) {
   int next = n;
@@ -239,6 +178,8 @@ INLINE void place_look(RowSearch& row, int n) {
   row.found[n] = row.found[next];
   row.found[next] = other;
 }
+
+INLINE float logit(const BestTokens& b, const float* x, int32_t id) { return logit(b.table, b.look.bias, x, id); }
 
 // What was found, exactly where it is wanted. Returns the logarithm of the sum of all exponentials. How many looks are
 // computed exactly for it does not depend on k, or a row's score would depend on what others in the batch ask for. A
@@ -271,25 +212,6 @@ static double choose(const BestTokens& b, RowSearch& row, const float* x, Best& 
   double exactly = rest > 0 ? rest * exp(most_of_rest - most) : 0;
   for (int i = 0; i < summed; i++) exactly += exp(logits[i] - most);
   return most + log(exactly);
-}
-
-// Every token exactly: those allowed, or all.
-static double choose_from_all(const BestTokens& b, const float* x, const int32_t* allowed, int places, Best& best) {
-  double total = 0;
-  float most = lowest;
-  const int64_t n = allowed ? places : b.table.count;
-  for (int64_t i = 0; i < n; i++) {
-    if (allowed && allowed[i] < 0) break;
-    const int32_t id = allowed ? allowed[i] : (int32_t)i;
-    const float y = logit(b, x, id);
-    if (y > most) {
-      total *= exp((double)most - y);
-      most = y;
-    }
-    total += exp((double)y - most);
-    best.add(y, id);
-  }
-  return most + log(total);
 }
 
 INLINE void begin(RowSearch& row, int k, const BestTokens& b, const float* x, const uint8_t* q, float scale) {
@@ -334,19 +256,14 @@ static double total_where_one_is_wanted(const BestTokens& b, const float* x, flo
   }
   sort_out(row, 1);
   Best best{1, 0, {}, {}};
-  return row.whole ? choose_from_all(b, x, allowed, places, best) : choose(b, row, x, best);
-}
-
-static void write_best(const Best& best, double log_total, int64_t* ids, float* log_probs) {
-  for (int i = 0; i < best.k; i++) {
-    ids[i] = i < best.count ? best.ids[i] : -1;
-    log_probs[i] = i < best.count ? (float)(best.logits[i] - log_total) : -__builtin_inff();
-  }
+  return row.whole ? choose_from_all(b.table, b.look.bias, x, allowed, places, best) : choose(b, row, x, best);
 }
 
 // normalisers: the logarithm of the sum of each row's exponentials [rows]; null where nobody wants them.
 static Counts best_tokens(const BestTokens& b, const float* x, int rows, int k, const int32_t* allowed, int places,
                           int64_t* ids, float* log_probs, float* normalisers, Scratch& scratch) {
+  if (b.coarse.keys.outputs && !allowed)
+    return best_tokens_coarsely(b, x, rows, k, ids, log_probs, normalisers, scratch);
   const int width = b.table.width;
   Counts counts{rows, 0, 0};
   float* scales = scratch.take<float>(rows);
@@ -378,27 +295,17 @@ static Counts best_tokens(const BestTokens& b, const float* x, int rows, int k, 
       counts.whole_rows += searches[r].whole;
       const int32_t* named = allowed ? allowed + (size_t)r * places : nullptr;
       double log_total =
-          searches[r].whole ? choose_from_all(b, x, named, places, best) : choose(b, searches[r], x, best);
+          searches[r].whole ? choose_from_all(b.table, b.look.bias, x, named, places, best) : choose(b, searches[r], x, best);
       if (searches[r].whole && k > 1)
         log_total = total_where_one_is_wanted(b, x, scales[r], named, places, *one, again, centred);
       write_best(best, log_total, ids, log_probs);
       if (normalisers) normalisers[r] = (float)log_total;
     } else {
       if (normalisers) normalisers[r] = __builtin_nanf("");
-      for (int i = 0; i < k; i++) {
-        ids[i] = -1;
-        log_probs[i] = __builtin_nanf("");
-      }
+      write_none(k, ids, log_probs);
     }
   }
   return counts;
-}
-
-// To the last bit as best_tokens has them.
-static void named_tokens(const Table& table, const float* bias, const float* x, int rows, const int64_t* ids, int named,
-                         float* logits) {
-  for (int r = 0; r < rows; r++, x += table.width)
-    for (int i = 0; i < named; i++, ids++) *logits++ = *ids < 0 ? -__builtin_inff() : logit(table, bias, x, *ids);
 }
 
 }  // namespace dragoman::ISA

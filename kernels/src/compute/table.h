@@ -64,6 +64,17 @@ struct Bias {
   int span, middle;
 };
 
+// What tokens are looked at by where a look may miss: products of few numbers, see compute/coarse.h.
+struct CoarseLook {
+  PackedWeight keys;   // [tokens, numbers]; 0 outputs: there is none
+  const float* query;  // [numbers + probes, width]
+  const float* start;  // [numbers + probes], what is added to the query's product
+  int probes;          // numbers that tell what a look leaves out
+  float strange;       // a row of which it is more is computed whole
+  float common;        // what is added to every look, beside the product of x with the mean weight
+  float margin;        // logits of tokens whose looks are so far below the best are not computed
+};
+
 // The output layer. `look` is what all tokens are compared by, in 8 bits. A logit w x + b differs from it by at most
 // |error of x| * weight_norm + |x| * rest_norm + bias_slack, of each token.
 struct BestTokens {
@@ -78,6 +89,7 @@ struct BestTokens {
   const float* mean_weight;   // [width], of the tokens that can be
   const float* mean_look;     // [width], of scale * quantized weight
   bool exact;
+  CoarseLook coarse;
 };
 
 struct Counts {

@@ -25,6 +25,8 @@ from tests.models.zoo.aligners import aligner
 from tests.models.zoo.test_zoo import SENTENCES, translations
 
 FOLDER = ROOT / "models" / "zoo" / "en-pt-int8"
+OTHER_BYTES = 0.02
+"""Share of them on another machine: the projections of the coarse look are floats, and 1.6 % of all."""
 LARGEST = 20_000_000
 """Bytes of the folder."""
 
@@ -69,7 +71,7 @@ def test_the_checked_in_package_is_that_of_the_code(manifest: Manifest, tmp_path
     assert manifest.graphs == fresh.spec.model_copy(update=shown), "run make zoo"
     ours, theirs = (np.fromfile(folder / "weights.bin", np.int8) for folder in (FOLDER, tmp_path))
     assert len(ours) == len(theirs), "run make zoo"
-    assert (ours != theirs).mean() < 1e-3, "run make zoo"
+    assert (ours != theirs).mean() < OTHER_BYTES, "run make zoo"
 
 
 def ignored(_: str) -> None:
