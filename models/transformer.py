@@ -22,6 +22,7 @@ from models.attention import Packing
 from models.config import ModelConfig
 from models.halting import Halting, Pondering
 from models.layers import DecoderLayer, EncoderLayer, make_norm
+from models.positions import position_table, sinusoids
 from models.relative import RelativeBias
 from models.rotary import RotaryPositions, Turn
 
@@ -232,25 +233,3 @@ def make_layers(kind: Callable[[ModelConfig], L], config: ModelConfig, count: in
     if config.shared_layers and count:
         return nn.ModuleList([kind(config)] * count)
     return nn.ModuleList(kind(config) for _ in range(count))
-
-
-def position_table(config: ModelConfig) -> nn.Parameter:
-    """The position embeddings [max_positions, width]: learned, or fixed sinusoids.
-
-    The sinusoids have all sines first and then all cosines, as in tensor2tensor, Marian and Hugging Face.
-    """
-    if config.positions == "learned":
-        return nn.Parameter(torch.randn(config.sentences * config.max_positions, config.width) * config.width**-0.5)
-    return nn.Parameter(sinusoids(config.max_positions, config.width), requires_grad=False)
-
-
-def sinusoids(positions: int, width: int) -> Tensor:
-    """The fixed position embeddings [positions, width]."""
-    angle = torch.arange(positions, dtype=torch.float64).unsqueeze(1) * frequencies(width)
-    return torch.cat([angle.sin(), angle.cos()], dim=1).float()
-
-
-def frequencies(width: int) -> Tensor:
-    """Of the sinusoids: fp64 [width / 2]."""
-    half = width // 2
-    return torch.pow(10000.0, -torch.arange(half, dtype=torch.float64) / half)

@@ -54,9 +54,13 @@ def find_coarse_look(
     found = _Directions.of(rows, weight)
     probes = found.probes(numbers)
     left_out = np.linalg.norm((rows - found.centre) @ probes.T, axis=1)
-    query = np.concatenate([found.query[:numbers], probes])
-    single = (numbers.astype(np.float32) for numbers in (query, found.key[:numbers], found.centre))
-    return CoarseLook(*single, margin, SAFETY * float(left_out.max()))
+    return CoarseLook(
+        query=np.concatenate([found.query[:numbers], probes]).astype(np.float32),
+        key=found.key[:numbers].astype(np.float32),
+        centre=found.centre.astype(np.float32),
+        margin=margin,
+        strange=SAFETY * float(left_out.max()),
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +91,8 @@ class _Directions:
         """Of a row less the centre: numbers whose norm is how far its looks are off, by the root of the mean square."""
         weights = np.random.default_rng(0).standard_normal((PROBES, len(self.centre) - numbers)) / np.sqrt(PROBES)
         left_out: Numbers = np.sqrt(self.importance[numbers:, None]) * self.query[numbers:]
-        return weights @ left_out
+        probes: Numbers = weights @ left_out
+        return probes
 
 
 def _needed_margin(

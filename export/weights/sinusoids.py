@@ -7,11 +7,11 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 from onnx_ir.tape import Tape
 
-from models.transformer import frequencies, sinusoids
+from models.positions import frequencies, sinusoids
 
 
 def are_sinusoids(numbers: NDArray[Any]) -> bool:
-    """Whether a table is that of `models.transformer.sinusoids`, to the last bit."""
+    """Whether a table is that of `models.positions.sinusoids`, to the last bit."""
     if numbers.dtype != np.float32 or numbers.ndim != 2:
         return False
     # Most tables are not: their first rows show it, before anything as large as a vocabulary is computed.
@@ -19,7 +19,7 @@ def are_sinusoids(numbers: NDArray[Any]) -> bool:
 
 
 def compute_sinusoids(tape: Tape, name: str, positions: int, width: int) -> ir.Value:
-    """The table from its frequencies, in fp64, as `models.transformer.sinusoids` computes it."""
+    """The table from its frequencies, in fp64, as `models.positions.sinusoids` computes it."""
     numbers = np.arange(positions, dtype=np.float64)[:, None]
     column, row = (
         tape.initializer(ir.tensor(array, name=f"{name}.{part}"))

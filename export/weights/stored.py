@@ -7,7 +7,7 @@ those once, when it loads the graph, and drops them.
     joined      Concat of several tensors (the query, key and value projections of a layer)
     padded      Concat with a ConstantOfShape (the vocabulary, to whole blocks)
     widened     Cast of fp16 or bf16 numbers, which is exact
-    sinusoids   from their frequencies (`models.transformer.sinusoids`): checkpoints do not have them
+    sinusoids   from their frequencies (`models.positions.sinusoids`): checkpoints do not have them
 
 A table that is only looked up in stays as it is in the file: the rows are widened, not the table. Operators of ours
 take a table as it is, and multiply with it so.

@@ -98,7 +98,7 @@ class Family:
     embedding_norms: tuple[Literal["none", "sum"], EmbeddingNorm] = ("none", "none")
     """Of the encoder, and of the decoder."""
     positions: PositionKind = "learned"
-    """"sinusoidal": those of `models.transformer.sinusoids`."""
+    """"sinusoidal": those of `models.positions.sinusoids`."""
     first_position: Literal["first", "third", "after padding"] = "first"
     """The row of the file's table that belongs to the first token."""
     computed: bool = False

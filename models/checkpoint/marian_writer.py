@@ -13,7 +13,8 @@ from models.checkpoint.files.reading import notices
 from models.checkpoint.files.renames import Rename
 from models.checkpoint.marian import MarianConfig, renames
 from models.config import ModelConfig
-from models.transformer import Transformer, position_table
+from models.positions import position_table
+from models.transformer import Transformer
 
 NORM_EPSILON = 1e-5
 ONLY: dict[str, object] = {

@@ -15,7 +15,7 @@ from export import __main__ as command
 from export.tracing.trace import trace
 from export.weights.save import save
 from export.weights.sinusoids import are_sinusoids
-from models.transformer import sinusoids
+from models.positions import sinusoids
 from tests.models.test_transformer import config, random_model
 
 LARGE = config(source_vocab_size=60_000, target_vocab_size=60_000)

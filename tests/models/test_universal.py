@@ -17,7 +17,8 @@ from models.checkpoint.contents import CheckpointError
 from models.checkpoint.files.weights import check_size
 from models.config import ModelConfig
 from models.package.signature import weights
-from models.transformer import Transformer, sinusoids
+from models.positions import sinusoids
+from models.transformer import Transformer
 from tests.models.test_transformer import config, decode_stepwise, random_batch, random_model
 from tests.models.without_cache import PrefixDecoder, search, some_sources
 

@@ -12,7 +12,8 @@ from transformers import MarianMTModel
 
 from models.checkpoint import load_checkpoint
 from models.tokenizers.sentencepiece_pair import SentencePiecePair
-from models.transformer import Transformer, position_table
+from models.positions import position_table
+from models.transformer import Transformer
 from tests.checkpoints import flores, write_checkpoint
 from tests.models.checkpoint.marian_nmt import PIECES, write_model
 from tests.training.experiments import write_config

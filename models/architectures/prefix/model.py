@@ -21,7 +21,7 @@ from models import attention
 from models.architectures.architecture import Architecture, Decoded
 from models.architectures.prefix.config import Mask, PrefixConfig
 from models.layers import EncoderLayer, make_norm
-from models.transformer import position_table
+from models.positions import position_table
 
 Look = Callable[[Tensor], Tensor]
 """Queries, keys and values, joined [tokens, 3 * width] -> what attention gives [tokens, width]."""

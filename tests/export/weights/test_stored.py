@@ -26,7 +26,7 @@ from kernels.library import LibraryError, open_library
 from models.checkpoint import CheckpointError, load_checkpoint
 from models.package.folder import Package
 from models.package.graph_files import GraphFiles
-from models.transformer import sinusoids
+from models.positions import sinusoids
 from tests.checkpoints import ROOT
 from tests.models.zoo.aligners import aligner
 from tests.models.zoo.test_zoo import SENTENCES

@@ -39,6 +39,12 @@ def change_vocabulary(folder: Path, change: Callable[[dict[str, int]], object]) 
     write_json(file, ids)
 
 
+def end_with(folder: Path, token: int) -> None:
+    """Another end token, as the model and as its generation say."""
+    for name in ("config.json", "generation_config.json"):
+        edit_json(folder / name, eos_token_id=token)
+
+
 def truncate(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-1000])
 
@@ -187,7 +193,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
         ("vocab.json: 213 pieces share 212 ids",),
     ),
     "another end token": (
-        lambda folder: [edit_json(folder / f"{name}config.json", eos_token_id=9) for name in ("", "generation_")],
+        lambda folder: end_with(folder, 9),
         ("vocab.json: </s> has id 0", "config.json says eos_token_id is 9"),
     ),
     "generation is not JSON": (
