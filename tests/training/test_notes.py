@@ -11,8 +11,8 @@ from torch import Tensor
 from transformers import MarianMTModel
 
 from models.checkpoint import load_checkpoint
-from models.tokenizers.sentencepiece_pair import SentencePiecePair
 from models.positions import position_table
+from models.tokenizers.sentencepiece_pair import SentencePiecePair
 from models.transformer import Transformer
 from tests.checkpoints import flores, write_checkpoint
 from tests.models.checkpoint.marian_nmt import PIECES, write_model
