@@ -37,7 +37,7 @@ async def translate_by_way(
 def _joined(way: Pivot[Translator], there: Route, on: Route, first: Translation, second: Translation) -> Translation:
     return replace(
         second,
-        hypotheses=tuple(replace(one, score=0.0) for one in second.hypotheses),
+        hypotheses=tuple(replace(one, score=0.0, log_prob=0.0) for one in second.hypotheses),
         source_tokens=first.source_tokens,
         timings=first.timings + second.timings,
         legs=(_leg(way.first, there, first), _leg(way.second, on, second)),

@@ -54,6 +54,7 @@ def test_two_real_models_are_found_by_name_and_by_language() -> None:
         assert by_way.timings.steps == first.timings.steps + second.timings.steps
         assert by_way.timings.decode_s == pytest.approx(first.timings.decode_s + second.timings.decode_s)
         assert by_way.score == 0.0 > default.score
+        assert by_way.hypotheses[0].log_prob == 0.0 > default.hypotheses[0].log_prob
         assert client.translate(there[0], source_language="en", target_language="pt", pivot=True).legs == ()
         with pytest.raises(InvalidArgument, match='is "en"; from "en" the server has pt'):
             client.translate(there[0], source_language="en", target_language="en")
