@@ -1,6 +1,7 @@
 """`python -m bench.history`: a recurrent package with attention beside a loop in PyTorch over the same weights.
 
-A GRU that attends to its source (Bahdanau et al. 2015), 32 sentences at a time, greedily, one thread each, in turns.
+A GRU that attends to its source (Bahdanau et al. 2015), 32 sentences at a time, greedily, one thread each, in turns, by
+the clock or by processor time.
 `--packages PACKAGE ... --text FILE` translates a text by packages of several systems instead, in the same way. See
 docs/history.md.
 """
@@ -18,7 +19,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from bench.machine.noise import instructions
-from bench.measure import alternate, seconds
+from bench.measure import alternate, processor_seconds, seconds
 from bench.pages.markdown import machine, table
 from engine.devices.session import CPU
 from engine.loading.load import Limits, Loadable, load
@@ -40,6 +41,8 @@ VOCABULARY = 8000
 REPEATS = 7
 
 Sources = Sequence[tuple[int, ...]]
+Took = Callable[[Callable[[], object]], float]
+"""Seconds that a piece of work takes."""
 
 
 def shape(width: int) -> RecurrentConfig:
@@ -92,7 +95,7 @@ def by_package(runner: Runner, rules: TargetRules, sources: Sources) -> torch.Te
     return torch.tensor([answer.hypotheses[0].token_ids for answer in answers])
 
 
-def compare(width: int, folder: Path) -> list[str]:
+def compare(width: int, folder: Path, took: Took) -> list[str]:
     """A row of the table."""
     torch.manual_seed(1)
     model, sources = Recurrent(shape(width)).eval(), some_sources()
@@ -103,7 +106,7 @@ def compare(width: int, folder: Path) -> list[str]:
             "pytorch": partial(by_pytorch, model, sources),
         }
         equal = (work["package"]() == work["pytorch"]()).all(1)
-        series = alternate({name: partial(seconds, side) for name, side in work.items()}, REPEATS)
+        series = alternate({name: partial(took, side) for name, side in work.items()}, REPEATS)
     pairs = zip(series["pytorch"].values, series["package"].values, strict=True)
     ratios = sorted(theirs / ours for theirs, ours in pairs)
     tokens = ROWS * TARGET
@@ -115,12 +118,12 @@ def compare(width: int, folder: Path) -> list[str]:
     ]
 
 
-def serve(packages: Sequence[Path], texts: Sequence[str]) -> list[list[str]]:
+def serve(packages: Sequence[Path], texts: Sequence[str], took: Took) -> list[list[str]]:
     """Rows of the table of systems."""
     with ExitStack() as stack:
         work = {folder.name: _translating(folder, texts, stack.enter_context) for folder in packages}
         tokens = {name: translate() for name, translate in work.items()}
-        series = alternate({name: partial(seconds, side) for name, side in work.items()}, REPEATS)
+        series = alternate({name: partial(took, side) for name, side in work.items()}, REPEATS)
     speeds = {name: (tokens[name] / of.median, len(texts) / of.median) for name, of in series.items()}
     return [[name, f"{tokens[name]:,}", *(f"{speed:,.0f}" for speed in speeds[name])] for name in work]
 
@@ -141,18 +144,22 @@ def main() -> None:
     parser.add_argument("--widths", nargs="+", type=int, default=[128, 256, 512], help="of the models")
     parser.add_argument("--packages", nargs="+", type=Path, default=[], help="of several systems")
     parser.add_argument("--text", type=Path, help="of as many lines as are to be translated")
+    parser.add_argument(
+        "--processor-time", action="store_true", help="instead of the clock, on a machine with other work"
+    )
     options = parser.parse_args()
+    took = processor_seconds if options.processor_time else seconds
     torch.set_num_threads(1)
     print(f"{machine()}, {instructions()}\n", flush=True)
     if options.packages:
-        rows = serve(options.packages, options.text.read_text(encoding="utf-8").splitlines())
+        rows = serve(options.packages, options.text.read_text(encoding="utf-8").splitlines(), took)
         print(table(["package", "target tokens", "tokens/s", "texts/s"], rows))
         return
     header = ["width", "package, tokens/s", "PyTorch, tokens/s", "ratio, median and range", "equal targets"]
     rows = list[list[str]]()
     for width in options.widths:
         with TemporaryDirectory() as folder:
-            rows.append(compare(width, Path(folder)))
+            rows.append(compare(width, Path(folder), took))
     print(table(header, rows))
 
 
