@@ -13,7 +13,7 @@ from bench.cpu.races import Race
 from bench.cpu.service import Footprint, Latency
 from bench.cpu.steps import Floor, show
 from bench.machine.noise import Noise, instructions
-from bench.pages.markdown import file_name, join, machine, processors
+from bench.pages.markdown import file_name, join, machine, processors, wrapped
 from bench.pages.plots import Chart, draw_bars, draw_lines
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -109,7 +109,7 @@ class Report(BaseModel):
             parts += ["## Microseconds of a core for each target token", *map(tables.curve, self.curves)]
         if self.absent:
             parts += ["## Not measured", tables.absent(self.absent)]
-        return "\n\n".join(part for part in parts if part) + "\n"
+        return "\n\n".join(wrapped(part) for part in parts if part) + "\n"
 
     def plot(self, folder: Path) -> None:
         """Draws what there is: speed.svg, cost-curves.svg."""

@@ -2,6 +2,7 @@
 
 import platform
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -30,6 +31,11 @@ def join(facts: Mapping[str, str]) -> str:
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def wrapped(part: str) -> str:
+    """A paragraph in lines of 120 columns. Headings, tables and lists stay as they are."""
+    return textwrap.fill(part, 120, break_long_words=False, break_on_hyphens=False) if part[:1].isalpha() else part
 
 
 def verdict(met: bool) -> str:

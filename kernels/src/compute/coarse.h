@@ -1,12 +1,14 @@
-// The best tokens of each row by a coarse look: all tokens by products of few numbers, and exactly those that look good.
+// The best tokens of each row by a coarse look: all tokens by products of few numbers, and exactly those that look
+// good.
 //
 // With the mean c of what rows are and the mean m of the tokens' weights, a logit is
 //   w x + b = (w - m) (x - c)  +  m (x - c)  +  w c + b.
 // Query and key are projections of x - c and w - m to few numbers, whose product is near the first term; the second is
 // common to all tokens, and the third is the bias of a token's key (SVD-softmax: Shim et al. 2017). No bound says how
-// far a look is off: what a token must look like so that its logit is computed, `margin`, was measured where the package
-// was made. It holds for rows like those that were seen there: of a row that has much of what a look leaves out, which a
-// few sums of it tell, all logits are computed. What a row gets depends on nothing but the row: neither on its batch mates nor on how many tokens are wanted.
+// far a look is off: what a token must look like so that its logit is computed, `margin`, was measured where the
+// package was made. It holds for rows like those that were seen there: of a row that has much of what a look leaves
+// out, which a few sums of it tell, all logits are computed. What a row gets depends on nothing but the row: neither
+// on its batch mates nor on how many tokens are wanted.
 #pragma once
 #include "compute/linear.h"
 #include "compute/logits.h"
@@ -122,9 +124,9 @@ struct LookCoarsely {
   }
 };
 
-// The best of what was seen. Those within the margin, and the 16 that look best, go by their logits; where they are fewer
-// than are wanted, others follow by their looks. Returns the logarithm of the sum of all exponentials: exact for the
-// former, of looks for the rest. common: what looks are too low by, all together.
+// The best of what was seen. Those within the margin, and the 16 that look best, go by their logits; where they are
+// fewer than are wanted, others follow by their looks. Returns the logarithm of the sum of all exponentials: exact for
+// the former, of looks for the rest. common: what looks are too low by, all together.
 static double choose_of_seen(const BestTokens& b, CoarseRow& row, const float* x, float common, int kept, Best& best) {
   sort_out(row, b.coarse.margin, kept);
   const float least = least_of(row, b.coarse.margin, least_computed);
@@ -183,8 +185,8 @@ static bool find_query(const CoarseLook& c, const float* x, int width, float* qu
   return left_out <= c.strange * c.strange;
 }
 
-static Counts best_tokens_coarsely(const BestTokens& b, const float* x, int rows, int k, int64_t* ids, float* log_probs,
-                                   float* normalisers, Scratch& scratch) {
+static Counts best_tokens_coarsely(const BestTokens& b, const float* x, int rows, int k, int64_t* ids,
+                                   float* log_probs, float* normalisers, Scratch& scratch) {
   const CoarseLook& c = b.coarse;
   const Quantization by_row{0.f, 128, 8};
   const int width = b.table.width, numbers = c.keys.inputs;
@@ -213,8 +215,9 @@ static Counts best_tokens_coarsely(const BestTokens& b, const float* x, int rows
     if (scales[r] == scales[r]) {
       Best best{k, 0, {}, {}};
       strange += found[r].strange;
+      const float common = dot(x, b.mean_weight, width) + c.common;
       log_total = found[r].strange ? choose_from_all(b.table, b.look.bias, x, nullptr, 0, best)
-                                   : choose_of_seen(b, found[r], x, dot(x, b.mean_weight, width) + c.common, kept, best);
+                                   : choose_of_seen(b, found[r], x, common, kept, best);
       write_best(best, log_total, ids, log_probs);
     } else {
       write_none(k, ids, log_probs);
