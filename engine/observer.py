@@ -31,12 +31,15 @@ class WorkerObserver(Protocol):
         """The encoder has computed so many tokens for sources of so many."""
         ...
 
-    def step(self, rows: int, seconds: float, model_seconds: float) -> None:
-        """One token of each of so many rows is decoded; `model_seconds` of the `seconds` were spent in the model."""
+    def steps(self, made: int, rows: int, seconds: float, model_seconds: float) -> None:
+        """So many times one token of each of so many rows is decoded.
+
+        `model_seconds` of the `seconds` of all these steps were spent in the model.
+        """
         ...
 
-    def inter_token(self, seconds: float) -> None:
-        """Rows that stay in a batch got their next token so long after the one before."""
+    def inter_token(self, seconds: float, steps: int) -> None:
+        """Rows that stay in a batch got so many tokens, each so long after the one before."""
         ...
 
     def holds(self, rows: int, tokens: int) -> None:
@@ -152,9 +155,9 @@ class UnobservedWorker:
 
     def encoded(self, source_tokens: int, computed_tokens: float) -> None: ...
 
-    def step(self, rows: int, seconds: float, model_seconds: float) -> None: ...
+    def steps(self, made: int, rows: int, seconds: float, model_seconds: float) -> None: ...
 
-    def inter_token(self, seconds: float) -> None: ...
+    def inter_token(self, seconds: float, steps: int) -> None: ...
 
     def holds(self, rows: int, tokens: int) -> None: ...
 

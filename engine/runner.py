@@ -202,7 +202,8 @@ class Runner:
         """Of a worker that begins, or begins anew. Its rows are free."""
         self._queue.restarted(worker)
         cost, ended = self._cost.workers[worker], partial(self._ended, worker)
-        return RunningBatch(self._decoder, self.rows, self._observer, worker, cost, ended)
+        called = partial(bool, self._queue)
+        return RunningBatch(self._decoder, self.rows, self._observer, worker, cost, ended, called)
 
     def _receive(self, worker: Worker) -> Sequence[Request] | None:
         """This worker's share of what waits. Blocks only if there is nothing else to do. None: end."""

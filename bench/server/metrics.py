@@ -153,8 +153,8 @@ def one_step() -> Callable[[], None]:
 
     def work() -> None:
         for step in range(20):
-            worker.step(ROWS, 0.001, 0.0009)
-            worker.inter_token(0.001)
+            worker.steps(1, ROWS, 0.001, 0.0009)
+            worker.inter_token(0.001, 1)
             worker.holds(ROWS, 200)
             if step == 0:
                 worker.encoded(20, 20)

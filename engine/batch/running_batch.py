@@ -42,6 +42,9 @@ from models.encoding import Encoding, Vectors
 
 log = logging.getLogger(__name__)
 
+TOGETHER_S = 0.002
+"""Steps that nobody need see are made together while they take no longer than this."""
+
 
 class RunningBatch(Generic[S]):
     """Decodes a changing batch of requests. Used by one thread; only `fail` may be called from another."""
@@ -54,10 +57,12 @@ class RunningBatch(Generic[S]):
         worker: int,
         cost: WorkerCost | None = None,
         ended: Callable[[Request, int], None] = lambda request, computed: None,
+        called: Callable[[], bool] = lambda: False,
     ) -> None:
         """Has room for so many rows. worker: the number under which the observer is told of it.
 
-        cost: learns what steps take. ended: is told of a request that gave its rows back, and how many were computed
+        cost: learns what steps take. ended: is told of a request that gave its rows back, and how many were computed.
+        called: whether somebody waits to be admitted
         """
         self._decoder = decoder
         self._cache = decoder.open_cache(rows)
@@ -67,6 +72,7 @@ class RunningBatch(Generic[S]):
         self._passes = Passes(decoder)
         self._passing = self._passes.waiting
         self._cost, self._ended = cost or WorkerCost(Measured()), ended
+        self._called = called
         self._computed = 0
         """Rows of all steps."""
         self._waited_s = 0.0
@@ -115,7 +121,8 @@ class RunningBatch(Generic[S]):
     def step(self) -> None:
         """Drops requests that are cancelled or late, decodes one token of every row, and says what came of it.
 
-        The events of a step are delivered while the next one is computed.
+        The events of a step are delivered while the next one is computed. Of steps that nobody need see, it makes some
+        more before it returns: what is done around a step takes as long as a short one.
         """
         self._drop_cancelled()
         self._drop_late()
@@ -127,15 +134,16 @@ class RunningBatch(Generic[S]):
         started, rows = time.perf_counter(), self._rows.live
         self._rows.begin_step()
         self.deliver()
-        found = self._rows.end_step()
+        most = self._together() if self._rows.unseen else 1
+        found, steps = self._rows.end_steps(most, self._may_join)
         ended = time.perf_counter()
-        self._computed += rows
+        self._computed += steps * rows
         for running, hypotheses in self._rows.advance(found).items():
             self._finish(running, hypotheses, ended)
         self._events.extend((running.request, Tokens(new)) for running, new in self._rows.newly_settled())
         for running in self._rows.start():
             self._observer.first_token(ended - running.request.arrived, running.request.trace_id)
-        self._measure(rows, started, ended)
+        self._measure(steps, rows, started, ended)
         if not self._rows.running:
             self.deliver()
 
@@ -318,16 +326,25 @@ class RunningBatch(Generic[S]):
         self.free_rows += request.rows
         self._ended(request, computed)
 
-    def _measure(self, rows: int, started: float, ended: float) -> None:
-        """Counts a step of so many rows, whose model run started and ended then."""
+    def _together(self) -> int:
+        """So many steps that nobody need see are made, and none that would end after a deadline."""
+        left = self._earliest - time.perf_counter()
+        return max(1, int(min(TOGETHER_S, left) / self._cost.step_s(self._rows.live)))
+
+    def _may_join(self) -> bool:
+        """Somebody waits, for whom there may be room."""
+        return self.free_rows > 0 and self._called()
+
+    def _measure(self, steps: int, rows: int, started: float, ended: float) -> None:
+        """Counts steps of so many rows, whose model runs started and ended then."""
         now = time.perf_counter()
-        self._cost.step(rows, now - started)
+        self._cost.step(rows, (now - started) / steps)
         decoding = bool(self._rows.running)
         self._waited_s = max(0.0, self._waited_s - (now - started)) if decoding else 0.0
-        self._told.step(rows, now - started, ended - started)
+        self._told.steps(steps, rows, now - started, ended - started)
         self._told.holds(self._rows.live, self._rows.tokens)
-        if self._stepped is not None and decoding:
-            self._told.inter_token(now - self._stepped)
+        if self._stepped is not None and (tokens := steps - (not decoding)):  # nobody goes on after the last one
+            self._told.inter_token((now - self._stepped) / steps, tokens)
         self._stepped = now if decoding else None
 
     def _finish(self, running: Running, hypotheses: tuple[Hypothesis, ...], now: float) -> None:

@@ -1,6 +1,6 @@
 """The rows of a running batch: whose each is, what it is fed next, and how it goes on after a step."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Generic
 
 import numpy as np
@@ -52,6 +52,11 @@ class SearchedRows(Generic[S]):
         """How many there are."""
         return len(self._owners)
 
+    @property
+    def unseen(self) -> bool:
+        """Nobody need see a step that ends no search: all are greedy, and nobody is told of every token."""
+        return not (self._processing or self._in_beams or self._starting or self._streaming) and self._greedy.plain
+
     def join(self, running: Running, source: S) -> None:
         """One more row, behind the others."""
         self._stage.start(self._cache.join(source))
@@ -74,21 +79,30 @@ class SearchedRows(Generic[S]):
             self._stage.feed(self._greedy.fed)
         self._cache.begin_step(self._greedy.fed, self._ask)
 
-    def end_step(self) -> Found:
-        """Waits for it."""
-        found = self._cache.end_step()
-        self.steps += 1
-        self.tokens += self.live
-        if self._processing:
-            return self._stage.process(found, [one.processing for one in self._owners])
-        return found
+    def end_steps(self, most: int, called: Callable[[], bool]) -> tuple[Found, int]:
+        """Waits for it. Makes up to `most` steps of those that nobody need see, unless somebody calls.
+
+        Returns what the last one found, and how many were made.
+        """
+        live, made = self.live, 0
+        while True:
+            found = self._cache.end_step()
+            made += 1
+            if self._processing:
+                found = self._stage.process(found, [one.processing for one in self._owners])
+            if self._greedy.append(found) or made >= most or called():
+                break
+            self._cache.begin_step(self._greedy.fed, self._ask)
+        self.steps += made
+        self.tokens += made * live
+        return found, made
 
     def advance(self, found: Found) -> dict[Running, tuple[Hypothesis, ...]]:
-        """Every row goes on with its best token, but for those of searches, which say how theirs do.
+        """Every row goes on with its best token of the last step, but for those of searches, which say how theirs do.
 
         Returns those whose search is over, and what it has found: nothing, if the model's numbers were not finite.
         """
-        over = self._greedy.advance(found)
+        over = self._greedy.settle(found)
         answers = {self._owners[row]: self._greedy.hypotheses(row) for row in over}
         if self._in_beams:
             beams_over = self._beams.advance(found)

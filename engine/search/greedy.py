@@ -76,6 +76,8 @@ class GreedyRows:
         """Of each live row."""
         self.ask = Ask()
         """What must be seen of the rows: one token that each can have."""
+        self._met = self._special[:0] == NO_TOKEN
+        """Which special tokens the rows have got at the last step [live, most of any row]."""
         self._step = 0
         self._due = NEVER
         """No search is over because of its length before this step."""
@@ -111,16 +113,26 @@ class GreedyRows:
         self._special[row] = NOT_FINITE
         self._special[row, : len(special)] = special
 
-    def advance(self, found: Found) -> list[int]:
-        """Appends to every row the best token of a step. Returns the rows whose search is over."""
+    @property
+    def plain(self) -> bool:
+        """Searches end by a token or their length, and choose nothing but the best."""
+        return not (self._opening or self._stopping)
+
+    def append(self, found: Found) -> bool:
+        """Appends to every row the best token of a step. Returns whether `settle` has something to do."""
         if self._step + 1 == len(self._tokens):
             self._make_room()
         self._step += 1
-        tokens = self.fed
+        live = len(self._searches)
+        tokens = self._tokens[self._step, :live]
         tokens[:] = found.token_ids[:, 0]
-        self._log_probs[self._step, : len(tokens)] = found.log_probs[:, 0]
-        special = tokens[:, None] == self._special[: len(tokens)]
-        over = self._treat(special.any(1).nonzero()[0].tolist(), found) if np.count_nonzero(special) else []
+        self._log_probs[self._step, :live] = found.log_probs[:, 0]
+        self._met = tokens[:, None] == self._special[:live]
+        return bool(self._met.any()) or self._step >= self._due or not self.plain
+
+    def settle(self, found: Found) -> list[int]:
+        """Sees to what is special in the step that was appended last. Returns the rows whose search is over."""
+        over = self._treat(self._met.any(1).nonzero()[0].tolist(), found) if self._met.any() else []
         if self._opening:
             over = self._open(over, found)
         if self._stopping:

@@ -78,7 +78,7 @@ def model(name: str, families: ModelFamilies, canaries: CanaryFamilies, workers:
     metrics.memory(budget_bytes=1_000_000_000, limit_bytes=1_073_741_824)
     metrics.kernels(lambda: Counters(rows=9, whole_rows=1, saturated=2))
     for worker in range(workers):
-        metrics.worker(worker).step(rows=8, seconds=0.005, model_seconds=0.004)
+        metrics.worker(worker).steps(1, rows=8, seconds=0.005, model_seconds=0.004)
     metrics.restarted(RestartCause.CRASH)
     metrics.tokenized(0.00003, TRACE)
     metrics.first_token(0.004, TRACE)

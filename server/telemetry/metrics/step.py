@@ -36,10 +36,10 @@ class Tally:
         self._counts = [0] * (len(bounds) + 1)
         self._sum = 0.0
 
-    def observe(self, value: float) -> None:
+    def observe(self, value: float, times: int = 1) -> None:
         """Counts a value."""
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._sum += value
+        self._counts[bisect_left(self._bounds, value)] += times
+        self._sum += value * times
 
     def add_to(self, family: HistogramMetricFamily, others: Sequence["Tally"], labels: Sequence[str]) -> None:
         """Adds a metric to a family, of this tally and others with the same bounds."""
@@ -55,7 +55,7 @@ class WorkerMetrics:
     def __init__(self) -> None:
         """A worker that is ready: it holds nothing."""
         self.inter_token_seconds, self.step_rows = Tally(TOKEN_SECONDS), Tally(STEP_ROWS)
-        self.steps = self.rows = self.moved_rows = self.moved_bytes = 0
+        self.made = self.rows = self.moved_rows = self.moved_bytes = 0
         self.model_seconds = self.engine_seconds = 0.0
         self.hypotheses = self.cancelled = 0
         self.source_tokens, self.padding_tokens = 0, 0.0
@@ -67,18 +67,21 @@ class WorkerMetrics:
         self.source_tokens += source_tokens
         self.padding_tokens += computed_tokens - source_tokens
 
-    def step(self, rows: int, seconds: float, model_seconds: float) -> None:
-        """One token of each of so many rows is decoded; `model_seconds` of the `seconds` were spent in the model."""
-        self.step_rows.observe(rows)
-        self.steps += 1
-        self.rows += rows
+    def steps(self, made: int, rows: int, seconds: float, model_seconds: float) -> None:
+        """So many times one token of each of so many rows is decoded.
+
+        `model_seconds` of the `seconds` of all these steps were spent in the model.
+        """
+        self.step_rows.observe(rows, made)
+        self.made += made
+        self.rows += made * rows
         self.model_seconds += model_seconds
         self.engine_seconds += seconds - model_seconds
         self.last_step = time.time()
 
-    def inter_token(self, seconds: float) -> None:
-        """Rows that stay in a batch got their next token so long after the one before."""
-        self.inter_token_seconds.observe(seconds)
+    def inter_token(self, seconds: float, steps: int) -> None:
+        """Rows that stay in a batch got so many tokens, each so long after the one before."""
+        self.inter_token_seconds.observe(seconds, steps)
 
     def holds(self, rows: int, tokens: int) -> None:
         """So many rows are in use, and hold so many source and target tokens."""
@@ -129,7 +132,7 @@ class StepFamilies(Collector):
             lambda worker: worker.inter_token_seconds,
         )
         yield self._histogram("dragoman_step_rows", "Rows of a decoder step.", lambda worker: worker.step_rows)
-        yield self._counter("dragoman_steps", "Decoder steps.", lambda worker: worker.steps)
+        yield self._counter("dragoman_steps", "Decoder steps.", lambda worker: worker.made)
         yield self._counter("dragoman_rows_computed", "Rows of all decoder steps.", lambda worker: worker.rows)
         yield self._counters(
             "dragoman_step_seconds",

@@ -63,6 +63,11 @@ Children = list[tuple[int, int]]
 """Of each row that follows a step: the row that it continues, and the token that it is fed."""
 
 
+def advance(rows: GreedyRows, found: Found) -> list[int]:
+    """As the rows of a running batch do. Returns those whose search is over."""
+    return rows.settle(found) if rows.append(found) else []
+
+
 class GreedyAlone:
     """Greedy search of one sentence, in the only row of a batch."""
 
@@ -73,7 +78,7 @@ class GreedyAlone:
         self.ask = self._rows.ask
 
     def advance(self, found: Found) -> Children:
-        if self._rows.advance(found):
+        if advance(self._rows, found):
             self._settled = list(self.hypotheses()[0].token_ids)
             return []
         self._settled += self._rows.fed.tolist()

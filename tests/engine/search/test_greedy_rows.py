@@ -12,6 +12,7 @@ from engine.request import Failed
 from engine.search.greedy import STEPS, GreedyRows
 from models.decoding import Decoding
 from tests.engine.batch.engine_batch import END, Batch, PrefixCache, decode_alone, make_visit
+from tests.engine.search.searching import advance
 from tests.fakes import rules_of
 
 RULES = rules_of(END)
@@ -31,9 +32,9 @@ def test_a_long_target_is_kept_whole(steps: int) -> None:
     rows = GreedyRows(2)
     open_row(rows)
     for step in range(steps):
-        assert rows.advance(found([1 + step])) == []
+        assert advance(rows, found([1 + step])) == []
         assert rows.fed.tolist() == [1 + step]
-    assert rows.advance(found([END])) == [0]
+    assert advance(rows, found([END])) == [0]
     [best] = rows.hypotheses(0)
     assert best.token_ids == (*range(1, steps + 1), END)
     assert best.score == -0.5
@@ -48,7 +49,7 @@ def test_rows_come_and_go_for_ever() -> None:
         tokens = [chance.randint(1, 9) for _ in targets]
         for target, token in zip(targets, tokens, strict=True):
             target.append(token)
-        over = rows.advance(found(tokens))
+        over = advance(rows, found(tokens))
         assert over == [row for row, target in enumerate(targets) if len(target) == 20], step
         assert [list(rows.hypotheses(row)[0].token_ids) for row in over] == [targets[row] for row in over]
         stay = [row for row in range(len(targets)) if row not in over]
@@ -63,10 +64,10 @@ def test_a_search_that_follows_a_longer_one_ends_at_its_own_limit() -> None:
     rows = GreedyRows(2)
     open_row(rows, max_new_tokens=5)
     open_row(rows, max_new_tokens=2)
-    assert [rows.advance(found([1, 1])) for _ in range(2)] == [[], [1]]
+    assert [advance(rows, found([1, 1])) for _ in range(2)] == [[], [1]]
     rows.take(np.array([0]), np.array([0]), 1)
     open_row(rows, max_new_tokens=3)
-    assert [rows.advance(found([1, 1])) for _ in range(3)] == [[], [], [0, 1]]
+    assert [advance(rows, found([1, 1])) for _ in range(3)] == [[], [], [0, 1]]
 
 
 def test_as_many_tokens_are_asked_for_as_may_be_suppressed() -> None:
@@ -77,7 +78,7 @@ def test_as_many_tokens_are_asked_for_as_may_be_suppressed() -> None:
         rows.search(len(rows.fed) - 1, Decoding(max_new_tokens=9), rules_of(END, None, (*suppressed, END)))
         assert rows.ask.best == (3 if len(rows.fed) > 1 else 1)
     ids, log_probs = np.array([[4, 5, 6], [4, 5, 6], [4, END, 6]]), np.log(np.array([[0.5, 0.3, 0.2]] * 3, np.float32))
-    assert rows.advance(Found(ids, log_probs)) == [2]
+    assert advance(rows, Found(ids, log_probs)) == [2]
     assert rows.fed.tolist() == [4, 6, END]
     assert rows.hypotheses(2)[0].score == pytest.approx(fsum([log_probs[2, 1]]))
     rows.take(np.array([], np.intp), np.array([], np.intp), 0)

@@ -80,8 +80,8 @@ def test_two_models_are_told_apart(counted: Counted) -> None:
     other = ModelMetrics(counted.families, "pt-en")
     counted.metrics.finished(FinishReason.LENGTH, TIMINGS, source_tokens=7, target_tokens=9)
     other.finished(FinishReason.LENGTH, TIMINGS, source_tokens=1, target_tokens=2)
-    counted.metrics.worker(0).step(rows=8, seconds=0.005, model_seconds=0.004)
-    other.worker(0).step(rows=3, seconds=0.005, model_seconds=0.004)
+    counted.metrics.worker(0).steps(1, rows=8, seconds=0.005, model_seconds=0.004)
+    other.worker(0).steps(1, rows=3, seconds=0.005, model_seconds=0.004)
     for model, tokens, rows in (("en-pt", 9, 8), ("pt-en", 2, 3)):
         assert counted.of("dragoman_target_tokens_total", model=model) == tokens
         assert counted.of("dragoman_rows_computed_total", model=model) == rows

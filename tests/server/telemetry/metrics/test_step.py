@@ -31,19 +31,19 @@ def sample(registry: CollectorRegistry, name: str, **labels: str) -> float:
 
 
 def test_a_step_is_counted_whole_and_by_part(registry: CollectorRegistry, worker: WorkerMetrics) -> None:
-    worker.step(rows=8, seconds=0.005, model_seconds=0.004)
-    worker.step(rows=2, seconds=0.001, model_seconds=0.0005)
-    assert sample(registry, "dragoman_steps_total") == 2
-    assert sample(registry, "dragoman_rows_computed_total") == 10
-    assert sample(registry, "dragoman_step_rows_sum") == 10
-    assert sample(registry, "dragoman_step_rows_bucket", le="2.0") == 1
+    worker.steps(1, rows=8, seconds=0.005, model_seconds=0.004)
+    worker.steps(3, rows=2, seconds=0.001, model_seconds=0.0005)
+    assert sample(registry, "dragoman_steps_total") == 4
+    assert sample(registry, "dragoman_rows_computed_total") == 14
+    assert sample(registry, "dragoman_step_rows_sum") == 14
+    assert sample(registry, "dragoman_step_rows_bucket", le="2.0") == 3
     assert sample(registry, "dragoman_step_seconds_total", part="model") == pytest.approx(0.0045)
     assert sample(registry, "dragoman_step_seconds_total", part="engine") == pytest.approx(0.0015)
 
 
 def test_a_step_leaves_its_time(registry: CollectorRegistry, worker: WorkerMetrics) -> None:
     began = time.time()
-    worker.step(rows=1, seconds=0.001, model_seconds=0.001)
+    worker.steps(1, rows=1, seconds=0.001, model_seconds=0.001)
     assert began <= sample(registry, "dragoman_last_step_timestamp_seconds", worker="1") <= time.time()
 
 
@@ -55,9 +55,9 @@ def test_a_worker_without_a_step_has_the_time_when_it_was_ready(registry: Collec
 
 
 def test_time_between_tokens_is_counted_apart_from_the_step(registry: CollectorRegistry, worker: WorkerMetrics) -> None:
-    worker.inter_token(0.007)
-    assert sample(registry, "dragoman_inter_token_seconds_count") == 1
-    assert sample(registry, "dragoman_inter_token_seconds_sum") == pytest.approx(0.007)
+    worker.inter_token(0.007, 2)
+    assert sample(registry, "dragoman_inter_token_seconds_count") == 2
+    assert sample(registry, "dragoman_inter_token_seconds_sum") == pytest.approx(0.014)
 
 
 def test_waste_is_counted_by_its_reason(registry: CollectorRegistry, worker: WorkerMetrics) -> None:
