@@ -76,7 +76,7 @@ class Models(Collector):
         self._registry = CollectorRegistry()
         families, calls = ModelFamilies(self._registry), CallMetrics(self._registry)
         for number, worker in product(range(MODELS), range(2)):
-            ModelMetrics(families, f"model-{number}").worker(worker).step(ROWS, 0.001, 0.001)
+            ModelMetrics(families, f"model-{number}").worker(worker).steps(1, ROWS, 0.001, 0.001)
         for method, code in product(range(METHODS), range(codes)):
             calls.rpc_started(f"dragoman.v1.TranslationService/Translate{method}")
             calls.rpc_finished(f"dragoman.v1.TranslationService/Translate{method}", f"CODE_{code}", 0.01)

@@ -79,6 +79,13 @@ class SearchedRows(Generic[S]):
             self._stage.feed(self._greedy.fed)
         self._cache.begin_step(self._greedy.fed, self._ask)
 
+    def end_step(self) -> Found:
+        """Waits for it."""
+        found = self._cache.end_step()
+        if self._processing:
+            return self._stage.process(found, [one.processing for one in self._owners])
+        return found
+
     def end_steps(self, most: int, called: Callable[[], bool]) -> tuple[Found, int]:
         """Waits for it. Makes up to `most` steps of those that nobody need see, unless somebody calls.
 
@@ -86,10 +93,8 @@ class SearchedRows(Generic[S]):
         """
         live, made = self.live, 0
         while True:
-            found = self._cache.end_step()
+            found = self.end_step()
             made += 1
-            if self._processing:
-                found = self._stage.process(found, [one.processing for one in self._owners])
             if self._greedy.append(found) or made >= most or called():
                 break
             self._cache.begin_step(self._greedy.fed, self._ask)

@@ -76,9 +76,9 @@ def test_a_row_that_ends_ends_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (short.answer.timings.steps, long.answer.timings.steps) == (3, len(LONG))
 
 
-@pytest.mark.parametrize("seen", [{"stream": True}, {"num_beams": 2}])
-def test_who_is_told_of_a_step_sees_it(monkeypatch: pytest.MonkeyPatch, seen: dict[str, int]) -> None:
-    batch, visit = Together(monkeypatch), make_visit(LONG, **seen)
+@pytest.mark.parametrize(("stream", "num_beams"), [(True, 1), (False, 2)])
+def test_who_is_told_of_a_step_sees_it(monkeypatch: pytest.MonkeyPatch, stream: bool, num_beams: int) -> None:
+    batch, visit = Together(monkeypatch), make_visit(LONG, num_beams, stream=stream)
     batch.admit(visit, make_visit(LONG))
     assert set(batch.turns()) == {1}
     assert tokens(visit) == LONG
