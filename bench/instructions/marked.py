@@ -85,9 +85,9 @@ class StillCache:
 
 
 def engine_step(num_beams: int, sentences: int) -> Callable[[], object]:
-    """A step of a running batch, but for the decoder's part."""
-    still, zoo = Still(), Package.open(ZOO)
-    batch: RunningBatch[Still] = RunningBatch(still, num_beams * sentences, Unobserved(), 0)
+    """A step of a running batch, but for the decoder's part. One a turn: there is a row for somebody who waits."""
+    still, zoo, rows = Still(), Package.open(ZOO), num_beams * sentences + 1
+    batch: RunningBatch[Still] = RunningBatch(still, rows, Unobserved(), 0, called=lambda: True)
     rules = target_rules(zoo.manifest.graphs.vocabulary, zoo.manifest.generation)
     decoding = Decoding(num_beams=num_beams, max_new_tokens=500)
     source = (TOKENS[0],) * SOURCE_TOKENS

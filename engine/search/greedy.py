@@ -76,8 +76,8 @@ class GreedyRows:
         """Of each live row."""
         self.ask = Ask()
         """What must be seen of the rows: one token that each can have."""
-        self._met = self._special[:0] == NO_TOKEN
-        """Which special tokens the rows have got at the last step [live, most of any row]."""
+        self._met: NDArray[np.bool_] | None = None
+        """Which special tokens the rows have got at the last step [live, most of any row]. None: none of them."""
         self._step = 0
         self._due = NEVER
         """No search is over because of its length before this step."""
@@ -127,12 +127,13 @@ class GreedyRows:
         tokens = self._tokens[self._step, :live]
         tokens[:] = found.token_ids[:, 0]
         self._log_probs[self._step, :live] = found.log_probs[:, 0]
-        self._met = tokens[:, None] == self._special[:live]
-        return bool(self._met.any()) or self._step >= self._due or not self.plain
+        met = tokens[:, None] == self._special[:live]
+        self._met = met if np.count_nonzero(met) else None
+        return self._met is not None or self._step >= self._due or not self.plain
 
     def settle(self, found: Found) -> list[int]:
         """Sees to what is special in the step that was appended last. Returns the rows whose search is over."""
-        over = self._treat(self._met.any(1).nonzero()[0].tolist(), found) if self._met.any() else []
+        over = [] if self._met is None else self._treat(self._met.any(1).nonzero()[0].tolist(), found)
         if self._opening:
             over = self._open(over, found)
         if self._stopping:
