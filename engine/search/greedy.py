@@ -133,7 +133,7 @@ class GreedyRows:
 
     def settle(self, found: Found) -> list[int]:
         """Sees to what is special in the step that was appended last. Returns the rows whose search is over."""
-        over = [] if self._met is None else self._treat(self._met.any(1).nonzero()[0].tolist(), found)
+        over = [] if self._met is None else self._treat(np.flatnonzero(self._met.any(1)).tolist(), found)
         if self._opening:
             over = self._open(over, found)
         if self._stopping:
