@@ -125,7 +125,8 @@ class RunningBatch(Generic[S]):
         more before it returns: what is done around a step takes as long as a short one.
         """
         self._drop_cancelled()
-        self._drop_late()
+        step_s = self._cost.step_s(self._rows.live)
+        self._drop_late(step_s)
         if self._passing and (self.may_encode or not self._rows.running):
             self._pass()
         if not self._rows.running:
@@ -134,13 +135,16 @@ class RunningBatch(Generic[S]):
         started, rows = time.perf_counter(), self._rows.live
         self._rows.begin_step()
         self.deliver()
-        most = self._together() if self._rows.unseen else 1
+        most = 1
+        if self._rows.unseen:  # and none of them ends after a deadline
+            most = int(min(TOGETHER_S, self._earliest - started) / step_s)
         found, steps = self._rows.end_steps(most, self._may_join)
         ended = time.perf_counter()
         self._computed += steps * rows
         for running, hypotheses in self._rows.advance(found).items():
             self._finish(running, hypotheses, ended)
-        self._events.extend((running.request, Tokens(new)) for running, new in self._rows.newly_settled())
+        for running, new in self._rows.newly_settled():
+            self._events.append((running.request, Tokens(new)))
         for running in self._rows.start():
             self._observer.first_token(ended - running.request.arrived, running.request.trace_id)
         self._measure(steps, rows, started, ended)
@@ -293,9 +297,9 @@ class RunningBatch(Generic[S]):
                 self._held.pop(left, None)
                 self._observer.cancelled()
 
-    def _drop_late(self) -> None:
-        """Answers those whose next step would end after their deadline."""
-        end = time.perf_counter() + self._cost.step_s(self._rows.live)
+    def _drop_late(self, step_s: float) -> None:
+        """Answers those whose next step, which takes so many seconds, would end after their deadline."""
+        end = time.perf_counter() + step_s
         if end < self._earliest:
             return
         deadlines = {running: running.request.deadline or inf for running in self._rows.running}
@@ -304,7 +308,6 @@ class RunningBatch(Generic[S]):
         if late:
             self._drop(list(late))
             for running, deadline in late.items():
-                step_s = self._cost.step_s(self._rows.live)
                 self._answer(running.request, Failed(Late(step_s, deadline - end + step_s)))
 
     def _drop(self, leaving: Sequence[Running]) -> None:
@@ -325,11 +328,6 @@ class RunningBatch(Generic[S]):
         """Its rows are free; so many were computed for it."""
         self.free_rows += request.rows
         self._ended(request, computed)
-
-    def _together(self) -> int:
-        """So many steps that nobody need see are made, and none that would end after a deadline."""
-        left = self._earliest - time.perf_counter()
-        return max(1, int(min(TOGETHER_S, left) / self._cost.step_s(self._rows.live)))
 
     def _may_join(self) -> bool:
         """Somebody waits, for whom there may be room."""

@@ -1,6 +1,6 @@
 """The rows of a running batch: whose each is, what it is fed next, and how it goes on after a step."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Generic
 
 import numpy as np
@@ -55,7 +55,7 @@ class SearchedRows(Generic[S]):
     @property
     def unseen(self) -> bool:
         """Nobody need see a step that ends no search: all are greedy, and nobody is told of every token."""
-        return not (self._processing or self._in_beams or self._starting or self._streaming) and self._greedy.plain
+        return not (self._processing or self._in_beams or self._starting or self._streaming)
 
     def join(self, running: Running, source: S) -> None:
         """One more row, behind the others."""
@@ -95,7 +95,8 @@ class SearchedRows(Generic[S]):
         while True:
             found = self.end_step()
             made += 1
-            if self._greedy.append(found) or made >= most or called():
+            self._greedy.append(found)
+            if self._greedy.unsettled or made >= most or called():
                 break
             self._cache.begin_step(self._greedy.fed, self._ask)
         self.steps += made
@@ -107,7 +108,9 @@ class SearchedRows(Generic[S]):
 
         Returns those whose search is over, and what it has found: nothing, if the model's numbers were not finite.
         """
-        over = self._greedy.settle(found)
+        if not (self._greedy.unsettled or self._in_beams):
+            return {}
+        over = self._greedy.settle(found) if self._greedy.unsettled else []
         answers = {self._owners[row]: self._greedy.hypotheses(row) for row in over}
         if self._in_beams:
             beams_over = self._beams.advance(found)
@@ -127,6 +130,8 @@ class SearchedRows(Generic[S]):
 
     def start(self) -> list[Running]:
         """Feeds what is left of the prefixes. Returns those that have got their first token."""
+        if not self._starting:
+            return []
         starting, self._starting = self._starting, []
         started = []
         for running in starting:
@@ -137,10 +142,11 @@ class SearchedRows(Generic[S]):
                 self._feed_prefix(running)
         return started
 
-    def newly_settled(self) -> Iterator[tuple[Running, tuple[int, ...]]]:
+    def newly_settled(self) -> Iterable[tuple[Running, tuple[int, ...]]]:
         """Those that want to be told every token, and which are settled by the last step."""
-        if not self._streaming:
-            return
+        return self._settled_of_streams() if self._streaming else ()
+
+    def _settled_of_streams(self) -> Iterator[tuple[Running, tuple[int, ...]]]:
         for running, token in zip(self._owners, self._greedy.fed.tolist(), strict=True):
             if running.streams and running.greedy:
                 yield running, (token,)

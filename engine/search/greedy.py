@@ -78,6 +78,8 @@ class GreedyRows:
         """What must be seen of the rows: one token that each can have."""
         self._met: NDArray[np.bool_] | None = None
         """Which special tokens the rows have got at the last step [live, most of any row]. None: none of them."""
+        self.unsettled = False
+        """`settle` has something to do."""
         self._step = 0
         self._due = NEVER
         """No search is over because of its length before this step."""
@@ -113,13 +115,8 @@ class GreedyRows:
         self._special[row] = NOT_FINITE
         self._special[row, : len(special)] = special
 
-    @property
-    def plain(self) -> bool:
-        """Searches end by a token or their length, and choose nothing but the best."""
-        return not (self._opening or self._stopping)
-
-    def append(self, found: Found) -> bool:
-        """Appends to every row the best token of a step. Returns whether `settle` has something to do."""
+    def append(self, found: Found) -> None:
+        """Appends to every row the best token of a step."""
         if self._step + 1 == len(self._tokens):
             self._make_room()
         self._step += 1
@@ -129,7 +126,7 @@ class GreedyRows:
         self._log_probs[self._step, :live] = found.log_probs[:, 0]
         met = tokens[:, None] == self._special[:live]
         self._met = met if np.count_nonzero(met) else None
-        return self._met is not None or self._step >= self._due or not self.plain
+        self.unsettled = self._met is not None or self._step >= self._due or self._opening or self._stopping
 
     def settle(self, found: Found) -> list[int]:
         """Sees to what is special in the step that was appended last. Returns the rows whose search is over."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
 from prometheus_client import CollectorRegistry
 
 from engine.batch.running_batch import TOGETHER_S, RunningBatch
@@ -11,7 +12,19 @@ from engine.errors import Late
 from engine.queueing.cost import Measured, WorkerCost
 from engine.request import Failed
 from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
-from tests.engine.batch.engine_batch import END, MAX_ROWS, RecordingCache, RecordingDecoder, Visit, make_visit
+from tests.engine.batch.engine_batch import (
+    END,
+    MAX_ROWS,
+    Batch,
+    PrefixCache,
+    RecordingCache,
+    RecordingDecoder,
+    Visit,
+    decode_alone,
+    make_visit,
+    mixed_schedules,
+    split,
+)
 from tests.fakes import CopySource
 
 LONG = [*range(1, 9), END]
@@ -101,3 +114,16 @@ def test_no_step_ends_after_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(answer, Failed) and isinstance(answer.error, Late)
     assert batch.cache.step_rows == [2] * 3 + [1] * (len(LONG) - 3)
     assert tokens(patient) == LONG
+
+
+@given(mixed_schedules)
+def test_nobody_gets_another_answer(schedule: list[Visit]) -> None:
+    """Requests come and go between turns that last until some row ends."""
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr("engine.batch.running_batch.TOGETHER_S", 1000.0)
+        batch = Batch(kind=PrefixCache)
+        batch.serve(schedule)
+    for visit in split(schedule)[0]:
+        assert (visit.answer.hypotheses, visit.answer.timings.steps) == decode_alone(visit.request)
+    assert batch.sample("dragoman_steps_total") == len(batch.cache.step_rows)
+    assert batch.sample("dragoman_rows_computed_total") == sum(batch.cache.step_rows)

@@ -65,7 +65,8 @@ Children = list[tuple[int, int]]
 
 def advance(rows: GreedyRows, found: Found) -> list[int]:
     """As the rows of a running batch do. Returns those whose search is over."""
-    return rows.settle(found) if rows.append(found) else []
+    rows.append(found)
+    return rows.settle(found) if rows.unsettled else []
 
 
 class GreedyAlone:
