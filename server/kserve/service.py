@@ -27,6 +27,7 @@ from server.kserve.repository import (
     Repository,
     Task,
 )
+from server.kserve.statistics import Statistics
 from server.kserve.streams import Put, interleaved
 from server.kserve.tensors import BYTES, FP32, INT32, Declared, Tensor, is_raw, texts_of, wanted, write
 from server.kserve.v2 import inference_pb2, inference_pb2_grpc
@@ -44,7 +45,7 @@ SERVICE: str = inference_pb2.DESCRIPTOR.services_by_name["GRPCInferenceService"]
 INFER = f"{SERVICE}/ModelInfer"
 """What a request is called in metrics and logs, also one of a stream, which is a call of its own."""
 PLATFORM = "dragoman"
-EXTENSIONS = ("model_configuration",)
+EXTENSIONS = ("model_configuration", "statistics")
 """Clients decide by them what to ask."""
 AT_ONCE = 32
 """Requests of a stream that are worked on at the same time."""
@@ -68,6 +69,7 @@ class InferenceService(inference_pb2_grpc.GRPCInferenceServiceServicer):
 
     def __init__(self, models: Catalog[Translator], calls: ObservedCalls, held: Held, version: str) -> None:
         self._repository, self._calls, self._held, self._version = Repository(models), calls, held, version
+        self._statistics = Statistics()
 
     async def ServerLive(
         self, request: inference_pb2.ServerLiveRequest, context: object
@@ -131,6 +133,14 @@ class InferenceService(inference_pb2_grpc.GRPCInferenceServiceServicer):
             )
         )
 
+    async def ModelStatistics(
+        self, request: inference_pb2.ModelStatisticsRequest, context: object
+    ) -> inference_pb2.ModelStatisticsResponse:
+        """What became of the requests for a model, or for each of them."""
+        asked = [self._repository.find(request.name, request.version)] if request.name else self._repository
+        statistics = [self._statistics.of(entry.name, VERSION) for entry in asked]
+        return inference_pb2.ModelStatisticsResponse(model_stats=statistics)
+
     async def RepositoryIndex(
         self, request: inference_pb2.RepositoryIndexRequest, context: object
     ) -> inference_pb2.RepositoryIndexResponse:
@@ -145,9 +155,10 @@ class InferenceService(inference_pb2_grpc.GRPCInferenceServiceServicer):
     async def ModelInfer(self, request: Request, context: object) -> Response:
         """Answers a request with one response."""
         entry = self._entry(request)
-        if entry.decoupled:
-            raise DecoupledModel(entry.name)
-        return await self._infer(entry, request)
+        with self._statistics.request(entry.name):
+            if entry.decoupled:
+                raise DecoupledModel(entry.name)
+            return await self._infer(entry, request)
 
     async def ModelStreamInfer(
         self, requests: AsyncIterator[Request], context: grpc.aio.ServicerContext[Request, Streamed]
@@ -164,14 +175,20 @@ class InferenceService(inference_pb2_grpc.GRPCInferenceServiceServicer):
         async with self._calls.observed(INFER, caller):
             self._held.begin(request.ByteSize(), caller.name)
             entry = self._entry(request)
-            if entry.decoupled:
-                async with aclosing(self._stream(entry, request)) as responses:
+            with self._statistics.request(entry.name):
+                async with aclosing(self._responses(entry, request)) as responses:
                     async for response in responses:
                         await put(Streamed(infer_response=response))
-            else:
-                response = await self._infer(entry, request)
-                response.parameters[FINAL].bool_param = True
-                await put(Streamed(infer_response=response))
+
+    async def _responses(self, entry: Entry, request: Request) -> AsyncGenerator[Response]:
+        if entry.decoupled:
+            async with aclosing(self._stream(entry, request)) as responses:
+                async for response in responses:
+                    yield response
+        else:
+            response = await self._infer(entry, request)
+            response.parameters[FINAL].bool_param = True
+            yield response
 
     def _entry(self, request: Request) -> Entry:
         """The model that is asked, if the caller may ask it. Raises ModelNotFound or ScopeMissing."""

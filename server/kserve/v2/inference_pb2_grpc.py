@@ -74,6 +74,11 @@ class GRPCInferenceServiceStub:
                 request_serializer=server_dot_kserve_dot_v2_dot_inference__pb2.ModelConfigRequest.SerializeToString,
                 response_deserializer=server_dot_kserve_dot_v2_dot_inference__pb2.ModelConfigResponse.FromString,
                 _registered_method=True)
+        self.ModelStatistics = channel.unary_unary(
+                '/inference.GRPCInferenceService/ModelStatistics',
+                request_serializer=server_dot_kserve_dot_v2_dot_inference__pb2.ModelStatisticsRequest.SerializeToString,
+                response_deserializer=server_dot_kserve_dot_v2_dot_inference__pb2.ModelStatisticsResponse.FromString,
+                _registered_method=True)
         self.RepositoryIndex = channel.unary_unary(
                 '/inference.GRPCInferenceService/RepositoryIndex',
                 request_serializer=server_dot_kserve_dot_v2_dot_inference__pb2.RepositoryIndexRequest.SerializeToString,
@@ -134,6 +139,13 @@ class GRPCInferenceServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ModelStatistics(self, request, context):
+        """Triton's.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RepositoryIndex(self, request, context):
         """Triton's.
         """
@@ -183,6 +195,11 @@ def add_GRPCInferenceServiceServicer_to_server(servicer, server):
                     servicer.ModelConfig,
                     request_deserializer=server_dot_kserve_dot_v2_dot_inference__pb2.ModelConfigRequest.FromString,
                     response_serializer=server_dot_kserve_dot_v2_dot_inference__pb2.ModelConfigResponse.SerializeToString,
+            ),
+            'ModelStatistics': grpc.unary_unary_rpc_method_handler(
+                    servicer.ModelStatistics,
+                    request_deserializer=server_dot_kserve_dot_v2_dot_inference__pb2.ModelStatisticsRequest.FromString,
+                    response_serializer=server_dot_kserve_dot_v2_dot_inference__pb2.ModelStatisticsResponse.SerializeToString,
             ),
             'RepositoryIndex': grpc.unary_unary_rpc_method_handler(
                     servicer.RepositoryIndex,
@@ -406,6 +423,33 @@ class GRPCInferenceService:
             '/inference.GRPCInferenceService/ModelConfig',
             server_dot_kserve_dot_v2_dot_inference__pb2.ModelConfigRequest.SerializeToString,
             server_dot_kserve_dot_v2_dot_inference__pb2.ModelConfigResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ModelStatistics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/inference.GRPCInferenceService/ModelStatistics',
+            server_dot_kserve_dot_v2_dot_inference__pb2.ModelStatisticsRequest.SerializeToString,
+            server_dot_kserve_dot_v2_dot_inference__pb2.ModelStatisticsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -18,6 +18,8 @@ from server.kserve.v2.inference_pb2 import (
     ModelInferResponse,
     ModelMetadataRequest,
     ModelReadyRequest,
+    ModelStatistics,
+    ModelStatisticsRequest,
     ServerLiveRequest,
 )
 from server.kserve.v2.inference_pb2_grpc import GRPCInferenceServiceStub
@@ -131,7 +133,7 @@ async def test_what_cannot_be_answered_is_refused_and_the_server_goes_on() -> No
             assert (refusal.info.reason, refusal.code) == (reason, codes.get(reason, grpc.StatusCode.INVALID_ARGUMENT))
             assert words in refusal.message and len(refusal.message) < 1500, (reason, refusal.message)
         assert translations(await client.ModelInfer(asking(b"A cat."))) == [b"A cat."]
-        for method in ("RepositoryModelLoad", "SystemSharedMemoryRegister", "ModelStatistics"):
+        for method in ("RepositoryModelLoad", "SystemSharedMemoryRegister", "TraceSetting"):
             channel: Any = server.channel  # whose types know no calls with bytes
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await channel.unary_unary(f"/{SERVICE}/{method}")(b"")
@@ -266,6 +268,46 @@ async def test_who_leaves_a_stream_leaves_its_requests() -> None:
         await eventually(lambda: server.model_metric("dragoman_rows_live") == 0)
         infer = f"{SERVICE}/ModelInfer"
         assert server.metric("dragoman_rpc_requests_total", method=infer, code="CANCELLED") == 3
+
+
+async def statistics(server: Serving, name: str = "") -> dict[str, ModelStatistics]:
+    found = await stub(server).ModelStatistics(ModelStatisticsRequest(name=name))
+    return {one.name: one for one in found.model_stats}
+
+
+async def test_statistics_are_of_each_model_and_add_up() -> None:
+    async with serving() as server:
+        await stub(server).ModelInfer(asking(b"A cat.", b"A dog."))
+        await refused(stub(server).ModelInfer(asking(b" ")))
+        await refused(stub(server).ModelInfer(asking(b"A cat.", model="zz")))
+        requests = [asking(b"A cow.", model="copy.stream"), asking(b" ", model="copy.stream")]
+        async for _ in stub(server).ModelStreamInfer(iter(requests)):
+            pass
+        found = await statistics(server)
+        assert set(found) == {"copy", "copy.stream", "copy.encode"}
+        assert await statistics(server, "copy") == {"copy": found["copy"]}
+        for name, texts in (("copy", 2), ("copy.stream", 1), ("copy.encode", 0)):
+            one, stats = found[name], found[name].inference_stats
+            asked = min(texts, 1)
+            assert (one.inference_count, one.execution_count, one.version) == (texts, asked, "1")
+            assert (stats.success.count, stats.fail.count) == (asked, asked)
+            phases = [stats.queue, stats.compute_input, stats.compute_infer, stats.compute_output]
+            assert [phase.count for phase in phases] == [asked] * 4
+            assert sum(phase.ns for phase in phases) <= stats.success.ns
+            assert bool(stats.compute_infer.ns) == bool(one.last_inference) == bool(asked)
+        error = await refused(stub(server).ModelStatistics(ModelStatisticsRequest(name="zz")))
+        assert error.info.reason == "MODEL_NOT_FOUND"
+
+
+async def test_who_leaves_counts_in_no_statistics() -> None:
+    async with serving() as server:
+        server.decoder.gate.close()
+        call = stub(server).ModelInfer(asking(b"A cat."))
+        await held(server)
+        call.cancel()
+        await eventually(lambda: server.calls.running == 0)
+        server.decoder.gate.open()
+        assert not (await statistics(server))["copy"].HasField("inference_stats")
 
 
 def test_the_service_is_observed() -> None:

@@ -92,6 +92,10 @@ def test_it_asks_without_waiting(told: Told) -> None:
     assert told["asynchronous"]["stream"] == {str(number): one for number, one in enumerate(best)}
 
 
+def test_its_requests_are_counted(told: Told) -> None:
+    assert told["statistics"] == {"en-pt": [9, 2, 10], "en-pt.stream": [1, 0, 1], "en-pt.encode": [1, 0, 2]}
+
+
 def test_our_messages_are_theirs(told: Told) -> None:
     """Names, numbers and types of all fields that we know."""
     waiting = list(inference_pb2.DESCRIPTOR.message_types_by_name.values())

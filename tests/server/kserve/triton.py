@@ -111,6 +111,13 @@ async def asynchronous(url: str) -> dict[str, Any]:
     }
 
 
+def statistics(client: Any) -> dict[str, list[int]]:
+    """Requests that succeeded and failed, and texts, of each model."""
+    found = client.get_inference_statistics().model_stats
+    counts = {one.name: (one.inference_stats.success.count, one.inference_stats.fail.count) for one in found}
+    return {one.name: [*counts[one.name], one.inference_count] for one in found}
+
+
 def fields(message: Any) -> dict[str, Any]:
     """What is on the wire: number and type of every field."""
     return {one.name: [one.number, one.type] for one in message.fields}
@@ -137,6 +144,7 @@ def main() -> None:
         "refused": refused(client),
         "streamed": streamed(client),
         "asynchronous": asyncio.run(asynchronous(url)),
+        "statistics": statistics(client),
         "messages": messages(),
     }
     print(json.dumps(told))
