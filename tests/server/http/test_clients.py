@@ -1,8 +1,6 @@
 """Clients that nobody here wrote, unchanged, and the requests of programs as their sources make them."""
 
 import asyncio
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -146,23 +144,6 @@ async def test_weblate() -> None:
         assert [one["code"] for one in (await client.get("/languages")).json()] == ["en", "pt", "pt-BR"]
         form = {"q": "A cat.", "source": "en", "target": "pt", "api_key": ""}
         assert (await client.post("/translate", data=form)).json() == {"translatedText": "A cat."}
-
-
-@pytest.mark.skipif(not shutil.which("buf"), reason="buf is not installed")
-async def test_buf_curl() -> None:
-    async with asking() as (server, _):
-        asked = ["buf", "curl", "--schema", "proto", "--protocol", "connect", "--data"]
-        url = f"{server.url}/dragoman.v1.TranslationService/Translate"
-        done = await apart(
-            lambda: subprocess.run(
-                [*asked, '{"contents": ["A cat."], "targetLanguageCode": "pt"}', url],
-                capture_output=True,
-                text=True,
-                timeout=WAIT_S,
-                check=True,
-            )
-        )
-        assert '"text":"A cat."' in done.stdout.replace(" ", "")
 
 
 async def test_nothing_is_kept_of_who_left() -> None:
