@@ -5,7 +5,9 @@ import gc
 import logging
 import signal
 import sys
+import threading
 import time
+import webbrowser
 from collections.abc import Iterable
 from contextlib import closing
 from importlib.metadata import version
@@ -164,6 +166,10 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
             if http_port is not None:
                 scheme = "http" if tls is None else "https"
                 log.info("HTTP on %s://%s: /docs says what there is", scheme, http_port.address)
+                if settings.open:  # on another thread: some browsers are waited for
+                    threading.Thread(
+                        target=webbrowser.open, args=[f"{scheme}://{http_port.address}/"], daemon=True
+                    ).start()
             watching = [
                 asyncio.create_task(
                     canaries.watch(settings.canary_interval_s, health if settings.canary_health else None)

@@ -8,7 +8,7 @@ import difflib
 import os
 import tomllib
 from argparse import Action, ArgumentParser
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, Self
 
@@ -70,6 +70,8 @@ class Settings(BaseSettings):
     without it, the log says so."""
     http_port: int = Field(default=8580, ge=0, le=65535)
     """HTTP port. 0 picks a free one."""
+    open: CliImplicitFlag[bool] = False
+    """Show the playground in a browser, once it is there."""
     http_hosts: Annotated[tuple[str, ...], NoDecode] = ()
     """Names, without a port, that HTTP requests may be for; repeat it, or put commas between several. Default: on a
     loopback address localhost and its addresses, which are always answered; on others any."""
@@ -263,7 +265,7 @@ def load_settings(arguments: Sequence[str]) -> Settings:
     try:
         return CliApp.run(Settings, cli_args=list(arguments), cli_settings_source=flags)
     except ValidationError as error:
-        raise ConfigError(explained(error)) from error
+        raise ConfigError(explained(error, arguments)) from error
 
 
 class _Flags(ArgumentParser):
@@ -306,17 +308,19 @@ def _suggest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def explained(error: ValidationError) -> str:
-    """What is wrong with which settings, on one line."""
-    return "; ".join(_explain(error))
+def explained(error: ValidationError, flags: Sequence[str] = ()) -> str:
+    """What is wrong with which settings, on one line, under the names that they were given by: `flags`, or others."""
+    return "; ".join(_explain(error, {flag.partition("=")[0] for flag in flags}))
 
 
-def _explain(error: ValidationError) -> Iterable[str]:
+def _explain(error: ValidationError, flags: Container[str]) -> Iterable[str]:
     for problem in error.errors():
         name = ".".join(map(str, problem["loc"]))
         if problem["type"] == "extra_forbidden":
             yield f"{name} is no setting{_suggest(name, Settings.model_fields)}"
         elif name:
-            yield f"{name} is {problem['input']!r}: {problem['msg'].partition(', unable')[0]}"
+            flag = f"--{name.partition('.')[0].replace('_', '-')}"
+            given = flag if flag in flags else name
+            yield f"{given} is {problem['input']!r}: {problem['msg'].partition(', unable')[0]}"
         else:
             yield str(problem["ctx"]["error"])

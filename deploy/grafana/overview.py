@@ -15,6 +15,7 @@ from deploy.grafana.queries import (
     buckets,
     by,
     by_face,
+    faces,
     or_none,
     quantile,
     rate,
@@ -47,6 +48,7 @@ def dashboard() -> Dashboard:
             "Now": [*_now(), *_objectives()],
             "Traffic and errors": _traffic(),
             "Latency of answered calls": _latency(),
+            "Each API": _each_face(),
             "Saturation": _saturation(),
         },
     )
@@ -121,6 +123,32 @@ def _traffic() -> Sequence[Builder[Panel]]:
             FAILING,
         ),
         lines("Refusals", "Calls refused in a second, by reason: see docs/api.md.", "reqps", {"{{reason}}": refusals}),
+    ]
+
+
+def _each_face() -> Sequence[Builder[Panel]]:
+    failed = share(by_face(rate(CALLS, FAULTY)), by_face(rate(CALLS, INSTANCE)))
+    answered = faces(buckets(SECONDS, ANSWERED))
+    return [
+        lines(
+            "Failed calls by face",
+            f"Share of RPCs that ended in {FAULTS}, by the API that they came by.",
+            "percentunit",
+            {"{{face}}": failed},
+            FAILING,
+            width=8,
+        ),
+        *(
+            lines(
+                f"p{q * 100:g} by face",
+                f"{q * 100:g} % of the answered calls took less, by the API that they came by.",
+                "s",
+                {"{{face}}": quantile(q, answered, "face")},
+                SLOW,
+                width=8,
+            )
+            for q in (0.5, 0.99)
+        ),
     ]
 
 

@@ -79,12 +79,17 @@ FACES = {"dragoman.v1": "gRPC", "http": "HTTP", "inference": "KServe"}
 """What begins a method's name -> the API that the call came by. Others, such as `deepl`, are called as they are."""
 
 
-def by_face(series: str) -> str:
-    """Sums series of methods over the APIs that calls came by, which become the label `face`."""
+def faces(series: str) -> str:
+    """Adds the label `face`, the API that calls came by, to series of methods."""
     named = f'label_replace({series}, "face", "$1", "method", "(.*)[.][^.]*/.*")'
     for begin, face in FACES.items():
         named = f'label_replace({named}, "face", "{face}", "face", "{begin}")'
-    return by("face", named)
+    return named
+
+
+def by_face(series: str) -> str:
+    """Sums series of methods over the APIs that calls came by."""
+    return by("face", faces(series))
 
 
 VERSIONS = f'label_replace(dragoman_model_info{{{MODEL}}}, "version", "$1", "package_sha256", "(.{{8}}).*")'

@@ -18,10 +18,13 @@ import pytest
 import yaml
 
 from dragoman import Client
+from dragoman.v1.translation_pb2 import TranslateRequest, TranslateResponse
 from tests.server_process import ROOT, WAIT_S, ServerProcess, eventually, server_process
 
 ZOO = Path("models/zoo/en-pt-int8")
 TRANSLATE = "/dragoman.v1.TranslationService/Translate"
+PAGE = "https://page.example"
+"""Where pages come from that may ask. As shipped none may."""
 CALLS = 200
 PROGRAM = Path(sys.executable).with_name("envoy")
 pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason="`make tools` has not been run")
@@ -39,8 +42,13 @@ def configuration(port: int, admin_port: int, servers: list[ServerProcess]) -> d
     envoy["admin"]["address"]["socket_address"] = {"address": "127.0.0.1", "port_value": admin_port}
     [listener], [cluster] = envoy["static_resources"]["listeners"], envoy["static_resources"]["clusters"]
     listener["address"]["socket_address"] = {"address": "127.0.0.1", "port_value": port}
-    filters = listener["filter_chains"][0]["filters"][0]["typed_config"]["http_filters"]
-    filters[0]["typed_config"]["proto_descriptor"] = str(ROOT / "deploy" / "envoy" / "dragoman.pb")
+    manager = listener["filter_chains"][0]["filters"][0]["typed_config"]
+    [transcoder] = [one for one in manager["http_filters"] if one["name"].endswith("grpc_json_transcoder")]
+    transcoder["typed_config"]["proto_descriptor"] = str(ROOT / "deploy" / "envoy" / "dragoman.pb")
+    [host] = manager["route_config"]["virtual_hosts"]
+    [cors] = host["typed_per_filter_config"].values()
+    assert cors["allow_origin_string_match"] == []
+    cors["allow_origin_string_match"] = [{"exact": PAGE}]
     addresses = [{"address": "127.0.0.1", "port_value": server.port} for server in servers]
     endpoints = [{"endpoint": {"address": {"socket_address": address}}} for address in addresses]
     cluster["load_assignment"]["endpoints"] = [{"lb_endpoints": endpoints}]
@@ -101,6 +109,30 @@ def test_json_is_answered_and_so_is_what_is_wrong_with_it(front: Front) -> None:
         post({"contents": []})
     assert refused.value.code == 400
     assert "EMPTY_CONTENTS" in refused.value.read().decode()
+
+
+def from_page(front: Front, origin: str, method: str, body: bytes | None = None, **headers: str) -> Any:
+    """What a browser asks, and is answered."""
+    asked = {"origin": origin} | {name.replace("_", "-"): value for name, value in headers.items()}
+    request = urllib.request.Request(f"http://{front.target}{TRANSLATE}", body, asked, method=method)
+    return urllib.request.urlopen(request, timeout=WAIT_S)
+
+
+def test_pages_of_named_origins_speak_grpc_web(front: Front) -> None:
+    """A frame is a byte of flags, four of length, and a message; the last has the trailers (gRPC-Web's protocol)."""
+    preflight = {"access_control_request_method": "POST", "access_control_request_headers": "content-type,x-grpc-web"}
+    allowed = from_page(front, PAGE, "OPTIONS", **preflight).headers
+    assert allowed["access-control-allow-origin"] == PAGE and "x-grpc-web" in allowed["access-control-allow-headers"]
+    refused = from_page(front, "https://other.example", "OPTIONS", **preflight).headers
+    assert refused["access-control-allow-origin"] is None
+
+    message = TranslateRequest(contents=["A cat."]).SerializeToString()
+    frame = b"\0" + len(message).to_bytes(4, "big") + message
+    with from_page(front, PAGE, "POST", frame, content_type="application/grpc-web+proto", x_grpc_web="1") as response:
+        flag, length, answer = (data := response.read())[0], int.from_bytes(data[1:5], "big"), data[5:]
+        assert response.headers["access-control-allow-origin"] == PAGE
+    assert flag == 0 and TranslateResponse.FromString(answer[:length]).translations[0].hypotheses[0].text
+    assert answer[length] == 0x80 and b"grpc-status:0" in answer[length:]
 
 
 def test_a_server_that_is_killed_or_told_to_end_costs_no_call(front: Front) -> None:

@@ -78,7 +78,7 @@ def test_help_documents_every_setting_and_its_variable(capsys: pytest.CaptureFix
         (["--pack", "artifacts/en-pt"], "^--pack is no flag"),
         (["en-pt"], "^en-pt is no flag$"),
         (["--port"], "^--port: expected one argument$"),
-        (["--port", "abc"], "^port is 'abc': Input should be a valid integer$"),
+        (["--port", "abc"], "^--port is 'abc': Input should be a valid integer$"),
     ],
 )
 def test_a_slip_is_told_on_one_line(arguments: list[str], message: str) -> None:
@@ -144,17 +144,17 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--port", "65536"], "port is '65536': .*65535"),
-        (["--port", "http"], "port is 'http': .*integer"),
-        (["--workers", "0"], "workers is '0': .*1"),
-        (["--device", "gpu"], "device is 'gpu': .*'cpu', 'cuda' or 'auto'"),
-        (["--device-id", "-1"], "device_id is '-1': .*0"),
-        (["--device-memory-fraction", "1.5"], r"device_memory_fraction is '1\.5': .*1"),
-        (["--max-rows", "-1"], "max_rows is '-1': .*1"),
-        (["--grace-period-s", "nan"], "grace_period_s is 'nan': .*finite"),
-        (["--stream-stall-timeout-s", "0"], "stream_stall_timeout_s is '0': .*greater than 0"),
-        (["--max-message-bytes", "10"], "max_message_bytes is '10': .*1024"),
-        (["--host", ""], "host is '': .*1 character"),
+        (["--port", "65536"], "--port is '65536': .*65535"),
+        (["--port", "http"], "--port is 'http': .*integer"),
+        (["--workers", "0"], "--workers is '0': .*1"),
+        (["--device", "gpu"], "--device is 'gpu': .*'cpu', 'cuda' or 'auto'"),
+        (["--device-id", "-1"], "--device-id is '-1': .*0"),
+        (["--device-memory-fraction", "1.5"], r"--device-memory-fraction is '1\.5': .*1"),
+        (["--max-rows", "-1"], "--max-rows is '-1': .*1"),
+        (["--grace-period-s", "nan"], "--grace-period-s is 'nan': .*finite"),
+        (["--stream-stall-timeout-s", "0"], "--stream-stall-timeout-s is '0': .*greater than 0"),
+        (["--max-message-bytes", "10"], "--max-message-bytes is '10': .*1024"),
+        (["--host", ""], "--host is '': .*1 character"),
         (["--max-contents", "2000"], "max_contents is 2000 and max_waiting 1024"),
         (["--tls-certificate", "a.pem"], "tls_certificate and tls_key need each other"),
         (["--tls-client-ca", "a.pem"], "tls_client_ca needs tls_certificate"),
@@ -165,8 +165,16 @@ def test_a_value_out_of_range_is_refused_with_the_limit(arguments: list[str], me
         load_settings(arguments)
 
 
+def test_a_wrong_value_is_told_under_the_name_it_was_given_by(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^port is -1: "):
+        load_settings(["--config", write(tmp_path, "port = -1")])
+    monkeypatch.setenv("DRAGOMAN_PORT", "-1")
+    with pytest.raises(ConfigError, match=r"^port is '-1': "):
+        load_settings(["--max-rows", "4"])
+
+
 def test_all_wrong_values_are_told_at_once() -> None:
-    with pytest.raises(ConfigError, match=r"port is '-1'.*; max_rows is '0'"):
+    with pytest.raises(ConfigError, match=r"--port is '-1'.*; --max-rows is '0'"):
         load_settings(["--port", "-1", "--max-rows", "0"])
 
 

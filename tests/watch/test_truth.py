@@ -190,6 +190,8 @@ def test_failures_are_the_servers_fault_alone(watched: Watched) -> None:
     assert failed == pytest.approx(
         {**dict.fromkeys(("StreamTranslate", "Encode", "ModelMetadata"), 0), "Translate": CALLS / translate}
     )
+    by_face = watched.show("overview/Each API/Failed calls by face")
+    assert by_face == pytest.approx({"gRPC": CALLS / (seen.calls - CALLS), "KServe": 0})
     assert watched.show("overview/Now/Failed calls")["Failed calls"] == pytest.approx(CALLS / seen.calls)
 
 
@@ -268,6 +270,16 @@ def test_percentiles_are_those_of_the_client_but_for_the_width_of_a_bucket(
     assert low <= watched.show(f"overview/Latency of answered calls/p{q * 100:g} by method")[method] <= high
     if method == "Translate" and q == 0.99:
         assert low <= watched.show("overview/Now/Translate, p99")["Translate, p99"] <= high
+
+
+@pytest.mark.parametrize("q", [0.5, 0.99])
+def test_percentiles_of_each_api(q: float, watched: Watched) -> None:
+    shown = watched.show(f"overview/Each API/p{q * 100:g} by face")
+    assert shown.keys() == {"gRPC", "KServe"}
+    for face, value in shown.items():
+        calls = [call for call in watched.seen.answered if (call.method == "ModelMetadata") == (face == "KServe")]
+        low, high = bounds(calls, q)
+        assert low <= value <= high
 
 
 @pytest.mark.parametrize("q", [0.5, 0.9, 0.99])

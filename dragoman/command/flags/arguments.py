@@ -44,6 +44,10 @@ class Arguments(argparse.Namespace):
 
     source_language: str
     target_language: str
+    n_best: int | None
+    num_beams: int | None
+    num_return_sequences: int | None
+    do_sample: bool | None
     no_cache: bool
     pivot: bool
     html: bool
@@ -159,6 +163,8 @@ def parse(command: str, arguments: Sequence[str]) -> Arguments:
         flags.error(f"--target: {error}")
     if args.timeout is None:
         args.timeout = DOCUMENT_TIMEOUT_S if getattr(args, "document", None) else DEFAULT_TIMEOUT_S
+    if command == "translate" and args.n_best is not None:
+        _take_n_best(flags, args)
     if command == "translate" and args.document is not None:
         _check_document(flags, args)
     elif command in LINE_COMMANDS:
@@ -171,6 +177,15 @@ def parse(command: str, arguments: Sequence[str]) -> Arguments:
     if command == "translate" and args.attention is not None:
         _check_picture(flags, args)
     return args
+
+
+def _take_n_best(flags: Parser, args: Arguments) -> None:
+    """What it is short for."""
+    if args.num_return_sequences is not None:
+        flags.error("--n-best: not allowed with --num-return-sequences, which it sets")
+    args.num_return_sequences = args.n_best
+    if args.num_beams is None and not args.do_sample:
+        args.num_beams = args.n_best
 
 
 def _check_document(flags: Parser, args: Arguments) -> None:

@@ -154,6 +154,12 @@ def _add_translate_flags(flags: Parser) -> None:
         "--no-cache", action="store_true", help="decode every text anew, even if the server has kept its answer"
     )
     flags.add_argument(
+        "--n-best",
+        type=int32,
+        metavar="N",
+        help="the N best translations of each text, by a search with so many beams, or with --num-beams",
+    )
+    flags.add_argument(
         "--align", dest="with_alignment", action="store_const", const=True, help="the same as --with-alignment"
     )
     flags.add_argument(

@@ -111,6 +111,22 @@ def test_several_hypotheses_are_shown_with_their_ranks_and_scores(command: Drago
     assert command("translate", "--num-return-sequences", "1", "a").out == "A\n"
 
 
+@pytest.mark.parametrize(
+    ("flags", "sent"),
+    [
+        ("--n-best 2", {"num_beams": 2, "num_return_sequences": 2}),
+        ("--n-best 2 --num-beams 4", {"num_beams": 4, "num_return_sequences": 2}),
+        ("--n-best 2 --do-sample", {"do_sample": True, "num_return_sequences": 2}),
+    ],
+)
+def test_so_many_best_take_as_many_beams(flags: str, sent: dict[str, int], command: Dragoman) -> None:
+    assert command("translate", *flags.split(), "a").out == "1\t-0.5\tA\n2\t-1.5\tA!\n"
+    (request,) = command.server.requests
+    assert {field.name: value for field, value in request.decoding.ListFields()} == sent
+    refused = command("translate", "--n-best", "2", "--num-return-sequences", "2", "a")
+    assert refused.code == 2 and "not allowed with --num-return-sequences" in refused.err
+
+
 def test_the_lines_of_an_argument_stay_lines(command: Dragoman) -> None:
     assert command("translate", "one\n\ntwo\n", "three").out == "ONE\n\nTWO\nTHREE\n"
     assert [line["text"] for line in command("translate", "--json", "one\ntwo").json] == ["ONE", "TWO"]

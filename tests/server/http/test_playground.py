@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
@@ -22,6 +23,7 @@ playwright.expect.set_options(timeout=WAIT_S * 1000)
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
 AXE = ROOT / ".venv" / "chart" / "node_modules" / "axe-core" / "axe.min.js"
+GRPCURL = Path(sys.prefix) / "clients" / "bin" / "grpcurl"
 PAGE = ROOT / "server" / "http" / "page"
 MOST_BYTES = 60_000
 TEXT = "The red car of my brother is faster than the old train."
@@ -119,6 +121,20 @@ def test_alternatives_and_time(page: "Page") -> None:
     assert len(parts) == 5 and sum(parts) == pytest.approx(float(total), abs=0.05)
 
 
+def test_the_bar_is_full_however_short_the_time(page: "Page") -> None:
+    """Of an answer that was kept it is less than a millisecond."""
+    translated(page, TEXT)
+    shares = page.evaluate(
+        """async () => {
+            const { showTime } = await import("/playground/results.js");
+            showTime(document.getElementById("time"), { tokenize: "0.0001s", detokenize: "0.0003s" });
+            const bar = document.querySelector("#time .stack");
+            return [...bar.children].map((part) => part.offsetWidth / bar.clientWidth);
+        }"""
+    )
+    assert shares[0] == pytest.approx(0.25, abs=0.02) and sum(shares) == pytest.approx(1, abs=0.02)
+
+
 def test_alignment_is_a_table(page: "Page") -> None:
     translated(page, "The red car is here.")
     cell = page.get_by_title(re.compile("^carro, car: "))
@@ -192,7 +208,7 @@ def test_the_service_is_watched(page: "Page") -> None:
 
 
 def test_what_was_asked_is_there_as_a_call(page: "Page") -> None:
-    """Each does as printed what the page did; grpcurl is run by hand (foreign_clients.py)."""
+    """Each does as printed what the page did."""
     page.get_by_text("Options", exact=True).click()
     page.get_by_role("spinbutton", name=re.compile("^Alternatives")).fill("2")
     best = translated(page, 'It\'s a "cat".')
@@ -203,6 +219,9 @@ def test_what_was_asked_is_there_as_a_call(page: "Page") -> None:
     assert by_curl[0]["text"] == best
     [target] = re.findall(r'Client\("([^"]+)"\)', python)
     assert grpcurl.endswith(f"{target} dragoman.v1.TranslationService/Translate")
+    if GRPCURL.exists():
+        told = json.loads(ran("bash", "-c", grpcurl.replace("grpcurl", str(GRPCURL), 1)))
+        assert [one["text"] for one in told["translations"][0]["hypotheses"]] == [one["text"] for one in by_curl]
 
 
 def ran(*command: str) -> str:

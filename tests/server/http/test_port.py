@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 import ssl
@@ -143,10 +144,14 @@ async def test_certificates_say_who_calls_and_are_renewed_as_those_of_grpc(tmp_p
         assert [await called(server, one) for one in (before, after)] == ["no TLS", "A cat."]
 
 
-def test_a_process_answers_on_both_ports_and_ends() -> None:
+def test_a_process_answers_on_both_ports_shows_its_page_and_ends(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with server_process(ZOO, "--http-port", port) as server:
+    browser, shown = tmp_path / "browser", tmp_path / "shown"
+    browser.write_text(f'#!/bin/sh\nprintf "%s" "$1" > {shown}.part && mv {shown}.part {shown}\n')
+    browser.chmod(0o755)
+    environment = {**os.environ, "BROWSER": f"{browser} %s"}
+    with server_process(ZOO, "--http-port", port, "--open", environment=environment) as server:
         url = f"http://127.0.0.1:{port}"
 
         def answer(path: str, data: bytes | None = None) -> Any:
@@ -161,4 +166,7 @@ def test_a_process_answers_on_both_ports_and_ends() -> None:
         assert answer("/translate", asked) == '{"translatedText":"Onde está a estação?"}'.encode()
         samples = server.metrics()
         assert samples("dragoman_rpc_requests_total", method="libretranslate.TranslationService/Translate") == 1
+        while not shown.exists():
+            assert server.process.poll() is None
+        assert shown.read_text() == f"{url}/"
         assert server.end(signal.SIGTERM) == 0

@@ -47,17 +47,17 @@ const milliseconds = (duration) => 1000 * parseFloat(duration ?? "0");
 export function showTime(section, timings) {
   section.hidden = false;
   const shares = PHASES.map((phase) => [phase, milliseconds(timings[phase])]);
+  const total = shares.reduce((sum, [, ms]) => sum + ms, 0);
   const told = shares.map(([phase, ms]) => `${phase} ${ms.toFixed(2)} ms`);
   const bar = section.querySelector(".stack");
   bar.replaceChildren(
     ...shares.map(([className, ms]) => {
       const part = make("span", { className });
-      part.style.flexGrow = ms;
+      part.style.flexGrow = (100 * ms) / (total || 1); // whose sum is below 1 do not fill the bar
       return part;
     }),
   );
   bar.setAttribute("aria-label", told.join(", "));
-  const total = shares.reduce((sum, [, ms]) => sum + ms, 0);
   const steps = `${timings.steps ?? 0} steps, ${(timings.meanBatchRows ?? 0).toFixed(1)} rows in each`;
   section.querySelector(".legend").replaceChildren(
     ...shares.map(([className], i) => make("li", { className, text: told[i] })),
