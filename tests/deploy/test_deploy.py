@@ -116,10 +116,17 @@ def test_envoy_knows_the_messages_of_calls_and_of_errors() -> None:
     assert "google/rpc/error_details.proto" in [file.name for file in described.file]
 
 
+def transcoder(manager: dict[str, Any]) -> dict[str, Any]:
+    """What makes gRPC of JSON, of a connection manager."""
+    [found] = [one for one in manager["http_filters"] if one["name"] == "envoy.filters.http.grpc_json_transcoder"]
+    settings: dict[str, Any] = found["typed_config"]
+    return settings
+
+
 def test_envoy_transcodes_every_service_and_calls_the_port_of_the_server() -> None:
     listener, cluster = ENVOY["static_resources"]["listeners"][0], ENVOY["static_resources"]["clusters"][0]
-    filters = listener["filter_chains"][0]["filters"][0]["typed_config"]["http_filters"]
-    assert sorted(filters[0]["typed_config"]["services"]) == sorted(SERVICES)
+    manager = listener["filter_chains"][0]["filters"][0]["typed_config"]
+    assert sorted(transcoder(manager)["services"]) == sorted(SERVICES)
     endpoint = cluster["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]["address"]["socket_address"]
     assert endpoint == {"address": "server", "port_value": PORT}
 
@@ -139,9 +146,8 @@ def test_envoy_bounds_what_strangers_may_bring() -> None:
     chain = listener["filter_chains"][0]
     manager = chain["filters"][0]["typed_config"]
     [host] = manager["route_config"]["virtual_hosts"]
-    transcoder = manager["http_filters"][0]["typed_config"]
     largest = Settings.model_fields["max_message_bytes"].default
-    assert host["per_request_buffer_limit_bytes"] == transcoder["max_request_body_size"] == largest
+    assert host["per_request_buffer_limit_bytes"] == transcoder(manager)["max_request_body_size"] == largest
     assert listener["per_connection_buffer_limit_bytes"] == cluster["per_connection_buffer_limit_bytes"] == 32768
     assert chain["transport_socket_connect_timeout"] == "10s"
     assert {name: manager[name] for name in ("request_headers_timeout", "request_timeout", "stream_idle_timeout")} == {
