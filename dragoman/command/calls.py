@@ -120,8 +120,19 @@ async def _health(args: Arguments) -> int:
         except NotFound:
             complain(f"the server has no service {args.service!r}; leave --service out to ask about the whole server")
             return FAILED
-    print(output.to_json({"service": args.service, "status": health.value}) if args.json else health.value, flush=True)
+        if args.json:
+            told = {"service": args.service, "status": health.value, "version": await _version(client, args.timeout)}
+    print(output.to_json(told) if args.json else health.value, flush=True)
     return DONE if health is Health.SERVING else FAILED
+
+
+async def _version(client: AsyncClient, timeout_s: float) -> str | None:
+    """Of the server. None: it does not say, or not to this caller."""
+    try:
+        [model, *_] = await client.models(timeout_s=timeout_s)
+    except DragomanError:
+        return None
+    return model.server_version or None
 
 
 CALLS = {

@@ -164,6 +164,8 @@ def model_block(model: Model) -> str:
     runs = f"{model.precision} on {model.execution_provider}"
     if model.workers:
         runs += f", {model.workers} workers of {model.rows} rows, at most {model.memory_bytes // 10**6} MB"
+    if model.server_version:
+        runs += f", by Dragoman {model.server_version}"
     return f"""{model.name}{" (stopped)" * (model.state == "stopped")}
   does        {", ".join(model.tasks)}
   languages   {", ".join(model.source_languages)} -> {", ".join(model.target_languages)}

@@ -74,6 +74,8 @@ class Model:
     """`classify` labels the tokens of a text, not the text."""
     labels_pairs: bool
     """`classify` takes `second` texts."""
+    server_version: str
+    """Version of the server. Empty: it does not say."""
 
 
 @dataclass(frozen=True, slots=True)

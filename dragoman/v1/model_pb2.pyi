@@ -377,6 +377,7 @@ class Model(_message.Message):
     LABELS_FIELD_NUMBER: _builtins.int
     LABELS_TOKENS_FIELD_NUMBER: _builtins.int
     LABELS_PAIRS_FIELD_NUMBER: _builtins.int
+    SERVER_VERSION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name to use in requests."""
     max_source_tokens: _builtins.int
@@ -421,6 +422,8 @@ class Model(_message.Message):
     """Classify labels the tokens of a text, not the text."""
     labels_pairs: _builtins.bool
     """Classify labels pairs of texts too, see ClassifyRequest.second_contents."""
+    server_version: _builtins.str
+    """Version of the server that serves it."""
     @_builtins.property
     def source_language_codes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """BCP-47 codes it translates from."""
@@ -481,10 +484,11 @@ class Model(_message.Message):
         labels: _abc.Iterable[_builtins.str] | None = ...,
         labels_tokens: _builtins.bool = ...,
         labels_pairs: _builtins.bool = ...,
+        server_version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["default_decoding", b"default_decoding", "default_encoding", b"default_encoding"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["aligns", b"aligns", "attends", b"attends", "checkpoint_sha256", b"checkpoint_sha256", "decoder_layers", b"decoder_layers", "default_decoding", b"default_decoding", "default_encoding", b"default_encoding", "encoder_layers", b"encoder_layers", "execution_provider", b"execution_provider", "labels", b"labels", "labels_pairs", b"labels_pairs", "labels_tokens", b"labels_tokens", "max_beams", b"max_beams", "max_contents", b"max_contents", "max_new_tokens", b"max_new_tokens", "max_source_tokens", b"max_source_tokens", "memory_bytes", b"memory_bytes", "name", b"name", "package_sha256", b"package_sha256", "precision", b"precision", "prompt", b"prompt", "prompts", b"prompts", "rows", b"rows", "source_language_codes", b"source_language_codes", "state", b"state", "target_language_codes", b"target_language_codes", "tasks", b"tasks", "vocabulary_size", b"vocabulary_size", "width", b"width", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aligns", b"aligns", "attends", b"attends", "checkpoint_sha256", b"checkpoint_sha256", "decoder_layers", b"decoder_layers", "default_decoding", b"default_decoding", "default_encoding", b"default_encoding", "encoder_layers", b"encoder_layers", "execution_provider", b"execution_provider", "labels", b"labels", "labels_pairs", b"labels_pairs", "labels_tokens", b"labels_tokens", "max_beams", b"max_beams", "max_contents", b"max_contents", "max_new_tokens", b"max_new_tokens", "max_source_tokens", b"max_source_tokens", "memory_bytes", b"memory_bytes", "name", b"name", "package_sha256", b"package_sha256", "precision", b"precision", "prompt", b"prompt", "prompts", b"prompts", "rows", b"rows", "server_version", b"server_version", "source_language_codes", b"source_language_codes", "state", b"state", "target_language_codes", b"target_language_codes", "tasks", b"tasks", "vocabulary_size", b"vocabulary_size", "width", b"width", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -45,6 +45,7 @@ def model(message: model_pb2.Model) -> Model:
         labels=tuple(message.labels),
         labels_tokens=message.labels_tokens,
         labels_pairs=message.labels_pairs,
+        server_version=message.server_version,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import grpc
 
+from dragoman import __version__
 from dragoman.v1 import (
     decoding_pb2,
     encoding_pb2,
@@ -374,4 +375,5 @@ def _model(described: Described) -> model_pb2.Model:
         labels=() if model.classifier is None else model.classifier.spec.labels,
         labels_tokens=model.classifier is not None and model.classifier.spec.of == "tokens",
         labels_pairs=model.labels_pairs,
+        server_version=__version__,
     )

@@ -79,6 +79,7 @@ MODEL = model_pb2.Model(
     labels=["long", "short"],
     labels_tokens=True,
     labels_pairs=True,
+    server_version="1.2.3",
 )
 
 Context = aio.ServicerContext[Any, Any]

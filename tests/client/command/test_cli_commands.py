@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import grpc
+
 from dragoman.command.output import embedding_line, labels_line
 from dragoman.results.classification import Classification, Label
 from dragoman.results.embedding import Embedding
@@ -15,7 +17,7 @@ from dragoman.v1.encoding_pb2 import (
     EncodeRequest,
 )
 from tests.client.command.command_line import TIMINGS, Dragoman, Result
-from tests.client.fake_server import FakeServer
+from tests.client.fake_server import Failure, FakeServer
 
 LABELS = Label("b", 0.75), Label("c", 0.25)
 
@@ -116,14 +118,22 @@ def test_vectors_of_tokens_are_separated_by_tabs_and_binary_ones_are_bits() -> N
 def test_models_shows_what_the_server_serves(command: Dragoman) -> None:
     result = command("models")
     assert result.out.startswith("en-pt\n")
-    for fact in ("en -> pt", "512 source tokens", "16 beams", "length_penalty 0.5", "early_stopping never", "ab" * 32):
+    for fact in (
+        "en -> pt",
+        "512 source tokens",
+        "16 beams",
+        "length_penalty 0.5",
+        "early_stopping never",
+        "ab" * 32,
+        "by Dragoman 1.2.3",
+    ):
         assert fact in result.out
 
 
 def test_models_json_has_every_field(command: Dragoman) -> None:
     (model,) = command("models", "--json").json
     assert (model["name"], model["max_beams"], model["default_decoding"]["num_beams"]) == ("en-pt", 16, 4)
-    assert len(model) == 29
+    assert len(model) == 30
 
 
 def test_health_tells_by_its_exit_code(command: Dragoman) -> None:
@@ -131,8 +141,13 @@ def test_health_tells_by_its_exit_code(command: Dragoman) -> None:
     not_serving = ["--service", "dragoman.v1.EncodingService"]
     assert command("health", *not_serving) == Result(1, "NOT_SERVING\n", "")
     assert command("health", *not_serving, "--json").json == [
-        {"service": "dragoman.v1.EncodingService", "status": "NOT_SERVING"}
+        {"service": "dragoman.v1.EncodingService", "status": "NOT_SERVING", "version": "1.2.3"}
     ]
+
+
+def test_health_is_told_to_those_who_may_not_ask_for_the_version(command: Dragoman, server: FakeServer) -> None:
+    server.failures.append(Failure(grpc.StatusCode.PERMISSION_DENIED))
+    assert command("health", "--json").json == [{"service": "", "status": "SERVING", "version": None}]
 
 
 def test_health_of_an_unknown_service(command: Dragoman) -> None:
