@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from export.__main__ import main as export
+from export.command.show import licence
 from export.sources import source_of
 from models.package.home import place_of
 
@@ -34,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     target.parent.mkdir(parents=True, exist_ok=True)
     code = export([asked.checkpoint, "--out", str(target), *options])
     if code == 0:
+        print(f"Licence: {licence(target)}")
         print(f"Or by its name: dragoman serve {target.name}")
     return code
 

@@ -4,12 +4,16 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from pathlib import Path
 
 from models.decoding import Decoding
 from models.package.checked import PackageError
 from models.package.folder import Package
 from models.package.home import find, home, local
 from models.package.manifest import Certificate, Manifest
+
+NOTICES = ("LICENSE", "LICENCE", "NOTICE")
+LONGEST_LINE = 80
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,6 +50,7 @@ def _describe(package: Package) -> Iterator[str]:
         "architecture": _architecture(manifest),
         "precision": f"{graphs.precision.weights}, computes in {graphs.precision.activations}",
         "size": f"{_megabytes(manifest):.1f} MB in {len(manifest.files)} files, which are whole",
+        "licence": licence(package.folder),
         "prompts": ", ".join(manifest.prompts) or "none",
         "defaults": _defaults(manifest.generation.decoding()),
         "made by": ", ".join(f"{tool} {version}" for tool, version in manifest.tools.items()),
@@ -54,6 +59,16 @@ def _describe(package: Package) -> Iterator[str]:
     if manifest.native_certificate is not None:
         rows |= _certified("native graphs", manifest.native_certificate)
     yield from (f"{name:<14}{told}" for name, told in rows.items())
+
+
+def licence(folder: Path) -> str:
+    """How the licence that came with the checkpoint begins, and which files have it."""
+    files = sorted(file for file in folder.iterdir() if file.name.startswith(NOTICES))
+    if not files:
+        return "none came with the checkpoint: its authors know"
+    lines = files[0].read_text(encoding="utf-8", errors="replace").split("\n")
+    begin = next((line.strip() for line in lines if line.strip()), "")
+    return f"{begin[:LONGEST_LINE]} ({', '.join(file.name for file in files)})"
 
 
 def _languages(manifest: Manifest) -> str:

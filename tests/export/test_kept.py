@@ -30,6 +30,8 @@ def test_what_is_kept_is_listed_and_shown(kept: Path, capsys: pytest.CaptureFixt
     manifest = Manifest.model_validate_json((ZOO / "manifest.json").read_bytes())
     assert f"{manifest.model.encoder_layers} + {manifest.model.decoder_layers} layers" in told
     assert "32 of 32 sentences as transformers (4 beams)" in told
+    assert told.count("Mozilla Public License Version 2.0 (LICENSE, NOTICE)\n") == 2
+    assert show.licence(kept) == "none came with the checkpoint: its authors know"
 
 
 def test_what_is_not_whole_is_not_shown(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,6 +74,7 @@ def test_a_pull_takes_names_and_leaves_what_is_there(
 
     def export(arguments: list[str]) -> int:  # what it does has tests of its own
         asked.append(arguments)
+        Path(arguments[2]).mkdir()
         return 0
 
     monkeypatch.setattr(pull, "export", export)

@@ -76,7 +76,9 @@ def test_a_model_of_the_hub_is_pulled(served: Hub, tiny_checkpoint: Path, tmp_pa
         check=False,
     )
     assert result.returncode == 0, result.stderr
-    assert result.stdout.splitlines()[-1] == f"Or by its name: dragoman serve {target.name}"
+    *_, licence, way = result.stdout.splitlines()
+    assert licence == "Licence: By the authors of the model. (NOTICE)"
+    assert way == f"Or by its name: dragoman serve {target.name}"
     package = Package.open(target)
     assert package.manifest.name == "opus-mt-en-pt"
     source = package.manifest.checkpoint
