@@ -14,6 +14,7 @@ from deep_translator import LibreTranslator
 from libretranslate_aio import AsyncLibreTranslate, BadRequestError, ForbiddenError, RateLimitError
 from libretranslatepy import LibreTranslateAPI
 
+from server.admission.quotas import Quota
 from tests.fakes import WAIT_S
 from tests.server.grpc.test_identity import door
 from tests.server.http.asking import asking
@@ -111,7 +112,7 @@ async def test_openai() -> None:
 
 
 async def test_mastodon() -> None:
-    """app/lib/translation_service/libre_translate.rb: JSON, an array of HTML."""
+    """app/lib/translation_service/libre_translate.rb: JSON, an array of HTML, whose language it may not know."""
     async with asking() as (_, client):
         languages = (await client.get("/languages")).json()
         assert {"code": "en", "targets": ["en", "pt", "pt-BR"]}.items() <= languages[0].items()
@@ -119,6 +120,15 @@ async def test_mastodon() -> None:
         assert (await client.post("/translate", json=body)).json() == {"translatedText": ["<p>A cat.</p>"]}
         texts = (await client.post("/translate", json=body | {"q": ["A cat.", "A dog."], "format": "text"})).json()
         assert texts == {"translatedText": ["A cat.", "A dog."]}
+        pages = ["<p>The cat is here.</p>", "<p>Os gatos estão aqui.</p>"]
+        found = (await client.post("/translate", json=body | {"q": pages, "source": "auto"})).json()
+        assert found["translatedText"] == pages
+        assert [found["detectedLanguage"][index]["language"] for index in range(2)] == ["en", "pt"]
+    async with asking(quota=Quota(texts_per_s=0.001)) as (_, client):
+        await client.post("/translate", json=body)
+        assert (await client.post("/translate", json=body)).status_code == 429  # TooManyRequestsError
+    async with asking(door=door(one=["translate"])) as (_, client):
+        assert (await client.post("/translate", json=body | {"api_key": "no"})).status_code == 403
 
 
 async def test_discourse() -> None:
@@ -127,8 +137,10 @@ async def test_discourse() -> None:
         detected = (await client.post("/detect", data={"q": "The cat is here."})).json()
         assert detected[0]["language"] == "en"
         assert {"en", "pt"} <= {one["code"] for one in (await client.get("/languages")).json()}
-        form = {"q": "The cat is here.", "source": "en", "target": "pt", "format": "text"}
-        assert (await client.post("/translate", data=form)).json()["translatedText"] == "The cat is here."
+        form = b"q=%3Cp%3EThe+cat+is+here.%3C%2Fp%3E&source=en&target=pt&format=html&api_key"  # it has none
+        kind = {"content-type": "application/x-www-form-urlencoded"}
+        translated = (await client.post("/translate", content=form, headers=kind)).json()
+        assert translated == {"translatedText": "<p>The cat is here.</p>"}
 
 
 async def test_argostranslate() -> None:
