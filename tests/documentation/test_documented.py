@@ -221,7 +221,7 @@ def test_every_program_is_known() -> None:
             "tests.engine.processors.test_processed_exact",
             "tests.engine.search.group_cases",
             "tests.models.number_words",
-            "tests.server.http.foreign_clients",
+            "tests.server.foreign.clients",
             "tests.server.kserve.perf_analyzer",
             "tests.server.kserve.triton",
         }

@@ -144,7 +144,7 @@ async def test_discourse() -> None:
 
 
 async def test_argostranslate() -> None:
-    """argostranslate/apis.py: forms, also where there is nothing to say. foreign_clients.py runs it itself."""
+    """argostranslate/apis.py: forms, also where there is nothing to say. tests/server/foreign runs it itself."""
     async with asking() as (_, client):
         asked = (await client.post("/languages", data={})).json()
         assert asked == (await client.get("/languages")).json() and asked[0]["code"] == "en"

@@ -1,6 +1,6 @@
 """Clients of PyPI, and commands, that nobody here wrote, unchanged, against a server with models/zoo/en-pt.
 
-    .venv/clients/bin/python tests/server/http/foreign_clients.py 127.0.0.1:8500 http://127.0.0.1:8580
+    .venv/clients/bin/python tests/server/foreign/clients.py 127.0.0.1:8500 http://127.0.0.1:8580
 
 Prints JSON, and ends with 1 where one of them fails. A client that is not installed says so. Runs in an environment of
 its own (requirements/clients.txt), with buf of tests/server/node: nothing of this repository is imported.

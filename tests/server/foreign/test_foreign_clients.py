@@ -56,7 +56,7 @@ def check(found: Told) -> None:
 
 @pytest.mark.skipif(not PYTHON.exists(), reason="no environment with clients: make tools")
 def test_clients_of_pypi_and_commands(addresses: tuple[str, str]) -> None:
-    found = told([PYTHON, SERVER_TESTS / "http" / "foreign_clients.py"], addresses)
+    found = told([PYTHON, SERVER_TESTS / "foreign" / "clients.py"], addresses)
     if found["buf curl"] == {"missing": "buf curl"}:  # there is no npm here
         del found["buf curl"]
     check(found)
