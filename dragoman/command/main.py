@@ -21,6 +21,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code. Wrong usage of a command raises SystemExit(2)."""
     _speak_utf8()
     command, *rest = (sys.argv[1:] if argv is None else list(argv)) or [""]
+    try:
+        code = _run(command, rest)
+        sys.stdout.flush()  # what cannot be written fails here, and not when the interpreter ends
+        return code
+    except BrokenPipeError:
+        _drop_output()
+        return PIPE_CLOSED
+
+
+def _run(command: str, rest: Sequence[str]) -> int:
     if command in commands.OWN:
         return _call(command, rest)
     if command in ("-h", "--help"):
@@ -61,8 +71,7 @@ def _call(command: str, rest: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        _drop_output()
-        return PIPE_CLOSED
+        raise
     except DragomanError as error:
         output.complain(output.explained(error, args.targets, args.timeout))
     except OSError as error:

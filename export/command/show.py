@@ -22,11 +22,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("package", nargs="?", help="its folder, or its name in $DRAGOMAN_HOME; none: list those")
     name: str | None = parser.parse_args(arguments).package
     try:
-        lines = _list() if name is None else _describe(Package.open(find(name)))
-        print("\n".join(lines))
+        lines = list(_list() if name is None else _describe(Package.open(find(name))))
     except (PackageError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    print("\n".join(lines))
     return 0
 
 

@@ -111,6 +111,17 @@ def test_a_closed_pipe_ends_quietly(
     assert process.stderr.read() == b""
 
 
+@pytest.mark.parametrize("words", [["--help"], ["show"], ["completion", "bash"]])
+def test_nobody_who_reads_is_no_failure(words: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as output:
+        done = subprocess.run(
+            [sys.executable, "-m", "dragoman", *words], stdout=output, stderr=subprocess.PIPE, timeout=WAIT_S
+        )
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
 @pytest.mark.parametrize("where", ["argument", "file"])
 def test_text_is_utf8_whatever_the_locale(
     server: FakeServer, processes: list["subprocess.Popen[bytes]"], where: str
