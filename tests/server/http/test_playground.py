@@ -7,11 +7,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 from urllib.request import urlopen
 
 import pytest
 
+from models.decoding import Decoding
 from tests.client.test_client_connection import free_target
 from tests.server_process import ROOT, WAIT_S, eventually, server_process
 
@@ -254,6 +255,17 @@ def test_everybody_can_use_it(page: "Page") -> None:
     page.add_script_tag(path=AXE)
     found = page.evaluate("async () => (await axe.run()).violations.map((one) => [one.id, one.nodes[0].html])")
     assert found == []
+
+
+@pytest.mark.parametrize(
+    ("control", "option"), [("lengthPenalty", "length_penalty"), ("noRepeatNgramSize", "no_repeat_ngram_size")]
+)
+def test_a_control_has_the_range_of_its_option(control: str, option: str) -> None:
+    """Those of others are the model's."""
+    [bounds] = get_type_hints(Decoding, include_extras=True)[option].__metadata__
+    text = (PAGE / "playground" / "options.js").read_text(encoding="utf-8")
+    [found] = re.findall(rf'name: "{control}".* min: (-?\d+), max: \(\) => (\d+),', text)
+    assert tuple(map(float, found)) == (bounds.least, bounds.most)
 
 
 def test_the_page_is_small_and_has_nothing_inline() -> None:

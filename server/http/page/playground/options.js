@@ -5,9 +5,9 @@ import { make } from "./results.js";
 const OPTIONS = [
   { name: "numBeams", label: "Beams", min: 1, max: (model) => model.maxBeams, step: 1 },
   { name: "numReturnSequences", label: "Alternatives", min: 1, max: (model) => model.maxBeams, step: 1 },
-  { name: "lengthPenalty", label: "Length penalty", min: -5, max: () => 5, step: 0.1 },
+  { name: "lengthPenalty", label: "Length penalty", min: -10, max: () => 10, step: 0.1 },
   { name: "maxNewTokens", label: "Most tokens", min: 1, max: (model) => model.maxNewTokens, step: 1 },
-  { name: "noRepeatNgramSize", label: "No repeated n-gram of", min: 0, max: () => 10, step: 1 },
+  { name: "noRepeatNgramSize", label: "No repeated n-gram of", min: 0, max: () => 1000, step: 1 },
 ];
 
 export function makeOptions(place, model, chosen) {
