@@ -111,24 +111,24 @@ def test_json_is_answered_and_so_is_what_is_wrong_with_it(front: Front) -> None:
     assert "EMPTY_CONTENTS" in refused.value.read().decode()
 
 
-def from_page(front: Front, origin: str, method: str, body: bytes | None = None, **headers: str) -> Any:
+def from_page(front: Front, method: str, headers: dict[str, str], body: bytes | None = None) -> Any:
     """What a browser asks, and is answered."""
-    asked = {"origin": origin} | {name.replace("_", "-"): value for name, value in headers.items()}
-    request = urllib.request.Request(f"http://{front.target}{TRANSLATE}", body, asked, method=method)
+    request = urllib.request.Request(f"http://{front.target}{TRANSLATE}", body, headers, method=method)
     return urllib.request.urlopen(request, timeout=WAIT_S)
 
 
 def test_pages_of_named_origins_speak_grpc_web(front: Front) -> None:
     """A frame is a byte of flags, four of length, and a message; the last has the trailers (gRPC-Web's protocol)."""
-    preflight = {"access_control_request_method": "POST", "access_control_request_headers": "content-type,x-grpc-web"}
-    allowed = from_page(front, PAGE, "OPTIONS", **preflight).headers
+    preflight = {"access-control-request-method": "POST", "access-control-request-headers": "content-type,x-grpc-web"}
+    allowed = from_page(front, "OPTIONS", preflight | {"origin": PAGE}).headers
     assert allowed["access-control-allow-origin"] == PAGE and "x-grpc-web" in allowed["access-control-allow-headers"]
-    refused = from_page(front, "https://other.example", "OPTIONS", **preflight).headers
+    refused = from_page(front, "OPTIONS", preflight | {"origin": "https://other.example"}).headers
     assert refused["access-control-allow-origin"] is None
 
     message = TranslateRequest(contents=["A cat."]).SerializeToString()
     frame = b"\0" + len(message).to_bytes(4, "big") + message
-    with from_page(front, PAGE, "POST", frame, content_type="application/grpc-web+proto", x_grpc_web="1") as response:
+    asked = {"origin": PAGE, "content-type": "application/grpc-web+proto", "x-grpc-web": "1"}
+    with from_page(front, "POST", asked, frame) as response:
         flag, length, answer = (data := response.read())[0], int.from_bytes(data[1:5], "big"), data[5:]
         assert response.headers["access-control-allow-origin"] == PAGE
     assert flag == 0 and TranslateResponse.FromString(answer[:length]).translations[0].hypotheses[0].text
