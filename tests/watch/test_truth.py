@@ -258,7 +258,7 @@ def bounds(calls: list[Call], q: float) -> tuple[float, float]:
     least = sorted(call.engine_seconds for call in calls)[rank]
     most = sorted(call.seconds for call in calls)[rank]
     edges = [0.0, *LATENCY_SECONDS]
-    return edges[bisect_left(edges, least) - 1], edges[bisect_left(edges, most)]
+    return edges[max(0, bisect_left(edges, least) - 1)], edges[bisect_left(edges, most)]
 
 
 @pytest.mark.parametrize("method", ["Translate", "StreamTranslate", "Encode"])
