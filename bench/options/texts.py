@@ -98,14 +98,18 @@ def on_the_right_words(one: Judged, html: str) -> bool:
     return " + ".join(inside).casefold() in [words.casefold() for words in one.words]
 
 
-def paragraphs(most: int) -> list[str]:
-    """Of this repository's pages, in HTML: those with code, links or emphasis in them."""
+def paragraphs(folder: Path | None, chance: random.Random) -> list[str]:
+    """Of a folder's HTML files, or of this repository's pages: those that are nested well, with tags in them."""
     from markdown_it import MarkdownIt
 
-    markdown = MarkdownIt("commonmark")
-    pages = (markdown.render(page.read_text(encoding="utf-8")) for page in sorted(PAGES.glob("*.md")))
-    found = [paragraph.replace("\n", " ") for page in pages for paragraph in PARAGRAPH.findall(page)]
-    return [paragraph for paragraph in found if "<" in paragraph][:most]
+    if folder is None:
+        render = MarkdownIt("commonmark").render
+        pages = [render(page.read_text(encoding="utf-8")) for page in sorted(PAGES.glob("*.md"))]
+    else:
+        pages = [page.read_text(encoding="utf-8") for page in sorted(folder.rglob("*.html"))]
+    found = (paragraph.replace("\n", " ") for page in pages for paragraph in PARAGRAPH.findall(page))
+    marked_up = [paragraph for paragraph in found if "<" in paragraph and Nesting(paragraph).good]
+    return chance.sample(marked_up, min(PARAGRAPHS, len(marked_up)))
 
 
 def kept(pages: Sequence[str], found: Sequence[str]) -> int:
@@ -121,7 +125,7 @@ def bleu(texts: Sequence[str], references: Sequence[str]) -> str:
     return f"{sacrebleu.corpus_bleu(list(texts), [list(references)]).score:.2f}"
 
 
-def measure(translator: Translator, sentences: int) -> list[list[str]]:
+def measure(translator: Translator, sentences: int, folder: Path | None) -> list[list[str]]:
     """Rows of the table."""
     chance, sources, references = random.Random(SEED), flores("en")[:sentences], flores("pt")[:sentences]
     found = [one.text for one in translator.translate(sources, timeout_s=PATIENCE_S)]
@@ -137,9 +141,15 @@ def measure(translator: Translator, sentences: int) -> list[list[str]]:
     told = f"all there, nested well, in {kept(pages, found)} of {sentences}"
     rest = [unescape(TAG.sub("", html)) for html in found]
     rows.append(["with 1 to 3 pairs of tags each", told, bleu(rest, references)])
-    real = paragraphs(PARAGRAPHS)
+    real = paragraphs(folder, chance)
     found = [one.text for one in translator.translate(real, format="html", timeout_s=PATIENCE_S)]
-    rows.append(["paragraphs of docs/", f"all there, nested well, in {kept(real, found)} of {len(real)}", ""])
+    rows.append(
+        [
+            f"paragraphs of {'docs' if folder is None else folder.name}",
+            f"all there, nested well, in {kept(real, found)} of {len(real)}",
+            "",
+        ]
+    )
     of_list = judged()
     found = [
         one.text for one in translator.translate([one.html for one in of_list], format="html", timeout_s=PATIENCE_S)
@@ -161,10 +171,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.options.texts", description=__doc__)
     parser.add_argument("package", nargs="?", type=Path, default=ZOO, metavar="PACKAGE", help="of en-pt, that aligns")
     parser.add_argument("--sentences", type=int, default=SENTENCES, metavar="N", help=f"default: {SENTENCES}")
+    parser.add_argument("--pages", type=Path, metavar="FOLDER", help="HTML files with paragraphs (default: our pages)")
     chosen = parser.parse_args()
     print(f"{machine()}\n", flush=True)
     with Translator(chosen.package) as translator:
-        print(table(["texts", "what was put in", "BLEU of the rest"], measure(translator, chosen.sentences)))
+        print(
+            table(["texts", "what was put in", "BLEU of the rest"], measure(translator, chosen.sentences, chosen.pages))
+        )
 
 
 if __name__ == "__main__":

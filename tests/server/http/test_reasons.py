@@ -11,7 +11,8 @@ import pytest
 from google.protobuf.json_format import ParseDict
 from google.rpc.status_pb2 import Status
 
-from server.errors import ServerError, Unavailable
+from server import errors
+from server.errors import ServerError
 from server.kserve.v2.inference_pb2_grpc import GRPCInferenceServiceStub
 from server.translation.translator import Translator
 from tests.server.http.asking import ENCODE, STREAM, TRANSLATE, asking, reason, translate_json
@@ -40,10 +41,15 @@ def rows(page: str, heading: str, columns: int) -> Iterator[list[str]]:
         yield cells
 
 
+KINDS = {kind.reason: kind for kind in vars(errors).values() if hasattr(kind, "reason")}
+
+
 def error_of(name: str, status: str, metadata: str) -> ServerError:
-    kind = Unavailable if status == "UNAVAILABLE" else ServerError
-    made = type(name, (kind,), {"status": status, "reason": name})
-    error: ServerError = made(f"told of {name}", {key: 7 for key in re.findall(r"`(\w+)`", metadata)})
+    """One of its kind, whatever that is raised for."""
+    kind: type[ServerError] = KINDS[name]
+    error = kind.__new__(kind)
+    ServerError.__init__(error, f"told of {name}", {key: 7 for key in re.findall(r"`(\w+)`", metadata)})
+    assert error.status == status
     return error
 
 
