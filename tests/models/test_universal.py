@@ -20,7 +20,7 @@ from models.package.signature import weights
 from models.positions import sinusoids
 from models.transformer import Transformer
 from tests.models.test_transformer import config, decode_stepwise, random_batch, random_model
-from tests.models.without_cache import PrefixDecoder, search, some_sources
+from tests.models.without_cache import check_searches
 
 LAYERS = 3
 SHARED = config(shared_layers=True, encoder_layers=LAYERS, decoder_layers=LAYERS)
@@ -121,18 +121,12 @@ def test_ways_through_the_model_agree(shape: ModelConfig) -> None:
     torch.testing.assert_close(found[9:], model.encode(source, lengths)[1, :5], atol=1e-5, rtol=0)
 
 
-def test_it_is_served_in_any_batch(tmp_path: Path) -> None:
-    model = model_of(HALTING)
+@pytest.mark.parametrize("shape", [UNIVERSAL, HALTING], ids=["fixed", "halting"])
+def test_it_is_served_in_any_batch(shape: ModelConfig, tmp_path: Path) -> None:
+    model = model_of(shape)
     graphs = save(trace(model), tmp_path)
-    expected = search(PrefixDecoder(model), HALTING)
     with closing(CpuDecoder(graphs, 64, 64)) as decoder:
-        found = search(decoder, HALTING)
-        each = [search(decoder, HALTING, [source]) for source in some_sources(HALTING)]
-    alone = {key: answer for answers in each for key, answer in answers.items()}
-    for key, answer in expected.items():
-        assert [one.token_ids for one in found[key].hypotheses] == [one.token_ids for one in answer.hypotheses], key
-        assert found[key].hypotheses == alone[key].hypotheses, key
-    assert len({one.token_ids for answer in found.values() for one in answer.hypotheses}) > 5
+        check_searches(decoder, model)
     stored = (tmp_path / "weights.bin").stat().st_size
     assert stored < 4.2 * sum(parameter.numel() for parameter in model.parameters()), "a layer is stored once"
 

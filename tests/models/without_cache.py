@@ -16,6 +16,7 @@ from engine.observer import Unobserved
 from engine.request import Event, Finished, Translate
 from export.verification.reference import log_probs
 from models.architectures.architecture import Architecture
+from models.architectures.prefix.config import PrefixConfig
 from models.config import ModelShape
 from models.decoding import Decoding
 from tests.fakes import CopySource, rules_of
@@ -96,6 +97,25 @@ def search(decoder: Decoder[Any], config: ModelShape, sources: Sequence[Tokens] 
     while not engine.idle:
         engine.step()
     return answers
+
+
+def check_searches(decoder: Decoder[Any], model: Architecture, score_error: float = 1e-4) -> None:
+    """Tokens and scores are those of PyTorch's passes without a cache, and to the last bit what each has alone.
+
+    score_error: of a token's log-probability
+    """
+    config, sources = model.config, some_sources(model.config)
+    if isinstance(config, PrefixConfig):  # a target begins behind the token that ends its source
+        sources = [(*source[:-1], config.end_id) for source in sources]
+    expected, found = search(PrefixDecoder(model), config, sources), search(decoder, config, sources)
+    each = [search(decoder, config, [source]) for source in sources]
+    alone = {key: answer for answers in each for key, answer in answers.items()}
+    for key, answer in expected.items():
+        for ours, theirs in zip(found[key].hypotheses, answer.hypotheses, strict=True):
+            assert ours.token_ids == theirs.token_ids, key
+            assert abs(ours.score - theirs.score) < score_error, key
+        assert found[key].hypotheses == alone[key].hypotheses, key
+    assert len({hypothesis.token_ids for answer in found.values() for hypothesis in answer.hypotheses}) > 5
 
 
 def keep(answers: Answers, key: tuple[Tokens, int], event: Event) -> None:

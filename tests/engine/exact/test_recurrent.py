@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import onnx
@@ -20,13 +21,14 @@ from engine.errors import NotOffered
 from export.tracing.trace import trace
 from export.verification.compare_numbers import encoder_error
 from export.weights.save import save
+from models.architectures.recurrent.config import Score
 from models.architectures.recurrent.model import Recurrent
 from models.architectures.recurrent.source_attention import Comparison
 from models.package import signature
 from models.package.graph_files import GraphFiles
 from tests.models.recurrent.in_place import check_bits_in_place
 from tests.models.recurrent.shapes import LUONG, SHAPES, random_model, shape
-from tests.models.without_cache import PrefixDecoder, search, some_sources
+from tests.models.without_cache import check_searches, search, some_sources
 
 LONGEST = 64
 TRACED = {
@@ -34,6 +36,7 @@ TRACED = {
     for name in ("gru, additive (Bahdanau)", "lstm, none, reversed (Sutskever)", "rnn, location, fed, local (Luong)")
 } | {"lstm, cosine, wider": shape(cell="lstm", score="cosine", width=136, decoder_layers=1, **LUONG)}
 """To trace one takes seconds."""
+SCORES = {config.score for config in TRACED.values()}
 
 
 @dataclass
@@ -54,17 +57,15 @@ def test_encoders_agree_over_padded_sources(exported: Exported) -> None:
 
 def test_searches_find_what_pytorch_finds_and_what_each_finds_alone(exported: Exported) -> None:
     """Greedy and with beams, whose states are reordered; requests join and leave; sources of any length beside."""
-    config = exported.model.config
-    expected = search(PrefixDecoder(exported.model), config)
     with closing(CpuDecoder(exported.graphs, LONGEST, LONGEST)) as decoder:
-        found = search(decoder, config)
-        each = [search(decoder, config, [source]) for source in some_sources(config)]
-    alone = {key: answer for answers in each for key, answer in answers.items()}
-    for key, answer in expected.items():
-        pairs = zip(found[key].hypotheses, answer.hypotheses, strict=True)
-        assert all(ours.token_ids == theirs.token_ids for ours, theirs in pairs), key
-        assert found[key].hypotheses == alone[key].hypotheses, key
-    assert len({hypothesis.token_ids for answer in found.values() for hypothesis in answer.hypotheses}) > 8
+        check_searches(decoder, exported.model)
+
+
+@pytest.mark.parametrize("score", [name for name in get_args(Score) if name not in SCORES])
+def test_every_other_score_is_served_alike(score: Score, tmp_path: Path) -> None:
+    model = random_model(shape(score=score, decoder_layers=1, **LUONG))
+    with closing(CpuDecoder(save(trace(model), tmp_path), LONGEST, LONGEST)) as decoder:
+        check_searches(decoder, model)
 
 
 def test_rows_look_where_pytorch_looks(exported: Exported) -> None:
