@@ -21,6 +21,7 @@ PAIRS, HELD_OUT = 8000, 60
 EXAMPLES = {
     "gru_additive": "recurrent",
     "lstm_none": "recurrent",
+    "luong": "recurrent",
     "universal": "transformer",
     "universal_act": "transformer",
     "unilm": "prefix",
