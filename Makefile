@@ -204,7 +204,7 @@ proto: setup  ## generate the stubs in dragoman/v1 and server/kserve/v2, and the
 dashboards: setup  ## generate the dashboards of deploy/grafana
 	@$(BIN)/python -m deploy.grafana
 
-graphs: setup  ## make the small graphs of engine/cuda/graphs from their text
+graphs: setup  ## make the small graphs of engine/*/graphs from their text
 	@$(BIN)/python -m export.device_graphs
 
 # No lock file: it would name a registry. package.json has the versions.

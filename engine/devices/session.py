@@ -8,6 +8,7 @@ from typing import Any, Literal
 import onnxruntime as ort
 from numpy.typing import NDArray
 
+from engine.devices.saturation import saturates
 from models.package.graph_files import Graph
 
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
@@ -145,8 +146,8 @@ def _options(strict: bool, library: Path | None) -> ort.SessionOptions:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.enable_mem_pattern = False  # it remembers shapes, and ours change all the time: 1 % of a step
     options.log_severity_level = 4 if strict else 3  # a refusal would be logged as an error
-    # Without VNNI, its products of u8 with s8 add pairs in 16 bits, and saturate; this takes other kernels there.
-    options.add_session_config_entry("session.x64quantprecision", "1")
+    if saturates():  # other kernels are exact; with VNNI it would take them too, at half the speed
+        options.add_session_config_entry("session.x64quantprecision", "1")
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     if strict:
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")

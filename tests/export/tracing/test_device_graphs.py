@@ -1,16 +1,18 @@
-"""export.device_graphs: the ONNX files of engine/cuda/graphs are what their texts say."""
+"""export.device_graphs: the small ONNX files of the engine are what their texts say."""
 
 import onnx
 import pytest
 
-from engine.cuda.graphs import AHEAD, FOLDER, MOVE
+from engine.cuda import graphs as of_cuda
 from engine.devices import elements
+from engine.devices import graphs as of_devices
 from export.device_graphs import device_graphs
 
 
 def test_the_files_are_what_is_made_of_their_texts() -> None:
     made = dict(device_graphs())
-    assert set(made) == set(FOLDER.glob("*.onnx")) == {AHEAD, MOVE}
+    files = {file for one in (of_cuda, of_devices) for file in one.FOLDER.glob("*.onnx")}
+    assert set(made) == files == {of_cuda.AHEAD, of_cuda.MOVE, of_devices.EXTREME}
     for file, content in made.items():
         assert file.read_bytes() == content, f"{file.name} is not what its text says: run make graphs"
 
