@@ -2,7 +2,7 @@
 
 import argparse
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,6 +15,7 @@ from bench.cpu.report import Report
 from bench.cpu.sides.ctranslate2 import EXAMPLES, SAME, SETUPS
 from bench.cpu.tables import how
 from bench.cpu.turns import SPAWN, players
+from bench.cpu.work import Side
 from bench.firefox import compared, lexicon
 from bench.machine.noise import Watch
 from bench.machine.peak import measure_peaks
@@ -41,6 +42,8 @@ class Run:
     watch: Watch
     repeats: int
     """Turns of each side."""
+    sides: tuple[str, ...] = ()
+    """Of the race of decoding. None: all."""
 
     @property
     def quick(self) -> bool:
@@ -51,6 +54,10 @@ class Run:
         for race in found:
             self.report.races.setdefault(part, []).append(race)
             self.save()
+
+    def chosen(self, sides: Iterable[Side]) -> list[Side]:
+        """Those of them that are to run."""
+        return [side for side in sides if not self.sides or side.name in self.sides]
 
     def make_shortlisted(self) -> None:
         """The package that the peer with a shortlist stands against."""
@@ -64,10 +71,13 @@ class Run:
 
 def decoding(run: Run) -> None:
     """All engines, token ids in and out."""
-    run.make_shortlisted()
-    sides = [*plan.our_sides(run.models), *plan.ctranslate2_sides(run.models, SAME if run.quick else SETUPS)]
+    ours = run.chosen(plan.our_sides(run.models))
+    if any(side.name == plan.INT8_SHORTLIST for side in ours):
+        run.make_shortlisted()
+    others = [] if run.quick else plan.other_sides(run.models)
+    theirs = run.chosen([*plan.ctranslate2_sides(run.models, SAME if run.quick else SETUPS), *others])
     cells = plan.QUICK_CELLS if run.quick else plan.CELLS
-    with players(sides + ([] if run.quick else plan.other_sides(run.models)), run.report.absent) as opened:
+    with players([*ours, *theirs], run.report.absent) as opened:
         run.add("decoding", races.decoding(opened, cells, plan.PAIRS, run.repeats))
 
 
@@ -187,6 +197,14 @@ def main() -> None:
     parser.add_argument("--checkpoint", type=Path, default=ZOO, help="what the other engines get")
     parser.add_argument("--optimum", metavar="FOLDER", help="where optimum-onnx is, if not where everything else is")
     parser.add_argument("--repeats", type=int, help="turns of each side (default: 7; quick: 3)")
+    parser.add_argument(
+        "--side",
+        action="append",
+        default=[],
+        choices=plan.SIDES,
+        metavar="NAME",
+        help=f"decoding: only this one; may be repeated: {'; '.join(plan.SIDES)}",
+    )
     parser.add_argument("--core-hour", type=float, default=0.04, help="price of a core for an hour (default: 0.04)")
     parser.add_argument("--plots", type=Path, metavar="FOLDER", help="draw speed.svg and cost-curves.svg there")
     arguments = parser.parse_args()
@@ -209,9 +227,10 @@ def main() -> None:
             how=how(repeats, arguments.quick),
             quick=arguments.quick,
             parts=tuple(arguments.parts),
+            sides=tuple(arguments.side),
             core_hour=arguments.core_hour,
         )
-        run = Run(report, models, Path(folder), watch, repeats)
+        run = Run(report, models, Path(folder), watch, repeats, report.sides)
         for part in arguments.parts or (QUICK if arguments.quick else PARTS):
             PARTS[part](run)
     if arguments.plots is not None:

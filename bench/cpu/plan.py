@@ -16,6 +16,8 @@ INT8, INT8_STANDARD, INT8_SHORTLIST = "int8", "int8, standard operators", "int8 
 OUR_SIDES = (FP32, FP32_STANDARD, INT8, INT8_STANDARD, INT8_SHORTLIST)
 CT2_FP32, CT2_INT8, CT2_VMAP = "CTranslate2 fp32", "CTranslate2 int8", "CTranslate2 int8 + vmap"
 TRANSFORMERS, OPTIMUM = "transformers fp32", "optimum (ONNX Runtime) fp32"
+SIDES = (*OUR_SIDES, CT2_FP32, CT2_INT8, CT2_VMAP, TRANSFORMERS, OPTIMUM)
+"""Of the race of decoding."""
 SLOW_ROUNDS = 2
 
 

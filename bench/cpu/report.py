@@ -64,6 +64,8 @@ class Report(BaseModel):
     quick: bool = False
     parts: tuple[str, ...] = ()
     """That were asked for. None: all of them."""
+    sides: tuple[str, ...] = ()
+    """Of the race of decoding, where not all were asked for."""
     noise: Noise | None = None
     core_hour: float = 0.04
     """Price of a core for an hour, in whatever currency."""
@@ -80,7 +82,8 @@ class Report(BaseModel):
     def write(self, folder: Path = RESULTS) -> Path:
         """Writes both files. Returns the Markdown one, which holds nothing that the JSON does not."""
         folder.mkdir(exist_ok=True)
-        of = "".join(f"-{part}" for part in (*self.parts, *(["quick"] if self.quick else [])))
+        rest = [word for word, said in (("some", self.sides), ("quick", self.quick)) if said]
+        of = "".join(f"-{part}" for part in (*self.parts, *rest))
         path = folder / f"{self.date.isoformat()}-{file_name(processors()[0])}{of}.md"
         path.write_text(self.markdown(), encoding="utf-8")
         path.with_suffix(".json").write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")

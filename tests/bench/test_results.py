@@ -87,6 +87,8 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 def test_some_parts_leave_the_results_of_a_whole_run_alone(tmp_path: Path) -> None:
     whole, some = report().write(tmp_path), report().model_copy(update={"parts": ("t5", "nllb"), "quick": True})
     assert some.write(tmp_path).stem == f"{whole.stem}-t5-nllb-quick"
+    sides = some.model_copy(update={"sides": ("int8",)})
+    assert sides.write(tmp_path).stem == f"{whole.stem}-t5-nllb-some-quick"
 
 
 def test_a_million_characters_cost_what_the_cores_do_meanwhile() -> None:

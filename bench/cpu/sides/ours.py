@@ -1,5 +1,6 @@
 """Our engine, fed directly: two workers of one thread."""
 
+import gc
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -88,6 +89,9 @@ class Ours:
     def _open(self, rows: int) -> None:
         self._closing.close()
         self._runner = self._closing.enter_context(self._engine.open(rows))
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()  # as the server does: what is loaded stays
 
     def _encode(self, work: Work) -> list[tuple[tuple[int, ...], Decoding]]:
         most = work.target_tokens or [MAX_TOKENS] * len(work.texts)
