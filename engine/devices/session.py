@@ -8,7 +8,7 @@ from typing import Any, Literal
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from engine.devices.saturation import saturates
+from engine.devices.graphs.saturation import saturates
 from models.package.graph_files import Graph
 
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}

@@ -1,4 +1,4 @@
-"""engine.devices.saturation: products of u8 with s8 are exact on every processor, by the fastest kernels that are."""
+"""engine.devices.graphs.saturation: products of u8 with s8 are exact everywhere, by the fastest kernels that are."""
 
 import numpy as np
 import onnx
@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from engine.devices import session
-from engine.devices.saturation import saturates
+from engine.devices.graphs.saturation import saturates
 from engine.devices.session import CPU, open_session
 
 INPUTS, OUTPUTS = 256, 48
