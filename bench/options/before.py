@@ -1,12 +1,13 @@
-"""`python -m bench.options.before --revision REV`: the engine of today beside that of an earlier revision, by turns.
+"""`python -m bench.options.before BEFORE..AFTER ...`: the engine of one revision beside that of another, by turns.
 
-Both serve the package of this name that their own checkout has in models/zoo, with kernels of their own, two workers of
-one thread each, in a process each; no request uses an option. Speeds are target tokens in a second of processor time.
-See docs/benchmarks.md.
+BEFORE and AFTER are revisions of this repository; without AFTER it is what is checked out. Each serves the package of
+this name that it has in models/zoo, with kernels of its own, two workers of one thread, in a process of its own; no
+request uses an option. Speeds are target tokens in a second of processor time. See docs/benchmarks.md.
 """
 
 import argparse
 import json
+import shutil
 import statistics
 import subprocess
 import tempfile
@@ -23,20 +24,41 @@ from bench.sentences import flores
 
 ROOT = Path(__file__).parents[2]
 TURNS = Path(__file__).with_name("engine_turns.py")
-NOW, BEFORE = "now", "before"
+AFTER, BEFORE = "after", "before"
 CELLS = {"greedy, 8": "8 1", "greedy, 32": "32 1", "beam 4, 8": "8 4"}
 """Sentences at a time on each worker and, after them, beams."""
 ASKED = 0.98
 SENTENCES, REPEATS = 256, 7
 
 
-def check_out(revision: str, folder: Path) -> None:
-    """Its files into a folder, and its kernels built."""
-    archive = subprocess.Popen(["git", "archive", revision], cwd=ROOT, stdout=subprocess.PIPE)
-    subprocess.run(["tar", "--extract", "--directory", str(folder)], stdin=archive.stdout, check=True)
-    if archive.wait():
-        raise RuntimeError(f"git has no revision {revision} here")
-    subprocess.run(["make", "--silent", "-C", "kernels", "SETS=own"], cwd=folder, check=True)
+class Checkouts:
+    """Revisions and their kernels in folders of their own; equal kernels are built once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._built = folder, dict[str, Path]()
+
+    def of(self, revision: str) -> Path:
+        """Its folder. Empty: what is checked out here."""
+        if not revision:
+            return ROOT
+        place = self._folder / _git("rev-parse", revision)
+        if not place.exists():
+            place.mkdir()
+            archive = subprocess.run(["git", "archive", revision], cwd=ROOT, stdout=subprocess.PIPE, check=True)
+            subprocess.run(["tar", "--extract", "--directory", str(place)], input=archive.stdout, check=True)
+            self._build(_git("rev-parse", f"{revision}:kernels"), place / "kernels")
+        return place
+
+    def _build(self, tree: str, kernels: Path) -> None:
+        if tree in self._built:
+            shutil.copytree(self._built[tree] / "lib", kernels / "lib")
+        else:
+            subprocess.run(["make", "--silent", "-C", str(kernels), "SETS=own"], check=True)
+            self._built[tree] = kernels
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def tokens_a_second(engine: Side, cell: str) -> float:
@@ -50,31 +72,36 @@ def compare(engines: Mapping[str, Side], repeats: int) -> list[list[str]]:
     for name, cell in CELLS.items():
         turns = {which: partial(tokens_a_second, engine, cell) for which, engine in engines.items()}
         series = alternate(turns, repeats)
-        ratios = sorted(a / b for a, b in zip(series[NOW].values, series[BEFORE].values, strict=True))
+        ratios = sorted(a / b for a, b in zip(series[AFTER].values, series[BEFORE].values, strict=True))
         spread = f"{statistics.median(ratios):.3f} ({ratios[0]:.3f} to {ratios[-1]:.3f})"
-        rows.append([name, f"{series[NOW].median:,.0f}", f"{series[BEFORE].median:,.0f}", spread])
+        rows.append([name, f"{series[AFTER].median:,.0f}", f"{series[BEFORE].median:,.0f}", spread])
     return rows
 
 
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.options.before", description=__doc__)
-    parser.add_argument("--revision", required=True, metavar="REV", help="of this repository, to compare with")
+    parser.add_argument("ranges", nargs="+", metavar="BEFORE..AFTER", help="REV~1..REV: what one commit costs")
     parser.add_argument("--package", default="en-pt-int8", metavar="NAME", help="in models/zoo of both")
     parser.add_argument("--sentences", type=int, default=SENTENCES, metavar="N", help=f"default: {SENTENCES}")
     parser.add_argument("--repeats", type=int, default=REPEATS, metavar="N", help=f"turns; default: {REPEATS}")
+    parser.add_argument("--checkouts", type=Path, metavar="FOLDER", help="keeps them for another run")
     chosen = parser.parse_args()
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        check_out(chosen.revision, folder)
-        engines = {}
-        for name, place in ((NOW, ROOT), (BEFORE, folder)):
-            package = place / "models" / "zoo" / chosen.package
-            engines[name] = stack.enter_context(side(["-P", str(TURNS), str(package)], place))
-            engines[name].tell(json.dumps(flores("en")[: chosen.sentences]))
-        rows = compare(engines, chosen.repeats)
+    texts, rows = json.dumps(flores("en")[: chosen.sentences]), list[list[str]]()
+    with tempfile.TemporaryDirectory() as folder:
+        checkouts = Checkouts(chosen.checkouts or Path(folder))
+        # All of them, before anything is measured.
+        places = {one: [checkouts.of(revision) for revision in one.split("..")] for one in chosen.ranges}
+        for one, (before, after) in places.items():
+            with ExitStack() as stack:
+                engines = dict[str, Side]()
+                for name, place in ((AFTER, after), (BEFORE, before)):
+                    package = place / "models" / "zoo" / chosen.package
+                    engines[name] = stack.enter_context(side(["-P", str(TURNS), str(package)], place))
+                    engines[name].tell(texts)
+                rows += [[one, *row] for row in compare(engines, chosen.repeats)]
     print(f"{machine()}, {instructions()}\n", flush=True)
-    print(table([chosen.package, "tokens/s", "before", f"ratio, median and range (asked {ASKED:g})"], rows))
+    print(table([chosen.package, "search", AFTER, BEFORE, f"ratio, median and range (asked {ASKED:g})"], rows))
 
 
 if __name__ == "__main__":

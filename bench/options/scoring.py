@@ -27,17 +27,17 @@ from models.tokenizers.sentencepiece_pair import load_vocabulary
 
 ROOT = Path(__file__).parent.parent.parent
 ZOO = ROOT / "models" / "zoo" / "en-pt"
-REPEATS = 9
+SENTENCES, REPEATS = 997, 9
 
 Pairs = list[tuple[tuple[int, ...], tuple[int, ...]]]
 """Sources and targets as token ids, end tokens included."""
 
 
-def pairs_of(package: Package) -> Pairs:
-    """Both sides of the test set."""
+def pairs_of(package: Package, sentences: int) -> Pairs:
+    """Both sides of the test set, so many of them."""
     tokenizer, end_id = package.tokenizer(), package.manifest.graphs.vocabulary.end_id
-    sources = (tuple(tokenizer.encode(text)) for text in flores("en"))
-    targets = ((*tokenizer.encode_target(text), end_id) for text in flores("pt"))
+    sources = (tuple(tokenizer.encode(text)) for text in flores("en")[:sentences])
+    targets = ((*tokenizer.encode_target(text), end_id) for text in flores("pt")[:sentences])
     return list(zip(sources, targets, strict=True))
 
 
@@ -78,16 +78,16 @@ def theirs(compute_type: str, pairs: Pairs, folder: Path) -> Iterator[Any]:
     yield score
 
 
-def compare(package: Package, folder: Path) -> list[str]:
+def compare(package: Package, folder: Path, sentences: int, repeats: int) -> list[str]:
     """A row of the table. folder: for what CTranslate2 makes of the checkpoint."""
-    pairs, precision = pairs_of(package), package.manifest.graphs.precision.weights
+    pairs, precision = pairs_of(package, sentences), package.manifest.graphs.precision.weights
     tokens = sum(len(target) for _, target in pairs)
     compute_type = "int8" if precision == "int8" else "float32"
     with ours(package, pairs) as our_score, theirs(compute_type, pairs, folder) as their_score:
         both = zip(our_score(), their_score(), strict=True)
         apart = [abs(a - b) for found, expected in both for a, b in zip(found, expected, strict=True)]
         sides = {"ours": partial(seconds, our_score), "theirs": partial(seconds, their_score)}
-        series = alternate(sides, REPEATS)
+        series = alternate(sides, repeats)
     ratios = sorted(b / a for a, b in zip(series["ours"].values, series["theirs"].values, strict=True))
     return [
         package.manifest.name,
@@ -104,10 +104,16 @@ def main() -> None:
     parser.add_argument(
         "packages", nargs="*", type=Path, default=[ZOO, ZOO.parent / "en-pt-int8"], metavar="PACKAGE", help="of en-pt"
     )
+    parser.add_argument("--sentences", type=int, default=SENTENCES, metavar="N", help=f"default: {SENTENCES}")
+    parser.add_argument("--repeats", type=int, default=REPEATS, metavar="N", help=f"turns; default: {REPEATS}")
+    chosen = parser.parse_args()
     print(f"{machine()}, {instructions()}\n", flush=True)
     header = ["package", "tokens/s", "CTranslate2", "ratio, median and range", "mean difference of a log-probability"]
     with TemporaryDirectory() as folder:
-        rows = [compare(Package.open(path), Path(folder, path.name)) for path in parser.parse_args().packages]
+        rows = [
+            compare(Package.open(path), Path(folder, path.name), chosen.sentences, chosen.repeats)
+            for path in chosen.packages
+        ]
     print(table(header, rows))
 
 

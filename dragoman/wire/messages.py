@@ -217,9 +217,17 @@ def check_known(options: Mapping[str, object], known: type) -> None:
 
 
 def decoding_options(options: TargetOptions) -> decoding_pb2.DecodingOptions:
-    """Those of a request. Raises ValueError for a value that there is not."""
-    chosen: dict[str, Any] = {name: value for name, value in options.items() if name in OPTIONS and value is not None}
-    return decoding_pb2.DecodingOptions(**{name: sent(OPTIONS[name], value) for name, value in chosen.items()})
+    """Those of a request. Raises ValueError, or TypeError, for a value that has no place on the wire."""
+    message = decoding_pb2.DecodingOptions()
+    for name, value in options.items():
+        if name not in OPTIONS or value is None:
+            continue
+        try:
+            wired: dict[str, Any] = {name: sent(OPTIONS[name], value)}
+            message.MergeFrom(decoding_pb2.DecodingOptions(**wired))
+        except (TypeError, ValueError) as error:  # of protobuf, which does not say which option
+            raise type(error)(f"{name}: {error}") from error
+    return message
 
 
 # Replies

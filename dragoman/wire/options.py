@@ -33,7 +33,9 @@ def number(name: str, value: str, known: Mapping[str, E]) -> E:
 
 
 def sent(field: FieldDescriptor, value: Any) -> Any:
-    """A plain value on the wire. Raises ValueError for one that there is not."""
+    """A plain value on the wire. Raises ValueError or TypeError for one that there is not."""
+    if field.is_repeated and isinstance(value, str):
+        raise TypeError(f"{value!r} is one text; a list of them is wanted")
     if field.message_type is not None:
         of_one = _sent_bias if field.message_type.name == "SequenceBias" else _sent_phrase
         return list(map(of_one, value)) if field.is_repeated else of_one(value)
@@ -43,8 +45,7 @@ def sent(field: FieldDescriptor, value: Any) -> Any:
         return value
     names = ENUMS[field.enum_type.name]
     if value not in names:
-        *others, last = map(repr, names)
-        raise ValueError(f"{field.name} is {value!r}; it must be {', '.join(others)} or {last}")
+        raise ValueError(f"{value!r} is not one of {', '.join(map(repr, names))}")
     return field.enum_type.values_by_name[names[value]].number
 
 

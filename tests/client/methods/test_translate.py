@@ -127,8 +127,28 @@ def test_early_stopping_has_the_meaning_of_hugging_face(server: FakeServer, opti
 
 
 def test_an_impossible_early_stopping_is_refused(server: FakeServer, call: Call) -> None:
-    with pytest.raises(ValueError, match="early_stopping is 'always'; it must be False, True or 'never'"):
+    with pytest.raises(ValueError, match="early_stopping: 'always' is not one of False, True, 'never'"):
         call(server.target, "translate", "hello", early_stopping="always")
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"seed": 2**64}, f"seed: .*{2**64}"),
+        ({"num_beams": "four"}, "num_beams: .*str"),
+        ({"suppress_tokens": [3, 2**40]}, f"suppress_tokens: .*{2**40}"),
+        ({"stop_strings": [3]}, "stop_strings: "),
+        ({"bad_words": [3]}, "bad_words: "),
+        ({"stop_strings": "abc"}, "stop_strings: 'abc' is one text; a list"),
+        ({"must_include": "abc"}, "must_include: 'abc' is one text; a list"),
+    ],
+)
+def test_what_has_no_place_on_the_wire_is_refused_by_name(
+    server: FakeServer, call: Call, options: Any, told: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=told):
+        call(server.target, "translate", "hello", **options)
     assert server.requests == []
 
 

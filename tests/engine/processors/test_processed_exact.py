@@ -31,7 +31,7 @@ from engine.targets import TargetRules, target_rules
 from export.tracing.trace import trace
 from export.weights.save import save
 from models.checkpoint.bart_like import read
-from models.decoding import Decoding
+from models.decoding import Decoding, Options
 from models.package.folder import Package
 from tests.checkpoints import ZOO, flores
 from tests.engine.exact.test_families import random_sources
@@ -70,6 +70,41 @@ OPTIONS = [
     ),
 ]
 ALL = [replace(one, num_beams=beams, num_return_sequences=beams) for one, beams in product(OPTIONS, (1, 4))]
+MIXES = 24
+NAMED = range(3, 60)
+"""Tokens that random combinations name."""
+
+
+def mixed(chance: random.Random) -> Decoding:
+    """A random combination: of what may be said and how often, of lengths and of beams."""
+
+    def phrases(most: int) -> tuple[Tokens, ...]:
+        return tuple({tuple(chance.sample(NAMED, chance.randint(1, 3))): None for _ in range(most)})
+
+    values: Options = {
+        "min_new_tokens": chance.randint(1, 12),
+        "exponential_decay_length_penalty": chance.choice([0.8, 0.95, 1.02, 1.1]),
+        "exponential_decay_start": chance.randint(0, 8),
+        "repetition_penalty": chance.uniform(0.8, 1.6),
+        "no_repeat_ngram_size": chance.randint(1, 4),
+        "encoder_repetition_penalty": chance.uniform(0.7, 1.6),
+        "encoder_no_repeat_ngram_size": chance.randint(1, 3),
+        "bad_words": phrases(5),
+        "sequence_bias": tuple((phrase, chance.uniform(-5, 5)) for phrase in phrases(5)),
+        "suppress_tokens": tuple(chance.sample(NAMED, 6)),
+        "begin_suppress_tokens": tuple(chance.sample(NAMED, 6)),
+        "target_prefix": tuple(chance.sample(NAMED, 2)),
+        "forced_bos_token": (chance.choice(NAMED),),
+        "length_penalty": chance.choice([0.0, 0.6, 2.0]),
+        "early_stopping": chance.choice([True, "never"]),
+    }
+    beams, chosen = chance.choice([1, 1, 2, 4]), {name: values[name] for name in values if chance.random() < 0.4}
+    if {"forced_bos_token", "suppress_tokens"} <= chosen.keys():
+        del chosen["forced_bos_token"]  # which may be one of them
+    return replace(PLAIN, num_beams=beams, num_return_sequences=beams, max_new_tokens=chance.randint(13, 30), **chosen)
+
+
+MIXED = tuple(mixed(random.Random(seed)) for seed in range(MIXES))
 
 
 @pytest.mark.parametrize("kernels", ["off", "auto"])
@@ -77,8 +112,14 @@ def test_real_sentences(zoo_package: Package, kernels: Kernels) -> None:
     assert real(zoo_package, kernels, SENTENCES) == (len(ALL) * SENTENCES, len(ALL) * SENTENCES)
 
 
+@pytest.mark.parametrize("kernels", ["off", "auto"])
+def test_random_combinations_of_real_sentences(zoo_package: Package, kernels: Kernels) -> None:
+    assert real(zoo_package, kernels, 1, MIXED) == (len(MIXED), len(MIXED))
+
+
 def test_random_weights(tmp_path: Path) -> None:
-    assert of_random_weights(tmp_path, SENTENCES) == (len(ALL) * SENTENCES, len(ALL) * SENTENCES)
+    asked = tuple({**dict.fromkeys(ALL), **dict.fromkeys(MIXED)})
+    assert of_random_weights(tmp_path, SENTENCES, asked) == (len(asked) * SENTENCES, len(asked) * SENTENCES)
 
 
 def test_a_decoder_without_whole_rows_refuses_them() -> None:
@@ -87,30 +128,32 @@ def test_a_decoder_without_whole_rows_refuses_them() -> None:
         list(decode(runner, TargetRules((0,), frozenset({0})), [request]))
 
 
-def real(package: Package, kernels: Kernels, sentences: int) -> tuple[int, int]:
+def real(package: Package, kernels: Kernels, sentences: int, asked: Sequence[Decoding] = ALL) -> tuple[int, int]:
     """How many answers of a package of models/zoo/en-pt are those of `generate`, and of how many."""
     tokenizer, loadable = package.tokenizer(), Loadable.of(package)
     texts = [english for english, _ in flores()]
     sources = [tuple(tokenizer.encode(text)) for text in texts[:: len(texts) // sentences][:sentences]]
     with closing(open_decoder(loadable, CPU, 512, 512, kernels)) as decoder:
-        return compare(decoder, loadable.rules, generated(ZOO, tuple(sources)))
+        return compare(decoder, loadable.rules, generated(ZOO, tuple(sources), tuple(asked)))
 
 
-def of_random_weights(folder: Path, sentences: int) -> tuple[int, int]:
+def of_random_weights(folder: Path, sentences: int, asked: Sequence[Decoding] = ALL) -> tuple[int, int]:
     """The same of a BART with an odd shape."""
     trained = read(write_family(folder, BART_LIKE["bart"]))
     sources = random_sources(sentences, trained.config.end_id)
     with closing(CpuDecoder(save(trace(trained.model), folder), LONGEST, LONGEST)) as decoder:
         rules = target_rules(decoder.spec.vocabulary, trained.generation)
-        return compare(decoder, rules, generated(folder, tuple(sources)))
+        return compare(decoder, rules, generated(folder, tuple(sources), tuple(asked)))
 
 
 @cache
-def generated(folder: Path, sources: tuple[Tokens, ...]) -> Mapping[tuple[Tokens, Decoding], Scored]:
-    """What transformers makes of every source with all options."""
+def generated(
+    folder: Path, sources: tuple[Tokens, ...], asked: tuple[Decoding, ...]
+) -> Mapping[tuple[Tokens, Decoding], Scored]:
+    """What transformers makes of every source with each of the options."""
     huggingface = HuggingFace(folder)
-    answers = {options: huggingface.generate(sources, options) for options in ALL}
-    return {(source, options): answers[options][at] for options in ALL for at, source in enumerate(sources)}
+    answers = {options: huggingface.generate(sources, options) for options in asked}
+    return {(source, options): answers[options][at] for options in asked for at, source in enumerate(sources)}
 
 
 def compare(

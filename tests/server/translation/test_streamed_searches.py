@@ -4,6 +4,7 @@ The real translator and engine, over a decoder that says anything.
 """
 
 import random
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import replace
 from functools import cache
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry
 from tokenizers import Tokenizer as Backend
-from tokenizers import decoders, models
+from tokenizers import decoders, models, pre_tokenizers
 
 from engine.decoder import Ask, Found, TokenIds
 from engine.logits.whole_rows import answer
@@ -53,6 +54,15 @@ def word_pieces() -> Tokenizer:
     return TokenizerJson(TokenizerJsonSpec(affixes=Affixes(), unknown_id=1, hidden_ids=(0,), cleans_up=True), backend)
 
 
+def byte_level() -> Tokenizer:
+    """A token for each byte, by the library's decoder of bytes."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    ids = {piece: number for number, piece in enumerate(["[END]", "[UNK]", *alphabet])}
+    backend = Backend(models.BPE(ids, [], unk_token="[UNK]"))
+    backend.pre_tokenizer, backend.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    return TokenizerJson(TokenizerJsonSpec(affixes=Affixes(), unknown_id=1, hidden_ids=(0,)), backend)
+
+
 def byte_pieces() -> Tokenizer:
     """SentencePiece with a token for each byte of a rare character."""
     with TemporaryDirectory() as folder:
@@ -63,13 +73,18 @@ def byte_pieces() -> Tokenizer:
         return SentencePiecePair.load(Path(folder), spec)
 
 
+TOKENIZERS: dict[str, Callable[[], Tokenizer]] = {
+    "word pieces": word_pieces,
+    "byte pieces": byte_pieces,
+    "byte level": byte_level,
+    "bytes": lambda: ByteTokenizer(ByteSpec(end_id=0)),
+}
+
+
 @cache
 def opened(name: str) -> tuple[Tokenizer, int]:
     """A tokenizer, and how many ids it has."""
-    if name == "bytes":
-        tokenizer: Tokenizer = ByteTokenizer(ByteSpec(end_id=0))
-    else:
-        tokenizer = word_pieces() if name == "word pieces" else byte_pieces()
+    tokenizer = TOKENIZERS[name]()
     return tokenizer, len(tokenizer.pieces())
 
 
@@ -153,7 +168,7 @@ searches = st.sampled_from(
 )
 
 
-@pytest.mark.parametrize("name", ["word pieces", "byte pieces", "bytes"])
+@pytest.mark.parametrize("name", TOKENIZERS)
 @settings(max_examples=30)
 @given(search=searches, others=options, text=st.sampled_from(TEXTS), seed=st.integers(0, 99))
 async def test_deltas_are_the_text(name: str, search: Options, others: Options, text: str, seed: int) -> None:
