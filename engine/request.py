@@ -163,11 +163,8 @@ class Request:
     """Seconds of a worker that it is expected to take. Set by the queue."""
     most_rows: float = inf
     """In a batch of more rows it would be late. Set by the queue."""
-
-    @property
-    def rows(self) -> int:
-        """Rows of the running batch it may come to occupy."""
-        return 0
+    rows: int = field(default=0, init=False)
+    """Of the running batch that it may come to occupy."""
 
     @property
     def given_tokens(self) -> int:
@@ -227,11 +224,7 @@ class Translate(Request):
         if self.decoding.max_new_tokens_ratio:
             most = max(1, ceil(self.decoding.max_new_tokens_ratio * len(self.source_ids)))
             self.decoding = replace(self.decoding, max_new_tokens=min(self.decoding.max_new_tokens, most))
-
-    @property
-    def rows(self) -> int:
-        """Rows of the running batch it may come to occupy."""
-        return self.decoding.rows
+        self.rows = self.decoding.rows
 
     @property
     def named_tokens(self) -> TokenIds:

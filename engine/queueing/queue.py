@@ -208,9 +208,9 @@ class FairQueue:
         fits nowhere else.
         """
         taken, late = list[Request](), self._late(now)
-        if not tokens:
-            return Share(taken, late)
         rows, takers, encodes, elsewhere = free_rows[worker], free_rows, True, 0
+        if not (tokens and (rows or self._embeddings)):
+            return Share(taken, late)
         if len(free_rows) > 1 and self._encodes_apart(now):
             takers, encodes = free_rows[EMBEDDER + 1 :], worker == EMBEDDER
             elsewhere = max(takers) if encodes else 0

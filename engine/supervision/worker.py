@@ -66,8 +66,9 @@ class Worker:
     @property
     def free_rows(self) -> int:
         """For requests that wait, if those that run are not to be late."""
-        free = min(self.batch.free_rows, self.batch.most_rows - self.used_rows)
-        return 0 if self.trying else max(0, floor(free))
+        if self.trying or not self.batch.free_rows:
+            return 0
+        return max(0, floor(min(self.batch.free_rows, self.batch.most_rows - self.used_rows)))
 
     @property
     def used_rows(self) -> int:

@@ -140,6 +140,8 @@ static double choose_of_seen(const BestTokens& b, CoarseRow& row, const float* x
   float logits[most_seen];
   int others = 0;
   near = 0;
+  for (int i = 0; i < row.count; i++)
+    if (many ? row.seen[i].look > cut : row.seen[i].look >= cut) prefetch_row(b.table, row.seen[i].id);
   for (int i = 0; i < row.count; i++) {
     const Seen seen = row.seen[i];
     if (many ? seen.look > cut : seen.look >= cut) {

@@ -13,6 +13,12 @@ static float dot(const float* x, const T* w, int n) {
   return sum(total);
 }
 
+// What logit() will read.
+INLINE void prefetch_row(const Table& t, int64_t id) {
+  const size_t bytes = (size_t)t.width * (t.number == Number::float32 ? 4 : t.number == Number::float16 ? 2 : 1);
+  for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch((const char*)t.rows + (size_t)id * bytes + at);
+}
+
 static float logit(const Table& t, const float* bias, const float* x, int64_t id) {
   const size_t at = (size_t)id * t.width;
   switch (t.number) {
