@@ -15,6 +15,8 @@ import yaml
 from bench.process import free_port, serving
 from bench.ray.findings import Findings
 from bench.ray.nodes import RAY, ROOT, Node, Nodes
+from bench.server.reload import take
+from dragoman.bulk.engine import package_hashes
 from dragoman.client import Client
 from dragoman.errors import DragomanError
 from dragoman.quickstart import HOST, is_serving
@@ -39,15 +41,17 @@ def answer(client: Client, text: str) -> Answer:
     return hypothesis.text, hypothesis.finish_reason, tuple(token.id for token in hypothesis.target_tokens)
 
 
-def deploy(folder: Path, nodes: Nodes, groups: Sequence[Mapping[str, Any]]) -> tuple[str, int]:
+def deploy(
+    folder: Path, nodes: Nodes, groups: Sequence[Mapping[str, Any]], ports: tuple[int, int] | None = None
+) -> tuple[str, int]:
     """The application with these groups, from a file, as it is deployed. Gives where clients find it, and Prometheus.
 
-    The values of a group go before those of the first in deploy/ray/dragoman.yaml.
+    The values of a group go before those of the first in deploy/ray/dragoman.yaml. ports: of both; None: free ones
     """
     config = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
     [application] = config["applications"]
     [group] = application["args"]["groups"]
-    port, http_port = free_port(), free_port()
+    port, http_port = ports or (free_port(), free_port())
     config["http_options"]["port"] = http_port
     application["args"]["entry"] |= {"port": port, "metrics_port": 0, "num_cpus": 0}
     application["args"]["groups"] = [{**group, **one} for one in groups]
@@ -112,17 +116,22 @@ class Application:
     def __init__(self, folder: Path, nodes: Nodes, answers: Answers) -> None:
         self._folder, self._nodes, self._answers = folder, nodes, answers
         self._tell = answers.findings.tell
+        self._link = folder / "served"
+        """To the version of the package that is served."""
+        self._groups = [{"packages": [str(self._link)], "min_replicas": 2, "max_replicas": 2}]
 
     def run(self) -> None:
         """All that is to be found out."""
         began = time.perf_counter()
-        groups = [{"packages": [str(self._answers.package)], "min_replicas": 2, "max_replicas": 2}]
-        target, _ = deploy(self._folder, self._nodes, groups)
+        take(self._answers.package, self._link, 0)
+        target, http_port = deploy(self._folder, self._nodes, self._groups)
         self._tell(f"Ray Serve: serving after {time.perf_counter() - began:.1f} s")
         self._answers.time_calls("Ray Serve", target)
         self._answers.compare("Ray Serve", target)
         memory = sum(node.memory_mb() for node in self._all)
         self._tell(f"Ray Serve: {memory:.0f} MB in all processes, without what they share")
+        ports = int(target.rpartition(":")[2]), http_port
+        self._under_load("a new version is rolled out", target, lambda: self._roll_out(target, ports))
         self._under_load("a replica is killed", target, lambda: _kill(self._all, "dragoman:en-pt"))
         self._under_load("the entry is killed", target, lambda: _kill(self._all, "dragoman:entry"))
         self._under_load("a node is killed", target, self._kill_node)
@@ -130,6 +139,17 @@ class Application:
     @property
     def _all(self) -> list[Node]:
         return [self._nodes.head, *self._nodes.workers]
+
+    def _roll_out(self, target: str, ports: tuple[int, int]) -> None:
+        """The package is another version, with the same answers, and the application is deployed again."""
+        began = time.monotonic()
+        take(self._answers.package, self._link, 1)
+        deploy(self._folder, self._nodes, self._groups, ports)
+        [wanted] = package_hashes([self._link])
+        with Client(target, wait_for_ready=True) as client:
+            while (found := client.model().package_sha256) != wanted and time.monotonic() - began < START_S:
+                time.sleep(0.5)
+        self._tell(f"a new version answers after {time.monotonic() - began:.0f} s", found == wanted)
 
     def _kill_node(self) -> None:
         """With a replica. Another one joins."""
