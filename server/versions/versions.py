@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from engine.devices.memory import give_back_freed
 from engine.devices.session import DeviceError
 from models.package.checked import PackageError
 from models.package.seal import SealError
@@ -81,8 +82,13 @@ class Versions:
     def _start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
+        """A version is no more: one that was served, or one that was not taken up."""
+        self._tasks.discard(task)
+        give_back_freed()
 
     async def _reload(self, name: str) -> Reloaded:
         served = next(one for one in self._loaded if one.model.name == name)
@@ -157,5 +163,5 @@ class Versions:
     async def _end(self, served: LoadedModel) -> None:
         """Once every call is over that may have found it."""
         await self._calls.wait_for_present()
-        await self._loaded.end(served.runner)
+        await self._loaded.retire(served)
         log.info("package %s of %s is closed", served.model.package_sha256[:12], served.model.name)
