@@ -116,15 +116,11 @@ class Application:
     def __init__(self, folder: Path, nodes: Nodes, answers: Answers) -> None:
         self._folder, self._nodes, self._answers = folder, nodes, answers
         self._tell = answers.findings.tell
-        self._link = folder / "served"
-        """To the version of the package that is served."""
-        self._groups = [{"packages": [str(self._link)], "min_replicas": 2, "max_replicas": 2}]
 
     def run(self) -> None:
         """All that is to be found out."""
         began = time.perf_counter()
-        take(self._answers.package, self._link, 0)
-        target, http_port = deploy(self._folder, self._nodes, self._groups)
+        target, http_port = deploy(self._folder, self._nodes, self._groups(0))
         self._tell(f"Ray Serve: serving after {time.perf_counter() - began:.1f} s")
         self._answers.time_calls("Ray Serve", target)
         self._answers.compare("Ray Serve", target)
@@ -140,12 +136,17 @@ class Application:
     def _all(self) -> list[Node]:
         return [self._nodes.head, *self._nodes.workers]
 
+    def _groups(self, version: int) -> list[dict[str, Any]]:
+        """One, of a version of the package that has a folder of its own."""
+        folder = take(self._answers.package, self._folder / "served", version)
+        return [{"packages": [str(folder)], "min_replicas": 2, "max_replicas": 2}]
+
     def _roll_out(self, target: str, ports: tuple[int, int]) -> None:
-        """The package is another version, with the same answers, and the application is deployed again."""
+        """The application is deployed again, with another version of the package that has the same answers."""
         began = time.monotonic()
-        take(self._answers.package, self._link, 1)
-        deploy(self._folder, self._nodes, self._groups, ports)
-        [wanted] = package_hashes([self._link])
+        groups = self._groups(1)
+        deploy(self._folder, self._nodes, groups, ports)
+        [wanted] = package_hashes([Path(groups[0]["packages"][0])])
         with Client(target, wait_for_ready=True) as client:
             while (found := client.model().package_sha256) != wanted and time.monotonic() - began < START_S:
                 time.sleep(0.5)

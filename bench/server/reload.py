@@ -47,8 +47,8 @@ def main(given: Sequence[str] | None = None) -> int:
             return asyncio.run(Run(arguments, server, link).run())
 
 
-def take(package: Path, link: Path, number: int) -> None:
-    """Makes the link one to another version of a package: its manifest is written otherwise."""
+def take(package: Path, link: Path, number: int) -> Path:
+    """Makes the link one to another version of a package: its manifest is written otherwise. Returns its folder."""
     folder = link.with_name(f"v{number}")
     shutil.copytree(package, folder)
     manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
@@ -56,6 +56,7 @@ def take(package: Path, link: Path, number: int) -> None:
     following = link.with_name("next")
     following.symlink_to(folder)
     os.replace(following, link)
+    return folder
 
 
 class Run:
