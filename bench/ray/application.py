@@ -12,10 +12,10 @@ from typing import Any
 
 import yaml
 
+from bench.packages.versions import take
 from bench.process import free_port, serving
 from bench.ray.findings import Findings
 from bench.ray.nodes import RAY, ROOT, Node, Nodes
-from bench.server.reload import take
 from dragoman.bulk.engine import package_hashes
 from dragoman.client import Client
 from dragoman.errors import DragomanError

@@ -7,10 +7,7 @@ while two versions are loaded, over what it was with one, before the first reloa
 
 import argparse
 import asyncio
-import json
-import os
 import random
-import shutil
 import sys
 import tempfile
 import time
@@ -18,11 +15,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from bench.packages.versions import take
 from bench.process import Server, serving
 from bench.soak.questions import short_texts
 from dragoman.async_client import AsyncClient
 from dragoman.errors import DragomanError
-from models.package.folder import MANIFEST
 
 ROOT = Path(__file__).parents[2]
 TEXTS = 50
@@ -45,18 +42,6 @@ def main(given: Sequence[str] | None = None) -> int:
         settings = ["--package", str(link), "--no-watch-packages", "--log-level", "error"]
         with serving("server", settings) as server:
             return asyncio.run(Run(arguments, server, link).run())
-
-
-def take(package: Path, link: Path, number: int) -> Path:
-    """Makes the link one to another version of a package: its manifest is written otherwise. Returns its folder."""
-    folder = link.with_name(f"v{number}")
-    shutil.copytree(package, folder)
-    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=number), encoding="utf-8")
-    following = link.with_name("next")
-    following.symlink_to(folder)
-    os.replace(following, link)
-    return folder
 
 
 class Run:
