@@ -29,7 +29,8 @@ ZOO = Path(__file__).parent.parent / "models" / "zoo"
 SENTENCES, REPEATS = 3000, 5
 PARTS = ("memory", "translate", "ctranslate2")
 KILLED = "killed"
-KILLS = 20
+KILLS, KILLED_BY = 20, 0.35
+"""Of the time of a whole run: from 8,000 sentences on, some runs keep a window or two, and others none."""
 SETUPS = (Setup(), Setup(batch_type="tokens"))
 """Of CTranslate2: the faster counts."""
 TRANSLATE_FILE = """
@@ -108,7 +109,7 @@ def kill(package: Path, sentences: int, folder: Path) -> str:
     while len(kept) < KILLS and not made.exists():
         with subprocess.Popen(command, stderr=subprocess.DEVNULL) as run:
             with suppress(subprocess.TimeoutExpired):
-                run.wait(chance.uniform(0, whole_s / 2))
+                run.wait(chance.uniform(0, KILLED_BY * whole_s))
             run.kill()
         kept.append(rows_of(journal))
     if not made.exists():

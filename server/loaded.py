@@ -130,6 +130,11 @@ class LoadedModels:
         if runner in self.runners:  # the process may end meanwhile, and with it all of them
             self.runners.remove(runner)
 
+    async def retire(self, former: LoadedModel) -> None:
+        """Ends a version in whose place there is another one. Its answers were found by its hash."""
+        await self.end(former.runner)
+        self._cache.forget(former.model.package_sha256)
+
     def _model(self, package: OpenPackage) -> ServedModel:
         return served_model(package.package, self._settings, self._device.provider)
 

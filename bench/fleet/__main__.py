@@ -1,11 +1,13 @@
 """`python -m bench.fleet`: how many servers, which routing, how old reports, what a zone costs. See docs/scaling.md."""
 
 import argparse
-from collections.abc import Sequence
+import gc
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from bench.fleet.replica import Text
 from bench.fleet.simulation import Fleet, Found, Lengths, capacity, long_share, poisson, simulate, texts_of
 from bench.fleet.validation import validate
 from bench.sentences import english, flores
@@ -15,6 +17,10 @@ from models.package.folder import Package
 ZOO = Path(__file__).parents[2] / "models" / "zoo" / "en-pt"
 ROUTINGS = ("round robin", "least requests", "power of two", "queue time", "length")
 REPORTS_S = (0.0, 0.05, 0.1, 0.5, 1.0, 5.0)
+COPIED = 10_000
+"""Replicas of a fleet whose copies a larger one begins with."""
+WAITED_FOR = 0.995
+"""Of the texts of such a fleet: the longest take twice as long as what p99 is about."""
 SENTENCES = 500
 HOUR_S = 3600
 
@@ -33,8 +39,17 @@ class Study:
     """Of them, the first ones."""
 
     def run(self, fleet: Fleet, rate: float) -> Found:
-        texts = texts_of(fleet, self.lengths, poisson(rate, fleet.seed))
-        return simulate(fleet, texts, round(rate * self.seconds), round(rate * self.uncounted_s))
+        """A large fleet begins as many copies of one that was empty long before, a small one empty."""
+        begun, uncounted, waited_for = None, round(rate * self.uncounted_s), 1.0
+        if fleet.replicas > COPIED:
+            small = replace(fleet, replicas=COPIED, zone_loss=False, seed=fleet.seed + 1)
+            share = COPIED / fleet.replicas
+            begun = simulate(small, self._texts(small, share * rate), round(share * uncounted))
+            uncounted, waited_for = 0, WAITED_FOR
+        return simulate(fleet, self._texts(fleet, rate), round(rate * self.seconds), uncounted, begun, waited_for)
+
+    def _texts(self, fleet: Fleet, rate: float) -> Iterator[Text]:
+        return texts_of(fleet, self.lengths, poisson(rate, fleet.seed))
 
     def at_load(self, fleet: Fleet, load: float) -> Found:
         return self.run(fleet, load * fleet.replicas * capacity(fleet, self.lengths))
@@ -66,6 +81,7 @@ def main(given: Sequence[str] | None = None) -> None:
     if arguments.part == "validate":
         validate(arguments.package, arguments.processes, arguments.seconds, arguments.seed, arguments.paced)
         return
+    gc.disable()  # it would look through millions of texts again and again, none of which is part of a cycle
     measured = Measured(arguments.fixed_ms / 1000, arguments.each_ms / 1000, arguments.token_ms / 1000)
     fleet = Fleet(arguments.replicas[0], measured, arguments.workers, arguments.rows, seed=arguments.seed)
     lengths = lengths_of(arguments.package, arguments.beams)

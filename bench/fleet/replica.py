@@ -6,6 +6,7 @@ Gallager 1993). An event costs a heap operation, however many steps lie between.
 step, when the rows that run have had as much time as the encoder run before.
 """
 
+import sys
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from engine.queueing.cost import Measured
 
 ROUNDING = 1e-6
 """Steps that a count may be off, after sums of seconds."""
+UNCOUNTED = sys.maxsize
+"""Number of a text whose end nobody looks at."""
 _next_s, _rows = attrgetter("next_s"), attrgetter("rows")
 
 
@@ -91,6 +94,11 @@ class Worker:
         self._look_ahead()
         return text
 
+    def copied(self, since: float) -> "Worker":
+        """The same, with times from then on."""
+        now, gate, next_s = self.now - since, self.gate - since, self.next_s - since
+        return Worker(self.measured, self.rows, now, self.steps, gate, self.leaving.copy(), next_s)
+
     def _look_ahead(self) -> None:
         self.next_s = self.now + (self.leaving[0][0] - self.steps) * self.step_s if self.leaving else inf
 
@@ -148,6 +156,19 @@ class Replica:
         lost += self.waiting
         self.__init__(len(self.workers), self._rows, self.workers[0].measured)  # type: ignore[misc]
         return lost
+
+    def copied(self, since: float) -> "Replica":
+        """The same, with times from then on, and the same texts."""
+        other = Replica(len(self.workers), self._rows, self.workers[0].measured)
+        other.workers = [worker.copied(since) for worker in self.workers]
+        other.waiting = self.waiting.copy()
+        other.texts, other.backlog_s, other._joined = self.texts, self.backlog_s, self._joined
+        return other
+
+    def uncount(self) -> None:
+        """None of its texts counts any more."""
+        for text in [*self.waiting, *(text for worker in self.workers for _, _, text in worker.leaving)]:
+            text.number = UNCOUNTED
 
     def _take(self, taker: Worker) -> None:
         """As many as leave it with no more rows than the others, but one at least."""

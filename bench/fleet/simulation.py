@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
+from itertools import cycle
 from math import inf
 
 import numpy as np
@@ -57,6 +58,9 @@ class Found:
     """Seconds from arrival to answer of each, in the order in which they came."""
     uncounted: int
     """Of the first ones: the fleet begins empty."""
+    replicas: Sequence[Replica]
+    """As they were at the end, with texts that came after these."""
+    end_s: float
 
     @property
     def seconds(self) -> np.ndarray:
@@ -103,13 +107,30 @@ def poisson(rate: float, seed: int) -> Iterator[float]:
         now = times[-1]
 
 
-def simulate(fleet: Fleet, texts: Iterable[Text], count: int, uncounted: int = 0) -> Found:
-    """What becomes of the first `count` texts. They come in order, and others after them until these are answered."""
+def simulate(
+    fleet: Fleet,
+    texts: Iterable[Text],
+    count: int,
+    uncounted: int = 0,
+    begun: Found | None = None,
+    waited_for: float = 1.0,
+) -> Found:
+    """What becomes of the first `count` texts. They come in order, and others after them until these are answered.
+
+    waited_for: such a share of them; the rest is left with infinity, and no quantile beyond the share is known
+    begun: what a smaller fleet came to, whose replicas this one begins with, each as often as another. None: it begins
+    empty
+    """
     chance = random.Random(fleet.seed)
     replicas = [Replica(fleet.workers, fleet.rows, fleet.measured) for _ in range(fleet.replicas)]
+    if begun is not None:
+        for one in begun.replicas:
+            one.uncount()
+        some = cycle(begun.replicas)
+        replicas = [next(some).copied(begun.end_s) for _ in range(fleet.replicas)]
     alive, reports = list(range(fleet.replicas)), Reports(replicas, fleet.report_s)
     route = routes(reports, alive, chance, fleet.long_share)[fleet.routing]
-    seconds, left = np.full(count, inf), count
+    seconds, left, few = np.full(count, inf), count, (1 - waited_for) * count
     planned = [inf] * fleet.replicas
     ends: list[tuple[float, int]] = []
     clock = _Clock(fleet.cores, replicas)
@@ -139,9 +160,11 @@ def simulate(fleet: Fleet, texts: Iterable[Text], count: int, uncounted: int = 0
         replicas[number].come(text, clock.now)
         plan(number)
 
+    for number in range(fleet.replicas if begun else 0):
+        plan(number)
     for text in texts:
         run_until(text.arrived)
-        if not left:
+        if left <= few:
             break
         reports.tick(text.arrived)
         if fleet.zone_loss and text.number == count // 2:
@@ -153,9 +176,9 @@ def simulate(fleet: Fleet, texts: Iterable[Text], count: int, uncounted: int = 0
                     come(again)
                 clock.changed(number)
         come(text)
-    if left:
+    if left > few:
         run_until(inf)
-    return Found(seconds, uncounted)
+    return Found(seconds, uncounted, replicas, clock.now)
 
 
 class _Clock:

@@ -12,9 +12,11 @@ from typing import Any
 
 import yaml
 
+from bench.packages.versions import take
 from bench.process import free_port, serving
 from bench.ray.findings import Findings
 from bench.ray.nodes import RAY, ROOT, Node, Nodes
+from dragoman.bulk.engine import package_hashes
 from dragoman.client import Client
 from dragoman.errors import DragomanError
 from dragoman.quickstart import HOST, is_serving
@@ -39,15 +41,17 @@ def answer(client: Client, text: str) -> Answer:
     return hypothesis.text, hypothesis.finish_reason, tuple(token.id for token in hypothesis.target_tokens)
 
 
-def deploy(folder: Path, nodes: Nodes, groups: Sequence[Mapping[str, Any]]) -> tuple[str, int]:
+def deploy(
+    folder: Path, nodes: Nodes, groups: Sequence[Mapping[str, Any]], ports: tuple[int, int] | None = None
+) -> tuple[str, int]:
     """The application with these groups, from a file, as it is deployed. Gives where clients find it, and Prometheus.
 
-    The values of a group go before those of the first in deploy/ray/dragoman.yaml.
+    The values of a group go before those of the first in deploy/ray/dragoman.yaml. ports: of both; None: free ones
     """
     config = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
     [application] = config["applications"]
     [group] = application["args"]["groups"]
-    port, http_port = free_port(), free_port()
+    port, http_port = ports or (free_port(), free_port())
     config["http_options"]["port"] = http_port
     application["args"]["entry"] |= {"port": port, "metrics_port": 0, "num_cpus": 0}
     application["args"]["groups"] = [{**group, **one} for one in groups]
@@ -116,13 +120,14 @@ class Application:
     def run(self) -> None:
         """All that is to be found out."""
         began = time.perf_counter()
-        groups = [{"packages": [str(self._answers.package)], "min_replicas": 2, "max_replicas": 2}]
-        target, _ = deploy(self._folder, self._nodes, groups)
+        target, http_port = deploy(self._folder, self._nodes, self._groups(0))
         self._tell(f"Ray Serve: serving after {time.perf_counter() - began:.1f} s")
         self._answers.time_calls("Ray Serve", target)
         self._answers.compare("Ray Serve", target)
         memory = sum(node.memory_mb() for node in self._all)
         self._tell(f"Ray Serve: {memory:.0f} MB in all processes, without what they share")
+        ports = int(target.rpartition(":")[2]), http_port
+        self._under_load("a new version is rolled out", target, lambda: self._roll_out(target, ports))
         self._under_load("a replica is killed", target, lambda: _kill(self._all, "dragoman:en-pt"))
         self._under_load("the entry is killed", target, lambda: _kill(self._all, "dragoman:entry"))
         self._under_load("a node is killed", target, self._kill_node)
@@ -130,6 +135,22 @@ class Application:
     @property
     def _all(self) -> list[Node]:
         return [self._nodes.head, *self._nodes.workers]
+
+    def _groups(self, version: int) -> list[dict[str, Any]]:
+        """One, of a version of the package that has a folder of its own."""
+        folder = take(self._answers.package, self._folder / "served", version)
+        return [{"packages": [str(folder)], "min_replicas": 2, "max_replicas": 2}]
+
+    def _roll_out(self, target: str, ports: tuple[int, int]) -> None:
+        """The application is deployed again, with another version of the package that has the same answers."""
+        began = time.monotonic()
+        groups = self._groups(1)
+        deploy(self._folder, self._nodes, groups, ports)
+        [wanted] = package_hashes([Path(groups[0]["packages"][0])])
+        with Client(target, wait_for_ready=True) as client:
+            while (found := client.model().package_sha256) != wanted and time.monotonic() - began < START_S:
+                time.sleep(0.5)
+        self._tell(f"a new version answers after {time.monotonic() - began:.0f} s", found == wanted)
 
     def _kill_node(self) -> None:
         """With a replica. Another one joins."""

@@ -32,6 +32,10 @@ AT_ONCE = 400
 """Calls, which are more than what may wait."""
 SCALED_S = 180.0
 """How long it may take until the fleet is what it should be."""
+DEADLINE_S, MANY_TOKENS = 0.5, 500
+"""Of a call that is begun and cannot end in time: 500 steps take a second and more."""
+NO_TIME_S = 0.05
+"""Of a call that is refused at once: four sentences by four beams take several times as long."""
 QUIET_S = 3.0
 """Without callers, before metrics are looked at."""
 GROUPS: list[dict[str, Any]] = [
@@ -94,18 +98,18 @@ class Edges:
         next(call)
         call.cancel()
         time.sleep(QUIET_S)
-        late = TranslateRequest(contents=[text], target_language_code="pt")
-        late.decoding.num_beams = 4
-        try:
-            stub.Translate(late, timeout=0.15)
-            ended = "OK"
-        except grpc.RpcError as error:
-            ended = f"{error.code().name}: {error.details()}"
+        late = TranslateRequest(contents=["Good morning."], target_language_code="pt")
+        late.decoding.min_new_tokens = MANY_TOKENS  # of so short a text nobody expects so many: it is begun
+        ended = _end(stub, late, DEADLINE_S)
         time.sleep(QUIET_S)
         left = self._metric("dragoman_cancellations_total") - before
         rows = self._metric("dragoman_rows_live")
         told = f"{left:.0f} texts of callers who left were dropped (deadline: {ended}), {rows:.0f} rows are left"
-        self._tell(told, left == 2 and not rows)
+        self._tell(told, left == 2 and not rows and ended.startswith("DEADLINE_EXCEEDED"))
+        hopeless = TranslateRequest(contents=[text], target_language_code="pt")
+        hopeless.decoding.num_beams = 4
+        ended = _end(stub, hopeless, NO_TIME_S)
+        self._tell(f"without the time it takes: {ended}", ended.startswith("UNAVAILABLE: the answer would take"))
 
     def _overload(self, stub: TranslationServiceStub) -> None:
         """Without a client that tries again."""
@@ -193,6 +197,15 @@ def counted(ends: Counter[str]) -> Iterator[None]:
         yield
     except DragomanError as error:
         ends[f"failed: {error.reason or error.code.name}"] += 1
+
+
+def _end(stub: TranslationServiceStub, request: TranslateRequest, timeout_s: float) -> str:
+    """How a call ends that has so much time."""
+    try:
+        stub.Translate(request, timeout=timeout_s)
+    except grpc.RpcError as error:
+        return f"{error.code().name}: {error.details()}"
+    return "OK"
 
 
 def _retry_s(error: grpc.RpcError) -> bool:

@@ -68,6 +68,10 @@ class Node:
                     found.append(process)
         return found
 
+    def cpu_s(self) -> float:
+        """Of all that run now, since they began."""
+        return sum(map(cpu_s, self.processes))
+
     def memory_mb(self) -> float:
         """Resident memory less what is shared with other processes, of all of them."""
         total = 0
@@ -93,6 +97,14 @@ class Node:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         self._process.wait()
+
+
+def cpu_s(process: psutil.Process) -> float:
+    """What a process has had of cores. 0: it has ended."""
+    with suppress(psutil.NoSuchProcess):
+        times = process.cpu_times()
+        return float(times.user + times.system)
+    return 0.0
 
 
 class Nodes:

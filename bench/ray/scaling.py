@@ -10,9 +10,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import psutil
+
 from bench.ray.bulk import journal_of, start
 from bench.ray.findings import Findings
-from bench.ray.nodes import Nodes
+from bench.ray.nodes import Nodes, cpu_s
 from dragoman.bulk.windows import ROWS
 
 ASKED = 1.8
@@ -26,22 +28,31 @@ def compare_nodes(folder: Path, package: Path, sentences: Sequence[str], finding
     rates = list[float]()
     for workers in (1, 2):
         with Nodes(folder, workers, pinned=cores[:workers]) as nodes:
-            rates.append(_rate(source, folder / f"by-{workers}.txt", package, nodes, len(sentences)))
-        findings.tell(f"nodes of one core: {workers}, {rates[-1]:.1f} rows a second")
+            rate, cores_of = _rate(source, folder / f"by-{workers}.txt", package, nodes, len(sentences))
+        rates.append(rate)
+        used = ", ".join(f"{who} {share:.2f}" for who, share in cores_of.items())
+        findings.tell(f"nodes of one core: {workers}, {rate:.1f} rows a second; of a core had {used}")
     findings.tell(f"two nodes over one: {rates[1] / rates[0]:.2f} x, {ASKED} asked")
 
 
-def _rate(source: Path, target: Path, package: Path, nodes: Nodes, rows: int) -> float:
-    """Rows a second."""
+def _rate(source: Path, target: Path, package: Path, nodes: Nodes, rows: int) -> tuple[float, dict[str, float]]:
+    """Rows a second, and how much of a core each process had."""
     run, journal = start(source, target, package, "--ray", nodes.address), journal_of(target)
-    seen = list[tuple[float, int]]()
-    """When there were how many windows."""
+    seen = list[tuple[float, int, dict[str, float]]]()
+    """When there were how many windows, and who had had how many seconds of cores."""
     while run.poll() is None:
         windows = journal.read_bytes().count(b"\n") if journal.exists() else 0
         if windows > (seen[-1][1] if seen else 0):
-            seen.append((time.monotonic(), windows))
+            seen.append((time.monotonic(), windows, _cpu_s(run.pid, nodes)))
         time.sleep(LOOK_S)
     if run.returncode or len(seen) < 2:
         raise RuntimeError(f"bulk ended with {run.returncode} after {len(seen)} looks at its journal")
-    (first_s, first), (last_s, _) = seen[0], seen[-1]
-    return (rows - first * ROWS) / (last_s - first_s)
+    (first_s, first, before), (last_s, _, _), (used_s, _, after) = seen[0], seen[-1], seen[-2]
+    shares = {who: (after[who] - before[who]) / (used_s - first_s) for who in after} if used_s > first_s else {}
+    return (rows - first * ROWS) / (last_s - first_s), shares
+
+
+def _cpu_s(command: int, nodes: Nodes) -> dict[str, float]:
+    """The command, the head of the cluster, and its nodes."""
+    parts = {"the command": cpu_s(psutil.Process(command)), "the head": nodes.head.cpu_s()}
+    return parts | {f"node {number}": node.cpu_s() for number, node in enumerate(nodes.workers, 1)}

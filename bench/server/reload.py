@@ -1,15 +1,13 @@
 """`python -m bench.server.reload`: versions of a package are taken up under load, again and again.
 
 Callers must not notice: every answer is compared with the one that its text got before. Tells how many calls failed,
-the slowest calls with and without a reload, and the memory while two versions are loaded.
+how much longer the slowest call took during a reload than between two of them, beside what a step takes, and the memory
+while two versions are loaded, over what it was with one, before the first reload.
 """
 
 import argparse
 import asyncio
-import json
-import os
 import random
-import shutil
 import sys
 import tempfile
 import time
@@ -17,11 +15,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from bench.packages.versions import take
 from bench.process import Server, serving
 from bench.soak.questions import short_texts
 from dragoman.async_client import AsyncClient
 from dragoman.errors import DragomanError
-from models.package.folder import MANIFEST
 
 ROOT = Path(__file__).parents[2]
 TEXTS = 50
@@ -46,17 +44,6 @@ def main(given: Sequence[str] | None = None) -> int:
             return asyncio.run(Run(arguments, server, link).run())
 
 
-def take(package: Path, link: Path, number: int) -> None:
-    """Makes the link one to another version of a package: its manifest is written otherwise."""
-    folder = link.with_name(f"v{number}")
-    shutil.copytree(package, folder)
-    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=number), encoding="utf-8")
-    following = link.with_name("next")
-    following.symlink_to(folder)
-    os.replace(following, link)
-
-
 class Run:
     """One run."""
 
@@ -67,6 +54,8 @@ class Run:
         self._slowest_s = {False: 0.0, True: 0.0}
         """By whether a version was being taken up when the call began."""
         self._most_mb = {False: 0.0, True: 0.0}
+        self._before_mb = 0.0
+        """With one version, under load."""
         self._reload_s = list[float]()
 
     async def run(self) -> int:
@@ -78,6 +67,7 @@ class Run:
             looking = asyncio.create_task(self._look())
             for number in range(1, self._arguments.reloads + 1):
                 await asyncio.sleep(PAUSE_S)
+                self._before_mb = self._before_mb or self._most_mb[False]
                 await asyncio.to_thread(take, self._arguments.package, self._link, number)
                 await self._reload(client)
             self._ended = True
@@ -111,11 +101,21 @@ class Run:
             self._most_mb[self._reloading] = max(self._most_mb[self._reloading], self._server.rss_mb())
             await asyncio.sleep(LOOK_S)
 
+    def _step_s(self) -> float:
+        """Of a worker, in the mean, with the encoder runs before it."""
+        seconds, steps = (self._server.counted(f"dragoman_inter_token_seconds_{part}") for part in ("sum", "count"))
+        return seconds / steps
+
     def _tell(self) -> None:
         print(f"{self._ends.total()} calls, {len(self._reload_s)} reloads of {max(self._reload_s):.1f} s at most")
         for reloading, when in ((False, "between reloads"), (True, "during reloads")):
             slowest_ms, most_mb = 1000 * self._slowest_s[reloading], self._most_mb[reloading]
             print(f"{when}: slowest call {slowest_ms:.0f} ms, at most {most_mb:.0f} MB resident")
+        added_ms, ratio = 1000 * (self._slowest_s[True] - self._slowest_s[False]), self._most_mb[True] / self._before_mb
+        print(
+            f"the slowest call took {added_ms:.0f} ms more during reloads; a step took {1000 * self._step_s():.1f} ms"
+        )
+        print(f"memory: {self._before_mb:.0f} MB before the first reload, {ratio:.2f} x during reloads")
         for end, count in self._ends.most_common():
             print(f"{count:8} {end}")
 

@@ -41,8 +41,10 @@ PROCESSED = (
 
 def chain(decoding: Decoding, rules: TargetRules) -> Chain:
     """In the order of `generate` (transformers 5.23, `_get_logits_processor`). Empty: the model's scores stay."""
-    make = _chain.__wrapped__ if decoding.words else _chain  # many words are not to be kept for those to come
-    return make(decoding, rules.end_ids, 0 if rules.forced_begin_id is None else 1, rules.pieces)
+    begin = 0 if rules.forced_begin_id is None else 1
+    if decoding.words:  # which may be many, and are not kept for those to come, nor what reads them: a tokenizer
+        return _chain.__wrapped__(decoding, rules.end_ids, begin, rules.pieces)
+    return _chain(decoding, rules.end_ids, begin, None)
 
 
 @lru_cache

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from engine.devices.memory import give_back_freed
 from engine.devices.session import DeviceError
 from models.package.checked import PackageError
 from models.package.seal import SealError
@@ -29,6 +30,8 @@ from server.versions.shadow import Shadow
 
 log = logging.getLogger(__name__)
 
+LET_GO_S = 0.5
+"""That a version which is closed may be held by what is ending."""
 UNUSABLE = (PackageError, SealError, TokenizerError, ConfigError, DeviceError)
 
 
@@ -152,10 +155,16 @@ class Versions:
             served.model.package_sha256[:12],
             seconds,
         )
-        self._start(self._end(served))
+        self._start(self._end(served)).add_done_callback(_give_back_freed)
 
     async def _end(self, served: LoadedModel) -> None:
         """Once every call is over that may have found it."""
         await self._calls.wait_for_present()
-        await self._loaded.end(served.runner)
+        await self._loaded.retire(served)
         log.info("package %s of %s is closed", served.model.package_sha256[:12], served.model.name)
+
+
+def _give_back_freed(_: "asyncio.Task[None]") -> None:
+    """When the threads of a version that is closed have let go of it, too. It takes some milliseconds."""
+    loop = asyncio.get_running_loop()
+    loop.call_later(LET_GO_S, loop.run_in_executor, None, give_back_freed)

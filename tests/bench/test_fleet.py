@@ -76,6 +76,24 @@ def test_better_routing_has_the_shorter_tail_and_old_reports_undo_it() -> None:
     assert p99("least requests", 2.0) > 2 * p99("power of two", 2.0)
 
 
+def test_a_fleet_that_begins_as_copies_is_as_busy_as_one_that_ran_for_long() -> None:
+    lengths = Lengths(range(5, 41), range(5, 41))
+    most = capacity(Fleet(1, MEASURED), lengths)
+
+    def fleet(replicas: int, count: int, uncounted: int, begun: Found | None = None) -> Found:
+        of = Fleet(replicas, MEASURED, seed=replicas)
+        due = poisson(0.7 * replicas * most, replicas)
+        return simulate(of, texts_of(of, lengths, due), count, uncounted, begun)
+
+    small = fleet(50, 10_000, 0)
+    copies, empty = fleet(100, 4000, 0, small), fleet(100, 4000, 0)
+    ran_long = fleet(100, 20_000, 16_000)
+    for q in (0.5, 0.99):
+        assert copies.quantile(q) == pytest.approx(ran_long.quantile(q), rel=0.05)
+    assert empty.all_s[:1000].mean() < 0.8 * ran_long.seconds.mean()  # not so, where it begins with nothing to do
+    assert copies.all_s[:1000].mean() == pytest.approx(ran_long.seconds.mean(), rel=0.1)
+
+
 def test_a_lost_zone_loses_no_text() -> None:
     fleet = Fleet(6, MEASURED, zone_loss=True)
     due = list(islice(poisson(3 * capacity(fleet, LENGTHS), 4), 4000))

@@ -113,6 +113,12 @@ class AnswerCache:
             self._metrics.evicted()
         self._metrics.holds(self._bytes)
 
+    def forget(self, package_sha256: str) -> None:
+        """Nobody asks this package any more. Its questions hold what they were read with, its tokenizer included."""
+        for question in [one for one in self._kept if one.package_sha256 == package_sha256]:
+            self._bytes -= size_of(question, self._kept.pop(question))
+        self._metrics.holds(self._bytes)
+
 
 def size_of(question: Question, kept: tuple[KeptHypothesis, ...]) -> int:
     """Bytes that an answer takes while it is kept."""

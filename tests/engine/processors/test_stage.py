@@ -1,5 +1,7 @@
 """The best tokens after processors are those that a look at all tokens finds."""
 
+import gc
+import weakref
 from dataclasses import replace
 from functools import partial
 
@@ -8,13 +10,15 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.decoder import NOT_FINITE, Ask, Found
-from engine.processors.chain import Chain
+from engine.processors.chain import Chain, chain
 from engine.processors.processed import SPARE, Processed
 from engine.processors.processor import Seen
 from engine.processors.repetition import EncoderRepetitionPenalty, NoRepeatNGram, RepetitionPenalty
 from engine.processors.stage import ProcessorStage
 from engine.processors.targets import STEPS, FedTokens
 from engine.targets import TargetRules
+from models.decoding import Decoding
+from models.tokenizers.target_texts import Pieces
 
 VOCABULARY, ROWS, STEPS_MADE = 50, 6, 30
 CHAINS: list[Chain] = [
@@ -25,6 +29,18 @@ CHAINS: list[Chain] = [
 ]
 SOURCE = (4, 9, 2)
 RULES = TargetRules((0,), frozenset({0}))
+
+
+def test_processors_that_are_kept_for_those_to_come_hold_no_tokenizer() -> None:
+    """It would outlive its model."""
+    pieces = Pieces(lambda: [b"a"] * VOCABULARY)
+    held, rules = weakref.ref(pieces), replace(RULES, pieces=pieces)
+    kept = chain(Decoding(no_repeat_ngram_size=3), rules)
+    assert kept == chain(Decoding(no_repeat_ngram_size=3), rules) != ()
+    assert len(chain(Decoding(must_exclude=("a",)), rules)) == 1
+    del pieces, rules
+    gc.collect()
+    assert held() is None
 
 
 def found(chance: np.random.Generator, ask: Ask) -> Found:

@@ -2,6 +2,7 @@
 
 import gc
 import tracemalloc
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from engine.request import FinishReason, Hypothesis
 from models.decoding import Decoding
+from models.tokenizers.target_texts import Pieces
 from server.telemetry.metrics.cache import AnswerCacheMetrics
 from server.translation.sharing.answer_cache import AnswerCache, Question, packed
 from tests.fakes import rules_of
@@ -122,3 +124,17 @@ def test_the_size_is_what_python_takes(tokens: int, hypotheses: int, registry: C
     evictions = counts(registry)[2]
     assert evictions is not None and evictions > 0
     assert limit / 2 < taken < 1.1 * limit, taken
+
+
+def test_answers_of_a_package_that_serves_no_more_leave_with_what_they_hold(registry: CollectorRegistry) -> None:
+    cache, tokenizer = cache_of(10_000, registry), Pieces(list)
+    held = weakref.ref(tokenizer)
+    cache.put(replace(question(1), rules=replace(RULES, pieces=tokenizer)), ANSWER)
+    cache.put(question(1, package="cd"), ANSWER)
+    both = registry.get_sample_value("dragoman_answer_cache_bytes")
+    del tokenizer
+    cache.forget("ab")
+    assert held() is None
+    assert cache.get(question(1)) is None
+    assert cache.get(question(1, package="cd")) == ANSWER
+    assert both == 2 * (registry.get_sample_value("dragoman_answer_cache_bytes") or 0)
