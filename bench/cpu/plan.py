@@ -89,6 +89,10 @@ BASE_PAIRS = (
 
 FAMILY_CELLS = (Cell(1, 1, 8), Cell(1, 8, 64), Cell(1, 32, 192))
 QUICK_FAMILY_CELLS = (Cell(1, 1, 4), Cell(1, 8, 32), Cell(1, 32, 128))
+LARGE_CELLS = (Cell(1, 1, 2), Cell(1, 8, 16), Cell(1, 32, 64))
+LARGE_LENGTH = 16
+"""Longest targets of these: a step of 600 million weights takes a tenth of a second, and a batch for each worker is
+enough where no target waits for another."""
 FAMILY_PAIRS = tuple(
     Pair(ours, theirs, asked(ratio, ratio, ratio))
     for ours, theirs, ratio in ((FP32, CT2_FP32, 1.2), (INT8, CT2_INT8, 1.5))
