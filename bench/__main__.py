@@ -99,7 +99,8 @@ def nllb(run: Run) -> None:
 def family(run: Run, part: str, shape: FamilyShape, cells: Sequence[plan.Cell], longest: int | None = None) -> None:
     """Only the two sides of a pair are in memory at a time."""
     models = apart(random_models.make_family, shape, run.work / part, ZOO)
-    sides = {side.name: side for side in plan.family_sides(models)}
+    setups = SAME if run.quick else EXAMPLES
+    sides = {side.name: side for side in plan.family_sides(models, setups)}
     lengths = random_models.RealLengths(ZOO, longest)
     for pair in plan.FAMILY_PAIRS:
         with players([sides[pair.ours], sides[pair.theirs]], run.report.absent) as opened:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bench.cpu.sides.ctranslate2 import EXAMPLES, SETUPS, Ctranslate2, Setup
+from bench.cpu.sides.ctranslate2 import SETUPS, Ctranslate2, Setup
 from bench.cpu.sides.huggingface import HuggingFace
 from bench.cpu.sides.ours import Ours
 from bench.cpu.work import Side
@@ -111,10 +111,10 @@ def our_sides(models: Models, workers: int = 2) -> list[Side]:
     return [Side(name, partial(Ours, package, kernels, workers)) for name, package, kernels in runs]
 
 
-def family_sides(models: Models) -> list[Side]:
+def family_sides(models: Models, setups: Sequence[Setup]) -> list[Side]:
     """With our own operators; and CTranslate2."""
     ours = [side for side in our_sides(models) if side.name in (FP32, INT8)]
-    return [*ours, *ctranslate2_sides(models, EXAMPLES)]
+    return [*ours, *ctranslate2_sides(models, setups)]
 
 
 def ctranslate2_sides(models: Models, setups: Sequence[Setup] = SETUPS) -> list[Side]:
