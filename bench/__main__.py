@@ -2,10 +2,9 @@
 
 import argparse
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -38,7 +37,7 @@ class Run:
     report: Report
     models: Models
     work: Path
-    """A folder, gone afterwards."""
+    """A folder for models of random weights."""
     watch: Watch
     repeats: int
     """Turns of each side."""
@@ -52,7 +51,7 @@ class Run:
     def add(self, part: str, found: Iterator[races.Race]) -> None:
         """Puts races into the report as they end."""
         for race in found:
-            self.report.races.setdefault(part, []).append(race)
+            self.report.add(part, race)
             self.save()
 
     def chosen(self, sides: Iterable[Side]) -> list[Side]:
@@ -97,13 +96,25 @@ def base(run: Run) -> None:
         run.add("base", races.to_length(opened, cells, plan.BASE_PAIRS, run.repeats, lengths))
 
 
-def family(part: str, shape: FamilyShape, run: Run) -> None:
+def t5(run: Run) -> None:
     """Another family's size."""
+    family(run, "t5", T5_SMALL, plan.QUICK_FAMILY_CELLS if run.quick else plan.FAMILY_CELLS)
+
+
+def nllb(run: Run) -> None:
+    """A size of which a turn takes long."""
+    family(run, "nllb", NLLB_600M, plan.LARGE_CELLS, plan.LARGE_LENGTH)
+
+
+def family(run: Run, part: str, shape: FamilyShape, cells: Sequence[plan.Cell], longest: int | None = None) -> None:
+    """Only the two sides of a pair are in memory at a time."""
     models = apart(random_models.make_family, shape, run.work / part, ZOO)
-    cells = plan.QUICK_FAMILY_CELLS if run.quick else plan.FAMILY_CELLS
-    with players(plan.family_sides(models), run.report.absent) as opened:
-        lengths = random_models.RealLengths(ZOO)
-        run.add(part, races.to_length(opened, cells, plan.FAMILY_PAIRS, run.repeats, lengths))
+    setups = SAME if run.quick else EXAMPLES
+    sides = {side.name: side for side in plan.family_sides(models, setups)}
+    lengths = random_models.RealLengths(ZOO, longest)
+    for pair in plan.FAMILY_PAIRS:
+        with players([sides[pair.ours], sides[pair.theirs]], run.report.absent) as opened:
+            run.add(part, races.to_length(opened, cells, [pair], run.repeats, lengths))
 
 
 def file(run: Run) -> None:
@@ -177,8 +188,8 @@ PARTS: dict[str, Callable[[Run], None]] = {
     "file": file,
     "firefox": firefox,
     "base": base,
-    "t5": partial(family, "t5", T5_SMALL),
-    "nllb": partial(family, "nllb", NLLB_600M),
+    "t5": t5,
+    "nllb": nllb,
     "curves": measure_curves,
 }
 QUICK = ("decoding", "floor", "concurrency", "latency", "start", "file")
@@ -196,6 +207,7 @@ def main() -> None:
     )
     parser.add_argument("--checkpoint", type=Path, default=ZOO, help="what the other engines get")
     parser.add_argument("--optimum", metavar="FOLDER", help="where optimum-onnx is, if not where everything else is")
+    parser.add_argument("--work", type=Path, metavar="FOLDER", help="where models of random weights are kept")
     parser.add_argument("--repeats", type=int, help="turns of each side (default: 7; quick: 3)")
     parser.add_argument(
         "--side",
@@ -230,7 +242,7 @@ def main() -> None:
             sides=tuple(arguments.side),
             core_hour=arguments.core_hour,
         )
-        run = Run(report, models, Path(folder), watch, repeats, report.sides)
+        run = Run(report, models, arguments.work or Path(folder), watch, repeats, report.sides)
         for part in arguments.parts or (QUICK if arguments.quick else PARTS):
             PARTS[part](run)
     if arguments.plots is not None:

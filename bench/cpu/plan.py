@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bench.cpu.sides.ctranslate2 import EXAMPLES, SETUPS, Ctranslate2, Setup
+from bench.cpu.sides.ctranslate2 import SETUPS, Ctranslate2, Setup
 from bench.cpu.sides.huggingface import HuggingFace
 from bench.cpu.sides.ours import Ours
 from bench.cpu.work import Side
@@ -91,6 +91,10 @@ BASE_PAIRS = (
 
 FAMILY_CELLS = (Cell(1, 1, 8), Cell(1, 8, 64), Cell(1, 32, 192))
 QUICK_FAMILY_CELLS = (Cell(1, 1, 4), Cell(1, 8, 32), Cell(1, 32, 128))
+LARGE_CELLS = (Cell(1, 1, 2), Cell(1, 8, 16), Cell(1, 32, 64))
+LARGE_LENGTH = 16
+"""Longest targets of these: a step of 600 million weights takes a tenth of a second, and a batch for each worker is
+enough where no target waits for another."""
 FAMILY_PAIRS = tuple(
     Pair(ours, theirs, asked(ratio, ratio, ratio))
     for ours, theirs, ratio in ((FP32, CT2_FP32, 1.2), (INT8, CT2_INT8, 1.5))
@@ -109,10 +113,10 @@ def our_sides(models: Models, workers: int = 2) -> list[Side]:
     return [Side(name, partial(Ours, package, kernels, workers)) for name, package, kernels in runs]
 
 
-def family_sides(models: Models) -> list[Side]:
+def family_sides(models: Models, setups: Sequence[Setup]) -> list[Side]:
     """With our own operators; and CTranslate2."""
     ours = [side for side in our_sides(models) if side.name in (FP32, INT8)]
-    return [*ours, *ctranslate2_sides(models, EXAMPLES)]
+    return [*ours, *ctranslate2_sides(models, setups)]
 
 
 def ctranslate2_sides(models: Models, setups: Sequence[Setup] = SETUPS) -> list[Side]:

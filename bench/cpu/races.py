@@ -55,6 +55,16 @@ class Race(BaseModel):
     absent: dict[str, str] = {}
     """Sides that did not run, and why."""
 
+    def joined(self, other: "Race") -> "Race":
+        """Both as one: the same work of other sides."""
+        return Race(
+            name=self.name,
+            unit=self.unit,
+            rates=self.rates | other.rates,
+            ratios=[*self.ratios, *other.ratios],
+            absent=self.absent | other.absent,
+        )
+
 
 def judge(name: str, unit: str, turns: Turns, pairs: Sequence[Pair], count: Callable[[Reading], float]) -> Race:
     """count: how many of the unit a turn did."""

@@ -79,6 +79,15 @@ class Report(BaseModel):
     floor: Floor | None = None
     curves: list[Curve] = []
 
+    def add(self, part: str, race: Race) -> None:
+        """What other sides did of the same name is one race with it."""
+        races = self.races.setdefault(part, [])
+        for index, other in enumerate(races):
+            if other.name == race.name:
+                races[index] = other.joined(race)
+                return
+        races.append(race)
+
     def write(self, folder: Path = RESULTS) -> Path:
         """Writes both files. Returns the Markdown one, which holds nothing that the JSON does not."""
         folder.mkdir(exist_ok=True)

@@ -36,12 +36,15 @@ def load_checkpoint(folder: Path) -> Checkpoint:
 def find_loader(folder: Path) -> Callable[[Path], Checkpoint]:
     """What loads a folder with a config.json. Raises CheckpointError where nothing does."""
     file = folder / "config.json"
-    family = read_json(file).get("model_type")
+    content = read_json(file)
+    family = content.get("model_type")
     if family in ENCODERS:
         raise CheckpointError(f"{file}: model_type is {family!r}, an encoder alone, which does not translate")
-    if reason := why_refused(family):
-        raise CheckpointError(f"{file}: model_type is {family!r}: {reason}; supported: {', '.join(sorted(FAMILIES))}")
     if not isinstance(family, str) or family not in FAMILIES:
-        raise CheckpointError(f"{file}: model_type is {family!r}; supported: {', '.join(sorted(FAMILIES))}")
+        reason = why_refused(content)
+        raise CheckpointError(
+            f"{file}: model_type is {family!r}{f': {reason}' if reason else ''}; supported: "
+            f"{', '.join(sorted(FAMILIES))}; encoders alone: {', '.join(sorted(ENCODERS))}"
+        )
     check_quantization(folder)
     return FAMILIES[family]

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from bench.cpu.curves import Curve
-from bench.cpu.plan import CT2_INT8, INT8, Pair
+from bench.cpu.plan import CT2_FP32, CT2_INT8, FP32, INT8, Pair
 from bench.cpu.races import judge, tokens
+from bench.cpu.random_models import RealLengths
 from bench.cpu.report import RESULTS, Report
 from bench.cpu.service import Footprint, Latency, Percentiles
 from bench.cpu.steps import Floor, Step
@@ -16,6 +17,7 @@ from bench.cpu.work import Reading
 from bench.machine.noise import Noise
 from bench.machine.peak import Peaks
 from bench.pages.plots import OURS, THEIRS
+from tests.checkpoints import ZOO
 
 QUIET, NOISY = (Noise(busy=busy, stolen=0.0, load=0.1, mhz=2600.0) for busy in (0.01, 0.4))
 
@@ -82,6 +84,24 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert "| int8, resident memory under load, MB | 210 | 200 | **short** |" in text
     assert "| int8 | 1 | 130 | 100 | 1.30 x |" in text
     assert "| int8 | 20.0 |  |" in text
+
+
+def test_pairs_that_ran_one_after_the_other_are_columns_of_one_table() -> None:
+    one, other = report(), report()
+    readings = {name: [Reading(100, 2.0, 2.0)] for name in (FP32, CT2_FP32)}
+    race = judge("greedy, 8", "tokens", Turns(readings), [Pair(FP32, CT2_FP32, {"greedy, 8": 1.2})], tokens)
+    one.add("decoding", race)
+    other.add("decoding", race.model_copy(update={"name": "greedy, 1"}))
+    assert "| fp32 over CTranslate2 fp32 | 1.00 / 1.00 (asked 1.2: **short**) |" in one.markdown()
+    assert [len(each.races["decoding"]) for each in (one, other)] == [1, 2]
+    assert set(one.races["decoding"][0].rates) == {INT8, CT2_INT8, FP32, CT2_FP32}
+
+
+def test_short_sentences_keep_their_own_lengths() -> None:
+    every, short = RealLengths(ZOO), RealLengths(ZOO, 16)
+    texts, lengths = short(300)
+    assert max(lengths) == 16 and len(set(texts)) < len(texts) == 300
+    assert set(zip(texts, lengths, strict=True)) < set(zip(*every(1504), strict=True))
 
 
 def test_some_parts_leave_the_results_of_a_whole_run_alone(tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ PROGRAMS = {
             "bench.options.alignment",
             "bench.options.before",
             "bench.options.encoding",
+            "bench.options.packed",
             "bench.options.scoring",
             "bench.server.rolling",
             "bench.server.several",

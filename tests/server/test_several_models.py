@@ -6,19 +6,24 @@ import logging
 import re
 import shutil
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from dragoman import AsyncClient, Client, Internal, InvalidArgument, NotFound, Unavailable
+from dragoman.local import Translator
 from models.package.folder import MANIFEST, Package
 from server.config import Settings
+from tests.checkpoints import flores
 from tests.fakes import CopyDecoder
 from tests.server_process import WAIT_S, server_process
 from tests.serving import eventually, serve_here
 
 ZOO = Path(__file__).parents[2] / "models" / "zoo"
+SENTENCES = [english for english, _ in flores() if len(english) < 50][:8]
+"""Short enough for the smallest of the models."""
 
 
 def test_two_real_models_are_found_by_name_and_by_language() -> None:
@@ -65,6 +70,37 @@ def test_two_real_models_are_found_by_name_and_by_language() -> None:
             assert metrics("dragoman_finished_total", model=name) > 0
             assert metrics("dragoman_model_serving", model=name) == 1
             assert metrics("dragoman_model_info", model=name) == 1
+
+
+Answer = tuple[object, ...]
+
+
+def ask(translator: Translator, model: str, index: int) -> Answer:
+    """A call of one of three kinds, and all that it gives but how long it took."""
+    text, target = SENTENCES[index % len(SENTENCES)], translator.model(model).target_languages[0]
+    if index % 3 == 2:
+        return (translator.encode(text, model=model, poolings=["mean", "max"]).values,)
+    found = translator.translate(
+        text, model=model, target_language=target, num_beams=1 + 3 * (index % 3), max_new_tokens=24, with_tokens=True
+    )
+    return tuple((one.text, one.score, one.tokens) for one in found.hypotheses)
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_under_mixed_load_each_answers_as_it_does_alone(
+    count: int, tiny_package: Package, many_package: Package
+) -> None:
+    folders = [ZOO / "en-pt", tiny_package.folder, ZOO / "en-pt-int8", ZOO / "pt-en", many_package.folder][:count]
+    asked = [(Package.open(folder).manifest.name, index) for index in range(12) for folder in folders]
+    alone = dict[tuple[str, int], Answer]()
+    for folder in folders:
+        with Translator(folder, workers=1) as translator:
+            own = Package.open(folder).manifest.name
+            alone |= {(name, index): ask(translator, name, index) for name, index in asked if name == own}
+    with Translator(folders, workers=2) as together, ThreadPoolExecutor(len(asked)) as callers:
+        found = callers.map(lambda one: ask(together, *one), asked)
+        assert dict(zip(asked, found, strict=True)) == alone
+    assert len(set(alone.values())) > 8 * count, "models that say the same show little"
 
 
 @asynccontextmanager

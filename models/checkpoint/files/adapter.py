@@ -64,8 +64,8 @@ def whole(folder: Path) -> Iterator[Path]:
         yield folder
         return
     content = read_json(folder / CONFIG)
-    config = parse(AdapterConfig, content, folder / CONFIG)
     _check_rest(content, folder / CONFIG)
+    config = parse(AdapterConfig, content, folder / CONFIG)
     base = _base(folder, config)
     with TemporaryDirectory() as made:
         merged = Path(made)
@@ -106,8 +106,10 @@ def _changed(tensors: dict[str, Tensor], name: str, by: Tensor, adapter: TensorF
 
 
 def _check_rest(content: dict[str, Any], file: Path) -> None:
+    """Raises CheckpointError for another kind of adapter, and for what a LoRA may have besides."""
     for key, value in content.items():
-        if value and key not in AdapterConfig.model_fields and key not in TRAINING:
+        other = key == "peft_type" and value != "LORA"
+        if other or (value and key not in AdapterConfig.model_fields and key not in TRAINING):
             raise CheckpointError(f"{file}: {key} is {value!r}, which is not merged here; {MERGE}")
 
 

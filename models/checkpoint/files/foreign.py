@@ -1,6 +1,8 @@
 """Folders that are no checkpoint of ours: what they are, and the way from there."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.files.reading import read_json
@@ -28,6 +30,8 @@ KINDS: tuple[tuple[tuple[str, ...], str], ...] = (
 )
 """What tells a folder's kind, the first that fits, and what is said of it."""
 EXPERTS = "a mixture of experts, of which each token takes other layers"
+EXPERT_COUNTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+"""Keys by which a config.json of any family says that there are some."""
 SPARSE = "sparse attention, which neither our graphs nor our operators have"
 REFUSED: dict[str, str] = {
     "nllb-moe": f"{EXPERTS}; the dense models are m2m_100 (facebook/nllb-200-distilled-600M to nllb-200-3.3B)",
@@ -54,9 +58,12 @@ def say_what_it_is(folder: Path) -> str | None:
     return None
 
 
-def why_refused(family: object) -> str | None:
-    """Why models of this `model_type` cannot be packages. None, where that is not known of them."""
-    return REFUSED.get(family) if isinstance(family, str) else None
+def why_refused(content: Mapping[str, Any]) -> str | None:
+    """Why models with this config.json cannot be packages. None, where that is not known of them."""
+    family = content.get("model_type")
+    if isinstance(family, str) and family in REFUSED:
+        return REFUSED[family]
+    return EXPERTS if any(content.get(key) for key in EXPERT_COUNTS) else None
 
 
 def check_quantization(folder: Path) -> None:

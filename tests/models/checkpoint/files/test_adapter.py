@@ -63,7 +63,7 @@ def test_a_merged_model_is_that_of_peft(tmp_path: Path, name: str) -> None:
     ("changes", "said"),
     [
         ({"base_model_name_or_path": "facebook/bart-base"}, "is 'facebook/bart-base', which is no folder here"),
-        ({"peft_type": "IA3"}, "peft_type is 'IA3'"),
+        ({"peft_type": "IA3"}, "peft_type is 'IA3', which is not merged here; merge it with peft"),
         ({"use_dora": True}, "use_dora is True, which is not merged here"),
         ({"init_lora_weights": "pissa"}, "init_lora_weights is 'pissa'"),
         ({"r": 0}, "r is 0"),

@@ -80,6 +80,17 @@ def test_families_that_do_not_fit(folder: Path, family: str, said: str) -> None:
     assert "supported: " in message
 
 
+@pytest.mark.parametrize(
+    ("family", "key"),
+    [("mixtral", "num_local_experts"), ("qwen3_moe", "num_experts"), ("deepseek_v3", "n_routed_experts")],
+)
+def test_experts_of_any_family(folder: Path, family: str, key: str) -> None:
+    edit_json(folder / "config.json", model_type=family, **{key: 8})
+    message = refused(folder)
+    assert f"model_type is {family!r}: a mixture of experts" in message
+    assert "encoders alone: bert, " in message
+
+
 @pytest.mark.parametrize("method", ["gptq", "awq", "bitsandbytes"])
 def test_quantized_checkpoints(folder: Path, method: str) -> None:
     edit_json(folder / "config.json", quantization_config={"quant_method": method, "bits": 4})
