@@ -18,10 +18,10 @@
 
 namespace dragoman::ISA {
 
-constexpr int most_summed = 64;       // so many of the best looks at most are computed exactly for the sum
-constexpr float summed_depth = 8;     // no look so far below the best is
+constexpr int most_summed = 256;      // so many of the best looks at most are computed exactly for the sum
+constexpr float summed_depth = 12;    // no look so far below the best is
 constexpr double rest_share = 0.001;  // of the sum, which may be of looks
-constexpr int most_found = 4 * most_best + 64;
+constexpr int most_found = 4 * most_best + most_summed;
 
 struct Found {
   float look, off;  // off: how far it may be from the logit

@@ -22,6 +22,7 @@ import pytest
 from transformers import MarianConfig
 
 from engine.cpu.decoder import CpuDecoder
+from engine.native.decoder import NativeDecoder
 from engine.observer import Unobserved
 from engine.offline import decode
 from engine.request import Event, Finished, FinishReason, Hypothesis
@@ -29,6 +30,7 @@ from engine.runner import Runner
 from engine.targets import target_rules
 from export.tracing.trace import trace
 from export.weights.save import save
+from kernels.library import Library
 from models.checkpoint import Checkpoint, load_checkpoint
 from models.decoding import Decoding
 from models.package.folder import Package
@@ -47,7 +49,10 @@ from tests.engine.exact.cases import (
     read_sources,
     weights_sha256,
 )
+from tests.kernels.conftest import library
 from tests.oracles import Eager, HuggingFace, Scored, Tokens
+
+__all__ = ["library"]
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -62,7 +67,7 @@ class Exported:
     """A checkpoint, exported, with its oracles."""
 
     checkpoint: Checkpoint
-    decoder: CpuDecoder
+    decoder: CpuDecoder | NativeDecoder
     huggingface: HuggingFace | Recorded
     eager: Eager
 
@@ -164,6 +169,20 @@ def test_real_sentences(num_beams: int, zoo: Exported, sources: list[Tokens], an
         found = [answers[case.decoding, index] for index in case.sentences]
         ties += zoo.check([sources[index] for index in case.sentences], case.decoding, found)
     assert ties <= TIES * sum(len(case.sentences) for case in cases)
+
+
+def test_our_own_operators_have_the_same_scores(
+    zoo: Exported, zoo_package: Package, library: Library, sources: list[Tokens]
+) -> None:
+    """Though they sum up only the best tokens of a row exactly, and estimate the others."""
+    graphs = zoo_package.graphs()
+    assert graphs.spec.native is not None
+    native = replace(zoo, decoder=NativeDecoder(graphs, graphs.spec.native, library, LONGEST, LONGEST))
+    for decoding in (GREEDY, options(4, *DEFAULT)):
+        [case] = [case for case in CASES if case.decoding == decoding]
+        some = [sources[index] for index in case.sentences]
+        found = native.decode([(source, decoding) for source in some])
+        assert native.check(some, decoding, found) <= TIES * len(some)
 
 
 # Random weights
