@@ -35,6 +35,7 @@ THE_CHARTS_OWN = {
     "metrics_port",
     "http",
     "http_port",
+    "open",
     "reuse_port",
     "grace_period_s",
     "callers",

@@ -250,7 +250,7 @@ def test_what_needs_no_engine_imports_none(flag: str, told: str) -> None:
 
 
 def test_settings_that_cannot_be_are_told(tiny_package: Package) -> None:
-    assert "max_rows is '0'" in refused("--max-rows", 0)
+    assert "--max-rows is '0'" in refused("--max-rows", 0)
     assert "max_new_tokens is 100000; the model takes" in refused(
         "--package", tiny_package.folder, "--max-new-tokens", 100000
     )
