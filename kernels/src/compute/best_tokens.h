@@ -19,6 +19,8 @@
 namespace dragoman::ISA {
 
 constexpr int most_summed = 256;      // so many of the best looks at most are computed exactly for the sum
+constexpr int summed_in_order = 32;   // the best ones, after each of which there may be enough
+constexpr double much = 0.01;         // of the sum: more that is of looks is too much
 constexpr float summed_depth = 12;    // no look so far below the best is
 constexpr double rest_share = 0.001;  // of the sum, which may be of looks
 constexpr int most_found = 4 * most_best + most_summed;
@@ -181,37 +183,78 @@ INLINE void place_look(RowSearch& row, int n) {
 
 INLINE float logit(const BestTokens& b, const float* x, int32_t id) { return logit(b.table, b.look.bias, x, id); }
 
-// What was found, exactly where it is wanted. Returns the logarithm of the sum of all exponentials. How many looks are
-// computed exactly for it does not depend on k, or a row's score would depend on what others in the batch ask for. A
-// rest that the rounding of fp32 may have made is none.
-static double choose(const BestTokens& b, RowSearch& row, const float* x, Best& best) {
-  float logits[most_summed];
-  const double total = sum(row.total);
-  double rest = total, most = lowest;
-  int summed = 0;
-  for (; b.exact && summed < most_summed && summed < row.count && rest > rest_share * total; summed++) {
-    place_look(row, summed);
-    const Found& f = row.found[summed];
-    if (f.look < row.found[0].look - summed_depth) break;
-    logits[summed] = logit(b, x, f.id);
-    most = logits[summed] > most ? logits[summed] : most;
-    rest -= exp((double)f.look - row.most);
+// Whole numbers, whose sum does not depend on their order: what else is wanted of a row changes that. x <= 1.
+INLINE int64_t in_parts(double x) { return (int64_t)(x * 0x1p50); }
+
+// Sums up what is known of a row exactly. How many looks are computed for it does not depend on k, or a row's score would
+// depend on what others in the batch ask for: the best ones in their order, and where these are too little, all that may
+// be. A rest that the rounding of fp32 may have made is none.
+struct ExactSum {
+  const BestTokens& b;
+  RowSearch& row;
+  const float* x;
+  const double total;
+  int count = 0;  // of the looks that were found, the first so many are computed
+  float logits[most_summed] = {};
+  double most = lowest;
+  int64_t looks = 0;  // e^(look - the best), in parts
+
+  MEMBER double rest() const {
+    const double left = total - (double)looks * 0x1p-50;
+    return count > 0 && left < 4e-6 * total ? 0 : left;
   }
+  MEMBER bool wanted(double share) const { return count < row.count && rest() > share * total; }
+
+  MEMBER void add(int i) {
+    const Found f = row.found[i];
+    row.found[i] = row.found[count];
+    row.found[count] = f;
+    logits[count] = logit(b, x, f.id);
+    most = logits[count] > most ? logits[count] : most;
+    looks += in_parts(exp((double)f.look - row.most));
+    count++;
+  }
+
+  MEMBER void add_all() {
+    float least = lowest;  // exclusive
+    for (; count < summed_in_order && wanted(rest_share); add(count)) {
+      place_look(row, count);
+      least = row.found[0].look - summed_depth;
+      if (row.found[count].look < least) return;
+    }
+    if (!wanted(much)) return;
+    if (row.count > most_summed) {
+      const float next = nth_largest_look(row, most_summed + 1);
+      least = next > least ? next : least;
+    }
+    for (int i = count; i < row.count; i++)
+      if (row.found[i].look > least) add(i);
+  }
+
+  // The logarithm of the sum of all exponentials.
+  MEMBER double logarithm() {
+    const double most_of_rest = (double)row.most + row.common, left = rest();
+    if (left > 0 && most_of_rest > most) most = most_of_rest;
+    int64_t exactly = 0;
+    for (int i = 0; i < count; i++) exactly += in_parts(exp(logits[i] - most));
+    return most + log((left > 0 ? left * exp(most_of_rest - most) : 0) + (double)exactly * 0x1p-50);
+  }
+};
+
+// What was found, exactly where it is wanted. Returns the logarithm of the sum of all exponentials.
+static double choose(const BestTokens& b, RowSearch& row, const float* x, Best& best) {
+  ExactSum summed{b, row, x, sum(row.total)};
+  if (b.exact) summed.add_all();
   for (int i = 0; i < row.count; i++) {
     const Found& f = row.found[i];
-    if (i < summed)
-      best.add(logits[i], f.id);
+    if (i < summed.count)
+      best.add(summed.logits[i], f.id);
     else if (!b.exact)
       best.add(f.look, f.id);
     else if (f.look + f.off >= row.lowers[best.k - 1])
       best.add(logit(b, x, f.id), f.id);
   }
-  if (summed > 0 && rest < 4e-6 * total) rest = 0;
-  const double most_of_rest = (double)row.most + row.common;
-  if (rest > 0 && most_of_rest > most) most = most_of_rest;
-  double exactly = rest > 0 ? rest * exp(most_of_rest - most) : 0;
-  for (int i = 0; i < summed; i++) exactly += exp(logits[i] - most);
-  return most + log(exactly);
+  return summed.logarithm();
 }
 
 INLINE void begin(RowSearch& row, int k, const BestTokens& b, const float* x, const uint8_t* q, float scale) {
