@@ -186,9 +186,9 @@ INLINE float logit(const BestTokens& b, const float* x, int32_t id) { return log
 // Whole numbers, whose sum does not depend on their order: what else is wanted of a row changes that. x <= 1.
 INLINE int64_t in_parts(double x) { return (int64_t)(x * 0x1p50); }
 
-// Sums up what is known of a row exactly. How many looks are computed for it does not depend on k, or a row's score would
-// depend on what others in the batch ask for: the best ones in their order, and where these are too little, all that may
-// be. A rest that the rounding of fp32 may have made is none.
+// Sums up what is known of a row exactly. How many looks are computed for it does not depend on k, or a row's score
+// would depend on what others in the batch ask for: the best ones in their order, and where these are too little, all
+// that may be. A rest that the rounding of fp32 may have made is none.
 struct ExactSum {
   const BestTokens& b;
   RowSearch& row;

@@ -140,11 +140,12 @@ static double choose_of_seen(const BestTokens& b, CoarseRow& row, const float* x
   float logits[most_seen];
   int others = 0;
   near = 0;
+  const auto wanted = [&](const Seen& seen) INLINED { return many ? seen.look > cut : seen.look >= cut; };
   for (int i = 0; i < row.count; i++)
-    if (many ? row.seen[i].look > cut : row.seen[i].look >= cut) prefetch_row(b.table, row.seen[i].id);
+    if (wanted(row.seen[i])) prefetch_row(b.table, row.seen[i].id);
   for (int i = 0; i < row.count; i++) {
     const Seen seen = row.seen[i];
-    if (many ? seen.look > cut : seen.look >= cut) {
+    if (wanted(seen)) {
       const float y = logit(b.table, b.look.bias, x, seen.id);
       best.add(y, seen.id);
       if (seen.look >= row.most - seen_depth) rest -= exp((double)seen.look - row.most);
