@@ -122,7 +122,7 @@ def _add_line_flags(flags: Parser, what: str) -> None:
 
 
 def _add_language_flags(flags: Parser) -> None:
-    flags.add_argument("--source-language", default="", metavar="CODE", help="BCP-47 code of the texts")
+    flags.add_argument("--source-language", "--from", default="", metavar="CODE", help="BCP-47 code of the texts")
     flags.add_argument("--target-language", "--to", default="", metavar="CODE", help="BCP-47 code of the translations")
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import grpc
+import pytest
 
 from dragoman.command.output import embedding_line, labels_line
 from dragoman.results.classification import Classification, Label
@@ -87,6 +88,13 @@ def test_score_flags_are_the_options(command: Dragoman, server: FakeServer) -> N
     assert (one.content, list(one.targets)) == ("a", ["b", "c"])
     asked = request.source_language_code, request.target_language_code, request.model, request.prompt
     assert asked == ("en", "pt", "m", "query")
+
+
+@pytest.mark.parametrize("name", ["translate", "score"])
+def test_languages_have_short_flags(command: Dragoman, server: FakeServer, name: str) -> None:
+    assert command(name, "--from", "en", "--to", "pt", "a\tb").code == 0
+    [request] = server.requests
+    assert (request.source_language_code, request.target_language_code) == ("en", "pt")
 
 
 def test_a_line_without_a_translation(command: Dragoman, file: Path) -> None:
