@@ -206,7 +206,7 @@ def test_it_stops_when_it_is_good_enough(tmp_path: Path, capfd: pytest.CaptureFi
     scores = [float(score) for score in re.findall(r"(?m)^step .* BLEU ([\d.]+)", capfd.readouterr().err)]
     print(scores)
     last = state.load(state.checkpoints(folder / "checkpoints")[-1])["progress"]
-    assert 0 < last["best_score"] and last["step"] == 10 * len(scores) < 400
+    assert last["best_score"] > 0 and last["step"] == 10 * len(scores) < 400
 
 
 def test_enough_is_of_translations(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

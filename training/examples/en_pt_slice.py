@@ -16,7 +16,7 @@ from training.config import ParallelText
 from training.data.files import write_lines
 from training.data.text import read_pair
 from training.errors import TrainingError
-from training.examples.variants import Settings, as_toml, variant
+from training.examples.variants import Changes, Settings, as_toml, read, variant
 
 PAIRS, HELD_OUT = 20_000, 300
 WORDS = range(3, 21)
@@ -41,14 +41,14 @@ def experiment(name: str, folder: Path) -> Settings:
         {side: str(folder / f"{part}.{language}") for side, language in (("source", "en"), ("target", "pt"))}
         for part in ("train", "valid")
     )
-    changes: dict[str, dict[str, object]] = {
+    changes: Changes = {
         "data": {"train": [train], "validation": validation, "max_tokens": MAX_TOKENS},
         "vocabulary": {"size": PIECES},
         "optimizer": {"warmup_steps": WARMUP, "cooldown_steps": COOLDOWN},
         "training": {"max_steps": STEPS[name]},
         "validation": {"every_steps": STEPS[name], "sentences": HELD_OUT},
     }
-    return variant(name, folder / name, changes)
+    return variant(read(name), changes) | {"output": str(folder / name)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

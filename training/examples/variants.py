@@ -9,19 +9,27 @@ from training.config import Experiment, read_experiment
 Settings = dict[str, object]
 """Tables of an experiment, and the keys above them."""
 
+Changes = Mapping[str, Mapping[str, object] | None]
+"""Other keys of some tables. None: a table is left out."""
+
 EXAMPLES = Path(__file__).parent
 
 
-def variant(name: str, output: Path, changes: Mapping[str, Mapping[str, object]]) -> Settings:
-    """The example of that name, written elsewhere, with other keys in some of its tables."""
-    settings: Settings = read_experiment(EXAMPLES / f"{name}.toml", Experiment).model_dump(
-        mode="json", exclude_unset=True, exclude_none=True
-    )
-    for table, keys in changes.items():
-        former = settings.get(table, {})
-        assert isinstance(former, dict), f"{table} is a key of {name}"
-        settings[table] = {**former, **keys}
-    return settings | {"output": str(output)}
+def read(name: str) -> Settings:
+    """The example of that name. Raises TrainingError."""
+    experiment = read_experiment(EXAMPLES / f"{name}.toml", Experiment)
+    return experiment.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+
+
+def variant(settings: Settings, changes: Changes) -> Settings:
+    """An experiment with these changes."""
+    changed = dict(settings)
+    for name, keys in changes.items():
+        former = changed.pop(name, {})
+        assert isinstance(former, dict), f"{name} is a key, and no table"
+        if keys is not None:
+            changed[name] = {**former, **keys}
+    return changed
 
 
 def as_toml(settings: Settings) -> str:
