@@ -1,7 +1,7 @@
 """`python -m bench.history`: a recurrent package with attention beside a loop in PyTorch over the same weights.
 
-A GRU that attends to its source (Bahdanau et al. 2015), 32 sentences at a time, greedily, one thread each, in turns, by
-the clock or by processor time.
+A GRU that attends to its source (Bahdanau et al. 2015), 32 sentences at a time, greedily, in turns, by the clock or by
+processor time. `--cores N`: N workers, and N threads of PyTorch, which may be slower than one: see both.
 `--packages PACKAGE ... --text FILE` translates a text by packages of several systems instead, in the same way. See
 docs/history.md.
 """
@@ -84,18 +84,18 @@ def by_pytorch(model: Recurrent, sources: Sources) -> torch.Tensor:
 
 
 def by_package(runner: Runner, rules: TargetRules, sources: Sources) -> torch.Tensor:
-    """The same of an engine with one worker."""
+    """The same of an engine, whose workers share the sentences."""
     decoding = Decoding(min_new_tokens=TARGET, max_new_tokens=TARGET)
     answers = decode(runner, rules, [(source, decoding) for source in sources])
     return torch.tensor([answer.hypotheses[0].token_ids for answer in answers])
 
 
-def compare(width: int, folder: Path, took: Took) -> list[str]:
+def compare(width: int, cores: int, folder: Path, took: Took) -> list[str]:
     """A row of the table."""
     torch.manual_seed(1)
     model, sources = Recurrent(shape(width)).eval(), some_sources()
     loadable = Loadable(save(trace(model), folder), GenerationDefaults(max_new_tokens=TARGET))
-    with load(loadable, CPU, Limits(rows=ROWS, workers=1)) as runner:
+    with load(loadable, CPU, Limits(rows=ROWS, workers=cores)) as runner:
         work = {
             "package": partial(by_package, runner, loadable.rules, sources),
             "pytorch": partial(by_pytorch, model, sources),
@@ -117,6 +117,7 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.history", description=__doc__)
     parser.add_argument("--widths", nargs="+", type=int, default=[128, 256, 512], help="of the models")
+    parser.add_argument("--cores", type=int, default=1, help="of both sides, without --packages (default: %(default)s)")
     parser.add_argument("--packages", nargs="+", type=Path, default=[], help="of several systems")
     parser.add_argument("--text", type=Path, help="of as many lines as are to be translated")
     parser.add_argument(
@@ -124,7 +125,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     took = processor_seconds if options.processor_time else seconds
-    torch.set_num_threads(1)
+    torch.set_num_threads(options.cores)
     print(f"{machine()}, {instructions()}\n", flush=True)
     if options.packages:
         texts = options.text.read_text(encoding="utf-8").splitlines()
@@ -144,7 +145,7 @@ def main() -> None:
     rows = list[list[str]]()
     for width in options.widths:
         with TemporaryDirectory() as folder:
-            rows.append(compare(width, Path(folder), took))
+            rows.append(compare(width, options.cores, Path(folder), took))
     print(table(header, rows))
 
 

@@ -11,9 +11,11 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -23,22 +25,18 @@ from bench.measure import processor_seconds, seconds
 from bench.pages.markdown import machine, table
 from models.checkpoint import load_checkpoint
 from training.examples.number_words import HELD_OUT, PAIRS, SEED, make_pairs, write
-from training.examples.variants import Settings, as_toml, variant
+from training.examples.variants import Changes, Settings, as_toml, read, variant
 from training.loop.validation import bleu
 
-MOST_S = 600
-"""Processor time of a training."""
 ENOUGH, ASKED = 99.9, 99.0
 """BLEU at which a training ends, and that the table has the time of."""
-EVERY = 100
-"""Steps between two validations."""
+EVERYWHERE: Changes = {
+    "training": {"processor_seconds": 600, "threads": 1},
+    "validation": {"every_steps": 100, "enough": ENOUGH},
+}
 
-Model = Mapping[str, object]
-"""What an experiment says of a model."""
 
-
-@dataclass(frozen=True)
-class System:
+class System(NamedTuple):
     """An experiment, and what is changed of it."""
 
     name: str
@@ -47,27 +45,24 @@ class System:
     """In the table."""
     example: str
     """Of training/examples."""
-    model: Model
-    steps: int | None = None
-    """The example's, if None."""
-    peak_learning_rate: float | None = None
-    """The same."""
+    changes: Changes = MappingProxyType({})
 
 
 SCORES = ("dot", "scaled_dot", "general", "projected", "location", "concat", "cosine")
 SYSTEMS = (
-    System("rnn_none", "RNN", "lstm_none", {"cell": "rnn"}, steps=2000, peak_learning_rate=1e-3),
-    System("gru_none", "GRU, Cho et al.", "lstm_none", {"cell": "gru", "first_state": "projected"}, steps=1700),
-    System("lstm_none", "LSTM, Sutskever et al.", "lstm_none", {}, steps=1500),
-    System("rnn_additive", "RNN, additive", "gru_additive", {"cell": "rnn"}),
-    System("gru_additive", "GRU, additive, Bahdanau et al.", "gru_additive", {}),
-    *(System(f"gru_{score}", f"GRU, {score}", "gru_additive", {"score": score}) for score in SCORES),
-    System("gru_window", "GRU, additive, window 4", "gru_additive", {"window": 4}),
-    System("luong", "LSTM, general, after, fed, Luong et al.", "luong", {}),
-    System("transformer", "Transformer", "number_words", {}),
-    System("universal", "universal Transformer", "universal", {}),
-    System("universal_act", "the same, with ACT", "universal_act", {}),
-    System("unilm", "UniLM", "unilm", {}),
+    System("rnn_none", "RNN", "lstm_none", {"model": {"cell": "rnn"}, "optimizer": {"peak_learning_rate": 1e-3}}),
+    System("gru_none", "GRU, Cho et al.", "lstm_none", {"model": {"cell": "gru", "first_state": "projected"}}),
+    System("lstm_none", "LSTM, Sutskever et al.", "lstm_none"),
+    System("rnn_additive", "RNN, additive", "gru_additive", {"model": {"cell": "rnn"}}),
+    System("gru_additive", "GRU, additive, Bahdanau et al.", "gru_additive"),
+    *(System(f"gru_{score}", f"GRU, {score}", "gru_additive", {"model": {"score": score}}) for score in SCORES),
+    System("gru_window", "GRU, additive, window 4", "gru_additive", {"model": {"window": 4}}),
+    System("luong", "LSTM, general, after, fed, Luong et al.", "luong"),
+    System("transformer", "Transformer", "number_words"),
+    System("universal", "universal Transformer", "universal"),
+    System("universal_act", "the same, with ACT", "universal_act"),
+    System("unilm", "UniLM", "unilm"),
+    System("gpt2", "one stack, causal (as GPT-2)", "unilm", {"model": {"source_mask": "causal"}, "mixture": None}),
 )
 
 
@@ -77,16 +72,10 @@ def settings(system: System, folder: Path, text: Path) -> Settings:
         {side: str(text / f"{part}.{language}") for side, language in (("source", "en"), ("target", "pt"))}
         for part in ("train", "valid")
     )
-    rate = {} if system.peak_learning_rate is None else {"peak_learning_rate": system.peak_learning_rate}
-    steps = {} if system.steps is None else {"max_steps": system.steps}
-    changes: dict[str, Mapping[str, object]] = {
-        "data": {"train": [train], "validation": validation},
-        "model": system.model,
-        "optimizer": rate,
-        "training": {**steps, "processor_seconds": MOST_S, "threads": 1},
-        "validation": {"every_steps": EVERY, "enough": ENOUGH},
+    on_text: Changes = {"data": {"train": [train], "validation": validation}}
+    return variant(variant(variant(read(system.example), on_text), EVERYWHERE), system.changes) | {
+        "output": str(folder)
     }
-    return variant(system.example, folder, changes)
 
 
 def make(system: System, folder: Path, text: Path) -> None:
@@ -160,17 +149,16 @@ def compare(systems: Sequence[System], folder: Path, took: Took) -> list[list[st
 
 def main() -> None:
     """Command line."""
+    named = {system.name: system for system in SYSTEMS}
     parser = argparse.ArgumentParser(prog="python -m bench.history.systems", description=__doc__)
     parser.add_argument("folder", type=Path, help="of all that is trained and exported")
-    parser.add_argument(
-        "--only", nargs="+", metavar="NAME", choices=[system.name for system in SYSTEMS], help="of them"
-    )
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=named, help="these, in this order")
     parser.add_argument("--make", action="store_true", help="train and export what is missing, and measure nothing")
     parser.add_argument(
         "--processor-time", action="store_true", help="instead of the clock, on a machine with other work"
     )
     options = parser.parse_args()
-    systems = [system for system in SYSTEMS if options.only is None or system.name in options.only]
+    systems = [named[name] for name in options.only or named]
     text = options.folder / "text"
     if not text.exists():
         write(text, make_pairs(PAIRS, SEED), HELD_OUT)
