@@ -48,7 +48,8 @@ class System(NamedTuple):
     changes: Changes = MappingProxyType({})
 
 
-SCORES = ("dot", "scaled_dot", "general", "projected", "location", "concat", "cosine")
+SCORES = ("dot", "scaled_dot", "general", "projected", "location", "cosine")
+LUONG = {"attends": "after", "input_feeding": True}
 SYSTEMS = (
     System("rnn_none", "RNN", "lstm_none", {"model": {"cell": "rnn"}, "optimizer": {"peak_learning_rate": 1e-3}}),
     System("gru_none", "GRU, Cho et al.", "lstm_none", {"model": {"cell": "gru", "first_state": "projected"}}),
@@ -56,6 +57,7 @@ SYSTEMS = (
     System("rnn_additive", "RNN, additive", "gru_additive", {"model": {"cell": "rnn"}}),
     System("gru_additive", "GRU, additive, Bahdanau et al.", "gru_additive"),
     *(System(f"gru_{score}", f"GRU, {score}", "gru_additive", {"model": {"score": score}}) for score in SCORES),
+    System("gru_concat", "GRU, concat, after, fed", "gru_additive", {"model": {"score": "concat", **LUONG}}),
     System("gru_window", "GRU, additive, window 4", "gru_additive", {"model": {"window": 4}}),
     System("luong", "LSTM, general, after, fed, Luong et al.", "luong"),
     System("transformer", "Transformer", "number_words"),

@@ -204,7 +204,6 @@ def test_it_stops_when_it_is_good_enough(tmp_path: Path, capfd: pytest.CaptureFi
     validation = {"every_steps": 10, "sentences": 20, "enough": 1e-6}
     folder = run(tmp_path, optimizer={"peak_learning_rate": 1e-2}, training={"max_steps": 400}, validation=validation)
     scores = [float(score) for score in re.findall(r"(?m)^step .* BLEU ([\d.]+)", capfd.readouterr().err)]
-    print(scores)
     last = state.load(state.checkpoints(folder / "checkpoints")[-1])["progress"]
     assert last["best_score"] > 0 and last["step"] == 10 * len(scores) < 400
 
