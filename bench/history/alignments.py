@@ -11,10 +11,13 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
+from engine.errors import EngineError
 from inspection.drawing import heat_maps
 from inspection.findings import Findings, InspectionError, Wanted
 from inspection.inspect import inspect
 from inspection.page import as_file
+from models.package.checked import PackageError
+from models.tokenizers.tokenizer import TokenizerError
 
 
 def draw(found: Sequence[Findings], names: Sequence[str]) -> Element:
@@ -39,7 +42,7 @@ def main() -> int:
     try:
         found = [inspect(package, Wanted(options.text, beams=1)) for package in options.packages]
         picture = draw(found, [package.parent.name for package in options.packages])
-    except InspectionError as error:
+    except (InspectionError, PackageError, TokenizerError, EngineError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     options.out.write_text(as_file(picture), encoding="utf-8")
