@@ -56,12 +56,7 @@ def shortened(label: str) -> str:
 def heat_maps(
     title: str, weights: NDArray[np.float32], rows: Sequence[str], columns: Sequence[str], heads: Sequence[str]
 ) -> Element:
-    """A map for every layer and head, and one for the mean of a layer's heads if there are several.
-
-    weights: [layers, heads, rows, columns], from 0 to 1. rows look at columns
-    """
-    if len(heads) > 1:
-        weights, heads = np.concatenate([weights, weights.mean(1, keepdims=True)], 1), [*heads, "mean"]
+    """A map for every layer and head. weights: [layers, heads, rows, columns], from 0 to 1. rows look at columns."""
     rows, columns = [list(map(shortened, labels)) for labels in (rows, columns)]
     width, height = (min(max(CELL * len(labels), LEAST), MOST) for labels in (columns, rows))
     left, top = 26 + CHARACTER * max(map(len, rows)), 18 + CHARACTER * max(map(len, columns))

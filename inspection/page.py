@@ -50,11 +50,12 @@ def pictures(findings: Findings) -> dict[str, str]:
         "looking_back": back_maps(findings),
         "search": None if findings.root is None else draw_search(findings.root, findings.labels),
     }
-    files = dict[str, str]()
-    for name, picture in drawn.items():
-        if picture is not None:
-            style = Element("style")
-            style.text = STYLE
-            picture.insert(0, style)
-            files[f"{name}.svg"] = tostring(picture, "unicode") + "\n"
-    return files
+    return {f"{name}.svg": as_file(picture) for name, picture in drawn.items() if picture is not None}
+
+
+def as_file(picture: Element) -> str:
+    """A picture that stands alone."""
+    style = Element("style")
+    style.text = STYLE
+    picture.insert(0, style)
+    return tostring(picture, "unicode") + "\n"

@@ -147,7 +147,7 @@ def encoder_maps(findings: Findings) -> Element | None:
     weights = findings.source_attention
     if weights is None:
         return None
-    return heat_maps("Attention of the encoder", weights, findings.source, findings.source, _heads(weights))
+    return _maps("Attention of the encoder", weights, findings.source, findings.source)
 
 
 def target_maps(findings: Findings) -> Element | None:
@@ -156,7 +156,7 @@ def target_maps(findings: Findings) -> Element | None:
     if weights is None:
         return None
     target = findings.target[: weights.shape[2]]
-    return heat_maps("Attention of the decoder to the source", weights, target, findings.source, _heads(weights))
+    return _maps("Attention of the decoder to the source", weights, target, findings.source)
 
 
 def back_maps(findings: Findings) -> Element | None:
@@ -165,7 +165,7 @@ def back_maps(findings: Findings) -> Element | None:
     if weights is None:
         return None
     target = findings.target[: weights.shape[2]]
-    return heat_maps("Attention of the decoder to itself", weights, target, findings.fed, _heads(weights))
+    return _maps("Attention of the decoder to itself", weights, target, findings.fed)
 
 
 def entropy(weights: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -175,9 +175,13 @@ def entropy(weights: NDArray[np.float32]) -> NDArray[np.float64]:
     return found
 
 
-def _heads(weights: NDArray[np.float32]) -> list[str]:
+def _maps(title: str, weights: NDArray[np.float32], rows: Sequence[str], columns: Sequence[str]) -> Element:
+    """A map for every layer and head, and one for the mean of a layer's heads if there are several."""
     heads = weights.shape[1]
-    return [""] if heads == 1 else [f"head {head}" for head in range(heads)]
+    if heads == 1:
+        return heat_maps(title, weights, rows, columns, [""])
+    names = [*(f"head {head}" for head in range(heads)), "mean"]
+    return heat_maps(title, np.concatenate([weights, weights.mean(1, keepdims=True)], 1), rows, columns, names)
 
 
 def _section(title: str) -> Element:

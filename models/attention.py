@@ -1,8 +1,7 @@
 """Attention. Where ONNX Runtime has a better kernel than what the exporter makes of plain PyTorch, both stand here.
 
-Each function's PyTorch body is its definition. While torch.onnx.export traces, one ONNX Runtime node takes its place,
-so that eager and exported models are the same code. Inside `plain` the bodies themselves are traced, for devices that
-lack those kernels: GroupQueryAttention knows no fp32 on CUDA.
+Each function's PyTorch body is its definition. While torch.onnx.export traces, one ONNX Runtime node takes its place
+(`models.attention_nodes`), so that eager and exported models are the same code.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,27 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-HEAD_DIM_MULTIPLE = 8
-"""GroupQueryAttention takes heads whose size is a multiple of this."""
+from models.attention_nodes import PLAIN_SCORING, Scoring, group_query_attention, multi_head_attention, takes_kernels
 
-LOWEST = torch.finfo(torch.float32).min
-"""What ONNX Runtime adds to a score to hide it: its own -10,000 is less than some scores of real models."""
-
-Attributes = dict[str, int | float | str | bool | Sequence[int] | Sequence[float] | Sequence[str] | Sequence[bool]]
-"""Of a node, as torch.onnx.ops has them."""
-
-_fused = ContextVar("fused", default=True)
 _noted: "ContextVar[list[Compared] | None]" = ContextVar("noted", default=None)
-
-
-@contextmanager
-def plain() -> Iterator[None]:
-    """While it lasts, torch.onnx.export traces attention as standard operators."""
-    token = _fused.set(False)
-    try:
-        yield
-    finally:
-        _fused.reset(token)
 
 
 class Packing(NamedTuple):
@@ -44,23 +25,6 @@ class Packing(NamedTuple):
     """The token of each place of a padded batch; of padding, any [sentences, source]."""
     places: Tensor
     """The place of each token, counted through that batch [tokens]."""
-
-
-class Scoring(NamedTuple):
-    """How a query's product with a key becomes a score."""
-
-    scale: float | None = None
-    """What it is multiplied by. None: 1 / sqrt(head_dim)."""
-    bias: Tensor | None = None
-    """What is added, broadcast to [sentences, heads, queries, keys]."""
-
-    @property
-    def attributes(self) -> Attributes:
-        """Of ONNX Runtime's nodes."""
-        return {} if self.scale is None else {"scale": self.scale}
-
-
-PLAIN_SCORING = Scoring()
 
 
 class Compared(NamedTuple):
@@ -117,7 +81,7 @@ def self_attention(
     query, key, value = qkv.split(width, dim=2)
     _note(query, key, lengths, heads, scoring)
     if takes_kernels():
-        return _multi_head_attention(query, key, value, lengths, heads, scoring).view(-1, width)
+        return multi_head_attention(query, key, value, lengths, heads, scoring).view(-1, width)
     seen = torch.arange(qkv.shape[1], device=qkv.device) < lengths.unsqueeze(1)
     return _attend(query, key, value, seen[:, None, None, :], heads, scoring).flatten(0, 1)
 
@@ -131,7 +95,7 @@ def causal_attention(qkv: Tensor, sentences: int, heads: int, scoring: Scoring =
     query, key, value = qkv.view(sentences, -1, 3 * width).split(width, dim=2)
     _note(query, key, None, heads, scoring)
     if takes_kernels():
-        return _multi_head_attention(query, key, value, None, heads, scoring, causal=True).view(-1, width)
+        return multi_head_attention(query, key, value, None, heads, scoring, causal=True).view(-1, width)
     target = query.shape[1]
     seen = torch.ones(target, target, dtype=torch.bool, device=qkv.device).tril()
     return _attend(query, key, value, seen, heads, scoring).flatten(0, 1)
@@ -167,7 +131,7 @@ def cross_attention(
     query = query.view(sentences, -1, query.shape[1])
     _note(query, key, lengths, heads, scoring)
     if takes_kernels():
-        return _multi_head_attention(query, key, value, lengths, heads, scoring).flatten(0, 1)
+        return multi_head_attention(query, key, value, lengths, heads, scoring).flatten(0, 1)
     query = _split_heads(query, heads)
     seen = torch.arange(source, device=key.device) < lengths.unsqueeze(1)
     return _weigh(query, key, value, seen[:, None, None, :], scoring).transpose(1, 2).flatten(2).flatten(0, 1)
@@ -192,7 +156,7 @@ def cached_attention(
     Returns the attended values [rows, inner] and the keys and values with the new ones in place.
     """
     if takes_kernels():
-        return _group_query_attention(query, new, past, positions, total, heads, scoring)
+        return group_query_attention(query, new, past, positions, total, heads, scoring)
     query = query.unsqueeze(1)
     query, *new_pair = query.chunk(3, dim=2) if new is None else (query, *new)
     at = positions.long().view(-1, 1, 1, 1)
@@ -202,57 +166,6 @@ def cached_attention(
     )
     seen = torch.arange(keys.shape[2], device=keys.device) <= at
     return _weigh(_split_heads(query, heads), keys, values, seen, scoring).flatten(1), keys, values
-
-
-def takes_kernels() -> bool:
-    """Whether a node of ONNX Runtime is to stand where the body would."""
-    return torch.onnx.is_in_onnx_export() and _fused.get()
-
-
-def _multi_head_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    lengths: Tensor | None,
-    heads: int,
-    scoring: Scoring,
-    causal: bool = False,
-) -> Tensor:
-    """lengths: of the keys before the padding, if there is any."""
-    attended: Tensor = torch.onnx.ops.symbolic(
-        "com.microsoft::MultiHeadAttention",
-        [query, key, value, None, lengths, *(() if scoring.bias is None else (scoring.bias,))],
-        scoring.attributes
-        | {"num_heads": heads, "mask_filter_value": LOWEST}
-        | ({"unidirectional": 1} if causal else {}),
-        version=1,
-        dtype=query.dtype,
-        shape=query.shape,
-    )
-    return attended
-
-
-def _group_query_attention(
-    query: Tensor,
-    new: Sequence[Tensor] | None,
-    past: Sequence[Tensor],
-    positions: Tensor,
-    total: Tensor,
-    heads: int,
-    scoring: Scoring,
-) -> tuple[Tensor, Tensor, Tensor]:
-    rows = positions.shape[0]
-    bias = () if scoring.bias is None else (None, None, None, scoring.bias)
-    width = heads * past[0].shape[3]
-    attended, keys, values = torch.onnx.ops.symbolic_multi_out(
-        "com.microsoft::GroupQueryAttention",
-        [query.unsqueeze(1), *(new or (None, None)), *past, positions, total, *bias],
-        scoring.attributes | {"num_heads": heads, "kv_num_heads": heads},
-        version=1,
-        dtypes=[query.dtype, past[0].dtype, past[1].dtype],
-        shapes=[(rows, 1, width), past[0].shape, past[1].shape],
-    )
-    return attended.squeeze(1), keys, values
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, seen: Tensor, heads: int, scoring: Scoring) -> Tensor:

@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models import attention
+from models.attention_nodes import Scoring
 from models.config import Activation, ModelConfig
+from models.norms import Residual
 from models.rotary import Turn
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
@@ -21,48 +23,6 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "gelu_tanh": partial(F.gelu, approximate="tanh"),
     "swish": F.silu,
 }
-
-
-class RMSNorm(nn.Module):
-    """x / sqrt(mean(x^2) + epsilon) * weight. Zhang and Sennrich 2019, "Root Mean Square Layer Normalization"."""
-
-    bias = None
-
-    def __init__(self, width: int, eps: float) -> None:
-        super().__init__()
-        self.weight, self.eps = nn.Parameter(torch.ones(width)), eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[tokens, width] -> [tokens, width]. In these operations ONNX Runtime sees one node of its own."""
-        return x / (x.pow(2).mean(1, keepdim=True) + self.eps).sqrt() * self.weight
-
-
-Norm = nn.LayerNorm | RMSNorm
-
-
-def make_norm(config: ModelConfig) -> Norm:
-    """The norm of a model's hidden states."""
-    kind = RMSNorm if config.norm_kind == "rms" else nn.LayerNorm
-    return kind(config.width, eps=config.norm_epsilon)
-
-
-class Residual(nn.Module):
-    """Where a sublayer's input is normalised: before it ("pre"), or after it is added ("post")."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.pre = config.norm == "pre"
-        self.norm: nn.Module = make_norm(config)
-        self.dropout = nn.Dropout(0.0)
-
-    def enter(self, x: Tensor) -> Tensor:
-        """What the sublayer gets."""
-        return self.norm(x) if self.pre else x
-
-    def leave(self, x: Tensor, y: Tensor) -> Tensor:
-        """The sublayer's input and output, joined."""
-        y = self.dropout(y)
-        return x + y if self.pre else self.norm(x + y)
 
 
 class FeedForward(nn.Module):
@@ -111,7 +71,7 @@ class SelfAttention(nn.Module):
 
         bias: of scores, broadcast to [sentences, heads, source, source]; turn: of queries and keys
         """
-        scoring, qkv = attention.Scoring(self.scale, bias), self.qkv(self.residual.enter(x))
+        scoring, qkv = Scoring(self.scale, bias), self.qkv(self.residual.enter(x))
         if turn is not None:
             qkv = turn.of(qkv, self.heads)
         attended = attention.self_attention(qkv, lengths, self.heads, packing, scoring)
@@ -119,7 +79,7 @@ class SelfAttention(nn.Module):
 
     def over_target(self, x: Tensor, sentences: int, bias: Tensor | None = None) -> Tensor:
         """x: [sentences * target, width]; bias: of scores, broadcast to [sentences, heads, target, target]."""
-        scoring = attention.Scoring(self.scale, bias)
+        scoring = Scoring(self.scale, bias)
         attended = attention.causal_attention(self.qkv(self.residual.enter(x)), sentences, self.heads, scoring)
         return self.residual.leave(x, self.out(attended))
 
@@ -127,7 +87,7 @@ class SelfAttention(nn.Module):
         self, x: Tensor, past: Sequence[Tensor], positions: Tensor, total: Tensor, bias: Tensor | None = None
     ) -> tuple[Tensor, list[Tensor]]:
         """x: [rows, width]; past: keys and values [rows, heads, capacity, head_dim]; bias: of `cached_attention`."""
-        qkv, scoring = self.qkv(self.residual.enter(x)), attention.Scoring(self.scale, bias)
+        qkv, scoring = self.qkv(self.residual.enter(x)), Scoring(self.scale, bias)
         attended, *present = attention.cached_attention(qkv, None, past, positions, total, self.heads, scoring)
         return self.residual.leave(x, self.out(attended)), present
 
@@ -204,7 +164,7 @@ class CrossAttention(nn.Module):
         inner = config.inner(self.heads)
         self.query = nn.Linear(config.width, inner, bias=config.bias)
         self.out = nn.Linear(inner, config.width, bias=config.bias)
-        self.scoring = attention.Scoring(None if config.scale_scores else 1.0)
+        self.scoring = Scoring(None if config.scale_scores else 1.0)
         self.residual = Residual(config)
 
     def over_target(self, x: Tensor, key: Tensor, value: Tensor, lengths: Tensor) -> Tensor:

@@ -21,7 +21,8 @@ from models.architectures.architecture import Architecture, Decoded
 from models.attention import Packing
 from models.config import ModelConfig
 from models.halting import Halting, Pondering
-from models.layers import DecoderLayer, EncoderLayer, make_norm
+from models.layers import DecoderLayer, EncoderLayer
+from models.norms import make_norm
 from models.positions import position_table, sinusoids
 from models.relative import RelativeBias
 from models.rotary import RotaryPositions, Turn

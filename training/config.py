@@ -144,6 +144,8 @@ class Training(Frozen):
 
     max_steps: int = Field(gt=0)
     """Updates of the weights."""
+    processor_seconds: float | None = Field(default=None, gt=0)
+    """Processor time of all processes after which training stops before `max_steps`, validations included."""
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     dropout: float = Field(default=0.1, ge=0, lt=1)
     scheduled_sampling: float = Field(default=0.0, ge=0, le=1)
@@ -177,6 +179,14 @@ class Validation(Frozen):
     num_beams: int = Field(default=1, gt=0)
     patience: int | None = Field(default=None, gt=0)
     """Validations without a new best after which training stops."""
+    enough: float | None = Field(default=None, gt=0, le=100)
+    """BLEU of a validation after which training stops."""
+
+    @model_validator(mode="after")
+    def _translates(self) -> "Validation":
+        if self.enough is not None and not self.sentences:
+            raise ValueError("validation.enough is a BLEU, and validation.sentences is 0: have some translated")
+        return self
 
 
 class Checkpoints(Frozen):

@@ -6,7 +6,8 @@ from torch import nn
 from export.native.linear import Linear, LinearLayers, quantization
 from export.native.nodes import Attributes, Nodes
 from export.quantization.recipe import Recipe
-from models.layers import FeedForward, Norm, Residual
+from models.layers import FeedForward
+from models.norms import Norm, Residual
 from models.transformer import Transformer
 
 OUTPUT = "output"

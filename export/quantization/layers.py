@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from export.quantization.recipe import QuantizedLinear
 from models.config import Activation
-from models.layers import FeedForward, Residual
+from models.layers import FeedForward
+from models.norms import Residual
 
 Attributes = dict[str, int | float | str | bool | Sequence[int] | Sequence[float] | Sequence[str] | Sequence[bool]]
 """As torch declares them."""

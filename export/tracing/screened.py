@@ -29,7 +29,8 @@ from export.quantization.layers import SMALLEST, dequantize, product, quantize
 from models.architectures.architecture import Architecture
 from models.best_tokens import LANES, best_tokens, block_size
 from models.config import ModelConfig, ModelShape
-from models.layers import DecoderLayer, Norm
+from models.layers import DecoderLayer
+from models.norms import Norm
 from models.package.precision import AttentionKind, Precision
 from models.package.signature import MAX_CANDIDATES
 from models.transformer import Transformer

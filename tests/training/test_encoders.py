@@ -202,3 +202,9 @@ def test_what_cannot_be_learnt_is_refused(
     (tmp_path / "run" / "run" / "vocabulary").symlink_to(folder)
     assert main([str(file)]) == 2
     assert told in " ".join(capfd.readouterr().err.split())
+
+
+def test_an_encoder_has_no_bleu_to_be_enough(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    validation = {"every_steps": 20, "enough": 99.0}
+    assert main([str(experiment(tmp_path / "run", "text", [], [], **SCRATCH, validation=validation))]) == 2
+    assert "validation.enough is the BLEU of translations" in " ".join(capfd.readouterr().err.split())

@@ -16,13 +16,17 @@ NUMBERS, HELD_OUT = 4000, 60
 RECURRENT: dict[str, object] = {"architecture": "recurrent", "width": 64, "max_positions": 64}
 STACKED: dict[str, object] = {"width": 64, "heads": 4, "ffn": 256, "max_positions": 64}
 SHARED = STACKED | {"encoder_layers": 2, "decoder_layers": 2, "shared_layers": True, "depth_signal": True}
+ONE_STACK: dict[str, object] = STACKED | {"architecture": "prefix", "layers": 2}
 SYSTEMS: Mapping[str, tuple[int, float, Mapping[str, object]]] = {
     "Bahdanau": (80, 1e-2, RECURRENT | {"score": "additive"}),
     "Luong": (80, 1e-2, RECURRENT | {"cell": "lstm", "score": "general", "attends": "after", "input_feeding": True}),
     "Transformer": (160, 4e-3, STACKED | {"encoder_layers": 1, "decoder_layers": 1}),
     "universal Transformer": (280, 3e-3, SHARED),
+    "with adaptive halting": (320, 3e-3, SHARED | {"halting": True}),
+    "UniLM": (240, 4e-3, ONE_STACK),
 }
 """Steps, peak learning rates and shapes."""
+MIXTURES = {"UniLM": {"causal": 0.2, "cloze": 0.2}}
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -41,7 +45,8 @@ def test_it_learns_to_read_numbers(system: str, tmp_path: Path, capfd: pytest.Ca
         checkpoints={"every_steps": steps, "average": 1},
     )
     file = tmp_path / "experiment.toml"
-    lines = [f"{key} = {toml(value)}" for key, value in (experiment | {"model": model}).items()]
+    experiment |= {"model": model} | ({"mixture": MIXTURES[system]} if system in MIXTURES else {})
+    lines = [f"{key} = {toml(value)}" for key, value in experiment.items()]
     file.write_text("\n".join(lines), encoding="utf-8")
     assert main([str(file)]) == 0
     [bleu] = re.findall(r"last 1 checkpoints: loss [\d.]+, BLEU ([\d.]+)", capfd.readouterr().err)

@@ -1,6 +1,7 @@
 """Whole runs of a tiny model: what they write, and that nothing stops them for good."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -187,6 +188,29 @@ def test_it_stops_when_it_gets_no_better(tmp_path: Path, capfd: pytest.CaptureFi
     folder = run(tmp_path, optimizer=no_progress, validation=patience)
     assert capfd.readouterr().err.count(": validation loss") == 3
     assert [file.name for file in state.checkpoints(folder / "checkpoints")] == ["step-00000002.pt", "step-00000003.pt"]
+
+
+def test_it_stops_when_its_processor_time_is_over(tmp_path: Path) -> None:
+    """It is looked at with the loss, every ten steps."""
+    folder = run(tmp_path, training={"processor_seconds": 1e-3})
+    last = state.checkpoints(folder / "checkpoints")[-1]
+    assert last.name == "step-00000010.pt"
+    assert state.load(last)["progress"]["processor_seconds"] > 1e-3
+    assert run(tmp_path, training={"processor_seconds": 1e-3}) == folder, "it goes on, with nothing left to do"
+    assert state.checkpoints(folder / "checkpoints")[-1] == last
+
+
+def test_it_stops_when_it_is_good_enough(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    validation = {"every_steps": 10, "sentences": 20, "enough": 1e-6}
+    folder = run(tmp_path, optimizer={"peak_learning_rate": 1e-2}, training={"max_steps": 400}, validation=validation)
+    scores = [float(score) for score in re.findall(r"(?m)^step .* BLEU ([\d.]+)", capfd.readouterr().err)]
+    last = state.load(state.checkpoints(folder / "checkpoints")[-1])["progress"]
+    assert last["best_score"] > 0 and last["step"] == 10 * len(scores) < 400
+
+
+def test_enough_is_of_translations(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    error = refusal(capfd, tmp_path, validation={"sentences": 0, "enough": 99})
+    assert "validation.enough is a BLEU, and validation.sentences is 0" in error
 
 
 def test_bf16_learns_as_fp32_does(straight: Path, tmp_path: Path) -> None:

@@ -68,6 +68,8 @@ class EncoderExperiment(Run):
         scratch, start = (self.vocabulary is not None, self.model is not None), self.start is not None
         if scratch != (not start, not start):
             raise ValueError("give either both [vocabulary] and [model], or start")
+        if self.validation.enough is not None:
+            raise ValueError("validation.enough is the BLEU of translations; an encoder has none, see patience")
         if self.masking.masked + self.masking.random > 1:
             raise ValueError(f"masking.masked {self.masking.masked} and random {self.masking.random} are more than 1")
         return self

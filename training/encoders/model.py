@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.config import ModelConfig
-from models.layers import make_norm
+from models.norms import make_norm
 from models.transformer import Transformer
 from training.encoders.config import Head
 

@@ -5,7 +5,6 @@ system an experiment: that of number words with another text, more pieces, and a
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,15 +12,15 @@ from pathlib import Path
 from rich.console import Console
 
 from training.command import run
-from training.config import Experiment, ParallelText, read_experiment
+from training.config import ParallelText
 from training.data.files import write_lines
 from training.data.text import read_pair
 from training.errors import TrainingError
+from training.examples.variants import Changes, Settings, as_toml, read, variant
 
 PAIRS, HELD_OUT = 20_000, 300
 WORDS = range(3, 21)
 """Of either side of a pair."""
-EXAMPLES = Path(__file__).parent
 PIECES, MAX_TOKENS = 4000, 128
 """A pair of few words may have a long name of many pieces: as many as the models have positions."""
 WARMUP, COOLDOWN = 100, 200
@@ -36,39 +35,20 @@ STEPS = {
 """By the names of the experiments."""
 
 
-def experiment(name: str, folder: Path) -> dict[str, object]:
+def experiment(name: str, folder: Path) -> Settings:
     """That of number words, on the text of a folder."""
-    settings = read_experiment(EXAMPLES / f"{name}.toml", Experiment).model_dump(
-        mode="json", exclude_unset=True, exclude_none=True
-    )
     train, validation = (
         {side: str(folder / f"{part}.{language}") for side, language in (("source", "en"), ("target", "pt"))}
         for part in ("train", "valid")
     )
-    changes: dict[str, dict[str, object]] = {
+    changes: Changes = {
         "data": {"train": [train], "validation": validation, "max_tokens": MAX_TOKENS},
         "vocabulary": {"size": PIECES},
         "optimizer": {"warmup_steps": WARMUP, "cooldown_steps": COOLDOWN},
         "training": {"max_steps": STEPS[name]},
         "validation": {"every_steps": STEPS[name], "sentences": HELD_OUT},
     }
-    changed = {section: settings[section] | more for section, more in changes.items()}
-    return settings | changed | {"output": str(folder / name)}
-
-
-def as_toml(settings: dict[str, object]) -> str:
-    """Its tables one below the other."""
-    plain = [f"{key} = {_value(value)}" for key, value in settings.items() if not isinstance(value, dict)]
-    for name, table in settings.items():
-        if isinstance(table, dict):
-            plain += ["", f"[{name}]", *(f"{key} = {_value(value)}" for key, value in table.items())]
-    return "\n".join([*plain, ""])
-
-
-def _value(value: object) -> str:
-    if isinstance(value, dict):
-        return f"{{ {', '.join(f'{key} = {_value(each)}' for key, each in value.items())} }}"
-    return f"[{', '.join(map(_value, value))}]" if isinstance(value, list) else json.dumps(value)
+    return variant(read(name), changes) | {"output": str(folder / name)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

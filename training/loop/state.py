@@ -29,6 +29,8 @@ class Progress:
     """Higher is better: BLEU, or the loss with its sign turned."""
     worse: int = 0
     """Validations since the best one."""
+    processor_seconds: float = 0.0
+    """Processor time of all processes until the loss was last looked at, validations included."""
 
 
 def save_state(

@@ -1,6 +1,7 @@
 """The training loop."""
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -84,14 +85,20 @@ class Trainer:
     @property
     def finished(self) -> bool:
         """Nothing is left to do, or more of it would not help."""
-        patience = self.experiment.validation.patience
-        spent = patience is not None and self.progress.worse >= patience
-        return spent or self.progress.step >= self.experiment.training.max_steps
+        progress, training, validation = self.progress, self.experiment.training, self.experiment.validation
+        best = -math.inf if progress.best_score is None else progress.best_score
+        return (
+            progress.step >= training.max_steps
+            or progress.processor_seconds >= (training.processor_seconds or math.inf)
+            or progress.worse >= (validation.patience or math.inf)
+            or best >= (validation.enough or math.inf)
+        )
 
     def run(self, display: Display, board: TensorBoard | None) -> None:
         """Trains until `finished`. board: None in all processes but the first."""
         self._objective.train()
-        rate, shown = Rate(), torch.zeros(2, dtype=torch.float64, device=self.processes.device)
+        rate, shown = Rate(), torch.zeros(3, dtype=torch.float64, device=self.processes.device)
+        started = time.process_time()
         while not self.finished:
             batches = self._order.take(self.experiment.batches.accumulate * self.processes.count)
             tokens = target_tokens(self._corpus, batches)
@@ -99,6 +106,8 @@ class Trainer:
             rate.add(tokens)
             step = self.progress.step
             if step % SHOWN_EVERY == 0:
+                now = time.process_time()
+                shown[2], started = now - started, now
                 self._show(display, board, shown, float(norm), rate.read())
             if step % self.experiment.validation.every_steps == 0:
                 self._validate(display, board)
@@ -108,7 +117,7 @@ class Trainer:
     def _update(self, batches: list[Rows], tokens: int, shown: Tensor) -> Tensor:
         """One step of the optimizer. Returns the norm of the gradient before clipping.
 
-        tokens: of all batches of all processes. shown: gets the loss and the tokens it is a sum over
+        tokens: of all batches of all processes. shown: gets the loss, and the tokens it is a sum over
         """
         settings, processes = self.experiment.optimizer, self.processes
         self.progress.step += 1
@@ -134,8 +143,10 @@ class Trainer:
         return norm
 
     def _show(self, display: Display, board: TensorBoard | None, shown: Tensor, norm: float, rate: float) -> None:
-        total, tokens = self.processes.sum(shown.clone()).tolist()
+        """shown: sums of the loss, its tokens, and seconds of this process since the last look, which begin anew."""
+        total, tokens, seconds = self.processes.sum(shown.clone()).tolist()
         shown.zero_()
+        self.progress.processor_seconds += seconds
         self._check_finite(norm)
         loss, step = total / tokens, self.progress.step
         if board is not None:
@@ -143,7 +154,9 @@ class Trainer:
                 "loss": loss,
                 "learning_rate": self._optimizers[0].param_groups[0]["lr"],
                 "gradient_norm": norm,
+                "target_tokens": tokens,
                 "target_tokens_per_second": rate,
+                "processor_seconds": self.progress.processor_seconds,
                 "epoch": self.progress.position.epoch,
             }
             board.write(step, "train", values)
@@ -161,7 +174,7 @@ class Trainer:
             progress.worse += 1
         display.say(f"step {progress.step}: validation {score}" + (" (best)" if progress.worse == 0 else ""))
         if board is not None:
-            board.write(progress.step, "validation", score.values)
+            board.write(progress.step, "validation", score.values | {"processor_seconds": progress.processor_seconds})
 
     def _save(self) -> None:
         self._check_finite(sum(float(parameter.detach().sum()) for parameter in self.model.parameters()))

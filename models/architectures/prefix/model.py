@@ -20,7 +20,8 @@ from torch.nn import functional as F
 from models import attention
 from models.architectures.architecture import Architecture, Decoded
 from models.architectures.prefix.config import Mask, PrefixConfig
-from models.layers import EncoderLayer, make_norm
+from models.layers import EncoderLayer
+from models.norms import make_norm
 from models.positions import position_table
 
 Look = Callable[[Tensor], Tensor]

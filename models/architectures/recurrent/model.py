@@ -17,6 +17,7 @@ from models.architectures.recurrent.cells import RecurrentCell
 from models.architectures.recurrent.config import STATES, RecurrentConfig
 from models.architectures.recurrent.encoder import RecurrentEncoder
 from models.architectures.recurrent.source_attention import Comparison, Look, SourceAttention, softmax_look
+from models.attention_nodes import Scoring
 
 
 class Recurrent(Architecture):
@@ -92,7 +93,7 @@ class Recurrent(Architecture):
         source_present: list[Tensor] = []
 
         def look(comparison: Comparison) -> Tensor:
-            scoring = attention.Scoring(self.config.score_scale, comparison.bias)
+            scoring = Scoring(self.config.score_scale, comparison.bias)
             found, *present = attention.cached_attention(
                 comparison.query, cross_last, cross_past, source_last, source_total, 1, scoring
             )

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.architectures.recurrent.config import RecurrentConfig
-from models.attention import LOWEST, takes_kernels
+from models.attention_nodes import LOWEST, takes_kernels
 
 SMALLEST = 1e-6
 """Least length that a vector is divided by."""

@@ -19,7 +19,9 @@ from engine.loading.load import Limits, Loadable, load, open_decoder
 from engine.offline import decode
 from engine.request import Hypothesis
 from export.__main__ import main
+from export.tracing.trace import trace
 from export.verification.compare_numbers import encoder_error, step_errors
+from export.weights.save import save
 from inspection.findings import Wanted
 from inspection.inspect import inspect
 from models.architectures.prefix.model import Prefix
@@ -29,7 +31,7 @@ from models.package.folder import Package
 from models.package.graph_files import GraphFiles
 from models.package.manifest import GenerationDefaults
 from tests.checkpoints import edit_json, flores
-from tests.models.without_cache import some_sources
+from tests.models.without_cache import check_searches, some_sources
 from training.config import Mixture
 from training.data.batches import Batch
 from training.objective.objective import Translation
@@ -172,6 +174,18 @@ def test_a_prefix_mask_lets_the_source_see_all_of_it(gpt2: Gpt2) -> None:
     np.testing.assert_allclose(ours[0], theirs, atol=1e-4)
     causal = gpt2.ours(padded, torch.tensor([len(source), 7]), torch.tensor([target, target]))
     assert (causal[0] - ours[0]).abs().max() > 0.1
+
+
+def test_unilm_is_served_in_any_batch(gpt2: Gpt2, tmp_path: Path) -> None:
+    """Greedily and with beams: PyTorch's tokens and scores without a cache, and to the last bit what each has alone."""
+    both = Prefix(gpt2.ours.config.model_copy(update={"source_mask": "both"})).eval()
+    both.load_state_dict(gpt2.ours.state_dict())
+    graphs = save(trace(both), tmp_path)
+    assert encoder_error(both, graphs, CPU) < 1e-4
+    with closing(CpuDecoder(graphs, LONGEST, LONGEST)) as decoder:
+        for step in step_errors(both, decoder, LONGEST, 8, ragged=True):
+            assert step.log_prob_error < 1e-4
+        check_searches(decoder, both)
 
 
 @torch.no_grad()

@@ -31,10 +31,14 @@ from tests.models.recurrent.shapes import LUONG, SHAPES, random_model, shape
 from tests.models.without_cache import check_searches, search, some_sources
 
 LONGEST = 64
-TRACED = {
-    name: SHAPES[name]
-    for name in ("gru, additive (Bahdanau)", "lstm, none, reversed (Sutskever)", "rnn, location, fed, local (Luong)")
-} | {"lstm, cosine, wider": shape(cell="lstm", score="cosine", width=136, decoder_layers=1, **LUONG)}
+SOME = (
+    "gru, additive (Bahdanau)",
+    "lstm, none, reversed (Sutskever)",
+    "gru, none (Cho)",
+    "rnn, location, fed, local (Luong)",
+)
+WIDER = shape(cell="lstm", score="cosine", width=136, decoder_layers=1, **LUONG)
+TRACED = {name: SHAPES[name] for name in SOME} | {"lstm, cosine, wider": WIDER}
 """To trace one takes seconds."""
 SCORES = {config.score for config in TRACED.values()}
 

@@ -15,7 +15,7 @@ from engine.devices.session import CPU, open_session
 from export.quantization.layers import FeedForward8, Linear8
 from export.quantization.recipe import Activations, QuantizedLinear
 from models.config import ModelConfig
-from models.layers import Residual
+from models.norms import Residual
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")  # of torch, by torch
 

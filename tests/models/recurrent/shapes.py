@@ -30,6 +30,7 @@ SUTSKEVER: dict[str, object] = {"score": "none", "first_state": "copied", "rever
 SHAPES = {
     "gru, additive (Bahdanau)": shape(),
     "lstm, none, reversed (Sutskever)": shape(cell="lstm", bidirectional=False, **SUTSKEVER),
+    "gru, none (Cho)": shape(score="none", encoder_layers=1, bidirectional=False),
     "rnn, location, fed, local (Luong)": shape(cell="rnn", score="location", window=3, **LUONG),
     "gru, general, local": shape(score="general", window=2, attends="after"),
     "lstm, dot, fed (Luong)": shape(cell="lstm", score="dot", scale_embedding=True, **LUONG),

@@ -1,16 +1,14 @@
 """`python -m bench.history`: a recurrent package with attention beside a loop in PyTorch over the same weights.
 
-A GRU that attends to its source (Bahdanau et al. 2015), 32 sentences at a time, greedily, one thread each, in turns, by
-the clock or by processor time.
+A GRU that attends to its source (Bahdanau et al. 2015), 32 sentences at a time, greedily, in turns, by the clock or by
+processor time. `--cores N`: N workers, and N threads of PyTorch, which may be slower than one: see both.
 `--packages PACKAGE ... --text FILE` translates a text by packages of several systems instead, in the same way. See
 docs/history.md.
 """
 
 import argparse
 import random
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +16,7 @@ from tempfile import TemporaryDirectory
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
+from bench.history.serving import REPEATS, ROWS, Took, serve
 from bench.machine.noise import instructions
 from bench.measure import alternate, processor_seconds, seconds
 from bench.pages.markdown import machine, table
@@ -32,17 +31,13 @@ from models.architectures.recurrent.config import RecurrentConfig
 from models.architectures.recurrent.model import Recurrent
 from models.architectures.recurrent.source_attention import softmax_look
 from models.decoding import Decoding
-from models.package.folder import Package
 from models.package.manifest import GenerationDefaults
 
-ROWS, SOURCE, TARGET = 32, (8, 40), 40
-"""Sentences at once; least and most tokens of a source, the end token included; tokens of every target."""
+SOURCE, TARGET = (8, 40), 40
+"""Least and most tokens of a source, the end token included; tokens of every target."""
 VOCABULARY = 8000
-REPEATS = 7
 
 Sources = Sequence[tuple[int, ...]]
-Took = Callable[[Callable[[], object]], float]
-"""Seconds that a piece of work takes."""
 
 
 def shape(width: int) -> RecurrentConfig:
@@ -89,18 +84,18 @@ def by_pytorch(model: Recurrent, sources: Sources) -> torch.Tensor:
 
 
 def by_package(runner: Runner, rules: TargetRules, sources: Sources) -> torch.Tensor:
-    """The same of an engine with one worker."""
+    """The same of an engine, whose workers share the sentences."""
     decoding = Decoding(min_new_tokens=TARGET, max_new_tokens=TARGET)
     answers = decode(runner, rules, [(source, decoding) for source in sources])
     return torch.tensor([answer.hypotheses[0].token_ids for answer in answers])
 
 
-def compare(width: int, folder: Path, took: Took) -> list[str]:
+def compare(width: int, cores: int, folder: Path, took: Took) -> list[str]:
     """A row of the table."""
     torch.manual_seed(1)
     model, sources = Recurrent(shape(width)).eval(), some_sources()
     loadable = Loadable(save(trace(model), folder), GenerationDefaults(max_new_tokens=TARGET))
-    with load(loadable, CPU, Limits(rows=ROWS, workers=1)) as runner:
+    with load(loadable, CPU, Limits(rows=ROWS, workers=cores)) as runner:
         work = {
             "package": partial(by_package, runner, loadable.rules, sources),
             "pytorch": partial(by_pytorch, model, sources),
@@ -118,30 +113,11 @@ def compare(width: int, folder: Path, took: Took) -> list[str]:
     ]
 
 
-def serve(packages: Sequence[Path], texts: Sequence[str], took: Took) -> list[list[str]]:
-    """Rows of the table of systems."""
-    with ExitStack() as stack:
-        work = {folder.name: _translating(folder, texts, stack.enter_context) for folder in packages}
-        tokens = {name: translate() for name, translate in work.items()}
-        series = alternate({name: partial(took, side) for name, side in work.items()}, REPEATS)
-    speeds = {name: (tokens[name] / of.median, len(texts) / of.median) for name, of in series.items()}
-    return [[name, f"{tokens[name]:,}", *(f"{speed:,.0f}" for speed in speeds[name])] for name in work]
-
-
-def _translating(folder: Path, texts: Sequence[str], enter: Callable[[Runner], Runner]) -> Callable[[], int]:
-    """What translates all texts greedily, and gives the number of target tokens."""
-    package = Package.open(folder)
-    tokenizer, model = package.tokenizer(), Loadable.of(package)
-    decoding = replace(model.generation.decoding(), num_beams=1)
-    requests = [(tuple(tokenizer.encode(text)), decoding) for text in texts]
-    runner = enter(load(model, CPU, Limits(rows=ROWS, workers=1)))
-    return lambda: sum(len(answer.hypotheses[0].token_ids) for answer in decode(runner, model.rules, requests))
-
-
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.history", description=__doc__)
     parser.add_argument("--widths", nargs="+", type=int, default=[128, 256, 512], help="of the models")
+    parser.add_argument("--cores", type=int, default=1, help="of both sides, without --packages (default: %(default)s)")
     parser.add_argument("--packages", nargs="+", type=Path, default=[], help="of several systems")
     parser.add_argument("--text", type=Path, help="of as many lines as are to be translated")
     parser.add_argument(
@@ -149,17 +125,27 @@ def main() -> None:
     )
     options = parser.parse_args()
     took = processor_seconds if options.processor_time else seconds
-    torch.set_num_threads(1)
+    torch.set_num_threads(options.cores)
     print(f"{machine()}, {instructions()}\n", flush=True)
     if options.packages:
-        rows = serve(options.packages, options.text.read_text(encoding="utf-8").splitlines(), took)
+        texts = options.text.read_text(encoding="utf-8").splitlines()
+        found = zip(options.packages, serve(options.packages, texts, took), strict=True)
+        rows = [
+            [
+                folder.name,
+                f"{served.tokens:,}",
+                f"{served.tokens_per_second:,.0f}",
+                f"{len(texts) / served.seconds:,.0f}",
+            ]
+            for folder, served in found
+        ]
         print(table(["package", "target tokens", "tokens/s", "texts/s"], rows))
         return
     header = ["width", "package, tokens/s", "PyTorch, tokens/s", "ratio, median and range", "equal targets"]
     rows = list[list[str]]()
     for width in options.widths:
         with TemporaryDirectory() as folder:
-            rows.append(compare(width, Path(folder), took))
+            rows.append(compare(width, options.cores, Path(folder), took))
     print(table(header, rows))
 
 
