@@ -17,7 +17,7 @@ GRACE_S = 1.0
 
 
 def until_answered(server: ServerProcess, cause: str, text: str) -> tuple[float, float]:
-    """Seconds until an engine that fails over a text has begun anew, and from then on until another text is answered."""
+    """Seconds until an engine that fails over a text has begun anew, and from then until another one is answered."""
     with grpc.insecure_channel(server.target) as channel:
         stub = TranslationServiceStub(channel)
         before = server.metrics()("dragoman_engine_restarts_total", cause=cause)
