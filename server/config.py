@@ -139,7 +139,7 @@ class Settings(BaseSettings):
     max_connections: int = Field(default=1024, ge=1, le=2**31 - 1)
     """Connections to the gRPC port, and to the HTTP port. One more is closed at once."""
     max_incoming: int | None = Field(default=None, ge=2, le=65536)
-    """Requests that may be coming in at a time, three of four slowly: each counts as the largest. Default: 20; fewer,
+    """Requests that may be coming in at a time, three of four slowly: each counts as the largest. Default: 8; fewer,
     where memory is short."""
     connection_age_s: float = Field(default=1800.0, ge=1, le=10**6)
     """After so long, a tenth more or less, a client is told to connect anew, so that new servers get their share."""

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Self
 
+from dragoman.quickstart import HOST
+
 WAIT_S = 60.0
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RESET, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 3, 4, 6, 8
@@ -22,8 +24,9 @@ FIRST_WINDOW = 65_535
 class Connection:
     """One that reads nothing. Its methods raise OSError once the server has closed it."""
 
-    def __init__(self, port: int, settings: Mapping[int, int] | None = None) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), WAIT_S)
+    def __init__(self, port: int, settings: Mapping[int, int] | None = None, source: str = HOST) -> None:
+        """source: the address that it comes from."""
+        self._socket = socket.create_connection((HOST, port), WAIT_S, (source, 0))
         pairs = b"".join(struct.pack(">HI", name, value) for name, value in (settings or {}).items())
         self._socket.sendall(PREFACE + frame(SETTINGS, 0, 0, pairs) + frame(SETTINGS, ACKNOWLEDGED, 0))
         self._next = 1
@@ -72,8 +75,8 @@ class Connection:
 class Sender(Connection):
     """One that heeds the server's windows, and so may send much. What it is answered it drops."""
 
-    def __init__(self, port: int, settings: Mapping[int, int] | None = None) -> None:
-        super().__init__(port, settings)
+    def __init__(self, port: int, settings: Mapping[int, int] | None = None, source: str = HOST) -> None:
+        super().__init__(port, settings, source)
         self._window = self._initial = FIRST_WINDOW
         self._windows: dict[int, int] = {}
         self._received = b""

@@ -132,8 +132,9 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
 
     async def _read(self, context: Context) -> Any:
         """A message, in bytes, or grpc.aio.EOF."""
+        caller, connection = current_call().caller, context.peer()
         try:
-            return await self._traffic.arrivals.wait(context.read, current_call().caller)
+            return await self._traffic.arrivals.wait(context.read, caller, connection, asyncio.current_task())
         except TimeoutError as error:
             raise RequestStalled(self._traffic.request_timeout_s) from error
 

@@ -79,7 +79,7 @@ class Asked:
         if self._body is None:
             self._check()
             try:
-                self._body = await self._traffic.arrivals.wait(self._read, self.host)
+                self._body = await self._traffic.arrivals.wait(self._read, self.host, str(self._request.client))
             except TimeoutError as error:
                 raise RequestStalled(self._traffic.request_timeout_s) from error
             self._traffic.held.begin(len(self._body), self.host)

@@ -29,8 +29,11 @@ DOCUMENT_BYTES = 17
 MOST_NEW_CALLS = 5120
 """Calls that are not taken up: 5,000 at once, of eight connections, are none too many. gRPC cancels what is beyond
 that, before it has run anything of ours that could give a reason; a client that knows us tries again."""
-MOST_MESSAGES = 20
-"""Messages that may be coming in, where nobody says. Of 5,000 calls at once, on a machine that is busy, 19 are."""
+MOST_MESSAGES = 8
+"""Messages that may be coming in, where nobody says. More of the largest than that, beside a thousand connections with
+a call each, would be more than 64 MB. Those that fit into the window of their call are there at once."""
+MOST_WAITING = 1024
+"""Calls whose messages have no place yet among those that are coming in."""
 SLACK_BYTES = 128 * 1024
 """So much larger than ours may be, and no larger than twice, gRPC itself takes a message: it is then we who refuse it,
 with details. Each of those that come in may be so much larger, so that more of it would cost rows."""
@@ -56,6 +59,7 @@ class Bounds:
     """Texts that wait, each of which may be a call of its own."""
     new_calls: int = MOST_NEW_CALLS
     messages: int = MOST_MESSAGES
+    waiting_messages: int = MOST_WAITING
     answers_bytes: int = MOST_ANSWERS_BYTES
     held_bytes: int = MOST_HELD_BYTES
     document_bytes: int = 0
@@ -76,6 +80,7 @@ class Bounds:
             all_of_it,
             new_calls=min(MOST_NEW_CALLS, max(64, limit_bytes // SMALL_SHARE // (NEW_CALL_BYTES + WINDOW_BYTES))),
             messages=messages,
+            waiting_messages=min(MOST_WAITING, max(64, limit_bytes // SMALL_SHARE // CALL_BYTES)),
             answers_bytes=min(MOST_ANSWERS_BYTES, limit_bytes // SMALL_SHARE),
             document_bytes=min(settings.max_document_bytes, limit_bytes // SMALL_SHARE // DOCUMENT_BYTES),
             held_bytes=min(MOST_HELD_BYTES, limit_bytes // SMALL_SHARE // HELD_BYTES),
@@ -99,12 +104,17 @@ class Bounds:
         """
         return {
             "connections": self.connections * CONNECTION_BYTES + self.http_connections * HTTP_CONNECTION_BYTES,
-            "calls": self.new_calls * (NEW_CALL_BYTES + WINDOW_BYTES) + (self.waiting + MOST_WATCHERS) * CALL_BYTES,
+            "calls": self.new_calls * (NEW_CALL_BYTES + WINDOW_BYTES) + self._taken_up * CALL_BYTES,
             "requests": self.held_bytes * HELD_BYTES + self.message_bytes,
             "messages": self.messages * self.transport_bytes,
             "answers": self.answers_bytes,
             "documents": self.document_bytes * DOCUMENT_BYTES,
         }
+
+    @property
+    def _taken_up(self) -> int:
+        """Calls that the event loop has, at most."""
+        return self.waiting + self.waiting_messages + MOST_WATCHERS
 
     @property
     def bytes(self) -> int:

@@ -28,7 +28,7 @@ class Traffic:
     @classmethod
     def of(cls, settings: Settings, bounds: Bounds) -> Self:
         request_s, stall_s = settings.request_timeout_s, settings.stream_stall_timeout_s
-        arrivals = Arrivals(bounds.messages, bounds.slow_messages, request_s)
+        arrivals = Arrivals(bounds.messages, bounds.slow_messages, bounds.waiting_messages, request_s)
         departures = Departures(bounds.answers_bytes, stall_s)
         held, documents = Held(bounds.held_bytes), Held(bounds.document_bytes)
         return cls(bounds, arrivals, held, departures, documents, request_s, stall_s)

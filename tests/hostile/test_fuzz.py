@@ -1,11 +1,16 @@
 """Messages that were changed at random are answered, each with a reason or with an answer."""
 
+import asyncio
+import time
 from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
+from tests.hostile.fuzz import sending
 from tests.hostile.fuzz.messages import Sent
-from tests.hostile.fuzz.sending import LATE, fuzz
+from tests.hostile.fuzz.sending import LATE, Stops, answered, fuzz
 
 PARTS, MESSAGES = 4, 2500
 """In the suite, and in each part of it. `python -m tests.hostile.fuzz` sends as many as wanted."""
@@ -26,3 +31,42 @@ async def test_handlers_that_are_handed_messages_answer_as_they_do_over_grpc() -
 
 def test_a_seed_is_a_message() -> None:
     assert Sent.of(7) == Sent.of(7) != Sent.of(8)
+
+
+class Late:
+    """A channel whose answers take too long: once for each pause, in which the event loop has no turn."""
+
+    def __init__(self, pauses_s: Sequence[float]) -> None:
+        self._pauses_s = list(pauses_s)
+
+    def unary_unary(self, path: str) -> Any:
+        async def call(data: bytes, timeout: float) -> bytes:
+            if self._pauses_s:
+                time.sleep(self._pauses_s.pop(0))
+                await asyncio.sleep(0.05)
+                raise TimeoutError
+            return b""
+
+        return call
+
+
+async def told(pauses_s: Sequence[float]) -> list[str]:
+    stops = Stops()
+    watching = asyncio.create_task(stops.watch())
+    await asyncio.sleep(0)
+    try:
+        return await answered(Late(pauses_s), Sent(7, "/x", "unary_unary", b""), stops)
+    finally:
+        watching.cancel()
+
+
+async def test_a_message_that_is_late_twice_is_told_unless_the_process_was_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sending, "LOOK_S", 0.02)
+    monkeypatch.setattr(sending, "STOPPED_S", 0.2)
+    assert await told([]) == ["OK"]
+    assert await told([0.0]) == ["OK", LATE]
+    assert await told([0.0, 0.3, 0.3]) == ["OK", *[LATE] * 3]
+    with pytest.raises(TimeoutError):
+        await told([0.0, 0.3, 0.0])

@@ -76,7 +76,7 @@ class MetricsServer:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._page = SharedPage(Page(registry))
-        self._requests = Arrivals(MOST_ASKING, MOST_ASKING, REQUEST_S)
+        self._requests = Arrivals(MOST_ASKING, MOST_ASKING, MOST_ASKING, REQUEST_S)
         self._answered = 0
 
     async def page(self, openmetrics: bool) -> bytes:
@@ -92,8 +92,8 @@ class MetricsServer:
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES)
         try:
-            host, *_ = writer.get_extra_info("peername") or ("",)
-            answer = await self._answer(connection, reader, host)
+            host, port, *_ = writer.get_extra_info("peername") or ("", 0)
+            answer = await self._answer(connection, reader, host, port)
             async with asyncio.timeout(ANSWER_S):
                 writer.write(_written(connection, *answer))
                 writer.close()
@@ -103,9 +103,9 @@ class MetricsServer:
         finally:
             writer.transport.abort()
 
-    async def _answer(self, connection: h11.Connection, reader: asyncio.StreamReader, host: str) -> Answer:
+    async def _answer(self, connection: h11.Connection, reader: asyncio.StreamReader, host: str, port: int) -> Answer:
         try:
-            request = await self._request(connection, reader, host)
+            request = await self._request(connection, reader, host, port)
         except TimeoutError:
             return _told(HTTPStatus.REQUEST_TIMEOUT, "the request did not come in time, or too many are half sent")
         except h11.RemoteProtocolError as error:
@@ -121,9 +121,11 @@ class MetricsServer:
         finally:
             self._answered -= 1
 
-    async def _request(self, connection: h11.Connection, reader: asyncio.StreamReader, host: str) -> h11.Request:
+    async def _request(
+        self, connection: h11.Connection, reader: asyncio.StreamReader, host: str, port: int
+    ) -> h11.Request:
         """Raises TimeoutError, ConnectionError, and RemoteProtocolError for what is no request."""
-        event = await self._requests.wait(partial(_next_event, connection, reader), host)
+        event = await self._requests.wait(partial(_next_event, connection, reader), host, f"{host}:{port}")
         if not isinstance(event, h11.Request):
             raise ConnectionError("whoever connected has gone without a word")
         return event

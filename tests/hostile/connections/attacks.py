@@ -5,17 +5,20 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
 from bench.soak.http2 import DATA, END_STREAM, FRAME_BYTES, WINDOW_SIZE, Connection, Sender, frame, message
+from dragoman.quickstart import HOST
 
 TRANSLATE = "/dragoman.v1.TranslationService/Translate"
 LIST_MODELS = "/dragoman.v1.ModelService/ListModels"
 WATCH = "/grpc.health.v1.Health/Watch"
 
 
-def all_but_finished(port: int, connections: int, streams: int, size: int, over: Callable[[], bool]) -> None:
+def all_but_finished(
+    port: int, connections: int, streams: int, size: int, over: Callable[[], bool], source: str = HOST
+) -> None:
     """Messages of which all comes but the last byte, by those who heed the windows; others instead of those refused."""
     piece = bytes(FRAME_BYTES)
     with ExitStack() as opened:
-        senders = [opened.enter_context(Sender(port)) for _ in range(connections)]
+        senders = [opened.enter_context(Sender(port, source=source)) for _ in range(connections)]
         left: list[dict[int, int]] = [{} for _ in senders]
         while not over():
             for sender, of in zip(senders, left, strict=True):
@@ -30,10 +33,12 @@ def all_but_finished(port: int, connections: int, streams: int, size: int, over:
                             of[number] -= taken
 
 
-def unread(port: int, calls: int, method: str, request: bytes = b"", connections: int = 4) -> ExitStack:
+def unread(
+    port: int, calls: int, method: str, request: bytes = b"", connections: int = 4, source: str = HOST
+) -> ExitStack:
     """Calls whose answers nobody reads, on connections that are open until the stack is closed."""
     with ExitStack() as opened:
-        senders = [opened.enter_context(Sender(port, {WINDOW_SIZE: 0})) for _ in range(connections)]
+        senders = [opened.enter_context(Sender(port, {WINDOW_SIZE: 0}, source)) for _ in range(connections)]
         with suppress(OSError):  # the server has had enough
             for number in range(calls):
                 sender = senders[number % connections]
@@ -43,11 +48,11 @@ def unread(port: int, calls: int, method: str, request: bytes = b"", connections
         return opened.pop_all()
 
 
-def streams(port: int, connections: int, each: int) -> ExitStack:
+def streams(port: int, connections: int, each: int, source: str = HOST) -> ExitStack:
     """Calls that send no request, as fast as they can be begun."""
     with ExitStack() as opened:
         for _ in range(connections):
-            connection = opened.enter_context(Connection(port))
+            connection = opened.enter_context(Connection(port, source=source))
             with suppress(OSError):
                 for _ in range(each):
                     connection.begin(TRANSLATE)

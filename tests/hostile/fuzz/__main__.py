@@ -1,7 +1,7 @@
 """`python -m tests.hostile.fuzz`: mutated messages to every method of a real server on loopback, whose decoder copies.
 
 Every one is answered, and never with INTERNAL, UNKNOWN or a traceback in the log. One that is not is told by its seed.
-One that is late, as all are of a process that was stopped for some seconds, is sent once more; that is counted.
+One that is late is sent once more, and again if the process had no turn for some seconds meanwhile; that is counted.
 """
 
 import argparse

@@ -13,7 +13,7 @@ def bounds(memory: int | None = None, **settings: object) -> Bounds:
 
 
 def test_where_memory_is_short_each_kind_has_its_share() -> None:
-    whole, plenty, short = bounds(), bounds(8 * GIBIBYTE), bounds(GIBIBYTE)
+    whole, plenty, short = bounds(), bounds(8 * GIBIBYTE), bounds(GIBIBYTE // 2)
     assert whole == plenty
     assert (whole.messages, whole.new_calls) == (MOST_MESSAGES, MOST_NEW_CALLS)
     for part in ("calls", "messages", "requests", "answers", "documents"):
