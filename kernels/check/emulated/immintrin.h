@@ -1,5 +1,5 @@
 // Intel's header, and in plain C++ what isa/avx512vnni.h and isa/avxvnni.h use of AVX512 and VNNI, as the manual says
-// it (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VPDPBUSD). Here AVX512 is off.
+// it (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VPDPBUSD and VPDPWSSD). Here AVX512 is off.
 #pragma once
 #include_next <immintrin.h>
 
@@ -7,7 +7,19 @@
 #include <cstring>
 
 template <class Vector>
+inline void emulated_wide_multiply_add(Vector& total, Vector x, Vector weight) {
+  int16_t a[sizeof(Vector) / 2], b[sizeof(Vector) / 2];
+  int32_t sums[sizeof(Vector) / 4];
+  memcpy(a, &x, sizeof a);
+  memcpy(b, &weight, sizeof b);
+  memcpy(sums, &total, sizeof sums);
+  for (size_t i = 0; i < sizeof(Vector) / 2; i++) sums[i / 2] += a[i] * b[i];
+  memcpy(&total, sums, sizeof sums);
+}
+
+template <bool WIDE, class Vector>
 inline void emulated_multiply_add(Vector& total, Vector x, Vector weight) {
+  if (WIDE) return emulated_wide_multiply_add(total, x, weight);
   uint8_t u[sizeof(Vector)];
   int8_t s[sizeof(Vector)];
   int32_t sums[sizeof(Vector) / 4];

@@ -119,6 +119,12 @@ INLINE void write_bytes(Lanes<int32_t, native> a, uint8_t* p) {
   const Bytes bytes = __builtin_convertvector(a.v, Bytes);
   memcpy(p, &bytes, native);
 }
+// The lower two bytes of each lane, whose numbers they can hold.
+INLINE void write_words(Lanes<int32_t, native> a, int16_t* p) {
+  typedef int16_t Words __attribute__((vector_size(2 * native)));
+  const Words words = __builtin_convertvector(a.v, Words);
+  memcpy(p, &words, 2 * native);
+}
 
 template <class T, int N>
 INLINE Lanes<T, N> larger(Lanes<T, N> a, Lanes<T, N> b) {
@@ -167,6 +173,11 @@ template <int N>
 INLINE void write_bytes(Lanes<int32_t, N> a, uint8_t* p) {
   write_bytes(a.low, p);
   write_bytes(a.high, p + N / 2);
+}
+template <int N>
+INLINE void write_words(Lanes<int32_t, N> a, int16_t* p) {
+  write_words(a.low, p);
+  write_words(a.high, p + N / 2);
 }
 
 INLINE Floats load(const float* p) {

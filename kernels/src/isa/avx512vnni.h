@@ -1,4 +1,4 @@
-// AVX512 with VNNI: vpdpbusd multiplies 4 u8 by 4 s8 and adds them to 32 bits, exactly.
+// AVX512 with VNNI: vpdpbusd multiplies 4 u8 by 4 s8 and adds them to 32 bits, exactly; vpdpwssd 2 s16 by 2 s16.
 #pragma once
 #define VECTOR_BYTES 64
 #include <immintrin.h>
@@ -14,15 +14,19 @@ constexpr int prepared_bytes(int depth) { return depth; }
 INLINE void prepare(const uint8_t*, int, uint8_t*) {}
 
 // GCC 12 copies registers around the intrinsic.
+template <bool WIDE>
 INLINE void multiply_add(__m512i& total, __m512i x, __m512i weight) {
 #ifdef EMULATED
-  emulated_multiply_add(total, x, weight);
+  emulated_multiply_add<WIDE>(total, x, weight);
 #else
-  asm("vpdpbusd %2, %1, %0" : "+v"(total) : "v"(x), "v"(weight));
+  if constexpr (WIDE)
+    asm("vpdpwssd %2, %1, %0" : "+v"(total) : "v"(x), "v"(weight));
+  else
+    asm("vpdpbusd %2, %1, %0" : "+v"(total) : "v"(x), "v"(weight));
 #endif
 }
 
-template <int ROWS>
+template <int ROWS, bool WIDE>
 static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int8_t* ahead, const int32_t* start,
                  int depth, int32_t* sums) {
   constexpr int vectors = columns / 16;
@@ -44,7 +48,7 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
       int32_t four;
       memcpy(&four, x + r * stride, 4);
       const __m512i spread = _mm512_set1_epi32(four);
-      unrolled<vectors>([&](auto v) INLINED { multiply_add(total[r][v], spread, weight[v]); });
+      unrolled<vectors>([&](auto v) INLINED { multiply_add<WIDE>(total[r][v], spread, weight[v]); });
     });
   }
   unrolled<ROWS>([&](auto r) INLINED {

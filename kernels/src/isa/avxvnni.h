@@ -1,4 +1,4 @@
-// AVX2 and AVX-VNNI: vpdpbusd as of AVX512, on 32 bytes.
+// AVX2 and AVX-VNNI: vpdpbusd and vpdpwssd as of AVX512, on 32 bytes.
 #pragma once
 #define VECTOR_BYTES 32
 #include <immintrin.h>
@@ -13,15 +13,19 @@ constexpr bool prepares = false;
 constexpr int prepared_bytes(int depth) { return depth; }
 INLINE void prepare(const uint8_t*, int, uint8_t*) {}
 
+template <bool WIDE>
 INLINE void multiply_add(__m256i& total, __m256i x, __m256i weight) {
 #ifdef EMULATED
-  emulated_multiply_add(total, x, weight);
+  emulated_multiply_add<WIDE>(total, x, weight);
 #else  // as assembly, so that compilers need not know it
-  asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(total) : "x"(x), "x"(weight));
+  if constexpr (WIDE)
+    asm("%{vex%} vpdpwssd %2, %1, %0" : "+x"(total) : "x"(x), "x"(weight));
+  else
+    asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(total) : "x"(x), "x"(weight));
 #endif
 }
 
-template <int ROWS>
+template <int ROWS, bool WIDE>
 static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int8_t* ahead, const int32_t* start,
                  int depth, int32_t* sums) {
   constexpr int vectors = columns / 8;
@@ -43,7 +47,7 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
     });
     unrolled<vectors>([&](auto v) INLINED {
       const __m256i weight = _mm256_load_si256((const __m256i*)(panel + 32 * v));
-      unrolled<ROWS>([&](auto r) INLINED { multiply_add(total[r][v], spread[r], weight); });
+      unrolled<ROWS>([&](auto r) INLINED { multiply_add<WIDE>(total[r][v], spread[r], weight); });
     });
   }
   unrolled<ROWS>([&](auto r) INLINED {
