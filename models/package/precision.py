@@ -14,9 +14,12 @@ In an fp16 or bf16 package weights, hidden states, keys, values and logits have 
 
 from typing import Literal
 
-Precision = Literal["fp32", "fp16", "bf16", "int8"]
+Precision = Literal["fp32", "fp16", "bf16", "int16", "int8"]
 
-NUMBER_BYTES: dict[Precision, int] = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1}
+NUMBER_BYTES: dict[Precision, int] = {"fp32": 4, "fp16": 2, "bf16": 2, "int16": 2, "int8": 1}
+
+WHOLE: frozenset[Precision] = frozenset({"int16", "int8"})
+"""Of weights, on CPUs. Everything else of such a package is fp32."""
 
 OutputLayer = Literal["screened", "full"]
 """screened: all tokens are looked at in 8 bits, and those that may be best are computed in fp32. full: all in fp32."""

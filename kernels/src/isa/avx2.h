@@ -11,7 +11,7 @@
 
 namespace dragoman::ISA {
 
-constexpr int columns = 32, group = 4, most_rows = 2, shift = 128;
+constexpr int columns = 32, group = 4, most_rows = 2, most_wide_rows = 3, shift = 128;
 constexpr bool prepares = true;
 
 // A prepared row: for each 4 numbers 4 bytes |y| and 4 bytes of y's sign (0 or 255), then the sum of |y| of negative y.
@@ -53,14 +53,16 @@ static void wide_tile(const uint8_t* x, size_t stride, const int8_t* panel, cons
       _mm_prefetch((const char*)ahead + 64, _MM_HINT_T0);
       ahead += columns * group;
     }
-    __m256i weight[vectors];
-    unrolled<vectors>([&](auto v) INLINED { weight[v] = _mm256_load_si256((const __m256i*)(panel + 32 * v)); });
+    __m256i spread[ROWS];
     unrolled<ROWS>([&](auto r) INLINED {
       int32_t two;
       memcpy(&two, x + r * stride, 4);
-      const __m256i spread = _mm256_set1_epi32(two);
-      unrolled<vectors>([&](auto v) INLINED {
-        total[r][v] = _mm256_add_epi32(total[r][v], _mm256_madd_epi16(spread, weight[v]));
+      spread[r] = _mm256_set1_epi32(two);
+    });
+    unrolled<vectors>([&](auto v) INLINED {
+      const __m256i weight = _mm256_load_si256((const __m256i*)(panel + 32 * v));
+      unrolled<ROWS>([&](auto r) INLINED {
+        total[r][v] = _mm256_add_epi32(total[r][v], _mm256_madd_epi16(spread[r], weight));
       });
     });
   }

@@ -7,7 +7,7 @@
 
 namespace dragoman::ISA {
 
-constexpr int columns = 64, group = 4, most_rows = 6, shift = 0;
+constexpr int columns = 64, group = 4, most_rows = 6, most_wide_rows = 6, shift = 0;
 constexpr bool prepares = false;
 
 constexpr int prepared_bytes(int depth) { return depth; }

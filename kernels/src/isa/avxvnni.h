@@ -7,7 +7,7 @@
 
 namespace dragoman::ISA {
 
-constexpr int columns = 32, group = 4, most_rows = 3, shift = 0;
+constexpr int columns = 32, group = 4, most_rows = 3, most_wide_rows = 3, shift = 0;
 constexpr bool prepares = false;
 
 constexpr int prepared_bytes(int depth) { return depth; }

@@ -8,7 +8,7 @@
 //   columns, group   A panel of packed weights is s8 [depth / group][columns][group]: for each column, `group` weights
 //                    that meet `group` neighbouring numbers of x. Panels lie one after another, on 64 bytes.
 //                    columns % 16 == 0. Weights of s16 lie in the same bytes, half as many to a group.
-//   most_rows        tile<ROWS, WIDE> is made for 1..most_rows.
+//   most_rows        tile<ROWS, WIDE> is made for 1..most_rows, or, WIDE, 1..most_wide_rows.
 //   shift            What tile takes off every x: 0, or 128 for instructions that want x signed.
 //   prepares         Whether tile wants rows of x changed first, by prepare(x, depth, out), which writes at most
 //                    prepared_bytes(depth) bytes.
@@ -27,7 +27,7 @@
 
 namespace dragoman::ISA {
 
-constexpr int columns = 16, group = 4, most_rows = 4, shift = 0;
+constexpr int columns = 16, group = 4, most_rows = 4, most_wide_rows = 4, shift = 0;
 constexpr bool prepares = false;
 
 constexpr int prepared_bytes(int depth) { return depth; }
