@@ -10,6 +10,7 @@ In an fp16 or bf16 package weights, hidden states, keys, values and logits have 
                         whole sentence, and one of -8 would be rounded to 1/128 (fp16) or 1/16 (bf16). These are k
                         numbers a row: it costs nothing
     bf16: best tokens   the whole choice of the best tokens, because TopK knows no bf16 before opset 24
+In an int16 or int8 package the weights of linear layers are whole numbers, and everything between them is fp32.
 """
 
 from typing import Literal
