@@ -66,10 +66,29 @@ inline __m256i emulated_halves(EmulatedFloats x) {
                           _mm256_cvtps_ph(low, _MM_FROUND_TO_NEAREST_INT));
 }
 
+inline Emulated512 emulated_widened(__m128i bytes) {
+  int8_t s[16];
+  Emulated512 out;
+  memcpy(s, &bytes, 16);
+  for (int i = 0; i < 16; i++) out.lanes[i] = s[i];
+  return out;
+}
+template <class Vector, class Number>
+inline Vector emulated_narrowed(Emulated512 a) {
+  Number numbers[16];
+  Vector out;
+  for (int i = 0; i < 16; i++) numbers[i] = (Number)a.lanes[i];
+  memcpy(&out, numbers, sizeof out);
+  return out;
+}
+
 #define __m512i Emulated512
 #define _mm512_loadu_si512(p) emulated_load(p)
 #define _mm512_load_si512(p) emulated_load(p)
 #define _mm512_store_si512(p, a) memcpy(p, &(a), 64)
+#define _mm512_cvtepi8_epi32(a) emulated_widened(a)
+#define _mm512_cvtepi32_epi16(a) emulated_narrowed<__m256i, int16_t>(a)
+#define _mm512_cvtepi32_epi8(a) emulated_narrowed<__m128i, int8_t>(a)
 #define _mm512_set1_epi32(x) emulated_spread(x)
 #define _mm512_cvtph_ps(a) emulated_floats(a)
 #define _mm512_cvtps_ph(a, rounding) emulated_halves(a)

@@ -38,9 +38,9 @@ INLINE Ints quantized(Floats x, Floats inverse, float zero_point, float most, In
 
 // The first n of the lowest bytes.
 INLINE void store_bytes(uint8_t* p, Ints a, int n) {
-  if (n >= 16) return write_bytes(a, p);
+  if (n >= 16) return narrow_all(a, p);
   uint8_t bytes[16];
-  write_bytes(a, bytes);
+  narrow_all(a, bytes);
   memcpy(p, bytes, n);
 }
 
@@ -108,7 +108,7 @@ static void quantize_words(const float* x, int n, float factor, int depth, int16
   for (int i = 0; i < n; i += 16) {
     const Ints q = quantized<false>(load_up_to(x + i, n - i), all(factor), 32767.f, 65534.f, saturated) - all(32767);
     int16_t words[16];
-    write_words(q, n - i >= 16 ? out + i : words);
+    narrow_all(q, n - i >= 16 ? out + i : words);
     if (n - i < 16) memcpy(out + i, words, (n - i) * sizeof(int16_t));
   }
   memset(out + n, 0, depth - n * sizeof(int16_t));

@@ -59,6 +59,15 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
 INLINE bool any(Lanes<int32_t, native> mask) {
   return _mm512_movepi32_mask(__builtin_bit_cast(__m512i, mask.v)) != 0;
 }
+INLINE void widen(const int8_t* p, Lanes<int32_t, native>& out) {
+  out.v = __builtin_bit_cast(NativeInts, _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p)));
+}
+INLINE void narrow(Lanes<int32_t, native> a, int16_t* p) {
+  _mm256_storeu_si256((__m256i*)p, _mm512_cvtepi32_epi16(__builtin_bit_cast(__m512i, a.v)));
+}
+INLINE void narrow(Lanes<int32_t, native> a, uint8_t* p) {
+  _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8(__builtin_bit_cast(__m512i, a.v)));
+}
 INLINE void load_halves(const uint16_t* p, Lanes<float, native>& out) {
   out.v = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p));
 }

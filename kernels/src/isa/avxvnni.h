@@ -56,6 +56,18 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
 }
 
 INLINE bool any(Lanes<int32_t, native> mask) { return !_mm256_testz_si256((__m256i)mask.v, (__m256i)mask.v); }
+INLINE void widen(const int8_t* p, Lanes<int32_t, native>& out) {
+  out.v = (NativeInts)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)p));
+}
+INLINE void narrow(Lanes<int32_t, native> a, int16_t* p) {
+  const __m256i x = (__m256i)a.v;
+  _mm_storeu_si128((__m128i*)p, _mm_packs_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
+}
+INLINE void narrow(Lanes<int32_t, native> a, uint8_t* p) {
+  const __m256i x = (__m256i)a.v;
+  const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+  _mm_storel_epi64((__m128i*)p, _mm_packus_epi16(words, words));
+}
 INLINE void load_halves(const uint16_t* p, Lanes<float, native>& out) {
   out.v = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p));
 }

@@ -66,6 +66,17 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
 }
 
 INLINE bool any(Lanes<int32_t, native> mask) { return vmaxvq_u32((uint32x4_t)mask.v) != 0; }
+INLINE void widen(const int8_t* p, Lanes<int32_t, native>& out) {
+  int32_t four;
+  memcpy(&four, p, 4);
+  out.v = (NativeInts)vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(four)))));
+}
+INLINE void narrow(Lanes<int32_t, native> a, int16_t* p) { vst1_s16(p, vmovn_s32((int32x4_t)a.v)); }
+INLINE void narrow(Lanes<int32_t, native> a, uint8_t* p) {
+  const int16x4_t words = vmovn_s32((int32x4_t)a.v);
+  const int8x8_t bytes = vmovn_s16(vcombine_s16(words, words));
+  memcpy(p, &bytes, 4);
+}
 INLINE void load_halves(const uint16_t* p, Lanes<float, native>& out) {
   out.v = (NativeFloats)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
 }

@@ -18,6 +18,8 @@
 //                    and rows are not prepared.
 //   any              Whether any lane of a mask is set; lanes have all bits or none.
 //   load_halves, store_halves: a register of floats from and to fp16 in memory.
+//   widen, narrow    A register of i32 from s8 in memory, and to u8 or s16 that can hold them. GCC 12 makes no
+//                    instruction of a loop or of a conversion: it moves numbers one by one, through memory.
 //
 // Nothing of std:: may be called here that could be left as a function of its own: the linker would take one
 // instruction set's copy for all.
@@ -99,6 +101,13 @@ INLINE uint16_t float_to_half(float x) {
   return sign | (uint16_t)((bits + 0xfff + (bits >> 13 & 1) - 0x38000000) >> 13);
 }
 
+INLINE void widen(const int8_t* p, Lanes<int32_t, native>& out) {
+  for (int i = 0; i < native; i++) out.v[i] = p[i];
+}
+template <class T>
+INLINE void narrow(Lanes<int32_t, native> a, T* p) {
+  for (int i = 0; i < native; i++) p[i] = (T)a.v[i];
+}
 INLINE void load_halves(const uint16_t* p, Lanes<float, native>& out) {
   for (int i = 0; i < native; i++) out.v[i] = half_to_float(p[i]);
 }
