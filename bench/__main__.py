@@ -42,7 +42,7 @@ class Run:
     repeats: int
     """Turns of each side."""
     sides: tuple[str, ...] = ()
-    """Of the race of decoding. None: all."""
+    """Of the race of decoding, and of ours in those of families. None: all."""
 
     @property
     def quick(self) -> bool:
@@ -113,6 +113,8 @@ def family(run: Run, part: str, shape: FamilyShape, cells: Sequence[plan.Cell], 
     sides = {side.name: side for side in plan.family_sides(models, setups)}
     lengths = random_models.RealLengths(ZOO, longest)
     for pair in plan.FAMILY_PAIRS:
+        if not run.chosen([sides[pair.ours]]):
+            continue
         with players([sides[pair.ours], sides[pair.theirs]], run.report.absent) as opened:
             run.add(part, races.to_length(opened, cells, [pair], run.repeats, lengths))
 
@@ -215,7 +217,8 @@ def main() -> None:
         default=[],
         choices=plan.SIDES,
         metavar="NAME",
-        help=f"decoding: only this one; may be repeated: {'; '.join(plan.SIDES)}",
+        help="only this one; may be repeated. Of t5 and nllb, the one of ours with its peer. "
+        f"Decoding has: {'; '.join(plan.SIDES)}",
     )
     parser.add_argument("--core-hour", type=float, default=0.04, help="price of a core for an hour (default: 0.04)")
     parser.add_argument("--plots", type=Path, metavar="FOLDER", help="draw speed.svg and cost-curves.svg there")

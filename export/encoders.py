@@ -11,7 +11,7 @@ from export.command.progress import Progress
 from export.inputs import InputError, check_name, read_quantizing_texts, read_samples
 from export.manifest import TOOLS
 from export.native.graphs import native_encoder_graphs, why_standard_only
-from export.quantization.encoder import QuantizedEncoder, quantize_encoder
+from export.quantization.encoder import QuantizedEncoder, quantize_encoder, round_encoder
 from export.quantization.texts import Calibration, Samples
 from export.sources import Fetched
 from export.tracing.graphs import EncoderGraphs
@@ -48,12 +48,15 @@ def export_encoder(
     if quantizing_texts is not None:
         with progress.stage("quantize") as tell:
             quantized = _quantize(checkpoint, *quantizing_texts, tell)
+    elif options.precision == "int16":
+        quantized = round_encoder(checkpoint.model)
     with draft(target) as folder:
         with progress.stage("trace"):
             graphs = trace_encoders(checkpoint.model if quantized is None else quantized.model)
-            missing = None if quantized is None else why_standard_only(checkpoint.model, options.precision)
-            if quantized is not None and missing is None:
-                graphs = native_encoder_graphs(graphs, checkpoint.model, quantized.recipe)
+            missing = why_standard_only(checkpoint.model, options.precision)
+            if missing is None:
+                recipe = {} if quantized is None else quantized.recipe
+                graphs = native_encoder_graphs(graphs, checkpoint.model, recipe)
         if missing is not None:
             progress.tell(f"standard graphs only: {missing}")
         with progress.stage("save"):
@@ -67,7 +70,7 @@ def export_encoder(
         with progress.stage("verify"):
             verified = verify_vectors(checkpoint, files, texts, quantized)
             certificate = verified.certificate
-            if quantized is not None:
+            if quantized is not None and quantized.report is not None:
                 certificate = certificate.model_copy(update={"vector_quantization": quantized.report})
         with progress.stage("publish"):
             manifest = Manifest(
@@ -116,7 +119,7 @@ def refuse(options: Options) -> None:
         "--shortlist": options.shortlist is not None,
         f"--verify {options.verify}": options.verify != "transformers",
         "--references": options.references is not None,
-        f"--precision {options.precision}": options.precision not in ("fp32", "int8"),
+        f"--precision {options.precision}": options.precision not in ("fp32", "int16", "int8"),
         f"--attention {options.attention}": options.attention != "fused",
         f"--device {options.device}": options.device != "cpu",
     }

@@ -11,6 +11,7 @@ from engine.devices.cudart import CudaError, CudaRuntime
 from engine.devices.machine import Machine
 from engine.devices.session import CPU, PROVIDERS, Device, DeviceError
 from engine.devices.sizing import Load, most_rows, most_tokens
+from models.package.precision import WHOLE
 
 INSTALL = "pip install '.[cuda]'"
 LIBRARIES = {
@@ -94,10 +95,10 @@ def check_package(load: Load) -> None:
 
     GroupQueryAttention there: contrib_ops/cuda/bert/group_query_attention.cc registers fp16 and bf16.
     """
-    if "int8" in load.graphs.precision.kinds:
+    if (weights := load.graphs.precision.weights) in WHOLE:
         raise DeviceError(
-            "the package is int8, which is made for CPUs: serve it with --device cpu, or export the checkpoint with "
-            "--precision fp16"
+            f"the package is {weights}, which is made for CPUs: serve it with --device cpu, or export the checkpoint "
+            "with --precision fp16"
         )
     if load.graphs.precision.activations == "fp32" and load.graphs.attention == "fused":
         raise DeviceError(

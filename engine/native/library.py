@@ -10,7 +10,7 @@ def matching(graphs: GraphFiles) -> tuple[NativeGraphs, Library]:
     """Both. Raises KernelsRefused where the package has no graphs for the library, or the library is none for here."""
     native = graphs.spec.native
     if native is None:
-        raise KernelsRefused(f"the package has no graphs of them; {_way_out(graphs)}")
+        raise KernelsRefused("the package has no graphs of them; export the checkpoint again")
     try:
         library = open_library()
     except LibraryError as error:
@@ -21,9 +21,3 @@ def matching(graphs: GraphFiles) -> tuple[NativeGraphs, Library]:
             "make kernels, or export the checkpoint again"
         )
     return native, library
-
-
-def _way_out(graphs: GraphFiles) -> str:
-    if graphs.spec.decoder is None and graphs.spec.precision.weights == "fp32":
-        return "of an encoder alone they are of 8 bits: export the checkpoint with --precision int8"
-    return "export the checkpoint again"

@@ -9,7 +9,7 @@ from kernels.library import LibraryError, open_library
 from models.architectures.architecture import Architecture
 from models.package import signature
 from models.package.graphs import GraphFile, NativeGraphs
-from models.package.precision import Precision
+from models.package.precision import WHOLE, Precision
 from models.transformer import Transformer
 
 HEAD_DIM_MULTIPLE, LARGEST_HEAD_DIM = 8, 256
@@ -28,8 +28,8 @@ def why_standard_only(model: Architecture, precision: Precision) -> str | None:
     """Why a package has no native graphs, if it has none: without the library, nobody could verify them."""
     if not isinstance(model, Transformer):
         return f"native ones are of Transformers, and this model's architecture is {model.config.architecture!r}"
-    if precision not in ("fp32", "int8"):
-        return f"native ones compute in fp32 or 8 bits, and this is {precision}"
+    if precision not in ("fp32", *WHOLE):
+        return f"native ones compute in fp32, 16 or 8 bits, and this is {precision}"
     try:
         open_library()
     except LibraryError as error:
@@ -54,7 +54,7 @@ def obstacle(model: Transformer) -> str | None:
     return None
 
 
-def native_encoder_graphs(graphs: EncoderGraphs, model: Transformer, recipe: Recipe) -> EncoderGraphs:
+def native_encoder_graphs(graphs: EncoderGraphs, model: Transformer, recipe: Recipe = NO_RECIPE) -> EncoderGraphs:
     """The graphs of an encoder alone that has no `obstacle`, with that of our own operators."""
     encoder = native_encoder(model, recipe)
     file = GraphFile(file=signature.NATIVE_ENCODER, weight_bytes=weight_bytes(encoder))

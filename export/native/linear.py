@@ -24,7 +24,7 @@ class Linear:
     """[outputs, inputs]"""
     bias: ir.Value
     scales: ir.Value | None = None
-    """[outputs], of a weight in 8 bits."""
+    """[outputs], of a weight in 8 or 16 bits."""
     activations: Activations | None = None
     """How its input is quantized, if it is."""
 
@@ -47,7 +47,7 @@ class LinearLayers:
     def find(self, *layers: nn.Linear) -> Linear:
         """A layer, or several of one input as one: their outputs stand one behind the other.
 
-        Several are in 8 bits if all are, and quantize their input alike.
+        Several are in 8 or 16 bits if all are, and quantize their input alike.
         """
         named = [(self._names[layer], layer) for layer in layers]
         bias = self._joined([self._nodes.constant(f"{name}.bias", _bias(layer)) for name, layer in named])

@@ -1,4 +1,7 @@
-"""An encoder alone to one of 8 bits: calibrate, measure, and more bits where the vectors want them."""
+"""An encoder alone to one of 8 bits: calibrate, measure, and more bits where the vectors want them.
+
+To one of 16 bits nothing of that is needed.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +15,7 @@ from export.quantization.calibrate import encode, linear_layers, observe_encoder
 from export.quantization.make import has_no_sign, quantize_layer
 from export.quantization.model import QuantizedTransformer, native_model, standard_model
 from export.quantization.recipe import Recipe
+from export.quantization.sixteen import sixteen_bits
 from export.quantization.texts import Calibration
 from models.encoding import Encoding
 from models.package.manifest import VectorQuantization
@@ -35,7 +39,14 @@ class QuantizedEncoder:
     """As the graph of standard operators computes it."""
     recipe: Recipe
     """What the native graph is made by."""
-    report: VectorQuantization
+    report: VectorQuantization | None = None
+    """Of 8 bits."""
+
+
+def round_encoder(model: Transformer) -> QuantizedEncoder:
+    """Every linear layer in 16 bits."""
+    recipe = sixteen_bits(model)
+    return QuantizedEncoder(standard_model(model, recipe), recipe)
 
 
 def quantize_encoder(

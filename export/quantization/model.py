@@ -1,7 +1,8 @@
-"""A model in 8 bits, as graphs of standard operators compute it."""
+"""A model in 8 or 16 bits, as graphs of standard operators compute it."""
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -9,8 +10,10 @@ from torch.nn import functional as F
 from export.quantization.calibrate import OUTPUT, linear_layers
 from export.quantization.layers import FeedForward8, Linear8, product
 from export.quantization.recipe import QuantizedLinear, Recipe
+from export.quantization.sixteen import Linear16
 from models.best_tokens import padded_size
 from models.layers import FeedForward
+from models.package.precision import Precision
 from models.transformer import Transformer
 
 
@@ -34,16 +37,21 @@ def in_encoder(layer: str) -> bool:
 
 
 class QuantizedTransformer(Transformer):
-    """A model with the layers of a recipe in 8 bits. Everything else stays as it is."""
+    """A model with the layers of a recipe in 8 or 16 bits. Everything else stays as it is."""
 
     def __init__(self, model: Transformer, recipe: Recipe, per_row: Callable[[str], bool], exact_output: bool) -> None:
         """`per_row`: whether the layer of a name finds a scale for each row of its input."""
         with torch.device("meta"):  # no memory, and no time for random weights
             super().__init__(model.config)
         self.load_state_dict(model.state_dict(), assign=True)
+        self.precision: Precision = "int16" if any(map(_wide, recipe.values())) else "int8"
         for name, layer in linear_layers(model).items():
-            if name in recipe:
-                self.set_submodule(name, Linear8(recipe[name], layer.bias, per_row(name)))
+            if (quantized := recipe.get(name)) is not None:
+                wide = _wide(quantized)
+                self.set_submodule(
+                    name,
+                    Linear16(quantized, layer.bias) if wide else Linear8(quantized, layer.bias, per_row(name)),
+                )
         for name, module in list(self.named_modules()):
             if isinstance(module, FeedForward) and (joined := FeedForward8.of(module, model.config.activation)):
                 self.set_submodule(name, joined)
@@ -65,6 +73,10 @@ class QuantizedTransformer(Transformer):
         if self.output is None or not shared:
             return super()._embed(ids, table)
         return self.output.rows(ids) * self.embedding_scale
+
+
+def _wide(layer: QuantizedLinear) -> bool:
+    return layer.weight.dtype == np.int16
 
 
 class OutputLayer8(Linear8):

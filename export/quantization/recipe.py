@@ -1,4 +1,4 @@
-"""What becomes of a model's linear layers in 8 bits: numbers that the standard and the native graphs share."""
+"""What becomes of a model's linear layers in 8 or 16 bits: numbers that the standard and the native graphs share."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,8 +41,8 @@ class CoarseLook:
 class QuantizedLinear:
     """A linear layer."""
 
-    weight: NDArray[np.int8]
-    """[outputs, inputs], within -127..127"""
+    weight: NDArray[np.int8] | NDArray[np.int16]
+    """[outputs, inputs], within -127..127, or as `export.quantization.sixteen` says"""
     scales: NDArray[np.float32]
     """[outputs]"""
     activations: Activations

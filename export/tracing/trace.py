@@ -61,7 +61,7 @@ def trace(
 
 
 def trace_encoders(model: Transformer) -> EncoderGraphs:
-    """Traces the graphs of an encoder alone on the CPU, in fp32 or 8 bits."""
+    """Traces the graphs of an encoder alone on the CPU, in fp32, 16 or 8 bits."""
     model = model.eval()
     # Windows of rotary positions are biases of some layers, which nothing declares yet.
     attention = signature.encoder_attention(model.config) if model.config.rotary is None else None
@@ -75,7 +75,7 @@ def trace_encoders(model: Transformer) -> EncoderGraphs:
 
 
 def _precision(model: Architecture) -> Precision:
-    return "int8" if isinstance(model, QuantizedTransformer) else PRECISIONS[model.target_embedding.dtype]
+    return model.precision if isinstance(model, QuantizedTransformer) else PRECISIONS[model.target_embedding.dtype]
 
 
 def declare(

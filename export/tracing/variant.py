@@ -33,7 +33,11 @@ def variant(model: Architecture, precision: Precision, attention: AttentionKind)
 
 
 def check_architecture(config: ModelShape, precision: Precision) -> None:
-    """Raises VariantError where ONNX Runtime has no kernels of this precision: its recurrences compute in fp32."""
+    """Raises VariantError where there are no kernels of this precision: recurrences compute in fp32."""
+    if precision == "int16":
+        raise VariantError(
+            "precision is int16, which only packages of an encoder alone have. Export with --precision fp32 or int8"
+        )
     if precision != "fp32" and config.architecture != "transformer":
         raise VariantError(
             f"precision is {precision}; a model of the architecture {config.architecture!r} runs in fp32. Export with "

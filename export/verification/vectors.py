@@ -29,9 +29,9 @@ from models.package.precision import Precision
 from models.tokenizers.tokenizer_json import TokenizerJson
 from models.transformer import Transformer
 
-COSINE: dict[Precision, float] = {"fp32": 0.99999, "int8": 0.99}
+COSINE: dict[Precision, float] = {"fp32": 0.99999, "int16": 0.99999, "int8": 0.99}
 """Least that is accepted, of a sample sentence's two vectors."""
-PROBABILITY: dict[Precision, float] = {"fp32": 1e-4, "int8": 0.1}
+PROBABILITY: dict[Precision, float] = {"fp32": 1e-4, "int16": 1e-3, "int8": 0.1}
 """Largest difference that is accepted, of a label's probability."""
 HEADS = {
     "text": transformers.AutoModelForSequenceClassification,
@@ -65,13 +65,14 @@ def verify_vectors(
     verification, most = _Verification(checkpoint, graphs, texts), checkpoint.config.max_positions
     encoder, model = CpuEncoder(graphs, most), checkpoint.model if quantized is None else quantized.model
     certificate = verification.certify(encoder, model, "exported", [encoder_error(model, graphs, CPU)])
-    if quantized is None or graphs.spec.native is None:
+    if graphs.spec.native is None:
         return Verified(certificate)
     try:
         native = NativeEncoder.open(graphs, most)
     except KernelsRefused as error:
         raise VerificationError(str(error)) from error
-    certified = verification.certify(native, native_model(checkpoint.model, quantized.recipe), "native")
+    emulated = checkpoint.model if quantized is None else native_model(checkpoint.model, quantized.recipe)
+    certified = verification.certify(native, emulated, "native")
     return Verified(certificate, certified, verification.probes(native))
 
 

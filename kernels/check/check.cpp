@@ -98,7 +98,7 @@ void check_product(int rows, int outputs, int inputs, int zero_point, Fill fill,
     for (int k = 0; k < inputs; k++) total += weight[(size_t)n * inputs + k];
     start[n] = (shift - zero_point) * total;
   }
-  const PackedWeight w{outputs, inputs, depth, panels, packed.get(), start.get(), nullptr, nullptr};
+  const PackedWeight w{outputs, inputs, depth, panels, packed.get(), start.get(), nullptr, nullptr, false};
   std::vector<uint8_t> x((size_t)rows * inputs);
   ByteRows bytes(rows, depth, scratch);
   for (int r = 0; r < rows; r++) {
@@ -126,6 +126,86 @@ void check_product(int rows, int outputs, int inputs, int zero_point, Fill fill,
   add_to_hash(sums.data(), sums.size() * sizeof(int32_t));
 }
 
+// Numbers of s16 whose norm is `largest_norm` at most, and may be just that.
+std::vector<int16_t> words(size_t n, Fill fill, Random& random) {
+  const int most = (int)std::fmin(32767., largest_norm / std::sqrt((double)n));
+  std::vector<int16_t> found(n);
+  for (size_t i = 0; i < n; i++) {
+    const int sign = fill == largest_negative || (fill == alternating && i % 2) ? -1 : 1;
+    found[i] = (int16_t)(fill == random_numbers ? random.whole(-most, most) : fill == zeros ? 0 : sign * most);
+  }
+  return found;
+}
+
+// Sums of products of s16 by the tiles, against plain C++.
+void check_wide_product(int rows, int outputs, int inputs, Fill fill, Random& random, Scratch& scratch) {
+  const int depth = (2 * inputs + group - 1) / group * group, panels = (outputs + columns - 1) / columns;
+  std::vector<int16_t> weight, x;
+  for (int n = 0; n < outputs; n++) {
+    const auto row = words(inputs, n % 2 ? fill : random_numbers, random);
+    weight.insert(weight.end(), row.begin(), row.end());
+  }
+  Memory<int8_t> packed((size_t)panels * columns * depth);
+  Memory<int32_t> start((size_t)panels * columns);
+  pack((const int8_t*)weight.data(), outputs, 2 * inputs, depth, packed.get());
+  const PackedWeight w{outputs, inputs, depth, panels, packed.get(), start.get(), nullptr, nullptr, true};
+  const size_t stride = padded(depth);
+  uint8_t* bytes = scratch.take<uint8_t>(rows * stride);
+  memset(bytes, 0, rows * stride);
+  for (int r = 0; r < rows; r++) {
+    const auto row = words(inputs, fill, random);
+    memcpy(bytes + r * stride, row.data(), 2 * inputs);
+    x.insert(x.end(), row.begin(), row.end());
+  }
+  std::vector<int32_t> sums((size_t)rows * outputs);
+  KeepSums keep{sums, outputs};
+  multiply(w, Words{bytes, stride}, rows, keep);
+  for (int r = 0; r < rows; r++)
+    for (int n = 0; n < outputs; n++) {
+      int64_t expected = 0;
+      for (int k = 0; k < inputs; k++) expected += (int64_t)x[(size_t)r * inputs + k] * weight[(size_t)n * inputs + k];
+      if (expected != sums[(size_t)r * outputs + n]) failures++, printf("wide product of [%d, %d] WRONG\n", outputs, inputs);
+    }
+  add_to_hash(sums.data(), sums.size() * sizeof(int32_t));
+}
+
+// A layer of s16 against double precision: a row, and a weight, are off by their own rounding alone.
+void check_wide_layer(Scratch& scratch) {
+  Difference difference{"linear layer of s16", 1e-4};
+  Random random;
+  for (int inputs : {1, 15, 16, 33, 384, 1536})
+    for (float size : {1e-3f, 1.f, 1e20f}) {
+      const int outputs = 37;
+      std::vector<float> x(inputs), scales(64, 1e-3f), bias(64), out(outputs);
+      for (float& v : x) v = size * random.real();
+      std::vector<int16_t> weight;
+      for (int n = 0; n < outputs; n++) {
+        const auto row = words(inputs, random_numbers, random);
+        weight.insert(weight.end(), row.begin(), row.end());
+      }
+      const int depth = (2 * inputs + group - 1) / group * group, panels = (outputs + columns - 1) / columns;
+      Memory<int8_t> packed((size_t)panels * columns * depth);
+      Memory<int32_t> start((size_t)panels * columns);
+      pack((const int8_t*)weight.data(), outputs, 2 * inputs, depth, packed.get());
+      Linear l{};
+      l.weight = {outputs, inputs, depth, panels, packed.get(), start.get(), scales.data(), bias.data(), true};
+      linear(l, x.data(), 1, nullptr, out.data(), scratch);
+      for (int n = 0; n < outputs; n++) {
+        double expected = 0, norm = 0;
+        for (int k = 0; k < inputs; k++) {
+          expected += (double)x[k] * weight[(size_t)n * inputs + k] * 1e-3;
+          norm += (double)x[k] * x[k];
+        }
+        const double largest = std::sqrt(norm) * largest_norm * 1e-3;
+        difference.compare(out[n] / largest, expected / largest);
+      }
+      x[inputs / 2] = NAN;
+      linear(l, x.data(), 1, nullptr, out.data(), scratch);
+      for (float y : out)
+        if (y == y) failures++, printf("a row that is not finite has a number WRONG\n");
+    }
+}
+
 void check_products(Scratch& scratch) {
   Random random;
   const int shapes[][2] = {{1, 1}, {3, 5}, {16, 4}, {17, 7}, {63, 64}, {65, 66}, {129, 255}, {200, 1536}};
@@ -135,6 +215,10 @@ void check_products(Scratch& scratch) {
         for (int fill = 0; fill < fills; fill++)
           check_product(rows, shape[0], shape[1], zero_point, (Fill)fill, random, scratch);
   check_product(700, 70, 1000, 128, random_numbers, random, scratch);  // more rows than a block
+  for (const auto& shape : shapes)
+    for (int rows : {1, 2, 3, 4, 5, 6, 7, 13})
+      for (int fill = 0; fill < fills; fill++)
+        check_wide_product(rows, shape[0], shape[1], (Fill)fill, random, scratch);
 }
 
 void check_quantization() {
@@ -347,6 +431,7 @@ int check() {
   check_functions();
   check_norms();
   check_attention(scratch);
+  check_wide_layer(scratch);
   printf("whole numbers %016" PRIx64 "\n", hash);
   return failures == 0 ? 0 : 1;
 }

@@ -5,16 +5,24 @@
 
 namespace dragoman {
 
-Packing::Packing(const int8_t* weight, const float* scales, const float* bias, int outputs, int inputs, int zero_point,
-                 float fill_bias) {
+void Packing::fill(const int8_t* weight, const float* scales, const float* bias, int outputs, int inputs,
+                   int row_bytes) {
   const Kernels& k = kernels();
-  const int depth = (inputs + k.group - 1) / k.group * k.group, panels = (outputs + k.columns - 1) / k.columns;
+  const int depth = (row_bytes + k.group - 1) / k.group * k.group, panels = (outputs + k.columns - 1) / k.columns;
   const size_t columns = (size_t)panels * k.columns;
   weights_ = Memory<int8_t>(columns * depth);
   start_ = Memory<int32_t>(columns);
   scales_ = Memory<float>(columns);
   bias_ = Memory<float>(columns);
-  k.pack(weight, outputs, inputs, depth, weights_.get());
+  k.pack(weight, outputs, row_bytes, depth, weights_.get());
+  std::copy_n(scales, outputs, scales_.get());
+  std::copy_n(bias, outputs, bias_.get());
+  packed_ = {outputs, inputs, depth, panels, weights_.get(), start_.get(), scales_.get(), bias_.get(), false};
+}
+
+Packing::Packing(const int8_t* weight, const float* scales, const float* bias, int outputs, int inputs, int zero_point,
+                 float fill_bias) {
+  fill(weight, scales, bias, outputs, inputs, inputs);
   for (int n = 0; n < outputs; n++) {
     const int8_t* row = weight + (size_t)n * inputs;
     int32_t total = 0, least = 0;
@@ -25,12 +33,22 @@ Packing::Packing(const int8_t* weight, const float* scales, const float* bias, i
     if (least == -128)
       refuse("weight of output ", n, ", input ", std::find(row, row + inputs, -128) - row,
              " is -128; quantize within -127..127");
-    start_[n] = (k.shift - zero_point) * total;
-    scales_[n] = scales[n];
-    bias_[n] = bias[n];
+    start_[n] = (kernels().shift - zero_point) * total;
   }
-  for (size_t n = outputs; n < columns; n++) bias_[n] = fill_bias;
-  packed_ = {outputs, inputs, depth, panels, weights_.get(), start_.get(), scales_.get(), bias_.get()};
+  for (int n = outputs; n < packed_.panels * kernels().columns; n++) bias_[n] = fill_bias;
+}
+
+Packing::Packing(const int16_t* weight, const float* scales, const float* bias, int outputs, int inputs) {
+  fill((const int8_t*)weight, scales, bias, outputs, inputs, 2 * inputs);
+  packed_.wide = true;
+  for (int n = 0; n < outputs; n++) {
+    const int16_t* row = weight + (size_t)n * inputs;
+    double squares = 0;
+    for (int i = 0; i < inputs; i++) squares += (double)row[i] * row[i];
+    if (squares > (double)largest_norm * largest_norm)
+      refuse("weight of output ", n, " has the norm ", std::sqrt(squares), "; of s16 it is ", largest_norm,
+             " at most, so that sums of products fit 32 bits");
+  }
 }
 
 Quantization quantization(const Node& node) {

@@ -13,10 +13,14 @@ class Packing {
   // weight [outputs, inputs]; scales and bias [outputs]. What fills the columns up has this bias.
   Packing(const int8_t* weight, const float* scales, const float* bias, int outputs, int inputs, int zero_point,
           float fill_bias);
+  Packing(const int16_t* weight, const float* scales, const float* bias, int outputs, int inputs);
 
   const PackedWeight& weight() const { return packed_; }
 
  private:
+  // `row_bytes` of an output.
+  void fill(const int8_t* weight, const float* scales, const float* bias, int outputs, int inputs, int row_bytes);
+
   PackedWeight packed_{};
   Memory<int8_t> weights_;
   Memory<int32_t> start_;

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from models.config import Frozen
-from models.package.precision import AttentionKind, OutputLayer, Precision
+from models.package.precision import WHOLE, AttentionKind, OutputLayer, Precision
 
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
 FileName = Annotated[str, Field(pattern=NAME_PATTERN)]
@@ -27,8 +27,8 @@ class Precisions(Frozen):
 
     @classmethod
     def of_all(cls, precision: Precision) -> "Precisions":
-        """The same everywhere; with weights in 8 bits, fp32."""
-        rest = "fp32" if precision == "int8" else precision
+        """The same everywhere; with weights that are whole numbers, fp32."""
+        rest = "fp32" if precision in WHOLE else precision
         return cls(weights=precision, activations=rest, cache=rest)
 
     @property

@@ -10,13 +10,17 @@ In an fp16 or bf16 package weights, hidden states, keys, values and logits have 
                         whole sentence, and one of -8 would be rounded to 1/128 (fp16) or 1/16 (bf16). These are k
                         numbers a row: it costs nothing
     bf16: best tokens   the whole choice of the best tokens, because TopK knows no bf16 before opset 24
+In an int16 or int8 package the weights of linear layers are whole numbers, and everything between them is fp32.
 """
 
 from typing import Literal
 
-Precision = Literal["fp32", "fp16", "bf16", "int8"]
+Precision = Literal["fp32", "fp16", "bf16", "int16", "int8"]
 
-NUMBER_BYTES: dict[Precision, int] = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1}
+NUMBER_BYTES: dict[Precision, int] = {"fp32": 4, "fp16": 2, "bf16": 2, "int16": 2, "int8": 1}
+
+WHOLE: frozenset[Precision] = frozenset({"int16", "int8"})
+"""Of weights, on CPUs. Everything else of such a package is fp32."""
 
 OutputLayer = Literal["screened", "full"]
 """screened: all tokens are looked at in 8 bits, and those that may be best are computed in fp32. full: all in fp32."""

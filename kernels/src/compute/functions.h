@@ -46,10 +46,26 @@ INLINE void store_all_halves(Lanes<float, N> a, uint16_t* p) {
 INLINE void store16(float* p, Floats a) { store(p, a); }
 INLINE void store16(uint16_t* p, Floats a) { store_all_halves(a, p); }
 
+INLINE void widen_all(const int8_t* p, Lanes<int32_t, native>& out) { widen(p, out); }
+template <int N>
+INLINE void widen_all(const int8_t* p, Lanes<int32_t, N>& out) {
+  widen_all(p, out.low);
+  widen_all(p + N / 2, out.high);
+}
+// The lowest bytes of each lane, as many as a T has.
+template <class T>
+INLINE void narrow_all(Lanes<int32_t, native> a, T* p) {
+  narrow(a, p);
+}
+template <class T, int N>
+INLINE void narrow_all(Lanes<int32_t, N> a, T* p) {
+  narrow_all(a.low, p);
+  narrow_all(a.high, p + N / 2);
+}
 INLINE Floats load16(const int8_t* p) {
-  int32_t x[16];
-  for (int i = 0; i < 16; i++) x[i] = p[i];
-  return converted(load(x));
+  Ints x;
+  widen_all(p, x);
+  return converted(x);
 }
 
 INLINE Floats absolute(Floats a) { return as_floats(as_ints(a) & all((int32_t)0x7fffffff)); }

@@ -113,13 +113,6 @@ template <class T>
 INLINE void write(Lanes<T, native> a, T* p) {
   memcpy(p, &a.v, VECTOR_BYTES);
 }
-// The lowest byte of each lane.
-INLINE void write_bytes(Lanes<int32_t, native> a, uint8_t* p) {
-  typedef uint8_t Bytes __attribute__((vector_size(native)));
-  const Bytes bytes = __builtin_convertvector(a.v, Bytes);
-  memcpy(p, &bytes, native);
-}
-
 template <class T, int N>
 INLINE Lanes<T, N> larger(Lanes<T, N> a, Lanes<T, N> b) {
   return {larger(a.low, b.low), larger(a.high, b.high)};
@@ -163,12 +156,6 @@ INLINE void write(Lanes<T, N> a, T* p) {
   write(a.low, p);
   write(a.high, p + N / 2);
 }
-template <int N>
-INLINE void write_bytes(Lanes<int32_t, N> a, uint8_t* p) {
-  write_bytes(a.low, p);
-  write_bytes(a.high, p + N / 2);
-}
-
 INLINE Floats load(const float* p) {
   Floats out;
   read(p, out);

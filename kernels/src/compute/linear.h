@@ -1,4 +1,4 @@
-// QuantLinear: products of u8 rows, and what is done with their sums.
+// QuantLinear: products of rows of u8 or s16, and what is done with their sums.
 #pragma once
 #include "compute/norm.h"
 #include "compute/product.h"
@@ -80,8 +80,8 @@ struct Finish {
   }
 };
 
-template <bool DIGITS>
-static void finish(const Linear& l, const Bytes& x, int rows, const float* row_scales, const float* residual,
+template <bool DIGITS, class Rows>
+static void finish(const Linear& l, const Rows& x, int rows, const float* row_scales, const float* residual,
                    float* out) {
   with_activation(l.activation, [&](auto of) {
     Finish<of.activation, DIGITS> each{l, row_scales, residual, out};
@@ -132,7 +132,26 @@ static int64_t linear_of_digits(const Linear& l, const float* x, int rows, const
   return saturated;
 }
 
+// Each row by the scale that lets its products fit. Of one that is not finite, all that is made is not a number.
+static int64_t linear_of_words(const Linear& l, const float* x, int rows, const float* residual, float* out,
+                               Scratch& scratch) {
+  const PackedWeight& w = l.weight;
+  float* scales = scratch.take<float>(rows);
+  const size_t stride = padded(w.depth);
+  uint8_t* words = scratch.take<uint8_t>(rows * stride);
+  for (int r = 0; r < rows; r++) {
+    const float* row = x + (size_t)r * w.inputs;
+    const RowFacts facts = row_facts(row, w.inputs);
+    const float factor = facts.finite ? word_factor(row, w.inputs, facts.largest) : 0.f;
+    scales[r] = facts.finite ? 1.f / factor : __builtin_nanf("");
+    quantize_words(row, w.inputs, factor, w.depth, (int16_t*)(words + r * stride));
+  }
+  finish<false>(l, Words{words, stride}, rows, scales, residual, out);
+  return 0;
+}
+
 static int64_t linear(const Linear& l, const float* x, int rows, const float* residual, float* out, Scratch& scratch) {
+  if (l.weight.wide) return linear_of_words(l, x, rows, residual, out, scratch);
   if (l.quantization.bits == 16) return linear_of_digits(l, x, rows, residual, out, scratch);
   float* scales = scratch.take<float>(rows);
   ByteRows bytes(rows, l.weight.depth, scratch);

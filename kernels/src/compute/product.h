@@ -1,4 +1,4 @@
-// Rows of u8 times a packed weight, tile after tile.
+// Rows of u8, or of s16, times a packed weight, tile after tile.
 #pragma once
 #include "compute/table.h"
 
@@ -15,8 +15,18 @@ static void pack(const int8_t* weight, int outputs, int inputs, int depth, int8_
   }
 }
 
-// Rows as tile() wants them.
+// Rows as tile() wants them, of u8.
 struct Bytes {
+  static constexpr bool wide = false;
+  static constexpr int most = most_rows;
+  const uint8_t* rows;
+  size_t stride;
+};
+
+// Of s16. The stride counts bytes.
+struct Words {
+  static constexpr bool wide = true;
+  static constexpr int most = most_wide_rows;
   const uint8_t* rows;
   size_t stride;
 };
@@ -41,31 +51,31 @@ struct ByteRows {
   MEMBER Bytes bytes() const { return prepares ? Bytes{prepared, prepared_stride} : Bytes{plain, plain_stride}; }
 };
 
-template <int ROWS, class Each>
-static inline void tile_and_use(int rows, const Bytes& x, int row, const PackedWeight& w, int panel,
+template <int ROWS, class Rows, class Each>
+static inline void tile_and_use(int rows, const Rows& x, int row, const PackedWeight& w, int panel,
                                 const int8_t* ahead, int32_t* sums, Each& each) {
   if constexpr (ROWS > 1) {
     if (rows < ROWS) return tile_and_use<ROWS - 1>(rows, x, row, w, panel, ahead, sums, each);
   }
   const int8_t* weights = w.weights + (size_t)panel * w.depth * columns;
-  tile<ROWS>(x.rows + row * x.stride, x.stride, weights, ahead, w.start + panel * columns, w.depth, sums);
+  tile<ROWS, Rows::wide>(x.rows + row * x.stride, x.stride, weights, ahead, w.start + panel * columns, w.depth, sums);
   each(row, ROWS, panel, sums);
 }
 
 // each(row, count, panel, sums [count][columns]) for all rows and panels; of a row the panels come in order. Rows go in
 // blocks that stay in the second cache, and in a block a panel meets all rows before the next.
-template <class Each>
-static void multiply(const PackedWeight& w, const Bytes& x, int rows, Each& each) {
-  alignas(64) int32_t sums[most_rows * columns];
-  const int fitting = (int)(196608 / x.stride), most = fitting > most_rows ? fitting : most_rows;
+template <class Rows, class Each>
+static void multiply(const PackedWeight& w, const Rows& x, int rows, Each& each) {
+  alignas(64) int32_t sums[Rows::most * columns];
+  const int fitting = (int)(196608 / x.stride), most = fitting > Rows::most ? fitting : Rows::most;
   const int blocks = (rows + most - 1) / most;
   for (int block = 0, first = 0; block < blocks; block++) {
-    const int count = rows / blocks + (block < rows % blocks), tiles = (count + most_rows - 1) / most_rows;
+    const int count = rows / blocks + (block < rows % blocks), tiles = (count + Rows::most - 1) / Rows::most;
     for (int panel = 0; panel < w.panels; panel++) {
       const int8_t* next = w.weights + (size_t)(panel + 1) * w.depth * columns;
       for (int t = 0, row = first; t < tiles; t++) {
         const int size = count / tiles + (t < count % tiles);
-        tile_and_use<most_rows>(size, x, row, w, panel, t == tiles - 1 && panel + 1 < w.panels ? next : nullptr, sums, each);
+        tile_and_use<Rows::most>(size, x, row, w, panel, t == tiles - 1 && panel + 1 < w.panels ? next : nullptr, sums, each);
         row += size;
       }
     }

@@ -1,4 +1,4 @@
-// fp32 rows to u8.
+// fp32 rows to u8, or to s16.
 #pragma once
 #include "compute/functions.h"
 #include "compute/table.h"
@@ -38,9 +38,9 @@ INLINE Ints quantized(Floats x, Floats inverse, float zero_point, float most, In
 
 // The first n of the lowest bytes.
 INLINE void store_bytes(uint8_t* p, Ints a, int n) {
-  if (n >= 16) return write_bytes(a, p);
+  if (n >= 16) return narrow_all(a, p);
   uint8_t bytes[16];
-  write_bytes(a, bytes);
+  narrow_all(a, bytes);
   memcpy(p, bytes, n);
 }
 
@@ -86,6 +86,32 @@ static int64_t quantize_row_finely(const float* x, int n, float scale, int zero_
   memset(high + n, 0, depth - n);
   memset(low + n, 0, depth - n);
   return total(saturated);
+}
+
+// By what a row is multiplied to become s16: so that its norm is at most `largest_norm`, and no number beyond 32767.
+// Two such rows have a product, and any of its parts, of at most 2^31 - 1, by the Cauchy-Schwarz inequality.
+static float word_factor(const float* x, int n, float largest) {
+  const float most = largest > 1e-30f ? largest : 1e-30f;
+  Floats squares = all(0.f);
+  for (int i = 0; i < n; i += 16) {
+    const Floats v = load_up_to(x + i, n - i) * all(1.f / most);
+    squares = squares + v * v;
+  }
+  // Rounding moves each number by half of one at most; one more is for the sum of squares.
+  const float room = largest_norm - 1.f - 0.5f * __builtin_sqrtf((float)n), norm = __builtin_sqrtf(sum(squares));
+  return (norm * 32767.f > room ? room / norm : 32767.f) / most;
+}
+
+// One row to s16, filled up with zeros to `depth` bytes.
+static void quantize_words(const float* x, int n, float factor, int depth, int16_t* out) {
+  Ints saturated = all((int32_t)0);
+  for (int i = 0; i < n; i += 16) {
+    const Ints q = quantized<false>(load_up_to(x + i, n - i), all(factor), 32767.f, 65534.f, saturated) - all(32767);
+    int16_t words[16];
+    narrow_all(q, n - i >= 16 ? out + i : words);
+    if (n - i < 16) memcpy(out + i, words, (n - i) * sizeof(int16_t));
+  }
+  memset(out + n, 0, depth - n * sizeof(int16_t));
 }
 
 }  // namespace dragoman::ISA

@@ -20,15 +20,20 @@ struct Quantization {
   int bits;
 };
 
-// A weight [outputs, inputs] as the products want it: s8 panels, and facts of each column, filled up to whole panels.
+// The most that rows of s16 may have, and weights of an output: its square is not more than 2^31 - 1.
+constexpr float largest_norm = 46340.f;
+
+// A weight [outputs, inputs] as the products want it: panels of s8, or of s16, and facts of each column, filled up to
+// whole panels.
 struct PackedWeight {
   int outputs, inputs;
-  int depth;  // inputs, filled up with zeros
+  int depth;  // bytes of inputs, filled up with zeros
   int panels;
   const int8_t* weights;  // see isa/portable.h
-  const int32_t* start;   // (shift - zero_point) * the sum of a column's weights
+  const int32_t* start;   // (shift - zero_point) * the sum of a column's weights; of s16 zeros
   const float* scales;
   const float* bias;
+  bool wide = false;  // s16
 };
 
 struct Linear {

@@ -1,4 +1,4 @@
-// AVX512 with VNNI: vpdpbusd multiplies 4 u8 by 4 s8 and adds them to 32 bits, exactly.
+// AVX512 with VNNI: vpdpbusd multiplies 4 u8 by 4 s8 and adds them to 32 bits, exactly; vpdpwssd 2 s16 by 2 s16.
 #pragma once
 #define VECTOR_BYTES 64
 #include <immintrin.h>
@@ -7,22 +7,26 @@
 
 namespace dragoman::ISA {
 
-constexpr int columns = 64, group = 4, most_rows = 6, shift = 0;
+constexpr int columns = 64, group = 4, most_rows = 6, most_wide_rows = 6, shift = 0;
 constexpr bool prepares = false;
 
 constexpr int prepared_bytes(int depth) { return depth; }
 INLINE void prepare(const uint8_t*, int, uint8_t*) {}
 
 // GCC 12 copies registers around the intrinsic.
+template <bool WIDE>
 INLINE void multiply_add(__m512i& total, __m512i x, __m512i weight) {
 #ifdef EMULATED
-  emulated_multiply_add(total, x, weight);
+  emulated_multiply_add<WIDE>(total, x, weight);
 #else
-  asm("vpdpbusd %2, %1, %0" : "+v"(total) : "v"(x), "v"(weight));
+  if constexpr (WIDE)
+    asm("vpdpwssd %2, %1, %0" : "+v"(total) : "v"(x), "v"(weight));
+  else
+    asm("vpdpbusd %2, %1, %0" : "+v"(total) : "v"(x), "v"(weight));
 #endif
 }
 
-template <int ROWS>
+template <int ROWS, bool WIDE>
 static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int8_t* ahead, const int32_t* start,
                  int depth, int32_t* sums) {
   constexpr int vectors = columns / 16;
@@ -44,7 +48,7 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
       int32_t four;
       memcpy(&four, x + r * stride, 4);
       const __m512i spread = _mm512_set1_epi32(four);
-      unrolled<vectors>([&](auto v) INLINED { multiply_add(total[r][v], spread, weight[v]); });
+      unrolled<vectors>([&](auto v) INLINED { multiply_add<WIDE>(total[r][v], spread, weight[v]); });
     });
   }
   unrolled<ROWS>([&](auto r) INLINED {
@@ -54,6 +58,15 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
 
 INLINE bool any(Lanes<int32_t, native> mask) {
   return _mm512_movepi32_mask(__builtin_bit_cast(__m512i, mask.v)) != 0;
+}
+INLINE void widen(const int8_t* p, Lanes<int32_t, native>& out) {
+  out.v = __builtin_bit_cast(NativeInts, _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p)));
+}
+INLINE void narrow(Lanes<int32_t, native> a, int16_t* p) {
+  _mm256_storeu_si256((__m256i*)p, _mm512_cvtepi32_epi16(__builtin_bit_cast(__m512i, a.v)));
+}
+INLINE void narrow(Lanes<int32_t, native> a, uint8_t* p) {
+  _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8(__builtin_bit_cast(__m512i, a.v)));
 }
 INLINE void load_halves(const uint16_t* p, Lanes<float, native>& out) {
   out.v = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p));

@@ -1,4 +1,4 @@
-// AVX2 and AVX-VNNI: vpdpbusd as of AVX512, on 32 bytes.
+// AVX2 and AVX-VNNI: vpdpbusd and vpdpwssd as of AVX512, on 32 bytes.
 #pragma once
 #define VECTOR_BYTES 32
 #include <immintrin.h>
@@ -7,21 +7,25 @@
 
 namespace dragoman::ISA {
 
-constexpr int columns = 32, group = 4, most_rows = 3, shift = 0;
+constexpr int columns = 32, group = 4, most_rows = 3, most_wide_rows = 3, shift = 0;
 constexpr bool prepares = false;
 
 constexpr int prepared_bytes(int depth) { return depth; }
 INLINE void prepare(const uint8_t*, int, uint8_t*) {}
 
+template <bool WIDE>
 INLINE void multiply_add(__m256i& total, __m256i x, __m256i weight) {
 #ifdef EMULATED
-  emulated_multiply_add(total, x, weight);
+  emulated_multiply_add<WIDE>(total, x, weight);
 #else  // as assembly, so that compilers need not know it
-  asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(total) : "x"(x), "x"(weight));
+  if constexpr (WIDE)
+    asm("%{vex%} vpdpwssd %2, %1, %0" : "+x"(total) : "x"(x), "x"(weight));
+  else
+    asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(total) : "x"(x), "x"(weight));
 #endif
 }
 
-template <int ROWS>
+template <int ROWS, bool WIDE>
 static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int8_t* ahead, const int32_t* start,
                  int depth, int32_t* sums) {
   constexpr int vectors = columns / 8;
@@ -43,7 +47,7 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
     });
     unrolled<vectors>([&](auto v) INLINED {
       const __m256i weight = _mm256_load_si256((const __m256i*)(panel + 32 * v));
-      unrolled<ROWS>([&](auto r) INLINED { multiply_add(total[r][v], spread[r], weight); });
+      unrolled<ROWS>([&](auto r) INLINED { multiply_add<WIDE>(total[r][v], spread[r], weight); });
     });
   }
   unrolled<ROWS>([&](auto r) INLINED {
@@ -52,6 +56,18 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
 }
 
 INLINE bool any(Lanes<int32_t, native> mask) { return !_mm256_testz_si256((__m256i)mask.v, (__m256i)mask.v); }
+INLINE void widen(const int8_t* p, Lanes<int32_t, native>& out) {
+  out.v = (NativeInts)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)p));
+}
+INLINE void narrow(Lanes<int32_t, native> a, int16_t* p) {
+  const __m256i x = (__m256i)a.v;
+  _mm_storeu_si128((__m128i*)p, _mm_packs_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
+}
+INLINE void narrow(Lanes<int32_t, native> a, uint8_t* p) {
+  const __m256i x = (__m256i)a.v;
+  const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+  _mm_storel_epi64((__m128i*)p, _mm_packus_epi16(words, words));
+}
 INLINE void load_halves(const uint16_t* p, Lanes<float, native>& out) {
   out.v = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p));
 }

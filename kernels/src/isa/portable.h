@@ -7,15 +7,19 @@
 //
 //   columns, group   A panel of packed weights is s8 [depth / group][columns][group]: for each column, `group` weights
 //                    that meet `group` neighbouring numbers of x. Panels lie one after another, on 64 bytes.
-//                    columns % 16 == 0.
-//   most_rows        tile<ROWS> is made for 1..most_rows.
+//                    columns % 16 == 0. Weights of s16 lie in the same bytes, half as many to a group.
+//   most_rows        tile<ROWS, WIDE> is made for 1..most_rows, or, WIDE, 1..most_wide_rows.
 //   shift            What tile takes off every x: 0, or 128 for instructions that want x signed.
 //   prepares         Whether tile wants rows of x changed first, by prepare(x, depth, out), which writes at most
 //                    prepared_bytes(depth) bytes.
-//   tile<ROWS>       sums[r][c] = start[c] + sum over k of (x[r][k] - shift) * weight[k][c], exactly, for every u8 x
-//                    and every weight in -127..127.
+//   tile<ROWS, WIDE> sums[r][c] = start[c] + sum over k of (x[r][k] - shift) * weight[k][c], exactly, for every u8 x
+//                    and every weight in -127..127. WIDE: sum over k of x[r][k] * weight[k][c] of s16, x
+//                    within -32767..32767, where all sums of some of these products fit 32 bits; `start` is zeros,
+//                    and rows are not prepared.
 //   any              Whether any lane of a mask is set; lanes have all bits or none.
 //   load_halves, store_halves: a register of floats from and to fp16 in memory.
+//   widen, narrow    A register of i32 from s8 in memory, and to u8 or s16 that can hold them. GCC 12 makes no
+//                    instruction of a loop or of a conversion: it moves numbers one by one, through memory.
 //
 // Nothing of std:: may be called here that could be left as a function of its own: the linker would take one
 // instruction set's copy for all.
@@ -25,19 +29,32 @@
 
 namespace dragoman::ISA {
 
-constexpr int columns = 16, group = 4, most_rows = 4, shift = 0;
+constexpr int columns = 16, group = 4, most_rows = 4, most_wide_rows = 4, shift = 0;
 constexpr bool prepares = false;
 
 constexpr int prepared_bytes(int depth) { return depth; }
 INLINE void prepare(const uint8_t*, int, uint8_t*) {}
 
-// x: [ROWS][stride] bytes, prepared or u8 as it is, of which `depth` numbers count (a multiple of `group`). panel: as
-// above. ahead: memory as large as the panel that will be wanted next, or null. start: i32 [columns].
-// sums: i32 [ROWS][columns], on 64 bytes.
 template <int ROWS>
+static void wide_tile(const uint8_t* x, size_t stride, const int8_t* panel, int depth, int32_t* sums) {
+  memset(sums, 0, ROWS * columns * sizeof(int32_t));
+  for (int k = 0; k < depth; k += group, panel += columns * group)
+    for (int r = 0; r < ROWS; r++) {
+      int16_t two[2], weights[columns * 2];
+      memcpy(two, x + r * stride + k, sizeof two);
+      memcpy(weights, panel, sizeof weights);
+      for (int c = 0; c < columns; c++) sums[r * columns + c] += two[0] * weights[2 * c] + two[1] * weights[2 * c + 1];
+    }
+}
+
+// x: [ROWS][stride] bytes, prepared or u8 as it is, of which `depth` numbers count (a multiple of `group`); or s16 in
+// `depth` bytes. panel: as above. ahead: memory as large as the panel that will be wanted next, or null.
+// start: i32 [columns]. sums: i32 [ROWS][columns], on 64 bytes.
+template <int ROWS, bool WIDE>
 static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int8_t* ahead, const int32_t* start,
                  int depth, int32_t* sums) {
   (void)ahead;
+  if constexpr (WIDE) return wide_tile<ROWS>(x, stride, panel, depth, sums);
   for (int r = 0; r < ROWS; r++) memcpy(sums + r * columns, start, columns * sizeof(int32_t));
   for (int k = 0; k < depth; k += group, panel += columns * group)
     for (int r = 0; r < ROWS; r++)
@@ -84,6 +101,13 @@ INLINE uint16_t float_to_half(float x) {
   return sign | (uint16_t)((bits + 0xfff + (bits >> 13 & 1) - 0x38000000) >> 13);
 }
 
+INLINE void widen(const int8_t* p, Lanes<int32_t, native>& out) {
+  for (int i = 0; i < native; i++) out.v[i] = p[i];
+}
+template <class T>
+INLINE void narrow(Lanes<int32_t, native> a, T* p) {
+  for (int i = 0; i < native; i++) p[i] = (T)a.v[i];
+}
 INLINE void load_halves(const uint16_t* p, Lanes<float, native>& out) {
   for (int i = 0; i < native; i++) out.v[i] = half_to_float(p[i]);
 }

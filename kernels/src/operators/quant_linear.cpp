@@ -17,14 +17,21 @@ Activation activation_of(const std::string& word) {
 }
 
 // Inputs weight, scales, bias from `first` on.
-Packing pack(const Node& node, size_t first, int zero_point) {
+Packing pack(const Node& node, size_t first, const Quantization& q) {
   const Tensor weight = node.constant(first, "weight"), scales = node.constant(first + 1, "scales");
   const Tensor bias = node.constant(first + 2, "bias");
   expect_shape("weight", weight, {-1, -1});
   expect_shape("scales", scales, {weight.size(0)});
   expect_shape("bias", bias, {weight.size(0)});
-  return Packing(weight.data<int8_t>(), scales.data<float>(), bias.data<float>(), (int)weight.size(0),
-                 (int)weight.size(1), zero_point, 0.f);
+  const int outputs = (int)weight.size(0), inputs = (int)weight.size(1);
+  if (weight.type() == ort::int8)
+    return Packing(weight.data<int8_t>(), scales.data<float>(), bias.data<float>(), outputs, inputs, q.zero_point, 0.f);
+  if (weight.type() != ort::int16)
+    refuse("weight has elements of type ", (int)weight.type(), " (ONNX's numbers), not s8 or s16");
+  if (q.scale != 0 || q.zero_point != 0 || q.bits != 16)
+    refuse("scale, zero_point and bits are ", q.scale, ", ", q.zero_point, " and ", q.bits,
+           "; of a weight of s16 they are 0, 0 and 16");
+  return Packing(weight.data<int16_t>(), scales.data<float>(), bias.data<float>(), outputs, inputs);
 }
 
 // gamma and beta of `width`; without gamma there is no normalisation.
@@ -44,13 +51,13 @@ void read_norm(const Node& node, size_t gamma_input, int64_t width, Linear& line
 
 struct QuantLinear {
   static constexpr const char* name = "QuantLinear";
-  static constexpr Port inputs[] = {{ort::any},           {ort::int8},          {ort::float32},      {ort::float32},
+  static constexpr Port inputs[] = {{ort::any},           {ort::any},           {ort::float32},      {ort::float32},
                                     {ort::float32, true}, {ort::float32, true}, {ort::float32, true}};
   static constexpr Port outputs[] = {{ort::float32}};
 
   explicit QuantLinear(const Node& node) {
     linear_.quantization = quantization(node);
-    packing_ = pack(node, 1, linear_.quantization.zero_point);
+    packing_ = pack(node, 1, linear_.quantization);
     linear_.weight = packing_.weight();
     linear_.activation = activation_of(node.word("activation", "none"));
     read_norm(node, 5, linear_.weight.outputs, linear_);
@@ -95,7 +102,7 @@ struct QuantLinearU8 {
     linear_.out_scale = node.number("out_scale", 0.f);
     if (!(linear_.out_scale > 0) || !std::isfinite(linear_.out_scale))
       refuse("out_scale is ", linear_.out_scale, "; it must be positive");
-    packing_ = pack(node, 1, linear_.quantization.zero_point);
+    packing_ = pack(node, 1, linear_.quantization);
     linear_.weight = packing_.weight();
   }
 
