@@ -39,7 +39,7 @@ class Catalog(Generic[T]):
 
     def __init__(self, entries: Sequence[T]) -> None:
         """At least one; each has a name of its own."""
-        self._entries = {entry.model.name: entry for entry in entries}
+        self.renew(entries)
 
     def __iter__(self) -> Iterator[T]:
         """In the order in which they were given."""
@@ -49,6 +49,10 @@ class Catalog(Generic[T]):
         """Has this one in the place of the one of its name. Who has found that one keeps it."""
         assert entry.model.name in self._entries
         self._entries = {**self._entries, entry.model.name: entry}
+
+    def renew(self, entries: Sequence[T]) -> None:
+        """Has these in the place of all. Who has found one keeps it."""
+        self._entries = {entry.model.name: entry for entry in entries}
 
     def find(self, name: str, field: str = "model") -> T:
         """The model of this name; the default one, where the name is empty. Raises ModelNotFound.
