@@ -22,7 +22,6 @@ from engine.supervision.policy import Supervision
 from engine.targets import language_rules
 from server.admission.permits import Admission
 from server.admission.quotas import Quotas
-from server.behind import run_behind
 from server.canary import Canary, post
 from server.catalog.packages import OpenPackage
 from server.catalog.served_model import ServedModel, served_model
@@ -107,7 +106,7 @@ class LoadedModels:
             memory = replace(memory, resident_bytes=self._without_bytes)
         others = sum(runner.memory_bytes for runner in self.runners)
         check_room(plan, self._device, others, memory, self._settings.kernels)
-        [runner] = await run_behind(partial(self._load, [plan], None))
+        [runner] = await asyncio.to_thread(self._load, [plan], None)
         self.runners.append(runner)
         try:
             runner.weigh(BEHIND)

@@ -39,7 +39,7 @@ class Catalog(Generic[T]):
 
     def __init__(self, entries: Sequence[T]) -> None:
         """At least one; each has a name of its own."""
-        self.renew(entries)
+        self._entries = {entry.model.name: entry for entry in entries}
 
     def __iter__(self) -> Iterator[T]:
         """In the order in which they were given."""

@@ -9,7 +9,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any
 
 from engine.devices.memory import give_back_freed
@@ -17,7 +16,6 @@ from engine.devices.session import DeviceError
 from models.package.checked import PackageError
 from models.package.seal import SealError
 from models.tokenizers.tokenizer import TokenizerError
-from server.behind import run_behind
 from server.catalog.catalog import Catalog
 from server.catalog.packages import OpenPackage, open_again
 from server.catalog.reloading import Reloaded
@@ -107,7 +105,7 @@ class Versions:
 
     async def _replace(self, served: LoadedModel) -> Reloaded:
         began, name = time.perf_counter(), served.model.name
-        package = await run_behind(partial(open_again, self._settings, served.package))
+        package = await asyncio.to_thread(open_again, self._settings, served.package)
         former = served.model.package_sha256
         if package.package.sha256 == former:
             log.info("the package of %s is the one that is served: %s", name, former)
