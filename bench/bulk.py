@@ -6,8 +6,10 @@ workers of one thread, in turn. The server that `translate` asks is up before. S
 
 import argparse
 import random
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Collection
 from contextlib import ExitStack, closing, suppress
 from functools import partial
@@ -23,14 +25,16 @@ from bench.process import serving
 from bench.sentences import distinct
 from dragoman.bulk.journal import Journal
 from dragoman.bulk.unfinished import SUFFIX
+from dragoman.bulk.windows import ROWS
 from models.package.folder import Package
 
 ZOO = Path(__file__).parent.parent / "models" / "zoo"
 SENTENCES, REPEATS = 3000, 5
 PARTS = ("memory", "translate", "ctranslate2")
 KILLED = "killed"
-KILLS, KILLED_BY = 20, 0.35
-"""Of the time of a whole run: from 8,000 sentences on, some runs keep a window or two, and others none."""
+KILLS = 20
+LOOK_S = 0.02
+"""Between two looks at how far a run is that is to be killed."""
 SETUPS = (Setup(), Setup(batch_type="tokens"))
 """Of CTranslate2: the faster counts."""
 TRANSLATE_FILE = """
@@ -99,23 +103,33 @@ def compare(package: Path, sentences: int, repeats: int, parts: Collection[str],
 
 
 def kill(package: Path, sentences: int, folder: Path) -> str:
-    """What becomes of a run that gets SIGKILL at random moments, and is gone on with."""
+    """What becomes of a run that gets SIGKILL at random moments of its way, and is gone on with."""
     source, whole, made, kept = folder / "source.txt", folder / "whole.txt", folder / "killed.txt", list[int]()
     source.write_text("".join(f"{text}\n" for text in distinct(sentences)), encoding="utf-8")
     whole_s = seconds(partial(dragoman, "bulk", source, whole, "--package", package, "--workers", WORKERS))
     command = [sys.executable, "-m", "dragoman", "bulk", str(source), str(made)]
     command += ["--package", str(package), "--workers", str(WORKERS)]
     journal, chance = made.with_name(f"{made.name}{SUFFIX}") / "0.rows", random.Random(0)
-    while len(kept) < KILLS and not made.exists():
+    for moment in sorted(chance.uniform(0, sentences) for _ in range(KILLS)):
+        done = int(moment) // ROWS * ROWS  # as far as a journal knows
         with subprocess.Popen(command, stderr=subprocess.DEVNULL) as run:
+            while run.poll() is None and whole_windows(journal) * ROWS < done:
+                time.sleep(LOOK_S)
             with suppress(subprocess.TimeoutExpired):
-                run.wait(chance.uniform(0, KILLED_BY * whole_s))
+                run.wait((moment - done) / sentences * whole_s)
             run.kill()
+        if run.returncode != -signal.SIGKILL:
+            break
         kept.append(rows_of(journal))
     if not made.exists():
         dragoman("bulk", source, made, "--package", package, "--workers", WORKERS)
     same = "equal to" if made.read_bytes() == whole.read_bytes() else "WRONG: not"
     return f"killed {len(kept)} times, with {', '.join(map(str, kept))} rows of {sentences} kept: {same} a whole run's"
+
+
+def whole_windows(file: Path) -> int:
+    """That a journal has which is being written: it is only looked at."""
+    return file.read_bytes().count(b"\n") if file.exists() else 0
 
 
 def rows_of(file: Path) -> int:

@@ -238,3 +238,7 @@ def tell(request: Request, error: Exception) -> None:
         request.deliver(Failed(error))
     except Exception:  # whoever listens is gone; the others are answered all the same
         log.exception("a request could not be told what became of it")
+
+
+def nobody(event: Event) -> None:
+    """Listens where whoever asked has an answer already, or has left."""

@@ -1,5 +1,6 @@
 """The application: `serve deploy` calls `build` with the `args` of its file."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from ray import serve
@@ -28,7 +29,8 @@ LOGGING = LoggingConfig(enable_access_log=False)
 def build(args: Arguments) -> Application:
     """A deployment for each group, and the entries before them. Raises WrongUsage where a package is missing."""
     check_version()
-    handles = [_deployed(group) for group in args.groups]
+    hashes = [package_hashes(group.packages) for group in args.groups]
+    handles = [_deployed(*each) for each in zip(args.groups, hashes, strict=True)]
     entry, settings = args.entry, args.entry.server_settings()
     options: dict[str, Any] = {} if entry.shared_port else {"max_replicas_per_node": 1}
     deployment = serve.deployment(
@@ -40,10 +42,10 @@ def build(args: Arguments) -> Application:
         logging_config=LOGGING,
         **options,
     )(EntryServer)
-    return deployment.bind(entry, args.groups, handles)
+    return deployment.bind(entry, args.groups, handles, hashes)
 
 
-def _deployed(group: Group) -> Application:
+def _deployed(group: Group, hashes: Sequence[str]) -> Application:
     settings = group.server_settings()
     autoscaling = AutoscalingConfig(
         min_replicas=group.min_replicas,
@@ -62,4 +64,4 @@ def _deployed(group: Group) -> Application:
         graceful_shutdown_wait_loop_s=WAIT_LOOP_S,
         logging_config=LOGGING,
     )(Replica if group.loaded is None else shelf(group.loaded))
-    return deployment.bind(group, package_hashes(group.packages))
+    return deployment.bind(group, hashes)

@@ -16,7 +16,7 @@ from engine.batch.running_batch import RunningBatch
 from engine.devices.session import is_out_of_memory
 from engine.errors import Hung, OutOfMemory, Quarantined
 from engine.observer import Observer, RestartCause
-from engine.request import Event, Probe, Request, tell
+from engine.request import Probe, Request, nobody, tell
 from engine.supervision.cores import Cores
 from engine.supervision.policy import Supervision
 from engine.supervision.quarantine import Quarantine
@@ -74,7 +74,7 @@ class Supervisor:
 
     def forget(self) -> None:
         """All have ended: their memory is free when the runner is, and not when the interpreter looks for cycles."""
-        self.workers = []
+        self.workers, self._watchdog = [], Watchdog(self._policy)
         self._open_batch, self._receive, self._give_up = _ended, lambda worker: None, lambda error: None
 
     def weigh(self, weight: float) -> None:
@@ -201,7 +201,3 @@ def suspect(request: Request, error: Exception, memory: bool) -> Request | None:
         return request
     tell(request, error)
     return None if memory or isinstance(request, Probe) else replace(request, deliver=nobody, told=False)
-
-
-def nobody(event: Event) -> None:
-    """Whoever asked has an answer already."""

@@ -69,6 +69,11 @@ class Package:
         """Loads the tokenizer."""
         return open_tokenizer(self.folder, self.manifest.tokenizer)
 
+    def tokenizes_as(self, other: "Package") -> bool:
+        """Whether both have the same tokenizer, file by file."""
+        spec, ours, theirs = self.manifest.tokenizer, self.manifest.files, other.manifest.files
+        return spec == other.manifest.tokenizer and all(ours.get(name) == theirs.get(name) for name in spec.files)
+
     def dense(self) -> tuple[Dense, ...]:
         """What pooled vectors go through. Raises PackageError."""
         return self._load(self.manifest.encoding.dense)

@@ -50,6 +50,10 @@ class Catalog(Generic[T]):
         assert entry.model.name in self._entries
         self._entries = {**self._entries, entry.model.name: entry}
 
+    def renew(self, entries: Sequence[T]) -> None:
+        """Has these in the place of all. Who has found one keeps it."""
+        self._entries = {entry.model.name: entry for entry in entries}
+
     def find(self, name: str, field: str = "model") -> T:
         """The model of this name; the default one, where the name is empty. Raises ModelNotFound.
 

@@ -66,16 +66,19 @@ def _folders_of(path: Path) -> list[Path]:
     return sorted(folder for folder in path.iterdir() if folder.is_dir() and not folder.name.startswith("."))
 
 
-def open_again(settings: Settings, folder: Path) -> OpenPackage:
-    """What a folder has now. Raises PackageError, SealError or TokenizerError."""
-    return _open(folder, None if settings.require_signed is None else public_key(settings.require_signed))
+def open_again(settings: Settings, served: OpenPackage) -> OpenPackage:
+    """What the folder of a package has now. Raises PackageError, SealError or TokenizerError."""
+    key = None if settings.require_signed is None else public_key(settings.require_signed)
+    return _open(served.package.folder, key, served)
 
 
-def _open(folder: Path, key: "Ed25519PublicKey | None") -> OpenPackage:
+def _open(folder: Path, key: "Ed25519PublicKey | None", served: OpenPackage | None = None) -> OpenPackage:
+    """served: a version whose tokenizer is taken, if it is the same. To load one keeps the interpreter from calls."""
     package = Package.open(folder)
     if key is not None:
         check_seal(package, key)
-    return OpenPackage(package, package.tokenizer(), Loadable.of(package))
+    known = served if served is not None and package.tokenizes_as(served.package) else None
+    return OpenPackage(package, known.tokenizer if known else package.tokenizer(), Loadable.of(package))
 
 
 def _check_names(opened: Sequence[OpenPackage]) -> None:

@@ -105,7 +105,7 @@ class Versions:
 
     async def _replace(self, served: LoadedModel) -> Reloaded:
         began, name = time.perf_counter(), served.model.name
-        package = await asyncio.to_thread(open_again, self._settings, served.package.package.folder)
+        package = await asyncio.to_thread(open_again, self._settings, served.package)
         former = served.model.package_sha256
         if package.package.sha256 == former:
             log.info("the package of %s is the one that is served: %s", name, former)

@@ -5,6 +5,7 @@ import pickle
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -19,8 +20,9 @@ from ray.exceptions import RayActorError
 from ray.serve.exceptions import BackPressureError
 
 from deploy.ray.arguments import Group
-from deploy.ray.entry import forwarding
+from deploy.ray.entry import forwarding, routes
 from deploy.ray.entry.forwarding import ATTEMPTS, Forwarding, Route
+from deploy.ray.entry.routes import Deployed, Routes
 from deploy.ray.relayed import Asked
 from deploy.ray.replica import models
 from deploy.ray.replica.models import Models
@@ -28,6 +30,7 @@ from dragoman import AsyncClient, Internal, InvalidArgument, TextDelta, Unavaila
 from server.api.service import SERVICES
 from server.catalog.catalog import Catalog
 from server.catalog.packages import open_packages
+from server.catalog.served_model import ServedModel
 from server.grpc.rpc import RpcInterceptor
 from server.telemetry.logs import CallLog
 from server.telemetry.metrics.call import CallMetrics
@@ -35,7 +38,7 @@ from server.telemetry.observed import ObservedCalls
 from server.telemetry.tracing import open_tracing
 from server.traffic.bounds import Bounds
 from server.traffic.traffic import Traffic
-from tests.serving import ZOO
+from tests.serving import MODEL, ZOO
 
 LONG = "The weather is nice today, and it will be nice tomorrow as well, if the wind does not turn. " * 3
 
@@ -166,3 +169,35 @@ async def test_who_leaves_frees_the_rows() -> None:
             while replicas.models.running:
                 await asyncio.sleep(0.01)
         assert (await client.translate("Good morning.")).text == "Bom dia."
+
+
+class RollingOut:
+    """A deployment's handle of which former replicas answer first; one of them dies."""
+
+    def __init__(self, former: ServedModel, new: ServedModel) -> None:
+        self.described: list[list[ServedModel] | Exception] = [[former], RayActorError(), [former], [new]]
+        self.describe = self
+
+    def remote(self) -> asyncio.Future[list[ServedModel]]:
+        answer: asyncio.Future[list[ServedModel]] = asyncio.get_running_loop().create_future()
+        said = self.described.pop(0)
+        if isinstance(said, Exception):
+            answer.set_exception(said)
+        else:
+            answer.set_result(said)
+        return answer
+
+
+async def test_an_entry_tells_the_package_that_was_deployed_once_a_replica_has_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(routes, "LOOK_S", 0.001)
+    former, new = (replace(MODEL, package_sha256=digit * 64) for digit in "01")
+    handle: Any = RollingOut(former, new)
+    found = Routes([Deployed(Group(name="en-pt", packages=(ZOO,)), handle, [new.package_sha256])])
+    await found.open()
+    assert found.catalog.find("").model == former
+    await found.settle()
+    assert [route.model for route in found.catalog] == [new]
+    await found.settle()
+    assert not handle.described

@@ -18,13 +18,13 @@ from ray import serve
 from ray.serve.handle import DeploymentHandle
 
 from deploy.ray.arguments import Entry, Group
-from deploy.ray.entry.forwarding import Forwarding, Route
+from deploy.ray.entry.forwarding import Forwarding
+from deploy.ray.entry.routes import Deployed, Routes
 from deploy.ray.scraping import announce, announced, withdraw
 from dragoman import __version__
 from server.admission.quotas import Quota, Quotas
 from server.api.service import SERVICES
 from server.app import SWITCH_INTERVAL_S, open_process_metrics
-from server.catalog.catalog import Catalog
 from server.grpc import health as health_service
 from server.grpc.health import Health
 from server.grpc.listeners import open_server
@@ -52,9 +52,13 @@ class EntryServer:
     """Ray Serve makes and ends it."""
 
     async def __init__(  # type: ignore[misc]  # it is awaited
-        self, entry: Entry, groups: Sequence[Group], handles: Sequence[DeploymentHandle[Any]]
+        self,
+        entry: Entry,
+        groups: Sequence[Group],
+        handles: Sequence[DeploymentHandle[Any]],
+        hashes: Sequence[Sequence[str]],
     ) -> None:
-        """handles: of the deployment of each group. Raises ConfigError."""
+        """handles: of the deployment of each group. hashes: the SHA-256 of its packages. Raises ConfigError."""
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._settings = settings = entry.server_settings()
         warn_of_exposure(settings)
@@ -84,7 +88,10 @@ class EntryServer:
         self._target = address(host, endpoint.port)
         self._health = Health(SERVICES)
         self._health.register(self._server)
-        Forwarding(await _catalog(groups, handles), settings.pivot).register(self._server)
+        routes = Routes([Deployed(*each) for each in zip(groups, handles, hashes, strict=True)])
+        await routes.open()
+        self._stack.callback(asyncio.create_task(routes.settle()).cancel)
+        Forwarding(routes.catalog, settings.pivot).register(self._server)
         names = [*SERVICES, health_service.SERVICE, reflection.SERVICE_NAME]
         reflection.enable_server_reflection(names, self._server)
         await self._server.start()
@@ -110,15 +117,3 @@ class EntryServer:
         await drain(self._server, self._health, [], self._calls, grace_s, asyncio.Event())
         await withdraw(self._target)
         await self._stack.aclose()
-
-
-async def _catalog(groups: Sequence[Group], handles: Sequence[DeploymentHandle[Any]]) -> Catalog[Route]:
-    """Waits until every group has a replica."""
-    described = await asyncio.gather(*(handle.describe.remote() for handle in handles))
-    return Catalog(
-        [
-            Route(model, handle, group.loaded is not None, group.most_waiting)
-            for group, handle, models in zip(groups, handles, described, strict=True)
-            for model in models
-        ]
-    )

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from engine.request import Event, Finished, Request, Timings, Tokens
+from engine.request import Event, Finished, Request, Timings, Tokens, nobody
 from server.telemetry.calls import current_call
 from server.telemetry.metrics.model import ModelMetrics
 from server.translation.sharing.answer_cache import AnswerCache, Question
@@ -42,7 +42,7 @@ class UnderWay:
         if self.request.deadline is not None:  # an early one of somebody else's is not this one's
             self.request.deadline = None if deadline is None else max(deadline, self.request.deadline)
         self._waiting.append(waiting)
-        waiting.leave = lambda: self._leave(waiting)
+        waiting.left = self._leave
         if self._tokens:
             waiting.tell(Tokens(self._tokens))
 
@@ -50,16 +50,20 @@ class UnderWay:
         if isinstance(event, Tokens):
             self._tokens += event.token_ids
         else:
-            self._ended(self, event)
+            self._end(event)
         for waiting in self._waiting:
             waiting.tell(event)
 
     def _leave(self, waiting: Waiting) -> None:
-        if waiting in self._waiting:
-            self._waiting.remove(waiting)
-            if not self._waiting:
-                self._ended(self, None)
-                self.request.cancel()
+        self._waiting.remove(waiting)
+        if not self._waiting:
+            self._end(None)
+            self.request.cancel()
+
+    def _end(self, event: Event | None) -> None:
+        """It and its request hold each other, and an engine: what a closed version has is free when this lets go."""
+        self.request.deliver = nobody
+        self._ended(self, event)
 
 
 class SharedWork:

@@ -38,13 +38,20 @@ class Waiting:
         """`stream`: it wants to be told every token."""
         self.source, self.stream, self.reuse = source, stream, Reuse.NONE
         self.arrived, self.trace_id = time.perf_counter(), current_call().exemplar
-        self.leave: Callable[[], None] = lambda: None
-        """Nobody waits for it any more."""
+        self.left: Callable[[Waiting], None] = _nobody
+        """Is told when nobody waits for it any more. Until it is answered."""
         self._events: deque[Event] = deque()
         self._came = asyncio.Event()
 
+    def leave(self) -> None:
+        """Nobody waits for it any more."""
+        left, self.left = self.left, _nobody
+        left(self)
+
     def tell(self, event: Event) -> None:
         """The engine says so. The time that another content's decoding took is not this one's: it has only waited."""
+        if not isinstance(event, Tokens):
+            self.left = _nobody
         if isinstance(event, Tokens) and not self.stream:
             return
         if isinstance(event, Finished) and self.reuse is Reuse.SHARED:
@@ -82,6 +89,10 @@ class Waiting:
             target_tokens,
             self.reuse.value,
         )
+
+
+def _nobody(waiting: Waiting) -> None:
+    """It has its answer, or nobody was asked."""
 
 
 def refusal(error: Exception) -> ServerError:

@@ -1,12 +1,14 @@
 """engine.supervision: workers that crash, hang or run out of memory live again, and nobody's request is lost."""
 
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 
 import pytest
 
-from engine.errors import Hung, OutOfMemory, Quarantined, Stopped
+from engine.errors import Closing, Hung, OutOfMemory, Quarantined, Stopped
 from engine.request import Finished
 from engine.supervision.policy import Supervision
 from tests.engine.calling import END, Call, Service, calls_of, serving, sources_of
@@ -309,3 +311,24 @@ def wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.001)
+
+
+def test_what_a_runner_has_is_free_when_it_is_closed_in_the_middle_of_a_turn() -> None:
+    with serving(supervision=SUPERVISED) as service:
+        service.submit(call := Call())
+        service.gate.wait_until_held()
+        time.sleep(0.1)  # somebody looks whether that turn hangs
+        closing = threading.Thread(target=service.runner.close)
+        closing.start()
+        service.submit(late := Call())
+        assert isinstance(late.error, Closing)
+        service.gate.open()
+        closing.join()
+        assert isinstance(call.error, Closing)
+    runner = weakref.ref(service.runner)
+    gc.disable()  # what is free only once cycles are looked for is there for as long as nobody looks
+    try:
+        del service, call, late
+        assert runner() is None
+    finally:
+        gc.enable()

@@ -333,3 +333,10 @@ def test_logits_that_are_not_the_graphs_are_refused(copy: Path) -> None:
     edit_manifest(copy, in_graphs("logits", size=7))
     with pytest.raises(PackageError, match=r"logits of a graph is .*, and the manifest says \['rows', 7\]"):
         load(Loadable.of(Package.open(copy)), CPU, Limits(), kernels="off")
+
+
+def test_packages_have_one_tokenizer_if_all_its_files_are_the_same() -> None:
+    zoo = Path(__file__).parents[3] / "models" / "zoo"
+    package, eight_bits, back = (Package.open(zoo / name) for name in ("en-pt", "en-pt-int8", "pt-en"))
+    assert package.tokenizes_as(eight_bits)
+    assert not package.tokenizes_as(back)

@@ -30,6 +30,10 @@ class Engine:
     idle: bool = False
     finishes_in_s: float = 0.0
 
+    def submit(self, request: Request) -> None:
+        """Takes one."""
+        self.requests.append(request)
+
     def waiting_of(self, caller: str) -> int:
         """Nobody's."""
         return 0

@@ -1,6 +1,8 @@
 """Contents that ask the same: one request for all of them, whoever comes late or leaves early."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
@@ -34,8 +36,8 @@ class Side:
         self.registry, self.engine = CollectorRegistry(), Engine()
         metrics = ModelMetrics(ModelFamilies(self.registry), "copy")
         cache = AnswerCache(cache_bytes, AnswerCacheMetrics(self.registry))
-        submit, admission = self.engine.requests.append, Admission(100, self.engine)
-        self.translator = Translator(MODEL, tokenizer(), rules_of(0), admission, submit, metrics, cache)
+        admission = Admission(100, self.engine)
+        self.translator = Translator(MODEL, tokenizer(), rules_of(0), admission, self.engine.submit, metrics, cache)
 
     def translate(
         self, *contents: str, route: Route = ROUTE, options: Options = OPTIONS, no_cache: bool = False
@@ -93,6 +95,22 @@ async def test_who_waits_for_another_has_timings_of_its_own(side: Side) -> None:
     assert (one.timings.queue, one.timings.encode, one.timings.decode) == (0.001, 0.002, 0.003)
     assert (two.timings.queue, two.timings.encode, two.timings.steps) == (0.0, 0.0, TIMINGS.steps)
     assert two.timings.decode > 0 and two.timings.tokenize > 0
+
+
+async def test_who_has_an_answer_holds_no_engine() -> None:
+    side = Side()
+    call, held = side.translate(TEXT, no_cache=True), weakref.ref(side.engine)
+    [request] = await side.engine.submitted(1)
+    deliver(request, copy(request))
+    [translation] = await call
+    assert text_of(translation) == TEXT
+    gc.disable()  # what is free only once cycles are looked for is there for as long as nobody looks
+    try:
+        del side, call
+        await asyncio.sleep(0)
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 async def test_an_answer_is_kept_and_says_so(side: Side) -> None:
