@@ -39,7 +39,7 @@ class Waiting:
         self.source, self.stream, self.reuse = source, stream, Reuse.NONE
         self.arrived, self.trace_id = time.perf_counter(), current_call().exemplar
         self.left: Callable[[Waiting], None] = _nobody
-        """Is told when nobody waits for it any more. Until it is answered."""
+        """Is told, once, when nobody waits for it any more."""
         self._events: deque[Event] = deque()
         self._came = asyncio.Event()
 
@@ -50,8 +50,6 @@ class Waiting:
 
     def tell(self, event: Event) -> None:
         """The engine says so. The time that another content's decoding took is not this one's: it has only waited."""
-        if not isinstance(event, Tokens):
-            self.left = _nobody
         if isinstance(event, Tokens) and not self.stream:
             return
         if isinstance(event, Finished) and self.reuse is Reuse.SHARED:
@@ -92,7 +90,7 @@ class Waiting:
 
 
 def _nobody(waiting: Waiting) -> None:
-    """It has its answer, or nobody was asked."""
+    """Nobody is told: nobody was asked, or was told before."""
 
 
 def refusal(error: Exception) -> ServerError:
