@@ -66,7 +66,8 @@ class Wide:
         return Node(library, "QuantLinear", inputs, constants, [("y", np.float32)], **given)
 
     def product(self, x: Floats) -> NDArray[np.float64]:
-        return x.astype(np.float64) @ (self.weight * self.scales[:, None].astype(np.float64)).T + self.bias
+        weight: NDArray[np.float64] = self.weight * self.scales[:, None].astype(np.float64)
+        return x.astype(np.float64) @ weight.T + self.bias
 
 
 def quantized(x: Floats, scale: Floats | float, zero_point: int) -> Array:

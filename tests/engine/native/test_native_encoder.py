@@ -94,6 +94,7 @@ def test_a_text_alone_and_among_others_has_the_same_bits(seed: int, served: Serv
 
 def test_vectors_are_near_those_of_fp32(served: Served) -> None:
     report = served.quantized.report
+    assert report is not None
     assert report.least_cosine <= report.cosine
     assert LEAST_COSINE <= report.cosine < 1
     assert {layer.layer for layer in report.layers} >= set(served.quantized.recipe)
@@ -115,7 +116,9 @@ def test_a_layer_that_turns_vectors_far_gets_more_bits() -> None:
         assert isinstance(norm, nn.LayerNorm)
         norm.weight[5], norm.bias[5] = 300.0, 900.0
         layer.feed_forward.up.weight[:, 5] = 0
-    bits = {layer.layer: layer.activation_bits for layer in quantized(model).report.layers}
+    report = quantized(model).report
+    assert report is not None
+    bits = {layer.layer: layer.activation_bits for layer in report.layers}
     assert bits["encoder.0.feed_forward.up"] > 8
     assert bits["encoder.0.attention.qkv"] == 8
 
