@@ -90,12 +90,11 @@ class Arrivals:
 
     async def _place(self, patience: asyncio.Timeout, caller: str, connection: str) -> None:
         """Returns when it has one."""
+        if len(self._places) < self._most:
+            return self._take(patience, _Place(caller, connection))
         turn = asyncio.get_running_loop().create_future()
         waiting = Waiting(caller, connection, self._rank(connection), turn)
         self._line.join(patience, waiting)
-        self._next()
-        if turn.done():
-            return
         if len(self._line) > self._most_waiting:
             self._give_up(self._line.longest())
         if self._is_modest(caller) or len(self._line) > CROWD:
@@ -114,11 +113,14 @@ class Arrivals:
             first = self._line.first(self._counts())
             waiting = self._line.leave(first)
             self._forget(first)
-            self._places[first] = _Place(waiting.caller, waiting.connection)
-            self._timers[first] = Timer(HEARD_S, partial(self._is_heard, first))
+            self._take(first, _Place(waiting.caller, waiting.connection))
             if not waiting.turn.done():  # else who waited has left, and is about to leave the place, too
                 waiting.turn.set_result(None)
         self._press()
+
+    def _take(self, patience: asyncio.Timeout, place: _Place) -> None:
+        self._places[patience] = place
+        self._timers[patience] = Timer(HEARD_S, partial(self._is_heard, patience))
 
     def _leave(self, patience: asyncio.Timeout) -> None:
         if patience in self._line:
