@@ -43,9 +43,10 @@ def test_a_system_is_an_experiment_of_ten_minutes(system: System, tmp_path: Path
     assert experiment.optimizer.warmup_steps + experiment.optimizer.cooldown_steps <= experiment.training.max_steps
 
 
+@pytest.mark.timeout(300)
 def test_a_system_is_trained_exported_and_compared(tmp_path: Path) -> None:
     folder = tmp_path / SMALL.name
-    write(tmp_path / "text", make_pairs(120, seed=3), 20)
+    write(tmp_path / "text", make_pairs(140, seed=3), 40)
     make(SMALL, folder, tmp_path / "text")
     run = learnt(folder)
     assert run.steps == STEPS and 0 < run.seconds < 600 and run.tokens_per_second > 0 and run.to_asked is None

@@ -123,5 +123,5 @@ def test_what_it_cannot_do_is_said(served: Served) -> None:
     loadable = Loadable(served.files, GenerationDefaults())
     with pytest.raises(DeviceError, match="encoder alone, which runs on the CPU only"):
         open_decoder(loadable, Device("cuda"))
-    with pytest.raises(DeviceError, match=r"kernels are required: .* --precision int8"):
+    with pytest.raises(DeviceError, match="kernels are required: the package has no graphs of them; export"):
         open_decoder(loadable, CPU, kernels="required")

@@ -3,6 +3,7 @@
 Asked are 2 s, 15 s, and the grace period and 3 s, though all engines hang.
 """
 
+import argparse
 import signal
 import time
 from contextlib import suppress
@@ -45,6 +46,7 @@ def end_s(server: ServerProcess, calls: int) -> float:
 
 def main() -> None:
     """Command line."""
+    argparse.ArgumentParser(prog="python -m tests.hostile.by_hand.recovery", description=__doc__).parse_args()
     for cause, text in (("crash", CRASHES), ("hang", HANGS)):
         with server_process(ZOO, "--workers", 1, program=FAILING) as server:
             noticed_s, served_s = until_answered(server, cause, text)
