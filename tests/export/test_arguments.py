@@ -49,7 +49,7 @@ SLIPS = {
     "no flag at all": (["x", "--frobnicate"], "there is no option --frobnicate"),
     "a value": (
         ["x", "--precision", "fp12"],
-        "argument --precision: invalid choice: 'fp12' (choose from 'fp32', 'fp16', 'bf16', 'int8')",
+        "argument --precision: invalid choice: 'fp12' (choose from 'fp32', 'fp16', 'bf16', 'int16', 'int8')",
     ),
     "no number": (["x", "--verify-samples", "many"], "argument --verify-samples: invalid int value: 'many'"),
     "in place of what is fetched": (["hf:a/b", "--in-place"], "--in-place makes a folder of yours a package"),
