@@ -11,7 +11,7 @@ from export.command.progress import Progress
 from export.inputs import InputError, check_name, read_quantizing_texts, read_samples
 from export.manifest import TOOLS
 from export.native.graphs import native_encoder_graphs, why_standard_only
-from export.quantization.encoder import QuantizedEncoder, quantize_encoder, round_encoder
+from export.quantization.encoders.encoder import QuantizedEncoder, quantize_encoder, round_encoder
 from export.quantization.texts import Calibration, Samples
 from export.sources import Fetched
 from export.tracing.graphs import EncoderGraphs

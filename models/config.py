@@ -55,7 +55,7 @@ class ModelShape(Frozen):
 
 
 class Rotary(Frozen):
-    """How queries and keys of an encoder alone are turned by their positions, see `models.rotary`."""
+    """How queries and keys of an encoder alone are turned by their positions, see `models.attention.rotary`."""
 
     base: float = Field(gt=1)
     """Of the wavelengths, in layers that see all of a text."""

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models import attention
-from models.attention_nodes import Scoring
+from models.attention import attention
+from models.attention.nodes import Scoring
+from models.attention.rotary import Turn
 from models.config import Activation, ModelConfig
 from models.norms import Residual
-from models.rotary import Turn
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,

@@ -18,14 +18,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.architectures.architecture import Architecture, Decoded
-from models.attention import Packing
+from models.attention.attention import Packing
+from models.attention.relative import RelativeBias
+from models.attention.rotary import RotaryPositions, Turn
 from models.config import ModelConfig
 from models.halting import Halting, Pondering
 from models.layers import DecoderLayer, EncoderLayer
 from models.norms import make_norm
 from models.positions import position_table, sinusoids
-from models.relative import RelativeBias
-from models.rotary import RotaryPositions, Turn
 
 
 class Transformer(Architecture):
@@ -97,7 +97,7 @@ class Transformer(Architecture):
     def encode_packed(self, ids: Tensor, positions: Tensor, padded: Tensor, places: Tensor, lengths: Tensor) -> Tensor:
         """The same [tokens, width] of sources that lie one after another, of which only attention is padded.
 
-        ids, positions: [tokens]; padded, places: see `models.attention.Packing`; lengths: [sentences]
+        ids, positions: [tokens]; padded, places: see `models.attention.attention.Packing`; lengths: [sentences]
         """
         x = self._embed(ids, self.source_embedding)
         embedded = None if self.config.positions == "none" else F.embedding(positions, self.source_positions)

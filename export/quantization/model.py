@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from export.quantization.calibrate import OUTPUT, linear_layers
+from export.quantization.encoders.sixteen import Linear16
 from export.quantization.layers import FeedForward8, Linear8, product
 from export.quantization.recipe import QuantizedLinear, Recipe
-from export.quantization.sixteen import Linear16
 from models.best_tokens import padded_size
 from models.layers import FeedForward
 from models.package.precision import Precision

@@ -42,7 +42,7 @@ class QuantizedLinear:
     """A linear layer."""
 
     weight: NDArray[np.int8] | NDArray[np.int16]
-    """[outputs, inputs], within -127..127, or as `export.quantization.sixteen` says"""
+    """[outputs, inputs], within -127..127, or as `export.quantization.encoders.sixteen` says"""
     scales: NDArray[np.float32]
     """[outputs]"""
     activations: Activations

@@ -8,7 +8,7 @@ from torch.nn import functional
 from export.tracing.scoring import told
 from export.tracing.screened import ScreenedOutput, screenable
 from models.architectures.architecture import Architecture
-from models.attention import compared
+from models.attention.attention import compared
 from models.best_tokens import best_allowed_tokens, best_tokens, block_size
 from models.transformer import Transformer
 

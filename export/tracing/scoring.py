@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from models.attention import Compared, compared
+from models.attention.attention import Compared, compared
 from models.transformer import Transformer
 
 

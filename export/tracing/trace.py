@@ -19,7 +19,7 @@ from export.tracing.variant import PRECISIONS
 from models.architectures.architecture import Architecture
 from models.architectures.prefix.config import PrefixConfig
 from models.architectures.recurrent.config import RecurrentConfig
-from models.attention_nodes import plain
+from models.attention.nodes import plain
 from models.best_tokens import padded_size
 from models.config import ModelConfig, ModelShape
 from models.package import signature

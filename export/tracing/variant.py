@@ -5,7 +5,7 @@ import copy
 import torch
 
 from models.architectures.architecture import Architecture
-from models.attention_nodes import HEAD_DIM_MULTIPLE
+from models.attention.nodes import HEAD_DIM_MULTIPLE
 from models.config import ModelShape
 from models.package.precision import AttentionKind, Precision
 from models.package.signature import source_tensors, target_tensors

@@ -15,7 +15,7 @@ from engine.processors.chain import chain
 from engine.processors.processor import Seen
 from engine.targets import target_rules
 from models.architectures.architecture import Architecture
-from models.attention import compared
+from models.attention.attention import compared
 from models.checkpoint.generation import of_generate
 from models.package.manifest import GenerationDefaults
 from models.package.shortlist import Shortlist

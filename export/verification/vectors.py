@@ -13,7 +13,7 @@ from engine.cpu.encoder import CpuEncoder
 from engine.devices.session import CPU
 from engine.errors import KernelsRefused
 from engine.native.alone import NativeEncoder, first_numbers
-from export.quantization.encoder import QuantizedEncoder
+from export.quantization.encoders.encoder import QuantizedEncoder
 from export.quantization.model import native_model
 from export.verification.compare_numbers import encoder_error, random_sources
 from export.verification.reference import quiet

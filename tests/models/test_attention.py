@@ -15,7 +15,7 @@ from export.verification.compare_numbers import encoder_error, step_errors
 from export.verification.compare_tokens import translate
 from export.verification.tolerances import TOLERANCES
 from export.weights.save import save
-from models.attention_nodes import plain
+from models.attention.nodes import plain
 from models.checkpoint import load_checkpoint
 from models.package.folder import Package
 from models.package.graph_files import GraphFiles

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models import attention
 from models.architectures.architecture import Architecture, Decoded
 from models.architectures.prefix.config import Mask, PrefixConfig
+from models.attention import attention
 from models.layers import EncoderLayer
 from models.norms import make_norm
 from models.positions import position_table

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from models.architectures.recurrent.config import GATES, STATES, Cell, RecurrentConfig
-from models.attention_nodes import Attributes
+from models.attention.nodes import Attributes
 
 OPERATORS: dict[Cell, str] = {"rnn": "RNN", "gru": "GRU", "lstm": "LSTM"}
 KERNELS: dict[Cell, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}

@@ -11,13 +11,13 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from models import attention
 from models.architectures.architecture import Architecture, Decoded
 from models.architectures.recurrent.cells import RecurrentCell
 from models.architectures.recurrent.config import STATES, RecurrentConfig
 from models.architectures.recurrent.encoder import RecurrentEncoder
 from models.architectures.recurrent.source_attention import Comparison, Look, SourceAttention, softmax_look
-from models.attention_nodes import Scoring
+from models.attention import attention
+from models.attention.nodes import Scoring
 
 
 class Recurrent(Architecture):

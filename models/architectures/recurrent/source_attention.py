@@ -1,7 +1,7 @@
 """How a state of the decoder looks at its source: scores, their softmax, and the mean of the hidden states by it.
 
-In a package, one node of ONNX Runtime does the latter two for every score (`models.attention.cached_attention`), with
-one head: a score is the product of a query with keys, or it is a bias beside a query of zeros.
+In a package, one node of ONNX Runtime does the latter two for every score (`cached_attention`), with one head: a
+score is the product of a query with keys, or it is a bias beside a query of zeros.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.architectures.recurrent.config import RecurrentConfig
-from models.attention_nodes import LOWEST, takes_kernels
+from models.attention.nodes import LOWEST, takes_kernels
 
 SMALLEST = 1e-6
 """Least length that a vector is divided by."""

@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Tensor
 
+from models.attention.relative import RelativeBias
 from models.checkpoint.files.reading import TensorFile
-from models.relative import RelativeBias
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""engine.native.alone and export.quantization.encoder: an encoder alone in 8 bits, against PyTorch in the same."""
+"""engine.native.alone and export.quantization.encoders: an encoder alone in 8 bits, against PyTorch in the same."""
 
 import random
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from engine.loading.load import Limits, Loadable, load, open_decoder
 from engine.native.alone import NativeEncoder, first_numbers
 from engine.request import Encode, Encoded
 from export.native.graphs import native_encoder_graphs
-from export.quantization.encoder import LEAST_COSINE, QuantizedEncoder, quantize_encoder
+from export.quantization.encoders.encoder import LEAST_COSINE, QuantizedEncoder, quantize_encoder
 from export.quantization.model import native_model
 from export.quantization.texts import Calibration
 from export.tracing.trace import trace_encoders

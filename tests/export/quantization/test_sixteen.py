@@ -5,8 +5,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from export.quantization.encoders.sixteen import ACTIVATIONS, LARGEST_NORM, Linear16, quantize_weight
 from export.quantization.recipe import QuantizedLinear
-from export.quantization.sixteen import ACTIVATIONS, LARGEST_NORM, Linear16, quantize_weight
 
 CHOOSE = np.random.default_rng(3)
 WEIGHTS: dict[str, NDArray[np.float32]] = {

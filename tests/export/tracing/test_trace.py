@@ -20,7 +20,7 @@ from export.tracing.graphs import Graphs, histogram
 from export.tracing.modules import DecoderGraph, EncoderGraph
 from export.tracing.trace import trace
 from export.weights.save import INLINE_BYTES, PAGE_BYTES, save
-from models.attention_nodes import LOWEST
+from models.attention.nodes import LOWEST
 from models.best_tokens import block_size, padded_size
 from models.config import ModelConfig
 from models.package import signature

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from export.quantization.bits import widen_until
 from export.quantization.calibrate import encode, linear_layers, observe_encoder
+from export.quantization.encoders.sixteen import sixteen_bits
 from export.quantization.make import has_no_sign, quantize_layer
 from export.quantization.model import QuantizedTransformer, native_model, standard_model
 from export.quantization.recipe import Recipe
-from export.quantization.sixteen import sixteen_bits
 from export.quantization.texts import Calibration
 from models.encoding import Encoding
 from models.package.manifest import VectorQuantization

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.attention_nodes import LOWEST
+from models.attention.nodes import LOWEST
 from models.config import ModelConfig
 
 

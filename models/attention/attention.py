@@ -1,7 +1,7 @@
 """Attention. Where ONNX Runtime has a better kernel than what the exporter makes of plain PyTorch, both stand here.
 
 Each function's PyTorch body is its definition. While torch.onnx.export traces, one ONNX Runtime node takes its place
-(`models.attention_nodes`), so that eager and exported models are the same code.
+(`models.attention.nodes`), so that eager and exported models are the same code.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.attention_nodes import PLAIN_SCORING, Scoring, group_query_attention, multi_head_attention, takes_kernels
+from models.attention.nodes import PLAIN_SCORING, Scoring, group_query_attention, multi_head_attention, takes_kernels
 
 _noted: "ContextVar[list[Compared] | None]" = ContextVar("noted", default=None)
 

@@ -1,4 +1,4 @@
-"""The nodes of ONNX Runtime that stand for attention while torch.onnx.export traces, see `models.attention`.
+"""The nodes of ONNX Runtime that stand for attention while torch.onnx.export traces, see `models.attention.attention`.
 
 Not inside `plain`, for devices that lack these kernels: GroupQueryAttention knows no fp32 on CUDA.
 """
@@ -87,6 +87,7 @@ def group_query_attention(
     heads: int,
     scoring: Scoring,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    """As `cached_attention` says."""
     rows = positions.shape[0]
     bias = () if scoring.bias is None else (None, None, None, scoring.bias)
     width = heads * past[0].shape[3]

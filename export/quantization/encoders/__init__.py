@@ -1,0 +1,1 @@
+"""Encoders alone: in 8 bits, held to their vectors, and in 16."""
