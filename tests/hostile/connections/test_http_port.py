@@ -17,6 +17,8 @@ ZOO = Path("models/zoo/en-pt-int8")
 PATH = "/dragoman.v1.TranslationService/Translate"
 BODY = json.dumps({"contents": ["A cat."], "noCache": True}).encode()
 CONNECTIONS = 300
+TIMEOUT_S = 6
+"""A place is left after 50 ms at the soonest, and there are eight: that 300 strangers had one takes 2 s."""
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +30,7 @@ def free_port() -> int:
 
 @pytest.fixture(scope="module")
 def server(free_port: int) -> Iterator[ServerProcess]:
-    with server_process(ZOO, "--http-port", free_port, "--request-timeout-s", 1) as server:
+    with server_process(ZOO, "--http-port", free_port, "--request-timeout-s", TIMEOUT_S) as server:
         assert is_answered(free_port)
         yield server
         assert server.end(signal.SIGTERM) == 0
