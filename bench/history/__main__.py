@@ -1,21 +1,23 @@
-"""`python -m bench.history`: a recurrent package with attention beside a loop in PyTorch over the same weights.
+"""`python -m bench.history`: recurrent packages that attend beside a loop in PyTorch over the same weights.
 
-A GRU that attends to its source (Bahdanau et al. 2015), 32 sentences at a time, greedily, in turns, by the clock or by
-processor time. `--cores N`: N workers, and N threads of PyTorch, which may be slower than one: see both.
-`--packages PACKAGE ... --text FILE` translates a text by packages of several systems instead, in the same way. See
+A GRU that attends to its source (Bahdanau et al. 2015), greedily, in turns, by the clock or by processor time: with
+random weights, 32 sentences at once; or with `--trained FOLDER ... --text FILE` systems that `bench.history.systems`
+has trained, which translate a text. `--cores N`: N workers, and N threads of PyTorch, which may be slower than one: see
+both. `--packages PACKAGE ... --text FILE` translates a text by packages alone, of any systems, in the same way. See
 docs/history.md.
 """
 
 import argparse
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
-from torch.nn.utils.rnn import pad_sequence
 
+from bench.history.loop import Tokens, by_pytorch
 from bench.history.serving import REPEATS, ROWS, Took, serve
 from bench.machine.noise import instructions
 from bench.measure import alternate, processor_seconds, seconds
@@ -29,15 +31,16 @@ from export.tracing.trace import trace
 from export.weights.save import save
 from models.architectures.recurrent.config import RecurrentConfig
 from models.architectures.recurrent.model import Recurrent
-from models.architectures.recurrent.source_attention import softmax_look
+from models.checkpoint import load_checkpoint
 from models.decoding import Decoding
+from models.package.folder import Package
 from models.package.manifest import GenerationDefaults
 
 SOURCE, TARGET = (8, 40), 40
-"""Least and most tokens of a source, the end token included; tokens of every target."""
+"""Of random sentences: least and most tokens of a source, the end token included; tokens of every target."""
 VOCABULARY = 8000
 
-Sources = Sequence[tuple[int, ...]]
+Sources = Sequence[Tokens]
 
 
 def shape(width: int) -> RecurrentConfig:
@@ -64,88 +67,92 @@ def some_sources() -> Sources:
     return [(*chance.choices(range(1, VOCABULARY - 1), k=length - 1), 0) for length in lengths]
 
 
-@torch.inference_mode()
-def by_pytorch(model: Recurrent, sources: Sources) -> torch.Tensor:
-    """The tokens of a loop over whole batches, which stops after TARGET tokens [sentences, TARGET]."""
-    lengths = torch.tensor([len(source) for source in sources])
-    ids = pad_sequence([torch.tensor(source) for source in sources], batch_first=True)
-    _, starts = model.encode_source(ids, lengths)
-    keys, values = starts[-2:]
-    look, states = softmax_look(keys, values, lengths, model.config.score_scale), starts[:-2]
-    fed, found = torch.full((len(sources),), model.config.decoder_start_id), list[torch.Tensor]()
-    for position in range(TARGET):
-        at = (lengths - 1).clamp(max=position)
-        readout, _, states = model.step(fed, states, keys, lengths.max(), look, at)
-        logits = model.logits(readout)
-        logits[:, model.config.end_id] = -torch.inf  # as our side has it, whose targets have so many tokens at least
-        fed = logits.argmax(1)
-        found.append(fed)
-    return torch.stack(found, 1)
-
-
-def by_package(runner: Runner, rules: TargetRules, sources: Sources) -> torch.Tensor:
-    """The same of an engine, whose workers share the sentences."""
-    decoding = Decoding(min_new_tokens=TARGET, max_new_tokens=TARGET)
+def by_package(runner: Runner, rules: TargetRules, sources: Sources, decoding: Decoding) -> list[Tokens]:
+    """The tokens of an engine, whose workers share the sentences."""
     answers = decode(runner, rules, [(source, decoding) for source in sources])
-    return torch.tensor([answer.hypotheses[0].token_ids for answer in answers])
+    return [answer.hypotheses[0].token_ids for answer in answers]
 
 
-def compare(width: int, cores: int, folder: Path, took: Took) -> list[str]:
-    """A row of the table."""
-    torch.manual_seed(1)
-    model, sources = Recurrent(shape(width)).eval(), some_sources()
-    loadable = Loadable(save(trace(model), folder), GenerationDefaults(max_new_tokens=TARGET))
+def compare(
+    model: Recurrent, loadable: Loadable, sources: Sources, decoding: Decoding, cores: int, took: Took
+) -> list[str]:
+    """Of a row of the table, all but what it is of."""
+    model.eval()
+    least, most = decoding.min_new_tokens, decoding.max_new_tokens
     with load(loadable, CPU, Limits(rows=ROWS, workers=cores)) as runner:
         work = {
-            "package": partial(by_package, runner, loadable.rules, sources),
-            "pytorch": partial(by_pytorch, model, sources),
+            "package": partial(by_package, runner, loadable.rules, sources, decoding),
+            "pytorch": partial(by_pytorch, model, sources, ROWS, least, most),
         }
-        equal = (work["package"]() == work["pytorch"]()).all(1)
+        ours, theirs = work["package"](), work["pytorch"]()
         series = alternate({name: partial(took, side) for name, side in work.items()}, REPEATS)
     pairs = zip(series["pytorch"].values, series["package"].values, strict=True)
     ratios = sorted(theirs / ours for theirs, ours in pairs)
-    tokens = ROWS * TARGET
+    tokens = sum(map(len, ours))
     return [
-        str(width),
         *(f"{tokens / series[name].median:,.0f}" for name in work),
         f"{ratios[len(ratios) // 2]:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})",
-        f"{int(equal.sum())} of {ROWS}",
+        f"{sum(our == their for our, their in zip(ours, theirs, strict=True))} of {len(sources)}",
+    ]
+
+
+def of_random_weights(width: int, cores: int, took: Took) -> list[str]:
+    """A row of the table."""
+    torch.manual_seed(1)
+    model, decoding = Recurrent(shape(width)), Decoding(min_new_tokens=TARGET, max_new_tokens=TARGET)
+    with TemporaryDirectory() as folder:
+        package = save(trace(model.eval()), Path(folder))
+        loadable = Loadable(package, GenerationDefaults(max_new_tokens=TARGET))
+        return [f"random, {width}", *compare(model, loadable, some_sources(), decoding, cores, took)]
+
+
+def of_trained(folder: Path, texts: Sequence[str], cores: int, took: Took) -> list[str]:
+    """A row of the table. Raises SystemExit if the model is none that the loop has."""
+    model, package = load_checkpoint(folder / "model").model, Package.open(folder / "package")
+    if not isinstance(model, Recurrent) or not model.attends or model.config.input_feeding:
+        raise SystemExit(f"{folder} is no recurrent model that attends and is not fed what it found")
+    loadable, tokenizer = Loadable.of(package), package.tokenizer()
+    decoding = replace(loadable.generation.decoding(), num_beams=1)
+    sources = [tuple(tokenizer.encode(text)) for text in texts]
+    return [f"{folder.name}, {model.config.width}", *compare(model, loadable, sources, decoding, cores, took)]
+
+
+def of_packages(folders: Sequence[Path], texts: Sequence[str], took: Took) -> list[list[str]]:
+    """Rows of their table."""
+    found = zip(folders, serve(folders, texts, took), strict=True)
+    return [
+        [folder.name, f"{served.tokens:,}", f"{served.tokens_per_second:,.0f}", f"{len(texts) / served.seconds:,.0f}"]
+        for folder, served in found
     ]
 
 
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.history", description=__doc__)
-    parser.add_argument("--widths", nargs="+", type=int, default=[128, 256, 512], help="of the models")
+    parser.add_argument("--widths", nargs="+", type=int, default=[128, 256, 512], help="of models with random weights")
     parser.add_argument("--cores", type=int, default=1, help="of both sides, without --packages (default: %(default)s)")
+    parser.add_argument("--trained", nargs="+", type=Path, default=[], metavar="FOLDER", help="with model and package")
     parser.add_argument("--packages", nargs="+", type=Path, default=[], help="of several systems")
     parser.add_argument("--text", type=Path, help="of as many lines as are to be translated")
     parser.add_argument(
         "--processor-time", action="store_true", help="instead of the clock, on a machine with other work"
     )
     options = parser.parse_args()
+    if (options.trained or options.packages) and options.text is None:
+        parser.error("--trained and --packages want a --text")
+    texts = options.text.read_text(encoding="utf-8").splitlines() if options.text else []
     took = processor_seconds if options.processor_time else seconds
     torch.set_num_threads(options.cores)
     print(f"{machine()}, {instructions()}\n", flush=True)
     if options.packages:
-        texts = options.text.read_text(encoding="utf-8").splitlines()
-        found = zip(options.packages, serve(options.packages, texts, took), strict=True)
-        rows = [
-            [
-                folder.name,
-                f"{served.tokens:,}",
-                f"{served.tokens_per_second:,.0f}",
-                f"{len(texts) / served.seconds:,.0f}",
-            ]
-            for folder, served in found
-        ]
-        print(table(["package", "target tokens", "tokens/s", "texts/s"], rows))
+        header = ["package", "target tokens", "tokens/s", "texts/s"]
+        print(table(header, of_packages(options.packages, texts, took)))
         return
-    header = ["width", "package, tokens/s", "PyTorch, tokens/s", "ratio, median and range", "equal targets"]
-    rows = list[list[str]]()
-    for width in options.widths:
-        with TemporaryDirectory() as folder:
-            rows.append(compare(width, options.cores, Path(folder), took))
+    header = ["weights, width", "package, tokens/s", "PyTorch, tokens/s", "ratio, median and range", "equal targets"]
+    if options.trained:
+        rows = [of_trained(folder, texts, options.cores, took) for folder in options.trained]
+    else:
+        rows = [of_random_weights(width, options.cores, took) for width in options.widths]
     print(table(header, rows))
 
 

@@ -11,7 +11,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -52,9 +52,9 @@ LONGER: Changes = {"optimizer": {"cooldown_steps": 800}, "training": {"max_steps
 """Twice the steps of these experiments: some scores take them."""
 
 
-def attending(name: str, title: str, model: Changes = MappingProxyType({})) -> System:
+def attending(name: str, title: str, model: Mapping[str, object]) -> System:
     """One of those of gru_additive.toml."""
-    return System(name, title, "gru_additive", LONGER | {"model": model})
+    return System(name, title, "gru_additive", {**LONGER, "model": model})
 
 
 SCORES = ("dot", "scaled_dot", "general", "projected", "location", "cosine")
@@ -64,7 +64,7 @@ SYSTEMS = (
     System("gru_none", "GRU, Cho et al.", "lstm_none", {"model": {"cell": "gru", "first_state": "projected"}}),
     System("lstm_none", "LSTM, Sutskever et al.", "lstm_none"),
     attending("rnn_additive", "RNN, additive", {"cell": "rnn"}),
-    attending("gru_additive", "GRU, additive, Bahdanau et al."),
+    attending("gru_additive", "GRU, additive, Bahdanau et al.", {}),
     *(attending(f"gru_{score}", f"GRU, {score}", {"score": score}) for score in SCORES),
     attending("gru_concat", "GRU, concat, after, fed", {"score": "concat", **LUONG}),
     attending("gru_window", "GRU, additive, window 4", {"window": 4}),

@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
+from bench.history.__main__ import of_trained
 from bench.history.alignments import draw
 from bench.history.depths import depths, filled
 from bench.history.systems import SYSTEMS, System, compare, learnt, make, settings
@@ -55,6 +56,9 @@ def test_a_system_is_trained_exported_and_compared(tmp_path: Path) -> None:
     assert (folder / "package" / "manifest.json").stat().st_mtime_ns == made, "it is there already"
     [row] = compare([SMALL], tmp_path, processor_seconds)
     assert row[0] == SMALL.title and row[2] == str(STEPS) and float(row[4]) < 99
+    texts = [source for source, _ in make_pairs(40, seed=4)]
+    name, *_, equal = of_trained(folder, texts, cores=1, took=processor_seconds)
+    assert (name, equal) == (f"{SMALL.name}, 16", "40 of 40")
 
     found = [inspect(folder / "package", Wanted(text, beams=1)) for text in ("He saw two cars.", "I sold one new hat.")]
     names = ["one", "the other"]
