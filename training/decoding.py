@@ -1,13 +1,17 @@
 """Translates with the engine that serves: export's graphs, the runner, the search."""
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import onnx_ir as ir
+import torch
+from numpy.typing import NDArray
+from torch import nn
 
 from engine.devices.session import CPU
 from engine.loading.load import Limits, Loadable, load
@@ -93,31 +97,71 @@ class TracedModel:
     def __init__(self, model: Architecture, tokenizer: Tokenizer) -> None:
         """Traces a copy. `model` may be on any device, and goes on training."""
         self._tokenizer = tokenizer
-        self._graphs = trace(deepcopy(model).cpu())
-        models = (self._graphs.encoder, self._graphs.decoder)
-        for traced in models:  # before constants are noted: it brings some, and saving moves all into a file
-            leave_out_sinusoids(traced)
-        self._constants = [(value, value.const_value) for one in models for value in one.graph.initializers.values()]
+        traced = deepcopy(model).cpu()
+        with torch.no_grad():
+            for parameter in traced.parameters():  # of two that are equal now the exporter would make one constant
+                parameter.normal_()
+        self._trace(traced)
+        self._places = [(value, constant, _place(value, traced)) for value, constant in self._constants]
+        found = {name for *_, place in self._places if place is not None for name in place.names}
+        self._is_whole = found.issuperset(dict(traced.named_parameters()))
 
     @contextmanager
     def open(self, model: Architecture, limits: TargetLimits) -> Iterator[Translating]:
         """The model as it is now."""
         generation = GenerationDefaults(max_new_tokens=model.config.max_positions)
         with tempfile.TemporaryDirectory(prefix="dragoman-") as folder:
-            self._fill(model)
+            if self._is_whole:
+                self._fill(model)
+            else:  # the exporter has computed with some weights, and what it has made of them is all that is there
+                self._trace(deepcopy(model).cpu())
             loadable = Loadable(save(self._graphs, Path(folder)), generation)
             with open_translating(loadable, self._tokenizer, limits) as translating:
                 yield translating
 
+    def _trace(self, model: Architecture) -> None:
+        self._graphs = trace(model)
+        models = (self._graphs.encoder, self._graphs.decoder)
+        for traced in models:  # before constants are noted: it brings some, and saving moves all into a file
+            leave_out_sinusoids(traced)
+        self._constants = [(value, value.const_value) for one in models for value in one.graph.initializers.values()]
+
     def _fill(self, model: Architecture) -> None:
-        """Puts the weights in; the exporter names them as the model does. Saving has replaced the other constants."""
+        """Puts the weights in. Saving has replaced the other constants."""
         parameters = dict(model.named_parameters(remove_duplicate=False))
-        for value, constant in self._constants:
-            name = value.name or ""
-            parameter = parameters.get(name.removeprefix("model."))
+        for value, constant, place in self._places:
             value.const_value = (
-                constant if parameter is None else ir.tensor(parameter.detach().cpu().numpy(), name=name)
+                constant if place is None else ir.tensor(place.numbers(parameters), name=value.name or "")
             )
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a weight is in a graph."""
+
+    names: Sequence[str]
+    """The weight's in the model. It has several where it is tied."""
+    turned: bool
+    """[inputs, outputs]: the exporter has done that for a product without a bias."""
+
+    def numbers(self, parameters: Mapping[str, nn.Parameter]) -> NDArray[Any]:
+        weight = parameters[self.names[0]].detach().cpu()
+        numbers: NDArray[Any] = (weight.T.contiguous() if self.turned else weight).numpy()
+        return numbers
+
+
+def _place(value: ir.Value, model: Architecture) -> _Place | None:
+    """Of a constant of a traced model; None, if it is no weight. The exporter names most as the model does."""
+    weights = dict(model.named_parameters(remove_duplicate=False))
+    named = weights.get((value.name or "").removeprefix("model."))
+    if named is not None:
+        return _Place([name for name, weight in weights.items() if weight is named], turned=False)
+    assert value.const_value is not None
+    numbers = value.const_value.numpy()
+    for name, weight in weights.items():
+        if weight.dim() == 2 and numbers.shape == weight.T.shape and (numbers == weight.detach().T.numpy()).all():
+            return _Place([name], turned=True)
+    return None
 
 
 def open_package(package: Package, limits: TargetLimits) -> AbstractContextManager[Translating]:

@@ -1,7 +1,6 @@
 """What many a recurrent model is served by: a loop in PyTorch over whole batches."""
 
 from collections.abc import Sequence
-from itertools import takewhile
 
 import torch
 from torch import Tensor
@@ -14,7 +13,7 @@ Tokens = tuple[int, ...]
 
 
 def by_pytorch(model: Recurrent, sources: Sequence[Tokens], rows: int, least: int, most: int) -> list[Tokens]:
-    """The tokens of greedy search by a model that attends, without the end token, in the order of the sources.
+    """The tokens of greedy search by a model that attends, in the order of the sources.
 
     Those of like length are in one batch, which stops with its last target: what such a loop does best.
     rows: of a batch; least, most: tokens of a target
@@ -45,4 +44,9 @@ def _batch(model: Recurrent, sources: Sequence[Tokens], least: int, most: int) -
         fed = logits.argmax(1)
         ended |= fed == end
         found.append(fed)
-    return [tuple(takewhile(lambda token: token != end, row)) for row in torch.stack(found, 1).tolist()]
+    return [_ended(row, end) for row in torch.stack(found, 1).tolist()]
+
+
+def _ended(row: list[int], end: int) -> Tokens:
+    """What comes before the end token, and this one."""
+    return tuple(row[: row.index(end) + 1 if end in row else None])

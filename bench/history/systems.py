@@ -48,13 +48,15 @@ class System(NamedTuple):
     changes: Changes = MappingProxyType({})
 
 
-LONGER: Changes = {"optimizer": {"cooldown_steps": 800}, "training": {"max_steps": 1600}}
+COOLDOWN = {"cooldown_steps": 800}
+LONGER: Changes = {"optimizer": COOLDOWN, "training": {"max_steps": 1600}}
 """Twice the steps of these experiments: some scores take them."""
 
 
-def attending(name: str, title: str, model: Mapping[str, object]) -> System:
+def attending(name: str, title: str, model: Mapping[str, object], learning_rate: float = 1e-2) -> System:
     """One of those of gru_additive.toml."""
-    return System(name, title, "gru_additive", {**LONGER, "model": model})
+    optimizer = {**COOLDOWN, "peak_learning_rate": learning_rate}
+    return System(name, title, "gru_additive", {**LONGER, "optimizer": optimizer, "model": model})
 
 
 SCORES = ("dot", "scaled_dot", "general", "projected", "location", "cosine")
@@ -63,7 +65,7 @@ SYSTEMS = (
     System("rnn_none", "RNN", "lstm_none", {"model": {"cell": "rnn"}, "optimizer": {"peak_learning_rate": 1e-3}}),
     System("gru_none", "GRU, Cho et al.", "lstm_none", {"model": {"cell": "gru", "first_state": "projected"}}),
     System("lstm_none", "LSTM, Sutskever et al.", "lstm_none"),
-    attending("rnn_additive", "RNN, additive", {"cell": "rnn"}),
+    attending("rnn_additive", "RNN, additive", {"cell": "rnn"}, learning_rate=2e-3),
     attending("gru_additive", "GRU, additive, Bahdanau et al.", {}),
     *(attending(f"gru_{score}", f"GRU, {score}", {"score": score}) for score in SCORES),
     attending("gru_concat", "GRU, concat, after, fed", {"score": "concat", **LUONG}),

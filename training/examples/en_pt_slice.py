@@ -27,6 +27,7 @@ WARMUP, COOLDOWN = 100, 200
 STEPS = {
     "lstm_none": 300,
     "gru_additive": 450,
+    "luong": 450,
     "number_words": 450,
     "universal": 450,
     "universal_act": 380,
