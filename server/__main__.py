@@ -16,6 +16,9 @@ from server.config import PREFIX, ConfigError, load_settings
 
 def main(arguments: Sequence[str]) -> int:
     """Returns the exit code."""
+    # gRPC reads it when it is imported. Each handshake that fails is a line of it, for which all connections wait where
+    # nobody reads standard error.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         settings = load_settings(with_packages(arguments))
         from server.app import run  # not before: it takes a second, and `--help` and a mistyped flag need none of it

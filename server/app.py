@@ -83,6 +83,7 @@ def run(settings: Settings) -> NoReturn:
     """Serves until a signal, and ends the process. Raises ConfigError before that."""
     share_arena()
     logs.configure(settings)
+    ort.set_default_logger_severity(4)  # it writes to standard error by itself, and waits
     warn_of_exposure(settings)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
