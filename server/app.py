@@ -146,6 +146,7 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
             def promoted(one: LoadedModel, seconds: float) -> None:
                 describe_model(process, settings, one, seconds)
                 engines.watch(one)
+                canaries.asked.set()
 
             counted = VersionMetrics(registry, [one.model.name for one in loaded])
             versions = Versions(settings, loaded, models, calls, counted, promoted)
