@@ -68,7 +68,15 @@ class Runner:
         self._work = threading.Condition()
         """Somebody may have something to do: a request came, or it is time to end. Its lock is the queue's."""
         self._supervisor = Supervisor(
-            workers, self._open_batch, self._receive, self._give_up, supervision, observer, self._work, cores or Cores()
+            workers,
+            self._open_batch,
+            self._receive,
+            self._give_up,
+            self._refuse_waiting,
+            supervision,
+            observer,
+            self._work,
+            cores or Cores(),
         )
         observer.capacity(workers * rows, decoder.row_tokens)
 
@@ -279,6 +287,15 @@ class Runner:
         with suppress(InvalidStateError):  # another one failed before
             self.failure.set_result(error)
         self._fail_waiting(Stopped())
+
+    def _refuse_waiting(self) -> None:
+        """Answers what waits and is no longer accepted."""
+        with self._work:
+            for request in self._queue.requests():
+                refusal = self._supervisor.refusal(request)
+                if refusal is not None and self._queue.discard(request):
+                    tell(request, refusal)
+            self._observer.waiting(len(self._queue))
 
     def _fail_waiting(self, error: Exception) -> None:
         with self._work:

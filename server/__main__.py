@@ -5,9 +5,12 @@ or a device that cannot be used.
 """
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from itertools import takewhile
+from types import FrameType
+from typing import NoReturn
 
 from models.package.checked import PackageError
 from models.package.home import find, local
@@ -16,6 +19,12 @@ from server.config import PREFIX, ConfigError, load_settings
 
 def main(arguments: Sequence[str]) -> int:
     """Returns the exit code."""
+    # Until the server has handlers of its own. The first process of a container has none, and would miss the signal.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)
+    # gRPC reads it when it is imported. Each handshake that fails is a line of it, for which all connections wait where
+    # nobody reads standard error.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         settings = load_settings(with_packages(arguments))
         from server.app import run  # not before: it takes a second, and `--help` and a mistyped flag need none of it
@@ -24,6 +33,11 @@ def main(arguments: Sequence[str]) -> int:
     except ConfigError as error:
         print(f"python -m server: {error}", file=sys.stderr)
         return 2
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    """Nothing was begun."""
+    os._exit(0)
 
 
 def with_packages(arguments: Sequence[str]) -> list[str]:

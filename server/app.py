@@ -83,6 +83,7 @@ def run(settings: Settings) -> NoReturn:
     """Serves until a signal, and ends the process. Raises ConfigError before that."""
     share_arena()
     logs.configure(settings)
+    ort.set_default_logger_severity(4)  # it writes to standard error by itself, and waits
     warn_of_exposure(settings)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
@@ -145,6 +146,7 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
             def promoted(one: LoadedModel, seconds: float) -> None:
                 describe_model(process, settings, one, seconds)
                 engines.watch(one)
+                canaries.asked.set()
 
             counted = VersionMetrics(registry, [one.model.name for one in loaded])
             versions = Versions(settings, loaded, models, calls, counted, promoted)

@@ -6,6 +6,7 @@ A kernel, a processor or memory that goes wrong slowly is told by nobody else: t
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 from engine.errors import Closing, OutOfMemory, Stopped
 from engine.loading.probes import difference, request
@@ -37,21 +38,27 @@ class Canary:
         self._model = model
         self._probes, self._rules, self._submit, self._workers = probes, rules, submit, workers
         self._metrics = metrics
+        self._equal = True
+        """What the last answers were, of which anything can be said."""
 
     def count_in(self, metrics: CanaryMetrics) -> None:
         """Counts there from now on."""
         self._metrics = metrics
 
     async def check(self) -> bool:
-        """Whether all answers have the tokens that they must, and their scores. The log says which do not."""
+        """Whether all answers have the tokens that they must, and their scores. The log says which do not.
+
+        Where there were no answers, it is as it was.
+        """
         alone = [(probe, await self._ask(probe)) for probe in self._probes]
         crowd = [probe for _ in range(self._workers) for probe in self._probes]
         together = zip(crowd, await asyncio.gather(*map(self._ask, crowd)), strict=True)
         found = [self._compare(probe, event, "alone") for probe, event in alone]
         found += [self._compare(probe, event, "in a live batch") for probe, event in together]
-        equal = False not in found
-        self._metrics.checked(equal)
-        return equal
+        if any(verdict is not None for verdict in found):
+            self._equal = False not in found
+        self._metrics.checked(self._equal)
+        return self._equal
 
     async def learn(self) -> None:
         """Takes what the engine answers now for right: where processors round otherwise than export's did."""
@@ -86,6 +93,8 @@ class Canaries:
     def __init__(self, canaries: Callable[[], Iterable[Canary]]) -> None:
         """canaries: those of the models that are served just then."""
         self._canaries = canaries
+        self.asked = asyncio.Event()
+        """Set, it has all of them checked before the time has come."""
 
     async def check(self) -> bool:
         """Whether all answers of all of them are as they must be."""
@@ -94,7 +103,10 @@ class Canaries:
     async def watch(self, interval_s: float, health: Health | None) -> None:
         """Checks every so many seconds, for ever; 0: never. `health` says what was found, if it is to."""
         while interval_s:
-            await asyncio.sleep(interval_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(interval_s):
+                    await self.asked.wait()
+            self.asked.clear()
             equal = await self.check()
             if health is not None:
                 health.set(serving=equal)

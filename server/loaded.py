@@ -211,6 +211,9 @@ async def open_canary(settings: Settings, package: OpenPackage, runner: Runner, 
     spec = package.loadable.graphs.spec
     source_tokens, target_tokens = settings.max_source_tokens, settings.max_new_tokens
     probes = fitting(spec.probes, source_tokens, target_tokens) if settings.canary_interval_s else []
+    if settings.canary_interval_s and spec.probes and not probes:
+        told = "no probe of %s has room in %s source and %s target tokens: the canary compares nothing"
+        log.warning(told, package.name, source_tokens, target_tokens)
     canary = Canary(package.name, probes, package.loadable.rules, runner.submit, runner.workers, metrics)
     if spec.precision.weights == "int8" and not runner.device.kernels:
         await canary.learn()

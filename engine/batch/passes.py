@@ -19,6 +19,7 @@ from engine.devices.session import is_out_of_memory
 from engine.errors import EngineError, Late, NotFinite, OutOfMemory
 from engine.links import Looked
 from engine.request import Event, Failed, Finished, Hypothesis, Request, Score, Scored, Timings, Translate
+from engine.target_graphs import PASS_TOKENS
 from models.decoding import Decoding
 
 
@@ -43,6 +44,11 @@ class Passes:
         self._decoder = decoder
         self.waiting: deque[Pass] = deque()
         """Always the same one: a running batch looks at it in every step."""
+
+    @property
+    def next_tokens(self) -> int:
+        """Most tokens of the part that is next."""
+        return PASS_TOKENS if self.waiting else 0
 
     def score(self, request: Score, hidden: NDArray[np.float32], queued: float, encoded: float, joined: float) -> None:
         """Takes a request whose source is encoded, into `hidden` [tokens, width].

@@ -103,6 +103,12 @@ class RunningBatch(Generic[S]):
         """Nothing is running."""
         return not (self._rows.running or self._passing)
 
+    def turn_s(self, requests: Sequence[Request]) -> float:
+        """Seconds that it should take to admit requests and to make a step, by what such things have taken."""
+        tokens = sum(len(request.source_ids) for request in requests) + self._passes.next_tokens
+        rows = self._rows.live + sum(request.rows for request in requests)
+        return self._cost.token_s() * tokens + self._cost.step_s(rows)
+
     def admit(self, requests: Sequence[Request]) -> None:
         """Encodes requests, and answers them or takes them into the batch, where they must fit into `free_rows`."""
         self.hold(requests)

@@ -64,6 +64,10 @@ class Queue(Protocol):
         """Takes a request out, wherever it stands. False: it is not here."""
         ...
 
+    def requests(self) -> list[Request]:
+        """All that wait."""
+        ...
+
     def clear(self) -> list[Request]:
         """Takes all requests out."""
         ...
@@ -181,8 +185,11 @@ class FairQueue:
         self._take_out(flow, request)
         return True
 
+    def requests(self) -> list[Request]:
+        return [request for flow in self._round for request in flow.requests]
+
     def clear(self) -> list[Request]:
-        requests = [request for flow in self._round for request in flow.requests]
+        requests = self.requests()
         self._flows, self._length, self._rows, self._embeddings = {}, 0, 0, 0
         self._round.clear()
         self._latest_starts.clear()

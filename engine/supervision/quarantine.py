@@ -1,9 +1,10 @@
 """Requests that have made an engine fail, remembered by their hash."""
 
 from collections import OrderedDict
+from dataclasses import replace
 from hashlib import sha256
 
-from engine.request import Request, Translate
+from engine.request import Request, Score, Translate
 
 MOST = 1000
 """Hashes that are remembered; then the oldest goes."""
@@ -29,6 +30,10 @@ class Quarantine:
 
 
 def hash_of(request: Request) -> str:
-    """Of what the engine is asked: the source, and how it is decoded."""
-    decoding = request.decoding if isinstance(request, Translate) else None
-    return sha256(repr((type(request).__name__, request.source_ids, decoding)).encode()).hexdigest()
+    """Of what the engine is asked: the source, and what becomes of it. With any seed: most are drawn."""
+    asked: tuple[object, ...] = ()
+    if isinstance(request, Translate):
+        asked = replace(request.decoding, seed=0), request.rules.fed_ids
+    elif isinstance(request, Score):
+        asked = request.targets, request.fed_ids
+    return sha256(repr((type(request).__name__, request.source_ids, *asked)).encode()).hexdigest()

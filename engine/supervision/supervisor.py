@@ -41,6 +41,7 @@ class Supervisor:
         open_batch: OpenBatch,
         receive: Receive,
         give_up: Callable[[Exception], None],
+        convicted: Callable[[], None],
         policy: Supervision,
         observer: Observer,
         lock: threading.Condition,
@@ -48,9 +49,11 @@ class Supervisor:
     ) -> None:
         """`open_batch`: of the worker of this number. `give_up` is told when there are to be no more lives.
 
+        convicted: is told when one more request is refused; others like it may wait
         lock: what changes the workers holds it. cores: where they make their turns
         """
         self._open_batch, self._receive, self._give_up = open_batch, receive, give_up
+        self._convicted = convicted
         self._policy, self._observer, self._lock = policy, observer, lock
         self._cores, self._weight = cores, 1.0
         self._quarantine, self._watchdog = Quarantine(), Watchdog(policy)
@@ -63,7 +66,7 @@ class Supervisor:
         """Starts all workers."""
         for worker in self.workers:
             worker.thread.start()
-        if self._policy.restarts:
+        if self._policy.watched:
             threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
     def leave(self) -> None:
@@ -76,6 +79,7 @@ class Supervisor:
         """All have ended: their memory is free when the runner is, and not when the interpreter looks for cycles."""
         self.workers, self._watchdog = [], Watchdog(self._policy)
         self._open_batch, self._receive, self._give_up = _ended, lambda worker: None, lambda error: None
+        self._convicted = lambda: None
 
     def weigh(self, weight: float) -> None:
         """What its workers take of the cores counts for so many times as much. See `engine.supervision.cores`."""
@@ -130,7 +134,7 @@ class Supervisor:
         """The next life, with fresh buffers: a thread that hangs may still write into the others."""
         try:
             worker = self._worker(former.number, suspects)
-            worker.expected_s = former.expected_s
+            worker.longest_s = former.longest_s
             self.workers[former.number] = worker
             worker.thread.start()
         except Exception as error:
@@ -156,11 +160,23 @@ class Supervisor:
         """Answers those of these requests that cannot be tried again. The others, and those not yet tried, are left."""
         if trying and len(requests) == 1:
             self._convict(requests[0], memory)
-            return waiting
+            return Suspects(deque(self._accepted(waiting.requests)), waiting.together)
         again = [one for request in requests if (one := suspect(request, error, memory)) is not None]
+        again = self._accepted(again)
         self._observer.retried(len(again))
         together = max(1, len(requests) // 2) if memory else 1
         return Suspects(deque([*again, *waiting.requests]), together)
+
+    def _accepted(self, requests: Iterable[Request]) -> list[Request]:
+        """Answers those that are like one that is refused. The others are left."""
+        left = list[Request]()
+        for request in requests:
+            refusal = self.refusal(request)
+            if refusal is None:
+                left.append(request)
+            else:
+                tell(request, refusal)
+        return left
 
     def _convict(self, request: Request, memory: bool) -> None:
         """It was alone when the engine failed again."""
@@ -175,6 +191,7 @@ class Supervisor:
         )
         self._observer.quarantined()
         tell(request, Quarantined())
+        self._convicted()
 
     def _may_restart(self, counts: bool) -> bool:
         now = time.monotonic()

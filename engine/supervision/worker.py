@@ -58,8 +58,10 @@ class Worker:
         """It takes suspects on board, and nobody else."""
         self.turns = 0
         self.in_turn = False
-        self.expected_s = 0.0
+        self.longest_s = 0.0
         """What a turn takes, of those that took long."""
+        self._foreseen_s = 0.0
+        """What the turn that it is in should take, by what it has to do."""
         self._receive, self._failed = receive, failed
         self.thread = threading.Thread(target=self._live, name=f"engine-{number}", daemon=True)
 
@@ -74,6 +76,11 @@ class Worker:
     def used_rows(self) -> int:
         """That running requests have, or may come to need."""
         return self.batch.rows - self.batch.free_rows
+
+    @property
+    def expected_s(self) -> float:
+        """What the turn that it is in may well take."""
+        return max(self.longest_s, self._foreseen_s)
 
     def leave(self) -> None:
         """Ends after the turn that it is in, however long that takes."""
@@ -121,6 +128,7 @@ class Worker:
     def _turn(self, requests: Sequence[Request]) -> None:
         """Admits these, and makes a step. What the step before has said is delivered meanwhile."""
         began = time.perf_counter()
+        self._foreseen_s = self.batch.turn_s(requests)
         self.in_turn = True
         if requests:
             self.batch.admit(requests)
@@ -129,4 +137,4 @@ class Worker:
         self.turns += 1
         elapsed_s = time.perf_counter() - began
         self.seat.spend(elapsed_s)
-        self.expected_s = max(elapsed_s, FORGET * self.expected_s)
+        self.longest_s = max(elapsed_s, FORGET * self.longest_s)

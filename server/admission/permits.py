@@ -19,6 +19,10 @@ FIRST_RETRY_S = 1.0
 """Advice before there were answers to learn from."""
 JITTER = 0.25
 """Most that is added to an advice, as a share of it: callers of one moment do not come back in another one."""
+TURN_S = 0.1
+"""Most that a caller who is told to come back puts others off, whatever its call costs: the queue is fair."""
+MOST_TICKETS = 4096
+"""Callers whose own tickets are remembered."""
 PLACES = 7
 """A caller may have so many times the places that are left to others: seven eighths of the queue where nobody else
 waits, less where others do. So one who sends anything leaves room. (Choudhury and Hahne, "Dynamic Queue Length
@@ -74,8 +78,8 @@ class Admission:
         self._refusal: Callable[[], ServerError] | None = None
         self._answers: deque[float] = deque(maxlen=WINDOW)
         """When the last contents were answered."""
-        self._next_ticket = 0.0
-        """When there will be room for those that were told to come back."""
+        self._turns_until, self._own_tickets = 0.0, dict[str, float]()
+        """When those who are told to come back will all have had their turn, and when the next of each caller may."""
 
     @property
     def open(self) -> bool:
@@ -127,12 +131,12 @@ class Admission:
         """Raises Overloaded. Whoever has nothing in the queue yet may bring as much as fits."""
         waiting, most, left = queued + work.contents, self._max_waiting, self._max_waiting - queued
         if waiting > most:
-            raise Overloaded(waiting, most, self._ticket(waiting - most, work.contents))
+            raise Overloaded(waiting, most, self._ticket(work, waiting - most))
         own = self._engine.waiting_of(work.caller) + self._reserved[work.caller] if queued else 0
         share = (own + left) * PLACES // (PLACES + 1)
         if own and own + work.contents > share:
             waiting = own + work.contents
-            raise Overloaded(waiting, most, self._ticket(waiting - share, work.contents), share)
+            raise Overloaded(waiting, most, self._ticket(work, waiting - share), share)
 
     def _check_deadline(self, work: Work, deadline: float) -> None:
         """Raises WouldBeLate. A server that is idle always tries: what it expects may be wrong, and so it learns."""
@@ -141,22 +145,37 @@ class Admission:
             return
         seconds = self._engine.finish_s(work, self._reserved_cost)
         if seconds > SURE * left:
-            raise WouldBeLate(seconds, left, self._ticket_s(seconds - SURE * left, self._engine.cost_of(work)))
+            ticket_s = self._ticket_s(work.caller, seconds - SURE * left, self._engine.cost_of(work))
+            raise WouldBeLate(seconds, left, ticket_s)
 
-    def _ticket(self, excess: int, contents: int) -> float:
+    def _ticket(self, work: Work, excess: int) -> float:
         """When there should be room for so many more contents, at the speed of the last answers."""
         if len(self._answers) < 2:
-            return self._ticket_s(FIRST_RETRY_S, 0.0)
+            return self._ticket_s(work.caller, FIRST_RETRY_S, 0.0)
         seconds_each = (self._answers[-1] - self._answers[0]) / (len(self._answers) - 1)
-        return self._ticket_s(excess * seconds_each, contents * seconds_each)
+        return self._ticket_s(work.caller, excess * seconds_each, work.contents * seconds_each)
 
-    def _ticket_s(self, room_s: float, taken_s: float) -> float:
+    def _ticket_s(self, caller: str, room_s: float, taken_s: float) -> float:
         """In how many seconds to come back: behind those that were told before, at not quite the same time.
 
         room_s: when there is room for one. taken_s: how long it then takes it
         """
         now = self._clock()
         shortest, longest = RETRY_S
-        at = min(max(now + room_s, self._next_ticket), now + longest)
-        self._next_ticket = at + taken_s
+        own = self._own_tickets.get(caller, 0.0)
+        if own > now:
+            at = max(now + room_s, own)
+        else:
+            turn = max(now, self._turns_until)
+            at, self._turns_until = turn + room_s, turn + min(taken_s, TURN_S)
+            self._forget_tickets(now)
+        at = min(at, now + longest)
+        self._own_tickets[caller] = min(at + taken_s, now + longest)
         return min(max(at - now, shortest) * (1 + JITTER * self._chance()), longest)
+
+    def _forget_tickets(self, now: float) -> None:
+        """Those whose time has come; all of them, if they are too many."""
+        if len(self._own_tickets) >= MOST_TICKETS:
+            self._own_tickets = {caller: at for caller, at in self._own_tickets.items() if at > now}
+        if len(self._own_tickets) >= MOST_TICKETS:
+            self._own_tickets.clear()

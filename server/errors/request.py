@@ -5,9 +5,6 @@ from typing import Literal
 
 from server.errors.error import SHOWN, ServerError, nearest, quoted, shorten
 
-AGAIN_S = 0.1
-"""By then those who came at the same time are in."""
-
 
 class InvalidRequest(ServerError):
     """The request can never be answered as it is. Expected."""
@@ -257,12 +254,12 @@ class RequestStalled(ServerError):
     status = "ABORTED"
     reason = "REQUEST_STALLED"
 
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(self, timeout_s: float, retry_after_s: float) -> None:
         message = (
             f"the request was not there within {timeout_s:g} s, or sooner while many others were coming in; "
-            f"send it at once, in {1000 * AGAIN_S:.0f} ms, or in several calls"
+            f"send it at once, in {1000 * retry_after_s:.0f} ms, or in several calls"
         )
-        super().__init__(message, {"request_timeout_s": timeout_s}, retry_after_s=AGAIN_S)
+        super().__init__(message, {"request_timeout_s": timeout_s}, retry_after_s=retry_after_s)
 
 
 class StreamStalled(ServerError):

@@ -5,8 +5,9 @@ import os
 import threading
 from collections import deque
 
-MAX_LINES = 10_000
-"""Lines that may wait to be written. What comes on top of them is dropped, and counted."""
+MAX_LINES, MAX_BYTES = 10_000, 4 * 1024 * 1024
+"""Lines that may wait to be written, and what they may have together, unless it is one. What comes on top of them is
+dropped, and counted."""
 FLUSH_S = 0.3
 """How long the end of the process may wait for them."""
 
@@ -17,12 +18,14 @@ class LogWriter(logging.Handler):
     To the file descriptor itself: a Python stream that hangs would hold the interpreter's end up.
     """
 
-    def __init__(self, fd: int, max_lines: int = MAX_LINES) -> None:
+    def __init__(self, fd: int, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES) -> None:
         super().__init__()
         self.dropped = 0
         """Lines that found no room."""
-        self._fd, self._max_lines = fd, max_lines
+        self._fd, self._max_lines, self._max_bytes = fd, max_lines, max_bytes
         self._lines: deque[bytes] = deque()
+        self._bytes = 0
+        """Of the lines that wait."""
         self._changed = threading.Condition()
         """A line came, or the last one is written. Never held while one is."""
         self._writing = False
@@ -30,16 +33,14 @@ class LogWriter(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Queues a line, or drops it."""
-        try:
-            line = f"{self.format(record)}\n".encode(errors="backslashreplace")
-        except Exception:
-            self.handleError(record)
-            return
+        line = f"{self._told(record)}\n".encode(errors="backslashreplace")
         with self._changed:
-            if len(self._lines) == self._max_lines:
+            full = len(self._lines) == self._max_lines or self._bytes + len(line) > self._max_bytes
+            if full and self._lines:
                 self.dropped += 1
             else:
                 self._lines.append(line)
+                self._bytes += len(line)
                 self._changed.notify_all()
 
     def flush(self) -> None:
@@ -55,6 +56,7 @@ class LogWriter(logging.Handler):
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: self._lines)
                 self._writing, line, dropped = True, self._lines.popleft(), self.dropped
+                self._bytes -= len(line)
             if dropped > told:  # there is room again
                 line = self._gap(dropped - told) + line
                 told = dropped
@@ -63,6 +65,12 @@ class LogWriter(logging.Handler):
                     line = line[os.write(self._fd, line) :]
             except OSError:  # closed by whoever read it: there is nobody to tell
                 self.dropped += 1
+
+    def _told(self, record: logging.LogRecord) -> str:
+        try:
+            return self.format(record)
+        except Exception as error:  # `handleError` would write to the stream that may hang
+            return f"{record.levelname} {record.name}: {record.msg!r} has no line: {error!r}"
 
     def _gap(self, lines: int) -> bytes:
         message = f"{lines} lines were dropped: standard error was not read"

@@ -2,6 +2,8 @@
 
 import json
 import logging
+import sys
+import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -23,8 +25,22 @@ def configure(settings: Settings) -> None:
     handler = LogWriter(STANDARD_ERROR)
     handler.setFormatter(JsonFormatter() if settings.log_format == "json" else TextFormatter())
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
+    # Python itself would write to standard error, and wait for whoever reads it.
+    logging.captureWarnings(True)
+    threading.excepthook, sys.unraisablehook = _thread_ended, _not_raised
     if settings.log_text:
         log.warning("log_text is set: the log will have the texts of all calls, and their translations")
+
+
+def _thread_ended(told: threading.ExceptHookArgs) -> None:
+    if not issubclass(told.exc_type, SystemExit):
+        name = getattr(told.thread, "name", "")
+        log.critical("thread %s has ended", name, exc_info=told.exc_value or told.exc_type())
+
+
+def _not_raised(told: "sys.UnraisableHookArgs") -> None:
+    where = told.err_msg or "nobody could be told of an exception in"
+    log.error("%s: %r", where, told.object, exc_info=told.exc_value or told.exc_type())
 
 
 def flush() -> None:

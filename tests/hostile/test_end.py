@@ -3,6 +3,7 @@
 import signal
 import socket
 import subprocess
+import sys
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -149,6 +150,27 @@ def test_it_ends_when_it_is_told_to_while_it_starts(after_s: float) -> None:
         time.sleep(after_s)
         process.send_signal(signal.SIGTERM)
         assert process.wait(WAIT_S) in (0, -signal.SIGTERM)
+
+
+IMPORTING = """
+import os, signal, sys, threading
+from server import __main__ as server
+
+def load(arguments):
+    os.kill(os.getpid(), signal.Signals[sys.argv[1]])
+    threading.Event().wait()
+
+for number in signal.SIGTERM, signal.SIGINT:
+    signal.signal(number, signal.SIG_IGN)
+server.load_settings = load
+sys.exit(server.main([]))
+"""
+"""A server that is told to end before it has come to anything, as the first process of a container."""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_the_first_process_of_a_container_ends_while_it_starts(name: str) -> None:
+    assert subprocess.run([sys.executable, "-c", IMPORTING, name], cwd=ROOT, timeout=WAIT_S).returncode == 0
 
 
 @pytest.mark.parametrize("how", [[], ["--kill"]])

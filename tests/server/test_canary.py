@@ -23,6 +23,7 @@ from server.telemetry.metrics.canary import CanaryFamilies, CanaryMetrics
 from tests.engine.calling import END, RULES
 from tests.fakes import BEST, CopyDecoder
 from tests.server_process import server_process
+from tests.serving import eventually
 
 ZOO = Path(__file__).parents[2] / "models" / "zoo"
 SOURCES = [(5, 6, END), (7, 8, 9, END)]
@@ -83,6 +84,25 @@ async def test_an_engine_that_ends_says_nothing_of_answers() -> None:
         await one.runner.aclose()
         assert await one.canary.check()
         assert one.sample("dragoman_canary_answers_total", result="equal") == 0
+
+
+async def test_where_nothing_can_be_said_it_is_as_it_was() -> None:
+    async with watched([PROBES[0].model_copy(update={"score": 0.5})]) as one:
+        assert not await one.canary.check()
+        await one.runner.aclose()
+        assert not await one.canary.check()
+        assert one.sample("dragoman_canary_differs") == 1
+
+
+async def test_it_looks_before_its_time_where_it_is_asked_to() -> None:
+    async with watched() as one:
+        canaries = Canaries(lambda: [one.canary])
+        task = asyncio.create_task(canaries.watch(10**6, None))
+        for _ in range(2):
+            canaries.asked.set()
+            await eventually(lambda: len(one.asked) == 6)
+            one.asked.clear()
+        task.cancel()
 
 
 async def test_health_says_what_was_found() -> None:
@@ -149,6 +169,7 @@ def test_a_server_takes_itself_out_if_it_is_told_so(kernels: str, state: str) ->
 def test_probes_for_which_there_is_no_room_are_left_out() -> None:
     with server_process(ZOO / "en-pt", "--max-source-tokens", 8) as server:
         assert server.metrics()("dragoman_canary_answers_total") == 0
+        assert server.end(signal.SIGTERM) == 0
 
 
 @pytest.mark.parametrize("kernels", ["off", "auto"])

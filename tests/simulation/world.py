@@ -289,7 +289,7 @@ class World:
             turn = _stuck_turn(worker)
             if turn is not None and worker in self.workers and not supervisor._ended.is_set():
                 seconds = self.clock.now - turn.since
-                patience_s = supervisor._policy.patience_s(worker.turns, worker.expected_s)
+                patience_s = supervisor._policy.patience_s(worker.expected_s, not supervisor._watchdog._begun)
                 most = max(NOTICED_S, patience_s + 3 * LOOK_S)
                 assert seconds < most, f"a hang was not noticed for {seconds:.1f} s"
         self._looking = any(_stuck_turn(worker) is not None for worker in self.workers)

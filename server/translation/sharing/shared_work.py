@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from engine.request import Event, Finished, Request, Timings, Tokens, nobody
-from server.telemetry.calls import current_call
+from server.telemetry.calls import Call, current_call
 from server.telemetry.metrics.model import ModelMetrics
 from server.translation.sharing.answer_cache import AnswerCache, Question
 from server.translation.sharing.mailbox import Mailbox
@@ -36,6 +36,14 @@ class UnderWay:
     def deliver(self, event: Event) -> None:
         """Called on an engine thread."""
         self._mailbox.post(self._loop, self._tell, event)
+
+    def serves(self, call: Call) -> bool:
+        """Whether it is done as soon as a request of that call's own: it runs, or is of the same caller and class.
+
+        In the queue, one of somebody else's may stand behind all that they have sent.
+        """
+        runs = self.request.withdraw is None
+        return runs or (self.request.caller == call.caller and self.request.bulk <= call.bulk)
 
     def join(self, waiting: Waiting, deadline: float | None) -> None:
         """One more content waits for it, and is told what was streamed so far."""
@@ -73,18 +81,20 @@ class SharedWork:
         """`submit` queues a request, whose events then come from another thread."""
         self._submit, self._cache, self._metrics = submit, cache, metrics
         self._mailbox = Mailbox()
-        self._under_way: dict[Key, UnderWay] = {}
+        self._under_way: dict[Key, list[UnderWay]] = {}
+        """The oldest first. They are of several callers, which wait each in its own place."""
 
     def ask(self, waiting: Waiting, make: MakeRequest, question: Question | None = None) -> None:
         """Submits a request for a content, unless its question was answered before, or soon will be.
 
         question: None asks the engine in any case, and for this content alone
         """
+        call = current_call()
         if question is not None:
-            if (shared := self._shared(question, waiting.stream)) is not None:
+            if (shared := self._shared(question, waiting.stream, call)) is not None:
                 waiting.reuse = Reuse.SHARED
                 self._metrics.shared()
-                shared.join(waiting, current_call().deadline)
+                shared.join(waiting, call.deadline)
                 return
             if (kept := self._cache.get(question)) is not None:
                 waiting.reuse = Reuse.CACHED
@@ -94,21 +104,23 @@ class SharedWork:
         under_way = UnderWay(self._mailbox, partial(self._end, key))
         under_way.request = make(waiting.source.token_ids, under_way.deliver)
         under_way.request.arrived, under_way.request.trace_id = waiting.arrived, waiting.trace_id
-        call = current_call()
         under_way.request.deadline, under_way.request.caller = call.deadline, call.caller
         under_way.request.bulk = call.bulk
         under_way.join(waiting, call.deadline)
         if key is not None:
-            self._under_way[key] = under_way
+            self._under_way.setdefault(key, []).append(under_way)
         self._submit(under_way.request)
 
-    def _shared(self, question: Question, stream: bool) -> UnderWay | None:
+    def _shared(self, question: Question, stream: bool, call: Call) -> UnderWay | None:
         """A request with the same answer. One that is not streamed is of no use to a stream."""
-        streamed = self._under_way.get((question, True))
-        return streamed if streamed is not None or stream else self._under_way.get((question, False))
+        useful = (True,) if stream else (True, False)
+        under_way = (one for streamed in useful for one in self._under_way.get((question, streamed), ()))
+        return next((one for one in under_way if one.serves(call)), None)
 
     def _end(self, key: Key | None, under_way: UnderWay, event: Event | None) -> None:
-        if key is not None and self._under_way.get(key) is under_way:  # and not one that came after it
-            del self._under_way[key]
+        if key is not None and under_way in self._under_way.get(key, ()):  # and has not ended before
+            self._under_way[key].remove(under_way)
+            if not self._under_way[key]:
+                del self._under_way[key]
             if isinstance(event, Finished):
                 self._cache.put(key[0], event.hypotheses)

@@ -5,13 +5,18 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
 from engine.errors import Closing, Hung, OutOfMemory, Quarantined, Stopped
-from engine.request import Finished
+from engine.queueing.cost import Measured
+from engine.request import Encode, Finished, Request, Score, Translate, nobody
 from engine.supervision.policy import Supervision
-from tests.engine.calling import END, Call, Service, calls_of, serving, sources_of
+from engine.supervision.quarantine import Quarantine
+from engine.targets import TargetRules
+from models.decoding import Decoding
+from tests.engine.calling import END, RULES, SOURCE, Call, Service, calls_of, serving, sources_of
 from tests.fakes import WAIT_S
 
 Sources = Sequence[tuple[int, ...]]
@@ -101,6 +106,76 @@ def test_what_makes_it_fail_twice_is_refused_from_then_on_and_costs_the_others_n
         service.submit(wider, other)  # something else is asked of the source
         assert wider.target == POISON
         assert other.target == other.request.source_ids
+
+
+def test_others_like_it_that_wait_are_refused_with_it_and_cost_no_restart() -> None:
+    with serving(max_rows=3, supervision=Supervision(restarts=2)) as service:
+        poison, other = [Call(POISON) for _ in range(12)], Call()
+        service.submit(poison[0])
+        service.gate.wait_until_held()
+        service.submit(*poison[1:], other)
+        service.decoder.fault = poisoned
+        service.gate.open()
+        assert all(isinstance(call.error, Quarantined) for call in poison)
+        assert other.target == other.request.source_ids
+        assert restarts(service) == {"crash": 2}
+        assert service.waiting == 0
+
+
+def test_two_of_a_kind_on_board_are_tried_once() -> None:
+    with serving(supervision=Supervision(restarts=2)) as service:
+        poison, other = [Call(POISON), Call(POISON)], Call()
+        together(service, [*poison, other], poisoned)
+        assert all(isinstance(call.error, Quarantined) for call in poison)
+        assert other.target == other.request.source_ids
+        assert restarts(service) == {"crash": 2}
+
+
+def sampled(seed: int, rules: TargetRules = RULES) -> Request:
+    return Translate(POISON, nobody, decoding=Decoding(do_sample=True, seed=seed), rules=rules)
+
+
+def scored(targets: tuple[tuple[int, ...], ...], fed_ids: tuple[int, ...] = (1,)) -> Request:
+    return Score(POISON, nobody, targets=targets, fed_ids=fed_ids)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        (sampled(1), sampled(2), True),
+        (scored(((5,),)), scored(((5,),)), True),
+        (scored(((5,),)), scored(((6,),)), False),
+        (scored(((5,),)), scored(((5,),), (2,)), False),
+        (sampled(1), sampled(1, replace(RULES, prefix_ids=(9,))), False),
+        (Encode(POISON, nobody), scored(((5,),)), False),
+    ],
+)
+def test_what_is_refused_is_known_by_what_is_asked_of_the_engine(one: Request, other: Request, equal: bool) -> None:
+    quarantine = Quarantine()
+    quarantine.add(one)
+    assert (other in quarantine) == equal
+
+
+def test_one_that_hangs_and_is_not_to_begin_anew_is_noticed() -> None:
+    hangs = threading.Event()
+
+    def fault(sources: Sources) -> None:
+        assert hangs.wait(WAIT_S)
+
+    with serving(supervision=replace(IMPATIENT, restarts=0)) as service:
+        together(service, [call := Call()], fault)
+        assert isinstance(call.error, Hung)
+        assert isinstance(service.runner.failure.result(WAIT_S), Hung)
+        hangs.set()
+
+
+def test_a_turn_is_expected_to_take_what_it_has_to_do() -> None:
+    with serving(supervision=SUPERVISED) as service:
+        worker = service.runner._supervisor.workers[0]
+        service.runner._cost.measured(Measured(fixed=2.0, each=0.5, token=3.0))
+        service.submit(Call(), Call())
+        service.gate.wait_until_held()
+        assert worker.expected_s == pytest.approx(2 * len(SOURCE) * 3.0 + 2.0 + 2 * 0.5)
 
 
 def test_a_stream_that_was_told_tokens_fails_and_is_tried_for_what_it_may_be() -> None:

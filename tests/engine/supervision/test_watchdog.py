@@ -25,11 +25,23 @@ def looks(worker: Turning, seconds: int) -> int | None:
 def test_a_turn_hangs_after_ten_seconds_and_ten_times_what_is_expected() -> None:
     assert looks(Turning(expected_s=0.01), 100) == 11
     assert looks(Turning(expected_s=5.0), 100) == 51
-    assert looks(Turning(turns=0, expected_s=0.01), 100) == 11, "it follows one that knew"
 
 
 def test_the_first_turn_may_take_longer() -> None:
     assert looks(Turning(turns=0, expected_s=0.0), 1000) == 121
+
+
+def test_the_first_turn_of_another_worker_and_of_one_that_begins_anew_may_not() -> None:
+    watchdog, workers = Watchdog(Supervision()), [Turning(in_turn=False), Turning(turns=0, expected_s=0.0)]
+    for second in range(100):
+        if hung := watchdog.hung(cast("Any", workers), 1.0):
+            assert (second, cast("Any", hung[0][0])) == (11, workers[1])
+            break
+        workers[0].turns += 1
+    else:
+        raise AssertionError("it was not noticed")
+    anew = cast("Any", Turning(turns=0, expected_s=0.0))
+    assert any(watchdog.hung([anew], 1.0) for _ in range(13))
 
 
 def test_who_waits_has_not_hung_and_who_turns_has_not_either() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from engine.queueing.cost import Work
-from server.admission.permits import FIRST_RETRY_S, JITTER, RETRY_S, SURE, WINDOW, Admission
+from server.admission.permits import FIRST_RETRY_S, JITTER, MOST_TICKETS, RETRY_S, SURE, TURN_S, WINDOW, Admission
 from server.errors import Draining, EngineStopped, Overloaded, WouldBeLate
 
 
@@ -42,8 +42,8 @@ class World:
             admission.answered()
 
 
-def refused(admission: Admission, contents: int) -> Overloaded:
-    with pytest.raises(Overloaded) as caught, admission.permit(work(contents)):
+def refused(admission: Admission, contents: int, caller: str = "") -> Overloaded:
+    with pytest.raises(Overloaded) as caught, admission.permit(work(contents, caller)):
         pass
     return caught.value
 
@@ -146,6 +146,40 @@ def test_a_herd_is_told_to_come_back_one_after_the_other() -> None:
     world.answer(admission, WINDOW, 0.1)
     advice = [refused(admission, 2).retry_after_s for _ in range(4)]
     assert advice == pytest.approx([0.2, 0.4, 0.6, 0.8])
+
+
+def test_a_herd_of_many_callers_is_spread_too() -> None:
+    world = World()
+    admission = world.admission(4)
+    world.waiting = 4
+    world.answer(admission, WINDOW, 0.05)
+    advice = [refused(admission, 1, caller).retry_after_s for caller in "abcd"]
+    assert advice == pytest.approx([0.05, 0.1, 0.15, 0.2])
+
+
+def test_what_one_caller_asks_for_does_not_keep_others_away() -> None:
+    world = World()
+    admission = world.admission(10**6)
+    world.waiting, world.finishes_in_s = 1, 5000.0
+    for _ in range(100):
+        with pytest.raises(WouldBeLate), admission.permit(work(50_000, "greedy"), world.now + 1.0):
+            pass
+    world.finishes_in_s = 1.0
+    with pytest.raises(WouldBeLate) as caught, admission.permit(work(1, "modest"), world.now + 1.0):
+        pass
+    assert caught.value.retry_after_s == pytest.approx(1.0 - SURE + TURN_S)
+    with pytest.raises(WouldBeLate) as caught, admission.permit(work(1, "greedy"), world.now + 1.0):
+        pass
+    assert caught.value.retry_after_s == RETRY_S[1]
+
+
+def test_tickets_of_callers_without_number_are_forgotten() -> None:
+    world = World()
+    admission = world.admission(4)
+    world.waiting = 4
+    for number in range(2 * MOST_TICKETS):
+        refused(admission, 1, str(number))
+    assert len(admission._own_tickets) <= MOST_TICKETS
 
 
 def test_no_two_advices_of_a_moment_are_kept_to_at_the_same_time() -> None:

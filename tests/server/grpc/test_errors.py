@@ -96,7 +96,7 @@ EXAMPLES: list[ServerError] = [
     CandidateRefused("en-pt", "2 of 6 texts are different; 0.8 of them must be equal"),
     ReloadUnderWay("en-pt"),
     ServiceNotFound("dragoman.v1.Made-up", ["", "dragoman.v1.ModelService"]),
-    RequestStalled(10),
+    RequestStalled(10, 0.1),
     StreamStalled(30),
     OutOfMemory(400),
     VectorsTooLarge(5_000_000, 4_194_304),

@@ -61,6 +61,24 @@ def test_a_pipe_that_is_not_read_holds_up_nobody_and_lines_on_top_are_dropped_an
     assert (len(numbers), sum(gaps)) == (PIPE_LINES - dropped, dropped)
 
 
+def test_long_lines_that_wait_have_a_room_together_and_one_alone_is_never_too_long(pipe: tuple[int, int]) -> None:
+    handler = LogWriter(pipe[1], max_bytes=100_000)
+    for line in ("a" * 200_000, "b" * 90_000, "c" * 20_000, "d" * 9_000):  # the first fills the pipe
+        write(handler, line)
+        handler.flush()
+    assert handler.dropped == 1
+    handler = LogWriter(pipe[1], max_bytes=10)
+    write(handler, "x" * 100)
+    assert handler.dropped == 0
+
+
+def test_a_record_that_has_no_line_is_told_all_the_same(pipe: tuple[int, int]) -> None:
+    handler = LogWriter(pipe[1])
+    handler.handle(logging.LogRecord("x", logging.INFO, "x.py", 1, "%d", ("three",), None))
+    handler.flush()
+    assert os.read(pipe[0], 1000).startswith(b"INFO x: '%d' has no line: TypeError(")
+
+
 def test_a_pipe_that_is_closed_is_no_failure() -> None:
     reader, writer = os.pipe()
     os.close(reader)

@@ -3,6 +3,10 @@
 import json
 import logging
 import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -53,27 +57,59 @@ def test_text_has_facts_at_the_end_and_none_can_break_the_line() -> None:
     assert "\x1b" not in line
 
 
-@pytest.mark.parametrize("log_format", ["text", "json"])
-def test_a_server_writes_what_it_was_told_to(log_format: str, capfd: pytest.CaptureFixture[str]) -> None:
+@contextmanager
+def configured(settings: Settings) -> Iterator[None]:
+    """The log of a server. All that it changes is as before afterwards."""
     root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    handlers, level, hooks = root.handlers[:], root.level, (threading.excepthook, sys.unraisablehook)
     root.handlers.clear()
     try:
-        settings = Settings(workers=1, log_format=log_format, log_requests=True, log_text=True)  # type: ignore[arg-type]
         configure(settings)
-        call = Call("m", "r", model="en-pt")
-        call.contents.append(AnsweredContent("A cat.", "Um gato.", TIMINGS, 0.0, 0.0, 0.0, 4, 3))
-        CallLog(settings).write(call, 0.05)
+        yield
         flush()
     finally:
         root.handlers[:] = handlers
         root.setLevel(level)
+        logging.captureWarnings(False)
+        threading.excepthook, sys.unraisablehook = hooks
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_a_server_writes_what_it_was_told_to(log_format: str, capfd: pytest.CaptureFixture[str]) -> None:
+    settings = Settings(workers=1, log_format=log_format, log_requests=True, log_text=True)  # type: ignore[arg-type]
+    with configured(settings):
+        call = Call("m", "r", model="en-pt")
+        call.contents.append(AnsweredContent("A cat.", "Um gato.", TIMINGS, 0.0, 0.0, 0.0, 4, 3))
+        CallLog(settings).write(call, 0.05)
     warning, line = capfd.readouterr().err.splitlines()
     assert "log_text is set" in warning
     for fact in ("Um gato.", "request_id", "decode_ms", "30.0", "mean_batch_rows"):
         assert fact in line
     if log_format == "json":
         assert json.loads(line)["answers"] == ["Um gato."]
+
+
+def test_what_python_would_write_by_itself_is_a_line_of_the_log(capfd: pytest.CaptureFixture[str]) -> None:
+    """It would wait for whoever reads standard error."""
+
+    class Last:
+        def __del__(self) -> None:
+            raise ValueError("nobody is told")
+
+    def fail() -> None:
+        raise ValueError("broken")
+
+    with configured(Settings(workers=1, log_format="json")):
+        warnings.showwarning("old", UserWarning, "x.py", 1)
+        thread = threading.Thread(target=fail, name="t")
+        thread.start()
+        thread.join()
+        Last()
+        logging.getLogger("x").info("%d", "no number")
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines() if line.startswith("{")]
+    assert [line["logger"] for line in lines] == ["py.warnings", "server.telemetry.logs", "server.telemetry.logs"]
+    assert [line["message"] for line in lines[1:2]] == ["thread t has ended"]
+    assert ["nobody is told" in lines[2]["exception"], "broken" in lines[1]["exception"]] == [True, True]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from server.errors import RequestsTooLarge
 from server.traffic.bounds import SMALL_BYTES
-from server.traffic.held import Held
+from server.traffic.held import JITTER, RETRY_S, Held
 
 ROOM = 8000
 
@@ -34,6 +34,19 @@ async def test_what_has_no_room_is_told_how_much_there_is() -> None:
     await asyncio.gather(*tasks)
     await asyncio.sleep(0)
     held.begin(ROOM, "c")
+
+
+async def test_advice_has_jitter() -> None:
+    held, advice = Held(ROOM), set[float | None]()
+    task = await begun(held, ROOM, "a", end := asyncio.Event())
+    for _ in range(10):
+        with pytest.raises(RequestsTooLarge) as told:
+            held.begin(1000, "b")
+        advice.add(told.value.retry_after_s)
+    assert len(advice) == 10
+    assert all(one is not None and RETRY_S <= one <= RETRY_S * (1 + JITTER) for one in advice)
+    end.set()
+    await task
 
 
 async def test_one_caller_leaves_room_for_another() -> None:

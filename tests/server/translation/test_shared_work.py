@@ -14,6 +14,7 @@ from engine.request import Failed, Tokens, Translate
 from models.decoding import Options
 from server import errors
 from server.admission.permits import Admission
+from server.telemetry.calls import Call, begin
 from server.telemetry.metrics.cache import AnswerCacheMetrics
 from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
 from server.translation.answer import TextDelta, Translation
@@ -83,6 +84,43 @@ async def test_equal_contents_of_one_call_and_of_others_are_one_request(side: Si
     assert [text_of(one) for one in (first, wet, second, third)] == [TEXT, "Rain.", TEXT, TEXT]
     assert [one.reuse for one in (first, wet, second, third)] == [Reuse.NONE, Reuse.NONE, Reuse.SHARED, Reuse.SHARED]
     assert side.shared == 2
+
+
+@pytest.mark.parametrize(
+    ("runs", "other", "requests"),
+    [
+        (False, Call("m", caller="a"), 1),
+        (False, Call("m", caller="b"), 2),
+        (False, Call("m", caller="a", bulk=True), 1),
+        (True, Call("m", caller="b"), 1),
+    ],
+    ids=["the same caller", "another one", "a less urgent one", "another one while it runs"],
+)
+async def test_nobody_waits_in_the_place_of_another_caller(side: Side, runs: bool, other: Call, requests: int) -> None:
+    begin(Call("m", caller="a"))
+    first = side.translate(TEXT)
+    [request] = await side.engine.submitted(1)
+    request.withdraw = None if runs else lambda request: None
+    begin(other)
+    calls = [first, side.translate(TEXT), side.translate(TEXT)]
+    await eventually(lambda: side.shared == 3 - requests)
+    for one in await side.engine.submitted(requests):
+        assert one.caller == other.caller or one is request
+        deliver(one, copy(one))
+    assert [text_of(one) for [one] in await asyncio.gather(*calls)] == [TEXT] * 3
+    assert not side.translator._work._under_way
+
+
+async def test_an_urgent_text_does_not_wait_for_bulk(side: Side) -> None:
+    begin(Call("m", caller="a", bulk=True))
+    calls = [side.translate(TEXT)]
+    [request] = await side.engine.submitted(1)
+    request.withdraw = lambda request: None
+    begin(Call("m", caller="a"))
+    calls.append(side.translate(TEXT))
+    for one in await side.engine.submitted(2):
+        deliver(one, copy(one))
+    await asyncio.gather(*calls)
 
 
 async def test_who_waits_for_another_has_timings_of_its_own(side: Side) -> None:
