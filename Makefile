@@ -2,7 +2,7 @@
 SHELL := bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup tools kernels kernels-if-possible run zoo test simulate fuzz oldest check buf proto dashboards graphs pictures bench lock sbom clean
+.PHONY: help setup tools kernels kernels-if-possible run zoo test simulate fuzz oldest check buf proto dashboards graphs pictures bench lock sbom audit clean
 
 # onnxruntime and torch have wheels for these. The newest of them, where python3 is none. Looked for once, if at all.
 FITS := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
@@ -159,6 +159,19 @@ sbom:  ## list what the images serve with, as CycloneDX, in artifacts/
 		$(SBOM)/bin/python -W ignore -m cyclonedx_py requirements requirements/$$lock.lock.txt --pyproject pyproject.toml \
 			--mc-type application --output-reproducible --of JSON --validate -o artifacts/$$lock.cdx.json || exit; \
 		echo artifacts/$$lock.cdx.json; \
+	done
+
+# The same versions that the images install, by their hashes: nothing is resolved. Asks PyPI's advisories by HTTPS, or
+# those of OSV: ADVISORIES=osv. Fails where one is known, and where nobody knows a package, as behind a mirror of PyPI.
+AUDIT := $(VENV)/audit
+ADVISORIES ?= pypi
+audit:  ## ask whether a vulnerability is known of what the images serve with (needs a network)
+	@"$(PYTHON)" -m venv $(AUDIT)
+	@$(AUDIT)/bin/python -m pip install --quiet --disable-pip-version-check pip-audit==2.10.1
+	@for lock in serve serve-cuda serve-ray; do \
+		echo "requirements/$$lock.lock.txt"; \
+		$(AUDIT)/bin/pip-audit --strict --disable-pip --require-hashes --vulnerability-service $(ADVISORIES) \
+			--progress-spinner off --requirement requirements/$$lock.lock.txt || exit; \
 	done
 
 check: setup buf  ## lint, types, import order, and that the generated stubs are up to date

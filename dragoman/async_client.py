@@ -11,7 +11,7 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest
 
 from dragoman.calls.attempts import Calls
 from dragoman.calls.awaited import answered, streamed_async
-from dragoman.channel import DEFAULT_TARGET, TlsOptions, Token, listed_targets, open_aio_channel
+from dragoman.channel import DEFAULT_TARGET, TlsOptions, Token, open_aio_channels
 from dragoman.client import DEFAULT_TIMEOUT_S, RELOAD_TIMEOUT_S
 from dragoman.errors import rpc_errors
 from dragoman.methods import AsyncMethods, reach
@@ -52,7 +52,7 @@ class AsyncClient:
         wait_for_ready: bool = True,
         hedge_after_s: float | None = None,
     ) -> None:
-        self._servers = [AsyncMethods(open_aio_channel(each, tls), token) for each in listed_targets(target)]
+        self._servers = [AsyncMethods(channel, token) for channel in open_aio_channels(target, tls)]
         self._calls = Calls(self._servers, reach, wait_for_ready, hedge_after_s)
         self._most_contents: dict[str, int] = {}
         """How many texts a request may have, of every model that was asked about."""

@@ -20,7 +20,12 @@ TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS = 60_000, 20_000
 """A connection with calls under way is asked so often whether it still lives, and is given up so long after that."""
 
-OPTIONS: list[tuple[str, str | int]] = [
+CONNECT_MS = 1_000
+"""How long one of several servers may take to connect to: a call goes elsewhere then. gRPC gives each further attempt
+more, up to the longest of its waits, and 20 s to the only server there is."""
+
+Option = tuple[str, str | int]
+OPTIONS: list[Option] = [
     ("grpc.service_config", '{"loadBalancingConfig": [{"round_robin": {}}]}'),
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
@@ -94,17 +99,34 @@ def listed_targets(target: str | Sequence[str]) -> list[str]:
     return targets
 
 
-def open_channel(target: str, tls: TlsOptions | None) -> grpc.Channel:
-    """A channel for synchronous calls. It connects at the first call. Raises ValueError for a target that cannot be."""
-    check_target(target, tls)
+def open_channels(target: str | Sequence[str], tls: TlsOptions | None) -> list[grpc.Channel]:
+    """Channels for synchronous calls, one for each target. They connect at the first call.
+
+    Raises ValueError for a target that cannot be.
+    """
+    targets = _listed(target, tls)
+    options = _options(len(targets))
     if tls is None:
-        return grpc.insecure_channel(target, OPTIONS)
-    return grpc.secure_channel(target, tls.credentials(), OPTIONS)
+        return [grpc.insecure_channel(each, options) for each in targets]
+    return [grpc.secure_channel(each, tls.credentials(), options) for each in targets]
 
 
-def open_aio_channel(target: str, tls: TlsOptions | None) -> aio.Channel:
-    """A channel for calls of the running event loop. See `open_channel`."""
-    check_target(target, tls)
+def open_aio_channels(target: str | Sequence[str], tls: TlsOptions | None) -> list[aio.Channel]:
+    """Channels for calls of the running event loop. See `open_channels`."""
+    targets = _listed(target, tls)
+    options = _options(len(targets))
     if tls is None:
-        return aio.insecure_channel(target, OPTIONS)
-    return aio.secure_channel(target, tls.credentials(), OPTIONS)
+        return [aio.insecure_channel(each, options) for each in targets]
+    return [aio.secure_channel(each, tls.credentials(), options) for each in targets]
+
+
+def _listed(target: str | Sequence[str], tls: TlsOptions | None) -> list[str]:
+    targets = listed_targets(target)
+    for each in targets:
+        check_target(each, tls)
+    return targets
+
+
+def _options(servers: int) -> list[Option]:
+    """Of a channel to one of so many servers."""
+    return OPTIONS if servers == 1 else [*OPTIONS, ("grpc.min_reconnect_backoff_ms", CONNECT_MS)]

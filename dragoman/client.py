@@ -18,7 +18,7 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest
 
 from dragoman.calls.attempts import Calls
 from dragoman.calls.pending import Pending, streamed
-from dragoman.channel import DEFAULT_TARGET, TlsOptions, Token, listed_targets, open_channel
+from dragoman.channel import DEFAULT_TARGET, TlsOptions, Token, open_channels
 from dragoman.errors import rpc_errors
 from dragoman.methods import Methods, reach
 from dragoman.results.classification import Classification
@@ -67,7 +67,7 @@ class Client:
         wait_for_ready: bool = True,
         hedge_after_s: float | None = None,
     ) -> None:
-        servers = [Methods(open_channel(each, tls), token) for each in listed_targets(target)]
+        servers = [Methods(channel, token) for channel in open_channels(target, tls)]
         self._call(servers, wait_for_ready, hedge_after_s)
 
     def _call(self, servers: list[Methods], wait_for_ready: bool = True, hedge_after_s: float | None = None) -> None:

@@ -154,9 +154,7 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
             http = None
             if http_port is not None:
                 faces = models, documents, calls, entrance, traffic, lambda: health.state, metrics.page
-                http = await http_port.open(
-                    *faces, None if tls is None else tls.context(), not isinstance(door, OpenDoor), versions
-                )
+                http = await http_port.open(*faces, tls, not isinstance(door, OpenDoor), versions)
             if settings.canary_health:
                 health.set(serving=await canaries.check())
             else:  # its answers say nothing of health, so nobody waits for them

@@ -186,6 +186,7 @@ async def serving(
     http_cors: tuple[str, ...] = (),
     http_hosts: tuple[str, ...] = (),
     max_connections: int = 2048,
+    connection_age_s: float = 1800.0,
     tls: Tls | None = None,
 ) -> AsyncIterator[Serving]:
     """Starts a server over a CopyDecoder, and stops it. With credentials, its channel is of no use."""
@@ -195,6 +196,8 @@ async def serving(
         http_cors=http_cors,
         http_hosts=http_hosts,
         max_connections=max_connections,
+        connection_age_s=connection_age_s,
+        connection_age_grace_s=1.0,
         request_timeout_s=request_timeout_s,
         stream_stall_timeout_s=stream_stall_timeout_s,
         reuse_port=reuse_port,
@@ -238,7 +241,7 @@ async def serving(
                 lambda: health.state,
                 lambda wanted: asyncio.to_thread(page.write, wanted),
             )
-            listener = await own.open(*faces, None if tls is None else tls.context(), door is not None)
+            listener = await own.open(*faces, tls, door is not None)
             http_port = int(own.address.rpartition(":")[2])
         watch = asyncio.create_task(report(runner, admission, health))
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", channel_options) as channel:

@@ -148,6 +148,14 @@ class Vocabulary(Frozen):
     continues: bool = False
     """It starts with its source's last token instead, at the position of that one."""
 
+    @model_validator(mode="after")
+    def _known(self) -> "Vocabulary":
+        both = min(self.source_size, self.target_size)
+        for name, size in (("pad_id", self.source_size), ("end_id", both), ("start_id", self.target_size)):
+            if getattr(self, name) >= size:
+                raise ValueError(f"{name} is {getattr(self, name)}; the vocabulary has {size} tokens")
+        return self
+
 
 class Logits(Frozen):
     """A decoder output with the logits of every row."""
@@ -379,6 +387,10 @@ class GraphsSpec(Frozen):
         for given in (starts, names, native or []):
             if len(set(given)) < len(given):
                 raise ValueError(f"a name stands twice among {', '.join(given)}")
+        if self.most_candidates > self.vocabulary.target_size:
+            raise ValueError(
+                f"most_candidates is {self.most_candidates}; there are {self.vocabulary.target_size} target tokens"
+            )
         layers = 0 if self.target_attention is None else len(self.target_attention.queries)
         if self.aligner is not None and self.aligner.layer >= layers:
             raise ValueError(f"aligner.layer is {self.aligner.layer}; the graph over targets tells of {layers} layers")

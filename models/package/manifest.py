@@ -228,8 +228,35 @@ class Manifest(Frozen):
             raise ValueError(f"{first.file} takes {first.inputs} values; the model's poolings give {pooled}")
         if self.classifier and (fault := self.classifier.fault(self.model.width, self.model.max_positions)):
             raise ValueError(fault)
+        self._check_model()
+        self._check_generation()
         self._check_languages()
         return self
+
+    def _check_model(self) -> None:
+        """Callers are told the one, and engines read the other."""
+        vocabulary = self.graphs.vocabulary
+        for name, of_graphs in (
+            ("source_vocab_size", vocabulary.source_size),
+            ("target_vocab_size", vocabulary.target_size),
+            ("width", self.graphs.width),
+            ("max_positions", self.graphs.max_positions),
+        ):
+            if (told := getattr(self.model, name)) != of_graphs:
+                raise ValueError(f"model.{name} is {told}; the graphs have {of_graphs}")
+
+    def _check_generation(self) -> None:
+        generation, spec = self.generation, self.graphs
+        forced = (generation.forced_begin_id, generation.forced_end_id)
+        size = spec.vocabulary.target_size
+        for token_id in (*generation.suppressed_ids, *(one for one in forced if one is not None)):
+            if not 0 <= token_id < size:
+                raise ValueError(f"generation has token {token_id}; the model has {size} target tokens")
+        suppressed = set(generation.suppressed_ids) - {spec.vocabulary.end_id}
+        if spec.decoder is not None and len(suppressed) + 1 >= spec.most_candidates:  # the end may be barred, too
+            raise ValueError(
+                f"generation suppresses {len(suppressed)} tokens; of {spec.most_candidates} candidates one must be left"
+            )
 
     def _check_languages(self) -> None:
         if unknown := sorted(self.languages.keys() - set(self.target_languages)):

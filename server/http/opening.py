@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from ssl import SSLContext
 
 from dragoman import __version__
 from server.api.documents import Documents
@@ -18,7 +17,7 @@ from server.http.guard import LOOPBACK
 from server.http.transport.connection import ConnectionLimits
 from server.http.transport.listener import Listener
 from server.identity.entrance import Entrance
-from server.identity.tls import is_loopback
+from server.identity.tls import Tls, is_loopback
 from server.ports import address, bind
 from server.telemetry.observed import ObservedCalls
 from server.traffic.traffic import Traffic
@@ -53,7 +52,7 @@ class HttpPort:
         traffic: Traffic,
         health: Callable[[], str],
         metrics: Callable[[bool], Awaitable[bytes]],
-        tls: SSLContext | None = None,
+        tls: Tls | None = None,
         keys: bool = False,
         reload: Reload | None = None,
     ) -> Listener:
@@ -67,7 +66,12 @@ class HttpPort:
         served = Served(models, offered, documents, detector, health, metrics, keys, *own)
         desk = Desk(calls, entrance, traffic)
         app = application(served, desk, served_hosts(settings), settings.http_cors)
-        connections = ConnectionLimits(settings.max_connections, settings.request_timeout_s)
+        connections = ConnectionLimits(
+            settings.max_connections,
+            settings.request_timeout_s,
+            settings.connection_age_s,
+            settings.connection_age_grace_s,
+        )
         http = Listener(app, connections, settings.connection_idle_s, tls)
         await http.start(self._listener)
         return http

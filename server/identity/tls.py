@@ -57,15 +57,13 @@ class Tls:
         changed: Any = self._changed  # whose published type knows no None
         return grpc.dynamic_ssl_server_credentials(self._newest, changed, require_client_authentication=mutual)
 
+    @property
     def context(self) -> ssl.SSLContext:
-        """The same for a port that is not gRPC's. Every handshake takes up what was read last."""
-        context = _context(self.files)
+        """The same for a port that is not gRPC's, as it was read last: to be asked for at every handshake.
 
-        def take_up(connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
-            connection.context = self._context
-
-        context.sni_callback = take_up  # which OpenSSL calls for clients that name no server, too
-        return context
+        A session of one that was read before does not go on with it: its client may have no right to it any more.
+        """
+        return self._context
 
     def _changed(self) -> grpc.ServerCertificateConfiguration | None:
         """What was read since gRPC asked before. None: nothing."""

@@ -1,5 +1,6 @@
 """The Python clients and several servers: balance, one that is down or full, a second attempt beside the first."""
 
+import socket
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -40,6 +41,16 @@ def test_a_server_that_is_down_costs_no_call(server: FakeServer, call: Call, met
     for _ in range(8):
         call([free_target(), server.target], method, "hello", wait_for_ready=wait_for_ready)
     assert len(server.call_times) == 8
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_server_that_does_not_say_a_word_costs_no_call(server: FakeServer, call: Call, method: str) -> None:
+    """As behind a network that drops packets: whoever connects is neither refused nor answered."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        targets = [f"127.0.0.1:{silent.getsockname()[1]}", server.target]
+        for _ in range(6):
+            call(targets, method, "hello", timeout_s=15)
+    assert len(server.call_times) == 6
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -15,6 +15,7 @@ TARGETS = {
     "manifests": "manifest.json of a package, with the graphs that it declares",
     "tokenizers": "tokenizer.json",
     "checkpoints": "checkpoint.toml beside weights",
+    "documents": "documents of every format",
     "journals": "the journal of `dragoman bulk`",
 }
 """The modules, and what they try."""

@@ -1,6 +1,7 @@
-"""A connection of uvicorn's, bounded in what uvicorn does not bound: its number, and what is no request yet."""
+"""A connection of uvicorn's, bounded in what uvicorn does not bound: number, age, and what is no request yet."""
 
 import asyncio
+import random
 import ssl
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,8 @@ MOST_PIPELINED = 16
 """Requests of a connection that wait for the one before them."""
 FRAMING = 8
 """So many bytes more, for each byte of content: chunks may be as short as they like."""
+AGE_JITTER = 0.1
+"""Else connections that were made together, by all clients of a server that went, would end together."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,10 @@ class ConnectionLimits:
     """Connections. One more is closed at once."""
     head_s: float
     """How long it may take until the head of a request is there."""
+    age_s: float
+    """After so long, AGE_JITTER more or less, the next answer is the last one, and says so."""
+    age_grace_s: float
+    """How long one that is old may go on. It is cut off then."""
 
 
 class Connection(HttpToolsProtocol):
@@ -47,6 +54,8 @@ class Connection(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self._limits = limits
         self._patience: asyncio.TimerHandle | None = None
+        self._aging: asyncio.TimerHandle | None = None
+        self._old = False
         self._came, self._content = 0, 0
         """Bytes since a part came in which a request began: all, and those that are content."""
         self._begun = False
@@ -83,10 +92,14 @@ class Connection(HttpToolsProtocol):
             self.abort()
         else:
             transport.set_write_buffer_limits(1, 0)  # what is written is read as far as we can see, or it is not
+            age_s = self._limits.age_s * random.uniform(1 - AGE_JITTER, 1 + AGE_JITTER)
+            self._aging = self.loop.call_later(age_s, self._is_old)
             self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_is_there()
+        if self._aging is not None:
+            self._aging.cancel()
         super().connection_lost(exc)
         if self._answering is not None:  # uvicorn tells the last request that came, which waits behind this one
             self._answering.disconnected = True
@@ -122,11 +135,20 @@ class Connection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._answering = cycle
+        if self._old:
+            cycle.keep_alive = False
         super()._start_asgi_task(cycle, app)
 
     def timeout_keep_alive_handler(self) -> None:
         """Nobody has asked for long; and maybe nobody reads either, which a mere close would wait for."""
         self.abort()
+
+    def _is_old(self) -> None:
+        """One without a request stays open, for one may be on its way: the answer will say that it is the last."""
+        self._old = True
+        if self._answering is not None:
+            self._answering.keep_alive = False
+        self._aging = self.loop.call_later(self._limits.age_grace_s, self.abort)
 
     def _await_head(self) -> None:
         self._patience = self.loop.call_later(self._limits.head_s, self._head_is_late)

@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-import ssl
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
@@ -10,6 +9,8 @@ from starlette.types import ASGIApp
 from uvicorn import Config, Server
 
 from server.http.transport.connection import Connection, ConnectionLimits
+from server.http.transport.handshakes import Handshakes
+from server.identity.tls import Tls
 
 
 class Listener(Server):
@@ -20,7 +21,7 @@ class Listener(Server):
         app: ASGIApp,
         limits: ConnectionLimits,
         idle_s: float,
-        tls: ssl.SSLContext | None = None,
+        tls: Tls | None = None,
     ) -> None:
         """idle_s: after so long, a connection without a request is closed. tls: None is plaintext."""
         config = Config(
@@ -37,9 +38,11 @@ class Listener(Server):
             date_header=False,
             timeout_keep_alive=round(idle_s),
             reset_contextvars=True,  # a call must not find that of the call before it
-            ssl_context_factory=None if tls is None else lambda config, default: tls,
         )
         super().__init__(config)
+        made = partial(Connection, config, self.server_state, {}, limits=limits)
+        connections = self.server_state.connections
+        self._handshakes = None if tls is None else Handshakes(tls, limits.most, connections, made, config.backlog)
         self._open = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
 
@@ -61,8 +64,19 @@ class Listener(Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """As uvicorn calls it."""
-        await super().startup(sockets)
+        if self._handshakes is None:
+            await super().startup(sockets)
+        else:  # uvicorn would wait for each handshake for as long as asyncio does, and count none
+            assert sockets is not None
+            self._handshakes.start(sockets[0])
+            self.servers, self.started = [], True
         self._open.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn calls it."""
+        if self._handshakes is not None:
+            self._handshakes.end()
+        await super().shutdown(sockets)
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
         """They are `server.lifecycle`'s."""

@@ -174,6 +174,30 @@ def test_a_manifest_that_is_no_object(copy: Path) -> None:
         (in_graphs("cache", 1, past="self_k0"), "a name stands twice among self_k0, self_k0"),
         (in_graphs("cross_query", keys="none"), "cross_query.keys is none; the cache has self_k0"),
         (in_graphs("precision", cache="int3"), "graphs.precision.cache: "),
+        (in_graphs("vocabulary", pad_id=212), "pad_id is 212; the vocabulary has 212 tokens"),
+        (in_graphs("vocabulary", end_id=10**9), "end_id is 1000000000; the vocabulary has 212 tokens"),
+        (in_graphs("vocabulary", start_id=212), "start_id is 212; the vocabulary has 212 tokens"),
+        (in_graphs("vocabulary", target_size=213), "model.target_vocab_size is 212; the graphs have 213"),
+        (in_graphs(most_candidates=213), "most_candidates is 213; there are 212 target tokens"),
+        (in_graphs(width=1), "model.width is 48; the graphs have 1"),
+        (in_graphs(max_positions=10**9), "; the graphs have 1000000000"),
+        (lambda manifest: manifest["model"].update(width=64), "model.width is 64; the graphs have 48"),
+        (
+            lambda manifest: manifest["model"].update(source_vocab_size=10**9, target_vocab_size=10**9),
+            "model.source_vocab_size is 1000000000; the graphs have 212",
+        ),
+        (
+            lambda manifest: manifest["generation"].update(suppressed_ids=[-1]),
+            "generation has token -1; the model has 212 target tokens",
+        ),
+        (
+            lambda manifest: manifest["generation"].update(forced_end_id=212),
+            "generation has token 212; the model has 212 target tokens",
+        ),
+        (
+            lambda manifest: manifest["generation"].update(suppressed_ids=list(range(1, 64))),
+            "generation suppresses 63 tokens; of 64 candidates one must be left",
+        ),
         (lambda manifest: manifest["files"].update({"../x": manifest["files"]["vocab.json"]}), "files.../x"),
         (lambda manifest: manifest["files"]["vocab.json"].update(sha256="0"), "files.vocab.json.sha256: "),
     ],
@@ -276,7 +300,8 @@ def test_an_empty_folder_is_replaced(tiny_package: Package, tmp_path: Path) -> N
 
 
 def test_a_vocabulary_that_the_weights_have_no_room_for_is_refused(copy: Path) -> None:
-    edit_manifest(copy, in_graphs("vocabulary", target_size=10**9))
+    edit_manifest(copy, in_graphs("vocabulary", source_size=10**9, target_size=10**9))
+    edit_manifest(copy, lambda content: content["model"].update(source_vocab_size=10**9, target_vocab_size=10**9))
     with pytest.raises(PackageError, match=r"1000000000 tokens of width \d+ take at least \d+ bytes, and the weights"):
         Package.open(copy)
 

@@ -20,6 +20,7 @@ from server.config import ConfigError, Settings
 from server.http.opening import HttpPort, served_hosts
 from server.identity.door import Door, OpenDoor
 from server.lifecycle import drain
+from tests.fakes import WAIT_S
 from tests.server.http.asking import STREAM, TRANSLATE, asking, head, reason, translate_json
 from tests.server.identity.test_tls import Files, listed
 from tests.server_process import server_process
@@ -142,6 +143,86 @@ async def test_certificates_say_who_calls_and_are_renewed_as_those_of_grpc(tmp_p
         files.renew(new)
         tls.load()
         assert [await called(server, one) for one in (before, after)] == ["no TLS", "A cat."]
+
+
+def shaken(port: int, tls: ssl.SSLContext, session: ssl.SSLSession | None = None) -> ssl.SSLSession | None:
+    """The session of a connection that was answered. Raises OSError where there is none."""
+    with (
+        socket.create_connection(("127.0.0.1", port), WAIT_S) as plain,
+        tls.wrap_socket(plain, server_hostname="127.0.0.1", session=session) as secured,
+    ):
+        secured.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        if not secured.recv(1):
+            raise ConnectionError("closed without an answer")
+        assert secured.session_reused == (session is not None)
+        return secured.session
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_a_session_does_not_outlive_the_authority_of_its_certificate(
+    version: ssl.TLSVersion, tmp_path: Path
+) -> None:
+    files = Files(tmp_path)
+    tls, old, new = files.tls(), files.authority, trustme.CA()
+    client = trusting(old, old.issue_cert("a.example"))
+    client.maximum_version = version
+    new.configure_trust(client)
+    async with serving(http=True, tls=tls) as server:
+        session = await asyncio.to_thread(shaken, server.http_port, client)
+        session = await asyncio.to_thread(shaken, server.http_port, client, session)
+        files.renew(new)
+        tls.load()
+        with pytest.raises(OSError, match=r"EOF|closed|reset|unknown ca"):
+            await asyncio.to_thread(shaken, server.http_port, client, session)
+
+
+async def half_a_handshake(port: int) -> "asyncio.Task[bytes]":
+    """Done when the server has closed its connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"\x16\x03\x01")
+
+    async def closed() -> bytes:
+        try:
+            return await reader.read()
+        except ConnectionError:
+            return b""
+        finally:
+            writer.close()
+
+    return asyncio.create_task(closed())
+
+
+async def test_handshakes_take_places_and_the_oldest_of_too_many_is_given_up(tmp_path: Path) -> None:
+    files, most = Files(tmp_path), 4
+    async with serving(http=True, tls=files.tls(mutual=False), max_connections=most) as server:
+        half = [await half_a_handshake(server.http_port) for _ in range(3 * most)]
+        await eventually(lambda: sum(one.done() for one in half) == 2 * most)
+        assert all(one.done() for one in half[: 2 * most])
+        assert await called(server, trusting(files.authority)) == "A cat."
+    await asyncio.gather(*half)
+
+
+async def test_a_handshake_that_takes_too_long_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.http.transport.handshakes.HANDSHAKE_S", 0.05)
+    async with serving(http=True, tls=Files(tmp_path).tls(mutual=False)) as server:
+        half = await half_a_handshake(server.http_port)
+        async with asyncio.timeout(WAIT_S):
+            assert await half == b""
+
+
+async def test_the_last_answer_of_an_old_connection_says_so() -> None:
+    """Clients come to know new servers. One that asks for nothing more is cut off later."""
+    async with asking(connection_age_s=1) as (server, client):
+        first = await client.get("/health")
+        assert "connection" not in first.headers
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.http_port)
+        writer.write(head("/health", {}, "GET"))
+        async with asyncio.timeout(WAIT_S):
+            while (await client.get("/health")).headers.get("connection") != "close":
+                await asyncio.sleep(0.05)
+            assert "connection" not in (await client.get("/health")).headers
+            assert b"connection: close" not in await reader.read()
+        writer.close()
 
 
 def test_a_process_answers_on_both_ports_shows_its_page_and_ends(tmp_path: Path) -> None:
