@@ -25,6 +25,8 @@ SHOWN = 2000
 """Characters of what a node complains."""
 ATTEMPTS = 5
 """To start a node: Ray gives its own processes thirty seconds, which a busy machine may not have."""
+WITHOUT = ("--include-log-monitor=false",)
+"""A process that nobody needs here, and whose start keeps others waiting; as a head's `--no-monitor`."""
 STARTED = "Ray runtime started."
 """What a node says when it has joined."""
 
@@ -39,7 +41,7 @@ class Node:
         """
         environment = {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(ROOT), "RAY_SERVE_LOG_TO_STDERR": "0"}
         command = [RAY, "start", "--block", f"--node-ip-address={HOST}", f"--num-cpus={cores}"]
-        command += [f"--object-store-memory={STORE_BYTES}", "--disable-usage-stats", *arguments]
+        command += [f"--object-store-memory={STORE_BYTES}", "--disable-usage-stats", *WITHOUT, *arguments]
         if pinned is not None:
             command = ["taskset", "--cpu-list", pinned, *command]
         self._process: subprocess.Popen[bytes]
@@ -128,7 +130,7 @@ class Nodes:
         pinned: the one core that each worker may use. Empty: all
         """
         self._folder, self._port, self._started = folder, free_port(), 0
-        more = ["--include-dashboard=false", f"--temp-dir={folder / 'ray'}", f"--port={self._port}"]
+        more = ["--include-dashboard=false", "--no-monitor", f"--temp-dir={folder / 'ray'}", f"--port={self._port}"]
         self.head = self._node(0, ["--head", *more])
         self.workers = [self.add(cores, core) for core in pinned or (None,) * workers]
 
