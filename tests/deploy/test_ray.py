@@ -1,6 +1,7 @@
 """What the application of deploy/ray is made of, as far as it needs no Ray."""
 
 import json
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,18 @@ def test_kubernetes_takes_the_same_application() -> None:
     [container] = groups["entry"]["template"]["spec"]["containers"]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     assert ports["grpc"] == arguments.entry.port == container["readinessProbe"]["grpc"]["port"]
+
+
+def test_ray_serve_takes_both_files() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Ray's own
+        schema = pytest.importorskip("ray.serve.schema", reason="the extra `ray` is not installed")
+    [service, _] = documents("rayservice.yaml")
+    for config in (*documents("dragoman.yaml"), yaml.safe_load(service["spec"]["serveConfigV2"])):
+        [application] = schema.ServeDeploySchema.model_validate(config).applications
+        assert application.name == "dragoman"
+        with pytest.raises(ValidationError, match="import_pat"):
+            schema.ServeDeploySchema.model_validate(config | {"applications": [{"import_pat": "x:y"}]})
 
 
 def pods() -> Iterator[dict[str, Any]]:
