@@ -17,11 +17,10 @@ from bench.ray.bulk import Bulk
 from bench.ray.edges import Edges
 from bench.ray.findings import Findings
 from bench.ray.nodes import ROOT, Nodes
-from bench.ray.refusals import Refusals
 from bench.ray.scaling import compare_nodes
 from bench.sentences import distinct
 
-PARTS = ("serve", "edges", "refusals", "bulk", "nodes")
+PARTS = ("serve", "edges", "bulk", "nodes")
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -44,9 +43,6 @@ def main(given: Sequence[str] | None = None) -> int:
         if "edges" in parts:
             with Nodes(folder, workers=2, cores=4) as nodes:
                 Edges(folder, nodes, findings).run()
-        if "refusals" in parts:
-            with Nodes(folder, workers=1, cores=2) as nodes:
-                Refusals(folder, nodes, findings).run()
         if "bulk" in parts:
             with Nodes(folder, workers=2) as nodes:
                 Bulk(folder, nodes, answers).run()

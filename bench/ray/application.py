@@ -48,18 +48,11 @@ def deploy(
 
     The values of a group go before those of the first in deploy/ray/dragoman.yaml. ports: of both; None: free ones
     """
-    port, http_port = ports or (free_port(), free_port())
-    begin_deployment(folder, nodes, groups, (port, http_port))
-    wait_until_serving(port)
-    return f"{HOST}:{port}", http_port
-
-
-def begin_deployment(folder: Path, nodes: Nodes, groups: Sequence[Mapping[str, Any]], ports: tuple[int, int]) -> None:
-    """See `deploy`, which waits. Raises RuntimeError."""
     config = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
     [application] = config["applications"]
     [group] = application["args"]["groups"]
-    port, config["http_options"]["port"] = ports
+    port, http_port = ports or (free_port(), free_port())
+    config["http_options"]["port"] = http_port
     application["args"]["entry"] |= {"port": port, "metrics_port": 0, "num_cpus": 0}
     application["args"]["groups"] = [{**group, **one} for one in groups]
     file = folder / "dragoman.yaml"
@@ -68,15 +61,12 @@ def begin_deployment(folder: Path, nodes: Nodes, groups: Sequence[Mapping[str, A
     done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"serve run ended with {done.returncode}: {done.stderr[-SHOWN:]}")
-
-
-def wait_until_serving(port: int) -> None:
-    """Raises RuntimeError."""
     deadline = time.monotonic() + START_S
     while not is_serving(port):
         if time.monotonic() > deadline:
             raise RuntimeError(f"the application was not serving within {START_S:.0f} s")
         time.sleep(0.1)
+    return f"{HOST}:{port}", http_port
 
 
 class Answers:

@@ -14,10 +14,10 @@ from bench.ray.nodes import ROOT, Nodes
 Run = subprocess.Popen[bytes]
 
 
-def start(source: Path, target: Path, package: Path, *more: str, stderr: int | None = None) -> Run:
-    """A run of bulk. stderr: as of a Popen."""
+def start(source: Path, target: Path, package: Path, *more: str) -> Run:
+    """A run of bulk."""
     asked = map(str, (source, target, "--to", "pt", "--package", package, *more))
-    return subprocess.Popen([sys.executable, "-m", "dragoman", "bulk", *asked], cwd=ROOT, stderr=stderr)
+    return subprocess.Popen([sys.executable, "-m", "dragoman", "bulk", *asked], cwd=ROOT)
 
 
 def journal_of(target: Path) -> Path:
