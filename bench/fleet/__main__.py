@@ -5,6 +5,7 @@ import gc
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from pathlib import Path
 
 from bench.fleet.replica import Text
@@ -12,6 +13,7 @@ from bench.fleet.simulation import Fleet, Found, Lengths, capacity, long_share, 
 from bench.fleet.validation import validate
 from bench.sentences import english, flores
 from engine.queueing.cost import Measured
+from models.package.checked import PackageError
 from models.package.folder import Package
 
 ZOO = Path(__file__).parents[2] / "models" / "zoo" / "en-pt"
@@ -23,6 +25,12 @@ WAITED_FOR = 0.995
 """Of the texts of such a fleet: the longest take twice as long as what p99 is about."""
 SENTENCES = 500
 HOUR_S = 3600
+FEWEST_TO_LOSE = 3
+"""Replicas of a fleet of which a zone can be lost."""
+
+
+class WrongUsage(Exception):
+    """What is asked for cannot be simulated."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +47,19 @@ class Study:
     """Of them, the first ones."""
 
     def run(self, fleet: Fleet, rate: float) -> Found:
-        """A large fleet begins as many copies of one that was empty long before, a small one empty."""
-        begun, uncounted, waited_for = None, round(rate * self.uncounted_s), 1.0
+        """A large fleet begins as many copies of one that was empty long before, a small one empty.
+
+        Raises WrongUsage where no text would count.
+        """
+        begun, count, uncounted, waited_for = None, round(rate * self.seconds), round(rate * self.uncounted_s), 1.0
+        if count <= (0 if fleet.replicas > COPIED else uncounted):
+            raise WrongUsage(f"{count} texts come, and the first {uncounted} do not count: raise --seconds or --rate")
         if fleet.replicas > COPIED:
             small = replace(fleet, replicas=COPIED, zone_loss=False, seed=fleet.seed + 1)
             share = COPIED / fleet.replicas
             begun = simulate(small, self._texts(small, share * rate), round(share * uncounted))
             uncounted, waited_for = 0, WAITED_FOR
-        return simulate(fleet, self._texts(fleet, rate), round(rate * self.seconds), uncounted, begun, waited_for)
+        return simulate(fleet, self._texts(fleet, rate), count, uncounted, begun, waited_for)
 
     def _texts(self, fleet: Fleet, rate: float) -> Iterator[Text]:
         return texts_of(fleet, self.lengths, poisson(rate, fleet.seed))
@@ -56,28 +69,61 @@ class Study:
 
 
 def main(given: Sequence[str] | None = None) -> None:
-    """Command line."""
+    """Command line. Exits with 2 for what cannot be simulated."""
+    parser = _parser()
+    arguments = parser.parse_args(given)
+    if arguments.beams > arguments.rows:
+        parser.error(f"a text of {arguments.beams} beams has no room in {arguments.rows} rows: raise --rows")
+    if arguments.part == "zone" and min(arguments.replicas) < FEWEST_TO_LOSE:
+        parser.error(f"--replicas is {min(arguments.replicas)}, and a third is lost: from {FEWEST_TO_LOSE} on")
+    try:
+        _run(arguments)
+    except (WrongUsage, PackageError) as error:
+        parser.error(str(error))
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.fleet", description=__doc__)
     parser.add_argument("--part", choices=("size", "routing", "reports", "zone", "validate"), help="only this")
     parser.add_argument("--package", type=Path, default=ZOO, help="whose lengths texts have, and what is validated")
-    parser.add_argument("--replicas", type=int, nargs="+", default=[10, 100], help="of the fleets that are compared")
-    parser.add_argument("--workers", type=int, default=2, help="of a replica")
-    parser.add_argument("--rows", type=int, default=64, help="of each worker's batch")
-    parser.add_argument("--beams", type=int, default=1, help="of each text")
-    parser.add_argument("--fixed-ms", type=float, default=2.0, help="of a step, whatever its rows")
-    parser.add_argument("--each-ms", type=float, default=0.4, help="of a step, for each row")
-    parser.add_argument("--token-ms", type=float, default=0.1, help="of the encoder, for a source token")
-    parser.add_argument("--uncounted-s", type=float, default=1.0, help="of them, the first ones: a fleet begins empty")
+    parser.add_argument("--replicas", type=_whole, nargs="+", default=[10, 100], help="of the fleets that are compared")
+    parser.add_argument("--workers", type=_whole, default=2, help="of a replica")
+    parser.add_argument("--rows", type=_whole, default=64, help="of each worker's batch")
+    parser.add_argument("--beams", type=_whole, default=1, help="of each text")
+    parser.add_argument("--fixed-ms", type=_positive, default=2.0, help="of a step, whatever its rows")
+    parser.add_argument("--each-ms", type=_not_negative, default=0.4, help="of a step, for each row")
+    parser.add_argument("--token-ms", type=_not_negative, default=0.1, help="of the encoder, for a source token")
+    parser.add_argument("--uncounted-s", type=_not_negative, default=1.0, help="not counted: a fleet begins empty")
     parser.add_argument("--routing", choices=ROUTINGS, nargs="+", default=ROUTINGS, help="to compare (all)")
-    parser.add_argument("--load", type=float, default=0.7, help="share of the capacity that is asked for")
-    parser.add_argument("--rate", type=float, default=1000.0, help="texts a second to find a size for")
-    parser.add_argument("--slo-ms", type=float, default=1000.0, help="99 of 100 texts are to be answered by then")
-    parser.add_argument("--hour", type=float, default=0.10, help="price of a replica's hour")
-    parser.add_argument("--processes", type=int, default=1, help="servers to validate with")
+    parser.add_argument("--load", type=_positive, default=0.7, help="share of the capacity that is asked for")
+    parser.add_argument("--rate", type=_positive, default=1000.0, help="texts a second to find a size for")
+    parser.add_argument("--slo-ms", type=_positive, default=1000.0, help="99 of 100 texts are to be answered by then")
+    parser.add_argument("--hour", type=_positive, default=0.10, help="price of a replica's hour")
+    parser.add_argument("--processes", type=_whole, default=1, help="servers to validate with")
     parser.add_argument("--paced", action="store_true", help="they wait in each turn, and leave each other the cores")
-    parser.add_argument("--seconds", type=float, default=60.0, help="that texts come")
+    parser.add_argument("--seconds", type=_positive, default=60.0, help="that texts come")
     parser.add_argument("--seed", type=int, default=0, help="of what is left to chance")
-    arguments = parser.parse_args(given)
+    return parser
+
+
+def _whole(given: str) -> int:
+    if (value := int(given)) < 1:
+        raise argparse.ArgumentTypeError(f"{value} is less than 1")
+    return value
+
+
+def _positive(given: str) -> float:
+    if not 0 < (value := float(given)) < inf:
+        raise argparse.ArgumentTypeError(f"{given} is no number above 0")
+    return value
+
+
+def _not_negative(given: str) -> float:
+    return 0.0 if given == "0" else _positive(given)
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    """Raises WrongUsage or PackageError."""
     if arguments.part == "validate":
         validate(arguments.package, arguments.processes, arguments.seconds, arguments.seed, arguments.paced)
         return
@@ -94,7 +140,7 @@ def main(given: Sequence[str] | None = None) -> None:
         of = replace(study, fleet=replace(fleet, replicas=replicas))
         compared = partial(routing, names=arguments.routing)
         for part, tell in (("routing", compared), ("reports", reports), ("zone", zone)):
-            if arguments.part in (None, part):
+            if arguments.part == part or (arguments.part is None and (part != "zone" or replicas >= FEWEST_TO_LOSE)):
                 tell(of)
 
 
@@ -111,11 +157,20 @@ def lengths_of(package: Path, beams: int) -> Lengths:
 def size(study: Study, rate: float, slo_s: float, hour: float) -> None:
     """The fewest replicas for a rate and a p99, and what a million characters cost on them."""
     most = capacity(study.fleet, study.lengths)
+
+    def p99_s(replicas: int) -> float:
+        if rate >= replicas * most:
+            return inf
+        return study.run(replace(study.fleet, replicas=replicas), rate).quantile(0.99)
+
     few, many = 0, max(2, 4 * round(rate / most))
+    if (fastest_s := p99_s(many)) > slo_s:
+        asked = f"{rate:g} texts/s with p99 <= {1000 * slo_s:g} ms"
+        print(f"{asked}: no fleet is fast enough; {many} replicas have {1000 * fastest_s:.0f} ms, and hardly wait")
+        return
     while many - few > 1:
         middle = (few + many) // 2
-        good = rate < middle * most and study.run(replace(study.fleet, replicas=middle), rate).quantile(0.99) <= slo_s
-        few, many = (few, middle) if good else (middle, many)
+        few, many = (few, middle) if p99_s(middle) <= slo_s else (middle, many)
     million = hour * many / (rate * study.lengths.characters * HOUR_S) * 1e6
     print(
         f"{rate:g} texts/s with p99 <= {1000 * slo_s:g} ms: {many} replicas, {rate / many / most:.0%} of what they can"

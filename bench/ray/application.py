@@ -24,7 +24,7 @@ from dragoman.quickstart import HOST, is_serving
 CONFIG = ROOT / "deploy" / "ray" / "dragoman.yaml"
 CALLERS = 32
 DEADLINE_S = 60.0
-START_S = 180.0
+START_S = 300.0
 CALLS = 300
 """One after another, to see what each takes."""
 SHOWN = 2000

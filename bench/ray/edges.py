@@ -30,7 +30,7 @@ QUEUED = 16
 """Texts that may wait at a replica."""
 AT_ONCE = 400
 """Calls, which are more than what may wait."""
-SCALED_S = 180.0
+SCALED_S = 600.0
 """How long it may take until the fleet is what it should be."""
 DEADLINE_S, MANY_TOKENS = 0.5, 500
 """Of a call that is begun and cannot end in time: 500 steps take a second and more."""
@@ -151,14 +151,17 @@ class Edges:
 
         busy_over = threading.Event()
         with ThreadPoolExecutor(33) as callers:
-            one = callers.submit(trickle)
-            many = [callers.submit(load) for _ in range(24)]
-            up_s = self._wait_for_replicas(2)
-            busy_over.set()
-            for caller in many:
-                caller.result()
-            down_s = self._wait_for_replicas(1)
-            over.set()
+            try:
+                one = callers.submit(trickle)
+                many = [callers.submit(load) for _ in range(24)]
+                up_s = self._wait_for_replicas(2)
+                busy_over.set()
+                for caller in many:
+                    caller.result()
+                down_s = self._wait_for_replicas(1)
+            finally:  # or who waits for the callers would wait for ever
+                busy_over.set()
+                over.set()
             one.result()
         told = ", ".join(f"{count} {end}" for end, count in ends.most_common())
         self._tell(

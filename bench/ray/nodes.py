@@ -23,6 +23,10 @@ STORE_BYTES = 128 * 2**20
 START_S, END_S = 120.0, 60.0
 SHOWN = 2000
 """Characters of what a node complains."""
+ATTEMPTS = 5
+"""To start a node: Ray gives its own processes thirty seconds, which a busy machine may not have."""
+WITHOUT = ("--include-log-monitor=false",)
+"""A process that nobody needs here, and whose start keeps others waiting; as a head's `--no-monitor`."""
 STARTED = "Ray runtime started."
 """What a node says when it has joined."""
 
@@ -37,19 +41,29 @@ class Node:
         """
         environment = {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(ROOT), "RAY_SERVE_LOG_TO_STDERR": "0"}
         command = [RAY, "start", "--block", f"--node-ip-address={HOST}", f"--num-cpus={cores}"]
-        command += [f"--object-store-memory={STORE_BYTES}", "--disable-usage-stats", *arguments]
+        command += [f"--object-store-memory={STORE_BYTES}", "--disable-usage-stats", *WITHOUT, *arguments]
         if pinned is not None:
             command = ["taskset", "--cpu-list", pinned, *command]
-        with log.open("wb") as out:
-            self._process = subprocess.Popen(
-                list(map(str, command)), stdout=out, stderr=out, cwd=ROOT, env=os.environ | environment
-            )
+        self._process: subprocess.Popen[bytes]
+        for _ in range(ATTEMPTS):
+            with log.open("wb") as out:
+                self._process = subprocess.Popen(
+                    list(map(str, command)), stdout=out, stderr=out, cwd=ROOT, env=os.environ | environment
+                )
+            if self._has_joined(log):
+                return
+            self.kill()
+        told = log.read_text(errors="replace")[-SHOWN:]
+        raise RuntimeError(f"a node has not joined the cluster, tried {ATTEMPTS} times:\n{told}")
+
+    def _has_joined(self, log: Path) -> bool:
+        """Waits until it has, or has not."""
         deadline = time.monotonic() + START_S
-        while STARTED not in (told := log.read_text(errors="replace")):
+        while STARTED not in log.read_text(errors="replace"):
             if self._process.poll() is not None or time.monotonic() > deadline:
-                self.kill()
-                raise RuntimeError(f"a node has not joined the cluster within {START_S:.0f} s:\n{told[-SHOWN:]}")
+                return False
             time.sleep(0.2)
+        return True
 
     @property
     def processes(self) -> list[psutil.Process]:
@@ -116,7 +130,7 @@ class Nodes:
         pinned: the one core that each worker may use. Empty: all
         """
         self._folder, self._port, self._started = folder, free_port(), 0
-        more = ["--include-dashboard=false", f"--temp-dir={folder / 'ray'}", f"--port={self._port}"]
+        more = ["--include-dashboard=false", "--no-monitor", f"--temp-dir={folder / 'ray'}", f"--port={self._port}"]
         self.head = self._node(0, ["--head", *more])
         self.workers = [self.add(cores, core) for core in pinned or (None,) * workers]
 

@@ -16,11 +16,14 @@ BUSY_S = 60.0
 AT_ONCE = 500
 """Texts of one query. SQLite takes 999 where it is old."""
 SCHEMA = f"""
+BEGIN IMMEDIATE;
 PRAGMA application_id = {APPLICATION_ID};
 CREATE TABLE IF NOT EXISTS ways (way INTEGER PRIMARY KEY, packages TEXT, options TEXT, UNIQUE (packages, options));
 CREATE TABLE IF NOT EXISTS translations (way INTEGER REFERENCES ways, source TEXT, target TEXT,
                                          PRIMARY KEY (way, source)) WITHOUT ROWID;
+COMMIT;
 """
+"""All of it, or nothing where the disk is full."""
 
 
 class Memory(Protocol):

@@ -4,6 +4,7 @@ lock       held by the process that runs
 job.json   what was asked for, of what, and of which model: another run goes on only with the same
 3.rows     the journal of the fourth file
 3.part     what it becomes, being written
+3.done     it is in its place
 """
 
 import fcntl
@@ -39,28 +40,34 @@ class Unfinished:
         return self._folder / f"{number}.part"
 
     def is_done(self, number: int, item: Item) -> bool:
-        """Whether an item's target is in its place. Raises BulkError where it is not one of this run."""
-        rows = self._folder / f"{number}.rows"
+        """Whether an item's target is in its place, by this run. Raises BulkError where it is somebody else's."""
+        if self._done(number).exists():
+            return True
         if not item.target.exists():
             return False
-        if rows.exists():
-            with self.journal(number) as journal:
-                if not journal.ended:
-                    raise BulkError(
-                        f"{item.target} is there, and not by this run, which has {journal.rows} rows of it: "
-                        "move it away, and run the same command again"
-                    )
-            self.done(number)
+        with self.journal(number) as journal:
+            ended, rows = journal.ended, journal.rows
+        if not ended or self.part(number).exists():
+            raise BulkError(
+                f"{item.target} is there, and not by this run, which has {rows} rows of it: move it away, and run the "
+                "same command again"
+            )
+        self._mark(number)
         return True
 
     def put_in_place(self, number: int, item: Item) -> None:
         """The item's target is written. From now on it has its name."""
         put_in_place(self.part(number), item.target)
-        self.done(number)
+        self._mark(number)
 
-    def done(self, number: int) -> None:
-        """The item's journal is not needed any more."""
+    def _mark(self, number: int) -> None:
+        """An item is done: its journal is not needed any more."""
+        self._done(number).touch()
+        sync_names(self._folder)
         (self._folder / f"{number}.rows").unlink()
+
+    def _done(self, number: int) -> Path:
+        return self._folder / f"{number}.done"
 
     def end(self) -> None:
         """All is done."""

@@ -6,6 +6,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from bench.fleet.__main__ import Study, main, size
 from bench.fleet.replica import Text
 from bench.fleet.simulation import Fleet, Found, Lengths, capacity, poisson, simulate, texts_of
 from engine.queueing.cost import Measured
@@ -101,3 +102,34 @@ def test_a_lost_zone_loses_no_text() -> None:
     assert np.isfinite(found.all_s).all() and (found.all_s > 0).all()
     again = simulate(fleet, texts_of(fleet, LENGTHS, due), len(due))
     assert (again.all_s == found.all_s).all()  # nothing is left to chance but the seed
+
+
+@pytest.mark.parametrize(("slo_s", "told"), [(0.5, "2 replicas, "), (0.05, "no fleet is fast enough; ")])
+def test_a_size_is_the_smallest_that_is_fast_enough_if_any_is(
+    slo_s: float, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet = Fleet(1, MEASURED)
+    study, rate = Study(fleet, LENGTHS, 0.7, seconds=20.0, uncounted_s=1.0), 1.2 * capacity(fleet, LENGTHS)
+    size(study, rate, slo_s, hour=0.1)
+    assert told in capsys.readouterr().out
+    by_size = [study.run(Fleet(replicas, MEASURED), rate).quantile(0.99) for replicas in (1, 2, 5)]
+    assert by_size[0] > 0.5 > by_size[1] > by_size[2] > 0.05
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("--rate 0", "0 is no number above 0"),
+        ("--each-ms nan", "nan is no number above 0"),
+        ("--replicas 10 0", "0 is less than 1"),
+        ("--rows 2 --beams 4", "a text of 4 beams has no room in 2 rows"),
+        ("--part zone --replicas 2", "--replicas is 2, and a third is lost: from 3 on"),
+        ("--part routing --replicas 1 --seconds 0.5", "texts come, and the first 86 do not count"),
+        ("--package nowhere", "nowhere is not a package"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused(given: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        main(given.split())
+    assert refused.value.code == 2
+    assert told in capsys.readouterr().err

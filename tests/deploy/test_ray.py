@@ -1,6 +1,7 @@
 """What the application of deploy/ray is made of, as far as it needs no Ray."""
 
 import json
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from server.telemetry.calls import AnsweredContent, Call
 from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
 
 RAY = Path(__file__).parents[2] / "deploy" / "ray"
+KUBERAY = Path(__file__).parents[1] / "data" / "kuberay-1.7.0.rayservice.json"
+"""What KubeRay's custom resource may have, but for what the pods may: its license is Apache 2.0."""
 GROUP = {"name": "en-pt", "packages": ["models/zoo/en-pt"]}
 
 
@@ -72,6 +75,18 @@ def test_kubernetes_takes_the_same_application() -> None:
     assert ports["grpc"] == arguments.entry.port == container["readinessProbe"]["grpc"]["port"]
 
 
+def test_ray_serve_takes_both_files() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Ray's own
+        schema = pytest.importorskip("ray.serve.schema", reason="the extra `ray` is not installed")
+    [service, _] = documents("rayservice.yaml")
+    for config in (*documents("dragoman.yaml"), yaml.safe_load(service["spec"]["serveConfigV2"])):
+        [application] = schema.ServeDeploySchema.model_validate(config).applications
+        assert application.name == "dragoman"
+        with pytest.raises(ValidationError, match="import_pat"):
+            schema.ServeDeploySchema.model_validate(config | {"applications": [{"import_pat": "x:y"}]})
+
+
 def pods() -> Iterator[dict[str, Any]]:
     [service, _] = documents("rayservice.yaml")
     cluster = service["spec"]["rayClusterConfig"]
@@ -85,6 +100,27 @@ def test_kubernetes_takes_the_pods_and_the_service() -> None:
     for version in ("1.30", "1.36"):
         for thing in [entry, *pods()]:
             validate.validate(thing, version, strict=True)
+
+
+def strict(schema: Any) -> Any:
+    """As the API server has it where a client asks for strict validation: no field that is not named."""
+    if isinstance(schema, list):
+        return [strict(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = "properties" in schema and "x-kubernetes-preserve-unknown-fields" not in schema
+    return {name: strict(value) for name, value in schema.items()} | ({"additionalProperties": False} if closed else {})
+
+
+def test_kuberay_takes_its_resource_and_no_other_field() -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="`make tools` has not been run")
+    schema, [service, _] = strict(json.loads(KUBERAY.read_bytes())), documents("rayservice.yaml")
+    jsonschema.validate(service, schema)
+    group = service["spec"]["rayClusterConfig"]["workerGroupSpecs"][0]
+    for name, wrong in (("maxReplicas", "2"), ("maxReplica", 2)):
+        with pytest.raises(jsonschema.ValidationError, match=name), pytest.MonkeyPatch.context() as changed:
+            changed.setitem(group, name, wrong)
+            jsonschema.validate(service, schema)
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,8 @@ def read_lines(file: Path) -> Iterator[Line]:
 
 def decoded(raw: bytes) -> tuple[str | None, str]:
     """A text, or why it is none."""
+    if (at := raw.find(0)) >= 0:  # it would be UTF-8, too, and all letters of an English file in UTF-16 are
+        return None, f"byte {at + 1} (0x00) is in no text; if the file is UTF-16, convert it to UTF-8 first"
     try:
         return raw.decode(), ""
     except UnicodeDecodeError as error:

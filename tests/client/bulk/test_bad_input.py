@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.bulk import memory
 from dragoman.bulk.errors import BulkError, WrongUsage
 from dragoman.bulk.formats.lines import MOST_BYTES
 from dragoman.bulk.memory import open_memory
@@ -15,6 +16,7 @@ from tests.client.bulk.running import REFUSED, Bulk
 
 UNREADABLE = {
     "text of two encodings": (".txt", "a\ncaf\u00e9 ".encode() + b"caf\xe9\nc\n", "line 2 byte 10 (0xe9) is not UTF-8"),
+    "text in UTF-16": (".txt", b"a\n" + "b".encode("utf-16-le") + b"\nc\n", "line 2 byte 2 (0x00) is in no text; if"),
     "a text that is refused": (".txt", f"a\n{REFUSED}\nc\n".encode(), "line 2 is refused: contents[0] is too long"),
     "no JSON": (
         ".jsonl",
@@ -44,6 +46,7 @@ UNREADABLE = {
     ),
     "JSON of two encodings": (".jsonl", b'{"text": "a"}\n{"text": "\xe9"}\n{"text": "c"}\n', "line 2 byte 11 (0xe9)"),
     "a table of two encodings": (".csv", b"n,text\n1,a\n\xe9,b\n3,c\n", "line 3 byte 1 (0xe9) is not UTF-8"),
+    "a table with zeros": (".csv", b"n,text\n1,a\n2,\0b\n3,c\n", "line 3 byte 3 (0x00) is in no text; if the file"),
     "a row too short": (".csv", b"n,text\n1,a\nb\n3,c\n", "line 3 has 1 values; the row of names has 2"),
 }
 
@@ -186,6 +189,24 @@ def test_a_target_of_somebody_else_is_not_taken_for_ours(tmp_path: Path) -> None
     assert target.read_text() == "precious"
 
 
+def test_nor_is_one_that_came_into_a_folder_before_its_turn(tmp_path: Path) -> None:
+    """What was done may have been taken away meanwhile: it is not done again."""
+    source, target = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    for name, text in (("a.txt", "a\n"), ("b.txt", f"{REFUSED}\n"), ("c.txt", "c\n")):
+        (source / name).write_text(text)
+    with pytest.raises(BulkError):
+        Bulk().run(source, target)
+    (target / "a.txt").unlink()
+    (target / "c.txt").write_text("precious")
+    with pytest.raises(BulkError, match=r"c\.txt is there, and not by this run, which has 0 rows of it"):
+        Bulk(keep_going=True).run(source, target)
+    assert (target / "c.txt").read_text() == "precious"
+    (target / "c.txt").unlink()
+    Bulk(keep_going=True).run(source, target)
+    assert {file.name: file.read_text() for file in target.iterdir()} == {"b.txt": "\n", "c.txt": "C\n"}
+
+
 def test_a_server_that_stops_is_not_taken_for_a_text_that_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a\nb\n")
 
@@ -209,18 +230,30 @@ def test_a_memory_that_is_none(tmp_path: Path) -> None:
         pass
 
 
+def test_a_memory_is_made_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is full, or the power gone, when the first of its tables is made."""
+    file = tmp_path / "memory"
+    with monkeypatch.context() as failing:
+        failing.setattr(memory, "SCHEMA", memory.SCHEMA.replace("CREATE TABLE IF NOT EXISTS translations", "no room"))
+        with pytest.raises(WrongUsage, match="cannot be a memory"), open_memory(file, ["1"], {}):
+            pass
+    with open_memory(file, ["1"], {}) as made:
+        made.keep({"a": "A"})
+        assert made.find(["a"]) == {"a": "A"}
+
+
 def test_a_memory_knows_texts_of_the_same_packages_and_options(tmp_path: Path) -> None:
     file, options = tmp_path / "memory", {"target_language": "pt", "num_beams": 4}
     (tmp_path / "a.txt").write_text("a\nb\na\n")
-    with open_memory(file, ["1"], options) as memory:
-        Bulk(memory=memory).run(tmp_path / "a.txt", tmp_path / "b.txt")
+    with open_memory(file, ["1"], options) as known:
+        Bulk(memory=known).run(tmp_path / "a.txt", tmp_path / "b.txt")
 
     def nobody(texts: list[str]) -> list[str]:
         raise AssertionError(texts)
 
-    with open_memory(file, ["1"], dict(reversed(options.items()))) as memory:
-        Bulk(memory=memory, translate=nobody).run(tmp_path / "a.txt", tmp_path / "c.txt")
+    with open_memory(file, ["1"], dict(reversed(options.items()))) as known:
+        Bulk(memory=known, translate=nobody).run(tmp_path / "a.txt", tmp_path / "c.txt")
     assert (tmp_path / "c.txt").read_text() == "A\nB\nA\n"
     for packages, others in ((["2"], options), (["1"], options | {"num_beams": 1})):
-        with open_memory(file, packages, others) as memory:
-            assert memory.find(["a", "b"]) == {}
+        with open_memory(file, packages, others) as known:
+            assert known.find(["a", "b"]) == {}

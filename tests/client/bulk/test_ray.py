@@ -1,6 +1,7 @@
 """Bulk on a cluster, as far as it needs none; with one, `python -m bench.ray` compares it with one machine."""
 
 import asyncio
+import pickle
 import warnings
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -9,11 +10,13 @@ import grpc
 import pytest
 
 from dragoman.bulk.cluster import version
+from dragoman.bulk.engine import package_hashes
 from dragoman.bulk.job import Job, most_batches
 from dragoman.bulk.plan import planned
 from dragoman.bulk.rows import Columns
 from dragoman.command.bulk import main
 from dragoman.errors import FieldViolation, InvalidArgument
+from tests.serving import ZOO
 
 
 def absent(_: str) -> str:
@@ -81,3 +84,32 @@ def test_a_refusal_is_the_same_after_its_way() -> None:
     text, error = told
     assert (text, type(error), vars(error)) == ("Bom dia.", InvalidArgument, vars(refused))
     assert unpacked(packed("no package")) == "no package"
+
+
+def test_a_node_says_that_it_has_another_package_or_none(tmp_path: Path) -> None:
+    ray_data()
+    from dragoman.bulk.cluster.node_engine import NodeEngine
+    from dragoman.bulk.cluster.parts import NUMBER, TEXTS, TOLD, unpacked
+
+    hashes = package_hashes([ZOO])
+
+    def told(package: Path, hashes: list[str]) -> object:
+        engine = NodeEngine([package], hashes, {"target_language": "pt"}, "cpu", 1)
+        answered = engine({NUMBER: [3], TEXTS: [pickle.dumps(["Good morning."])]})
+        assert answered[NUMBER] == [3]
+        return unpacked(answered[TOLD][0])
+
+    assert told(ZOO, hashes) == ["Bom dia."]
+    other = told(ZOO, ["0" * 64])
+    assert isinstance(other, str) and other.startswith("on node ")
+    assert f"its packages have SHA-256 {hashes[0]}, and those here {'0' * 64}: put the same" in other
+    none = told(tmp_path, hashes)
+    assert isinstance(none, str) and none.startswith("on node ") and f"{tmp_path} is no package" in none
+
+
+def test_where_nobody_answers_the_address_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ray_data()
+    (tmp_path / "a.txt").write_text("Good morning.\n")
+    command = [str(tmp_path / "a.txt"), str(tmp_path / "b.txt"), "--to", "pt", "--package", str(ZOO)]
+    assert main([*command, "--ray", "127.0.0.1:1"]) == 1
+    assert "127.0.0.1:1 is no cluster that takes us: [Errno 111] Connection refused" in capsys.readouterr().err
