@@ -11,7 +11,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -48,29 +48,18 @@ class System(NamedTuple):
     changes: Changes = MappingProxyType({})
 
 
-COOLDOWN = {"cooldown_steps": 800}
-LONGER: Changes = {"optimizer": COOLDOWN, "training": {"max_steps": 1600}}
-"""Twice the steps of these experiments: some scores take them."""
-
-
-def attending(name: str, title: str, model: Mapping[str, object], learning_rate: float = 1e-2) -> System:
-    """One of those of gru_additive.toml."""
-    optimizer = {**COOLDOWN, "peak_learning_rate": learning_rate}
-    return System(name, title, "gru_additive", {**LONGER, "optimizer": optimizer, "model": model})
-
-
 SCORES = ("dot", "scaled_dot", "general", "projected", "location", "cosine")
 LUONG = {"attends": "after", "input_feeding": True}
 SYSTEMS = (
     System("rnn_none", "RNN", "lstm_none", {"model": {"cell": "rnn"}, "optimizer": {"peak_learning_rate": 1e-3}}),
     System("gru_none", "GRU, Cho et al.", "lstm_none", {"model": {"cell": "gru", "first_state": "projected"}}),
     System("lstm_none", "LSTM, Sutskever et al.", "lstm_none"),
-    attending("rnn_additive", "RNN, additive", {"cell": "rnn"}, learning_rate=2e-3),
-    attending("gru_additive", "GRU, additive, Bahdanau et al.", {}),
-    *(attending(f"gru_{score}", f"GRU, {score}", {"score": score}) for score in SCORES),
-    attending("gru_concat", "GRU, concat, after, fed", {"score": "concat", **LUONG}),
-    attending("gru_window", "GRU, additive, window 4", {"window": 4}),
-    System("luong", "LSTM, general, after, fed, Luong et al.", "luong", LONGER),
+    System("rnn_additive", "RNN, additive", "gru_additive", {"model": {"cell": "rnn"}}),
+    System("gru_additive", "GRU, additive, Bahdanau et al.", "gru_additive"),
+    *(System(f"gru_{score}", f"GRU, {score}", "gru_additive", {"model": {"score": score}}) for score in SCORES),
+    System("gru_concat", "GRU, concat, after, fed", "gru_additive", {"model": {"score": "concat", **LUONG}}),
+    System("gru_window", "GRU, additive, window 4", "gru_additive", {"model": {"window": 4}}),
+    System("luong", "LSTM, general, after, fed, Luong et al.", "luong"),
     System("transformer", "Transformer", "number_words"),
     System("universal", "universal Transformer", "universal"),
     System("universal_act", "the same, with ACT", "universal_act"),
