@@ -15,18 +15,23 @@ from engine.devices.cudart import CudaRuntime
 WHEELS = ("onnxruntime", "onnxruntime-gpu")
 """Packages that install into one folder, so that only one of them can be there."""
 
-CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
-"""Microseconds of CPU time that a container may use in a period, and the period (cgroup v2)."""
+CONTROL_GROUP = Path("/sys/fs/cgroup")
+CPU_QUOTAS = (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))
+"""Microseconds of processor time that a container may use in a period, and the period: of version 2, and of 1."""
 
 
-def usable_cores(quota_file: Path = CPU_QUOTA) -> int:
-    """Cores this process may use: by its affinity, and by the container's quota."""
+def usable_cores(group: Path = CONTROL_GROUP) -> int:
+    """Cores this process may use: by its affinity, and by the container's quota.
+
+    group: the container's own control group, as it sees it
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        quota, period = quota_file.read_text().split()
-        return min(cores, max(1, math.ceil(int(quota) / int(period))))
-    except (OSError, ValueError):  # no such file, or "max": no quota
-        return cores
+    for files in CPU_QUOTAS:
+        with contextlib.suppress(OSError, ValueError):  # no such files, or "max": no quota
+            quota, period = map(int, " ".join((group / file).read_text() for file in files).split())
+            if quota > 0:  # version 1 has -1 for none
+                cores = min(cores, max(1, math.ceil(quota / period)))
+    return cores
 
 
 class Machine:

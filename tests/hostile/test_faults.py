@@ -1,8 +1,10 @@
-"""What may fail around a server process: open files, the disk of its log, the clock."""
+"""What may fail around a server process: open files, the disk of its log, the clock, its turns at a core."""
 
 import os
 import signal
 import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -102,4 +104,26 @@ def test_a_clock_that_jumps_loses_no_call() -> None:
             for _ in range(50):
                 assert client.translate("A cat.", timeout_s=WAIT_S).text == before.text
         assert server.metrics()("dragoman_build_info") == 1
+        assert server.end(signal.SIGTERM) == 0
+
+
+STOPPED_S = 12
+"""Longer than a step may take until it is said to hang."""
+
+
+def test_a_process_that_had_no_turn_for_a_while_goes_on_with_its_calls() -> None:
+    """As where a virtual machine is moved: no engine has hung, and nobody is told so."""
+    with server_process(ZOO) as server, Client(server.target) as client, ThreadPoolExecutor(8) as pool:
+
+        def ask(number: int) -> str:
+            return client.translate(f"{number} cats.", timeout_s=WAIT_S, no_cache=True).text
+
+        before = list(pool.map(ask, range(64)))
+        during = pool.map(ask, range(64))
+        next(during)
+        server.process.send_signal(signal.SIGSTOP)
+        time.sleep(STOPPED_S)
+        server.process.send_signal(signal.SIGCONT)
+        assert [before[0], *during] == before
+        assert server.metrics()("dragoman_engine_restarts_total") == 0
         assert server.end(signal.SIGTERM) == 0

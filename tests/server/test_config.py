@@ -179,9 +179,20 @@ def test_all_wrong_values_are_told_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("quota", "cores"), [("50000 100000\n", 1), ("100000 100000\n", 1), ("100001 100000\n", 2), ("max 100000\n", 10**6)]
+    ("files", "cores"),
+    [
+        ({"cpu.max": "50000 100000\n"}, 1),
+        ({"cpu.max": "100000 100000\n"}, 1),
+        ({"cpu.max": "100001 100000\n"}, 2),
+        ({"cpu.max": "max 100000\n"}, None),
+        ({"cpu/cpu.cfs_quota_us": "50000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 1),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
+        ({"cpu/cpu.cfs_quota_us": "50000\n"}, None),
+    ],
 )
-def test_cores_are_limited_by_the_containers_quota(tmp_path: Path, quota: str, cores: int) -> None:
-    file = tmp_path / "cpu.max"
-    file.write_text(quota)
-    assert usable_cores(file) == min(cores, usable_cores(tmp_path / "none"))
+def test_cores_are_limited_by_the_containers_quota(tmp_path: Path, files: dict[str, str], cores: int | None) -> None:
+    without = usable_cores(tmp_path)
+    for name, told in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(told)
+    assert usable_cores(tmp_path) == min(without, cores or without)

@@ -140,6 +140,7 @@ async def test_a_token_that_chooses_its_algorithm_is_refused(keys_file: Path) ->
         jwt.encode(claims, nothing, "none", headers={"kid": "RS256"}),
         jwt.encode(claims, secret, "HS256", headers={"kid": "RS256"}),
         jwt.encode(claims, PRIVATE["RS256"], "RS512", headers={"kid": "RS256"}),
+        jwt.encode(claims, PRIVATE["RS256"], "RS256", headers={"kid": "RS256", "crit": ["odd"], "odd": 1}),  # RFC 7515
         token().rpartition(".")[0] + ".",
         "a.b.c",
         "..",
