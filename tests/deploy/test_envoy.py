@@ -9,11 +9,12 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 import yaml
 
@@ -82,18 +83,36 @@ class Front:
         return 0
 
 
+FAULTS = {
+    "@type": "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault",
+    "delay": {"fixed_delay": "0.3s", "percentage": {"numerator": 10}},
+    "abort": {"grpc_status": grpc.StatusCode.UNAVAILABLE.value[0], "percentage": {"numerator": 5}},
+}
+"""Of calls, by chance: each kind of its own. They never reach a server, so that Envoy does not try them again."""
+
+
+@contextmanager
+def envoy(file: Path, servers: list[ServerProcess], faults: dict[str, Any] | None = None) -> Iterator[Front]:
+    """Before these servers. file: its configuration"""
+    found = Front(free_port(), free_port(), servers)
+    told = configuration(found.port, found.admin_port, servers)
+    if faults is not None:
+        manager = told["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
+        manager["http_filters"].insert(0, {"name": "envoy.filters.http.fault", "typed_config": faults})
+    file.write_text(json.dumps(told), encoding="utf-8")
+    with ExitStack() as opened:
+        command = [PROGRAM, "--config-path", file, "--use-dynamic-base-id", "--concurrency", "1", "-l", "error"]
+        process = opened.enter_context(subprocess.Popen(list(map(str, command))))
+        opened.callback(process.kill)
+        eventually(lambda: found.healthy() == len(servers))
+        yield found
+
+
 @pytest.fixture(scope="module")
 def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
-    file = tmp_path_factory.mktemp("envoy") / "envoy.yaml"
     with ExitStack() as opened:
         servers = [opened.enter_context(server_process(ZOO)) for _ in range(2)]
-        found = Front(free_port(), free_port(), servers)
-        file.write_text(json.dumps(configuration(found.port, found.admin_port, servers)), encoding="utf-8")
-        command = [PROGRAM, "--config-path", file, "--use-dynamic-base-id", "--concurrency", "1", "-l", "error"]
-        envoy = opened.enter_context(subprocess.Popen(list(map(str, command))))
-        opened.callback(envoy.kill)
-        eventually(lambda: found.healthy() == 2)
-        yield found
+        yield opened.enter_context(envoy(tmp_path_factory.mktemp("envoy") / "envoy.yaml", servers))
 
 
 def test_json_is_answered_and_so_is_what_is_wrong_with_it(front: Front) -> None:
@@ -133,6 +152,21 @@ def test_pages_of_named_origins_speak_grpc_web(front: Front) -> None:
         assert response.headers["access-control-allow-origin"] == PAGE
     assert flag == 0 and TranslateResponse.FromString(answer[:length]).translations[0].hypotheses[0].text
     assert answer[length] == 0x80 and b"grpc-status:0" in answer[length:]
+
+
+def test_calls_that_are_held_up_or_fail_on_the_way_are_made_again(front: Front, tmp_path: Path) -> None:
+    with envoy(tmp_path / "envoy.yaml", front.servers, FAULTS) as faulty, Client(faulty.target) as client:
+        before = client.translate("A cat.", timeout_s=WAIT_S).text
+        with ThreadPoolExecutor(8) as pool:
+
+            def ask(_: int) -> str:
+                return client.translate("A cat.", timeout_s=WAIT_S, no_cache=True).text
+
+            assert set(pool.map(ask, range(CALLS))) == {before}
+        told = f"http://127.0.0.1:{faulty.admin_port}/stats?filter=fault"
+        with urllib.request.urlopen(told, timeout=WAIT_S) as page:
+            counts = dict(line.split(": ") for line in page.read().decode().splitlines())
+        assert all(int(counts[f"http.calls.fault.{kind}_injected"]) > 0 for kind in ("aborts", "delays"))
 
 
 def test_a_server_that_is_killed_or_told_to_end_costs_no_call(front: Front) -> None:
