@@ -181,7 +181,7 @@ def test_a_manifest_that_is_no_object(copy: Path) -> None:
         (in_graphs(most_candidates=213), "most_candidates is 213; there are 212 target tokens"),
         (in_graphs(width=1), "model.width is 48; the graphs have 1"),
         (in_graphs(max_positions=10**9), "; the graphs have 1000000000"),
-        (lambda manifest: manifest["model"].update(width=64), "model.width is 64; the graphs have 48"),
+        (lambda manifest: manifest["model"].update(width=96), "model.width is 96; the graphs have 48"),
         (
             lambda manifest: manifest["model"].update(source_vocab_size=10**9, target_vocab_size=10**9),
             "model.source_vocab_size is 1000000000; the graphs have 212",
