@@ -98,13 +98,14 @@ class TracedModel:
         """Traces a copy. `model` may be on any device, and goes on training."""
         self._tokenizer = tokenizer
         traced = deepcopy(model).cpu()
+        trained = {name: parameter for name, parameter in traced.named_parameters() if parameter.requires_grad}
         with torch.no_grad():
-            for parameter in traced.parameters():  # of two that are equal now the exporter would make one constant
+            for parameter in trained.values():  # of two that are equal now the exporter would make one constant
                 parameter.normal_()
         self._trace(traced)
         self._places = [(value, constant, _place(value, traced)) for value, constant in self._constants]
         found = {name for *_, place in self._places if place is not None for name in place.names}
-        self._is_whole = found.issuperset(dict(traced.named_parameters()))
+        self._is_whole = found.issuperset(trained)
 
     @contextmanager
     def open(self, model: Architecture, limits: TargetLimits) -> Iterator[Translating]:
