@@ -134,7 +134,7 @@ class Cache(Protocol[S_contra]):
 
 
 class GivenTargets(Protocol):
-    """What looks at targets that are given, by teacher-forced passes: see `engine.target_graphs`."""
+    """What looks at targets that are given, by teacher-forced passes: see `engine.logits.target_graphs`."""
 
     @property
     def scores(self) -> bool:

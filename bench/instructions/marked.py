@@ -54,7 +54,7 @@ class Still:
 
     @property
     def given_targets(self) -> NoReturn:
-        raise NotImplementedError
+        raise AssertionError("no step looks at given targets")
 
     def open_cache(self, rows: int) -> "StillCache":
         return StillCache(rows)

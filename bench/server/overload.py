@@ -71,16 +71,16 @@ async def measure(server: Server, loads: Sequence[float], seconds: float) -> Non
         print("| load | capacity, characters/s | calls | goodput | rows for nobody | refused after p50 / p99 | ends |")
         print("|---|---|---|---|---|---|---|")
         for load in loads:
-            computed, wasted = rows(server)
+            before_load = rows(server)
             rate = load * before / CONTENTS / (sum(map(len, texts)) / len(texts))
             outcome = await overload(stub, texts, rate, seconds)
-            computed, wasted = (now - then for now, then in zip(rows(server), (computed, wasted), strict=True))
+            computed, for_nobody = (now - then for now, then in zip(rows(server), before_load, strict=True))
             after = await capacity(stub, texts, seconds / 2)
             mean, told = (before + after) / 2, outcome.refusals_s or [float("nan")]
             ends = ", ".join(f"{end} {count}" for end, count in outcome.ends.most_common())
             print(
                 f"| {load:g} | {mean:.0f} | {outcome.sent} | {outcome.characters / seconds / mean:.0%} "
-                f"| {wasted / max(1, computed):.1%} "
+                f"| {for_nobody / max(1, computed):.1%} "
                 f"| {percentile(told, 50) * 1e3:.1f} / {percentile(told, 99) * 1e3:.1f} ms | {ends} |",
                 flush=True,
             )
@@ -89,8 +89,8 @@ async def measure(server: Server, loads: Sequence[float], seconds: float) -> Non
 
 def rows(server: Server) -> tuple[float, float]:
     """Computed so far, and of them for callers who had left."""
-    wasted = server.counted("dragoman_rows_wasted_total", {"reason": "cancelled"})
-    return server.counted("dragoman_rows_computed_total"), wasted
+    for_nobody = server.counted("dragoman_rows_wasted_total", {"reason": "cancelled"})
+    return server.counted("dragoman_rows_computed_total"), for_nobody
 
 
 def request(texts: Sequence[str], draw: random.Random) -> TranslateRequest:

@@ -18,8 +18,8 @@ from engine.decoder import Decoder, GivenTargets
 from engine.devices.session import is_out_of_memory
 from engine.errors import EngineError, Late, NotFinite, OutOfMemory
 from engine.links import Looked
+from engine.logits.target_graphs import PASS_TOKENS
 from engine.request import Event, Failed, Finished, Hypothesis, Request, Score, Scored, Timings, Translate
-from engine.target_graphs import PASS_TOKENS
 from models.decoding import Decoding
 
 

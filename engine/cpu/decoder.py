@@ -17,6 +17,7 @@ from engine.decoder import Ask, Found, TokenIds
 from engine.devices.session import CPU, Device, bind, open_session
 from engine.devices.shapes import check_shapes
 from engine.logits.graph import LogitsGraph
+from engine.logits.target_graphs import TargetGraphs
 from engine.logits.whole_rows import (
     answer,
     asks_logits,
@@ -26,7 +27,6 @@ from engine.logits.whole_rows import (
     check_offered,
     mark_not_finite,
 )
-from engine.target_graphs import TargetGraphs
 from kernels.library import Counters
 from models.package import signature
 from models.package.graph_files import GraphFiles

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from engine.cpu.packs import encode_packed
 from engine.devices.session import CPU, Device, open_session
 from engine.encoded import EncodedText, NoCache
-from engine.target_graphs import TargetGraphs
+from engine.logits.target_graphs import TargetGraphs
 from models.package.graph_files import GraphFiles
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from engine.cuda.encoder import CudaEncoder, CudaSource
 from engine.cuda.output import CudaOutput, most_allowed
 from engine.cuda.runtime import DeviceRuntime
 from engine.devices.session import CAPTURE_REFUSED, Device, DeviceError, is_out_of_memory
-from engine.target_graphs import TargetGraphs
+from engine.logits.target_graphs import TargetGraphs
 from models.package.graph_files import Graph, GraphFiles
 
 log = logging.getLogger(__name__)

@@ -17,8 +17,8 @@ from engine.cache_memory import STEP
 from engine.cpu.decoder import RUN_TOKENS
 from engine.devices.session import DeviceError
 from engine.devices.sizing import FLOAT_BYTES, ID_BYTES, most_that_fit, tensor_bytes
+from engine.logits.target_graphs import OUTPUT_TOKENS, PASS_TOKENS
 from engine.queueing.queue import JOINING_TOKENS
-from engine.target_graphs import OUTPUT_TOKENS, PASS_TOKENS
 from models.package.graphs import CacheTensor, GraphFile, GraphsSpec, alike
 
 MEGABYTE = 1_000_000

@@ -27,8 +27,8 @@ from engine.supervision.policy import UNSUPERVISED, Supervision
 from engine.targets import TargetRules, target_rules
 from models.package.folder import Package
 from models.package.graph_files import GraphFiles
-from models.package.graphs import Precisions
 from models.package.manifest import GenerationDefaults
+from models.package.precision import Precisions
 
 log = logging.getLogger(__name__)
 

@@ -1,1 +1,1 @@
-"""What few searches ask for: whole rows of logits, and what is made of them."""
+"""What few ask for: whole rows of logits and what is made of them, and what passes say of given targets."""

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from engine.devices.session import CPU, Device, open_session
 from engine.encoded import EncodedText, NoCache
 from engine.errors import KernelsRefused
+from engine.logits.target_graphs import TargetGraphs
 from engine.native.encoder import encode
 from engine.native.library import matching
-from engine.target_graphs import TargetGraphs
 from kernels.library import Library
 from models.package import signature
 from models.package.graph_files import GraphFiles

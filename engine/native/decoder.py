@@ -13,11 +13,11 @@ from engine.devices.session import CPU, Device, open_session
 from engine.devices.shapes import check_shapes
 from engine.errors import KernelsRefused
 from engine.logits.graph import LogitsGraph
+from engine.logits.target_graphs import TargetGraphs
 from engine.native.cache import SlotCache
 from engine.native.encoder import NativeSource, encode
 from engine.native.library import matching
 from engine.native.named import NamedTokens
-from engine.target_graphs import TargetGraphs
 from kernels.library import Counters, Library
 from models.package.graph_files import GraphFiles
 from models.package.graphs import NativeGraphs

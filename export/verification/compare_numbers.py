@@ -11,8 +11,8 @@ from torch import Tensor
 from engine.cuda.runtime import NUMBER_TYPES
 from engine.decoder import Ask, Decoder, Found, S
 from engine.devices.session import CPU, Device, open_session
+from engine.logits.target_graphs import TargetGraphs
 from engine.native.encoder import encode
-from engine.target_graphs import TargetGraphs
 from export.tracing.variant import DTYPES
 from export.verification.reference import Attention, attention, log_probs
 from kernels.library import open_library

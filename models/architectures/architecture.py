@@ -11,6 +11,7 @@ Tables of tokens are padded to whole blocks, see `models.best_tokens`.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import torch
@@ -26,7 +27,7 @@ or, where scores are no products with keys, the scores themselves [rows, source]
 order in which it is declared."""
 
 
-class Architecture(nn.Module):
+class Architecture(nn.Module, ABC):
     """A model that translates. Its tables of tokens and its output layer are here."""
 
     config: ModelShape
@@ -61,21 +62,22 @@ class Architecture(nn.Module):
         logits: Tensor = self.logits(hidden[-1]).unflatten(0, target_ids.shape)
         return logits[:, :, : self.config.target_vocab_size]
 
+    @abstractmethod
     def encode_source(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, list[Tensor]]:
         """ids: int64 [sentences, source]; lengths: [sentences], tokens before the padding.
 
         Returns the last hidden states [sentences, source, width]; and of each cache tensor that has one, in their
         order, its start: a state [sentences, width], or [sentences, heads, source, head_dim].
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def decode_target(self, starts: Sequence[Tensor], source_lengths: Tensor, target_ids: Tensor) -> list[Tensor]:
         """The teacher-forced pass without the output layer. starts: what `encode_source` gave; `forward` has the rest.
 
         Returns hidden states [sentences * target, width], the last of them what `logits` takes.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def decode_step(
         self,
         ids: Tensor,
@@ -93,7 +95,6 @@ class Architecture(nn.Module):
         target_past, cross_past: the cache tensors of hypotheses, and of sources
         slots: to a node of ONNX Runtime, the places that relative positions are wanted of. None: the whole capacity
         """
-        raise NotImplementedError
 
     def logits(self, x: Tensor, output: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """[tokens, width] -> [tokens, padded vocabulary], or of some tokens only.

@@ -8,33 +8,12 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from models.config import Frozen
-from models.package.precision import WHOLE, AttentionKind, OutputLayer, Precision
+from models.package.precision import AttentionKind, OutputLayer, Precision, Precisions
 
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
 FileName = Annotated[str, Field(pattern=NAME_PATTERN)]
 Owner = Literal["hypothesis", "source"]
 Axis = Annotated[int, Field(gt=0)] | Literal["rows", "target", "source"]
-
-
-class Precisions(Frozen):
-    """What the numbers of a package are."""
-
-    weights: Precision
-    activations: Precision
-    """Hidden states and logits."""
-    cache: Precision
-    """Keys and values, or states."""
-
-    @classmethod
-    def of_all(cls, precision: Precision) -> "Precisions":
-        """The same everywhere; with weights that are whole numbers, fp32."""
-        rest = "fp32" if precision in WHOLE else precision
-        return cls(weights=precision, activations=rest, cache=rest)
-
-    @property
-    def kinds(self) -> tuple[Precision, ...]:
-        """Those there are."""
-        return self.weights, self.activations, self.cache
 
 
 class CacheTensor(Frozen):
@@ -150,8 +129,9 @@ class Vocabulary(Frozen):
 
     @model_validator(mode="after")
     def _known(self) -> "Vocabulary":
-        both = min(self.source_size, self.target_size)
-        for name, size in (("pad_id", self.source_size), ("end_id", both), ("start_id", self.target_size)):
+        sizes = self.source_size, self.target_size
+        # Of two vocabularies either may have the padding.
+        for name, size in (("pad_id", max(sizes)), ("end_id", min(sizes)), ("start_id", self.target_size)):
             if getattr(self, name) >= size:
                 raise ValueError(f"{name} is {getattr(self, name)}; the vocabulary has {size} tokens")
         return self

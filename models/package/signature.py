@@ -133,12 +133,11 @@ from models.package.graphs import (
     CacheTensor,
     GraphFile,
     GraphsSpec,
-    Precisions,
     SelfAttention,
     TargetAttention,
     Vocabulary,
 )
-from models.package.precision import NUMBER_BYTES, AttentionKind, Precision
+from models.package.precision import NUMBER_BYTES, AttentionKind, Precision, Precisions
 
 ENCODER, DECODER, OUTPUT = "encoder.onnx", "decoder.onnx", "output.onnx"
 NATIVE_ENCODER, NATIVE_DECODER, NATIVE_NAMED = "native_encoder.onnx", "native_decoder.onnx", "native_named.onnx"

@@ -10,6 +10,7 @@ from typing import Protocol
 from engine.queueing.cost import Work
 from server.admission.quotas import Quotas
 from server.errors import Overloaded, ServerError, WouldBeLate
+from server.errors.retry import apart
 
 WINDOW = 64
 """Answers that tell how fast the server is just now."""
@@ -17,8 +18,6 @@ RETRY_S = (0.05, 30.0)
 """Shortest and longest advice. Shorter would bring callers back before anything changed."""
 FIRST_RETRY_S = 1.0
 """Advice before there were answers to learn from."""
-JITTER = 0.25
-"""Most that is added to an advice, as a share of it: callers of one moment do not come back in another one."""
 TURN_S = 0.1
 """Most that a caller who is told to come back puts others off, whatever its call costs: the queue is fair."""
 MOST_TICKETS = 4096
@@ -171,7 +170,7 @@ class Admission:
             self._forget_tickets(now)
         at = min(at, now + longest)
         self._own_tickets[caller] = min(at + taken_s, now + longest)
-        return min(max(at - now, shortest) * (1 + JITTER * self._chance()), longest)
+        return min(apart(max(at - now, shortest), self._chance), longest)
 
     def _forget_tickets(self, now: float) -> None:
         """Those whose time has come; all of them, if they are too many."""

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, Field
 
 from server.errors import QuotaExceeded
+from server.errors.retry import apart
 from server.telemetry.metrics.caller import CallerMetrics
 
 BURST_S = 1.0
 """So many seconds' worth may come at once. One call that asks for more is let in when nothing is owed, and is owed."""
 CALL_RETRY_S = 0.2
 """Advice to a caller with too many calls under way."""
-JITTER = 0.25
-"""Most that is added to an advice, as a share of it."""
 SWEEP_FROM = 1024
 """Accounts that may be kept before those who owe nothing are looked for."""
 
@@ -103,7 +102,7 @@ class Quotas:
 
     def _refuse(self, caller: str, quota: str, asked: float, left: float, limit: float, wait_s: float) -> None:
         self._metrics.refused(caller, quota)
-        raise QuotaExceeded(caller, quota, asked, left, limit, wait_s * (1 + JITTER * self._chance()))
+        raise QuotaExceeded(caller, quota, asked, left, limit, apart(wait_s, self._chance))
 
     def _account(self, caller: str) -> Account:
         account = self._accounts.get(caller)

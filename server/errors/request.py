@@ -4,6 +4,10 @@ from collections.abc import Sequence
 from typing import Literal
 
 from server.errors.error import SHOWN, ServerError, nearest, quoted, shorten
+from server.errors.retry import apart
+
+AGAIN_S = 0.1
+"""By then those who came at the same time are in."""
 
 
 class InvalidRequest(ServerError):
@@ -254,7 +258,8 @@ class RequestStalled(ServerError):
     status = "ABORTED"
     reason = "REQUEST_STALLED"
 
-    def __init__(self, timeout_s: float, retry_after_s: float) -> None:
+    def __init__(self, timeout_s: float) -> None:
+        retry_after_s = apart(AGAIN_S)
         message = (
             f"the request was not there within {timeout_s:g} s, or sooner while many others were coming in; "
             f"send it at once, in {1000 * retry_after_s:.0f} ms, or in several calls"

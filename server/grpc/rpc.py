@@ -20,7 +20,6 @@ from server.identity.entrance import Entrance
 from server.identity.identity import Credentials
 from server.telemetry.calls import Call, current_call, request_id
 from server.telemetry.observed import ObservedCalls
-from server.traffic.arrivals import again_s
 from server.traffic.traffic import Traffic
 
 STATUS_TIMEOUT_S = 1.0
@@ -137,7 +136,7 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
         try:
             return await self._traffic.arrivals.wait(context.read, caller, connection, asyncio.current_task())
         except TimeoutError as error:
-            raise RequestStalled(self._traffic.request_timeout_s, again_s()) from error
+            raise RequestStalled(self._traffic.request_timeout_s) from error
 
     def _parse(self, method: str, handler: Handler, data: bytes) -> Any:
         if len(data) > self._traffic.bounds.message_bytes:

@@ -10,7 +10,6 @@ from starlette.requests import Request
 from server.errors import MessageTooLarge, RequestStalled
 from server.http.errors import UnsupportedMediaType
 from server.http.transport.connection import CONNECTION, Connection
-from server.traffic.arrivals import again_s
 from server.traffic.traffic import Traffic
 
 LINGER_S = 2.0
@@ -82,7 +81,7 @@ class Asked:
             try:
                 self._body = await self._traffic.arrivals.wait(self._read, self.host, str(self._request.client))
             except TimeoutError as error:
-                raise RequestStalled(self._traffic.request_timeout_s, again_s()) from error
+                raise RequestStalled(self._traffic.request_timeout_s) from error
             self._traffic.held.begin(len(self._body), self.host)
         return self._body
 

@@ -1,7 +1,6 @@
 """What has begun to come in and is not all there."""
 
 import asyncio
-import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
@@ -23,9 +22,6 @@ GOOD, NEW, BAD = range(3)
 """Connections: the last that came by it became whole; nothing has come by it; the last was given up."""
 REMEMBERED = 4096
 """Connections. More than a server has."""
-AGAIN_S, JITTER = 0.1, 0.25
-"""By then those who came at the same time are in; and most that is added, as a share, so that nobody comes again with
-all others who were given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +189,3 @@ class Arrivals:
         self._whole[connection] = whole
         if len(self._whole) > REMEMBERED:
             del self._whole[next(iter(self._whole))]
-
-
-def again_s() -> float:
-    """When one that was given up is to come again."""
-    return AGAIN_S * (1 + JITTER * random.random())

@@ -1,15 +1,14 @@
 """Requests that are being answered."""
 
 import asyncio
-import random
 from collections import Counter
 
 from server.errors import RequestsTooLarge
+from server.errors.retry import apart
 from server.traffic.bounds import SMALL_BYTES
 
-RETRY_S, JITTER = 1.0, 0.25
-"""When to come back: small requests are refused hardly ever, and large ones take about so long. And most that is added,
-as a share, so that those of one moment do not come back in another one."""
+RETRY_S = 1.0
+"""When to come back. Small requests are refused hardly ever, and large ones take about so long."""
 OF_ONE = 7 / 8
 """Share of the room that one caller may have."""
 
@@ -36,7 +35,7 @@ class Held:
             return
         held, own = self._of.total(), self._of[caller]
         if (held and held + size > self._most_bytes) or (own and own + size > OF_ONE * self._most_bytes):
-            raise RequestsTooLarge(size, held, self._most_bytes, RETRY_S * (1 + JITTER * random.random()))
+            raise RequestsTooLarge(size, held, self._most_bytes, apart(RETRY_S))
         self._held[task] = size, caller
         task.add_done_callback(self._end)
         self._of[caller] += size

@@ -41,9 +41,8 @@ from models.architectures.build import build
 from models.checkpoint import load_checkpoint
 from models.package.folder import Package
 from models.package.graph_files import GraphFiles
-from models.package.graphs import Precisions
 from models.package.manifest import Certificate, StepError
-from models.package.precision import AttentionKind, OutputLayer, Precision
+from models.package.precision import AttentionKind, OutputLayer, Precision, Precisions
 from tests.checkpoints import ROOT, edit_json, write_checkpoint
 
 TOLERANCE = TOLERANCES["fp32"].error

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn, get_args
+from typing import Any, NoReturn, get_args
 
 import grpc
 import uvloop
@@ -21,6 +21,8 @@ from grpc_health.v1.health import aio as health
 from bench.cpu.sides.ctranslate2 import ComputeType, Ctranslate2
 from bench.cpu.work import WORKERS
 from dragoman.v1 import translation_pb2, translation_pb2_grpc
+
+Context = grpc.aio.ServicerContext[Any, Any]
 
 MAX_BATCH = 32
 MAX_DELAY_S = 0.005
@@ -100,15 +102,17 @@ class PeerService(translation_pb2_grpc.TranslationServiceServicer):
         """The whole text at once: CTranslate2 cannot stream a batch."""
         yield translation_pb2.StreamTranslateResponse(text_delta=await self._batcher.translate(request.content))
 
-    def TranslateAndEncode(self, request: object, context: object) -> NoReturn:
-        raise NotImplementedError  # nobody measures it
+    async def TranslateAndEncode(self, request: object, context: Context) -> NoReturn:
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "nobody measures it")
 
-    def TranslateDocument(self, request: object, context: object) -> NoReturn:
-        raise NotImplementedError  # CTranslate2 has none
+    async def TranslateDocument(
+        self, request: object, context: Context
+    ) -> AsyncIterator[translation_pb2.TranslateDocumentResponse]:
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "CTranslate2 has none")
+        yield translation_pb2.TranslateDocumentResponse()  # never: but the method is a stream
 
-    def Score(self, request: object, context: object) -> NoReturn:
-        """What CTranslate2 has for it is measured without a server."""
-        raise NotImplementedError
+    async def Score(self, request: object, context: Context) -> NoReturn:
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "what CTranslate2 has for it is measured without a server")
 
 
 async def serve(checkpoint: Path, folder: Path, compute_type: ComputeType, port: int) -> None:

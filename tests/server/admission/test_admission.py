@@ -3,8 +3,9 @@
 import pytest
 
 from engine.queueing.cost import Work
-from server.admission.permits import FIRST_RETRY_S, JITTER, MOST_TICKETS, RETRY_S, SURE, TURN_S, WINDOW, Admission
+from server.admission.permits import FIRST_RETRY_S, MOST_TICKETS, RETRY_S, SURE, TURN_S, WINDOW, Admission
 from server.errors import Draining, EngineStopped, Overloaded, WouldBeLate
+from server.errors.retry import JITTER
 
 
 def work(contents: int, caller: str = "") -> Work:

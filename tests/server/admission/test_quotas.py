@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from server.admission.quotas import BURST_S, CALL_RETRY_S, JITTER, SWEEP_FROM, Quota, Quotas
+from server.admission.quotas import BURST_S, CALL_RETRY_S, SWEEP_FROM, Quota, Quotas
 from server.errors import QuotaExceeded
+from server.errors.retry import JITTER
 from server.telemetry.metrics.caller import MOST_CALLERS, CallerMetrics
 
 

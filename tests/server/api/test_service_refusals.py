@@ -18,7 +18,8 @@ from dragoman.v1.translation_pb2 import (
     StreamTranslateRequest,
     TranslateRequest,
 )
-from server.admission.permits import FIRST_RETRY_S, JITTER
+from server.admission.permits import FIRST_RETRY_S
+from server.errors.retry import JITTER
 from tests.serving import (
     STREAM,
     TRANSLATE,

@@ -62,6 +62,8 @@ from server.errors import (
     VectorsTooLarge,
     WouldBeLate,
 )
+from server.errors.request import AGAIN_S
+from server.errors.retry import JITTER
 from server.grpc.status import DETAILS_KEY, PUSHBACK_KEY, error_metadata
 
 EXAMPLES: list[ServerError] = [
@@ -96,7 +98,7 @@ EXAMPLES: list[ServerError] = [
     CandidateRefused("en-pt", "2 of 6 texts are different; 0.8 of them must be equal"),
     ReloadUnderWay("en-pt"),
     ServiceNotFound("dragoman.v1.Made-up", ["", "dragoman.v1.ModelService"]),
-    RequestStalled(10, 0.1),
+    RequestStalled(10),
     StreamStalled(30),
     OutOfMemory(400),
     VectorsTooLarge(5_000_000, 4_194_304),
@@ -213,3 +215,9 @@ def test_every_reason_is_documented_with_its_status_and_metadata() -> None:
         [row] = [line for line in text.splitlines() if line.startswith(f"| `{error.reason}` |")]
         assert f"| `{error.status}` |" in row
         assert all(f"`{key}`" in row for key in error.metadata), row
+
+
+def test_who_was_too_slow_comes_again_at_a_time_of_its_own() -> None:
+    times = [RequestStalled(10).retry_after_s for _ in range(10)]
+    assert len(set(times)) == 10
+    assert all(one is not None and AGAIN_S <= one <= AGAIN_S * (1 + JITTER) for one in times)

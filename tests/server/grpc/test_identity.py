@@ -15,7 +15,8 @@ from dragoman import AsyncClient, PermissionDenied, Unauthenticated
 from dragoman.v1.encoding_pb2 import EncodeRequest
 from dragoman.v1.model_pb2 import ListModelsRequest
 from dragoman.v1.translation_pb2 import TranslateAndEncodeRequest
-from server.admission.quotas import JITTER, Quota
+from server.admission.quotas import Quota
+from server.errors.retry import JITTER
 from server.identity.callers import Callers, CallersFile
 from server.identity.door import ListedDoor
 from server.identity.tokens import token_hash

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from server.traffic import arrivals
-from server.traffic.arrivals import AGAIN_S, JITTER, Arrivals, again_s
+from server.traffic.arrivals import Arrivals
 
 LONG_S = 3600.0
 
@@ -240,9 +240,3 @@ async def test_who_leaves_as_their_turn_comes_leaves_it_to_the_next(monkeypatch:
     async with asyncio.timeout(1):
         assert await third
     assert second.cancelled()
-
-
-def test_who_was_given_up_comes_again_at_a_time_of_its_own() -> None:
-    times = [again_s() for _ in range(10)]
-    assert len(set(times)) == 10
-    assert all(AGAIN_S <= one <= AGAIN_S * (1 + JITTER) for one in times)

@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from server.errors import RequestsTooLarge
+from server.errors.retry import JITTER
 from server.traffic.bounds import SMALL_BYTES
-from server.traffic.held import JITTER, RETRY_S, Held
+from server.traffic.held import RETRY_S, Held
 
 ROOM = 8000
 

@@ -10,7 +10,7 @@ import torch
 
 from engine.devices.session import CPU
 from engine.errors import NotOffered
-from engine.target_graphs import OUTPUT_TOKENS, PASS_TOKENS, TargetGraphs, together
+from engine.logits.target_graphs import OUTPUT_TOKENS, PASS_TOKENS, TargetGraphs, together
 from export.tracing.trace import trace
 from export.verification.compare_numbers import attention_error, score_error
 from export.verification.reference import log_probs
