@@ -28,7 +28,7 @@ from engine.targets import TargetRules, target_rules
 from models.package.folder import Package
 from models.package.graph_files import GraphFiles
 from models.package.manifest import GenerationDefaults
-from models.package.precision import Precisions
+from models.package.numbers import Precisions
 
 log = logging.getLogger(__name__)
 

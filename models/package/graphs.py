@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from models.config import Frozen
-from models.package.precision import AttentionKind, OutputLayer, Precision, Precisions
+from models.package.numbers import Precisions
+from models.package.precision import AttentionKind, OutputLayer, Precision
 
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
 FileName = Annotated[str, Field(pattern=NAME_PATTERN)]

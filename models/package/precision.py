@@ -15,8 +15,6 @@ In an int16 or int8 package the weights of linear layers are whole numbers, and 
 
 from typing import Literal
 
-from models.config import Frozen
-
 Precision = Literal["fp32", "fp16", "bf16", "int16", "int8"]
 
 NUMBER_BYTES: dict[Precision, int] = {"fp32": 4, "fp16": 2, "bf16": 2, "int16": 2, "int8": 1}
@@ -30,24 +28,3 @@ OutputLayer = Literal["screened", "full"]
 AttentionKind = Literal["fused", "plain"]
 """fused: com.microsoft.GroupQueryAttention and MultiHeadAttention. On CUDA, the former knows fp16 and bf16 only.
 plain: standard ONNX operators, which run in any precision on any device, and slower."""
-
-
-class Precisions(Frozen):
-    """What the numbers of a package are."""
-
-    weights: Precision
-    activations: Precision
-    """Hidden states and logits."""
-    cache: Precision
-    """Keys and values, or states."""
-
-    @classmethod
-    def of_all(cls, precision: Precision) -> "Precisions":
-        """The same everywhere; with weights that are whole numbers, fp32."""
-        rest = "fp32" if precision in WHOLE else precision
-        return cls(weights=precision, activations=rest, cache=rest)
-
-    @property
-    def kinds(self) -> tuple[Precision, ...]:
-        """Those there are."""
-        return self.weights, self.activations, self.cache

@@ -137,7 +137,8 @@ from models.package.graphs import (
     TargetAttention,
     Vocabulary,
 )
-from models.package.precision import NUMBER_BYTES, AttentionKind, Precision, Precisions
+from models.package.numbers import Precisions
+from models.package.precision import NUMBER_BYTES, AttentionKind, Precision
 
 ENCODER, DECODER, OUTPUT = "encoder.onnx", "decoder.onnx", "output.onnx"
 NATIVE_ENCODER, NATIVE_DECODER, NATIVE_NAMED = "native_encoder.onnx", "native_decoder.onnx", "native_named.onnx"

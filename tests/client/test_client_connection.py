@@ -60,6 +60,15 @@ def test_a_call_waits_for_a_server_that_comes(call: Call, method: str) -> None:
             assert len(server.call_times) == 1
 
 
+def test_a_new_client_does_not_wait_for_anothers_next_attempt() -> None:
+    target = free_target()
+    with Client(target, wait_for_ready=False) as earlier:
+        with pytest.raises(Unreachable):
+            earlier.translate("hello")
+        with serving(FakeServer(), port=int(target.rpartition(":")[2])), Client(target, wait_for_ready=False) as new:
+            assert new.translate("hello").text == "HELLO"
+
+
 # Deadlines, cancellation, retries
 
 

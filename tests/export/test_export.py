@@ -42,7 +42,8 @@ from models.checkpoint import load_checkpoint
 from models.package.folder import Package
 from models.package.graph_files import GraphFiles
 from models.package.manifest import Certificate, StepError
-from models.package.precision import AttentionKind, OutputLayer, Precision, Precisions
+from models.package.numbers import Precisions
+from models.package.precision import AttentionKind, OutputLayer, Precision
 from tests.checkpoints import ROOT, edit_json, write_checkpoint
 
 TOLERANCE = TOLERANCES["fp32"].error

@@ -13,7 +13,8 @@ from engine.devices.session import CPU, Device, DeviceError, is_out_of_memory, o
 from engine.devices.sizing import Load, most_rows, most_tokens
 from engine.loading.load import worker_count
 from models.package.folder import Package
-from models.package.precision import Precision, Precisions
+from models.package.numbers import Precisions
+from models.package.precision import Precision
 from models.package.signature import graphs_spec
 from server.config import Settings
 from server.placement import device_memory, facts, serving_device

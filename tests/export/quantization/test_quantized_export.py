@@ -12,7 +12,7 @@ from export.inputs import LEAST_CALIBRATION, InputError, read_calibration, read_
 from models.config import ModelConfig
 from models.package.checked import PackageError
 from models.package.folder import Package, sha256
-from models.package.precision import Precisions
+from models.package.numbers import Precisions
 
 SENTENCES = [line.strip() for line in SAMPLES.read_text(encoding="utf-8").splitlines()]
 VERIFIED = 24

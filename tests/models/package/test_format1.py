@@ -18,7 +18,7 @@ from engine.offline import decode
 from engine.runner import Runner
 from models.package.checked import PackageError
 from models.package.folder import MANIFEST, Package
-from models.package.precision import Precisions
+from models.package.numbers import Precisions
 from models.package.signature import graphs_spec
 
 DATA = Path(__file__).parents[2] / "data"
