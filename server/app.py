@@ -17,6 +17,7 @@ import grpc
 import onnxruntime as ort
 import uvloop
 from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha.reflection_pb2_grpc import add_ServerReflectionServicer_to_server
 from prometheus_client import CollectorRegistry
 
 from dragoman import __version__
@@ -34,6 +35,7 @@ from server.catalog.packages import open_packages
 from server.catalog.reloading import Reload
 from server.config import ConfigError, Settings
 from server.grpc import health as health_service
+from server.grpc.generic import generic
 from server.grpc.health import Health
 from server.grpc.listeners import open_server
 from server.grpc.rpc import RpcInterceptor
@@ -282,10 +284,12 @@ async def start(
     reload: takes up new versions of models
     """
     health = health or Health(service.SERVICES)
-    health.register(server)
-    service.register(server, models, documents, pivots, reload)
-    kserve.register(server, models, calls, traffic.held, __version__)
-    reflection.enable_server_reflection([*OBSERVED, health_service.SERVICE, reflection.SERVICE_NAME], server)
+    services = generic(server)
+    health.register(services)
+    service.register(services, models, documents, pivots, reload)
+    kserve.register(services, models, calls, traffic.held, __version__)
+    names = [*OBSERVED, health_service.SERVICE, reflection.SERVICE_NAME]
+    add_ServerReflectionServicer_to_server(reflection.aio.ReflectionServicer(names), services)  # type: ignore[no-untyped-call]
     await server.start()
     return health
 

@@ -35,6 +35,10 @@ from server.translation.translator import Translator
 
 log = logging.getLogger(__name__)
 
+NICE = 5
+"""So much nicer engines are than the event loop, which gets a core when it wants one: refusals come at once, and
+answers of others do not wait for a step, where more calls come than cores can serve. Three to one, to the scheduler."""
+
 
 @dataclass(frozen=True, eq=False)
 class LoadedModel:
@@ -149,7 +153,7 @@ class LoadedModels:
     def _load(self, plans: Sequence[Plan], memory: HostMemory | None) -> list[Runner]:
         """Raises DeviceError."""
         settings = self._settings
-        supervision = Supervision(settings.engine_restarts, settings.engine_restart_window_s)
+        supervision = Supervision(settings.engine_restarts, settings.engine_restart_window_s, nice=NICE)
         return load_all(plans, self._device, memory, settings.kernels, supervision, self._cores)
 
     async def _opened(

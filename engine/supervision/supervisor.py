@@ -145,7 +145,7 @@ class Supervisor:
         """A new life. Its thread is not started."""
         batch, seat = self._open_batch(number), self._cores.seat(number)
         seat.weight = self._weight
-        return Worker(number, batch, seat, self._receive, self._failed, suspects)
+        return Worker(number, batch, seat, self._receive, self._failed, suspects, self._policy.nice)
 
     def _end(self, error: Exception, requests: Iterable[Request]) -> None:
         """No worker that fails is followed by another any more."""

@@ -13,6 +13,7 @@ from engine.batch.running_batch import RunningBatch
 from engine.errors import Closing
 from engine.request import Request, tell
 from engine.supervision.cores import Seat
+from engine.supervision.niceness import be_nicer
 
 FORGET = 0.99
 """How much of what a turn may take is remembered from turn to turn."""
@@ -46,10 +47,11 @@ class Worker:
         receive: "Callable[[Worker], Sequence[Request] | None]",
         failed: "Callable[[Worker, Exception], None]",
         suspects: Suspects | None = None,
+        nice: int = 0,
     ) -> None:
         """`seat`: where it makes its turns. receive: what it is to admit, for which it may wait; None ends it.
 
-        failed: is told on its thread
+        failed: is told on its thread. nice: so much nicer its thread is than the main one
         """
         self.number, self.batch, self.seat = number, batch, seat
         self.suspects = suspects or Suspects()
@@ -62,7 +64,7 @@ class Worker:
         """What a turn takes, of those that took long."""
         self._foreseen_s = 0.0
         """What the turn that it is in should take, by what it has to do."""
-        self._receive, self._failed = receive, failed
+        self._receive, self._failed, self._nice = receive, failed, nice
         self.thread = threading.Thread(target=self._live, name=f"engine-{number}", daemon=True)
 
     @property
@@ -112,6 +114,7 @@ class Worker:
         return True
 
     def _live(self) -> None:
+        be_nicer(self._nice)
         while self.go_on():
             pass
 

@@ -1,6 +1,8 @@
 """engine.supervision: workers that crash, hang or run out of memory live again, and nobody's request is lost."""
 
 import gc
+import os
+import sys
 import threading
 import time
 import weakref
@@ -53,6 +55,21 @@ def test_beams_are_tried_again_too() -> None:
         calls = [Call(num_beams=2), Call(num_beams=1)]
         together(service, calls, once(RuntimeError("broken")))
         assert [call.target for call in calls] == sources_of(calls)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no niceness of their own")
+def test_workers_are_nicer_than_who_answers_callers_in_every_life() -> None:
+    found, broken = list[int](), once(RuntimeError("broken"))
+
+    def fault(sources: Sources) -> None:
+        found.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+        broken(sources)
+
+    with serving(supervision=replace(SUPERVISED, nice=3)) as service:
+        together(service, [call := Call()], fault)
+        assert call.target == call.request.source_ids
+    assert len(found) > 1
+    assert set(found) == {min(os.getpriority(os.PRIO_PROCESS, os.getpid()) + 3, 19)}
 
 
 def test_one_that_hangs_and_is_not_to_begin_anew_is_noticed() -> None:
