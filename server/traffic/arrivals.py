@@ -53,7 +53,7 @@ class Arrivals:
         self._given_up: set[asyncio.Timeout] = set()
         """Of those that have places."""
         self._line = Line()
-        self._pressing: dict[asyncio.Timeout, Waiting] = {}
+        self._pressing = Line()
         """Those in the line that have waited for long enough."""
         self._timers: dict[asyncio.Timeout, Timer] = {}
         """Of those that wait, until they press; of those that have a place, until they are heard, and then slow."""
@@ -104,7 +104,7 @@ class Arrivals:
         await turn
 
     def _insist(self, patience: asyncio.Timeout, waiting: Waiting) -> None:
-        self._pressing[patience] = waiting
+        self._pressing.join(patience, waiting)
         self._press()
 
     def _next(self) -> None:
@@ -131,7 +131,8 @@ class Arrivals:
     def _forget(self, patience: asyncio.Timeout) -> None:
         if patience in self._timers:
             self._timers.pop(patience).cancel()
-        self._pressing.pop(patience, None)
+        if patience in self._pressing:
+            self._pressing.leave(patience)
         self._places.pop(patience, None)
         for some in (self._heard, self._slow, self._given_up):
             some.discard(patience)
@@ -139,8 +140,7 @@ class Arrivals:
     def _press(self) -> None:
         """Gives up one for each that presses, if it has been heard."""
         while len(self._given_up) < min(len(self._pressing), len(self._places)):
-            counts = self._counts()
-            best = min(self._pressing.values(), key=lambda waiting: (counts[waiting.caller], waiting.rank))
+            best = self._pressing.of(self._pressing.first(self._counts()))
             one = self._greediest(self._places, best.caller)
             place = self._places[one]
             both_bad = place.caller == best.caller and BAD == self._rank(place.connection) == best.rank

@@ -30,6 +30,10 @@ class Line:
     def __contains__(self, patience: asyncio.Timeout) -> bool:
         return patience in self._waiting
 
+    def of(self, patience: asyncio.Timeout) -> Waiting:
+        """Who waits so."""
+        return self._waiting[patience]
+
     def join(self, patience: asyncio.Timeout, waiting: Waiting) -> None:
         """At the end."""
         self._waiting[patience] = waiting
