@@ -66,8 +66,10 @@ class Package:
         return cls(folder, manifest, hashlib.sha256(data).hexdigest())
 
     def tokenizer(self) -> Tokenizer:
-        """Loads the tokenizer."""
-        return open_tokenizer(self.folder, self.manifest.tokenizer)
+        """Loads the tokenizer. Raises PackageError if its files have changed since the package was opened."""
+        tokenizer = open_tokenizer(self.folder, self.manifest.tokenizer)
+        self._check_again(self.manifest.tokenizer.files)
+        return tokenizer
 
     def tokenizes_as(self, other: "Package") -> bool:
         """Whether both have the same tokenizer, file by file."""
@@ -84,10 +86,13 @@ class Package:
         return None if spec is None else Classifier(spec, self._load(spec.layers))
 
     def _load(self, layers: Iterable[DenseSpec]) -> tuple[Dense, ...]:
+        specs = tuple(layers)
         try:
-            return tuple(Dense.load(self.folder, spec) for spec in layers)
+            loaded = tuple(Dense.load(self.folder, spec) for spec in specs)
         except DenseError as error:
             raise PackageError(f"{error}; {EXPORT_AGAIN}") from error
+        self._check_again(spec.file for spec in specs)
+        return loaded
 
     def graphs(self) -> GraphFiles:
         """The graphs, with the shortlist, if there is one. Raises PackageError."""
@@ -96,9 +101,15 @@ class Package:
             return GraphFiles(self.folder, spec, None, self.manifest.files, self.manifest.weights)
         try:
             table = Shortlist.load(self.folder / shortlist, spec.vocabulary)
-            return GraphFiles(self.folder, spec, table, self.manifest.files, self.manifest.weights)
         except ShortlistError as error:
             raise PackageError(f"{error}; {EXPORT_AGAIN}") from error
+        self._check_again([shortlist])
+        return GraphFiles(self.folder, spec, table, self.manifest.files, self.manifest.weights)
+
+    def _check_again(self, names: Iterable[str]) -> None:
+        """Files that were read after they were checked are as they were: what was read is what is signed."""
+        for name in names:
+            check(self.folder / name, self.manifest.files[name])
 
 
 @contextmanager

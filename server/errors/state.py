@@ -1,6 +1,10 @@
 """The server cannot answer now, or its engine failed."""
 
 from server.errors.error import ServerError
+from server.errors.retry import apart
+
+AGAIN_S = 1.0
+"""Memory is free again when texts that are being decoded are done."""
 
 
 class OutOfMemory(ServerError):
@@ -11,7 +15,7 @@ class OutOfMemory(ServerError):
 
     def __init__(self, source_tokens: int) -> None:
         message = f"the device has no memory for a text of {source_tokens} tokens now; send it later, or split it"
-        super().__init__(message, {"source_tokens": source_tokens})
+        super().__init__(message, {"source_tokens": source_tokens}, retry_after_s=apart(AGAIN_S))
 
 
 class Unavailable(ServerError):

@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError
 from server.api.scopes import scopes_of
 from server.errors import InvalidMessage, MessageTooLarge, RequestStalled, ServerError, StreamStalled
 from server.grpc.status import call_metadata, error_metadata, status_code
+from server.identity.address import of_peer
 from server.identity.entrance import Entrance
 from server.identity.identity import Credentials
 from server.telemetry.calls import Call, current_call, request_id
@@ -177,11 +178,6 @@ def let_go(aborted: grpc.aio.AbortError, _: object) -> None:
     aborted.__traceback__ = aborted.__context__ = None
 
 
-def peer_host(peer: str) -> str:
-    """The address without the port, which is another one for each connection: ipv4:10.0.0.7:41234 -> ipv4:10.0.0.7."""
-    return peer.rpartition(":")[0] if peer.startswith(("ipv4:", "ipv6:")) else peer
-
-
 def certificate_names(auth: Mapping[str, Iterable[bytes]]) -> tuple[str, ...] | None:
     """Subject alternative names of the client's certificate, in its order. None: it has shown none."""
     if PEER_CERTIFICATE not in auth:
@@ -197,7 +193,7 @@ class RpcCaller:
         sent = context.invocation_metadata() or ()
         self.metadata = {key: value for key, value in sent if isinstance(value, str)}
         """What the caller sent along, without what is not text. Of a key that occurs twice, the last."""
-        self.name = peer_host(context.peer())
+        self.name = of_peer(context.peer())
         """Of the host: who it is, the door says."""
         remaining = cast("float | None", context.time_remaining())  # None: the call has no deadline
         self.deadline = None if remaining is None else time.perf_counter() + remaining

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from server.errors import MessageTooLarge, RequestStalled
 from server.http.errors import UnsupportedMediaType
 from server.http.transport.connection import CONNECTION, Connection
+from server.identity.address import of_host
 from server.traffic.traffic import Traffic
 
 LINGER_S = 2.0
@@ -54,9 +55,8 @@ class Asked:
 
     @property
     def host(self) -> str:
-        """Of the caller, as gRPC writes it, so that they are one caller however they ask."""
-        host = self._request.client.host if self._request.client is not None else ""
-        return f"ipv6:%5B{host}%5D" if ":" in host else f"ipv4:{host}"
+        """Of the caller, as by gRPC, so that they are one caller however they ask."""
+        return of_host(self._request.client.host if self._request.client is not None else "")
 
     @property
     def connection(self) -> Connection:
