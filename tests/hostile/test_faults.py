@@ -7,6 +7,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from shutil import which
+from subprocess import run
 
 import pytest
 
@@ -40,6 +42,16 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+READ_ONLY = """
+import os, sys
+nothing = 'mount -o remount,bind,ro / && ! touch /tmp/dragoman 2>&- && exec "$@"'
+namespace = ["unshare", "--map-root-user", "--mount", "sh", "-c", nothing, "sh"]
+os.execvp("unshare", [*namespace, sys.executable, "-m", "server", *sys.argv[1:]])
+"""
+"""It can write no file anywhere, /tmp included."""
+HAS_NAMESPACES = which("unshare") is not None and not run(["unshare", "-rm", "true"], check=False).returncode
+
+
 def is_answered(server: ServerProcess) -> bool:
     """Whether a new client is, at once."""
     with suppress(Exception), Client(server.target, wait_for_ready=False) as client:
@@ -66,6 +78,13 @@ def test_a_full_disk_below_the_log_costs_no_call() -> None:
         eventually(lambda: Path(f"/proc/{server.process.pid}/fd/2").readlink() == FULL)
         for number in range(50):
             assert client.translate(f"{number} cats.", timeout_s=WAIT_S).text
+        assert server.end(signal.SIGTERM) == 0
+
+
+@pytest.mark.skipif(not HAS_NAMESPACES, reason="there are no namespaces here")
+def test_a_disk_that_nothing_is_written_to_is_enough() -> None:
+    with server_process(ZOO, "--log-requests", program=READ_ONLY) as server, Client(server.target) as client:
+        assert client.translate("A cat.", timeout_s=WAIT_S).text == "Um gato."
         assert server.end(signal.SIGTERM) == 0
 
 
