@@ -121,6 +121,9 @@ zoo: setup  ## make the folders of models/zoo packages again, after a change of 
 
 # One more than there are cores: an eighth of the time, a test waits for a deadline, a signal or another process.
 WORKERS ?= $(shell echo $$(( $$(nproc 2>/dev/null || echo 2) + 1 )))
+# Some machines forbid Python to keep what it compiled: each worker, and each process that a test starts, would compile
+# all that it imports again.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: setup  ## run the tests
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 

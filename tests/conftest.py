@@ -36,7 +36,26 @@ EXPORTED = {"zoo_package", "tiny_package", "many_package", "keep_package"}
 """The fixtures that export."""
 NOT_TO_SERVE = "torch|transformers|onnx|onnx_ir|onnxscript|rich|safetensors|sacrebleu|ctranslate2"
 """What export, training and oracles take, and neither the server nor the client."""
-LONGEST_FILE = "test_token_exact.py"
+LONGEST_FILES = (
+    "engine/exact/test_token_exact.py",
+    "export/test_encoders.py",
+    "simulation/test_schedules.py",
+    "training/test_learning.py",
+    "export/test_export.py",
+    "engine/exact/test_families.py",
+    "hostile/test_memory.py",
+    "server/test_versions.py",
+    "export/test_families_exported.py",
+    "export/native/test_native_weights.py",
+    "export/weights/test_stored.py",
+    "engine/exact/test_recurrent.py",
+    "hostile/test_fuzz.py",
+    "bench/test_history.py",
+    "training/test_traced.py",
+    "training/test_recurrent_example.py",
+)
+"""Each takes a minute of a core and more. What comes last should be short: a worker has a file for itself."""
+TESTS = Path(__file__).parent
 
 
 @pytest.hookimpl(wrapper=True)
@@ -52,8 +71,9 @@ def pytest_make_collect_report(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first test that wants a package exports it. The longest file comes first, so that nobody waits for it."""
-    items.sort(key=lambda item: item.path.name != LONGEST_FILE)
+    """The first test that wants a package exports it. The longest files come first, so that nobody waits for one."""
+    places = {TESTS / name: place for place, name in enumerate(LONGEST_FILES)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
     for item in items:
         if isinstance(item, pytest.Function) and EXPORTED & set(item.fixturenames):
             item.add_marker(pytest.mark.timeout(EXPORT_S))

@@ -20,6 +20,8 @@ from tests.server_process import eventually, server_process
 
 ZOO = Path(__file__).parents[2] / "models" / "zoo" / "en-pt"
 TEXTS = ["The cat sleeps.", "Good morning.", "I have two brothers.", "Where is the station?"]
+MOST = 16
+"""Tokens of an answer. A version that was damaged finds no end."""
 
 
 class Folder:
@@ -54,13 +56,13 @@ def folder(tmp_path: Path) -> Folder:
 @asynccontextmanager
 async def load(client: AsyncClient) -> AsyncIterator[list[str]]:
     """Callers that go on until the block ends. Gives what they are told, which must be what each was told before."""
-    alone = {text: (await client.translate(text, no_cache=True)).text for text in TEXTS}
+    alone = {text: (await client.translate(text, no_cache=True, max_new_tokens=MOST)).text for text in TEXTS}
     wrong, ending, answered = list[str](), False, 0
 
     async def call(text: str) -> None:
         nonlocal answered
         while not ending:
-            if (await client.translate(text, no_cache=True)).text != alone[text]:
+            if (await client.translate(text, no_cache=True, max_new_tokens=MOST)).text != alone[text]:
                 wrong.append(text)
             answered += 1
 
