@@ -31,6 +31,7 @@ TOKENS = {"recurrent": 1024}
 MIXTURES = {"UniLM": {"causal": 0.2, "cloze": 0.2}}
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_it_learns_to_read_numbers(system: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     torch.set_num_threads(1)

@@ -45,6 +45,7 @@ def test_on_the_slice_too_and_with_all_positions(name: str, tmp_path: Path) -> N
     assert experiment.optimizer.warmup_steps + experiment.optimizer.cooldown_steps <= experiment.training.max_steps
 
 
+@pytest.mark.timeout(600)
 def test_it_learns_is_exported_and_served(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     torch.set_num_threads(1)
     write(tmp_path / "text", make_pairs(PAIRS, seed=3), HELD_OUT)
