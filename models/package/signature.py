@@ -201,6 +201,7 @@ def graphs_spec(
         second_positions=isinstance(config, ModelConfig) and config.sentences > 1,
         width=config.width,
         hidden=HIDDEN,
+        encoder_pads=isinstance(config, RecurrentConfig),
         encoder_numbers=encoder_numbers(config),
         slots=isinstance(config, ModelConfig) and config.relative != "none" and attention == "fused",
         most_candidates=min(MAX_CANDIDATES, config.target_vocab_size),
@@ -307,6 +308,13 @@ def native_tensors(config: ModelConfig, precision: Precision) -> tuple[CacheTens
     sources = source_tensors(config, precision)
     return target_tensors(config, states) + tuple(
         tensor.model_copy(update={"present": tensor.past, "start": None, "last": None}) for tensor in sources
+    )
+
+
+def native_step_tensors(config: RecurrentConfig, precision: Precision) -> tuple[CacheTensor, ...]:
+    """The cache tensors of a native step: those of sources are read only."""
+    return target_tensors(config, precision) + tuple(
+        tensor.model_copy(update={"present": tensor.past, "last": None}) for tensor in source_tensors(config, precision)
     )
 
 
