@@ -203,10 +203,10 @@ def trace_decoder(model: Architecture, spec: GraphsSpec) -> ir.Model:
         "target_past": dynamic(target),
     }
     if source:
-        told = [tensor for tensor in source if tensor.last is not None]
-        last = [torch.zeros(rows, 1, tensor.heads * tensor.head_dim, dtype=dtype) for tensor in told]
-        inputs |= {"cross_past": zeros(source), "cross_last": last}
-        shapes |= {"cross_past": dynamic(source), "cross_last": [{0: rows_axis} for _ in told]}
+        inputs["cross_past"], shapes["cross_past"] = zeros(source), dynamic(source)
+    if told := [tensor for tensor in source if tensor.last is not None]:
+        inputs["cross_last"] = [torch.zeros(rows, 1, tensor.heads * tensor.head_dim, dtype=dtype) for tensor in told]
+        shapes["cross_last"] = [{0: rows_axis} for _ in told]
     names = [
         *signature.DECODER_INPUTS,
         *(tensor.past for tensor in target + source),

@@ -119,6 +119,15 @@ def additive_attention(
     return found, scores
 
 
+def top_tokens(logits: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
+    """As `models.best_tokens.best_tokens` says."""
+    shape = logits.shape[0], ranks.shape[0]
+    ids, log_probs = torch.onnx.ops.symbolic_multi_out(
+        "dragoman::TopTokens", [logits, ranks], version=1, dtypes=[torch.int64, logits.dtype], shapes=[shape, shape]
+    )
+    return ids, log_probs
+
+
 def group_query_attention(
     query: Tensor,
     new: Sequence[Tensor] | None,

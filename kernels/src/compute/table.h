@@ -132,6 +132,8 @@ struct Kernels {
   // allowed: [rows, places] or null.
   Counts (*best_tokens)(const BestTokens&, const float* x, int rows, int k, const int32_t* allowed, int places,
                         int64_t* ids, float* log_probs, float* normalisers, Scratch&);
+  // Of logits [rows, vocabulary].
+  void (*top_tokens)(const float* logits, int rows, int vocabulary, int k, int64_t* ids, float* log_probs);
   // The logits of some tokens of the output layer [rows, named]; -inf where an id is negative.
   void (*named_tokens)(const Table&, const float* bias, const float* x, int rows, const int64_t* ids, int named,
                        float* logits);

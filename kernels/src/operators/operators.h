@@ -15,6 +15,7 @@ const OrtCustomOp* recurrence_operator();
 const OrtCustomOp* gated_unit_operator();
 const OrtCustomOp* additive_attention_operator();
 const OrtCustomOp* best_tokens_operator();
+const OrtCustomOp* top_tokens_operator();
 const OrtCustomOp* named_tokens_operator();
 
 }  // namespace dragoman

@@ -17,6 +17,7 @@ OrtCustomOpDomain* domain() {
     add(gated_unit_operator());
     add(additive_attention_operator());
     add(best_tokens_operator());
+    add(top_tokens_operator());
     add(named_tokens_operator());
     return created;
   }();
