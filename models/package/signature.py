@@ -121,6 +121,9 @@ as the decoder has them:
     hidden          as above
     tokens          int64 [rows, named]     token ids; negative: none
     logits          fp32 [rows, named]      of none: -inf
+
+A recurrent model whose scores are additive has a native step instead, beside its standard encoder: the decoder graph
+above with operators of ours, which only reads the tensors of sources and takes none of their `last` inputs.
 """
 
 from models.architectures.prefix import tensors as prefix

@@ -64,6 +64,27 @@ def test_encoders_agree_over_padded_sources(exported: Exported) -> None:
     assert encoder_error(exported.model, exported.graphs, CPU) < 1e-5
 
 
+def test_sources_of_any_lengths_are_encoded_together(exported: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the last bit as each alone."""
+    sources = some_sources(exported.model.config)[:5]
+    with closing(CpuDecoder(exported.graphs, LONGEST, LONGEST)) as decoder:
+        session, sizes = decoder._encoder, list[tuple[int, ...]]()
+
+        class Counted:
+            def run(self, names: Sequence[str], feeds: dict[str, NDArray[np.int64]]) -> object:
+                sizes.append(feeds["ids"].shape)
+                return session.run(names, feeds)
+
+        monkeypatch.setattr(decoder, "_encoder", Counted())
+        together = decoder.encode(sources)
+        assert sizes == [(5, max(map(len, sources)))]
+        for source, encoded in zip(sources, together, strict=True):
+            [alone] = decoder.encode([source])
+            np.testing.assert_array_equal(encoded.hidden(), alone.hidden())
+            for name, start in alone.encoded.items():
+                np.testing.assert_array_equal(encoded.encoded[name], start)
+
+
 def test_searches_find_what_pytorch_finds_and_what_each_finds_alone(exported: Exported) -> None:
     """Greedy and with beams, whose states are reordered; requests join and leave; sources of any length beside."""
     with closing(CpuDecoder(exported.graphs, LONGEST, LONGEST)) as decoder:
