@@ -19,7 +19,7 @@ from export.inputs import (
     read_samples,
 )
 from export.manifest import make_manifest, package_files
-from export.native.graphs import native_graphs, why_standard_only
+from export.native.graphs import why_standard_only, with_native
 from export.quantization.model import native_model
 from export.quantization.translations.quantize import quantize_model
 from export.shortlist.count import count_shortlist
@@ -81,7 +81,7 @@ def export(options: Options, fetched: Fetched, progress: Progress) -> tuple[Path
             missing = why_standard_only(checkpoint.model, options.precision)
             if missing is None:
                 recipe = {} if quantized is None else quantized.recipe
-                graphs = graphs.with_native(native_graphs(checkpoint.transformer, recipe, shortlist is not None))
+                graphs = with_native(graphs, checkpoint.model, recipe, shortlist is not None)
         if full is not None and options.output_layer == "screened":
             progress.tell(f"full output layer: {full}")
         if missing is not None:

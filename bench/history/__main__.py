@@ -27,6 +27,7 @@ from engine.loading.load import Limits, Loadable, load
 from engine.offline import decode
 from engine.runner import Runner
 from engine.targets import TargetRules
+from export.native.graphs import why_standard_only, with_native
 from export.tracing.trace import trace
 from export.weights.save import save
 from models.architectures.recurrent.config import RecurrentConfig
@@ -101,7 +102,9 @@ def of_random_weights(width: int, cores: int, took: Took) -> list[str]:
     torch.manual_seed(1)
     model, decoding = Recurrent(shape(width)), Decoding(min_new_tokens=TARGET, max_new_tokens=TARGET)
     with TemporaryDirectory() as folder:
-        package = save(trace(model.eval()), Path(folder))
+        graphs = trace(model.eval())
+        missing = why_standard_only(model, "fp32")
+        package = save(graphs if missing else with_native(graphs, model), Path(folder))
         loadable = Loadable(package, GenerationDefaults(max_new_tokens=TARGET))
         return [f"random, {width}", *compare(model, loadable, some_sources(), decoding, cores, took)]
 

@@ -7,7 +7,6 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from models.architectures.recurrent.model import Recurrent
-from models.architectures.recurrent.source_attention import softmax_look
 
 Tokens = tuple[int, ...]
 
@@ -31,13 +30,11 @@ def _batch(model: Recurrent, sources: Sequence[Tokens], least: int, most: int) -
     lengths = torch.tensor([len(source) for source in sources])
     ids = pad_sequence([torch.tensor(source) for source in sources], batch_first=True)
     _, starts = model.encode_source(ids, lengths)
-    keys, values = starts[-2:]
-    look, states = softmax_look(keys, values, lengths, model.config.score_scale), starts[:-2]
+    look, states = model.look(starts, lengths), starts[:-2]
     end, fed = model.config.end_id, torch.full((len(sources),), model.config.decoder_start_id)
     ended, found = torch.zeros(len(sources), dtype=torch.bool), list[Tensor]()
     while len(found) < most and not ended.all():
-        at = (lengths - 1).clamp(max=len(found))
-        readout, _, states = model.step(fed, states, keys, lengths.max(), look, at)
+        readout, _, states = model.step(fed, states, model.attending(look, starts, lengths, len(found)))
         logits = model.logits(readout)
         if len(found) < least:
             logits[:, end] = -torch.inf

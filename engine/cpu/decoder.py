@@ -1,7 +1,7 @@
 """The decoder on ONNX Runtime: two sessions, shared by all engines, and a preallocated cache for each engine."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -27,7 +27,7 @@ from engine.logits.whole_rows import (
     check_offered,
     mark_not_finite,
 )
-from kernels.library import Counters
+from kernels.library import Counters, Library
 from models.package import signature
 from models.package.graph_files import GraphFiles
 from models.package.graphs import GraphsSpec, alike
@@ -75,14 +75,20 @@ class CpuDecoder:
     because weights that ONNX Runtime has repacked for its matrix products are then in memory, and in cache, once.
     """
 
-    def __init__(self, graphs: GraphFiles, source_capacity: int, target_capacity: int) -> None:
-        """Loads the graphs. Rows have room for so many source tokens and so many target tokens."""
-        self.spec = graphs.spec
+    def __init__(
+        self, graphs: GraphFiles, source_capacity: int, target_capacity: int, library: Library | None = None
+    ) -> None:
+        """Loads the graphs. Rows have room for so many source tokens and so many target tokens.
+
+        library: of operators that are not ONNX Runtime's
+        """
+        self.spec, self._library = graphs.spec, library
         self.source_capacity, self.target_capacity = source_capacity, target_capacity
         contents, spec = graphs.contents(), graphs.spec
         assert spec.decoder is not None
+        path = None if library is None else library.path
         self._encoder, self._decoder = (
-            open_session(contents.graph(graph.file), CPU) for graph in (spec.encoder, spec.decoder)
+            open_session(contents.graph(graph.file), CPU, library=path) for graph in (spec.encoder, spec.decoder)
         )
         check_shapes((self._encoder, self._decoder), spec, spec.cache)
         self._shortlist = graphs.shortlist
@@ -98,7 +104,7 @@ class CpuDecoder:
     @property
     def device(self) -> Device:
         """What it runs on."""
-        return CPU
+        return CPU if self._library is None else replace(CPU, kernels=self._library.isa)
 
     @property
     def row_tokens(self) -> int:
@@ -111,22 +117,12 @@ class CpuDecoder:
         return self.spec.logits is not None
 
     def encode(self, sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]] = ()) -> list[CpuSource]:
-        """Runs the encoder on sources, some of equal length together. named: see `Decoder`.
-
-        Not all together, because padding a source to the length of others would change the order in which its attention
-        sums, and so its last bits.
-        """
+        """Runs the encoder on sources, some of them together. named: see `Decoder`."""
         found: dict[int, CpuSource] = {}
         names = named or [()] * len(sources)
-        of_length: dict[int, list[int]] = {}
-        for index, source in enumerate(sources):
-            of_length.setdefault(len(source), []).append(index)
-        for length, indices in of_length.items():
-            together = max(1, RUN_TOKENS // length)
-            for start in range(0, len(indices), together):
-                run = indices[start : start + together]
-                encoded = self._encode_equal([sources[index] for index in run], [names[index] for index in run])
-                found |= zip(run, encoded, strict=True)
+        for run in runs([len(source) for source in sources], self.spec.encoder_pads):
+            encoded = self._encode([sources[index] for index in run], [names[index] for index in run])
+            found |= zip(run, encoded, strict=True)
         return [found[index] for index in range(len(sources))]
 
     def open_cache(self, rows: int) -> "CpuCache":
@@ -143,17 +139,37 @@ class CpuDecoder:
     def close(self) -> None:
         """Nothing outlives it."""
 
-    def _encode_equal(self, sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]]) -> Iterator[CpuSource]:
-        """Runs the encoder on sources of one length."""
-        ids = np.array(sources, np.int64)
-        lengths = np.full(len(sources), ids.shape[1], np.int32)
+    def _encode(self, sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]]) -> Iterator[CpuSource]:
+        """Runs the encoder once."""
+        lengths = np.array([len(source) for source in sources], np.int32)
+        ids = np.zeros((len(sources), lengths.max()), np.int64)
+        for row, source in zip(ids, sources, strict=True):
+            row[: len(source)] = source
         names = signature.encoder_outputs(self.spec)
         hidden, *encoded = self._encoder.run(names, {"ids": ids, "lengths": lengths})
         for index, (source, tokens) in enumerate(zip(sources, named, strict=True)):
-            one = slice(index, index + 1)
+            one, own = slice(index, index + 1), slice(len(source))
             allowed = None if self._shortlist is None else self._shortlist.allowed(source, tokens)
-            starts = {name: tensor[one] for name, tensor in zip(names[1:], encoded, strict=True)}
-            yield CpuSource(hidden[one], starts, allowed)
+            # A state is [sentences, width], what grows [sentences, heads, source, head_dim].
+            of_one = {name: tensor[one] for name, tensor in zip(names[1:], encoded, strict=True)}
+            starts = {name: tensor if tensor.ndim == 2 else tensor[:, :, own] for name, tensor in of_one.items()}
+            yield CpuSource(hidden[one, own], starts, allowed)
+
+
+def runs(lengths: Sequence[int], pads: bool) -> Iterator[list[int]]:
+    """Sources that are encoded together: of one length, unless padding changes none of their bits.
+
+    It would change the order in which attention sums.
+    """
+    run = list[int]()
+    for index in sorted(range(len(lengths)), key=lengths.__getitem__):
+        length = lengths[index]
+        if run and (length * (len(run) + 1) > RUN_TOKENS or not (pads or length == lengths[run[0]])):
+            yield run
+            run = []
+        run.append(index)
+    if run:
+        yield run
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,5 +396,5 @@ class CpuCache:
     def _outputs(self, rows: int, best: Found) -> dict[str, NDArray[Any]]:
         step: Sequence[NDArray[Any]] = (best.token_ids, best.log_probs)
         return dict(zip(signature.DECODER_OUTPUTS, step, strict=True)) | {
-            tensor.present: array for buffer in self._buffers for tensor, array in buffer.bound(rows)
+            tensor.present: array for buffer in self._buffers for tensor, array in buffer.bound(rows) if tensor.written
         }

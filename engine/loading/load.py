@@ -17,6 +17,7 @@ from engine.devices.session import Device, DeviceError
 from engine.devices.sizing import Load
 from engine.errors import KernelsRefused
 from engine.loading.budget import HostLoad, HostMemory, fit, megabytes, total_bytes
+from engine.loading.native_step import open_step
 from engine.loading.probes import check_probes, fitting
 from engine.native.alone import NativeEncoder
 from engine.native.decoder import NativeDecoder
@@ -32,7 +33,7 @@ from models.package.numbers import Precisions
 
 log = logging.getLogger(__name__)
 
-N = TypeVar("N", NativeDecoder, NativeEncoder)
+N = TypeVar("N", NativeDecoder | CpuDecoder, NativeEncoder)
 Kernels = Literal["auto", "off", "required"]
 """Our own operators: where they are built and say what they must; never; or nothing else."""
 ROWS = 64
@@ -256,9 +257,10 @@ def _open_encoder(model: Loadable, device: Device, source_tokens: int, kernels: 
     return native or CpuEncoder(graphs, source_tokens)
 
 
-def _native_decoder(model: Loadable, capacities: tuple[int, int]) -> NativeDecoder:
+def _native_decoder(model: Loadable, capacities: tuple[int, int]) -> NativeDecoder | CpuDecoder:
     """Raises KernelsRefused where it does not answer the package's probes as it must."""
-    decoder = NativeDecoder.open(model.graphs, *capacities)
+    step = model.graphs.spec.native_step
+    decoder = NativeDecoder.open(model.graphs, *capacities) if step is None else open_step(model.graphs, *capacities)
     check_probes(decoder, model.rules, fitting(model.graphs.spec.probes, *capacities))
     return decoder
 
@@ -276,7 +278,8 @@ def _open_native(opened: Callable[[], N], graphs: GraphFiles, kernels: Kernels) 
     except KernelsRefused as error:
         if kernels == "required":
             raise DeviceError(f"kernels are required: {error}") from error
-        log.log(logging.INFO if graphs.spec.native is None else logging.WARNING, "standard graphs: %s", error)
+        expected = graphs.spec.native or graphs.spec.native_step
+        log.log(logging.INFO if expected is None else logging.WARNING, "standard graphs: %s", error)
         return None
     isa = decoder.device.kernels
     if isa == PORTABLE:

@@ -11,13 +11,18 @@ def matching(graphs: GraphFiles) -> tuple[NativeGraphs, Library]:
     native = graphs.spec.native
     if native is None:
         raise KernelsRefused("the package has no graphs of them; export the checkpoint again")
+    return native, library_of(native.operators)
+
+
+def library_of(operators: int) -> Library:
+    """The library with operators of this version. Raises KernelsRefused."""
     try:
         library = open_library()
     except LibraryError as error:
         raise KernelsRefused(str(error)) from error
-    if library.operators != native.operators:
+    if library.operators != operators:
         raise KernelsRefused(
-            f"the package wants operators of version {native.operators}, and the library has {library.operators}: "
+            f"the package wants operators of version {operators}, and the library has {library.operators}: "
             "make kernels, or export the checkpoint again"
         )
-    return native, library
+    return library

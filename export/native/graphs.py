@@ -1,12 +1,14 @@
-"""Transformer -> native graphs, see `models.package.graphs.NativeGraphs`."""
+"""A model -> native graphs, see `models.package.graphs.NativeGraphs` and `NativeStep`."""
 
+from export.native import step
 from export.native.decoder import native_decoder
 from export.native.encoder import native_encoder
 from export.native.logits import logits_graph, named_graph
 from export.quantization.recipe import Recipe
-from export.tracing.graphs import EncoderGraphs, NativeModels, weight_bytes
+from export.tracing.graphs import EncoderGraphs, Graphs, NativeModels, weight_bytes
 from kernels.library import LibraryError, open_library
 from models.architectures.architecture import Architecture
+from models.architectures.recurrent.model import Recurrent
 from models.package import signature
 from models.package.graphs import GraphFile, NativeGraphs
 from models.package.precision import WHOLE, Precision
@@ -26,15 +28,26 @@ NO_RECIPE: Recipe = {}
 
 def why_standard_only(model: Architecture, precision: Precision) -> str | None:
     """Why a package has no native graphs, if it has none: without the library, nobody could verify them."""
-    if not isinstance(model, Transformer):
-        return f"native ones are of Transformers, and this model's architecture is {model.config.architecture!r}"
+    if not isinstance(model, Transformer | Recurrent):
+        architecture = model.config.architecture
+        return (
+            f"native ones are of Transformers and recurrent models, and this model's architecture is {architecture!r}"
+        )
     if precision not in ("fp32", *WHOLE):
         return f"native ones compute in fp32, 16 or 8 bits, and this is {precision}"
     try:
         open_library()
     except LibraryError as error:
         return str(error)
-    return obstacle(model)
+    return obstacle(model) if isinstance(model, Transformer) else step.obstacle(model)
+
+
+def with_native(graphs: Graphs, model: Architecture, recipe: Recipe = NO_RECIPE, shortlist: bool = False) -> Graphs:
+    """The standard graphs of a model, and those that `why_standard_only` has nothing against. See `native_graphs`."""
+    if isinstance(model, Recurrent):
+        return step.with_native_step(graphs, model)
+    assert isinstance(model, Transformer)
+    return graphs.with_native(native_graphs(model, recipe, shortlist))
 
 
 def obstacle(model: Transformer) -> str | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
-from models.package.graphs import GraphFile, GraphsSpec, NativeGraphs, Scoring, TargetAttention
+from models.package.graphs import GraphFile, GraphsSpec, NativeGraphs, NativeStep, Scoring, TargetAttention
 from models.package.signature import (
     DECODER,
     ENCODER,
@@ -94,6 +94,11 @@ class Graphs:
     logits: ir.Model | None = None
     """Beside a screened decoder only."""
     native: NativeModels | None = None
+    native_step: ir.Model | None = None
+
+    def with_native_step(self, spec: NativeStep, decoder: ir.Model) -> "Graphs":
+        """With a decoder graph that has operators of ours besides."""
+        return replace(self, spec=self.spec.model_copy(update={"native_step": spec}), native_step=decoder)
 
     def with_native(self, native: NativeModels) -> "Graphs":
         """With graphs of our own operators besides."""
@@ -112,6 +117,8 @@ class Graphs:
         models = {ENCODER: self.encoder, DECODER: self.decoder, **scoring, **output}
         if self.native is not None:
             models |= self.native.models
+        if self.native_step is not None:
+            models[NATIVE_DECODER] = self.native_step
         logits = self.logits if self.native is None else self.logits or self.native.logits
         return models | ({} if logits is None else {LOGITS_GRAPH: logits})
 

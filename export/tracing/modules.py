@@ -9,6 +9,7 @@ from export.tracing.scoring import told
 from export.tracing.screened import ScreenedOutput, screenable
 from models.architectures.architecture import Architecture
 from models.attention.attention import compared
+from models.attention.nodes import takes_ours, top_tokens
 from models.best_tokens import best_allowed_tokens, best_tokens, block_size
 from models.transformer import Transformer
 
@@ -75,7 +76,8 @@ class DecoderGraph(nn.Module):
             return [ids, log_probs, *present, certain, normaliser, hidden, *queries]
         if choice is None:
             logits = self.model.logits(hidden)
-            return [*best_tokens(logits, k, self.block), *present, logits, *queries]
+            best = top_tokens(logits, ranks) if takes_ours() else best_tokens(logits, k, self.block)
+            return [*best, *present, logits, *queries]
         weight, bias, allowed = choice
         # A row more, which nobody reads: where weights are not packed in advance, ONNX Runtime multiplies one row in a
         # way of its own, and a row's last bits would depend on whether there are others.

@@ -203,9 +203,10 @@ def trace_decoder(model: Architecture, spec: GraphsSpec) -> ir.Model:
         "target_past": dynamic(target),
     }
     if source:
-        last = [torch.zeros(rows, 1, tensor.heads * tensor.head_dim, dtype=dtype) for tensor in source]
-        inputs |= {"cross_past": zeros(source), "cross_last": last}
-        shapes |= {"cross_past": dynamic(source), "cross_last": [{0: rows_axis} for _ in source]}
+        inputs["cross_past"], shapes["cross_past"] = zeros(source), dynamic(source)
+    if told := [tensor for tensor in source if tensor.last is not None]:
+        inputs["cross_last"] = [torch.zeros(rows, 1, tensor.heads * tensor.head_dim, dtype=dtype) for tensor in told]
+        shapes["cross_last"] = [{0: rows_axis} for _ in told]
     names = [
         *signature.DECODER_INPUTS,
         *(tensor.past for tensor in target + source),
@@ -221,7 +222,7 @@ def trace_decoder(model: Architecture, spec: GraphsSpec) -> ir.Model:
         inputs["slots"] = torch.arange(9)
         shapes["slots"] = {0: Dim("total", max=model.config.max_positions)}
         names.append(signature.SLOTS)
-    present = [tensor.present for tensor in target + source]
+    present = [tensor.present for tensor in target + source if tensor.written]
     screened = spec.output_layer == "screened"
     rest = signature.SCREENED if screened else (signature.LOGITS,)
     query, scores = cross_query(model.config), cross_scores(model.config)

@@ -32,7 +32,7 @@ from export.verification.tolerances import NATIVE, SCREENED, TOLERANCES
 from models.architectures.architecture import Architecture
 from models.checkpoint import Checkpoint
 from models.package.graph_files import GraphFiles
-from models.package.graphs import Aligner, NativeGraphs, Probe
+from models.package.graphs import Aligner, Probe
 from models.package.manifest import Certificate, Quantization, StepError
 from models.transformer import Transformer
 
@@ -84,9 +84,9 @@ def verify(
     verification.samples.ask_transformers(progress)
     gc.collect()  # the weights of transformers, before a session of the graphs has its own
     (certificate, standard), aligner = verification.certify(device)
-    if graphs.spec.native is None:
+    if graphs.spec.native is None and graphs.spec.native_step is None:
         return Verified(certificate, aligner=aligner)
-    native, found = verification.certify_native(graphs.spec.native, emulated or checkpoint.model)
+    native, found = verification.certify_native(certificate.encoder_error, emulated or checkpoint.model)
     penalty = checkpoint.generation.length_penalty
     probes = record_probes(verification.samples.sources, standard, found, penalty)
     return Verified(certificate, native, probes, aligner)
@@ -138,12 +138,14 @@ class _Verification:
         except DeviceError as error:
             raise VerificationError(f"ONNX Runtime does not load the exported graphs: {error}") from error
 
-    def certify_native(self, native: NativeGraphs, reference: Architecture) -> Certified:
-        """Raises VerificationError."""
-        assert isinstance(reference, Transformer), "export makes native graphs of no other"
+    def certify_native(self, hidden: float, reference: Architecture) -> Certified:
+        """hidden: error of the standard encoder, which may be theirs too. Raises VerificationError."""
+        native = self._model.graphs.spec.native
+        limits = NATIVE[self._model.graphs.spec.precision.weights], 0.0
         with closing(open_decoder(self._model, CPU, "required")) as decoder:
-            hidden = native_encoder_error(reference, self._model.graphs, native)
-            limits = NATIVE[self._model.graphs.spec.precision.weights], SCREENED
+            if native is not None:
+                assert isinstance(reference, Transformer), "export makes native graphs of no other"
+                hidden, limits = native_encoder_error(reference, self._model.graphs, native), (limits[0], SCREENED)
             return self._certify(decoder, reference, hidden, limits, "native", partial(_told_of, self._progress))
 
     def _certify(

@@ -21,6 +21,7 @@ Attributes = dict[str, int | float | str | bool | Sequence[int] | Sequence[float
 """Of a node, as torch.onnx.ops has them."""
 
 _fused = ContextVar("fused", default=True)
+_ours = ContextVar("ours", default=False)
 
 
 @contextmanager
@@ -31,6 +32,21 @@ def plain() -> Iterator[None]:
         yield
     finally:
         _fused.reset(token)
+
+
+@contextmanager
+def ours() -> Iterator[None]:
+    """While it lasts, torch.onnx.export traces operators of ours (kernels/README.md) where there are some."""
+    token = _ours.set(True)
+    try:
+        yield
+    finally:
+        _ours.reset(token)
+
+
+def takes_ours() -> bool:
+    """Whether a node of ours is to stand where the body would."""
+    return torch.onnx.is_in_onnx_export() and _ours.get()
 
 
 def takes_kernels() -> bool:
@@ -76,6 +92,40 @@ def multi_head_attention(
         shape=query.shape,
     )
     return attended
+
+
+def gated_unit(given: Tensor, kept: Tensor, state: Tensor) -> Tensor:
+    """As `models.architectures.recurrent.cells` says."""
+    after: Tensor = torch.onnx.ops.symbolic(
+        "dragoman::GatedUnit", [given, kept, state], version=1, dtype=state.dtype, shape=state.shape
+    )
+    return after
+
+
+def additive_attention(
+    query: Tensor, weight: Tensor, keys: Tensor, values: Tensor, last: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The mean of a row's values by the softmax of weight . tanh(query + key), and those scores [rows, places].
+
+    keys, values: [rows, 1, capacity, width]; last: of a row's places [rows]
+    """
+    found, scores = torch.onnx.ops.symbolic_multi_out(
+        "dragoman::AdditiveAttention",
+        [query, weight, keys, values, last],
+        version=1,
+        dtypes=[query.dtype, query.dtype],
+        shapes=[query.shape, (query.shape[0], keys.shape[2])],
+    )
+    return found, scores
+
+
+def top_tokens(logits: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
+    """As `models.best_tokens.best_tokens` says."""
+    shape = logits.shape[0], ranks.shape[0]
+    ids, log_probs = torch.onnx.ops.symbolic_multi_out(
+        "dragoman::TopTokens", [logits, ranks], version=1, dtypes=[torch.int64, logits.dtype], shapes=[shape, shape]
+    )
+    return ids, log_probs
 
 
 def group_query_attention(

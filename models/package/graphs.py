@@ -53,6 +53,11 @@ class CacheTensor(Frozen):
         return self
 
     @property
+    def written(self) -> bool:
+        """The graph does more than read it."""
+        return self.present != self.past
+
+    @property
     def grows(self) -> Literal["target", "source"] | None:
         """Along what."""
         if "target" in self.axes:
@@ -185,6 +190,18 @@ class NativeGraphs(Frozen):
     """The first axis is slots. Those of sources are inputs only."""
 
 
+class NativeStep(Frozen):
+    """A decoder graph with operators of ours that takes the place of the standard one beside the same encoder.
+
+    It has the same tensors, but for those of sources, which it only reads. Rows have no slots.
+    """
+
+    decoder: GraphFile
+    operators: int = Field(ge=1)
+    """Version of the operators."""
+    cache: tuple[CacheTensor, ...]
+
+
 class SelfAttention(Frozen):
     """Outputs that tell where tokens look among each other, of every layer.
 
@@ -313,6 +330,9 @@ class GraphsSpec(Frozen):
     """Numbers of a hidden state, and of a row of the output layer."""
     hidden: str
     """The encoder output with the last hidden states [sentences, source, width]."""
+    encoder_pads: bool = False
+    """The padding of a source changes no bit of what the encoder gives, so that sources of any lengths run together: it
+    is recurrent. False: it is not, or the package is older."""
     encoder_numbers: int = Field(ge=0)
     """How many the encoder keeps of each token while it computes, about."""
     most_candidates: int = Field(gt=0)
@@ -334,6 +354,8 @@ class GraphsSpec(Frozen):
     """The decoder takes `slots`, see `models.package.signature`: it has relative positions."""
     cache: tuple[CacheTensor, ...]
     native: NativeGraphs | None = None
+    native_step: NativeStep | None = None
+    """Of a recurrent model. None: another, or the package is older."""
     probes: tuple[Probe, ...] = ()
     """Of the native graphs."""
     vector_probes: tuple[VectorProbe, ...] = ()
@@ -343,10 +365,11 @@ class GraphsSpec(Frozen):
     def files(self) -> tuple[GraphFile, ...]:
         """All graphs that there are."""
         native = () if self.native is None else (self.native.encoder, self.native.decoder, self.native.named)
+        step = None if self.native_step is None else self.native_step.decoder
         logits = None if self.logits is None else self.logits.graph
         scoring = () if self.scoring is None else self.scoring.files
         encoders = self.encoder, self.packed_encoder, self.source_attention
-        graphs = *encoders, self.decoder, *scoring, self.output, logits, *native
+        graphs = *encoders, self.decoder, *scoring, self.output, logits, *native, step
         return tuple(graph for graph in graphs if graph is not None)
 
     @property

@@ -121,6 +121,9 @@ as the decoder has them:
     hidden          as above
     tokens          int64 [rows, named]     token ids; negative: none
     logits          fp32 [rows, named]      of none: -inf
+
+A recurrent model whose scores are additive has a native step instead, beside its standard encoder: the decoder graph
+above with operators of ours, which only reads the tensors of sources and takes none of their `last` inputs.
 """
 
 from models.architectures.prefix import tensors as prefix
@@ -201,6 +204,7 @@ def graphs_spec(
         second_positions=isinstance(config, ModelConfig) and config.sentences > 1,
         width=config.width,
         hidden=HIDDEN,
+        encoder_pads=isinstance(config, RecurrentConfig),
         encoder_numbers=encoder_numbers(config),
         slots=isinstance(config, ModelConfig) and config.relative != "none" and attention == "fused",
         most_candidates=min(MAX_CANDIDATES, config.target_vocab_size),
@@ -307,6 +311,13 @@ def native_tensors(config: ModelConfig, precision: Precision) -> tuple[CacheTens
     sources = source_tensors(config, precision)
     return target_tensors(config, states) + tuple(
         tensor.model_copy(update={"present": tensor.past, "start": None, "last": None}) for tensor in sources
+    )
+
+
+def native_step_tensors(config: RecurrentConfig, precision: Precision) -> tuple[CacheTensor, ...]:
+    """The cache tensors of a native step: those of sources are read only."""
+    return target_tensors(config, precision) + tuple(
+        tensor.model_copy(update={"present": tensor.past, "last": None}) for tensor in source_tensors(config, precision)
     )
 
 

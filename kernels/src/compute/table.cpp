@@ -6,6 +6,8 @@
 #include "compute/embed.h"
 #include "compute/linear.h"
 #include "compute/norm.h"
+#include "compute/recurrent.h"
+#include "compute/top_tokens.h"
 
 #define QUOTED(name) #name
 #define NAME_OF(name) QUOTED(name)
@@ -16,7 +18,7 @@ extern const Kernels table;
 const Kernels table = {
     NAME_OF(ISA),     columns,         group,         shift,       pack,           linear,
     linear_of_bytes,  linear_to_bytes, residual_norm, gate, embed,       self_attention, source_attention,
-    packed_attention, recurrence,      store_source,  best_tokens,    named_tokens,
+    packed_attention, recurrence,      gated_unit,    additive_attention, store_source, best_tokens, top_tokens, named_tokens,
 };
 
 }  // namespace dragoman::ISA

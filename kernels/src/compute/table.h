@@ -123,10 +123,17 @@ struct Kernels {
   void (*packed_attention)(const float* qkv, const int32_t* lengths, int sentences, int heads, int head_dim,
                            float scale, Bias, float* out, Scratch&);
   void (*recurrence)(const float* gates, float* state, const int32_t* slots, int rows, int width, float* out);
+  void (*gated_unit)(const float* given, const float* kept, const float* state, int rows, int width, float* out);
+  // keys, values [rows, capacity, width]; scores [rows, places] or null.
+  void (*additive_attention)(const float* query, const float* weight, const float* keys, const float* values,
+                             const int32_t* last, int rows, int capacity, int width, float* out, float* scores,
+                             int places, Scratch&);
   void (*store_source)(const Cache&, const float* cross, size_t stride, int tokens, int slot);
   // allowed: [rows, places] or null.
   Counts (*best_tokens)(const BestTokens&, const float* x, int rows, int k, const int32_t* allowed, int places,
                         int64_t* ids, float* log_probs, float* normalisers, Scratch&);
+  // Of logits [rows, vocabulary].
+  void (*top_tokens)(const float* logits, int rows, int vocabulary, int k, int64_t* ids, float* log_probs);
   // The logits of some tokens of the output layer [rows, named]; -inf where an id is negative.
   void (*named_tokens)(const Table&, const float* bias, const float* x, int rows, const int64_t* ids, int named,
                        float* logits);

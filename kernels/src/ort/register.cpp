@@ -14,7 +14,10 @@ OrtCustomOpDomain* domain() {
     for (const OrtCustomOp* op : attention_operators()) add(op);
     add(packed_attention_operator());
     add(recurrence_operator());
+    add(gated_unit_operator());
+    add(additive_attention_operator());
     add(best_tokens_operator());
+    add(top_tokens_operator());
     add(named_tokens_operator());
     return created;
   }();

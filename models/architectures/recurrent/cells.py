@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from models.architectures.recurrent.config import GATES, Cell
+from models.attention.nodes import gated_unit, takes_ours
 
 
 class RecurrentCell(nn.Module):
@@ -38,6 +39,8 @@ def _gru(given: Tensor, kept: Tensor, states: Sequence[Tensor]) -> list[Tensor]:
 
     given, kept: the products with W and with U, biases included [rows, 3 * width]
     """
+    if takes_ours():
+        return [gated_unit(given, kept, states[0])]
     (z, r, n), (z_kept, r_kept, n_kept) = given.chunk(3, 1), kept.chunk(3, 1)
     z, r = torch.sigmoid(z + z_kept), torch.sigmoid(r + r_kept)
     n = torch.tanh(n + r * n_kept)

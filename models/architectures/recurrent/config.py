@@ -94,3 +94,8 @@ class RecurrentConfig(ModelShape):
     def compares_keys(self) -> bool:
         """A score is a query's product with a key, and nothing more."""
         return self.score != "none" and self.score not in ADDED and self.window is None
+
+    @property
+    def adds(self) -> bool:
+        """A score is v.tanh of a query and a key, added."""
+        return self.score in ("additive", "concat")

@@ -6,7 +6,6 @@ Align and Translate"; Luong et al. 2015, "Effective Approaches to Attention-base
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -15,9 +14,9 @@ from models.architectures.architecture import Architecture, Decoded
 from models.architectures.recurrent.cells import RecurrentCell
 from models.architectures.recurrent.config import STATES, RecurrentConfig
 from models.architectures.recurrent.encoder import RecurrentEncoder
-from models.architectures.recurrent.source_attention import Comparison, Look, SourceAttention, softmax_look
+from models.architectures.recurrent.source_attention import Attend, Look, SourceAttention, softmax_look
 from models.attention import attention
-from models.attention.nodes import Scoring
+from models.attention.nodes import Scoring, takes_ours
 
 
 class Recurrent(Architecture):
@@ -60,17 +59,13 @@ class Recurrent(Architecture):
 
     def decode_target(self, starts: Sequence[Tensor], source_lengths: Tensor, target_ids: Tensor) -> list[Tensor]:
         """See Architecture: what the output layer takes, alone. Token by token, as a package computes it."""
-        states, keys, places = list(starts[: len(self.config.states)]), None, source_lengths.max()
-        look: Look | None = None
-        if self.attends:
-            keys, values = starts[-2:]
-            look = softmax_look(keys, values, source_lengths, self.config.score_scale)
+        states, look = list(starts[: len(self.config.states)]), self.look(starts, source_lengths)
         if self.config.input_feeding:
             states.append(torch.zeros_like(states[0]))
         readouts: list[Tensor] = []
         for position, ids in enumerate(target_ids.unbind(1)):
-            at = (source_lengths - 1).clamp(max=position)
-            readout, _, states = self.step(self._chosen(ids, readouts), states, keys, places, look, at)
+            attend = self.attending(look, starts, source_lengths, position)
+            readout, _, states = self.step(self._chosen(ids, readouts), states, attend)
             readouts.append(readout)
         return [torch.stack(readouts, 1).flatten(0, 1)]
 
@@ -88,45 +83,57 @@ class Recurrent(Architecture):
     ) -> Decoded:
         """See Architecture. target_past: the cells' states, and with input feeding the readout before."""
         if not self.attends:
-            readout, _, states = self.step(ids, target_past, None, source_total, None, positions)
+            readout, _, states = self.step(ids, target_past, None)
             return readout, None, states
         source_present: list[Tensor] = []
 
-        def look(comparison: Comparison) -> Tensor:
+        def attend(state: Tensor) -> tuple[Tensor, Tensor]:
+            if takes_ours():
+                return self.attention.look(state, cross_past, source_last)
+            at = torch.minimum(positions, source_last)
+            comparison = self.attention.compare(state, cross_past[0], source_total, at)
             scoring = Scoring(self.config.score_scale, comparison.bias)
             found, *present = attention.cached_attention(
                 comparison.query, cross_last, cross_past, source_last, source_total, 1, scoring
             )
             source_present.extend(present)
-            return found
+            return found, comparison.told
 
-        at = torch.minimum(positions, source_last)
-        readout, compared, states = self.step(ids, target_past, cross_past[0], source_total, look, at)
-        assert compared is not None
-        told = compared.query if compared.bias is None else compared.bias[:, 0, 0]
+        readout, told, states = self.step(ids, target_past, attend)
         return readout, told, [*states, *source_present]
 
-    def step(
-        self,
-        ids: Tensor,
-        past: Sequence[Tensor],
-        keys: Tensor | None,
-        places: Tensor,
-        look: Look | None,
-        at: Tensor,
-    ) -> tuple[Tensor, Comparison | None, list[Tensor]]:
-        """One token of each row: what the output layer takes, how the source was looked at, and the states after it.
+    def look(self, starts: Sequence[Tensor], source_lengths: Tensor) -> Look | None:
+        """At padded sources, of which `encode_source` gave this. None: without attention."""
+        return softmax_look(starts[-2], starts[-1], source_lengths, self.config.score_scale) if self.attends else None
 
-        ids: [rows]; past: the states; keys, look: of the source, where there is attention; places, at: as there
+    def attending(
+        self, look: Look | None, starts: Sequence[Tensor], source_lengths: Tensor, position: int
+    ) -> Attend | None:
+        """How `step` looks at them for the target token at a position."""
+        if look is None:
+            return None
+        keys, at = starts[-2], (source_lengths - 1).clamp(max=position)
+
+        def attend(state: Tensor) -> tuple[Tensor, Tensor]:
+            comparison = self.attention.compare(state, keys, source_lengths.max(), at)
+            return look(comparison), comparison.told
+
+        return attend
+
+    def step(
+        self, ids: Tensor, past: Sequence[Tensor], attend: Attend | None
+    ) -> tuple[Tensor, Tensor | None, list[Tensor]]:
+        """One token of each row: what the output layer takes, what tells where it looked, and the states after it.
+
+        ids: [rows]; past: the states; attend: to the source, where there is attention
         """
         fed, states = past[len(self.config.states) :], past[: len(self.config.states)]
         given = [self.dropout(self._embed(ids, self.target_embedding)), *fed]
         share = len(STATES[self.config.cell])
         found: Tensor | None = None
-        compared: Comparison | None = None
-        attend = None if look is None or keys is None else partial(self._attend, keys, places, look, at)
+        told: Tensor | None = None
         if attend is not None and self.config.attends == "before":
-            found, compared = attend(states[-share])
+            found, told = attend(states[-share])
             given.append(found)
         x, present = torch.cat(given, 1), list[Tensor]()
         for index, cell in enumerate(self.decoder):
@@ -136,14 +143,9 @@ class Recurrent(Architecture):
         if attend is None:
             return self.dropout(x), None, present
         if found is None:
-            found, compared = attend(x)
+            found, told = attend(x)
         readout = torch.tanh(self.readout(torch.cat([x, found], 1)))
-        return self.dropout(readout), compared, [*present, readout] if fed else present
-
-    def _attend(self, keys: Tensor, places: Tensor, look: Look, at: Tensor, state: Tensor) -> tuple[Tensor, Comparison]:
-        """What a state [rows, width] finds in the source, and by which comparison."""
-        comparison = self.attention.compare(state, keys, places, at)
-        return look(comparison), comparison
+        return self.dropout(readout), told, [*present, readout] if fed else present
 
     @torch.no_grad()
     def _chosen(self, ids: Tensor, readouts: Sequence[Tensor]) -> Tensor:

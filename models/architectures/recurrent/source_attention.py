@@ -4,7 +4,7 @@ In a package, one node of ONNX Runtime does the latter two for every score (`cac
 score is the product of a query with keys, or it is a bias beside a query of zeros.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.architectures.recurrent.config import RecurrentConfig
-from models.attention.nodes import LOWEST, takes_kernels
+from models.attention.nodes import LOWEST, additive_attention, takes_kernels
 
 SMALLEST = 1e-6
 """Least length that a vector is divided by."""
@@ -26,9 +26,17 @@ class Comparison(NamedTuple):
     bias: Tensor | None
     """[rows, 1, 1, places]"""
 
+    @property
+    def told(self) -> Tensor:
+        """What tells where a row looks: the query or, where they are no products, the scores [rows, places]."""
+        return self.query if self.bias is None else self.bias[:, 0, 0]
+
 
 Look = Callable[[Comparison], Tensor]
 """-> the mean of the hidden states by the softmax of the scores [rows, width]."""
+Attend = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""A state [rows, width] -> the mean of the hidden states by the softmax of its scores [rows, width], and what tells
+where it looked, see `Comparison.told`."""
 
 
 class SourceAttention(nn.Module):
@@ -77,6 +85,11 @@ class SourceAttention(nn.Module):
         of_source = _first(torch.arange(keys.shape[2], device=keys.device).unsqueeze(0), places, keys.shape[2])
         inside = (of_source - at.unsqueeze(1)).abs() <= self.window
         return Comparison(torch.zeros_like(state), torch.where(inside, scores, LOWEST)[:, None, None])
+
+    def look(self, state: Tensor, source: Sequence[Tensor], last: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Attend`: of additive scores, by an operator of ours. source: keys, hidden states; last: [rows]."""
+        keys, values = source
+        return additive_attention(self.query(state), self.weight, keys, values, last)
 
     def _compare(self, state: Tensor, keys: Tensor, places: Tensor) -> Comparison:
         match self.score:

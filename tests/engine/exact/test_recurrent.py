@@ -18,17 +18,22 @@ from engine.cuda.decoder import CudaDecoder
 from engine.decoder import Ask
 from engine.devices.session import CPU
 from engine.errors import NotOffered
+from engine.loading.native_step import open_step
+from export.native.graphs import why_standard_only, with_native
 from export.tracing.trace import trace
 from export.verification.compare_numbers import encoder_error
 from export.weights.save import save
-from models.architectures.recurrent.config import Score
+from models.architectures.recurrent.config import RecurrentConfig, Score
 from models.architectures.recurrent.model import Recurrent
 from models.architectures.recurrent.source_attention import Comparison
 from models.package import signature
 from models.package.graph_files import GraphFiles
+from tests.kernels.conftest import library
 from tests.models.recurrent.in_place import check_bits_in_place
 from tests.models.recurrent.shapes import LUONG, SHAPES, random_model, shape
 from tests.models.without_cache import check_searches, search, some_sources
+
+__all__ = ["library"]
 
 LONGEST = 64
 SOME = (
@@ -59,6 +64,27 @@ def test_encoders_agree_over_padded_sources(exported: Exported) -> None:
     assert encoder_error(exported.model, exported.graphs, CPU) < 1e-5
 
 
+def test_sources_of_any_lengths_are_encoded_together(exported: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the last bit as each alone."""
+    sources = some_sources(exported.model.config)[:5]
+    with closing(CpuDecoder(exported.graphs, LONGEST, LONGEST)) as decoder:
+        session, sizes = decoder._encoder, list[tuple[int, ...]]()
+
+        class Counted:
+            def run(self, names: Sequence[str], feeds: dict[str, NDArray[np.int64]]) -> object:
+                sizes.append(feeds["ids"].shape)
+                return session.run(names, feeds)
+
+        monkeypatch.setattr(decoder, "_encoder", Counted())
+        together = decoder.encode(sources)
+        assert sizes == [(5, max(map(len, sources)))]
+        for source, encoded in zip(sources, together, strict=True):
+            [alone] = decoder.encode([source])
+            np.testing.assert_array_equal(encoded.hidden(), alone.hidden())
+            for name, start in alone.encoded.items():
+                np.testing.assert_array_equal(encoded.encoded[name], start)
+
+
 def test_searches_find_what_pytorch_finds_and_what_each_finds_alone(exported: Exported) -> None:
     """Greedy and with beams, whose states are reordered; requests join and leave; sources of any length beside."""
     with closing(CpuDecoder(exported.graphs, LONGEST, LONGEST)) as decoder:
@@ -72,25 +98,56 @@ def test_every_other_score_is_served_alike(score: Score, tmp_path: Path) -> None
         check_searches(decoder, model)
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        SHAPES["gru, additive (Bahdanau)"],
+        SHAPES["gru, concat, fed (Luong)"],
+        shape(cell="lstm", score="additive", width=136, decoder_layers=1),
+    ],
+    ids=["gru, before", "gru, after, fed", "lstm, wider"],
+)
+@pytest.mark.usefixtures("library")
+def test_native_steps_find_and_look_alike(config: RecurrentConfig, tmp_path: Path) -> None:
+    """Our own operators in the place of standard ones."""
+    model = random_model(config)
+    graphs = save(with_native(trace(model), model), tmp_path)
+    with closing(open_step(graphs, LONGEST, LONGEST)) as decoder:
+        assert decoder.device.kernels
+        check_searches(decoder, model)
+        check_looks(decoder, model)
+
+
+def test_what_has_no_native_step_says_why() -> None:
+    has = "native ones have additive scores of the whole source, and this has score "
+    assert why_standard_only(random_model(SHAPES["gru, none (Cho)"]), "fp32") == has + "'none'"
+    assert why_standard_only(random_model(shape(window=3)), "fp32") == has + "'additive' and window 3"
+
+
 def test_rows_look_where_pytorch_looks(exported: Exported) -> None:
     """The alignment of each step, of sources of several lengths in one batch."""
-    model, config = exported.model, exported.model.config
-    sources, fed = some_sources(config)[:5], [config.decoder_start_id, 7, 9, 11]
     with closing(CpuDecoder(exported.graphs, LONGEST, LONGEST)) as decoder:
-        cache = decoder.open_cache(len(sources))
-        if config.score == "none":
-            cache.join(decoder.encode(sources[:1])[0])
-            with pytest.raises(NotOffered):
-                cache.begin_step(fed[:1], Ask(attention=True))
-            return
-        for encoded in decoder.encode(sources):
-            cache.join(encoded)
-        found = list[NDArray[np.float32]]()
-        for token in fed:
-            cache.begin_step([token] * len(sources), Ask(best=3, attention=True))
-            attention = cache.end_step().attention
-            assert attention is not None
-            found.append(attention.copy())
+        check_looks(decoder, exported.model)
+
+
+def check_looks(decoder: CpuDecoder, model: Recurrent) -> None:
+    """Where each step looks is where PyTorch looks, if it looks."""
+    config = model.config
+    sources, fed = some_sources(config)[:5], [config.decoder_start_id, 7, 9, 11]
+    cache = decoder.open_cache(len(sources))
+    if config.score == "none":
+        cache.join(decoder.encode(sources[:1])[0])
+        with pytest.raises(NotOffered):
+            cache.begin_step(fed[:1], Ask(attention=True))
+        return
+    for encoded in decoder.encode(sources):
+        cache.join(encoded)
+    found = list[NDArray[np.float32]]()
+    for token in fed:
+        cache.begin_step([token] * len(sources), Ask(best=3, attention=True))
+        attention = cache.end_step().attention
+        assert attention is not None
+        found.append(attention.copy())
     for row, source in enumerate(sources):
         for looked, expected in zip(found, alignment(model, source, fed), strict=True):
             np.testing.assert_allclose(looked[row, : len(source)], expected, atol=1e-5)
@@ -114,8 +171,8 @@ def alignment(model: Recurrent, source: Sequence[int], fed: Sequence[int]) -> li
     states = starts[: len(model.config.states)]
     states = [*states, torch.zeros_like(states[0])] if model.config.input_feeding else states
     for position, token in enumerate(fed):
-        at = (lengths - 1).clamp(max=position)
-        _, _, states = model.step(torch.tensor([token]), states, keys, lengths.max(), look, at)
+        attend = model.attending(look, starts, lengths, position)
+        _, _, states = model.step(torch.tensor([token]), states, attend)
     return looked
 
 
