@@ -2,7 +2,8 @@
 
 Each is trained on one thread, until a validation has 99.9 BLEU, its last step is done or ten minutes of processor time
 are over, and exported. What is in FOLDER already is not made again. Then all packages translate the text that was held
-out, greedily, in turns. See docs/history.md.
+out, greedily, in turns. `--slice CORPUS` takes a slice of what `python -m training.corpus` wrote in place of number
+words, and two minutes for each. See docs/history.md.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from bench.machine.noise import instructions
 from bench.measure import processor_seconds, seconds
 from bench.pages.markdown import machine, table
 from models.checkpoint import load_checkpoint
+from training.examples.en_pt_slice import on_slice, write_slice
 from training.examples.number_words import HELD_OUT, PAIRS, SEED, make_pairs, write
 from training.examples.variants import Changes, Settings, as_toml, read, variant
 from training.loop.validation import bleu
@@ -68,23 +70,27 @@ SYSTEMS = (
 )
 
 
-def settings(system: System, folder: Path, text: Path) -> Settings:
-    """Its experiment, written below a folder."""
+def settings(system: System, folder: Path, text: Path, sliced: bool) -> Settings:
+    """Its experiment, written below a folder. sliced: the text is a slice of the corpus, else number words."""
+    example = read(system.example)
+    on_text = on_slice(example, text) if sliced else _on_number_words(example, text)
+    return variant(on_text, system.changes) | {"output": str(folder)}
+
+
+def _on_number_words(example: Settings, text: Path) -> Settings:
     train, validation = (
         {side: str(text / f"{part}.{language}") for side, language in (("source", "en"), ("target", "pt"))}
         for part in ("train", "valid")
     )
     on_text: Changes = {"data": {"train": [train], "validation": validation}}
-    return variant(variant(variant(read(system.example), on_text), EVERYWHERE), system.changes) | {
-        "output": str(folder)
-    }
+    return variant(variant(example, on_text), EVERYWHERE)
 
 
-def make(system: System, folder: Path, text: Path) -> None:
+def make(system: System, folder: Path, text: Path, sliced: bool) -> None:
     """Trains and exports it, in processes of their own, unless that is done."""
     experiment, model, package = folder / "experiment.toml", folder / "model", folder / "package"
     folder.mkdir(parents=True, exist_ok=True)
-    experiment.write_text(as_toml(settings(system, folder, text)), encoding="utf-8")
+    experiment.write_text(as_toml(settings(system, folder, text, sliced)), encoding="utf-8")
     export = [str(model), "--samples", str(text / "valid.en"), "--out", str(package), "--quiet"]
     alone = os.environ | {"OMP_NUM_THREADS": "1"}
     for module, arguments, made in (("training", [str(experiment)], model), ("export", export, package)):
@@ -154,7 +160,8 @@ def main() -> None:
     named = {system.name: system for system in SYSTEMS}
     parser = argparse.ArgumentParser(prog="python -m bench.history.systems", description=__doc__)
     parser.add_argument("folder", type=Path, help="of all that is trained and exported")
-    parser.add_argument("--only", nargs="+", metavar="NAME", choices=named, help="these, in this order")
+    parser.add_argument("--slice", type=Path, metavar="CORPUS", help="of which a slice is the text")
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=named, help=f"these: {', '.join(named)}")
     parser.add_argument("--make", action="store_true", help="train and export what is missing, and measure nothing")
     parser.add_argument(
         "--processor-time", action="store_true", help="instead of the clock, on a machine with other work"
@@ -163,9 +170,9 @@ def main() -> None:
     systems = [named[name] for name in options.only or named]
     text = options.folder / "text"
     if not text.exists():
-        write(text, make_pairs(PAIRS, SEED), HELD_OUT)
+        write(text, make_pairs(PAIRS, SEED), HELD_OUT) if options.slice is None else write_slice(options.slice, text)
     for system in systems:
-        make(system, options.folder / system.name, text)
+        make(system, options.folder / system.name, text, options.slice is not None)
     if options.make:
         return
     print(f"{machine()}, {instructions()}\n", flush=True)

@@ -16,7 +16,7 @@ from training.__main__ import main
 from training.config import Experiment, read_experiment
 from training.examples import en_pt_slice
 from training.examples.number_words import make_pairs, write
-from training.examples.variants import as_toml
+from training.examples.variants import as_toml, read
 
 PAIRS, HELD_OUT = 8000, 60
 EXAMPLES = {
@@ -36,10 +36,11 @@ def test_an_example_is_an_experiment(name: str) -> None:
     assert experiment.model is not None and experiment.model.architecture == EXAMPLES[name]
 
 
-@pytest.mark.parametrize("name", en_pt_slice.STEPS)
+@pytest.mark.parametrize("name", en_pt_slice.EXAMPLES)
 def test_on_the_slice_too_and_with_all_positions(name: str, tmp_path: Path) -> None:
     file = tmp_path / "experiment.toml"
-    file.write_text(as_toml(en_pt_slice.experiment(name, tmp_path)), encoding="utf-8")
+    on_slice = en_pt_slice.on_slice(read(name), tmp_path) | {"output": str(tmp_path)}
+    file.write_text(as_toml(on_slice), encoding="utf-8")
     experiment = read_experiment(file, Experiment)
     assert experiment.model is not None and experiment.model.max_positions == experiment.data.max_tokens
     assert experiment.optimizer.warmup_steps + experiment.optimizer.cooldown_steps <= experiment.training.max_steps

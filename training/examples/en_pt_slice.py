@@ -1,7 +1,7 @@
-"""The systems of docs/history.md on a slice of the corpus English - Portuguese, for about the same time.
+"""The examples of docs/history.md on a slice of the corpus English - Portuguese, all for the same time.
 
 python -m training.examples.en_pt_slice CORPUS FOLDER writes train.en, train.pt, valid.en and valid.pt, and for each
-system an experiment: that of number words with another text, more pieces, and as many steps as take some minutes.
+example an experiment: that of number words with another text, more pieces, and some minutes of processor time.
 """
 
 import argparse
@@ -23,21 +23,16 @@ WORDS = range(3, 21)
 """Of either side of a pair."""
 PIECES, MAX_TOKENS = 4000, 128
 """A pair of few words may have a long name of many pieces: as many as the models have positions."""
-WARMUP, COOLDOWN = 100, 200
-STEPS = {
-    "lstm_none": 300,
-    "gru_additive": 450,
-    "luong": 450,
-    "number_words": 450,
-    "universal": 450,
-    "universal_act": 380,
-    "unilm": 380,
-}
-"""By the names of the experiments."""
+WARMUP = 100
+SECONDS = 120
+"""Of one core, for each."""
+STEPS = 100_000
+"""More than anything takes in that time."""
+EXAMPLES = ("lstm_none", "gru_additive", "luong", "number_words", "universal", "universal_act", "unilm")
 
 
-def experiment(name: str, folder: Path) -> Settings:
-    """That of number words, on the text of a folder."""
+def on_slice(settings: Settings, folder: Path) -> Settings:
+    """An experiment on number words, with the text of a folder in their place."""
     train, validation = (
         {side: str(folder / f"{part}.{language}") for side, language in (("source", "en"), ("target", "pt"))}
         for part in ("train", "valid")
@@ -45,11 +40,24 @@ def experiment(name: str, folder: Path) -> Settings:
     changes: Changes = {
         "data": {"train": [train], "validation": validation, "max_tokens": MAX_TOKENS},
         "vocabulary": {"size": PIECES},
-        "optimizer": {"warmup_steps": WARMUP, "cooldown_steps": COOLDOWN},
-        "training": {"max_steps": STEPS[name]},
-        "validation": {"every_steps": STEPS[name], "sentences": HELD_OUT},
+        "optimizer": {"warmup_steps": WARMUP, "cooldown_steps": 0},
+        "training": {"max_steps": STEPS, "processor_seconds": SECONDS, "threads": 1},
+        "validation": {"every_steps": STEPS, "sentences": HELD_OUT},
     }
-    return variant(read(name), changes) | {"output": str(folder / name)}
+    return variant(settings, changes)
+
+
+def write_slice(corpus: Path, folder: Path) -> None:
+    """The text of a folder. Raises TrainingError where the corpus is too small."""
+    text = read_pair(ParallelText(source=corpus / "pairs.en", target=corpus / "pairs.pt"))
+    pairs = zip(text.source, text.target, strict=True)
+    kept = [pair for pair in pairs if all(len(side.split()) in WORDS for side in pair)][: PAIRS + HELD_OUT]
+    if len(kept) < PAIRS + HELD_OUT:
+        raise TrainingError(f"{corpus} has {len(kept):,} short pairs; {PAIRS + HELD_OUT:,} are needed")
+    folder.mkdir(parents=True, exist_ok=True)
+    for side, language in enumerate(("en", "pt")):
+        write_lines(folder / f"valid.{language}", [pair[side] for pair in kept[:HELD_OUT]])
+        write_lines(folder / f"train.{language}", [pair[side] for pair in kept[HELD_OUT:]])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,19 +68,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
 
     def work(console: Console) -> None:
-        corpus, out = options.corpus, options.out
-        text = read_pair(ParallelText(source=corpus / "pairs.en", target=corpus / "pairs.pt"))
-        pairs = zip(text.source, text.target, strict=True)
-        kept = [pair for pair in pairs if all(len(side.split()) in WORDS for side in pair)][: PAIRS + HELD_OUT]
-        if len(kept) < PAIRS + HELD_OUT:
-            raise TrainingError(f"{corpus} has {len(kept):,} short pairs; {PAIRS + HELD_OUT:,} are needed")
-        out.mkdir(parents=True, exist_ok=True)
-        for side, language in enumerate(("en", "pt")):
-            write_lines(out / f"valid.{language}", [pair[side] for pair in kept[:HELD_OUT]])
-            write_lines(out / f"train.{language}", [pair[side] for pair in kept[HELD_OUT:]])
-        for name in STEPS:
-            (out / f"{name}.toml").write_text(as_toml(experiment(name, out)), encoding="utf-8")
-        console.print(f"{out} is ready: {PAIRS:,} pairs, {len(STEPS)} experiments", highlight=False)
+        write_slice(options.corpus, options.out)
+        for name in EXAMPLES:
+            experiment = on_slice(read(name), options.out) | {"output": str(options.out / name)}
+            (options.out / f"{name}.toml").write_text(as_toml(experiment), encoding="utf-8")
+        console.print(f"{options.out} is ready: {PAIRS:,} pairs, {len(EXAMPLES)} experiments", highlight=False)
 
     return run(work)
 
