@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple, get_args
 
 import torch
 
@@ -23,7 +24,7 @@ from bench.machine.noise import instructions
 from bench.measure import alternate, processor_seconds, seconds
 from bench.pages.markdown import machine, table
 from engine.devices.session import CPU
-from engine.loading.load import Limits, Loadable, load
+from engine.loading.load import Kernels, Limits, Loadable, load
 from engine.offline import decode
 from engine.runner import Runner
 from engine.targets import TargetRules
@@ -42,6 +43,16 @@ SOURCE, TARGET = (8, 40), 40
 VOCABULARY = 8000
 
 Sources = Sequence[Tokens]
+
+
+class Sides(NamedTuple):
+    """How both are measured."""
+
+    cores: int
+    """Workers of the package, threads of PyTorch."""
+    took: Took
+    kernels: Kernels
+    """Of the package."""
 
 
 def shape(width: int) -> RecurrentConfig:
@@ -74,19 +85,17 @@ def by_package(runner: Runner, rules: TargetRules, sources: Sources, decoding: D
     return [answer.hypotheses[0].token_ids for answer in answers]
 
 
-def compare(
-    model: Recurrent, loadable: Loadable, sources: Sources, decoding: Decoding, cores: int, took: Took
-) -> list[str]:
+def compare(model: Recurrent, loadable: Loadable, sources: Sources, decoding: Decoding, sides: Sides) -> list[str]:
     """Of a row of the table, all but what it is of."""
     model.eval()
     least, most = decoding.min_new_tokens, decoding.max_new_tokens
-    with load(loadable, CPU, Limits(rows=ROWS, workers=cores)) as runner:
+    with load(loadable, CPU, Limits(rows=ROWS, workers=sides.cores), kernels=sides.kernels) as runner:
         work = {
             "package": partial(by_package, runner, loadable.rules, sources, decoding),
             "pytorch": partial(by_pytorch, model, sources, ROWS, least, most),
         }
         ours, theirs = work["package"](), work["pytorch"]()
-        series = alternate({name: partial(took, side) for name, side in work.items()}, REPEATS)
+        series = alternate({name: partial(sides.took, side) for name, side in work.items()}, REPEATS)
     pairs = zip(series["pytorch"].values, series["package"].values, strict=True)
     ratios = sorted(theirs / ours for theirs, ours in pairs)
     tokens = sum(map(len, ours))
@@ -97,7 +106,7 @@ def compare(
     ]
 
 
-def of_random_weights(width: int, cores: int, took: Took) -> list[str]:
+def of_random_weights(width: int, sides: Sides) -> list[str]:
     """A row of the table."""
     torch.manual_seed(1)
     model, decoding = Recurrent(shape(width)), Decoding(min_new_tokens=TARGET, max_new_tokens=TARGET)
@@ -106,10 +115,10 @@ def of_random_weights(width: int, cores: int, took: Took) -> list[str]:
         missing = why_standard_only(model, "fp32")
         package = save(graphs if missing else with_native(graphs, model), Path(folder))
         loadable = Loadable(package, GenerationDefaults(max_new_tokens=TARGET))
-        return [f"random, {width}", *compare(model, loadable, some_sources(), decoding, cores, took)]
+        return [f"random, {width}", *compare(model, loadable, some_sources(), decoding, sides)]
 
 
-def of_trained(folder: Path, texts: Sequence[str], cores: int, took: Took) -> list[str]:
+def of_trained(folder: Path, texts: Sequence[str], sides: Sides) -> list[str]:
     """A row of the table. Raises SystemExit if the model is none that the loop has."""
     model, package = load_checkpoint(folder / "model").model, Package.open(folder / "package")
     if not isinstance(model, Recurrent) or not model.attends or model.config.input_feeding:
@@ -117,7 +126,7 @@ def of_trained(folder: Path, texts: Sequence[str], cores: int, took: Took) -> li
     loadable, tokenizer = Loadable.of(package), package.tokenizer()
     decoding = replace(loadable.generation.decoding(), num_beams=1)
     sources = [tuple(tokenizer.encode(text)) for text in texts]
-    return [f"{folder.name}, {model.config.width}", *compare(model, loadable, sources, decoding, cores, took)]
+    return [f"{folder.name}, {model.config.width}", *compare(model, loadable, sources, decoding, sides)]
 
 
 def of_packages(folders: Sequence[Path], texts: Sequence[str], took: Took) -> list[list[str]]:
@@ -136,6 +145,7 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=1, help="of both sides, without --packages (default: %(default)s)")
     parser.add_argument("--trained", nargs="+", type=Path, default=[], metavar="FOLDER", help="with model and package")
     parser.add_argument("--packages", nargs="+", type=Path, default=[], help="of several systems")
+    parser.add_argument("--kernels", choices=get_args(Kernels), default="auto", help="our own operators, if not off")
     parser.add_argument("--text", type=Path, help="of as many lines as are to be translated")
     parser.add_argument(
         "--processor-time", action="store_true", help="instead of the clock, on a machine with other work"
@@ -151,11 +161,12 @@ def main() -> None:
         header = ["package", "target tokens", "tokens/s", "texts/s"]
         print(table(header, of_packages(options.packages, texts, took)))
         return
+    sides = Sides(options.cores, took, options.kernels)
     header = ["weights, width", "package, tokens/s", "PyTorch, tokens/s", "ratio, median and range", "equal targets"]
     if options.trained:
-        rows = [of_trained(folder, texts, options.cores, took) for folder in options.trained]
+        rows = [of_trained(folder, texts, sides) for folder in options.trained]
     else:
-        rows = [of_random_weights(width, options.cores, took) for width in options.widths]
+        rows = [of_random_weights(width, sides) for width in options.widths]
     print(table(header, rows))
 
 

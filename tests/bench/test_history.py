@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
-from bench.history.__main__ import of_trained
+from bench.history.__main__ import Sides, of_trained
 from bench.history.alignments import draw
 from bench.history.depths import depths, filled
 from bench.history.systems import SYSTEMS, System, compare, learnt, make, settings
@@ -48,16 +48,16 @@ def test_a_system_is_an_experiment_of_ten_minutes(system: System, tmp_path: Path
 def test_a_system_is_trained_exported_and_compared(tmp_path: Path) -> None:
     folder = tmp_path / SMALL.name
     write(tmp_path / "text", make_pairs(140, seed=3), 40)
-    make(SMALL, folder, tmp_path / "text")
+    make(SMALL, folder, tmp_path / "text", sliced=False)
     run = learnt(folder)
     assert run.steps == STEPS and 0 < run.seconds < 600 and run.tokens_per_second > 0 and run.to_asked is None
     made = (folder / "package" / "manifest.json").stat().st_mtime_ns
-    make(SMALL, folder, tmp_path / "text")
+    make(SMALL, folder, tmp_path / "text", sliced=False)
     assert (folder / "package" / "manifest.json").stat().st_mtime_ns == made, "it is there already"
     [row] = compare([SMALL], tmp_path, processor_seconds)
     assert row[0] == SMALL.title and row[2] == str(STEPS) and float(row[4]) < 99
     texts = [source for source, _ in make_pairs(40, seed=4)]
-    name, *_, equal = of_trained(folder, texts, cores=1, took=processor_seconds)
+    name, *_, equal = of_trained(folder, texts, Sides(1, processor_seconds, "auto"))
     assert (name, equal) == (f"{SMALL.name}, 16", "40 of 40")
 
     found = [inspect(folder / "package", Wanted(text, beams=1)) for text in ("He saw two cars.", "I sold one new hat.")]
