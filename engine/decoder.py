@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.devices.session import Device
-from engine.links import Looked
+from engine.links import Looked, ReadOn
 from models.decoding import Decoding
 
 
@@ -180,6 +180,16 @@ class GivenTargets(Protocol):
         self, hidden: NDArray[np.float32], prefix: Sequence[int], target: Sequence[int]
     ) -> NDArray[np.float32] | None:
         """Where what is fed for a target looks in itself [layers, heads, fed, fed]. None: that cannot be told."""
+        ...
+
+    def states(
+        self, hidden: NDArray[np.float32], prefix: Sequence[int], target: Sequence[int]
+    ) -> NDArray[np.float32] | None:
+        """What is fed for a target after the last layer [fed, width]. None: that cannot be told."""
+        ...
+
+    def read_on(self, source_ids: Sequence[int], fed_ids: Sequence[int]) -> ReadOn | None:
+        """What one stack finds in a source and what is fed behind it. None: that cannot be told."""
         ...
 
 

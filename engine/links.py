@@ -36,6 +36,15 @@ class Looked:
     """[layers, heads, target, source], if it is wanted."""
 
 
+class ReadOn(NamedTuple):
+    """What one stack finds in a source and what is fed for a target behind it."""
+
+    attention: NDArray[np.float32]
+    """Where each token looks among all of them [layers, heads, tokens, tokens]"""
+    states: NDArray[np.float32]
+    """Of each token, after the last layer [tokens, width]"""
+
+
 def look(
     query: NDArray[np.float32],
     key: NDArray[np.float32],

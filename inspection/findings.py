@@ -17,6 +17,7 @@ from engine.offline import decode
 from engine.request import Hypothesis
 from engine.runner import Runner
 from engine.targets import TargetRules, language_rules
+from inspection.given import look
 from inspection.recorded import RecordedDecoder, Step
 from inspection.tree import Node, best_path, grow
 from models.decoding import Decoding
@@ -72,10 +73,13 @@ class Findings:
     labels: Sequence[str] = ()
     """Of every target token, by its id."""
     target_attention: NDArray[np.float32] | None = None
-    """Where the best hypothesis looks in the source [layers, heads, target, source]; of a package that tells it step by
-    step, the last layer and the mean of its heads. None: the package does not tell."""
+    """Where the best hypothesis looks in the source [layers, heads, target, source]; of one stack, in the source and in
+    what was fed behind it [layers, heads, target, source + fed - 1]; of a package that tells it step by step, the last
+    layer and the mean of its heads. None: the package does not tell."""
     looking_back: NDArray[np.float32] | None = None
-    """Where it looks in what was fed before [layers, heads, target, fed]. None: as above."""
+    """Where it looks in what was fed before [layers, heads, target, fed]. None: as above, or it is one stack."""
+    states: NDArray[np.float32] | None = None
+    """Of the step that chose each of its tokens, after the decoder's last layer [target, width]. None: as above."""
     fed: Sequence[str] = ()
     """The text of what is fed for the best hypothesis: what begins it, and all of its tokens but the last one."""
     hypotheses: Sequence[Hypothesis] = ()
@@ -93,6 +97,12 @@ class Findings:
         return self.root
 
     @property
+    def seen(self) -> list[str]:
+        """The text of each token that `target_attention` is about: of one stack, what was fed before too."""
+        assert self.target_attention is not None
+        return [*self.source, *self.fed[1:]][: self.target_attention.shape[3]]
+
+    @property
     def target(self) -> list[str]:
         """The text of each token of the best hypothesis."""
         return [self.labels[token] for token in self.hypotheses[0].token_ids]
@@ -105,14 +115,16 @@ def inspect_search(package: Package, wanted: Wanted) -> Findings:
     source_ids = tuple(tokenizer.encode(wanted.text, wanted.target_language, wanted.source_language))
     if len(source_ids) > spec.max_positions:
         raise InspectionError(f"the text has {len(source_ids)} tokens; the model takes {spec.max_positions}")
+    rules = rules.after(source_ids)
     decoder = open_decoder(model, CPU)
-    step_by_step = not decoder.given_targets.attends and bool(spec.cross_query or spec.cross_scores)
+    at_once = decoder.given_targets.attends or spec.reads_on
+    step_by_step = not at_once and bool(spec.cross_query or spec.cross_scores)
     recorded = RecordedDecoder(decoder, min(wanted.alternatives, spec.most_candidates), step_by_step)
     with closing(decoder):
         with Runner(recorded, wanted.beams, 1, Unobserved()) as runner:
             [answer] = decode(runner, rules, [(source_ids, _decoding(model, wanted))])
         hidden: NDArray[np.float32] = decoder.encode([source_ids])[0].hidden().copy()
-        given = _looked(decoder, source_ids, hidden, rules.prefix_ids, answer.hypotheses[0].token_ids)
+        given = look(decoder.given_targets, source_ids, hidden, rules.prefix_ids, answer.hypotheses[0].token_ids)
         of_source = _of_source(decoder, source_ids)
     root = grow(recorded.steps, len(rules.prefix_ids), answer.hypotheses)
     labels = _target_labels(tokenizer, spec)
@@ -123,8 +135,9 @@ def inspect_search(package: Package, wanted: Wanted) -> Findings:
         labels=labels,
         hidden=hidden,
         source_attention=of_source,
-        target_attention=_by_steps(root, recorded.steps, len(source_ids)) if given is None else given[0],
-        looking_back=None if given is None else given[1],
+        target_attention=given.attention if at_once else _by_steps(root, recorded.steps, len(source_ids)),
+        looking_back=given.back,
+        states=given.states,
         fed=[labels[token] for token in (*rules.prefix_ids, *answer.hypotheses[0].token_ids[:-1])],
         hypotheses=answer.hypotheses,
         texts=[tokenizer.decode(one.token_ids) for one in answer.hypotheses],
@@ -158,24 +171,6 @@ def _decoding(model: Loadable, wanted: Wanted) -> Decoding:
         mbr_samples=0,
         with_tokens=True,
     )
-
-
-def _looked(
-    decoder: Decoder[Any],
-    source_ids: Sequence[int],
-    hidden: NDArray[np.float32],
-    prefix: Sequence[int],
-    target: Sequence[int],
-) -> tuple[NDArray[np.float32], NDArray[np.float32] | None] | None:
-    """Where every head of every layer looks from the target, and in it. None: the package does not tell."""
-    given = decoder.given_targets
-    if not given.attends:
-        return None
-    [looked] = given.look(hidden, prefix, [target], Decoding(with_attention=True))
-    assert looked[0].attention is not None
-    back = given.look_back(hidden, prefix, target)
-    back = None if back is None else back[:, :, len(prefix) - 1 :]
-    return looked[0].attention, back
 
 
 def _of_source(decoder: Decoder[Any], source_ids: Sequence[int]) -> NDArray[np.float32] | None:

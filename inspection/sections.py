@@ -39,16 +39,19 @@ def summary(findings: Findings) -> Element:
 
 
 def tokens(findings: Findings) -> Element:
-    """Those of the text with the norm of the encoder's last hidden state, and those of the best hypothesis."""
-    section, norms = _section("Tokens"), np.linalg.norm(findings.hidden, axis=1)
-    SubElement(section, "p").text = "Of the text, with the length (L2) of the encoder's last hidden state of each:"
-    pairs = zip(findings.source, norms.tolist(), strict=True)
-    _bars(section, [(label, norm, f"{norm:.2f}") for label, norm in pairs], float(norms.max()))
+    """Those of the text and of the best hypothesis, with the norms of their last states; the latter's probabilities."""
+    section = _section("Tokens")
+    _told(section, "Of the text, with the length (L2) of the encoder's last hidden state of each:")
+    _norms(section, findings.source, findings.hidden)
     if not findings.hypotheses:
         return section
-    SubElement(section, "p").text = "Of the best translation, with the probability of each:"
+    _told(section, "Of the best translation, with the probability of each:")
     best = zip(findings.target, findings.hypotheses[0].log_probs, strict=True)
     _bars(section, [(label, exp(log_prob), f"{exp(log_prob):.3f}") for label, log_prob in best], 1.0)
+    if findings.states is not None:
+        text = "The same, with the length (L2) of what the decoder's last layer gave in the step that chose each:"
+        _told(section, text)
+        _norms(section, findings.target, findings.states)
     return section
 
 
@@ -64,10 +67,18 @@ def target_attention(findings: Findings) -> Element | None:
     """Where the best translation looks in the text."""
     if findings.root is None:
         return None
-    section = _section("Decoder: where tokens of the translation look in the text")
+    graphs = findings.package.manifest.graphs
+    behind = " and in what was fed before" if graphs.reads_on else ""
+    section = _section(f"Decoder: where tokens of the translation look in the text{behind}")
     if (picture := target_maps(findings)) is None:
         return _told(section, "The package does not tell: its model has no attention to the source, or it is older.")
-    _told(section, "Each row is the step that chose the token beside it, as it was found in the encoder's states.")
+    text = "Each row is the step that chose the token beside it, as it was found in the encoder's states."
+    if graphs.reads_on:
+        text = "Each row is the step that chose the token beside it. One stack reads both."
+    elif graphs.vocabulary.continues:
+        text = "Each row is the step that chose the token beside it: the last layer, the mean of its heads, "
+        text += "at the tokens of the text alone. The package is older: export it again."
+    _told(section, text)
     return _shown(section, picture)
 
 
@@ -84,14 +95,14 @@ def entropies(findings: Findings) -> Element | None:
     """How widely every head looks."""
     kinds = {
         "encoder": findings.source_attention,
-        "decoder to the text": findings.target_attention,
+        f"decoder to the text{_and_itself(findings)}": findings.target_attention,
         "decoder to itself": findings.looking_back,
     }
     there = {name: weights for name, weights in kinds.items() if weights is not None}
     if not there:
         return None
     section = _section("Entropy of every head")
-    most = log2(max(len(findings.source), len(findings.fed)))
+    most = log2(max(weights.shape[3] for weights in there.values()))
     text = "In bits, the mean over the tokens that look. 0: at one token alone; "
     text += f"{log2(len(findings.source)):.2f}: at all of the text alike."
     SubElement(section, "p").text = text
@@ -156,7 +167,8 @@ def target_maps(findings: Findings) -> Element | None:
     if weights is None:
         return None
     target = findings.target[: weights.shape[2]]
-    return _maps("Attention of the decoder to the source", weights, target, findings.source)
+    title = f"Attention of the decoder to the source{_and_itself(findings)}"
+    return _maps(title, weights, target, findings.seen)
 
 
 def back_maps(findings: Findings) -> Element | None:
@@ -173,6 +185,10 @@ def entropy(weights: NDArray[np.float32]) -> NDArray[np.float64]:
     exact = weights.astype(np.float64)
     found: NDArray[np.float64] = -(exact * np.log2(np.where(exact > 0, exact, 1))).sum(-1)
     return found
+
+
+def _and_itself(findings: Findings) -> str:
+    return " and itself" if findings.package.manifest.graphs.reads_on else ""
 
 
 def _maps(title: str, weights: NDArray[np.float32], rows: Sequence[str], columns: Sequence[str]) -> Element:
@@ -207,6 +223,13 @@ def _table(section: Element, header: Sequence[str], rows: Iterable[Sequence[str]
         for cell in cells:
             SubElement(row, kind).text = cell
     return table
+
+
+def _norms(section: Element, labels: Sequence[str], states: NDArray[np.float32]) -> None:
+    """A line of tokens with the lengths of their states [tokens, width]."""
+    norms = np.linalg.norm(states, axis=1)
+    pairs = zip(labels, norms.tolist(), strict=True)
+    _bars(section, [(label, norm, f"{norm:.2f}") for label, norm in pairs], float(norms.max()))
 
 
 def _bars(section: Element, values: Iterable[tuple[str, float, str]], most: float) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from engine.decoder import Ask, Found, TokenIds
 from engine.devices.session import CPU
-from engine.links import Looked, coverage, links
+from engine.links import Looked, ReadOn, coverage, links
 from engine.targets import TargetRules
 from models.decoding import Decoding
 
@@ -153,6 +153,16 @@ class CopyDecoder:
         self, hidden: NDArray[np.float32], prefix: Sequence[int], target: Sequence[int]
     ) -> NDArray[np.float32] | None:
         """It does not look there."""
+        return None
+
+    def states(
+        self, hidden: NDArray[np.float32], prefix: Sequence[int], target: Sequence[int]
+    ) -> NDArray[np.float32] | None:
+        """It has none."""
+        return None
+
+    def read_on(self, source_ids: Sequence[int], fed_ids: Sequence[int]) -> ReadOn | None:
+        """It is no stack."""
         return None
 
     def _each(self, targets: Sequence[Sequence[int]]) -> Iterator[tuple[int, Sequence[int]]]:

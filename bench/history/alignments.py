@@ -28,7 +28,10 @@ def draw(found: Sequence[Findings], names: Sequence[str]) -> Element:
             raise InspectionError(f"{name} says {one.texts[0]!r}, {names[0]} {first.texts[0]!r}: take another text")
         if one.target_attention is None:
             raise InspectionError(f"{name} does not tell where it looks: leave it out")
-    maps = [one.target_attention[-1].mean(0) for one in found if one.target_attention is not None]
+    # One stack looks at what it has said as well.
+    looks = [one.target_attention[-1].mean(0) for one in found if one.target_attention is not None]
+    of_text = [look[:, : len(one.source)] for one, look in zip(found, looks, strict=True)]
+    maps = [look / look.sum(1, keepdims=True) for look in of_text]
     return heat_maps(first.wanted.text, np.stack(maps)[None], first.target, first.source, names)
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from engine.devices.late import LateSession
 from engine.devices.session import Device
 from engine.errors import NotOffered
-from engine.links import Looked, coverage, links, look, look_within
+from engine.links import Looked, ReadOn, coverage, links, look, look_within
 from models.decoding import Decoding
 from models.package import signature
 from models.package.graph_files import GraphContents, GraphFiles
@@ -35,7 +35,7 @@ class TargetGraphs:
         self._alone = spec.encoder_attention
         if self._alone is not None:
             self._source = LateSession(graphs, spec.encoder, device)
-        self._attention, self._aligner = spec.target_attention, spec.aligner
+        self._attention, self._aligner, self._reads_on = spec.target_attention, spec.aligner, spec.reads_on
 
     @property
     def scores(self) -> bool:
@@ -129,8 +129,7 @@ class TargetGraphs:
         session = None if self._source is None else self._source.get()
         if session is None:
             raise NotOffered("attention")
-        ids, lengths = np.array([source_ids], np.int64), np.array([len(source_ids)], np.int32)
-        feeds = dict(zip(signature.ENCODER_INPUTS, (ids, lengths), strict=True))
+        feeds = _reads(source_ids)
         if self._alone is not None:
             return look_within(session.run(self._alone.outputs, feeds), self._alone)
         [found] = session.run([signature.ATTENTION], feeds)
@@ -149,6 +148,31 @@ class TargetGraphs:
             return None
         within = self._attention.within
         return look_within(pass_.run(within.outputs, _feeds(hidden, [[*prefix, *target]])), within)
+
+    def states(
+        self, hidden: NDArray[np.float32], prefix: Sequence[int], target: Sequence[int]
+    ) -> NDArray[np.float32] | None:
+        """What is fed for a target after the last layer [fed, width].
+
+        hidden, prefix: as for `score`. None: the package does not tell.
+        """
+        pass_ = None if self._pass is None else self._pass.get()
+        if pass_ is None:
+            return None
+        [found] = pass_.run([signature.STATES], _feeds(hidden, [[*prefix, *target]]))
+        states: NDArray[np.float32] = found[0]
+        return states
+
+    def read_on(self, source_ids: Sequence[int], fed_ids: Sequence[int]) -> ReadOn | None:
+        """What one stack finds in a source and what is fed behind its last token.
+
+        None: the package does not tell, or its model is no stack.
+        """
+        session = None if self._source is None or not self._reads_on else self._source.get()
+        if session is None:
+            return None
+        attention, states = session.run(list(signature.STACK_ATTENTION_OUTPUTS), _reads(source_ids, fed_ids))
+        return ReadOn(attention[0], states[0])
 
     def close(self) -> None:
         """Gives back what the graphs have on the device."""
@@ -177,6 +201,12 @@ class TargetGraphs:
     @property
     def _sessions(self) -> list[LateSession]:
         return [session for session in (self._pass, self._output, self._source) if session is not None]
+
+
+def _reads(source_ids: Sequence[int], fed_ids: Sequence[int] = ()) -> dict[str, NDArray[np.generic]]:
+    """Of a source and, to one stack, what is fed behind it."""
+    ids, lengths = np.array([[*source_ids, *fed_ids]], np.int64), np.array([len(source_ids)], np.int32)
+    return dict(zip(signature.ENCODER_INPUTS, (ids, lengths), strict=True))
 
 
 def _feeds(hidden: NDArray[np.float32], targets: Sequence[Sequence[int]]) -> dict[str, NDArray[np.generic]]:

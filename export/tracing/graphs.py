@@ -40,24 +40,23 @@ class NativeModels:
 
 @dataclass(frozen=True)
 class ScoringModels:
-    """Graphs that look at given targets, and at the source."""
+    """Graphs that look at given targets."""
 
     target: ir.Model
     log_probs: ir.Model
-    source_attention: ir.Model
     attention: TargetAttention
     """Which outputs of `target` tell where tokens look."""
 
     @property
     def models(self) -> dict[str, ir.Model]:
         """All of them, by the names of their files."""
-        return {TARGET: self.target, LOG_PROBS_GRAPH: self.log_probs, SOURCE_ATTENTION: self.source_attention}
+        return {TARGET: self.target, LOG_PROBS_GRAPH: self.log_probs}
 
     def declared(self, spec: GraphsSpec) -> GraphsSpec:
         """What an engine must know of them, too."""
         files = {name: GraphFile(file=name, weight_bytes=weight_bytes(it)) for name, it in self.models.items()}
         scoring = Scoring(target=files[TARGET], log_probs=files[LOG_PROBS_GRAPH], attention=self.attention)
-        return spec.model_copy(update={"scoring": scoring, "source_attention": files[SOURCE_ATTENTION]})
+        return spec.model_copy(update={"scoring": scoring})
 
 
 @dataclass(frozen=True)
@@ -89,6 +88,8 @@ class Graphs:
     decoder: ir.Model
     scoring: ScoringModels | None = None
     """Where they are wanted."""
+    source_attention: ir.Model | None = None
+    """The same."""
     output: ir.Model | None = None
     """With a shortlist only."""
     logits: ir.Model | None = None
@@ -114,7 +115,8 @@ class Graphs:
         """All of them, by the names of their files. A weight that is the beginning of another comes after it."""
         output = {} if self.output is None else {OUTPUT: self.output}
         scoring = {} if self.scoring is None else self.scoring.models
-        models = {ENCODER: self.encoder, DECODER: self.decoder, **scoring, **output}
+        looks = {} if self.source_attention is None else {SOURCE_ATTENTION: self.source_attention}
+        models = {ENCODER: self.encoder, DECODER: self.decoder, **scoring, **looks, **output}
         if self.native is not None:
             models |= self.native.models
         if self.native_step is not None:

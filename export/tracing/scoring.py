@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from models.architectures.prefix.model import Prefix
 from models.attention.attention import Compared, compared
 from models.transformer import Transformer
 
@@ -48,6 +49,20 @@ class SourceAttentionGraph(nn.Module):
         with compared() as layers:
             self.model.encode(ids, lengths)
         return torch.stack([layer.weights() for layer in layers], 1)
+
+
+class StackAttentionGraph(nn.Module):
+    """What source_attention.onnx computes of one stack."""
+
+    def __init__(self, model: Prefix) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor, lengths: Tensor) -> list[Tensor]:
+        """See models.package.signature."""
+        with compared() as layers:
+            states = self.model.read_on(ids, lengths)
+        return [torch.stack([layer.weights() for layer in layers], 1), states.view(*ids.shape, -1).float()]
 
 
 class LogProbsGraph(nn.Module):

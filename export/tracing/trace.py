@@ -13,11 +13,12 @@ from export.quantization.model import QuantizedTransformer
 from export.tracing.exporter import trace_module
 from export.tracing.graphs import EncoderGraphs, Graphs, ScoringModels, weight_bytes
 from export.tracing.modules import DecoderGraph, EncoderGraph, OutputGraph, PackedEncoderGraph
-from export.tracing.scoring import LogProbsGraph, SourceAttentionGraph, TargetGraph
+from export.tracing.scoring import LogProbsGraph, SourceAttentionGraph, StackAttentionGraph, TargetGraph
 from export.tracing.screened import LogitsGraph, screenable
 from export.tracing.variant import PRECISIONS
 from models.architectures.architecture import Architecture
 from models.architectures.prefix.config import PrefixConfig
+from models.architectures.prefix.model import Prefix
 from models.architectures.recurrent.config import RecurrentConfig
 from models.attention.nodes import plain
 from models.best_tokens import padded_size
@@ -44,20 +45,19 @@ def trace(
 
     shortlist: as a package with one needs them
     output_layer: "screened" only where `export.tracing.screened.why_full` has nothing against it
-    scoring: with the graphs that look at given targets, of which only Transformers have some
+    scoring: with the graphs that look at given targets, and that which tells where tokens look, if it has some
     """
     model = model.eval()
     spec = signature.graphs_spec(model.config, _precision(model), attention, shortlist)
     spec = spec.model_copy(update={"output_layer": output_layer})
-    if isinstance(model.config, PrefixConfig):
-        spec = spec.model_copy(update={"encoder_attention": signature.encoder_attention(model.config)})
     with plain() if attention == "plain" else nullcontext():
         encoder, decoder = trace_encoder(model, spec), trace_decoder(model, spec)
         scoring_models = trace_scoring(model) if scoring and isinstance(model, Transformer) else None
+        source_attention = trace_source_attention(model) if scoring else None
         output = trace_output(model) if shortlist else None
         logits = trace_logits(screenable(model), spec) if output_layer == "screened" else None
-    declared = declare(model, spec, encoder, decoder, scoring_models, output, logits)
-    return Graphs(declared, encoder, decoder, scoring_models, output, logits)
+    declared = declare(model, spec, encoder, decoder, scoring_models, source_attention, output, logits)
+    return Graphs(declared, encoder, decoder, scoring_models, source_attention, output, logits)
 
 
 def trace_encoders(model: Transformer) -> EncoderGraphs:
@@ -84,6 +84,7 @@ def declare(
     encoder: ir.Model,
     decoder: ir.Model,
     scoring: ScoringModels | None,
+    source_attention: ir.Model | None,
     output: ir.Model | None,
     logits_graph: ir.Model | None,
 ) -> GraphsSpec:
@@ -99,6 +100,9 @@ def declare(
         file = GraphFile(file=signature.LOGITS_GRAPH, weight_bytes=weight_bytes(logits_graph))
     logits = Logits(name=signature.LOGITS, graph=file, size=padded_size(model.config.target_vocab_size))
     looks = {"cross_query": cross_query(model.config), "cross_scores": cross_scores(model.config)}
+    if source_attention is not None:
+        size = weight_bytes(source_attention)
+        files["source_attention"] = GraphFile(file=signature.SOURCE_ATTENTION, weight_bytes=size)
     declared = spec.model_copy(update={**files, "logits": logits, **looks})
     return declared if scoring is None else scoring.declared(declared)
 
@@ -125,12 +129,22 @@ def trace_encoder(model: Architecture, spec: GraphsSpec) -> ir.Model:
     """The graph of one pass over padded sources."""
     told = spec.encoder_attention
     names = [*signature.encoder_outputs(spec), *(told.outputs if told else ())]
-    return _trace_encoder(EncoderGraph(model, attends=told is not None), model, names)
+    return _trace_encoder(EncoderGraph(model, attends=told is not None), model.config.max_positions, names)
 
 
-def _trace_encoder(module: nn.Module, model: Architecture, output_names: Sequence[str]) -> ir.Model:
-    """The graph of a module over padded sources."""
-    sentences, source = Dim("sentences", max=MAX_BATCH), Dim("source", max=model.config.max_positions)
+def trace_source_attention(model: Architecture) -> ir.Model | None:
+    """The graph that tells where tokens of a source look and, of one stack, those of a target behind it."""
+    longest = model.config.max_positions
+    if isinstance(model, Transformer):
+        return _trace_encoder(SourceAttentionGraph(model), longest, [signature.ATTENTION])
+    if isinstance(model, Prefix):
+        return _trace_encoder(StackAttentionGraph(model), 2 * longest, signature.STACK_ATTENTION_OUTPUTS)
+    return None
+
+
+def _trace_encoder(module: nn.Module, longest: int, output_names: Sequence[str]) -> ir.Model:
+    """The graph of a module over padded sources of so many tokens at most."""
+    sentences, source = Dim("sentences", max=MAX_BATCH), Dim("source", max=longest)
     return trace_module(
         module,
         # No example size is 0 or 1 and no two are equal, or the exporter might take them for constants or for one axis.
@@ -244,7 +258,7 @@ def trace_logits(model: Transformer, spec: GraphsSpec) -> ir.Model:
 
 
 def trace_scoring(model: Transformer) -> ScoringModels:
-    """The graphs that look at given targets, and at sources."""
+    """The graphs that look at given targets."""
     attention = signature.target_attention(model.config)
     sources, targets, tokens = (Dim(name, max=MAX_BATCH) for name in ("sources", "targets", "tokens"))
     source, target = (Dim(name, max=model.config.max_positions) for name in ("source", "target"))
@@ -272,8 +286,7 @@ def trace_scoring(model: Transformer) -> ScoringModels:
         input_names=signature.LOG_PROBS_INPUTS,
         output_names=[signature.LOG_PROBS],
     )
-    source_attention = _trace_encoder(SourceAttentionGraph(model), model, [signature.ATTENTION])
-    return ScoringModels(of_targets, log_probs, source_attention, attention)
+    return ScoringModels(of_targets, log_probs, attention)
 
 
 def trace_output(model: Architecture) -> ir.Model:

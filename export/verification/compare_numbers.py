@@ -17,6 +17,8 @@ from export.tracing.variant import DTYPES
 from export.verification.reference import Attention, attention, log_probs
 from kernels.library import open_library
 from models.architectures.architecture import Architecture
+from models.architectures.prefix.model import Prefix
+from models.attention.attention import compared
 from models.config import ModelShape
 from models.decoding import Decoding
 from models.package import signature
@@ -103,6 +105,24 @@ def attention_error(
     pairs = zip(looked, expected or attention(model, source, target[:-1]), strict=True)
     both = ((ours, theirs) for ours, theirs in pairs if ours is not None and theirs is not None)
     return float(np.max([np.abs(ours - theirs.numpy()).max() for ours, theirs in both]))
+
+
+@torch.no_grad()
+def stack_errors(model: Prefix, graphs: GraphFiles, device: Device) -> tuple[float, float]:
+    """The same of one stack, in a source and the target behind it; and of states, as the output layer multiplies them.
+
+    Raises DeviceError.
+    """
+    given, (source, target) = TargetGraphs(graphs, device), random_pair(model.config)
+    given.load(graphs.contents())
+    found = given.read_on(source, target[1:])
+    assert found is not None
+    ids, lengths = torch.tensor([[*source, *target[1:]]]), torch.tensor([len(source)])
+    with compared() as layers:
+        states = model.read_on(ids, lengths)
+    looked = torch.from_numpy(found.attention) - torch.cat([layer.weights() for layer in layers])
+    ended = model.decoder_norm(torch.from_numpy(found.states)) - model.decoder_norm(states)
+    return looked.abs().max().item(), ended.abs().max().item()
 
 
 def run_encoder(graphs: GraphFiles, ids: Tensor, lengths: Tensor, outputs: Sequence[Tensor], device: Device) -> None:

@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from engine.decoder import Decoder, S
 from engine.devices.session import CPU, Device, DeviceError
 from engine.loading import load
@@ -24,12 +26,14 @@ from export.verification.compare_numbers import (
     encoder_error,
     native_encoder_error,
     score_error,
+    stack_errors,
     step_errors,
 )
 from export.verification.compare_tokens import Samples, translate
 from export.verification.probes import record_probes
 from export.verification.tolerances import NATIVE, SCREENED, TOLERANCES
 from models.architectures.architecture import Architecture
+from models.architectures.prefix.model import Prefix
 from models.checkpoint import Checkpoint
 from models.package.graph_files import GraphFiles
 from models.package.graphs import Aligner, Probe
@@ -43,6 +47,9 @@ MAX_TOKENS = 128
 
 Progress = Callable[[str], None]
 """Told what is being compared."""
+OfTargets = tuple[float | None, float | None]
+"""Errors of scores and of attention."""
+UNKNOWN: OfTargets = None, None
 Certified = tuple[Certificate, Sequence[Hypothesis]]
 """And what greedy search finds of the samples, where no option changes scores."""
 
@@ -121,17 +128,22 @@ class _Verification:
         self._progress("alignment of names and numbers")
         return choose_aligner(self.samples.attended(decoder, greedy))
 
-    def _errors(self, device: Device) -> tuple[float, tuple[float, float] | None]:
+    def _errors(self, device: Device) -> tuple[float, OfTargets]:
         """Of hidden states, and of given targets' scores and attention. Raises VerificationError.
 
-        None where no graphs look at given targets. Each session is gone before the next is there.
+        None where no graph tells. Each session is gone before the next is there.
         """
         model, graphs = self._checkpoint.model, self._model.graphs
         try:
             self._progress("hidden states")
             hidden = encoder_error(model, graphs, device)
+            if graphs.spec.reads_on:
+                assert isinstance(model, Prefix), "no other reads on"
+                self._progress("attention")
+                attention, states = stack_errors(model, graphs, device)
+                return float(np.max([hidden, states])), (None, attention)
             if graphs.spec.scoring is None:
-                return hidden, None
+                return hidden, UNKNOWN
             self._progress("scores of targets, attention")
             scores = score_error(model, graphs, device)
             return hidden, (scores, attention_error(model, graphs, device, self.samples.attention))
@@ -156,7 +168,7 @@ class _Verification:
         limits: tuple[float, float],
         which: str,
         progress: Progress,
-        of_targets: tuple[float, float] | None = None,
+        of_targets: OfTargets = UNKNOWN,
     ) -> Certified:
         """Holds steps and translations to the checkpoint.
 
@@ -174,8 +186,8 @@ class _Verification:
             tolerance=limits[0],
             normaliser_tolerance=limits[1],
             encoder_error=hidden,
-            score_error=of_targets and of_targets[0],
-            attention_error=of_targets and of_targets[1],
+            score_error=of_targets[0],
+            attention_error=of_targets[1],
             steps=tuple(steps),
             agreements=found.agreements,
         )

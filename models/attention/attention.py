@@ -38,6 +38,8 @@ class Compared(NamedTuple):
     """Keys before the padding [sentences]. None: every token of a target looks at itself and those before it."""
     heads: int
     scoring: Scoring
+    goes_on: bool = False
+    """Behind those keys are a target's. Every token looks at itself and those before it, too."""
 
     def weights(self) -> Tensor:
         """How much every query looks at every key, fp32 [sentences, heads, queries, keys]: 0 at what is not seen."""
@@ -46,6 +48,8 @@ class Compared(NamedTuple):
         if self.lengths is None:
             seen = torch.ones(query.shape[2], query.shape[2], dtype=torch.bool, device=key.device).tril()
             return _look(query, key, seen, self.scoring).float()
+        if self.goes_on:
+            return _look(query, key, _prefix_mask(self.lengths, key.shape[2]), self.scoring).float()
         seen = torch.arange(key.shape[2], device=key.device) < self.lengths.unsqueeze(1)
         return _look(query, key, seen[:, None, None, :], self.scoring).float()
 
@@ -99,6 +103,16 @@ def causal_attention(qkv: Tensor, sentences: int, heads: int, scoring: Scoring =
     target = query.shape[1]
     seen = torch.ones(target, target, dtype=torch.bool, device=qkv.device).tril()
     return _attend(query, key, value, seen, heads, scoring).flatten(0, 1)
+
+
+def prefix_attention(qkv: Tensor, lengths: Tensor, heads: int) -> Tensor:
+    """Every token of a source and of the target behind it attends to the source, itself and those before it.
+
+    qkv: [sentences * tokens, 3 * inner]; lengths: of the sources [sentences]. Returns [sentences * tokens, inner].
+    """
+    query, key, value = qkv.view(lengths.shape[0], -1, qkv.shape[1]).chunk(3, dim=2)
+    _note(query, key, lengths, heads, PLAIN_SCORING, goes_on=True)
+    return _attend(query, key, value, _prefix_mask(lengths, key.shape[1]), heads, PLAIN_SCORING).flatten(0, 1)
 
 
 def continued_attention(qkv: Tensor, past: Sequence[Tensor], lengths: Tensor, heads: int) -> Tensor:
@@ -200,11 +214,19 @@ def _look(query: Tensor, key: Tensor, seen: Tensor, scoring: Scoring) -> Tensor:
     return torch.where(seen, scores, -torch.inf).softmax(3)
 
 
-def _note(query: Tensor, key: Tensor, lengths: Tensor | None, heads: int, scoring: Scoring) -> None:
+def _prefix_mask(lengths: Tensor, tokens: int) -> Tensor:
+    """What each of so many tokens sees of them, its source being as long as that [sentences, 1, tokens, tokens]."""
+    of_source = torch.arange(tokens, device=lengths.device) < lengths.unsqueeze(1)
+    return of_source[:, None, None] | torch.ones(tokens, tokens, dtype=torch.bool, device=lengths.device).tril()
+
+
+def _note(
+    query: Tensor, key: Tensor, lengths: Tensor | None, heads: int, scoring: Scoring, goes_on: bool = False
+) -> None:
     """query: [sentences, queries, inner]; key: [sentences, keys, inner], or [sentences, heads, keys, head_dim]."""
     noted = _noted.get()
     if noted is not None:
-        noted.append(Compared(query, key, lengths, heads, scoring))
+        noted.append(Compared(query, key, lengths, heads, scoring, goes_on))
 
 
 def _split_heads(x: Tensor, heads: int) -> Tensor:

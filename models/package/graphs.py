@@ -340,9 +340,10 @@ class GraphsSpec(Frozen):
     scoring: Scoring | None = None
     """None: the package is older, or an encoder alone."""
     source_attention: GraphFile | None = None
-    """Where the tokens of a source look in it. None: as above."""
+    """Where the tokens of a source look in it; of one stack, those of a target behind it too. None: as above."""
     encoder_attention: SelfAttention | None = None
-    """The same by outputs of the graph `encoder`, of an encoder alone and of one stack. None: as above, or another."""
+    """The same of a source by outputs of the graph `encoder`: of an encoder alone, and of one stack that is older.
+    None: another."""
     aligner: Aligner | None = None
     """None: no head of the model aligns well enough, or the package is older."""
     logits: Logits | None = None
@@ -376,6 +377,11 @@ class GraphsSpec(Frozen):
     def target_attention(self) -> TargetAttention | None:
         """What tells where given targets look."""
         return None if self.scoring is None else self.scoring.attention
+
+    @property
+    def reads_on(self) -> bool:
+        """It is one stack, and `source_attention` tells where given targets look in it."""
+        return self.vocabulary.continues and self.source_attention is not None
 
     @property
     def query_numbers(self) -> int:

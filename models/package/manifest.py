@@ -162,7 +162,7 @@ class Certificate(Frozen):
     score_error: float | None = None
     """Largest absolute difference of a given target token's log-probability. None: the package scores no targets."""
     attention_error: float | None = None
-    """Largest absolute difference of where a token looks, from transformers if that has the model. None: as above."""
+    """Largest absolute difference of where a token looks, from transformers if it has the model. None: unknown."""
     steps: tuple[StepError, ...]
     agreements: tuple[Agreement, ...]
     quantization: Quantization | None = None

@@ -23,8 +23,8 @@ lie one after another; attention alone is padded, and how sources are packed cha
     places   int64 [tokens], the place of each token
     hidden   float [tokens, width]
 
-The first graph of an encoder alone and of one stack gives self_query0, self_key0, ... too
-(`GraphsSpec.encoder_attention`), as the graph over given targets below.
+The first graph of an encoder alone gives self_query0, self_key0, ... too (`GraphsSpec.encoder_attention`), as the graph
+over given targets below.
 
 Decoder graph, one token of each live row:
 
@@ -77,10 +77,18 @@ is one teacher-forced pass over targets that are padded at their ends, the secon
     wanted       int64 [tokens]                   the token that came next
     log_probs    fp32 [tokens]                    of that token
 
-One more says where the tokens of a source look in it. It is the encoder again, for those who want to see that:
+One more says where the tokens of a source look in it (`GraphsSpec.source_attention`). It is the encoder again, for
+those who want to see that:
 
     ids, lengths                                  as the encoder's
     attention    fp32 [sentences, layers, heads, source, source]
+
+Of one stack it reads a target too, whose tokens lie behind those of the source, and says the same of all of them:
+
+    ids          int64 [sentences, tokens]        a source, and what is fed for its target behind its last token
+    lengths      int32 [sentences]                tokens of each source
+    attention    fp32 [sentences, layers, heads, tokens, tokens]
+    states       fp32 [sentences, tokens, width]  of every token, after the last layer
 
 A package with a shortlist (`models.package.shortlist`) has a graph of the output layer, which gives rows of itself:
 
@@ -167,6 +175,7 @@ LOGITS_OUTPUTS = ("candidates", "scores", NORMALISER, "logits")
 TARGET_INPUTS = (HIDDEN, "lengths", "sources", "ids")
 STATES = "states"
 ATTENTION = "attention"
+STACK_ATTENTION_OUTPUTS = (ATTENTION, STATES)
 LOG_PROBS_INPUTS = (STATES, "wanted")
 LOG_PROBS = "log_probs"
 OUTPUT_INPUTS = ("ids",)
@@ -334,11 +343,8 @@ def target_attention(config: ModelConfig) -> TargetAttention:
     )
 
 
-def encoder_attention(config: ModelConfig | PrefixConfig) -> SelfAttention:
+def encoder_attention(config: ModelConfig) -> SelfAttention:
     """Of the encoder's graph, the outputs that tell where tokens look."""
-    if isinstance(config, PrefixConfig):
-        scale = (config.width // config.heads) ** -0.5
-        return _within(config.encoder_layers, config.heads, scale, "none", causal=config.source_mask == "causal")
     head_dim = config.inner(config.encoder_heads) // config.encoder_heads
     scale = head_dim**-0.5 if config.scale_scores else 1.0
     return _within(config.encoder_layers, config.encoder_heads, scale, config.relative, causal=False)

@@ -55,6 +55,20 @@ def test_heads_look_where_transformers_says(
     np.testing.assert_allclose(entropy(findings.target_attention), exact, atol=1e-2)
 
 
+@torch.no_grad()
+def test_states_are_those_of_the_last_layer(
+    findings: Findings, source_ids: tuple[int, ...], tiny_checkpoint: Path
+) -> None:
+    fed = [findings.tree.token, *findings.hypotheses[0].token_ids[:-1]]
+    model = AutoModelForSeq2SeqLM.from_pretrained(tiny_checkpoint).eval()
+    theirs = model(torch.tensor([source_ids]), decoder_input_ids=torch.tensor([fed]), output_hidden_states=True)
+    assert findings.states is not None
+    np.testing.assert_allclose(findings.states, theirs.decoder_hidden_states[-1][0], atol=NEAR)
+    page = report(findings)
+    for norm in np.linalg.norm(findings.states, axis=1):
+        assert f">{norm:.2f}<" in page
+
+
 def test_results_and_scores_are_those_of_generate(
     findings: Findings, source_ids: tuple[int, ...], tiny_checkpoint: Path, tiny_package: Package
 ) -> None:

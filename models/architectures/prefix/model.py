@@ -12,6 +12,7 @@ token that is fed is the source's last one, once more: what it sees is the same,
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -53,17 +54,28 @@ class Prefix(Architecture):
         hidden, starts = self.read(ids, lengths, self.config.source_mask)
         return self.decoder_norm(hidden).view(*ids.shape, -1), starts
 
-    def read(self, ids: Tensor, lengths: Tensor, mask: Mask) -> tuple[Tensor, list[Tensor]]:
+    def read_on(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """Reads sources and the targets behind them in one pass. It gives what `decode_target` gives of a target.
+
+        ids: int64 [sentences, tokens], every source's last token once; lengths: of the sources [sentences]
+        Returns what `logits` takes [sentences * tokens, width].
+        """
+        return self.read(ids, lengths, "causal" if self.config.source_mask == "causal" else "prefix")[0]
+
+    def read(self, ids: Tensor, lengths: Tensor, mask: Mask | Literal["prefix"]) -> tuple[Tensor, list[Tensor]]:
         """Reads whole texts: sources, or what a language model or a cloze test is trained on.
 
         ids: int64 [sentences, tokens]; lengths: [sentences], tokens before the padding
+        mask: "prefix": `lengths` are of sources, whose targets are behind them; see `read_on`
         Returns what `logits` takes [sentences * tokens, width]; and key and value of layer 0, of layer 1, ...: each
         [sentences, heads, tokens, head_dim].
         """
         sentences, tokens = ids.shape
         heads, pairs = self.config.heads, list[Tensor]()
         look: Look = partial(attention.self_attention, lengths=lengths, heads=heads)
-        if mask == "causal":  # padding is behind all that sees anything
+        if mask == "prefix":
+            look = partial(attention.prefix_attention, lengths=lengths, heads=heads)
+        elif mask == "causal":  # padding is behind all that sees anything
             look = partial(attention.causal_attention, sentences=sentences, heads=heads)
         x = self._enter(ids, self.positions[:tokens]).flatten(0, 1)
         for layer in self.layers:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,16 @@ from dragoman.local import Translator
 from engine.cpu.decoder import CpuDecoder
 from engine.devices.session import CPU, Device, DeviceError
 from engine.loading.load import Limits, Loadable, load, open_decoder
+from engine.logits.target_graphs import TargetGraphs
 from engine.offline import decode
 from engine.request import Hypothesis
 from export.__main__ import main
 from export.tracing.trace import trace
-from export.verification.compare_numbers import encoder_error, step_errors
+from export.verification.compare_numbers import encoder_error, stack_errors, step_errors
 from export.weights.save import save
-from inspection.findings import Wanted
+from inspection.findings import Wanted, inspect_search
 from inspection.inspect import inspect
+from inspection.page import report
 from models.architectures.prefix.model import Prefix
 from models.checkpoint import CheckpointError, load_checkpoint
 from models.decoding import Decoding
@@ -135,20 +137,85 @@ def test_a_package_goes_on_with_a_text_as_generate_does(beams: int, gpt2: Gpt2) 
 
 
 @torch.no_grad()
-def test_inspection_shows_where_the_prompt_and_each_step_look(gpt2: Gpt2) -> None:
-    """In the prompt every head; from a step the last layer, as far as it looks at the prompt."""
-    findings = inspect(gpt2.package, Wanted(TEXTS[0], beams=1, max_new_tokens=8))
+def looked(theirs: Any, read: list[int], mask: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    """Where every head of transformers looks [layers, heads, tokens, tokens], and what its last layer gives [tokens,
+    width]. mask: what is added to the scores."""
+    states = list[torch.Tensor]()
+    hook = theirs.transformer.h[-1].register_forward_hook(lambda *given: states.append(given[2]))
+    theirs.set_attn_implementation("eager")
+    found = theirs(torch.tensor([read]), attention_mask=mask, output_attentions=True)
+    theirs.set_attn_implementation("sdpa")
+    hook.remove()
+    return torch.cat(found.attentions), states[0].view(len(read), -1)
+
+
+def test_inspection_shows_where_every_head_looks_in_the_prompt_and_behind_it(gpt2: Gpt2) -> None:
+    findings = inspect(gpt2.package, Wanted(TEXTS[0], beams=2, max_new_tokens=8))
     source = PreTrainedTokenizerFast.from_pretrained(gpt2.folder)(TEXTS[0])["input_ids"]
-    read = torch.tensor([[*source, *findings.hypotheses[0].token_ids[:-1]]])
-    gpt2.theirs.set_attn_implementation("eager")
-    layers = torch.cat(gpt2.theirs(read, output_attentions=True).attentions)
-    gpt2.theirs.set_attn_implementation("sdpa")
+    last = len(source) - 1
+    layers, states = looked(gpt2.theirs, [*source, *findings.hypotheses[0].token_ids[:-1]])
     assert findings.source_attention is not None and findings.target_attention is not None
-    within = layers[:, :, : len(source), : len(source)]
-    np.testing.assert_allclose(findings.source_attention, within, atol=1e-4)
+    assert findings.states is not None
+    np.testing.assert_allclose(findings.source_attention, layers[:, :, : last + 1, : last + 1], atol=1e-4)
+    np.testing.assert_allclose(findings.target_attention, layers[:, :, last:], atol=1e-4)
+    np.testing.assert_allclose(findings.states, states[last:], atol=1e-3)
+    assert [*findings.source, *findings.target[:-1]] == findings.seen
+    page = report(findings)
+    assert page.count("<image ") == 2 * SHAPE["n_layer"] * (SHAPE["n_head"] + 1)
+    for norm in np.linalg.norm(findings.states, axis=1):
+        assert f">{norm:.2f}<" in page
+    assert "export it again" not in page
+
+
+@torch.no_grad()
+def test_an_older_package_shows_the_last_layer_at_the_prompt(gpt2: Gpt2) -> None:
+    """And says that it is older."""
+    package = Package.open(gpt2.package)
+    graphs = package.manifest.graphs.model_copy(update={"source_attention": None})
+    older = replace(package, manifest=package.manifest.model_copy(update={"graphs": graphs}))
+    findings = inspect_search(older, Wanted(TEXTS[0], beams=1, max_new_tokens=8))
+    source = PreTrainedTokenizerFast.from_pretrained(gpt2.folder)(TEXTS[0])["input_ids"]
+    layers, _ = looked(gpt2.theirs, [*source, *findings.hypotheses[0].token_ids[:-1]])
     steps = layers[-1, :, len(source) - 1 :, : len(source)]
+    assert findings.target_attention is not None and findings.states is None
     expected = (steps / steps.sum(-1, keepdim=True)).mean(0)
     np.testing.assert_allclose(findings.target_attention[0, 0], expected, atol=1e-4)
+    assert "export it again" in report(findings)
+
+
+@torch.no_grad()
+def test_unilm_tells_where_every_head_looks(gpt2: Gpt2, tmp_path: Path) -> None:
+    """As transformers does with a mask of four dimensions; and after the last layer there is what decodes."""
+    both = Prefix(gpt2.ours.config.model_copy(update={"source_mask": "both"})).eval()
+    both.load_state_dict(gpt2.ours.state_dict())
+    graphs = save(trace(both, scoring=True), tmp_path)
+    assert max(stack_errors(both, graphs, CPU)) < 1e-4
+    given = TargetGraphs(graphs, CPU)
+    for source, fed in [
+        ([5, 9, 11, 30, 8], [40, 41, 3]),
+        ([7], [8, 9]),
+        ([*range(20, 20 + LONGEST)], [*range(200, 240)]),
+        ([4], []),
+    ]:
+        found = given.read_on(source, fed)
+        layers, states = looked(gpt2.theirs, [*source, *fed], prefix_mask(len(source), len(fed)))
+        assert found is not None
+        np.testing.assert_allclose(found.attention, layers, atol=1e-4)
+        np.testing.assert_allclose(found.states, states, atol=1e-3)
+        np.testing.assert_allclose(
+            given.source_attention(source), layers[:, :, : len(source), : len(source)], atol=1e-4
+        )
+        lengths, target = torch.tensor([len(source)]), torch.tensor([[source[-1], *fed]])
+        _, starts = both.encode_source(torch.tensor([source]), lengths)
+        [expected] = both.decode_target(starts, lengths, target)
+        np.testing.assert_allclose(found.states[len(source) - 1 :], expected, atol=1e-3)
+
+
+def prefix_mask(source: int, behind: int) -> torch.Tensor:
+    """UniLM's: a token sees all of the source, itself and what is before it [1, 1, tokens, tokens]."""
+    seen = torch.ones(source + behind, source + behind, dtype=torch.bool).tril()
+    seen[:source, :source] = True
+    return torch.zeros(1, 1, *seen.shape).masked_fill(~seen, torch.finfo(torch.float32).min)
 
 
 def test_graphs_compute_what_the_teacher_forced_pass_does(gpt2: Gpt2) -> None:
@@ -162,10 +229,7 @@ def test_graphs_compute_what_the_teacher_forced_pass_does(gpt2: Gpt2) -> None:
 def test_a_prefix_mask_lets_the_source_see_all_of_it(gpt2: Gpt2) -> None:
     """The same weights, against transformers with a mask of four dimensions."""
     source, target = [5, 9, 11, 30, 8], [8, 40, 41, 3]
-    total = len(source) + len(target) - 1
-    seen = torch.ones(total, total, dtype=torch.bool).tril()
-    seen[: len(source), : len(source)] = True
-    mask = torch.zeros(1, 1, total, total).masked_fill(~seen, torch.finfo(torch.float32).min)
+    mask = prefix_mask(len(source), len(target) - 1)
     theirs = gpt2.theirs(torch.tensor([source + target[1:]]), attention_mask=mask).logits[0, len(source) - 1 :]
     both = Prefix(gpt2.ours.config.model_copy(update={"source_mask": "both"})).eval()
     both.load_state_dict(gpt2.ours.state_dict())

@@ -181,12 +181,13 @@ def traced(zoo_folder: Path) -> Graphs:
 def fresh(zoo_folder: Path, traced: Graphs, tmp_path_factory: pytest.TempPathFactory) -> GraphFiles:
     """What an export would write now: graphs and weights of a package of its own, and in `beside` the other graphs."""
     folder = tmp_path_factory.mktemp(zoo_folder.name)
-    assert traced.native is not None and traced.scoring is not None
-    target, log_probs, source_attention = (model.clone() for model in traced.scoring.models.values())
-    scoring = ScoringModels(target, log_probs, source_attention, traced.scoring.attention)
+    assert traced.native is not None and traced.scoring is not None and traced.source_attention is not None
+    target, log_probs = (model.clone() for model in traced.scoring.models.values())
+    scoring = ScoringModels(target, log_probs, traced.scoring.attention)
     encoder, decoder, named = (model.clone() for model in traced.native.models.values())
     native = NativeModels(traced.native.spec, encoder, decoder, traced.native.logits.clone(), named)
     cloned = replace(traced, encoder=traced.encoder.clone(), decoder=traced.decoder.clone(), scoring=scoring)
+    cloned = replace(cloned, source_attention=traced.source_attention.clone())
     files = save(cloned.with_native(native), folder)
     (folder / "beside").mkdir()
     save_beside(traced, folder / "beside", StoredWeights(zoo_folder / "model.safetensors"))
