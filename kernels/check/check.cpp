@@ -2,6 +2,7 @@
 // numbers and the largest difference of each float kernel; exits with 1 where anything is wrong.
 #include ISA_HEADER
 
+#include <algorithm>
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
@@ -11,6 +12,8 @@
 #include "compute/best_tokens.h"
 #include "compute/linear.h"
 #include "compute/norm.h"
+#include "compute/recurrent.h"
+#include "compute/top_tokens.h"
 #include "memory.h"
 
 namespace dragoman::ISA {
@@ -164,7 +167,8 @@ void check_wide_product(int rows, int outputs, int inputs, Fill fill, Random& ra
     for (int n = 0; n < outputs; n++) {
       int64_t expected = 0;
       for (int k = 0; k < inputs; k++) expected += (int64_t)x[(size_t)r * inputs + k] * weight[(size_t)n * inputs + k];
-      if (expected != sums[(size_t)r * outputs + n]) failures++, printf("wide product of [%d, %d] WRONG\n", outputs, inputs);
+      if (expected != sums[(size_t)r * outputs + n])
+        failures++, printf("wide product of [%d, %d] WRONG\n", outputs, inputs);
     }
   add_to_hash(sums.data(), sums.size() * sizeof(int32_t));
 }
@@ -276,6 +280,27 @@ void check_functions() {
   }
 }
 
+// Over -20..20, and relative to itself from 1e-8 to 1.
+void check_hyperbolic_tangent() {
+  Difference absolute{"tanh", 2e-7}, relative{"tanh, relative to itself", 1e-6};
+  float x[16], y[16];
+  for (float first = -20.f; first < 20.f; first += 0.0029f) {
+    for (int i = 0; i < 16; i++) x[i] = std::fmin(20.f, first + 0.00017f * (float)i);
+    store(y, hyperbolic_tangent(load(x)));
+    for (int i = 0; i < 16; i++) absolute.compare(y[i], std::tanh((double)x[i]));
+  }
+  for (float first = 1e-8f; first < 1.f; first *= 1.01f) {
+    for (int i = 0; i < 16; i++) x[i] = (i % 2 ? -first : first) * (1.f + 0.0006f * (float)i);
+    store(y, hyperbolic_tangent(load(x)));
+    for (int i = 0; i < 16; i++) relative.compare(y[i] / std::tanh((double)x[i]), 1.);
+  }
+  for (int i = 0; i < 16; i++) x[i] = 0.f;
+  x[1] = 100.f, x[2] = -100.f, x[3] = 3e38f, x[4] = -3e38f, x[5] = INFINITY, x[6] = -INFINITY, x[7] = NAN;
+  store(y, hyperbolic_tangent(load(x)));
+  for (int i = 0; i < 16; i++)
+    if (i == 7 ? y[i] == y[i] : y[i] != std::tanh(x[i])) failures++, printf("tanh of %g is %g WRONG\n", x[i], y[i]);
+}
+
 void check_norms() {
   Difference difference{"norm", 2e-6};
   Random random;
@@ -328,6 +353,145 @@ void check_attention(Scratch& scratch) {
             difference.compare(out[(size_t)r * width + h * head_dim + d], value);
           }
         }
+    }
+}
+
+double logistic(double x) { return 1. / (1. + std::exp(-x)); }
+
+std::vector<float> reals(size_t count, float size, Random& random) {
+  std::vector<float> x(count);
+  for (float& v : x) v = size * random.real();
+  return x;
+}
+
+// Whether a row of numbers, and it alone, is none.
+void expect_only_row(const char* name, int wanted, const std::vector<float>& x, const std::vector<float>& before) {
+  const size_t width = x.size() / 3;
+  for (size_t i = 0; i < x.size(); i++)
+    if ((int)(i / width) == wanted ? x[i] == x[i] : x[i] != before[i])
+      failures++, printf("%s: a number of row %d WRONG\n", name, (int)(i / width));
+}
+
+// Gates of 100 are all but 0 and 1.
+void check_gated_unit() {
+  Difference difference{"gated unit", 1e-6};
+  Random random;
+  const int rows = 3;
+  for (int width : {1, 15, 16, 17, 20, 64, 250})
+    for (float size : {0.01f, 1.f, 10.f, 100.f}) {
+      std::vector<float> given = reals((size_t)rows * 3 * width, size, random);
+      const std::vector<float> kept = reals(given.size(), 1.f, random);
+      std::vector<float> state = reals((size_t)rows * width, 1.f, random), out(state.size());
+      gated_unit(given.data(), kept.data(), state.data(), rows, width, out.data());
+      for (int r = 0; r < rows; r++)
+        for (int i = 0; i < width; i++) {
+          const size_t z = (size_t)r * 3 * width + i, reset = z + width, n = reset + width;
+          const double update = logistic((double)given[z] + kept[z]);
+          const double kept_new = logistic((double)given[reset] + kept[reset]) * kept[n];
+          const double fresh = std::tanh(given[n] + kept_new), old = state[(size_t)r * width + i];
+          difference.compare(out[(size_t)r * width + i], fresh + update * (old - fresh));
+        }
+      for (int i = 0; i < width; i++) given[(size_t)(3 + i % 3) * width + i] = NAN;
+      gated_unit(given.data(), kept.data(), state.data(), rows, width, state.data());
+      expect_only_row("gated unit in place", 1, state, out);
+    }
+}
+
+// Keys and values behind a row's own places are no numbers.
+void check_additive_attention(Scratch& scratch) {
+  Difference means{"additive attention", 2e-6}, found{"its scores, of the weight's sum", 1e-6};
+  Random random;
+  const int capacity = 33;
+  for (int width : {1, 15, 16, 17, 20, 64, 250})
+    for (const std::vector<int32_t>& last : {std::vector<int32_t>{0, 14, 15}, {16, 32, 31}, {16, 0, 7}}) {
+      const int rows = 3, places = *std::max_element(last.begin(), last.end()) + 1;
+      std::vector<float> query = reals((size_t)rows * width, 2.f, random);
+      const std::vector<float> weight = reals(width, 2.f, random);
+      std::vector<float> keys = reals((size_t)rows * capacity * width, 2.f, random);
+      std::vector<float> values = reals(keys.size(), 1.f, random);
+      for (int r = 0; r < rows; r++)
+        for (size_t i = (size_t)(last[r] + 1) * width; i < (size_t)capacity * width; i++)
+          keys[(size_t)r * capacity * width + i] = values[(size_t)r * capacity * width + i] = NAN;
+      std::vector<float> scores((size_t)rows * places), out(query.size()), again(query.size());
+      const auto attend = [&](float* attended, float* scored) {
+        additive_attention(query.data(), weight.data(), keys.data(), values.data(), last.data(), rows, capacity, width,
+                           attended, scored, places, scratch);
+      };
+      attend(out.data(), scores.data());
+      double most = 0;
+      for (float w : weight) most += std::fabs(w);
+      for (int r = 0; r < rows; r++) {
+        const float* row_keys = &keys[(size_t)r * capacity * width];
+        std::vector<double> weights(last[r] + 1), mean(width);
+        double total = 0;
+        for (int t = 0; t < places; t++) {
+          const float scored = scores[(size_t)r * places + t];
+          if (t > last[r] && scored != lowest) failures++, printf("a score behind a row's places WRONG\n");
+          if (t > last[r]) continue;
+          double score = 0;
+          for (int i = 0; i < width; i++)
+            score += weight[i] * std::tanh((double)query[(size_t)r * width + i] + row_keys[(size_t)t * width + i]);
+          found.compare(scored / most, score / most);
+          total += weights[t] = std::exp(score);
+        }
+        for (int t = 0; t <= last[r]; t++)
+          for (int i = 0; i < width; i++)
+            mean[i] += weights[t] / total * values[((size_t)r * capacity + t) * width + i];
+        for (int i = 0; i < width; i++) means.compare(out[(size_t)r * width + i], mean[i]);
+      }
+      query[width] = NAN;  // of row 1
+      attend(again.data(), nullptr);
+      expect_only_row("additive attention without scores", 1, again, out);
+    }
+}
+
+enum Logits { random_logits, equal, of_five_sizes, some_left_out, none_there, not_a_number, infinite, kinds_of_logits };
+
+std::vector<float> logits_of(int kind, int vocabulary, Random& random) {
+  std::vector<float> x = reals(vocabulary, 20.f, random);
+  const int place = random.whole(0, vocabulary - 1);
+  for (int i = 0; i < vocabulary; i++) {
+    if (kind == equal) x[i] = -7.25f;
+    if (kind == of_five_sizes) x[i] = (float)random.whole(-2, 2);
+    if (kind == none_there || (kind == some_left_out && i != place && random.whole(0, 2) > 0)) x[i] = -INFINITY;
+    if (i == place && kind == not_a_number) x[i] = NAN;
+    if (i == place && kind == infinite) x[i] = INFINITY;
+  }
+  return x;
+}
+
+// The best of a row of logits, of equal ones the first; minus infinity is of tokens that cannot be.
+void expect_top_tokens(std::vector<float> logits, bool finite, int k, const int64_t* ids, const float* log_probs,
+                       Difference& difference) {
+  double total = 0;
+  for (float x : logits) total += std::exp((double)x);
+  for (int i = 0; i < k; i++) {
+    const int best = (int)(std::max_element(logits.begin(), logits.end()) - logits.begin());
+    const bool there = finite && logits[best] > -INFINITY;
+    bool good = ids[i] == (there ? best : -1);
+    if (!there) good = good && (finite ? log_probs[i] == -INFINITY : log_probs[i] != log_probs[i]);
+    if (!good) failures++, printf("token %d of %d is %" PRId64 ", %g WRONG\n", i, k, ids[i], log_probs[i]);
+    if (there) difference.compare(log_probs[i], logits[best] - std::log(total));
+    if (there) logits[best] = -INFINITY;
+  }
+}
+
+void check_top_tokens() {
+  Difference difference{"log-probabilities of logits", 1e-6};
+  Random random;
+  for (int vocabulary : {1, 3, 15, 16, 17, 63, 64, 65, 1003})
+    for (int k : {1, 5, 64}) {
+      std::vector<float> logits, log_probs(kinds_of_logits * k);
+      std::vector<int64_t> ids(kinds_of_logits * k);
+      for (int kind = 0; kind < kinds_of_logits; kind++) {
+        const std::vector<float> row = logits_of(kind, vocabulary, random);
+        logits.insert(logits.end(), row.begin(), row.end());
+      }
+      top_tokens(logits.data(), kinds_of_logits, vocabulary, k, ids.data(), log_probs.data());
+      for (int kind = 0; kind < kinds_of_logits; kind++)
+        expect_top_tokens({&logits[kind * vocabulary], &logits[kind * vocabulary] + vocabulary}, kind < none_there, k,
+                          &ids[kind * k], &log_probs[kind * k], difference);
+      add_to_hash(ids.data(), ids.size() * sizeof(int64_t));
     }
 }
 
@@ -428,9 +592,13 @@ int check() {
   check_quantization();
   check_halves();
   check_best_tokens(scratch);
+  check_top_tokens();
   check_functions();
+  check_hyperbolic_tangent();
   check_norms();
   check_attention(scratch);
+  check_gated_unit();
+  check_additive_attention(scratch);
   check_wide_layer(scratch);
   printf("whole numbers %016" PRIx64 "\n", hash);
   return failures == 0 ? 0 : 1;

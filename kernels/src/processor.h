@@ -1,5 +1,5 @@
-// A function `has_<name>` for each instruction set: whether processor and operating system have what its -m flags in the
-// Makefile say. On x86 by cpuid: __builtin_cpu_supports answers no to everything in a library that zig has linked.
+// A function `has_<name>` for each instruction set: whether processor and operating system have what its -m flags in
+// the Makefile say. On x86 by cpuid: __builtin_cpu_supports answers no to everything in a library that zig has linked.
 #pragma once
 #if defined(__x86_64__)
 #include <cpuid.h>

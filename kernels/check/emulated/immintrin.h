@@ -1,5 +1,6 @@
 // Intel's header, and in plain C++ what isa/avx512vnni.h and isa/avxvnni.h use of AVX512 and VNNI, as the manual says
-// it (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VPDPBUSD and VPDPWSSD). Here AVX512 is off.
+// it (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VPDPBUSD and VPDPWSSD). Here AVX512 is
+// off.
 #pragma once
 #include_next <immintrin.h>
 

@@ -80,8 +80,8 @@ INLINE void note_lower(RowSearch& row, int k, float lower) {
   row.lowers[at] = lower;
 }
 
-// 16 looks, of which those from `least` on may be wanted. off_of(i): how far the i-th may be off. What is summed so far must not
-// depend on how many tokens are wanted of the row, so `most` follows all looks.
+// 16 looks, of which those from `least` on may be wanted. off_of(i): how far the i-th may be off. What is summed so far
+// must not depend on how many tokens are wanted of the row, so `most` follows all looks.
 template <class Id, class Off>
 __attribute__((noinline)) static void consider(RowSearch& row, int k, Floats looks, float least, Id id_of,
                                                Off off_of) {
@@ -338,7 +338,8 @@ static Counts best_tokens(const BestTokens& b, const float* x, int rows, int k, 
       counts.whole_rows += searches[r].whole;
       const int32_t* named = allowed ? allowed + (size_t)r * places : nullptr;
       double log_total =
-          searches[r].whole ? choose_from_all(b.table, b.look.bias, x, named, places, best) : choose(b, searches[r], x, best);
+          searches[r].whole ? choose_from_all(b.table, b.look.bias, x, named, places, best)
+                            : choose(b, searches[r], x, best);
       if (searches[r].whole && k > 1)
         log_total = total_where_one_is_wanted(b, x, scales[r], named, places, *one, again, centred);
       write_best(best, log_total, ids, log_probs);

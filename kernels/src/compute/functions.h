@@ -73,17 +73,25 @@ INLINE Floats absolute(Floats a) { return as_floats(as_ints(a) & all((int32_t)0x
 // To the nearest whole number, ties to even, of |a| < 2^22: adding 1.5 * 2^23 leaves it in the lowest bits.
 constexpr float whole = 12582912.f;
 
-// 2^x for x in -126..126, and 2^-126 below: a polynomial of the smallest largest error between halves, whose exponent is
-// then raised. Not a number stays so.
-INLINE Floats power_of_two(Floats x) {
+// 2^x for x in -126..126, and 2^-126 below, is 2^n (1 + more), where n is the nearest whole number: a polynomial of the
+// smallest largest error between halves. Not a number stays so.
+struct Power {
+  Ints n;  // where a float has its exponent
+  Floats more;
+};
+INLINE Power split_power_of_two(Floats x) {
   const Floats power = larger(all(-126.f), x), moved = power + all(whole), part = power - (moved - all(whole));
   Floats p = all(1.3264709e-3f);
   p = p * part + all(9.6715115e-3f);
   p = p * part + all(5.5507338e-2f);
   p = p * part + all(2.4022242e-1f);
   p = p * part + all(6.9314698e-1f);
-  p = p * part + all(1.f);
-  return as_floats(as_ints(p) + shifted_left<23>(as_ints(moved)));
+  return {shifted_left<23>(as_ints(moved)), p * part};
+}
+INLINE Floats raised(Floats a, Ints n) { return as_floats(as_ints(a) + n); }
+INLINE Floats power_of_two(Floats x) {
+  const Power p = split_power_of_two(x);
+  return raised(p.more + all(1.f), p.n);
 }
 
 // e^x, within 3e-7 + 6e-8 |x| of it, relative. Below e^-87 it is about 1e-38.
@@ -92,8 +100,12 @@ INLINE Floats exponential(Floats x) { return power_of_two(smaller(all(126.f), x 
 
 INLINE Floats sigmoid(Floats x) { return all(1.f) / (all(1.f) + exponential(all(0.f) - x)); }
 
-// 1 - 2 / (1 + e^2x), within 2e-7 of it, absolute.
-INLINE Floats hyperbolic_tangent(Floats x) { return all(1.f) - all(2.f) / (all(1.f) + exponential(x + x)); }
+// (e^2x - 1) / (e^2x + 1), within 2e-7 of it, and within 1e-6 relative: near 0 nothing is subtracted from 1.
+INLINE Floats hyperbolic_tangent(Floats x) {
+  const Power p = split_power_of_two(smaller(all(126.f), x * all(2 * log2_e)));
+  const Floats power = raised(all(1.f), p.n), less_one = p.more * power + (power - all(1.f));
+  return less_one / (less_one + all(2.f));
+}
 
 // x / 2 * (1 + erf(x / sqrt 2)), with erf of Abramowitz and Stegun 7.1.26, within 1.5e-7.
 INLINE Floats gelu(Floats x) {

@@ -75,7 +75,8 @@ static void multiply(const PackedWeight& w, const Rows& x, int rows, Each& each)
       const int8_t* next = w.weights + (size_t)(panel + 1) * w.depth * columns;
       for (int t = 0, row = first; t < tiles; t++) {
         const int size = count / tiles + (t < count % tiles);
-        tile_and_use<Rows::most>(size, x, row, w, panel, t == tiles - 1 && panel + 1 < w.panels ? next : nullptr, sums, each);
+        const int8_t* ahead = t == tiles - 1 && panel + 1 < w.panels ? next : nullptr;
+        tile_and_use<Rows::most>(size, x, row, w, panel, ahead, sums, each);
         row += size;
       }
     }

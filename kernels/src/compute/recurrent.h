@@ -34,11 +34,14 @@ INLINE float additive_score(const float* query, const float* weight, const float
 }
 
 // The mean of values [length, width] by weights that are not normalised yet.
-INLINE void mean_of_values(const float* values, const float* weights, float inverse, int length, int width, float* out) {
+INLINE void mean_of_values(const float* values, const float* weights, float inverse, int length, int width,
+                           float* out) {
   for (int i = 0; i < width; i += 16) {
     Floats total = all(0.f);
-    for (int t = 0; t < length; t++) total = total + all(weights[t]) * load_up_to(values + (size_t)t * width + i, width - i);
-    store_up_to(out + i, total * all(inverse), width - i);
+    const int n = width - i;
+    for (int t = 0; t < length; t++)
+      total = total + all(weights[t]) * load_up_to(values + (size_t)t * width + i, n);
+    store_up_to(out + i, total * all(inverse), n);
   }
 }
 

@@ -15,7 +15,7 @@ class Tensor {
  public:
   Tensor() = default;  // an input that was left out
   explicit Tensor(const OrtValue* value);
-  Tensor(OrtValue* value, const int64_t* shape, size_t rank);  // an output, which has the shape that it was asked for with
+  Tensor(OrtValue* value, const int64_t* shape, size_t rank);  // an output, of the shape that it was asked for with
 
   explicit operator bool() const { return value_ != nullptr; }
   ort::ElementType type() const { return type_; }
