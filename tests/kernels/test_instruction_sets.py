@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.timeout(600)  # a compiler that has to share its core takes minutes
+
 KERNELS = Path(__file__).parents[2] / "kernels"
 FLAGS = Path("/proc/cpuinfo").read_text().split() if Path("/proc/cpuinfo").exists() else []
 
