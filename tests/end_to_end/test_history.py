@@ -97,6 +97,14 @@ def test_each_text_alone_has_the_same_bits(beams: int, client: Client, packages:
 
 def ask(client: Client, name: str, beams: int, texts: list[str] = TEXTS) -> list[tuple[Hypothesis, ...]]:
     """As `search` decodes."""
-    options = {"num_beams": beams, "num_return_sequences": beams, "max_new_tokens": 12, "length_penalty": 1.0}
-    found = client.translate(texts, model=name, with_tokens=True, no_cache=True, **options)
+    found = client.translate(
+        texts,
+        model=name,
+        num_beams=beams,
+        num_return_sequences=beams,
+        max_new_tokens=12,
+        length_penalty=1.0,
+        with_tokens=True,
+        no_cache=True,
+    )
     return [translation.hypotheses for translation in found]
