@@ -1,5 +1,6 @@
 """Transformers with the same layer at every depth: against layers with weights of their own, and as they are served."""
 
+from collections.abc import Sequence
 from contextlib import closing
 from math import exp
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from pydantic import ValidationError
+from torch import Tensor
 
 from engine.cpu.decoder import CpuDecoder
 from export.native.graphs import obstacle
@@ -16,6 +18,8 @@ from export.weights.save import save
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.files.weights import check_size
 from models.config import ModelConfig
+from models.halting import Halting
+from models.layers import DecoderLayer
 from models.package.signature import weights
 from models.positions import sinusoids
 from models.transformer import Transformer
@@ -26,6 +30,9 @@ LAYERS = 3
 SHARED = config(shared_layers=True, encoder_layers=LAYERS, decoder_layers=LAYERS)
 UNIVERSAL = SHARED.model_copy(update={"depth_signal": True})
 HALTING = UNIVERSAL.model_copy(update={"halting": True})
+
+Pass = tuple[list[list[float]], list[list[float]]]
+"""What every token enters a depth with, and what it leaves it with."""
 
 
 def model_of(shape: ModelConfig) -> Transformer:
@@ -74,25 +81,16 @@ def test_every_layer_is_told_its_number_and_the_positions() -> None:
     torch.testing.assert_close(model.encode(source, lengths)[0], x, atol=1e-5, rtol=0)
 
 
-@torch.no_grad()
-def test_tokens_halt_as_in_plain_python() -> None:
-    """Graves 2016, equations 5 to 11, for the encoder: token by token, with numbers of Python."""
-    model = model_of(HALTING)
-    source, lengths, _ = random_batch(HALTING, [17], 3)
-    positions, depths = sinusoids(17, HALTING.width), sinusoids(LAYERS + 1, HALTING.width)
-    state, passes = model.source_embedding[source[0]], []
-    for depth in range(1, LAYERS + 1):
-        entered = state + positions + depths[depth]
-        state = model.encoder[0](entered, lengths)
-        passes.append((entered.tolist(), state.tolist()))
-    weight, bias = model.encoder_halting.weight.tolist(), float(model.encoder_halting.bias)
-    expected, costs, halted = [], [], set()
-    for token in range(17):
-        spent, mean = 0.0, [0.0] * HALTING.width
-        for depth, (entered_all, states) in enumerate(passes, 1):
-            logit = bias + sum(a * b for a, b in zip(entered_all[token], weight, strict=True))
+def in_plain_python(halting: Halting, passes: Sequence[Pass]) -> tuple[Tensor, Tensor]:
+    """Graves 2016, equations 5 to 11, token by token, with numbers of Python: every y, and N + R."""
+    weight, bias = halting.weight.tolist(), float(halting.bias)
+    expected, costs, halted = list[list[float]](), list[float](), set[int]()
+    for token in range(len(passes[0][0])):
+        spent, mean = 0.0, [0.0] * len(weight)
+        for depth, (entered, states) in enumerate(passes, 1):
+            logit = bias + sum(a * b for a, b in zip(entered[token], weight, strict=True))
             p = 1 / (1 + exp(-logit))
-            halts = spent + p > 0.99 or depth == LAYERS
+            halts = spent + p > 0.99 or depth == len(passes)
             share = 1 - spent if halts else p
             mean = [old + share * new for old, new in zip(mean, states[token], strict=True)]
             if halts:
@@ -102,8 +100,43 @@ def test_tokens_halt_as_in_plain_python() -> None:
             spent += p
         expected.append(mean)
     assert len(halted) > 1
-    torch.testing.assert_close(model.train().encode(source, lengths)[0], torch.tensor(expected), atol=1e-5, rtol=0)
-    torch.testing.assert_close(model.encoder_halting.take_cost(), torch.tensor(costs), atol=1e-5, rtol=0)
+    return torch.tensor(expected), torch.tensor(costs)
+
+
+@torch.no_grad()
+def test_tokens_of_a_source_halt_as_in_plain_python() -> None:
+    model = model_of(HALTING)
+    source, lengths, _ = random_batch(HALTING, [17], 3)
+    positions, depths = sinusoids(17, HALTING.width), sinusoids(LAYERS + 1, HALTING.width)
+    state, passes = model.source_embedding[source[0]], list[Pass]()
+    for depth in range(1, LAYERS + 1):
+        entered = state + positions + depths[depth]
+        state = model.encoder[0](entered, lengths)
+        passes.append((entered.tolist(), state.tolist()))
+    expected, costs = in_plain_python(model.encoder_halting, passes)
+    torch.testing.assert_close(model.train().encode(source, lengths)[0], expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(model.encoder_halting.take_cost(), costs, atol=1e-5, rtol=0)
+
+
+@torch.no_grad()
+def test_tokens_of_a_target_halt_as_in_plain_python() -> None:
+    """The same for the decoder, whose tokens look at others of the target and at the source at every depth."""
+    model = model_of(HALTING).train()
+    model.decoder_halting.bias.fill_(4.0)  # or these would all reach the last depth
+    source, lengths, target = random_batch(HALTING, [7], 17)
+    positions, depths = sinusoids(17, HALTING.width), sinusoids(LAYERS + 1, HALTING.width)
+    _, starts = model.encode_source(source, lengths)
+    layer, state, passes = model.decoder[0], model.target_embedding[target[0]], list[Pass]()
+    assert isinstance(layer, DecoderLayer)
+    for depth in range(1, LAYERS + 1):
+        entered = state + positions + depths[depth]
+        looked = layer.cross.over_target(layer.cell.over_target(entered, 1, None), *starts[:2], lengths)
+        state = layer.feed_forward(looked)
+        passes.append((entered.tolist(), state.tolist()))
+    expected, costs = in_plain_python(model.decoder_halting, passes)
+    *_, found = model.decode_target(starts, lengths, target)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(model.decoder_halting.take_cost(), costs, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("shape", [UNIVERSAL, HALTING])

@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from sentence_transformers import CrossEncoder
 
 from models.checkpoint.encoders import load
 from models.tokenizers.tokenizer_json import TokenizerJson
 from training.encoders.text import Vocabulary
-from training.examples.bst import POOLINGS, Bst, auc, encode, texts_of, train, words_of, write, write_vocabulary
+from training.examples.bst import POOLINGS, Bst, Clicks, auc, encode, texts_of, train, words_of, write, write_vocabulary
 from training.examples.click_log import Item, Shown, make_items, make_log, read
 from training.examples.click_log import write as write_log
 
@@ -48,22 +49,34 @@ def test_a_text_has_the_clicks_before_with_their_gaps_and_what_is_shown() -> Non
     ]
 
 
+def trained(folder: Path, pooling: str, monkeypatch: pytest.MonkeyPatch) -> Bst:
+    """A little, with weights as they are written."""
+    items, log = read(folder)
+    vocabulary = Vocabulary.load(folder / "vocabulary")
+    torch.manual_seed(2)
+    model = Bst(vocabulary, list(words_of(items).values()), pooling, attends=True)
+    train(model, encode(texts_of(log), vocabulary), epochs=2)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(parameter.half().float())
+        table = model.table().half().float()
+    monkeypatch.setattr(model, "table", lambda: table)
+    return model
+
+
+@torch.no_grad()
+def probabilities(model: Bst, clicks: Clicks) -> NDArray[np.float32]:
+    """Of a click [texts]."""
+    return np.asarray(model.logits_of(clicks.ids, clicks.lengths).sigmoid())
+
+
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_a_checkpoint_gives_the_probabilities_that_were_trained(
     pooling: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    items, log = read(folder)
-    vocabulary, texts = Vocabulary.load(folder / "vocabulary"), texts_of(log)
-    torch.manual_seed(2)
-    model = Bst(vocabulary, list(words_of(items).values()), pooling, attends=True)
-    train(model, encode(texts, vocabulary), epochs=2)
-    clicks = encode(texts[:40], vocabulary)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(parameter.half().float())  # as it is written
-        table = model.table().half().float()
-        monkeypatch.setattr(model, "table", lambda: table)
-        expected = model.logits_of(clicks.ids, clicks.lengths).sigmoid().numpy()
+    model, texts = trained(folder, pooling, monkeypatch), texts_of(read(folder)[1])
+    clicks = encode(texts[:40], Vocabulary.load(folder / "vocabulary"))
+    expected = probabilities(model, clicks)
     clicked = clicks.clicked.bool().numpy()
     assert auc(model, clicks) == pytest.approx((expected[clicked][:, None] > expected[~clicked]).mean())
     tmp_path = tmp_path / "model"

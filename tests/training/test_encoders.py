@@ -5,8 +5,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoTokenizer, BertForPreTraining, BertForSequenceClassification, BertForTokenClassification
+from transformers import (
+    AutoTokenizer,
+    BertForPreTraining,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+    pipeline,
+)
 
+from dragoman.local import Translator
+from export.__main__ import main as export
 from models.checkpoint.encoders import load
 from tests.training.experiments import toml
 from training.data.batches import make_batch
@@ -154,6 +162,7 @@ def experiment(folder: Path, objective: str, train: Iterable[str], held_out: Ite
 SCRATCH = {"vocabulary": {"size": 160}, "model": SHAPE.model_dump()}
 
 
+@pytest.mark.timeout(600)
 def test_a_text_is_learnt_then_labels_of_texts_and_of_words(tmp_path: Path) -> None:
     """Pre-trained, then both heads; transformers reads what is written, and so does the export."""
     torch.set_num_threads(1)
@@ -183,6 +192,48 @@ def test_a_text_is_learnt_then_labels_of_texts_and_of_words(tmp_path: Path) -> N
         words, expected = given.word_ids(), [line.partition("\t")[2] for line in tagged(text) if line]
         tags += [found[words.index(word)] == tag for word, tag in enumerate(expected)]
     assert sum(right) > 0.8 * len(right) and sum(tags) > 0.8 * len(tags)
+    texts = [text for _, text in parts[1]]
+    check_labels_of_texts(exported(of_texts, texts), of_texts, texts)
+    check_labels_of_words(exported(of_words, texts), of_words, texts)
+
+
+def exported(folder: Path, texts: Sequence[str]) -> Path:
+    """Its package."""
+    package, samples = folder.with_name("package"), folder.with_name("samples.txt")
+    samples.write_text("\n".join(texts))
+    arguments = ["--samples", str(samples), "--verify-samples", "4", "--quiet"]
+    assert export([str(folder), "--out", str(package), *arguments]) == 0
+    return package
+
+
+@torch.no_grad()
+def check_labels_of_texts(package: Path, folder: Path, texts: list[str]) -> None:
+    """All of them, with their probabilities, are those of transformers."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = BertForSequenceClassification.from_pretrained(folder, dtype=torch.float32).eval()
+    with Translator(package, workers=1) as translator:
+        found = translator.classify(texts)
+    for text, ours in zip(texts, found, strict=True):
+        expected = model(**tokenizer(text, return_tensors="pt")).logits[0].softmax(0).sort(descending=True)
+        assert [label.name for label in ours.labels] == [model.config.id2label[int(i)] for i in expected.indices]
+        probabilities = [label.probability for label in ours.labels]
+        assert probabilities == pytest.approx(expected.values.tolist(), abs=1e-5)
+    assert len({one.labels[0].name for one in found}) == 3
+
+
+def check_labels_of_words(package: Path, folder: Path, texts: list[str]) -> None:
+    """Entities, where they begin and end, and their probabilities are those of the pipeline of transformers."""
+    model = BertForTokenClassification.from_pretrained(folder, dtype=torch.float32).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    theirs = pipeline("token-classification", model, tokenizer=tokenizer, aggregation_strategy="simple", device="cpu")
+    with Translator(package, workers=1) as translator:
+        found = translator.classify(texts, grouping="entities")
+    for ours, expected in zip(found, theirs(texts), strict=True):
+        spans = [(span.begin, span.end, span.labels[0].name) for span in ours.spans]
+        assert spans == [(entity["start"], entity["end"], entity["entity_group"]) for entity in expected]
+        probabilities = [span.labels[0].probability for span in ours.spans]
+        assert probabilities == pytest.approx([float(entity["score"]) for entity in expected], abs=1e-5)
+    assert {span.labels[0].name for one in found for span in one.spans} == {"NUMBER", "THING"}
 
 
 @pytest.mark.parametrize(
