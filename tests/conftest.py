@@ -53,6 +53,9 @@ LONGEST_FILES = (
     "bench/test_history.py",
     "training/test_traced.py",
     "training/test_recurrent_example.py",
+    "end_to_end/test_history.py",
+    "training/test_bst_served.py",
+    "training/test_encoders.py",
 )
 """Each takes a minute of a core and more. What comes last should be short: a worker has a file for itself."""
 TESTS = Path(__file__).parent

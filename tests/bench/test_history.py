@@ -35,12 +35,13 @@ SMALL = System(
 )
 
 
+@pytest.mark.parametrize(("sliced", "minutes"), [(False, 10), (True, 2)], ids=["number words", "slice"])
 @pytest.mark.parametrize("system", SYSTEMS, ids=[system.name for system in SYSTEMS])
-def test_a_system_is_an_experiment_of_ten_minutes(system: System, tmp_path: Path) -> None:
+def test_a_system_is_an_experiment_of_some_minutes(system: System, sliced: bool, minutes: int, tmp_path: Path) -> None:
     file = tmp_path / "experiment.toml"
-    file.write_text(as_toml(settings(system, tmp_path, tmp_path)), encoding="utf-8")
+    file.write_text(as_toml(settings(system, tmp_path, tmp_path, sliced)), encoding="utf-8")
     experiment = read_experiment(file, Experiment)
-    assert (experiment.training.processor_seconds, experiment.training.threads) == (600, 1)
+    assert (experiment.training.processor_seconds, experiment.training.threads) == (60 * minutes, 1)
     assert experiment.optimizer.warmup_steps + experiment.optimizer.cooldown_steps <= experiment.training.max_steps
 
 
