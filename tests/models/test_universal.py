@@ -126,11 +126,12 @@ def test_tokens_of_a_target_halt_as_in_plain_python() -> None:
     source, lengths, target = random_batch(HALTING, [7], 17)
     positions, depths = sinusoids(17, HALTING.width), sinusoids(LAYERS + 1, HALTING.width)
     _, starts = model.encode_source(source, lengths)
+    key, value = starts[:2]
     layer, state, passes = model.decoder[0], model.target_embedding[target[0]], list[Pass]()
     assert isinstance(layer, DecoderLayer)
     for depth in range(1, LAYERS + 1):
         entered = state + positions + depths[depth]
-        looked = layer.cross.over_target(layer.cell.over_target(entered, 1, None), *starts[:2], lengths)
+        looked = layer.cross.over_target(layer.cell.over_target(entered, 1, None), key, value, lengths)
         state = layer.feed_forward(looked)
         passes.append((entered.tolist(), state.tolist()))
     expected, costs = in_plain_python(model.decoder_halting, passes)
