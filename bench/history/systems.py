@@ -115,8 +115,9 @@ def learnt(folder: Path) -> Learnt:
     """What a run told TensorBoard."""
     events = EventAccumulator(str(folder / "tensorboard"), {"scalars": 0})
     events.Reload()
+    told = events.Tags()["scalars"]
     validated, scores, spent, tokens = (
-        {event.step: event.value for event in events.Scalars(name)}
+        {event.step: event.value for event in (events.Scalars(name) if name in told else ())}
         for name in (
             "validation/processor_seconds",
             "validation/bleu",
