@@ -4,7 +4,7 @@ Not inside `plain`, for devices that lack these kernels: GroupQueryAttention kno
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple
 
@@ -24,24 +24,23 @@ _fused = ContextVar("fused", default=True)
 _ours = ContextVar("ours", default=False)
 
 
-@contextmanager
-def plain() -> Iterator[None]:
+def plain() -> AbstractContextManager[None]:
     """While it lasts, torch.onnx.export traces attention as standard operators."""
-    token = _fused.set(False)
-    try:
-        yield
-    finally:
-        _fused.reset(token)
+    return _while(_fused, False)
+
+
+def ours() -> AbstractContextManager[None]:
+    """While it lasts, torch.onnx.export traces operators of ours (kernels/README.md) where there are some."""
+    return _while(_ours, True)
 
 
 @contextmanager
-def ours() -> Iterator[None]:
-    """While it lasts, torch.onnx.export traces operators of ours (kernels/README.md) where there are some."""
-    token = _ours.set(True)
+def _while(setting: ContextVar[bool], value: bool) -> Iterator[None]:
+    token = setting.set(value)
     try:
         yield
     finally:
-        _ours.reset(token)
+        setting.reset(token)
 
 
 def takes_ours() -> bool:

@@ -16,11 +16,11 @@ from google.protobuf.message import DecodeError
 from server.api.scopes import scopes_of
 from server.errors import InvalidMessage, MessageTooLarge, RequestStalled, ServerError, StreamStalled
 from server.grpc.status import call_metadata, error_metadata, status_code
-from server.identity.address import of_peer
 from server.identity.entrance import Entrance
 from server.identity.identity import Credentials
 from server.telemetry.calls import Call, current_call, request_id
 from server.telemetry.observed import ObservedCalls
+from server.traffic.address import of_peer
 from server.traffic.traffic import Traffic
 
 STATUS_TIMEOUT_S = 1.0

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from server.errors import MessageTooLarge, RequestStalled
 from server.http.errors import UnsupportedMediaType
 from server.http.transport.connection import CONNECTION, Connection
-from server.identity.address import of_host
+from server.traffic.address import of_host
 from server.traffic.traffic import Traffic
 
 LINGER_S = 2.0

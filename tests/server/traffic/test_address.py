@@ -1,8 +1,8 @@
-"""server.identity.address: what callers without an identity are told apart by."""
+"""server.traffic.address: what callers without an identity are told apart by."""
 
 import pytest
 
-from server.identity.address import of_host, of_peer
+from server.traffic.address import of_host, of_peer
 
 
 @pytest.mark.parametrize(
