@@ -113,6 +113,8 @@ def inspect_search(package: Package, wanted: Wanted) -> Findings:
     spec, tokenizer, model = package.manifest.graphs, package.tokenizer(), Loadable.of(package)
     rules = _rules(package, model, wanted.target_language)
     source_ids = tuple(tokenizer.encode(wanted.text, wanted.target_language, wanted.source_language))
+    if not source_ids:
+        raise InspectionError("the text has no tokens; give one that the model has something to read of")
     if len(source_ids) > spec.max_positions:
         raise InspectionError(f"the text has {len(source_ids)} tokens; the model takes {spec.max_positions}")
     rules = rules.after(source_ids)

@@ -23,7 +23,7 @@ from export.__main__ import main
 from export.tracing.trace import trace
 from export.verification.compare_numbers import encoder_error, stack_errors, step_errors
 from export.weights.save import save
-from inspection.findings import Wanted, inspect_search
+from inspection.findings import InspectionError, Wanted, inspect_search
 from inspection.inspect import inspect
 from inspection.page import report
 from models.architectures.prefix.model import Prefix
@@ -147,6 +147,11 @@ def looked(theirs: Any, read: list[int], mask: torch.Tensor | None = None) -> tu
     theirs.set_attn_implementation("sdpa")
     hook.remove()
     return torch.cat(found.attentions), states[0].view(len(read), -1)
+
+
+def test_inspection_refuses_a_text_without_tokens(gpt2: Gpt2) -> None:
+    with pytest.raises(InspectionError, match="the text has no tokens"):
+        inspect(gpt2.package, Wanted(""))
 
 
 def test_inspection_shows_where_every_head_looks_in_the_prompt_and_behind_it(gpt2: Gpt2) -> None:
