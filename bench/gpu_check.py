@@ -5,11 +5,12 @@ nothing could be run.
 """
 
 import argparse
+import contextlib
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,12 +49,24 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--device-id", type=int, default=0, metavar="N", help="which CUDA device (default: 0)")
     parser.add_argument("--toy", action="store_true", help="everything at a size for tests: the figures say nothing")
     parser.add_argument("--wheels", type=Path, metavar="FOLDER", help="wheels to use, whole or in parts (X.whl.part00)")
+    parser.add_argument(
+        "--parts", type=part_list, default=PARTS, metavar="NAMES", help="only these, in this order: a,b"
+    )
+    parser.add_argument("--work", type=Path, metavar="FOLDER", help="keeps packages there, and uses those of before")
     parser.add_argument("--soak-minutes", type=float, default=SOAK_MINUTES, metavar="M", help="of the last part")
     parser.add_argument("--budget-minutes", type=float, default=MINUTES, metavar="M", help="with a soak of 2 minutes")
     parser.add_argument(
         "--out", type=Path, default=Path(__file__).parent / "results", metavar="FOLDER", help="where the results go"
     )
     return parser.parse_args(arguments)
+
+
+def part_list(names: str) -> tuple[Part, ...]:
+    """Those parts. Raises ArgumentTypeError for a name that none has."""
+    known = {part.name: part for part in PARTS}
+    if unknown := [name for name in names.split(",") if name not in known]:
+        raise argparse.ArgumentTypeError(f"no part is called {', '.join(unknown)}; there are {', '.join(known)}")
+    return tuple(known[name] for name in names.split(","))
 
 
 def without(arguments: Sequence[str], option: str) -> list[str]:
@@ -70,14 +83,14 @@ def check(options: argparse.Namespace) -> int:
     os.environ |= ENVIRONMENT | (TOY_ENVIRONMENT if options.toy else {})
     soak_s = TOY_SOAK_S if options.toy else 60 * options.soak_minutes
     total_s = 60 * (options.budget_minutes + max(0.0, options.soak_minutes - SOAK_MINUTES))
-    with tempfile.TemporaryDirectory(prefix="gpu-check-") as work:
-        plan = Plan(options.device, options.device_id, options.toy, Path(work), soak_s)
-        report = Report(options.out, plan, machine.facts(plan), {part.name: Outcome() for part in PARTS})
+    with work_folder(options.work) as work:
+        plan = Plan(options.device, options.device_id, options.toy, work, soak_s)
+        report = Report(options.out, plan, machine.facts(plan), {part.name: Outcome() for part in options.parts})
         soak_part_s = soak_s + SOAK_STARTS_S
         runner = Runner(plan, total_s, spared_s=soak_part_s)
         with interruptible():
             try:
-                for part in PARTS:
+                for part in options.parts:
                     budget_s = soak_part_s if part.name == "soak" else part.budget_s * options.budget_minutes / MINUTES
                     run(runner, replace(part, budget_s=budget_s), report)
                     if part.name == "proof" and not decodes(report.outcomes["proof"].findings):
@@ -87,6 +100,17 @@ def check(options: argparse.Namespace) -> int:
         report.write()
     print(f"\n{tables.figures(report.figures())}\n\n{report.path}")
     return 0 if all(outcome.status == "done" for outcome in report.outcomes.values()) else 1
+
+
+@contextlib.contextmanager
+def work_folder(kept: Path | None) -> Iterator[Path]:
+    """One for checkpoints and packages, gone afterwards unless it is to be kept. Raises OSError."""
+    if kept is not None:
+        kept.mkdir(parents=True, exist_ok=True)
+        yield kept
+        return
+    with tempfile.TemporaryDirectory(prefix="gpu-check-") as work:
+        yield Path(work)
 
 
 def decodes(proof: Findings) -> bool:

@@ -3,6 +3,8 @@
 from importlib.metadata import version
 from pathlib import Path
 
+import onnxruntime
+
 from export.verification.verify import Verified
 from export.weights.stored import StoredWeights
 from models.checkpoint import Checkpoint
@@ -10,7 +12,7 @@ from models.package.folder import file_entries
 from models.package.graph_files import GraphFiles
 from models.package.manifest import SHORTLIST, WEIGHTS, Manifest, Origin
 
-TOOLS = ("torch", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "transformers", "sentencepiece")
+TOOLS = ("torch", "onnx", "onnx-ir", "onnxscript", "transformers", "sentencepiece")
 
 
 def make_manifest(
@@ -32,7 +34,8 @@ def make_manifest(
         weights=weights,
         files=file_entries(graphs.folder),
         checkpoint=Origin(name=checkpoint.name, sha256=checkpoint.sha256, pinned=checkpoint.pinned),
-        tools={tool: version(tool) for tool in TOOLS},
+        # Not by its name: the one for GPUs has another.
+        tools={tool: version(tool) for tool in TOOLS} | {"onnxruntime": onnxruntime.__version__},
         certificate=verified.certificate,
         native_certificate=verified.native,
     )

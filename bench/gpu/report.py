@@ -58,12 +58,12 @@ class Report:
         if self.plan.toy:
             lines.append("At toy size: it shows that every part runs. The figures say nothing.")
         lines += ["## Figures", tables.figures(self.figures())]
-        for part in PARTS:
-            outcome = self.outcomes[part.name]
-            lines.append(f"## {part.title}")
+        titles = {part.name: part.title for part in PARTS}
+        for name, outcome in self.outcomes.items():
+            lines.append(f"## {titles[name]}")
             lines.append(f"{outcome.status}, {outcome.seconds:.0f} s" + (f": {outcome.error}" if outcome.error else ""))
             if outcome.findings:
-                lines.append(tables.show(part.name, outcome.findings))
+                lines.append(tables.show(name, outcome.findings))
         return "\n\n".join(lines) + "\n"
 
     def figures(self) -> list[Findings]:

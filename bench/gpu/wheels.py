@@ -30,6 +30,7 @@ NEEDED = {
     "typing_inspection": "typing-inspection",
     "prometheus_client": "prometheus-client",
     "rich": "rich",
+    "langcodes": "langcodes",
 }
 """Modules and the distributions that bring them. What these need in turn comes with torch and transformers."""
 PART = re.compile(r"(?P<wheel>.+\.whl)\.(part)?[-_.]?(\d+|[a-z]{2,3})$")
@@ -79,8 +80,17 @@ def install(folder: Path) -> Path:
             target = Path(workspace) / "site"
             pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-compile"]
             subprocess.run([*pip, "--target", str(target), *map(str, wheels)], check=True)
+            _link_cuda(target)
             target.rename(site)
     return site
+
+
+def _link_cuda(site: Path) -> None:
+    """ONNX Runtime looks for NVIDIA's packages beside itself, as they are where pip installs all of them."""
+    packages = importlib.util.find_spec("nvidia")
+    for folder in (packages.submodule_search_locations or []) if packages is not None else []:
+        (site / "nvidia").symlink_to(folder)
+        return
 
 
 def run_with(site: Path, arguments: Sequence[str]) -> None:

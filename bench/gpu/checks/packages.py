@@ -4,6 +4,7 @@ Through the export's own steps, but for its verification: on the device, the par
 """
 
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -16,11 +17,16 @@ from models.package.precision import AttentionKind
 
 
 def run(plan: Plan) -> Iterator[tuple[str, Findings]]:
-    """Yields the seconds that each took. They are made side by side: a trace keeps one core busy."""
-    jobs = {f"{model} {precision}": (plan, model, precision) for model in plan.models for precision in PRECISIONS}
+    """Yields the seconds that each took. They are made side by side: a trace keeps one core busy.
+
+    What is there already, from a run before, is not made again.
+    """
+    wanted = [(model, precision) for model in plan.models for precision in PRECISIONS]
+    jobs = {f"{model} {precision}": (plan, model, precision) for model, precision in wanted}
+    jobs = {name: job for name, job in jobs.items() if not plan.package(*job[1:]).exists()}
     cores = os.cpu_count() or 1
     # Forked, because this process has imported everything and computed nothing yet.
-    with ProcessPoolExecutor(min(cores, len(jobs)), mp_context=get_context("fork")) as pool:
+    with ProcessPoolExecutor(min(cores, len(wanted)), mp_context=get_context("fork")) as pool:
         written = pool.submit(write_base, plan)
         traces = {pool.submit(write_package, *job): name for name, job in jobs.items() if "base" not in name}
         yield "base checkpoint", {"seconds": written.result()}
@@ -32,7 +38,12 @@ def run(plan: Plan) -> Iterator[tuple[str, Findings]]:
 def write_base(plan: Plan) -> float:
     """Returns seconds."""
     started = time.perf_counter()
-    write_checkpoint(plan.checkpoint("base"), plan.sizes.base, plan.zoo)
+    checkpoint = plan.checkpoint("base")
+    if not checkpoint.exists():
+        unfinished = checkpoint.with_name("unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        write_checkpoint(unfinished, plan.sizes.base, plan.zoo)
+        unfinished.rename(checkpoint)
     return time.perf_counter() - started
 
 
