@@ -39,6 +39,7 @@ PARTS = (
     Part("measures", "memory", "Memory", 25),
     Part("checks", "invariance", "Batch invariance", 30),
     Part("measures", "profile", "Profile", 25),
+    Part("measures", "nllb", "Throughput at the size of NLLB-600M", 90),
     Part("measures", "training", "Training", 40),
     Part("measures", "compiled", "Throughput of transformers, compiled", 150, spare=True),
     Part("checks", "soak", "Soak with random lengths", 0),
@@ -192,9 +193,13 @@ class Plan:
         return Path(__file__).parents[2] / "models" / "zoo" / "en-pt"
 
     def checkpoint(self, model: str) -> Path:
-        """Folder of a Hugging Face Marian checkpoint."""
-        return self.zoo if model == "zoo" and not self.toy else self.work / "base"
+        """Folder of a Hugging Face checkpoint."""
+        return self.zoo if model == "zoo" and not self.toy else self.work / self._made(model)
 
     def package(self, model: str, precision: Precision) -> Path:
-        """Folder of its package, which the part `packages` makes."""
-        return self.work / f"{'base' if self.toy else model}-{precision}"
+        """Folder of its package, which the part `packages` makes, or the part that alone measures the model."""
+        return self.work / f"{self._made(model)}-{precision}"
+
+    def _made(self, model: str) -> str:
+        """What stands for a model."""
+        return "base" if self.toy and model == "zoo" else model

@@ -24,8 +24,11 @@ def _plain(findings: Findings) -> str:
 def _throughput(findings: Findings) -> str:
     """One line a cell, and what did not run."""
     sides = ["ours tokens/s", "ms", "transformers tokens/s", "ms", "its best variant", "ratio", "CTranslate2 tokens/s"]
-    lines = [table(["", "rows", *sides], [[name, *_cell(found)] for name, found in findings.items()]), ""]
-    for name, found in findings.items():
+    cells = {name: found for name, found in findings.items() if "rows" in found}
+    facts = {name: found for name, found in findings.items() if "rows" not in found}
+    lines = [_plain(facts), ""] if facts else []
+    lines += [table(["", "rows", *sides], [[name, *_cell(found)] for name, found in cells.items()]), ""]
+    for name, found in cells.items():
         readings = {"ours": found["ours"], **found["transformers"], "CTranslate2": found.get("ctranslate2", {})}
         errors = {side: reading["error"] for side, reading in readings.items() if "error" in reading}
         lines += [f"- {name}, {side}: {_facts(error)}" for side, error in errors.items()]
@@ -74,4 +77,9 @@ def _number(value: float | None) -> str:
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-SPECIAL: dict[str, Callable[[Findings], str]] = {"throughput": _throughput, "roofline": _steps, "parity": _parity}
+SPECIAL: dict[str, Callable[[Findings], str]] = {
+    "throughput": _throughput,
+    "nllb": _throughput,
+    "roofline": _steps,
+    "parity": _parity,
+}

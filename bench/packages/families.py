@@ -57,8 +57,10 @@ FILES = {
 """Of the tokenizer: the file that transformers looks for, and what it opens it with."""
 
 
-def write_family(folder: Path, shape: FamilyShape, tokenizer: Path) -> None:
+def write_family(folder: Path, shape: FamilyShape, tokenizer: Path, dtype: torch.dtype = torch.float32) -> None:
     """Saves a folder as transformers does, with the pieces of the checkpoint in `tokenizer`.
+
+    dtype: of the weights, and of the file
 
     Neither the end of a target nor padding is ever the best token, so that all sides decode the same number of tokens:
     their rows of the output layer are 0, and among so many tokens others are above that.
@@ -67,7 +69,7 @@ def write_family(folder: Path, shape: FamilyShape, tokenizer: Path) -> None:
     file, opened_with = FILES[shape.family]
     shutil.copyfile(tokenizer / "source.spm", folder / file)
     (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": opened_with}))
-    model = _random_model(shape)
+    model = _random_model(shape, dtype)
     model.generation_config.forced_eos_token_id = None
     if shape.family == "m2m_100":
         model.generation_config.forced_bos_token_id = LANGUAGE
@@ -75,11 +77,11 @@ def write_family(folder: Path, shape: FamilyShape, tokenizer: Path) -> None:
 
 
 @torch.no_grad()
-def _random_model(shape: FamilyShape) -> PreTrainedModel:
+def _random_model(shape: FamilyShape, dtype: torch.dtype) -> PreTrainedModel:
     torch.manual_seed(SEED)
     with torch.device("meta"):
         model = _model(shape)
-    model.to_empty(device="cpu").eval().tie_weights()
+    model.to(dtype).to_empty(device="cpu").eval().tie_weights()
     for name, weight in model.named_parameters():
         if weight.dim() == 1:
             weight.copy_(torch.randn_like(weight).sign() if name.endswith("norm.weight") else torch.zeros_like(weight))

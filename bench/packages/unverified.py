@@ -33,12 +33,12 @@ def write_package(
 
     native: with native graphs beside the standard ones
     """
-    torch.set_num_threads(1)  # the examples of a trace are small
     unverified = Verified(Certificate(tolerance=0, encoder_error=0, steps=(), agreements=()))
     checkpoint = load_checkpoint(folder)
     recipe = uncalibrated(checkpoint.transformer) if precision == "int8" else {}
     exact = checkpoint.transformer
     model = standard_model(exact, recipe) if recipe else variant(exact, precision, attention)
+    torch.set_num_threads(1)  # the examples of a trace are small
     with draft(target) as drafted:
         graphs = trace(model, attention)
         if native:

@@ -104,6 +104,16 @@ def test_every_side_of_every_cell_is_read(parts: dict[str, Results]) -> None:
     assert {cell.name for cell in TOY.compiled} == set(parts["compiled"])
 
 
+def test_every_side_decodes_as_much_at_the_size_of_nllb(parts: dict[str, Results]) -> None:
+    found, cell = parts["nllb"], TOY.cells[0]
+    assert found["checkpoint"]["seconds"] > 0
+    assert found["package"]["seconds"] > 0
+    readings = found[cell.name]
+    assert set(readings["transformers"]) == {"dynamic cache", "static cache", "static cache, compiled"}
+    for reading in (readings["ours"], *readings["transformers"].values(), readings["ctranslate2"]):
+        assert reading["tokens"] == cell.sentences * TOY.target_tokens
+
+
 def test_answers_do_not_depend_on_batch_mates_in_fp32(parts: dict[str, Results]) -> None:
     for search in ("greedy", "beam 4"):
         found = parts["invariance"][f"fp32, {search}"]
@@ -248,8 +258,20 @@ def test_figures() -> None:
     compiled = {"greedy, 1 sentence": {"compiled": {"tokens_per_s": 20.0}}}
     assert figures.check(found | {"compiled": compiled}, judged=True)[0]["verdict"] == "short"
     nan = {"beam 4": {"ours": {"p50_ms": float("nan")}}}
-    assert figures.check(found | {"latency": nan}, judged=True)[4]["verdict"] == "short"
+    verdicts = [figure["verdict"] for figure in figures.check(found | {"latency": nan}, judged=True)]
+    assert verdicts.count("short") == 1
     assert figures.check(found, judged=False)[0]["verdict"] == "open"
+
+
+def test_figures_of_nllb() -> None:
+    """Apart from those of the other model's cell of this name; a side that failed leaves its figure open."""
+    readings = {"ours": {"tokens_per_s": 60.0}, "transformers": {"slow": {"tokens_per_s": 15.0}}, "ctranslate2": {}}
+    checked = figures.check({"nllb": {"greedy, 32 sentences": readings}}, judged=True)
+    measured = {line["name"]: line["measured"] for line in checked if line["measured"] is not None}
+    assert measured == {f"{figures.OF_NLLB}, over the best of transformers": "4 x"}
+    readings["ctranslate2"] = {"tokens_per_s": 50.0}
+    checked = figures.check({"nllb": {"greedy, 32 sentences": readings}}, judged=True)
+    assert [line["verdict"] for line in checked if figures.OF_NLLB in line["name"]] == ["met", "short"]
 
 
 def write_wheel(file: Path) -> Path:

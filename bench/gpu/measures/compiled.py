@@ -15,6 +15,7 @@ from bench.gpu.sides.huggingface import COMPILED, EAGER, HuggingFace, open_peer
 from models.package.folder import Package
 
 VARIANT = "static cache, compiled"
+LATE = "there was no time left to compile it"
 
 
 def run(plan: Plan) -> Iterator[tuple[str, Findings]]:
@@ -26,7 +27,7 @@ def run(plan: Plan) -> Iterator[tuple[str, Findings]]:
     for cell in plan.sizes.compiled:
         started = time.monotonic()
         if ends - started < longest:
-            yield cell.name, {VARIANT: {"error": "there was no time left to compile it"}}
+            yield cell.name, {VARIANT: {"error": LATE}}
             continue
         given = sources.of_length(config, cell.sentences, plan.sizes.source_tokens)
         yield cell.name, {VARIANT: _read(theirs, cell, given, plan)}

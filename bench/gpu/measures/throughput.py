@@ -30,7 +30,7 @@ def run(plan: Plan) -> Iterator[tuple[str, Findings]]:
     for cell in sizes.cells:
         given = sources.of_length(ours.config, cell.sentences, sizes.source_tokens)
         table[cell] = {"num_beams": cell.num_beams, "sentences": cell.sentences, "rows": cell.rows}
-        table[cell]["ours"] = _ours(ours, cell, given, plan)
+        table[cell]["ours"] = read_ours(ours, cell, given, plan)
         table[cell]["transformers"] = {
             name: read_peer(theirs, cell, given, variant, plan) for name, variant in EAGER.items()
         }
@@ -38,7 +38,7 @@ def run(plan: Plan) -> Iterator[tuple[str, Findings]]:
     for cell, reading in _ctranslate2(plan, ours):
         table[cell]["ctranslate2"] = reading
         yield cell.name, table[cell]
-    _require_ours(table)
+    require_ours(table)
 
 
 def read(translate: Callable[[], Sequence[Sequence[object]]], repeats: int) -> Findings:
@@ -54,18 +54,24 @@ def read(translate: Callable[[], Sequence[Sequence[object]]], repeats: int) -> F
             tokens = sum(map(len, translate()))
             seconds.append(time.perf_counter() - started)
     except Exception as error:  # another side's failure is a finding too
-        return {"error": f"{type(error).__name__}: {error}"[:500]}
+        return failure(error)
     median = Series(seconds).median
     return {"tokens_per_s": tokens / median, "batch_ms": median * 1000, "tokens": tokens}
 
 
-def _ours(ours: Ours, cell: Cell, given: Sequence[Tokens], plan: Plan) -> Findings:
+def failure(error: Exception) -> Findings:
+    """In place of a reading."""
+    return {"error": f"{type(error).__name__}: {error}"[:500]}
+
+
+def read_ours(ours: Ours, cell: Cell, given: Sequence[Tokens], plan: Plan) -> Findings:
+    """Through the scheduler."""
     with ours.engine(cell.rows) as engine:
         target_tokens = plan.sizes.target_tokens
         return read(partial(engine.targets, given, cell.num_beams, target_tokens), plan.sizes.repeats)
 
 
-def _require_ours(table: Mapping[Cell, Findings]) -> None:
+def require_ours(table: Mapping[Cell, Findings]) -> None:
     """The peers' failures are theirs; ours fail the part, when everything is measured."""
     errors = [f"{cell.name}: {found['ours']['error']}" for cell, found in table.items() if "error" in found["ours"]]
     if errors:
@@ -83,11 +89,16 @@ def read_peer(
 def _ctranslate2(plan: Plan, ours: Ours) -> Iterator[tuple[Cell, Findings]]:
     """Where it is installed, and can use the device."""
     try:
-        theirs = Ctranslate2(plan)
+        theirs = Ctranslate2(plan, "base")
     except Exception as error:
-        yield plan.sizes.cells[0], {"error": f"{type(error).__name__}: {error}"[:500]}
+        yield plan.sizes.cells[0], failure(error)
         return
     for cell in plan.sizes.cells:
-        pieces = theirs.pieces(sources.of_length(ours.config, cell.sentences, plan.sizes.source_tokens))
-        translate = partial(theirs.translate, pieces, cell.num_beams, plan.sizes.target_tokens)
-        yield cell, read(translate, plan.sizes.repeats)
+        given = sources.of_length(ours.config, cell.sentences, plan.sizes.source_tokens)
+        yield cell, read_ctranslate2(theirs, cell, given, plan)
+
+
+def read_ctranslate2(theirs: Ctranslate2, cell: Cell, given: Sequence[Tokens], plan: Plan) -> Findings:
+    """The reading of CTranslate2."""
+    pieces = theirs.pieces(given)
+    return read(partial(theirs.translate, pieces, cell.num_beams, plan.sizes.target_tokens), plan.sizes.repeats)

@@ -30,7 +30,7 @@ class HuggingFace:
         transformers.logging.set_verbosity_error()
         transformers.logging.disable_progress_bar()
         self._device = device
-        self._model = transformers.MarianMTModel.from_pretrained(
+        self._model = transformers.AutoModelForSeq2SeqLM.from_pretrained(
             folder, dtype=dtype, attn_implementation="sdpa", local_files_only=True
         )
         self._model = self._model.to(device).eval()
@@ -80,10 +80,10 @@ class HuggingFace:
         return ids, (torch.arange(ids.shape[1]) < lengths.unsqueeze(1)).long()
 
 
-def open_peer(plan: Plan) -> HuggingFace:
-    """The model of base size, in fp16: in fp32 on the CPU, where PyTorch is slow in fp16."""
+def open_peer(plan: Plan, model: str = "base") -> HuggingFace:
+    """A model in fp16: in fp32 on the CPU, where PyTorch is slow in fp16."""
     dtype = torch.float16 if plan.device == "cuda" else torch.float32
-    return HuggingFace(plan.checkpoint("base"), plan.torch_device, dtype)
+    return HuggingFace(plan.checkpoint(model), plan.torch_device, dtype)
 
 
 def _until_end(tokens: list[int], end_id: int) -> Tokens:
