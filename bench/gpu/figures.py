@@ -73,12 +73,18 @@ def _fp16_sentences(parts: Parts) -> float:
     return 100 * float(found["equal"] / found["sentences"])
 
 
+def _served(parts: Parts) -> float:
+    served = parts["served"]
+    return float(served["closed loop"]["tokens_per_s"] / served["engine alone"]["tokens_per_s"])
+
+
 FIGURES = (
     Figure("greedy tokens/s over the best of transformers, 1 row", 5, "x", False, speed_up("greedy, 1 sentence")),
     Figure("the same, 32 rows", 4, "x", False, speed_up("greedy, 32 sentences")),
     Figure("the same, 256 rows", 3, "x", False, speed_up("greedy, 256 sentences")),
     Figure("beam 4 tokens/s, 32 sentences", 5, "x", False, speed_up("beam 4, 32 sentences")),
     Figure("one sentence of 32 tokens, beam 4, engine latency p50", 12, "ms", True, _latency),
+    Figure("256 gRPC callers, tokens/s over the engine alone", 0.8, "x", False, _served),
     Figure("decode step at 32 rows over its byte or launch floor", 2, "x", True, _over_floor),
     Figure("device memory, 64 rows, length 256", 1.0, "GB", True, _memory),
     Figure("fp16 tokens equal to fp32, held-out sentences, greedy", 99, "%", False, _fp16_sentences),
