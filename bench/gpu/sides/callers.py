@@ -24,7 +24,8 @@ from dragoman.v1.decoding_pb2 import DecodingOptions
 from dragoman.v1.translation_pb2 import TranslateRequest
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
+"""Long enough that the server refuses no call for fear of being late."""
 START_S = 60.0
 """In which all processes must have started."""
 REST_S = 0.05
