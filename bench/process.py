@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from dragoman.quickstart import HOST, is_serving
 
@@ -47,10 +48,13 @@ class Server:
     def counted(self, name: str, labels: Mapping[str, str] | None = None) -> float:
         """The sum of a counter's samples that have these labels."""
         wanted = (labels or {}).items()
+        return sum(sample.value for sample in self.samples(name) if wanted <= sample.labels.items())
+
+    def samples(self, name: str) -> list[Sample]:
+        """All samples of that name, of a page that is read now."""
         with urllib.request.urlopen(f"http://{HOST}:{self.metrics_port}/metrics") as page:
             families = text_string_to_metric_families(page.read().decode())
-            samples = [sample for family in families for sample in family.samples if sample.name == name]
-        return sum(sample.value for sample in samples if wanted <= sample.labels.items())
+            return [sample for family in families for sample in family.samples if sample.name == name]
 
     def rss_mb(self) -> float:
         """Resident memory now."""

@@ -1,18 +1,12 @@
-"""Callers of a server: closed loops that measure capacity, and arrivals by chance that measure latency."""
+"""Callers of a server: closed loops that measure capacity, and arrivals that measure latency."""
 
 import asyncio
-import random
 import time
 from collections.abc import Sequence
-from typing import Literal
 
 from dragoman.async_client import AsyncClient
 
 TIMEOUT_S = 120
-BURST = 16
-"""Calls that arrive at once."""
-
-Arrivals = Literal["Poisson", "bursts"]
 
 
 async def closed_loop(target: str, texts: Sequence[str], concurrency: int) -> float:
@@ -27,16 +21,6 @@ async def closed_loop(target: str, texts: Sequence[str], concurrency: int) -> fl
         started = time.perf_counter()
         await asyncio.gather(*(call_until_done(client) for _ in range(concurrency)))
         return len(texts) / (time.perf_counter() - started)
-
-
-def arrivals(kind: Arrivals, count: int, rate: float, seed: int) -> list[float]:
-    """When calls are due, in seconds: `rate` a second on average, one by one or BURST at once, at random times."""
-    draw, together = random.Random(seed), BURST if kind == "bursts" else 1
-    due, now = list[float](), 0.0
-    while len(due) < count:
-        due += [now] * together
-        now += draw.expovariate(rate / together)
-    return due[:count]
 
 
 async def open_loop(target: str, texts: Sequence[str], due: Sequence[float]) -> list[float]:

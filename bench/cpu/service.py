@@ -12,7 +12,8 @@ from typing import Self
 
 from pydantic import BaseModel
 
-from bench.cpu.load import Arrivals, arrivals, closed_loop, open_loop
+from bench.arrivals import Arrivals, arrivals
+from bench.cpu.load import closed_loop, open_loop
 from bench.cpu.plan import CT2_FP32, CT2_INT8, FP32, INT8, Models, Pair
 from bench.cpu.races import CLOSED, Race, judge
 from bench.cpu.sides.ctranslate2 import ComputeType, Ctranslate2

@@ -98,6 +98,11 @@ def _nllb_over_transformers(parts: Parts) -> float:
     return speed(found["ours"]) / best(found["transformers"])
 
 
+def _served(parts: Parts) -> float:
+    served = parts["served"]
+    return float(served["closed loop"]["tokens_per_s"] / served["engine alone"]["tokens_per_s"])
+
+
 OF_NLLB = "NLLB-600M's shape, greedy, 32 sentences"
 FIGURES = (
     Figure(
@@ -112,6 +117,7 @@ FIGURES = (
     Figure(f"{OF_NLLB}, over the best of transformers", 3, "x", False, _nllb_over_transformers),
     Figure(f"{OF_NLLB}, over CTranslate2", 1.3, "x", False, over_ctranslate2("greedy, 32 sentences", "nllb")),
     Figure("one sentence of 32 tokens, beam 4, engine latency p50", 12, "ms", True, _latency),
+    Figure("256 gRPC callers, tokens/s over the engine alone", 0.8, "x", False, _served),
     Figure("decode step at 32 rows over its byte or launch floor", 1.5, "x", True, over_floor(32)),
     Figure("the same at 256 rows", 2, "x", True, over_floor(256)),
     Figure("device memory, 64 rows, length 256", 1.0, "GB", True, _memory),

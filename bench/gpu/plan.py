@@ -35,6 +35,7 @@ PARTS = (
     Part("checks", "parity", "Parity with PyTorch", 75),
     Part("measures", "throughput", "Throughput", 140),
     Part("measures", "latency", "Latency of one sentence", 30),
+    Part("measures", "served", "Served over gRPC", 60),
     Part("measures", "roofline", "A decode step and its floor", 30),
     Part("measures", "memory", "Memory", 25),
     Part("checks", "invariance", "Batch invariance", 30),
@@ -71,6 +72,20 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Served:
+    """What the server is asked for."""
+
+    callers: int
+    """Calls at a time, and rows that it has."""
+    processes: int
+    """Of callers."""
+    texts: int
+    closed_s: float
+    open_s: float
+    """Of each load, and of the engine alone."""
+
+
+@dataclass(frozen=True)
 class Sizes:
     """How much of everything."""
 
@@ -89,6 +104,7 @@ class Sizes:
     repeats: int
     """Readings of each side."""
     latency_repeats: int
+    served: Served
     step_rows: tuple[int, ...]
     copy_bytes: int
     memory_rows: int
@@ -124,6 +140,7 @@ FULL = Sizes(
     target_tokens=32,
     repeats=3,
     latency_repeats=50,
+    served=Served(callers=256, processes=8, texts=64, closed_s=8.0, open_s=5.0),
     step_rows=(32, 1, 8, 128, 256),
     copy_bytes=1 << 30,
     memory_rows=64,
@@ -146,6 +163,7 @@ TOY = Sizes(
     target_tokens=4,
     repeats=1,
     latency_repeats=2,
+    served=Served(callers=4, processes=2, texts=3, closed_s=1.0, open_s=0.5),
     step_rows=(2,),
     copy_bytes=1 << 22,
     memory_rows=2,

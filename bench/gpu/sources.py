@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from pathlib import Path
 
 from bench.sentences import heldout
 from models.config import ModelShape
@@ -31,3 +32,10 @@ def of_lengths(config: ModelShape, lengths: Sequence[int], draw: random.Random) 
 
 def _shorten(source: Sequence[int], longest: int) -> Tokens:
     return tuple(source) if len(source) <= longest else (*source[: longest - 1], source[-1])
+
+
+def texts_near(folder: Path, count: int, length: int) -> dict[str, Tokens]:
+    """The held-out sentences whose number of tokens is nearest to `length`, the end token counted, and their tokens."""
+    tokenizer = Package.open(folder).tokenizer()
+    tokens = {text: tuple(tokenizer.encode(text)) for text in heldout()}
+    return dict(sorted(tokens.items(), key=lambda pair: abs(len(pair[1]) - length))[:count])

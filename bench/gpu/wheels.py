@@ -33,6 +33,20 @@ NEEDED = {
     "langcodes": "langcodes",
 }
 """Modules and the distributions that bring them. What these need in turn comes with torch and transformers."""
+SERVER_NEEDS = {
+    "google.protobuf": "protobuf",
+    "google.rpc": "googleapis-common-protos",
+    "grpc": "grpcio",
+    "grpc_health": "grpcio-health-checking",
+    "grpc_reflection": "grpcio-reflection",
+    "h11": "h11",
+    "opentelemetry": "opentelemetry-api",
+    "pydantic_settings": "pydantic-settings",
+    "dotenv": "python-dotenv",
+    "typing_extensions": "typing-extensions",
+    "uvloop": "uvloop",
+}
+"""What `python -m server` imports besides to start and to translate. cryptography and sentencex it does not."""
 PART = re.compile(r"(?P<wheel>.+\.whl)\.(part)?[-_.]?(\d+|[a-z]{2,3})$")
 """onnxruntime_gpu-1.31.1-....whl.part00, ....whl.aa: pieces of a file too large to carry as one."""
 
@@ -43,12 +57,29 @@ class MissingModulesError(Exception):
 
 def require_modules(device: Device) -> None:
     """Raises MissingModulesError. An ONNX Runtime that is built without CUDA does not count, where CUDA is wanted."""
-    missing = [wheel for module, wheel in NEEDED.items() if importlib.util.find_spec(module) is None]
+    missing = [wheel for module, wheel in NEEDED.items() if not _is_there(module)]
     if device == "cuda" and GPU_WHEEL not in missing:
         import onnxruntime
 
         if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
             missing.append(GPU_WHEEL)
+    _refuse(missing)
+
+
+def require_server() -> None:
+    """Raises MissingModulesError where `python -m server` would not start."""
+    _refuse([wheel for module, wheel in SERVER_NEEDS.items() if not _is_there(module)])
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package that it is in
+        return False
+
+
+def _refuse(missing: Sequence[str]) -> None:
+    """Raises MissingModulesError if any are."""
     if missing:
         python = f"{sys.version_info.major}.{sys.version_info.minor}"
         raise MissingModulesError(

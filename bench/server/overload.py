@@ -19,7 +19,7 @@ import grpc
 import uvloop
 from grpc import aio
 
-from bench.cpu.load import arrivals
+from bench.arrivals import arrivals
 from bench.measure import percentile
 from bench.process import Server, serving
 from bench.sentences import english

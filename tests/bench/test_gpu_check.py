@@ -18,6 +18,7 @@ import pytest
 from bench import gpu_check
 from bench.gpu import figures, machine, wheels
 from bench.gpu.checks.soak import slope
+from bench.gpu.measures import served
 from bench.gpu.plan import PARTS, TOY, Plan
 from engine.devices.machine import Machine
 from tests.checkpoints import ROOT
@@ -126,6 +127,39 @@ def test_the_step_has_a_floor(parts: dict[str, Results]) -> None:
     weights = 6 * shape.width**2 + 2 * shape.width * shape.ffn + 32128 * shape.width  # rounded up to blocks of 128
     assert step["bytes"] == 2 * (weights + step["rows"] * 2 * shape.width * 2 * tokens)
     assert step["floor_ms"] > 0
+
+
+def test_the_server_and_its_engine_do_the_same_work(parts: dict[str, Results]) -> None:
+    found = parts["served"]
+    alone, closed = found["engine alone"], found["closed loop"]
+    assert found["server"]["provider"] == "CPUExecutionProvider"
+    assert alone["target_tokens_a_text"] == TOY.target_tokens
+    assert closed["tokens_per_s"] == pytest.approx(closed["calls_per_s"] * TOY.target_tokens)
+    assert closed["source_tokens_a_text"] == pytest.approx(alone["source_tokens_a_text"], abs=0.5)
+    loads = [found[f"Poisson arrivals, {load:g} of that"] for load in served.LOADS]
+    for load in (closed, *loads):
+        assert load["failures"] == 0
+        assert 0 < load["p50_ms"] <= load["p99_ms"]
+    assert 0 < closed["rows_a_step"] <= TOY.served.callers
+
+
+def test_without_grpc_only_the_server_is_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(wheels.SERVER_NEEDS, "no_such_module.at_all", "no-such-wheel")
+    monkeypatch.setitem(wheels.SERVER_NEEDS, "nor_this", "nor-this")
+    with pytest.raises(wheels.MissingModulesError, match="not installed: no-such-wheel, nor-this"):
+        next(iter(served.run(Plan("cpu", device_id=0, toy=True, work=tmp_path, soak_s=0))))
+
+
+def test_parts_start_without_grpc() -> None:
+    blocked = "import sys; sys.modules['grpc'] = None\n"
+    modules = [f"import bench.gpu.{part.room}.{part.name}" for part in PARTS]
+    subprocess.run([sys.executable, "-c", blocked + "\n".join(modules)], cwd=ROOT, check=True)
+
+
+def test_folders_of_libraries_that_are_loaded() -> None:
+    (folder, *_) = served.folders(["libc.so"])
+    assert list(Path(folder).glob("libc.so*"))
+    assert served.folders(["libnone.so"]) == []
 
 
 def test_latency_memory_profile_and_soak_are_measured(parts: dict[str, Results]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.cpu.load import BURST, arrivals
+from bench.arrivals import BURST, arrivals
 from bench.cpu.plan import Cell, Pair
 from bench.cpu.races import decoding, file
 from bench.cpu.sides.ours import Ours

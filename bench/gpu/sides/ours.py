@@ -1,6 +1,6 @@
 """Our side: a package on the device, driven through the runner, as the server drives it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from bench.gpu.plan import Plan, Precision
@@ -54,9 +54,15 @@ class RunningEngine:
 
     def translate(self, sources: Sequence[Tokens], num_beams: int, max_new_tokens: int) -> list[Hypothesis]:
         """The best hypothesis of every source. Raises what the engine failed with."""
-        asked = [(source, decoding(num_beams, max_new_tokens)) for source in sources]
-        answers = decode(self._runner, self._rules, asked, window=len(asked))
-        return [answer.hypotheses[0] for answer in answers]
+        return list(self.stream(sources, num_beams, max_new_tokens, outstanding=len(sources)))
+
+    def stream(
+        self, sources: Iterable[Tokens], num_beams: int, max_new_tokens: int, outstanding: int
+    ) -> Iterator[Hypothesis]:
+        """The same one by one, in their order. With more `outstanding` than rows, each row is filled again at once."""
+        asked = ((source, decoding(num_beams, max_new_tokens)) for source in sources)
+        for answer in decode(self._runner, self._rules, asked, window=outstanding):
+            yield answer.hypotheses[0]
 
     def targets(self, sources: Sequence[Tokens], num_beams: int, max_new_tokens: int) -> list[Tokens]:
         """The tokens of `translate`."""
