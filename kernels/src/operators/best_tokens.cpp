@@ -3,6 +3,7 @@
 #include <limits>
 #include <vector>
 
+#include "compute/halves.h"
 #include "counters.h"
 #include "operators/coarse_keys.h"
 #include "operators/operators.h"
@@ -12,14 +13,6 @@ namespace dragoman {
 namespace {
 
 constexpr int most_tokens = 64;
-
-float half_to_float(uint16_t half) {
-  const int exponent = half >> 10 & 31, fraction = half & 1023;
-  const float magnitude = exponent == 31  ? (fraction ? NAN : INFINITY)
-                          : exponent == 0 ? std::ldexp((float)fraction, -24)
-                                          : std::ldexp((float)(fraction + 1024), exponent - 25);
-  return half & 0x8000 ? -magnitude : magnitude;
-}
 
 // The output layer in 8 bits, and what each of its rows may be off by.
 class Screen {

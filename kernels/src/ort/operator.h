@@ -1,6 +1,7 @@
 // From a class to a custom operator. A kernel class has
 //   static constexpr const char* name;
 //   static constexpr Port inputs[], outputs[];
+//   static constexpr const char* provider; // where it runs; the CPU's, if it has none
 //   explicit Kernel(const Node&);          // may throw: then the session is not made
 //   void run(const Call&) const;           // may throw: then the run fails; many threads may be in it
 #pragma once
@@ -36,12 +37,21 @@ OrtStatus* guarded(const char* name, Function&& function) {
 }
 
 template <class Kernel>
+constexpr auto provider_of(int) -> decltype(Kernel::provider) {
+  return Kernel::provider;
+}
+template <class Kernel>
+constexpr const char* provider_of(long) {
+  return nullptr;
+}
+
+template <class Kernel>
 const OrtCustomOp* custom_operator() {
   static const OrtCustomOp made = [] {
     OrtCustomOp op{};
     op.version = ort::api_version;
     op.GetName = [](const OrtCustomOp*) { return Kernel::name; };
-    op.GetExecutionProviderType = [](const OrtCustomOp*) -> const char* { return nullptr; };
+    op.GetExecutionProviderType = [](const OrtCustomOp*) -> const char* { return provider_of<Kernel>(0); };
     op.GetInputTypeCount = [](const OrtCustomOp*) { return std::size(Kernel::inputs); };
     op.GetInputType = [](const OrtCustomOp*, size_t i) -> int { return Kernel::inputs[i].type; };
     op.GetInputCharacteristic = [](const OrtCustomOp*, size_t i) -> int { return Kernel::inputs[i].optional; };
@@ -59,6 +69,17 @@ const OrtCustomOp* custom_operator() {
     return op;
   }();
   return &made;
+}
+
+// What a library's RegisterCustomOps does. domain: makes it, once loaded.
+template <class Function>
+OrtStatus* register_operators(OrtSessionOptions* options, const OrtApiBase* base, Function&& domain) {
+  if (const char* wrong = ort::load(base)) {
+    // CreateStatus has been the first function of the first version.
+    const OrtFunction* table = base->GetApi(1);
+    return table ? ((OrtStatus * (*)(int, const char*)) table[0])(ort::failed, wrong) : nullptr;
+  }
+  return guarded("RegisterCustomOps", [&] { check(ort::api.AddCustomOpDomain(options, domain())); });
 }
 
 }  // namespace dragoman

@@ -69,6 +69,7 @@ enum ErrorCode { failed = 1, invalid_argument = 2 };
   F(91, KernelContext_GetOutput, OrtStatus*, OrtKernelContext*, size_t, const int64_t*, size_t, OrtValue**) \
   F(93, ReleaseStatus, void, OrtStatus*)                                                                    \
   F(99, ReleaseTensorTypeAndShapeInfo, void, OrtTensorTypeAndShapeInfo*)                                    \
+  F(193, KernelContext_GetGPUComputeStream, OrtStatus*, const OrtKernelContext*, void**)                    \
   F(249, KernelInfoGetConstantInput_tensor, OrtStatus*, const OrtKernelInfo*, size_t, int*, const OrtValue**)
 
 struct Api {

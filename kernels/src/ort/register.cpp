@@ -29,11 +29,5 @@ OrtCustomOpDomain* domain() {
 
 extern "C" __attribute__((visibility("default"))) OrtStatus* RegisterCustomOps(OrtSessionOptions* options,
                                                                                const OrtApiBase* base) {
-  using namespace dragoman;
-  if (const char* wrong = ort::load(base)) {
-    // CreateStatus has been the first function of the first version.
-    const OrtFunction* table = base->GetApi(1);
-    return table ? ((OrtStatus * (*)(int, const char*)) table[0])(ort::failed, wrong) : nullptr;
-  }
-  return guarded("RegisterCustomOps", [&] { check(ort::api.AddCustomOpDomain(options, domain())); });
+  return dragoman::register_operators(options, base, dragoman::domain);
 }

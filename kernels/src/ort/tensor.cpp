@@ -127,6 +127,12 @@ Tensor Call::optional_output(size_t index, std::initializer_list<int64_t> shape)
   return index < outputs_ ? output(index, shape) : Tensor();
 }
 
+void* Call::stream() const {
+  void* stream = nullptr;
+  check(api.KernelContext_GetGPUComputeStream(context_, &stream));
+  return stream;
+}
+
 Tensor Call::output_like(size_t index, const Tensor& tensor) const {
   int64_t shape[5] = {};
   for (int axis = 0; axis < tensor.rank(); axis++) shape[axis] = tensor.size(axis);

@@ -64,6 +64,7 @@ class Call {
   Tensor output(size_t index, std::initializer_list<int64_t> shape) const;
   Tensor optional_output(size_t index, std::initializer_list<int64_t> shape) const;  // empty where nobody wants it
   Tensor output_like(size_t index, const Tensor& tensor) const;
+  void* stream() const;  // on which a GPU's kernels are to run
 
  private:
   Tensor output(size_t index, const int64_t* shape, size_t rank) const;

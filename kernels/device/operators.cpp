@@ -1,0 +1,204 @@
+// The operators of a device step: HistoryAttention, SlotAttention and BestLogits, of fp16. Each runs on the CPU provider in
+// plain C++ and, where the library was built with nvcc, on CUDA's.
+#include <algorithm>
+#include <cmath>
+
+#include "launch.h"
+#include "ort/operator.h"
+
+namespace dragoman::device {
+namespace {
+
+enum Place { on_cpu, on_gpu };
+
+template <Place place>
+constexpr const char* provider_name = place == on_gpu ? "CUDAExecutionProvider" : "CPUExecutionProvider";
+
+template <Place place>
+void attend(const Attention& of, const Call& call) {
+#ifdef GPU
+  if constexpr (place == on_gpu) return gpu::attend(of, call.stream());
+#endif
+  (void)call;
+  reference::attend(of);
+}
+
+Attention attention_of(const Tensor& keys, const Tensor& values) {
+  expect_shape("keys", keys, {-1, -1, -1, -1});
+  expect_shape("values", values, {keys.size(0), keys.size(1), keys.size(2), keys.size(3)});
+  const int64_t head_dim = keys.size(3);
+  if (head_dim < 8 || head_dim % 8 != 0 || head_dim > largest_head_dim)
+    refuse("head_dim is ", head_dim, "; it must be a multiple of 8, and ", largest_head_dim, " at most");
+  Attention of{};
+  of.slots = (int)keys.size(0);
+  of.heads = (int)keys.size(1);
+  of.places = (int)keys.size(2);
+  of.head_dim = (int)head_dim;
+  of.keys = keys.data<Half>();
+  of.values = values.data<Half>();
+  return of;
+}
+
+
+// Indices that the host can see. On a GPU they are the engine's word.
+void expect_below(const char* name, const Tensor& numbers, int64_t limit) {
+  for (int64_t i = 0; i < numbers.count(); i++) {
+    const int32_t number = numbers.data<int32_t>()[i];
+    if (number < 0 || number >= limit) refuse(name, " has ", number, " at ", i, "; there are ", limit);
+  }
+}
+
+template <Place place>
+struct HistoryAttention {
+  static constexpr const char* name = "HistoryAttention";
+  static constexpr const char* provider = provider_name<place>;
+  static constexpr Port inputs[] = {{ort::float16}, {ort::float16}, {ort::float16}, {ort::int32}, {ort::int32}, {ort::int32}};
+  static constexpr Port outputs[] = {{ort::float16}, {ort::float16}, {ort::float16}};
+
+  explicit HistoryAttention(const Node& node) : scale_(node.number("scale", 0)) {}
+
+  void run(const Call& call) const {
+    const Tensor qkv = call.input(0), keys = call.input(1), values = call.input(2), positions = call.input(3);
+    const Tensor slots = call.input(4), history = call.input(5);
+    Attention of = attention_of(keys, values);
+    const int64_t inner = (int64_t)of.heads * of.head_dim, rows = qkv.size(0);
+    expect_shape("qkv", qkv, {-1, 3 * inner});
+    expect_shape("positions", positions, {rows});
+    expect_shape("slots", slots, {rows});
+    expect_shape("history", history, {of.slots, of.places});
+    if constexpr (place == on_cpu) {
+      expect_below("positions", positions, of.places);
+      expect_below("slots", slots, of.slots);
+      expect_below("history", history, of.slots);
+    }
+    for (int i = 1; i <= 2; i++)
+      if (call.output_like(i, keys).template data<char>() != (i == 1 ? keys : values).template data<char>())
+        refuse(i == 1 ? "keys" : "values", " must be bound in place: the output to the memory of the input");
+    of.rows = (int)rows;
+    of.query_stride = (int)(3 * inner);
+    of.scale = scale_ == 0 ? 1 / std::sqrt((float)of.head_dim) : scale_;
+    of.query = qkv.data<Half>();
+    of.positions = positions.data<int32_t>();
+    of.row_slots = slots.data<int32_t>();
+    of.history = history.data<int32_t>();
+    of.attended = call.output(0, {rows, inner}).template data<Half>();
+    attend<place>(of, call);
+  }
+
+ private:
+  float scale_;
+};
+
+template <Place place>
+struct SlotAttention {
+  static constexpr const char* name = "SlotAttention";
+  static constexpr const char* provider = provider_name<place>;
+  static constexpr Port inputs[] = {{ort::float16}, {ort::float16}, {ort::float16}, {ort::int32}, {ort::int32}};
+  static constexpr Port outputs[] = {{ort::float16}};
+
+  explicit SlotAttention(const Node& node) : scale_(node.number("scale", 0)) {}
+
+  void run(const Call& call) const {
+    const Tensor query = call.input(0), keys = call.input(1), values = call.input(2), last = call.input(3);
+    const Tensor slots = call.input(4);
+    Attention of = attention_of(keys, values);
+    const int64_t inner = (int64_t)of.heads * of.head_dim, rows = query.size(0);
+    expect_shape("query", query, {-1, inner});
+    expect_shape("last", last, {rows});
+    expect_shape("slots", slots, {rows});
+    if constexpr (place == on_cpu) {
+      expect_below("last", last, of.places);
+      expect_below("slots", slots, of.slots);
+    }
+    of.rows = (int)rows;
+    of.query_stride = (int)inner;
+    of.scale = scale_ == 0 ? 1 / std::sqrt((float)of.head_dim) : scale_;
+    of.query = query.data<Half>();
+    of.positions = last.data<int32_t>();
+    of.row_slots = slots.data<int32_t>();
+    of.attended = call.output(0, {rows, inner}).template data<Half>();
+    attend<place>(of, call);
+  }
+
+ private:
+  float scale_;
+};
+
+template <Place place>
+struct BestLogitsOperator {
+  static constexpr const char* name = "BestLogits";
+  static constexpr const char* provider = provider_name<place>;
+  static constexpr Port inputs[] = {{ort::float16}, {ort::float16}, {ort::float16}, {ort::float16}, {ort::int64}};
+  static constexpr Port outputs[] = {{ort::int64}, {ort::float32}, {ort::float16}, {ort::uint8}};
+
+  explicit BestLogitsOperator(const Node&) {}
+
+  void run(const Call& call) const {
+    const Tensor hidden = call.input(0), products = call.input(1), weight = call.input(2), bias = call.input(3);
+    const int64_t rows = hidden.size(0), width = hidden.size(1), columns = weight.size(0), k = call.input(4).count();
+    expect_shape("hidden", hidden, {-1, -1});
+    expect_shape("weight", weight, {-1, width});
+    expect_shape("products", products, {rows, columns});
+    expect_shape("bias", bias, {columns});
+    if (k < 1 || k > most_candidates || k > columns)
+      refuse(k, " tokens are asked for; 1 to ", std::min<int64_t>(most_candidates, columns), " can be found");
+    if (width % 8 != 0 || columns % 8 != 0)
+      refuse("weight has the shape ", weight.shape(), "; both sizes must be multiples of 8");
+    BestLogits of{};
+    of.rows = (int)rows;
+    of.width = (int)width;
+    of.columns = (int)columns;
+    of.k = (int)k;
+    of.hidden = hidden.data<Half>();
+    of.products = products.data<Half>();
+    of.weight = weight.data<Half>();
+    of.bias = bias.data<Half>();
+    of.ids = call.output(0, {rows, k}).template data<int64_t>();
+    of.log_probs = call.output(1, {rows, k}).template data<float>();
+    of.logits = call.output(2, {rows, columns}).template data<Half>();
+#ifdef GPU
+    if constexpr (place == on_gpu) {
+      of.scratch = call.output(3, {(int64_t)gpu::scratch_bytes(of)}).template data<void>();
+      return gpu::find(of, call.stream());
+    }
+#endif
+    call.output(3, {0});
+    reference::find(of);
+  }
+};
+
+OrtCustomOpDomain* domain() {
+  static OrtCustomOpDomain* const made = [] {
+    OrtCustomOpDomain* created = nullptr;
+    check(ort::api.CreateCustomOpDomain("dragoman", &created));
+    const auto add = [&](const OrtCustomOp* op) { check(ort::api.CustomOpDomain_Add(created, op)); };
+#ifdef GPU
+    add(custom_operator<HistoryAttention<on_gpu>>());
+    add(custom_operator<SlotAttention<on_gpu>>());
+    add(custom_operator<BestLogitsOperator<on_gpu>>());
+#endif
+    add(custom_operator<HistoryAttention<on_cpu>>());
+    add(custom_operator<SlotAttention<on_cpu>>());
+    add(custom_operator<BestLogitsOperator<on_cpu>>());
+    return created;
+  }();
+  return made;
+}
+
+}  // namespace
+}  // namespace dragoman::device
+
+extern "C" __attribute__((visibility("default"))) OrtStatus* RegisterCustomOps(OrtSessionOptions* options,
+                                                                               const OrtApiBase* base) {
+  return dragoman::register_operators(options, base, dragoman::device::domain);
+}
+
+extern "C" __attribute__((visibility("default"))) int dragoman_device_operators() { return 1; }
+// Whether there are kernels for a GPU in it.
+extern "C" __attribute__((visibility("default"))) int dragoman_device_has_gpu() {
+#ifdef GPU
+  return 1;
+#else
+  return 0;
+#endif
+}

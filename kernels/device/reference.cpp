@@ -1,0 +1,97 @@
+// The operators of a device step in plain C++, on the CPU: what those of a GPU are compared with, and what an export
+// verifies its graphs by, where there is no GPU.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "compute/halves.h"
+#include "launch.h"
+
+namespace dragoman::device {
+namespace {
+
+double dot(const Half* left, const Half* right, int count) {
+  double sum = 0;
+  for (int i = 0; i < count; i++) sum += (double)half_to_float(left[i]) * half_to_float(right[i]);
+  return sum;
+}
+
+void attend_one(const Attention& of, int row, int head) {
+  const int slot = of.row_slots[row], inner = of.heads * of.head_dim;
+  const int old = of.history ? of.positions[row] : of.positions[row] + 1, places = old + (of.history != nullptr);
+  const Half* query = of.query + (size_t)row * of.query_stride + head * of.head_dim;
+  const auto place = [&](int of_slot, int at) {
+    return (((size_t)of_slot * of.heads + head) * of.places + at) * of.head_dim;
+  };
+  if (of.history) {
+    std::copy_n(query + inner, of.head_dim, of.keys + place(slot, old));
+    std::copy_n(query + 2 * inner, of.head_dim, of.values + place(slot, old));
+  }
+  std::vector<double> weights(places), found(of.head_dim);
+  std::vector<size_t> from(places);
+  double greatest = -INFINITY, all = 0;
+  for (int at = 0; at < places; at++) {
+    from[at] = place(of.history && at < old ? of.history[(size_t)slot * of.places + at] : slot, at);
+    weights[at] = of.scale * dot(query, of.keys + from[at], of.head_dim);
+    greatest = std::fmax(greatest, weights[at]);
+  }
+  for (int at = 0; at < places; at++) {
+    const double weight = std::exp(weights[at] - greatest);
+    all += weight;
+    for (int i = 0; i < of.head_dim; i++) found[i] += weight * half_to_float(of.values[from[at] + i]);
+  }
+  Half* attended = of.attended + (size_t)row * inner + head * of.head_dim;
+  for (int i = 0; i < of.head_dim; i++) attended[i] = float_to_half((float)(found[i] / all));
+}
+
+struct Candidate {
+  float logit;
+  int token;
+};
+
+bool better(const Candidate& one, const Candidate& other) {
+  return one.logit != other.logit ? one.logit > other.logit : one.token < other.token;
+}
+
+void find_one(const BestLogits& of, int row) {
+  const size_t first = (size_t)row * of.columns;
+  std::vector<Candidate> all(of.columns);
+  float greatest = -INFINITY;
+  bool finite = true;
+  for (int token = 0; token < of.columns; token++) {
+    const float logit = half_to_float(of.products[first + token]) + half_to_float(of.bias[token]);
+    of.logits[first + token] = float_to_half(logit);
+    all[token] = {std::isnan(logit) ? -INFINITY : logit, token};  // an order needs numbers
+    finite = finite && !std::isnan(logit);
+    greatest = std::fmax(greatest, logit);
+  }
+  double sum = finite ? 0 : NAN;
+  for (const Candidate& one : all) sum += std::exp((double)one.logit - greatest);
+  const int count = std::min(looked_at_again(of.k), of.columns);
+  std::partial_sort(all.begin(), all.begin() + count, all.end(), better);
+  for (int i = 0; i < count; i++) {
+    Candidate& one = all[i];
+    const float rounded = one.logit;
+    const Half* weight = of.weight + (size_t)one.token * of.width;
+    one.logit = (float)dot(of.hidden + (size_t)row * of.width, weight, of.width) + half_to_float(of.bias[one.token]);
+    sum += std::exp((double)one.logit - greatest) - std::exp((double)rounded - greatest);
+  }
+  std::sort(all.begin(), all.begin() + count, better);
+  for (int i = 0; i < of.k; i++) {
+    of.ids[(size_t)row * of.k + i] = all[i].token;
+    of.log_probs[(size_t)row * of.k + i] = (float)(all[i].logit - greatest - std::log(sum));
+  }
+}
+
+}  // namespace
+
+void reference::attend(const Attention& of) {
+  for (int row = 0; row < of.rows; row++)
+    for (int head = 0; head < of.heads; head++) attend_one(of, row, head);
+}
+
+void reference::find(const BestLogits& of) {
+  for (int row = 0; row < of.rows; row++) find_one(of, row);
+}
+
+}  // namespace dragoman::device

@@ -1,0 +1,135 @@
+"""The operators of a device step, against numpy: on the CPU provider everywhere, and on CUDA's where there is a GPU."""
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+from numpy.typing import NDArray
+
+from bench.gpu.sides.operators import Case, Sizes, best_logits, history_attention, slot_attention
+from kernels.device_library import LIBRARY
+
+pytestmark = pytest.mark.skipif(not LIBRARY.exists(), reason="make -C kernels device")
+
+PROVIDERS = [
+    name for name in ("CPUExecutionProvider", "CUDAExecutionProvider") if name in ort.get_available_providers()
+]
+SIZES = [Sizes(1, 8, 64, 40), Sizes(5, 2, 32, 300), Sizes(3, 4, 40, 17), Sizes(4, 1, 128, 70), Sizes(2, 2, 256, 9)]
+HALF = 2.0**-10
+"""Of fp16, relative."""
+
+
+@pytest.fixture(params=PROVIDERS)
+def provider(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+def look(query: NDArray[np.float64], keys: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """query: [heads, head_dim]; keys, values: [heads, places, head_dim]. Returns [heads, head_dim]."""
+    scores = np.einsum("hd,hpd->hp", query, keys) / query.shape[1] ** 0.5
+    weights = np.exp(scores - scores.max(1, keepdims=True))
+    return np.einsum("hp,hpd->hd", weights / weights.sum(1, keepdims=True), values)
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_a_row_attends_to_its_history_wherever_it_lies(sizes: Sizes, provider: str) -> None:
+    case = history_attention(sizes, np.random.default_rng(1))
+    found = case.run(LIBRARY, provider)
+    given = case.inputs
+    for row, (slot, position) in enumerate(zip(given["slots"], given["positions"], strict=True)):
+        query, *fresh = given["qkv"][row].astype(np.float64).reshape(3, sizes.heads, sizes.head_dim)
+        from_slots, before = given["history"][slot, :position], np.arange(position)
+        past = [
+            np.concatenate([given[name][from_slots, :, before].swapaxes(0, 1), new[:, None]], 1).astype(np.float64)
+            for name, new in zip(("keys", "values"), fresh, strict=True)
+        ]
+        expected = look(query, *past)
+        np.testing.assert_allclose(found["attended"][row].reshape(expected.shape), expected, rtol=HALF, atol=HALF)
+        for name, new in zip(("present_keys", "present_values"), fresh, strict=True):
+            np.testing.assert_array_equal(found[name][slot, :, position], new)
+
+
+@pytest.mark.parametrize("sizes", SIZES[:2], ids=str)
+def test_nothing_but_the_new_places_is_written(sizes: Sizes, provider: str) -> None:
+    case = history_attention(sizes, np.random.default_rng(2))
+    found, given = case.run(LIBRARY, provider), case.inputs
+    for name, before in (("present_keys", "keys"), ("present_values", "values")):
+        changed = np.argwhere((found[name] != given[before]).any((1, 3)))
+        written = zip(given["slots"].tolist(), given["positions"].tolist(), strict=True)
+        assert set(map(tuple, changed.tolist())) <= set(written)
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_a_row_attends_to_the_source_of_its_slot(sizes: Sizes, provider: str) -> None:
+    case = slot_attention(sizes, np.random.default_rng(3))
+    found, given = case.run(LIBRARY, provider), case.inputs
+    for row, (slot, last) in enumerate(zip(given["slots"], given["last"], strict=True)):
+        query = given["query"][row].astype(np.float64).reshape(sizes.heads, sizes.head_dim)
+        keys, values = (given[name][slot, :, : last + 1].astype(np.float64) for name in ("keys", "values"))
+        expected = look(query, keys, values)
+        np.testing.assert_allclose(found["attended"][row].reshape(expected.shape), expected, rtol=HALF, atol=HALF)
+
+
+def exact(case: Case) -> NDArray[np.float64]:
+    """Logits [rows, columns]."""
+    given = {name: array.astype(np.float64) for name, array in case.inputs.items()}
+    logits: NDArray[np.float64] = given["hidden"] @ given["weight"].T + given["bias"]
+    return logits
+
+
+@pytest.mark.parametrize(("rows", "width", "columns", "k"), [(1, 64, 8, 4), (3, 256, 5000, 8), (2, 512, 58112, 64)])
+def test_best_tokens_are_those_of_products_in_full(rows: int, width: int, columns: int, k: int, provider: str) -> None:
+    case = best_logits(rows, width, columns, k, np.random.default_rng(4))
+    found, logits = case.run(LIBRARY, provider), exact(case)
+    order = np.argsort(-logits, 1, kind="stable")[:, :k]
+    np.testing.assert_array_equal(found["ids"], order)
+    log_probs = np.take_along_axis(logits, order, 1) - np.log(np.exp(logits).sum(1, keepdims=True))
+    np.testing.assert_allclose(found["log_probs"], log_probs, atol=1e-3)
+    np.testing.assert_allclose(found["logits"], logits, atol=2.0**-6)
+
+
+def test_of_equal_logits_the_lower_tokens_come_first(provider: str) -> None:
+    case = best_logits(2, 64, 4096, 8, np.random.default_rng(5))
+    for name in ("products", "weight", "bias"):
+        case.inputs[name][:] = 0
+    found = case.run(LIBRARY, provider)
+    assert found["ids"].tolist() == [list(range(8))] * 2
+    np.testing.assert_allclose(found["log_probs"], -np.log(4096), rtol=1e-5)
+
+
+def test_rising_logits_leave_many_that_may_be_among_the_best(provider: str) -> None:
+    """The best lie side by side, so that single threads have many of them."""
+    case = best_logits(1, 64, 58112, 8, np.random.default_rng(6))
+    case.inputs["weight"][:] = 0
+    case.inputs["products"][:] = 0
+    case.inputs["bias"][:] = np.linspace(-20, 20, 58112).astype(np.float16)
+    found = case.run(LIBRARY, provider)
+    order = np.argsort(-case.inputs["bias"].astype(np.float32), kind="stable")[:8]
+    assert found["ids"][0].tolist() == order.tolist()
+
+
+def test_a_row_that_is_not_finite_changes_no_other(provider: str) -> None:
+    case = best_logits(3, 64, 4096, 8, np.random.default_rng(7))
+    before = case.run(LIBRARY, provider)
+    case.inputs["hidden"][1] = np.nan
+    case.inputs["products"][1] = np.nan
+    after = case.run(LIBRARY, provider)
+    assert np.isnan(after["log_probs"][1]).all()
+    for row in (0, 2):
+        np.testing.assert_array_equal(after["ids"][row], before["ids"][row])
+        np.testing.assert_array_equal(after["log_probs"][row], before["log_probs"][row])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"), [("slots", 9, "slots has 9 at 0; there are 6"), ("positions", -1, "positions has -1")]
+)
+def test_indices_that_are_none_are_refused(name: str, value: int, message: str) -> None:
+    case = history_attention(Sizes(5, 2, 32, 30), np.random.default_rng(8))
+    case.inputs[name][0] = value
+    with pytest.raises(Exception, match=message):
+        case.run(LIBRARY, "CPUExecutionProvider")
+
+
+def test_heads_of_another_size_are_refused() -> None:
+    with pytest.raises(Exception, match="head_dim is 12; it must be a multiple of 8, and 256 at most"):
+        history_attention(Sizes(2, 2, 12, 8), np.random.default_rng(9)).run(LIBRARY, "CPUExecutionProvider")
