@@ -5,13 +5,14 @@ from export.tracing.graphs import Graphs, weight_bytes
 from kernels.device_library import device_library
 from kernels.library import LibraryError
 from models.architectures.architecture import Architecture
+from models.best_tokens import padded_size
 from models.package import signature
 from models.package.graphs import GraphFile, NativeStep
 from models.package.precision import AttentionKind, Precision
 from models.transformer import Transformer
 
-HEAD_DIM_MULTIPLE, LARGEST_HEAD_DIM = 8, 256
-"""Attention of ours takes heads whose size is a multiple, and at most so much."""
+MULTIPLE, LARGEST_HEAD_DIM = 8, 256
+"""Rows of ours are a multiple of 16 bytes, and attention takes heads of at most so many numbers."""
 WANTED: dict[str, object] = {
     "decoder_cell": "attention",
     "norm_kind": "layer",
@@ -50,12 +51,14 @@ def obstacle(model: Architecture) -> str | None:
     for name, wanted in WANTED.items():
         if (found := getattr(config, name)) != wanted:
             return f"{name} is {found!r}; steps for GPUs have {wanted!r}"
-    head_dim = config.decoder_head_dim
-    if head_dim % HEAD_DIM_MULTIPLE or head_dim > LARGEST_HEAD_DIM:
+    width, vocabulary, head_dim = config.width, padded_size(config.target_vocab_size), config.decoder_head_dim
+    if head_dim % MULTIPLE or head_dim > LARGEST_HEAD_DIM:
         return (
-            f"the decoder's heads have {head_dim} numbers (width {config.width}, {config.decoder_heads} heads); steps "
-            f"for GPUs have multiples of {HEAD_DIM_MULTIPLE}, {LARGEST_HEAD_DIM} at most"
+            f"the decoder's heads have {head_dim} numbers (width {width}, {config.decoder_heads} heads); steps for "
+            f"GPUs have multiples of {MULTIPLE}, {LARGEST_HEAD_DIM} at most"
         )
+    if width % MULTIPLE or vocabulary % MULTIPLE:
+        return f"the width is {width}, the padded vocabulary {vocabulary}; steps for GPUs have multiples of {MULTIPLE}"
     return None
 
 

@@ -1,6 +1,7 @@
 """A step for GPUs gives what the model gives, wherever the earlier positions of its rows lie."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 
+from export.native import device
 from export.native.device import obstacle, with_device_step
 from export.native.device_decoder import device_decoder
 from export.tracing.graphs import Graphs, histogram
@@ -24,7 +26,7 @@ from models.config import ModelConfig
 from models.package import signature
 from models.package.graphs import GraphsSpec
 from models.package.manifest import WEIGHTS
-from models.package.precision import Precision
+from models.package.precision import AttentionKind, Precision
 from models.transformer import Transformer
 from tests.export.native.device_operators import OPERATORS
 from tests.models.test_transformer import EVERY, VARIANTS, config, random_model
@@ -32,9 +34,21 @@ from tests.models.test_transformer import EVERY, VARIANTS, config, random_model
 Arrays = dict[str, NDArray[Any]]
 Run = Callable[[Arrays], Arrays]
 
-MODELS = {name: one for name, one in EVERY.items() if obstacle(random_model(one)) is None}
-MODELS["no biases, a norm more"] = config(bias=False, last_norm=True, scale_scores=False, activation="gelu_tanh")
-MODELS["no norm at the end"] = config(norm="pre", last_norm=False, positions="none")
+TOKENS = 1003
+"""A vocabulary that is filled up to 1008."""
+
+
+def large(shape: ModelConfig) -> ModelConfig:
+    sizes = {"source_vocab_size": TOKENS, "target_vocab_size": TOKENS, "pad_id": TOKENS - 1}
+    return shape.model_copy(update=sizes)
+
+
+SHAPES = {
+    **EVERY,
+    "no biases, a norm more": config(bias=False, last_norm=True, scale_scores=False, activation="gelu_tanh"),
+    "no norm at the end": config(norm="pre", last_norm=False, positions="none"),
+}
+MODELS = {name: large(one) for name, one in SHAPES.items() if obstacle(random_model(large(one))) is None}
 SOURCE_LENGTHS = (9, 4)
 SLOTS = (5, 0, 6), (2, 3)
 """Of each source's beams, which change places at every step."""
@@ -84,7 +98,7 @@ def largest_error(model: Transformer, run: Run, dtype: type) -> float:
     """Of logits, as the teacher-forced pass has them."""
     shape, choose = model.config, np.random.default_rng(1)
     sources = [choose.integers(1, shape.source_vocab_size - 1, length).tolist() for length in SOURCE_LENGTHS]
-    memory, history = memory_of(model, sources, dtype), np.full((7, CAPACITY), -1, np.int32)
+    memory, history = memory_of(model, sources, dtype), np.zeros((7, CAPACITY), np.int32)
     beams, errors = [Beams(shape, source, choose) for source in range(len(sources))], []
     for step in range(STEPS):
         live = [source for source, joins in enumerate(JOINS) if joins <= step]
@@ -190,7 +204,8 @@ def test_what_is_declared_is_what_the_graph_is(shape: ModelConfig) -> None:
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_a_layer_has_no_more_nodes_than_it_needs(norm: str) -> None:
     layers = 3
-    counts = histogram(decoder_of(random_model(config(norm=norm, decoder_layers=layers)), "fp16"))
+    model = random_model(large(config(norm=norm, decoder_layers=layers)))
+    counts = histogram(decoder_of(model, "fp16"))
     of_layer = {"Gemm": 6, "dragoman.HistoryAttention": 1, "dragoman.SlotAttention": 1, "Relu": 1}
     of_layer["com.microsoft.SkipLayerNormalization"] = 3
     beside = {"Gather": 2, "Add": 1, "Gemm": 1, "dragoman.BestLogits": 1} | (
@@ -202,6 +217,7 @@ def test_a_layer_has_no_more_nodes_than_it_needs(norm: str) -> None:
 @pytest.mark.parametrize(
     ("shape", "says"),
     [
+        (config(), "the width is 48, the padded vocabulary 132; steps"),
         (VARIANTS["recurrent"], "decoder_cell is 'ssru'; steps for GPUs have 'attention'"),
         (config(gated=True), "gated is True; steps for GPUs have False"),
         (config(relative="shared"), "relative is 'shared'"),
@@ -214,10 +230,26 @@ def test_what_it_cannot_do_is_named(shape: ModelConfig, says: str) -> None:
     assert (obstacle(random_model(shape)) or "").startswith(says)
 
 
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (("fp32", "fused", False), "steps for GPUs are of fp16 packages with fused attention, and this is fp32, fused"),
+        (("fp16", "plain", False), "steps for GPUs are of fp16 packages with fused attention, and this is fp16, plain"),
+        (("fp16", "fused", True), "steps for GPUs choose from the whole vocabulary, and this package has a shortlist"),
+        (("fp16", "fused", False), "the operators for GPUs are not built (nowhere is missing): make kernels"),
+    ],
+)
+def test_what_a_package_needs(
+    given: tuple[Precision, AttentionKind, bool], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device, "device_library", partial(device_library, Path("nowhere")))
+    assert device.why_no_device_step(random_model(MODELS["plain"]), *given) == says
+
+
 def test_its_weights_are_in_the_file_already(tmp_path: Path) -> None:
     """And a manifest has it, or not."""
     for name in ("plain", "pre-norm, learned positions, untied output"):
-        model = variant(random_model(VARIANTS[name]), "fp16", "fused")
+        model = variant(random_model(MODELS[name]), "fp16", "fused")
         standard = trace(model)
         graphs: dict[str, Graphs] = {"with": with_device_step(standard, model), "without": standard}
         for folder, saved in graphs.items():
