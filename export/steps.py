@@ -19,6 +19,7 @@ from export.inputs import (
     read_samples,
 )
 from export.manifest import make_manifest, package_files
+from export.native.device import why_no_device_step, with_device_step
 from export.native.graphs import why_standard_only, with_native
 from export.quantization.model import native_model
 from export.quantization.translations.quantize import quantize_model
@@ -82,10 +83,13 @@ def export(options: Options, fetched: Fetched, progress: Progress) -> tuple[Path
             if missing is None:
                 recipe = {} if quantized is None else quantized.recipe
                 graphs = with_native(graphs, checkpoint.model, recipe, shortlist is not None)
+            lacking = why_no_device_step(model, options.precision, options.attention, shortlist is not None)
+            if lacking is None:
+                graphs = with_device_step(graphs, model)
         if full is not None and options.output_layer == "screened":
             progress.tell(f"full output layer: {full}")
-        if missing is not None:
-            progress.tell(f"standard graphs only: {missing}")
+        if missing is not None and lacking is not None:
+            progress.tell(f"standard graphs only: {lacking if options.precision == 'fp16' else missing}")
         with progress.stage("save"):
             saved = save(graphs, folder) if stored is None else save_beside(graphs, folder, stored)
             files = replace(saved, shortlist=shortlist)

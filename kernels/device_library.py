@@ -10,7 +10,7 @@ OPERATORS = 1
 """Version of the operators that this project's graphs want."""
 
 
-def device_library(gpu: bool = False) -> Path:
+def device_library(gpu: bool = False, path: Path = LIBRARY) -> Path:
     """Where it lies, for `SessionOptions.register_custom_ops_library`.
 
     gpu: whether it must have kernels for GPUs: without them its operators run on the CPU provider alone
@@ -18,15 +18,15 @@ def device_library(gpu: bool = False) -> Path:
     Raises:
         LibraryError: it was not built, was built for other operators or another machine, or has no kernels for GPUs.
     """
-    if not LIBRARY.is_file():
-        raise LibraryError(f"the operators for devices are not built ({LIBRARY} is missing): make -C kernels device")
+    if not path.is_file():
+        raise LibraryError(f"the operators for devices are not built ({path} is missing): make -C kernels device")
     try:
-        functions = ctypes.CDLL(str(LIBRARY))
+        functions = ctypes.CDLL(str(path))
         operators, has_gpu = functions.dragoman_device_operators(), functions.dragoman_device_has_gpu()
     except (OSError, AttributeError) as error:
-        raise LibraryError(f"{LIBRARY} is no library for this machine ({error}): make -C kernels device") from error
+        raise LibraryError(f"{path} is no library for this machine ({error}): make -C kernels device") from error
     if operators != OPERATORS:
-        raise LibraryError(f"{LIBRARY} has operators of version {operators}, not {OPERATORS}: make -C kernels device")
+        raise LibraryError(f"{path} has operators of version {operators}, not {OPERATORS}: make -C kernels device")
     if gpu and not has_gpu:
-        raise LibraryError(f"{LIBRARY} was built without nvcc, for the CPU alone: make -C kernels device NVCC=...")
-    return LIBRARY
+        raise LibraryError(f"{path} was built without nvcc, for the CPU alone: make -C kernels device NVCC=...")
+    return path

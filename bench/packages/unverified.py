@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from export.manifest import make_manifest
+from export.native.device import obstacle, with_device_step
 from export.native.graphs import native_graphs
 from export.quantization.calibrate import OUTPUT, linear_layers
 from export.quantization.make import has_no_sign
@@ -29,7 +30,7 @@ SCALE = 0.05
 def write_package(
     folder: Path, name: str, target: Path, precision: Precision, attention: AttentionKind, native: bool = False
 ) -> None:
-    """Makes a package at `target` of the checkpoint in `folder`.
+    """Makes a package at `target` of the checkpoint in `folder`; one in fp16 with a step for GPUs, where it can.
 
     native: with native graphs beside the standard ones
     """
@@ -43,6 +44,8 @@ def write_package(
         graphs = trace(model, attention)
         if native:
             graphs = graphs.with_native(native_graphs(exact, recipe, False))
+        if (precision, attention) == ("fp16", "fused") and obstacle(model) is None:
+            graphs = with_device_step(graphs, model)
         saved = save(graphs, drafted)
         for file_name, file in checkpoint.files.items():
             shutil.copyfile(file, drafted / file_name)

@@ -33,7 +33,9 @@ class _Decoder:
         self._nodes = Nodes()
         self._layers = Layers(self._nodes, model, recipe)
         self._inputs = {name: _step_input(name) for name in signature.NATIVE_DECODER_INPUTS}
-        self._past = {tensor.past: variable(tensor.past, DTYPES[tensor.precision], _axes(tensor)) for tensor in cache}
+        self._past = {
+            tensor.past: variable(tensor.past, DTYPES[tensor.precision], slot_axes(tensor)) for tensor in cache
+        }
         self._allowed = variable(signature.ALLOWED, DataType.INT32, ["rows", "places"]) if shortlist else None
         self._present: list[ir.Value] = []
         self._written = [tensor for tensor in cache if tensor.owner == "hypothesis"]
@@ -56,7 +58,7 @@ class _Decoder:
         hidden = layers.norm(x, model.decoder_norm)
         candidates, log_probs, normaliser = self._best_tokens(hidden)
         present = [
-            declared(value, tensor.present, DTYPES[tensor.precision], _axes(tensor))
+            declared(value, tensor.present, DTYPES[tensor.precision], slot_axes(tensor))
             for value, tensor in zip(self._present, self._written, strict=True)
         ]
         outputs = [
@@ -113,7 +115,7 @@ def _step_input(name: str) -> ir.Value:
     return variable(name, dtype, ["k" if name == "ranks" else "rows"])
 
 
-def _axes(tensor: CacheTensor) -> list[str | int]:
+def slot_axes(tensor: CacheTensor) -> list[str | int]:
     """Hypotheses and sources have slots of their own, and room of their own."""
     slots = "slots" if tensor.owner == "hypothesis" else "source_slots"
     names = {"rows": slots, "target": "capacity", "source": "source_capacity"}

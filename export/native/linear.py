@@ -67,7 +67,7 @@ class LinearLayers:
     def product(self, x: ir.Value, linear: Linear, activation: str = "none") -> ir.Value:
         """activation(x weight^T + bias), [rows, outputs]."""
         if linear.activations is None:
-            return self._activate(self._nodes.standard("Gemm", linear.inputs(x), {"transB": 1}), activation)
+            return self.activate(self._nodes.standard("Gemm", linear.inputs(x), {"transB": 1}), activation)
         attributes = {**quantization(linear.activations), "activation": activation}
         return self._nodes.ours("QuantLinear", linear.inputs(x), attributes)
 
@@ -75,7 +75,8 @@ class LinearLayers:
         """ONNX Runtime joins constants once, when it loads the graph."""
         return parts[0] if len(parts) == 1 else self._nodes.standard("Concat", parts, {"axis": 0})
 
-    def _activate(self, x: ir.Value, activation: str) -> ir.Value:
+    def activate(self, x: ir.Value, activation: str) -> ir.Value:
+        """activation(x) by operators of ONNX."""
         match activation:
             case "relu":
                 return self._nodes.standard("Relu", [x])

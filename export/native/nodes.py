@@ -10,7 +10,7 @@ from torch import Tensor
 
 from models.package.signature import OPERATORS_VERSION
 
-DOMAIN = "dragoman"
+DOMAIN, MICROSOFT = "dragoman", "com.microsoft"
 OPSET = 21
 IR_VERSION = 10
 
@@ -48,14 +48,23 @@ class Nodes:
         given = _without_end(inputs)
         return self._tape.op_multi_out(operator, given, attributes, num_outputs=outputs, domain=DOMAIN)
 
+    def microsoft(
+        self, operator: str, inputs: Inputs, outputs: Sequence[ir.Value], attributes: Attributes | None = None
+    ) -> Sequence[ir.Value]:
+        """A node of one of ONNX Runtime's operators. outputs: `unused` ones are left out."""
+        return self._tape.op_multi_out(operator, _without_end(inputs), attributes, outputs=outputs, domain=MICROSOFT)
+
     def model(self, name: str, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]) -> ir.Model:
         """All of it, from inputs to outputs."""
+        imports = {"": OPSET, DOMAIN: OPERATORS_VERSION}
+        if any(node.domain == MICROSOFT for node in self._tape.nodes):
+            imports[MICROSOFT] = 1
         graph = ir.Graph(
             inputs,
             outputs,
             nodes=self._tape.nodes,
             initializers=self._tape.initializers,
-            opset_imports={"": OPSET, DOMAIN: OPERATORS_VERSION},
+            opset_imports=imports,
             name=name,
         )
         return ir.Model(graph, ir_version=IR_VERSION, producer_name=DOMAIN)
@@ -65,6 +74,11 @@ def _without_end(inputs: Inputs) -> Inputs:
     """Those up to the last one that is there."""
     end = max((index + 1 for index, value in enumerate(inputs) if value is not None), default=0)
     return inputs[:end]
+
+
+def unused() -> ir.Value:
+    """An output that a node need not compute."""
+    return ir.Value(name="")
 
 
 def variable(name: str, dtype: ir.DataType, axes: Sequence[str | int]) -> ir.Value:

@@ -8,6 +8,7 @@ import onnx_ir as ir
 from models.package.graphs import GraphFile, GraphsSpec, NativeGraphs, NativeStep, Scoring, TargetAttention
 from models.package.signature import (
     DECODER,
+    DEVICE_DECODER,
     ENCODER,
     LOG_PROBS_GRAPH,
     LOGITS_GRAPH,
@@ -96,10 +97,15 @@ class Graphs:
     """Beside a screened decoder only."""
     native: NativeModels | None = None
     native_step: ir.Model | None = None
+    device_step: ir.Model | None = None
 
     def with_native_step(self, spec: NativeStep, decoder: ir.Model) -> "Graphs":
         """With a decoder graph that has operators of ours besides."""
         return replace(self, spec=self.spec.model_copy(update={"native_step": spec}), native_step=decoder)
+
+    def with_device_step(self, spec: NativeStep, decoder: ir.Model) -> "Graphs":
+        """With a decoder graph of our own operators for GPUs besides."""
+        return replace(self, spec=self.spec.model_copy(update={"device_step": spec}), device_step=decoder)
 
     def with_native(self, native: NativeModels) -> "Graphs":
         """With graphs of our own operators besides."""
@@ -121,6 +127,8 @@ class Graphs:
             models |= self.native.models
         if self.native_step is not None:
             models[NATIVE_DECODER] = self.native_step
+        if self.device_step is not None:
+            models[DEVICE_DECODER] = self.device_step
         logits = self.logits if self.native is None else self.logits or self.native.logits
         return models | ({} if logits is None else {LOGITS_GRAPH: logits})
 

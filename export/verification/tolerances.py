@@ -32,6 +32,8 @@ TOLERANCES: dict[Precision, Tolerances] = {
 
 NATIVE: dict[Precision, float] = {
     "fp32": 1e-3,
+    # Of a step for GPUs, as of the standard decoder.
+    "fp16": TOLERANCES["fp16"].error,
     # PyTorch in the same 8 bits gives most sentences to the last bit. In the others a number falls upon another integer
     # once, and from there on they are as far apart as 8 bits are from fp32: by 1.0 in the model of models/zoo.
     "int8": 5.0,

@@ -65,7 +65,7 @@ class Verified:
     certificate: Certificate
     """Of the standard graphs."""
     native: Certificate | None = None
-    """Of the native ones."""
+    """Of the native ones, or of the step for GPUs."""
     probes: tuple[Probe, ...] = ()
     aligner: Aligner | None = None
 
@@ -83,7 +83,9 @@ def verify(
     progress: Progress,
     emulated: Architecture | None = None,
 ) -> Verified:
-    """Compares the graphs with the checkpoint in `folder`, native ones on the CPU. Raises VerificationError.
+    """Compares the graphs with the checkpoint in `folder`, those of our own operators on the CPU.
+
+    Raises VerificationError.
 
     emulated: what the numbers of native graphs are held to, if not to the checkpoint's
     """
@@ -91,9 +93,12 @@ def verify(
     verification.samples.ask_transformers(progress)
     gc.collect()  # the weights of transformers, before a session of the graphs has its own
     (certificate, standard), aligner = verification.certify(device)
-    if graphs.spec.native is None and graphs.spec.native_step is None:
+    spec = graphs.spec
+    if spec.native is None and spec.native_step is None and spec.device_step is None:
         return Verified(certificate, aligner=aligner)
     native, found = verification.certify_native(certificate.encoder_error, emulated or checkpoint.model)
+    if spec.device_step is not None:  # probes are of processors that compute alike
+        return Verified(certificate, native, aligner=aligner)
     penalty = checkpoint.generation.length_penalty
     probes = record_probes(verification.samples.sources, standard, found, penalty)
     return Verified(certificate, native, probes, aligner)

@@ -1,0 +1,77 @@
+"""What operators of a device step compute, in numpy: ours, and those of ONNX Runtime that the onnx library lacks."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx.reference.op_run import OpRun
+
+Numbers = NDArray[Any]
+
+
+def attend(query: Numbers, keys: Numbers, values: Numbers, scale: float) -> Numbers:
+    """query [heads, head_dim]; keys, values [heads, places, head_dim] -> [heads * head_dim], computed in fp32."""
+    query, keys, values = (given.astype(np.float32) for given in (query, keys, values))
+    scores = np.einsum("hd,hpd->hp", query, keys) * (scale or query.shape[1] ** -0.5)
+    weights = np.exp(scores - scores.max(1, keepdims=True))
+    found: Numbers = np.einsum("hp,hpd->hd", weights / weights.sum(1, keepdims=True), values).reshape(-1)
+    return found
+
+
+class HistoryAttention(OpRun):
+    """Self-attention of rows whose earlier positions lie in many slots."""
+
+    op_domain = "dragoman"
+
+    def _run(self, qkv, keys, values, positions, slots, history, scale=None):  # type: ignore[no-untyped-def]
+        keys, values, attended = keys.copy(), values.copy(), []
+        parts = qkv.reshape(len(qkv), 3, *keys.shape[1::2])
+        for (query, key, value), position, slot in zip(parts, positions, slots, strict=True):
+            keys[slot, :, position], values[slot, :, position] = key, value
+            where = [*history[slot, :position], slot]
+            seen_keys, seen_values = (memory[where, :, range(position + 1)].swapaxes(0, 1) for memory in (keys, values))
+            attended.append(attend(query, seen_keys, seen_values, scale or 0.0))
+        return np.stack(attended).astype(qkv.dtype), keys, values
+
+
+class SlotAttention(OpRun):
+    """Attention to the first places of a slot."""
+
+    op_domain = "dragoman"
+
+    def _run(self, query, keys, values, last, slots, scale=None):  # type: ignore[no-untyped-def]
+        queries = query.reshape(len(query), *keys.shape[1::2])
+        rows = [
+            attend(one, keys[slot, :, : end + 1], values[slot, :, : end + 1], scale or 0.0)
+            for one, end, slot in zip(queries, last, slots, strict=True)
+        ]
+        return (np.stack(rows).astype(query.dtype),)
+
+
+class BestLogits(OpRun):
+    """Candidates, log-probabilities and logits."""
+
+    op_domain = "dragoman"
+
+    def _run(self, products, bias, ranks):  # type: ignore[no-untyped-def]
+        logits = products + bias
+        rows = logits.astype(np.float32)
+        rows -= np.log(np.exp(rows - rows.max(1, keepdims=True)).sum(1, keepdims=True)) + rows.max(1, keepdims=True)
+        ids = np.argsort(-rows, axis=1, kind="stable")[:, : len(ranks)]
+        return ids, np.take_along_axis(rows, ids, 1), logits
+
+
+class SkipLayerNormalization(OpRun):
+    """The norm of a sum, and the sum."""
+
+    op_domain = "com.microsoft"
+
+    def _run(self, x, skip, gamma, beta, bias=None, epsilon=None):  # type: ignore[no-untyped-def]
+        total = x + skip if bias is None else x + skip + bias
+        rows = total.astype(np.float32)
+        rows = (rows - rows.mean(1, keepdims=True)) / np.sqrt(rows.var(1, keepdims=True) + epsilon)
+        normed = (rows * gamma + beta).astype(x.dtype)
+        return (normed,) if len(self.onnx_node.output) == 1 else (normed, rows, rows, total)
+
+
+OPERATORS = [HistoryAttention, SlotAttention, BestLogits, SkipLayerNormalization]
