@@ -118,7 +118,9 @@ class _Decoder:
         name = "target_embedding" if model.config.tie_output else "output_weight"
         weight, bias = nodes.constant(name, model.output_weight), nodes.constant("output_bias", model.output_bias)
         products = nodes.standard("Gemm", [hidden, weight], {"transB": 1})
-        return nodes.ours_of_many("BestLogits", [products, bias, self._inputs["ranks"]], 3)
+        # The last output is memory that it computes in.
+        found = nodes.ours_of_many("BestLogits", [hidden, products, weight, bias, self._inputs["ranks"]], 4)
+        return found[:3]
 
     def _product(self, x: ir.Value, layer: nn.Linear) -> ir.Value:
         return self._nodes.standard("Gemm", [x, self._weight(layer), *self._bias(layer)], {"transB": 1})

@@ -49,16 +49,16 @@ class SlotAttention(OpRun):
 
 
 class BestLogits(OpRun):
-    """Candidates, log-probabilities and logits."""
+    """Candidates, log-probabilities and logits, and nothing to compute in."""
 
     op_domain = "dragoman"
 
-    def _run(self, products, bias, ranks):  # type: ignore[no-untyped-def]
+    def _run(self, hidden, products, weight, bias, ranks):  # type: ignore[no-untyped-def]
         logits = products + bias
         rows = logits.astype(np.float32)
         rows -= np.log(np.exp(rows - rows.max(1, keepdims=True)).sum(1, keepdims=True)) + rows.max(1, keepdims=True)
         ids = np.argsort(-rows, axis=1, kind="stable")[:, : len(ranks)]
-        return ids, np.take_along_axis(rows, ids, 1), logits
+        return ids, np.take_along_axis(rows, ids, 1), logits, np.zeros(0, np.uint8)
 
 
 class SkipLayerNormalization(OpRun):
