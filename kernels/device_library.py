@@ -10,7 +10,7 @@ OPERATORS = 1
 """Version of the operators that this project's graphs want."""
 
 
-def device_library(gpu: bool = False, path: Path = LIBRARY) -> Path:
+def device_library(path: Path = LIBRARY, gpu: bool = False) -> Path:
     """Where it lies, for `SessionOptions.register_custom_ops_library`.
 
     gpu: whether it must have kernels for GPUs: without them its operators run on the CPU provider alone
@@ -19,7 +19,7 @@ def device_library(gpu: bool = False, path: Path = LIBRARY) -> Path:
         LibraryError: it was not built, was built for other operators or another machine, or has no kernels for GPUs.
     """
     if not path.is_file():
-        raise LibraryError(f"the operators for devices are not built ({path} is missing): make -C kernels device")
+        raise LibraryError(f"the operators for GPUs are not built ({path} is missing): make -C kernels device")
     try:
         functions = ctypes.CDLL(str(path))
         operators, has_gpu = functions.dragoman_device_operators(), functions.dragoman_device_has_gpu()

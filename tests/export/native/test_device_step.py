@@ -238,7 +238,7 @@ def test_what_it_cannot_do_is_named(shape: ModelConfig, says: str) -> None:
         (("fp16", "fused", True), "steps for GPUs choose from the whole vocabulary, and this package has a shortlist"),
         (
             ("fp16", "fused", False),
-            "the operators for devices are not built (nowhere is missing): make -C kernels device",
+            "the operators for GPUs are not built (nowhere is missing): make -C kernels device",
         ),
     ],
 )
