@@ -103,7 +103,8 @@ def _content(stage: Stage, stages: dict[str, Stage], lock: str) -> Iterator[str]
         yield "RUN leaves a layer in the image that serves"
     origins = [(stages[source], paths) for source, paths in stage.copies() if source in stages]
     for origin, paths in origins:
-        if paths != [FROM_EXPORT] and (unlocked := [run for run in _installs(origin) if not _locked(run, lock, COMPILERS)]):
+        unlocked = [run for run in _installs(origin) if not _locked(run, lock, COMPILERS)]
+        if paths != [FROM_EXPORT] and unlocked:
             yield f"{paths} come from {origin.name}, which is not locked by hash to {lock}: {unlocked}"
     if not any(_locked(run, lock) for origin, paths in origins if paths != [FROM_EXPORT] for run in _installs(origin)):
         yield f"{lock} is not installed"
