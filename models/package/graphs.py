@@ -193,7 +193,8 @@ class NativeGraphs(Frozen):
 class NativeStep(Frozen):
     """A decoder graph with operators of ours that takes the place of the standard one beside the same encoder.
 
-    It has the same tensors, but for those of sources, which it only reads. Rows have no slots.
+    It has the same tensors, but for those of sources, which it only reads. Rows of a device step have slots, and a
+    history that says whose slots their earlier positions are in; rows of the other have none.
     """
 
     decoder: GraphFile
@@ -357,6 +358,8 @@ class GraphsSpec(Frozen):
     native: NativeGraphs | None = None
     native_step: NativeStep | None = None
     """Of a recurrent model. None: another, or the package is older."""
+    device_step: NativeStep | None = None
+    """Of a Transformer in fp16, for GPUs. None: another, its export had no such operators, or the package is older."""
     probes: tuple[Probe, ...] = ()
     """Of the native graphs."""
     vector_probes: tuple[VectorProbe, ...] = ()
@@ -366,11 +369,11 @@ class GraphsSpec(Frozen):
     def files(self) -> tuple[GraphFile, ...]:
         """All graphs that there are."""
         native = () if self.native is None else (self.native.encoder, self.native.decoder, self.native.named)
-        step = None if self.native_step is None else self.native_step.decoder
+        steps = tuple(step.decoder for step in (self.native_step, self.device_step) if step is not None)
         logits = None if self.logits is None else self.logits.graph
         scoring = () if self.scoring is None else self.scoring.files
         encoders = self.encoder, self.packed_encoder, self.source_attention
-        graphs = *encoders, self.decoder, *scoring, self.output, logits, *native, step
+        graphs = *encoders, self.decoder, *scoring, self.output, logits, *native, *steps
         return tuple(graph for graph in graphs if graph is not None)
 
     @property
@@ -394,7 +397,8 @@ class GraphsSpec(Frozen):
         starts = [tensor.start for tensor in self.cache if tensor.start is not None]
         names = [*(tensor.past for tensor in self.cache), *(tensor.last for tensor in self.cache if tensor.last)]
         native = None if self.native is None else [tensor.past for tensor in self.native.cache]
-        for given in (starts, names, native or []):
+        device = None if self.device_step is None else [tensor.past for tensor in self.device_step.cache]
+        for given in (starts, names, native or [], device or []):
             if len(set(given)) < len(given):
                 raise ValueError(f"a name stands twice among {', '.join(given)}")
         if self.most_candidates > self.vocabulary.target_size:
@@ -404,7 +408,7 @@ class GraphsSpec(Frozen):
         layers = 0 if self.target_attention is None else len(self.target_attention.queries)
         if self.aligner is not None and self.aligner.layer >= layers:
             raise ValueError(f"aligner.layer is {self.aligner.layer}; the graph over targets tells of {layers} layers")
-        for which, there in (("cache", names), ("native cache", native)):
+        for which, there in (("cache", names), ("native cache", native), ("device step's cache", device)):
             if self.cross_query is not None and there is not None and self.cross_query.keys not in there:
                 raise ValueError(
                     f"cross_query.keys is {self.cross_query.keys}; the {which} has {', '.join(there) or 'no tensors'}"

@@ -132,6 +132,20 @@ as the decoder has them:
 
 A recurrent model whose scores are additive has a native step instead, beside its standard encoder: the decoder graph
 above with operators of ours, which only reads the tensors of sources and takes none of their `last` inputs.
+
+Nor does a device step (`GraphsSpec.device_step`), which stands beside the standard encoder of an fp16 package and is
+made for GPUs. Its rows have slots:
+
+    ids, ranks      as above
+    positions       int32 [rows]    what is cached before the token
+    slots           int32 [rows]    where each row writes its key and value, at its position
+    source_slots    int32 [rows]    where its source is; beams share one
+    source_last     int32 [rows]    index of its last source token
+    history         int32 [slots, capacity]     of each slot and position before the token's: in whose slot that
+                                    hypothesis wrote it. So nothing moves when beams change places
+    candidates, log_probs, logits, cross_query      as the standard decoder's
+
+and cache tensors as its own, [slots or source slots, heads, places, head_dim].
 """
 
 from models.architectures.prefix import tensors as prefix
@@ -191,6 +205,11 @@ NATIVE_DECODER_INPUTS = ("ids", "positions", "slots", "source_slots", "source_le
 NAMED_TOKENS = "tokens"
 OPERATORS_VERSION = 1
 """Of the operators that native graphs are made of."""
+
+DEVICE_DECODER = "device_decoder.onnx"
+DEVICE_DECODER_INPUTS = ("ids", "positions", "slots", "source_slots", "source_last", "history", "ranks")
+DEVICE_OPERATORS_VERSION = 1
+"""Of the operators that a device step is made of, which are a library of their own."""
 
 MAX_CANDIDATES = 64
 """Most candidates a decoder graph gives of a row (fewer where the vocabulary has fewer tokens)."""
@@ -325,6 +344,15 @@ def native_tensors(config: ModelConfig, precision: Precision) -> tuple[CacheTens
 
 def native_step_tensors(config: RecurrentConfig, precision: Precision) -> tuple[CacheTensor, ...]:
     """The cache tensors of a native step: those of sources are read only."""
+    return _sources_only_read(config, precision)
+
+
+def device_tensors(config: ModelConfig, precision: Precision) -> tuple[CacheTensor, ...]:
+    """The cache tensors of a device step, whose rows are slots: those of sources are read only."""
+    return _sources_only_read(config, precision)
+
+
+def _sources_only_read(config: ModelShape, precision: Precision) -> tuple[CacheTensor, ...]:
     return target_tensors(config, precision) + tuple(
         tensor.model_copy(update={"present": tensor.past, "last": None}) for tensor in source_tensors(config, precision)
     )
