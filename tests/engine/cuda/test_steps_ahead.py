@@ -125,7 +125,7 @@ def test_whatever_comes_the_steps_are_the_same(ahead: Twins, asked: list[int], s
         live = batches.device.live
         likely = (batches.best + [5] * live)[:live]
         tokens = likely if chance.random() < 0.9 else ahead.random_tokens(chance, live)
-        if int(batches.device._positions[:live].max()) + 1 < LONGEST:
+        if int(batches.device._rows.positions[:live].max()) + 1 < LONGEST:
             batches.step(tokens, k=chance.choice((1, 2, 2, 2, 100)))
         else:
             batches.take([])
