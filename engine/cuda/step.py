@@ -75,6 +75,9 @@ class CudaStep:
             self._ahead = Ahead(runtime, graph, {n: self._steps[n, few] for n in row_buckets(rows)}, rows, few)
         self._whole_rows = WholeRows(runtime, spec, blocks, placement)
         self._steps_with_whole_rows: dict[Step, Step] = {}
+        self._furthest = 0
+        """The largest position that a step was begun with: also of rows that have left since, which steps made ahead go
+        on with."""
         self._begun: tuple[Step, NDArray[np.int32], Ask]
         """A step, the positions of its rows, and what is asked of each."""
         self._next: Step | None = None
@@ -112,8 +115,11 @@ class CudaStep:
             step.lane.fill(token_ids, positions, source_last)
             step.bucket.run()
             step.lane.fetch(step.bucket.rows, step.bucket.k)
+            self._furthest = int(positions.max())
+        else:
+            self._furthest += 1
         self._begun = step, positions.copy(), ask
-        self._next = self._begin_next(step, positions) if foreseen and not more else None
+        self._next = self._begin_next(step) if foreseen and not more else None
 
     def end(self, source_last: NDArray[np.int32]) -> Found:
         """Waits for the step. The arrays are overwritten by the next. `source_last`: as for `begin`."""
@@ -127,9 +133,9 @@ class CudaStep:
         """Rows have been moved: what was made ahead is not theirs."""
         self._following = None
 
-    def _begin_next(self, step: Step, positions: NDArray[np.int32]) -> Step | None:
+    def _begin_next(self, step: Step) -> Step | None:
         """Begins the step after, if there is room for its tokens."""
-        if self._ahead is None or int(positions.max()) + 1 >= self._places:
+        if self._ahead is None or self._furthest + 1 >= self._places:
             return None
         return self._ahead.begin(step)
 
