@@ -14,10 +14,7 @@ from engine.cuda.history import History, Indices
 from engine.cuda.rows import Rows
 from engine.cuda.runtime import Block, DeviceRuntime, Tensor
 from engine.devices.elements import INT32
-from engine.devices.sizing import MOVED_BYTES
-
-NUMBER_BYTES = 4
-"""Of the tables."""
+from engine.devices.sizing import INDEX_BYTES, MOVED_BYTES
 
 
 class Slots:
@@ -32,7 +29,7 @@ class Slots:
     def __init__(self, runtime: DeviceRuntime, blocks: CacheBlocks, rows: Rows) -> None:
         self._runtime, self._blocks = runtime, blocks
         self.scalars: Mapping[str, NDArray[np.int32]] = {}
-        size_bytes = NUMBER_BYTES * History.table_numbers(len(rows), blocks.target_places)
+        size_bytes = INDEX_BYTES * History.table_numbers(len(rows), blocks.target_places)
         self._staged, self._buffer = runtime.transfers.staging(size_bytes), runtime.allocate(size_bytes)
         # What is sent is the history itself: it changes only when the step that it was sent for is done.
         self._history = History(rows, blocks.target_places, self._staged.view(np.int32), self._settle)
@@ -40,6 +37,7 @@ class Slots:
         self._sent = False
         """The device knows the slots of all rows."""
         self.send()
+        runtime.transfers.wait()
 
     def inputs(self, rows: int) -> dict[str, Tensor]:
         """The tables."""
@@ -86,11 +84,13 @@ class Slots:
     def _addresses(self) -> tuple[int, int, int]:
         """Of slots, source slots and history."""
         slots, rows = self._buffer.address, self._blocks.rows
-        return slots, slots + NUMBER_BYTES * rows, slots + NUMBER_BYTES * 2 * rows
+        return slots, slots + INDEX_BYTES * rows, slots + INDEX_BYTES * 2 * rows
 
     def _settle(self, sources: Indices, targets: Indices, places: Indices) -> None:
-        """Copies places of slots into others, some positions at once. Two slots may take over the same of each other:
-        so what is copied at one position is read before anything of it is written."""
+        """Copies places of slots into others, some positions at once.
+
+        Two slots may take over the same place of each other: all of a position is read before any of it is written.
+        """
         for tensors in self._blocks.of_hypotheses:
             block = tensors.block
             place_bytes = block.tensors * block.heads * block.slot_bytes
