@@ -27,9 +27,11 @@ from tests.exported import ZOO
 pytestmark = pytest.mark.timeout(600)
 
 ROOM = 40
-ATOL = 0.02
-"""Of log-probabilities in fp16."""
-LOGITS_ATOL = 0.1
+ATOL = 0.15
+"""Of log-probabilities: the standard graph takes the best of logits that are rounded to fp16, of which this is few
+steps."""
+LOGITS_ATOL, MEAN_ATOL = 0.15, 0.03
+"""Of logits, and of the mean of a row."""
 
 
 @pytest.fixture(scope="module")
@@ -78,17 +80,20 @@ class Pair:
             cache.begin_step(tokens, ask)
         expected, found = (cache.end_step() for cache in self.caches)
         self.best = expected.token_ids[:, 0].tolist()
-        np.testing.assert_allclose(found.log_probs, expected.log_probs, atol=ATOL, rtol=0)  # whichever is first of two
+        # Whichever comes first of two that are near.
+        np.testing.assert_allclose(found.log_probs, expected.log_probs, atol=ATOL, rtol=0)
         if ask.logits:
             assert found.logits is not None and expected.logits is not None
             rows = np.arange(len(tokens))
             logits = expected.logits(rows)
-            np.testing.assert_allclose(found.logits(rows), logits, atol=LOGITS_ATOL, rtol=0)
+            errors = np.abs(found.logits(rows) - logits)
+            assert errors.max() < LOGITS_ATOL
+            assert errors.mean(1).max() < MEAN_ATOL
             chosen = np.take_along_axis(logits, found.token_ids, 1)
             assert (chosen > np.sort(logits)[:, -found.token_ids.shape[1], None] - LOGITS_ATOL).all()
         if ask.attention:
             assert found.attention is not None and expected.attention is not None
-            np.testing.assert_allclose(found.attention, expected.attention, atol=ATOL, rtol=0)
+            np.testing.assert_allclose(found.attention, expected.attention, atol=0.02, rtol=0)
 
     @property
     def furthest(self) -> int:
