@@ -49,6 +49,7 @@ class CacheBlocks:
     """What rows keep."""
 
     rows: int
+    """Of the batch. Blocks may have some to spare."""
     source_places: int
     target_places: int
     tensors: tuple[TensorBlock, ...]
@@ -74,6 +75,7 @@ def allocate_blocks(
     source_capacity: int,
     target_capacity: int,
     allowed_places: int,
+    spare_rows: int,
 ) -> CacheBlocks:
     """`allowed_places`: 0 without a shortlist."""
     buffers: list[Buffer] = []
@@ -93,7 +95,7 @@ def allocate_blocks(
         places = {"source": source_places, "target": target_places, None: 1}[first.grows]
         return TensorBlock(
             tensors,
-            block=allocate(count, rows, first.heads, places, slot_bytes),
+            block=allocate(count, rows + spare_rows, first.heads, places, slot_bytes),
             last=allocate(count, rows, first.heads, 1, slot_bytes) if first.last is not None else None,
             zeros=allocate(count, 1, 1, 1, slot_bytes) if first.start is None and first.grows is None else None,
         )

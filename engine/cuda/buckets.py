@@ -10,6 +10,7 @@ import onnxruntime as ort
 from engine.cuda.blocks import CacheBlocks
 from engine.cuda.lane import Lane
 from engine.cuda.output import CudaOutput
+from engine.cuda.placement import Placement
 from engine.cuda.runtime import DeviceRuntime, Tensor
 from engine.devices.elements import FLOAT, INT32, INT64
 from engine.devices.session import NO_GRAPH, run_options
@@ -39,7 +40,7 @@ class Bucket:
 
 
 class StepGraph:
-    """The decoder graph over the first rows of a cache.
+    """The decoder graph over rows of a cache.
 
     A bucket's addresses never change: with CUDA graphs, it is one graph. Some of them are of this object.
     """
@@ -50,15 +51,13 @@ class StepGraph:
         session: ort.InferenceSession,
         spec: GraphsSpec,
         blocks: CacheBlocks,
+        placement: Placement,
         output: CudaOutput | None,
     ) -> None:
         """`output`: with a shortlist."""
         self._runtime, self._session, self._blocks, self._output = runtime, session, blocks, output
+        self._placement = placement
         self.most_candidates = spec.most_candidates
-        # Scalars that ONNX Runtime reads on the host. Constant, so that a captured graph can have them: how far a row
-        # attends is decided by its position, on the device.
-        both = blocks.target_places, blocks.source_places
-        self._total, self._source_total = (np.array(places, np.int32) for places in both)
         self._ranks = runtime.constant(np.arange(self.most_candidates))
 
     def bucket(self, lane: Lane, rows: int, k: int, besides: Mapping[str, Tensor] | None = None) -> Bucket:
@@ -66,7 +65,7 @@ class StepGraph:
         runtime = self._runtime
         outputs = self._outputs(lane, rows, k) | dict(besides or {})
         binding = runtime.binding(self._session, self._inputs(lane, rows, k), outputs)
-        for name, scalar in (("total", self._total), ("source_total", self._source_total)):
+        for name, scalar in self._placement.scalars.items():
             binding.bind_input(name, "cpu", 0, INT32, (), scalar.ctypes.data)
         captured = runtime.device.cuda_graphs and not besides
         options = run_options(next(GRAPH_IDS) if captured else NO_GRAPH)
@@ -81,8 +80,7 @@ class StepGraph:
             "ranks": (INT64, (k,), self._ranks),
         }
         past = {tensor.past: place for tensor, place in self._cached(rows)}
-        last = dict(place for block in self._blocks.tensors for place in block.bound_last(rows))
-        return inputs | last | past | self._choice(rows)
+        return inputs | self._placement.inputs(rows) | past | self._choice(rows)
 
     def _choice(self, rows: int) -> dict[str, Tensor]:
         """What a graph takes besides, with a shortlist."""
@@ -94,12 +92,13 @@ class StepGraph:
     def _outputs(self, lane: Lane, rows: int, k: int) -> dict[str, Tensor]:
         ids, log_probs = signature.DECODER_OUTPUTS
         return {ids: (INT64, (rows, k), lane.candidates), log_probs: (FLOAT, (rows, k), lane.log_probs(rows, k))} | {
-            tensor.present: place for tensor, place in self._cached(rows)
+            tensor.present: place for tensor, place in self._cached(rows) if tensor.written
         }
 
     def _cached(self, rows: int) -> list[tuple[CacheTensor, Tensor]]:
         """Every cache tensor with its memory."""
-        return [place for block in self._blocks.tensors for place in block.bound(rows)]
+        cached = self._placement.cached(rows)
+        return [place for block in self._blocks.tensors for place in block.bound(cached)]
 
 
 def row_buckets(rows: int) -> list[int]:

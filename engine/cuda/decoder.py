@@ -10,30 +10,51 @@ import logging
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from pathlib import Path
+from typing import Self
 from weakref import WeakSet
 
 import onnxruntime as ort
 
 from engine.cuda.cache import CudaCache
 from engine.cuda.encoder import CudaEncoder, CudaSource
+from engine.cuda.moved_rows import MovedRows
 from engine.cuda.output import CudaOutput, most_allowed
+from engine.cuda.placement import Placing
 from engine.cuda.runtime import DeviceRuntime
+from engine.cuda.slots import Slots
 from engine.devices.session import CAPTURE_REFUSED, Device, DeviceError, is_out_of_memory
+from engine.errors import KernelsRefused
 from engine.logits.target_graphs import TargetGraphs
+from kernels.device_library import device_library
+from kernels.library import LibraryError
 from models.package.graph_files import Graph, GraphFiles
+from models.package.signature import DEVICE_OPERATORS_VERSION
 
 log = logging.getLogger(__name__)
+
+DEVICE_KERNELS = "device"
+"""What a device says of itself that runs our own operators for devices."""
 
 
 class CudaDecoder:
     """A model on a device. Used by one thread at a time, with as many caches as the device has room for."""
 
-    def __init__(self, graphs: GraphFiles, source_capacity: int, target_capacity: int, device: Device) -> None:
+    def __init__(
+        self,
+        graphs: GraphFiles,
+        source_capacity: int,
+        target_capacity: int,
+        device: Device,
+        library: Path | None = None,
+    ) -> None:
         """Loads the graphs. Rows have room for so many source tokens and so many target tokens.
 
-        Raises DeviceError where a graph does not run on the device.
+        library: of operators that the decoder graph has, which is a device step then. Raises DeviceError where a graph
+        does not run on the device.
         """
-        self.spec, self.device = graphs.spec, device
+        self.spec, self.device, self._library = graphs.spec, device, library
+        self._placing: Placing = MovedRows if library is None else Slots
         self.source_capacity, self.target_capacity = source_capacity, target_capacity
         spec, shortlist, contents = graphs.spec, graphs.shortlist, graphs.contents()
         places = 0 if shortlist is None else most_allowed(shortlist, source_capacity, target_capacity)
@@ -52,6 +73,26 @@ class CudaDecoder:
             held.callback(self._forget)
             self._held = held.pop_all()
 
+    @classmethod
+    def open_step(cls, graphs: GraphFiles, source_capacity: int, target_capacity: int, device: Device) -> Self:
+        """With the package's device step in place of its standard decoder. Raises KernelsRefused without one."""
+        step = graphs.spec.device_step
+        if step is None:
+            raise KernelsRefused("the package has no step for GPUs; export the checkpoint again")
+        if step.operators != DEVICE_OPERATORS_VERSION:
+            raise KernelsRefused(
+                f"the package wants operators for GPUs of version {step.operators}, and these are of version "
+                f"{DEVICE_OPERATORS_VERSION}: export the checkpoint again"
+            )
+        spec = graphs.spec.model_copy(update={"decoder": step.decoder, "cache": step.cache})
+        on_ours = replace(device, kernels=DEVICE_KERNELS)
+        try:
+            return cls(replace(graphs, spec=spec), source_capacity, target_capacity, on_ours, device_library())
+        except LibraryError as error:
+            raise KernelsRefused(str(error)) from error
+        except Exception as error:  # the errors of ONNX Runtime have nothing else in common
+            raise KernelsRefused(f"the step for GPUs does not load: {error}") from error
+
     @property
     def row_tokens(self) -> int:
         """Source and target tokens that a row has room for."""
@@ -65,13 +106,13 @@ class CudaDecoder:
     def _open_decoder(self, graph: Graph) -> ort.InferenceSession:
         """Loads the decoder graph to be captured, or if it cannot be, to be launched kernel by kernel."""
         try:
-            return self._runtime.open_session(graph, capture=True)
+            return self._runtime.open_session(graph, capture=True, library=self._library)
         except Exception as error:  # the errors of ONNX Runtime have nothing else in common
             if CAPTURE_REFUSED not in str(error):
                 raise
             log.warning("decoder steps are launched kernel by kernel: %s", error)
             self._runtime.device = self.device = replace(self.device, cuda_graphs=False)
-            return self._runtime.open_session(graph)
+            return self._runtime.open_session(graph, library=self._library)
 
     def encode(self, sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]] = ()) -> list[CudaSource]:
         """Runs the encoder on sources, those of like length together. named: see `Decoder`. Raises OutOfMemory."""
@@ -96,7 +137,8 @@ class CudaDecoder:
         """A running batch with room for so many rows. Raises DeviceError where the device has no memory for them."""
         capacities = self.source_capacity, self.target_capacity
         try:
-            cache = CudaCache(self._runtime, self._decoder, self.spec, rows, *capacities, self._output)
+            shared = self._runtime, self._decoder, self.spec
+            cache = CudaCache(*shared, rows, *capacities, self._output, self._placing)
         except Exception as error:  # the errors of ONNX Runtime have nothing else in common
             if is_out_of_memory(error):
                 raise DeviceError(

@@ -116,9 +116,11 @@ class DeviceRuntime:
         for name in ("outbox", "_desk", "_mover"):
             vars(self).pop(name, None)
 
-    def open_session(self, graph: Graph | Path | bytes, capture: bool = False) -> ort.InferenceSession:
-        """Loads a graph. Raises DeviceError."""
-        return open_session(graph, self.device, self.transfers.stream, capture)
+    def open_session(
+        self, graph: Graph | Path | bytes, capture: bool = False, library: Path | None = None
+    ) -> ort.InferenceSession:
+        """Loads a graph, whose operators may be in a library. Raises DeviceError."""
+        return open_session(graph, self.device, self.transfers.stream, capture, library)
 
     def allocate(self, size_bytes: int) -> Buffer:
         """Memory on the device, uninitialised."""
@@ -146,11 +148,12 @@ class DeviceRuntime:
         most = max(1, MOVED_BYTES // row_bytes)
         for first in range(0, len(source_starts), most):
             part = slice(first, first + most)
-            self._run_move(source, source_starts[part], target, target_starts[part], length)
+            self.move_at_once(source, source_starts[part], target, target_starts[part], length)
 
-    def _run_move(
+    def move_at_once(
         self, source: Block, source_starts: Sequence[int], target: Block, target_starts: Sequence[int], length: int
     ) -> None:
+        """The same in one run, in which everything is read before anything is written."""
         # The last move once more and once more, so that there are few shapes, and the arena does not grow.
         rows = 1 << (len(source_starts) - 1).bit_length()
         starts = [[*given, *[given[-1]] * (rows - len(given))] for given in (source_starts, target_starts)]

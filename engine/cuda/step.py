@@ -18,6 +18,7 @@ from engine.cuda.blocks import CacheBlocks
 from engine.cuda.buckets import FEW_CANDIDATES, StepGraph, row_buckets
 from engine.cuda.lane import Lane
 from engine.cuda.output import CudaOutput
+from engine.cuda.placement import Placement
 from engine.cuda.runtime import DeviceRuntime
 from engine.cuda.whole_rows import WholeRows
 from engine.decoder import Ask, Found, TokenIds
@@ -45,7 +46,7 @@ class Following:
 
 
 class CudaStep:
-    """Steps over the first rows of a cache."""
+    """Steps over rows of a cache."""
 
     def __init__(
         self,
@@ -53,12 +54,13 @@ class CudaStep:
         session: ort.InferenceSession,
         spec: GraphsSpec,
         blocks: CacheBlocks,
+        placement: Placement,
         output: CudaOutput | None,
     ) -> None:
         """`output`: with a shortlist."""
         self._transfers, self._cuda_graphs = runtime.transfers, runtime.device.cuda_graphs
-        rows, self._places = blocks.rows, blocks.target_places
-        self._graph = graph = StepGraph(runtime, session, spec, blocks, output)
+        rows, self._places, self._placement = blocks.rows, blocks.target_places, placement
+        self._graph = graph = StepGraph(runtime, session, spec, blocks, placement, output)
         self._most = graph.most_candidates
         few = min(FEW_CANDIDATES, self._most)
         self._lane = Lane(runtime, rows, self._most)
@@ -71,8 +73,11 @@ class CudaStep:
         # Else nothing is gained by it, or a step that is not wanted after all has spoilt the states.
         if runtime.transfers.asynchronous and blocks.repeatable:
             self._ahead = Ahead(runtime, graph, {n: self._steps[n, few] for n in row_buckets(rows)}, rows, few)
-        self._whole_rows = WholeRows(runtime, spec, blocks)
+        self._whole_rows = WholeRows(runtime, spec, blocks, placement)
         self._steps_with_whole_rows: dict[Step, Step] = {}
+        self._furthest = 0
+        """The largest position that a step was begun with: also of rows that have left since, which steps made ahead go
+        on with."""
         self._begun: tuple[Step, NDArray[np.int32], Ask]
         """A step, the positions of its rows, and what is asked of each."""
         self._next: Step | None = None
@@ -106,11 +111,15 @@ class CudaStep:
         if step is None or k > step.bucket.k:
             step = self._fitting(len(token_ids), k)
             step = self._with_whole_rows(step) if more else step
+            self._placement.send()
             step.lane.fill(token_ids, positions, source_last)
             step.bucket.run()
             step.lane.fetch(step.bucket.rows, step.bucket.k)
+            self._furthest = int(positions.max())
+        else:
+            self._furthest += 1
         self._begun = step, positions.copy(), ask
-        self._next = self._begin_next(step, positions) if foreseen and not more else None
+        self._next = self._begin_next(step) if foreseen and not more else None
 
     def end(self, source_last: NDArray[np.int32]) -> Found:
         """Waits for the step. The arrays are overwritten by the next. `source_last`: as for `begin`."""
@@ -124,9 +133,9 @@ class CudaStep:
         """Rows have been moved: what was made ahead is not theirs."""
         self._following = None
 
-    def _begin_next(self, step: Step, positions: NDArray[np.int32]) -> Step | None:
+    def _begin_next(self, step: Step) -> Step | None:
         """Begins the step after, if there is room for its tokens."""
-        if self._ahead is None or int(positions.max()) + 1 >= self._places:
+        if self._ahead is None or self._furthest + 1 >= self._places:
             return None
         return self._ahead.begin(step)
 

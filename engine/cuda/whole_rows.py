@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cuda.blocks import CacheBlocks
+from engine.cuda.placement import Placement
 from engine.cuda.runtime import NUMBER_TYPES, DeviceRuntime, Tensor
 from engine.decoder import Ask, Found
 from engine.devices.buffers import Buffer
@@ -17,8 +18,8 @@ from models.package.signature import NO_TOKEN
 class WholeRows:
     """Memory for them, taken when they are first asked for, and the way back to the host."""
 
-    def __init__(self, runtime: DeviceRuntime, spec: GraphsSpec, blocks: CacheBlocks) -> None:
-        self._runtime, self._spec, self._blocks = runtime, spec, blocks
+    def __init__(self, runtime: DeviceRuntime, spec: GraphsSpec, blocks: CacheBlocks, placement: Placement) -> None:
+        self._runtime, self._spec, self._blocks, self._placement = runtime, spec, blocks, placement
         self._numbers = NUMBER_TYPES[spec.precision.activations]
 
     def outputs(self, rows: int) -> dict[str, Tensor]:
@@ -56,7 +57,8 @@ class WholeRows:
             for tensor, address in zip(tensors.tensors, tensors.block.tensor_addresses(), strict=True)
             if tensor.past == query.keys
         )
-        raw = self._runtime.read(address, rows * block.row_slots * block.slot_bytes)
+        sources = np.array(self._placement.sources(range(rows)))
+        raw = self._read_rows(address, block.row_slots * block.slot_bytes, sources)
         keys = NUMBER_TYPES[tensor.precision].to_float(raw).reshape(tensor.shape(rows, block.places))
         return attend(self._read(query.name, np.arange(rows)), keys, source_last, query.scale)
 

@@ -63,7 +63,8 @@ class Device:
     cuda_graphs: bool = False
     """A decoder step is one launch of a captured graph, not one of every kernel."""
     kernels: str = ""
-    """Instructions that our own operators (kernels/README.md) are built of. Empty: standard operators run."""
+    """Instructions that our own operators (kernels/README.md) are built of; "device": those for GPUs run. Empty:
+    standard operators run."""
 
     @property
     def provider(self) -> str:

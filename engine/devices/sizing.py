@@ -2,7 +2,7 @@
 
 weights    of every graph; each session has its own copy of what they share
 cache      rows x (what grows with the source x source places, what grows with the target x target places, states, the
-           last source token once more)
+           last source token once more); with a device step, what it takes if that is more
 work       what runs need for a moment, and what an encoder run leaves until it has joined the batch
 """
 
@@ -19,6 +19,8 @@ BATCH_TOKENS = 2048
 MOVED_BYTES = 16 << 20
 """Most that one run of the graph that moves rows moves: it lies in memory twice meanwhile."""
 ID_BYTES = 8
+INDEX_BYTES = 4
+"""Of a slot's number, of which a device step has one for each row and place."""
 FLOAT_BYTES = 4
 RUNTIME_BYTES = 256 << 20
 """Kernels, cuBLAS and cuDNN workspaces, captured graphs. An estimate."""
@@ -48,7 +50,12 @@ class Load:
         kept = sum(tensor_bytes(tensor, places[tensor.grows]) for tensor in cache)
         last = sum(tensor_bytes(tensor, 1) for tensor in cache if tensor.last is not None)
         allowed = vocabulary.target_size * ID_BYTES if self.graphs.output is not None else 0
-        return self.rows * (kept + last + allowed)
+        standard = self.rows * (kept + last + allowed)
+        if self.graphs.device_step is None:
+            return standard
+        # A slot and a source slot for each row, and one of both to spare.
+        tables = 2 * self.rows + (self.rows + 1) * self.target_tokens
+        return max(standard, (self.rows + 1) * kept + tables * INDEX_BYTES)
 
     @property
     def work_bytes(self) -> int:

@@ -33,7 +33,7 @@ from models.package.numbers import Precisions
 
 log = logging.getLogger(__name__)
 
-N = TypeVar("N", NativeDecoder | CpuDecoder, NativeEncoder)
+N = TypeVar("N", bound=Decoder[Any])
 Kernels = Literal["auto", "off", "required"]
 """Our own operators: where they are built and say what they must; never; or nothing else."""
 ROWS = 64
@@ -234,7 +234,7 @@ def open_decoder(
         return _open_native(partial(_native_decoder, model, capacities), graphs, kernels) or CpuDecoder(
             graphs, *capacities
         )
-    if kernels == "required":
+    if kernels == "required" and graphs.spec.device_step is None:
         raise DeviceError(f"kernels are required; {_described(graphs.spec.precision, device)} has none: leave that out")
     if graphs.spec.slots and device.kind != "cpu":
         raise DeviceError(
@@ -245,7 +245,10 @@ def open_decoder(
         raise DeviceError("the package is one stack for source and target, which runs on the CPU only: --device cpu")
     from engine.cuda.decoder import CudaDecoder  # not before: most servers have no such device
 
-    return CudaDecoder(graphs, *capacities, device)
+    step = None
+    if graphs.spec.device_step is not None:
+        step = _open_native(partial(CudaDecoder.open_step, graphs, *capacities, device), graphs, kernels)
+    return step or CudaDecoder(graphs, *capacities, device)
 
 
 def _open_encoder(model: Loadable, device: Device, source_tokens: int, kernels: Kernels) -> NativeEncoder | CpuEncoder:
@@ -278,7 +281,7 @@ def _open_native(opened: Callable[[], N], graphs: GraphFiles, kernels: Kernels) 
     except KernelsRefused as error:
         if kernels == "required":
             raise DeviceError(f"kernels are required: {error}") from error
-        expected = graphs.spec.native or graphs.spec.native_step
+        expected = graphs.spec.native or graphs.spec.native_step or graphs.spec.device_step
         log.log(logging.INFO if expected is None else logging.WARNING, "standard graphs: %s", error)
         return None
     isa = decoder.device.kernels

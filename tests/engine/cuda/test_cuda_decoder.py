@@ -294,10 +294,10 @@ def test_a_graph_that_cannot_be_captured_is_launched_kernel_by_kernel(
     """The refusal is injected: it is CUDA's."""
     open_session = runtime.DeviceRuntime.open_session
 
-    def refuse(self: runtime.DeviceRuntime, graph: Path, capture: bool = False) -> Any:
+    def refuse(self: runtime.DeviceRuntime, graph: Path, capture: bool = False, library: Path | None = None) -> Any:
         if capture:
             raise RuntimeError("This session cannot use the graph capture feature as requested by the user")
-        return open_session(self, graph)
+        return open_session(self, graph, library=library)
 
     monkeypatch.setattr(runtime.DeviceRuntime, "open_session", refuse)
     decoder = CudaDecoder(twins.graphs, LONGEST, LONGEST, replace(CPU, cuda_graphs=True))

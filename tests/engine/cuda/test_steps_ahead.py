@@ -125,8 +125,27 @@ def test_whatever_comes_the_steps_are_the_same(ahead: Twins, asked: list[int], s
         live = batches.device.live
         likely = (batches.best + [5] * live)[:live]
         tokens = likely if chance.random() < 0.9 else ahead.random_tokens(chance, live)
-        if int(batches.device._positions[:live].max()) + 1 < LONGEST:
+        if int(batches.device._rows.positions[:live].max()) + 1 < LONGEST:
             batches.step(tokens, k=chance.choice((1, 2, 2, 2, 100)))
         else:
             batches.take([])
     assert batches.steps / 5 < len(asked) < batches.steps
+
+
+def test_steps_ahead_have_room_for_rows_that_have_left(ahead: Twins, asked: list[int]) -> None:
+    """They are of the same size as before, and go on with them."""
+    batches = Greedy(ahead, rows=3)
+    batches.join([(3, 1, 4), (5,)])
+    batches.step([1, 2], k=1)
+    for _ in range(LONGEST - 20):
+        batches.step(batches.best, k=1)
+    batches.join([(1, 5, 9, 2, 6)])
+    batches.take([1, 2])  # the new row takes the first place
+    batches.step([1, 2], k=1)
+    for _ in range(2):
+        batches.step(batches.best, k=1)
+    batches.take([0])
+    del asked[:]
+    for _ in range(LONGEST - 20):
+        batches.step(batches.best[:1], k=1)
+    assert asked == [1]

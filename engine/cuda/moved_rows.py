@@ -1,0 +1,84 @@
+"""Rows whose keys and values move with them, as the standard decoder graph wants it.
+
+A step takes the first n rows of every block, n being the number of live rows rounded up to a bucket. The rows that fill
+up a bucket put token 0 at position 0, where the next sentence in that row begins anyway, and their last source token
+where it already stands.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.cuda.blocks import CacheBlocks, TensorBlock
+from engine.cuda.rows import Rows
+from engine.cuda.runtime import Block, DeviceRuntime, Tensor
+
+LENGTH_STEP = 32
+"""Copied lengths are multiples of this: few shapes, so the arena of the copies does not grow."""
+
+
+class MovedRows:
+    """Row i is kept at index i. See `Placement`."""
+
+    spare_rows = 0
+
+    def __init__(self, runtime: DeviceRuntime, blocks: CacheBlocks, rows: Rows) -> None:
+        self._runtime, self._blocks, self._rows = runtime, blocks, rows
+        # Constant, so that a captured graph can have them: how far a row attends is decided by its position, on the
+        # device.
+        totals = {"total": blocks.target_places, "source_total": blocks.source_places}
+        self.scalars: Mapping[str, NDArray[np.int32]] = {n: np.array(total, np.int32) for n, total in totals.items()}
+
+    def inputs(self, rows: int) -> dict[str, Tensor]:
+        """What the graph wants of each row's last source token."""
+        return dict(place for block in self._blocks.tensors for place in block.bound_last(rows))
+
+    def cached(self, rows: int) -> int:
+        """The first rows."""
+        return rows
+
+    def sources(self, rows: Sequence[int]) -> list[int]:
+        """Themselves."""
+        return list(rows)
+
+    def join(self, row: int) -> None:
+        """Nothing to do."""
+
+    def take(self, parents: Sequence[int]) -> int:
+        """Copies what rows take over from others."""
+        rows = [row for row, parent in enumerate(parents) if row != parent]
+        sentences = self._rows.sentences
+        # The beams of a sentence have its source already.
+        strangers = [row for row in rows if sentences[row] != sentences[parents[row]]]
+        copied = 0
+        for tensors in self._blocks.tensors:
+            moved = rows if tensors.first.owner == "hypothesis" else strangers
+            sources = [parents[row] for row in moved]
+            copied += self._copy(tensors.block, sources, moved, self._length(tensors, sources))
+            if tensors.last is not None:
+                copied += self._copy(tensors.last, sources, moved, 1)
+        if self._blocks.allowed is not None:
+            sources = [parents[row] for row in strangers]
+            copied += self._copy(self._blocks.allowed, sources, strangers, self._blocks.allowed.places)
+        return copied
+
+    def send(self) -> None:
+        """Nothing changes."""
+
+    def _length(self, tensors: TensorBlock, rows: Sequence[int]) -> int:
+        """Most places that one of these rows has filled."""
+        if tensors.first.grows == "target":
+            return int(self._rows.positions[rows].max(initial=0))
+        return int(self._rows.source_last[rows].max(initial=-1)) + 1 if tensors.first.grows == "source" else 1
+
+    def _copy(self, block: Block, sources: Sequence[int], rows: Sequence[int], length: int) -> int:
+        """Makes rows hold the first `length` places of others. Returns the bytes of them.
+
+        Nothing of it is read after it is written.
+        """
+        if not (rows and length):
+            return 0
+        length = min(-(-length // LENGTH_STEP) * LENGTH_STEP, block.places)
+        self._runtime.move(block, block.starts(sources), block, block.starts(rows), length)
+        return len(rows) * length * block.tensors * block.heads * block.slot_bytes
