@@ -87,7 +87,8 @@ class CudaDecoder:
         spec = graphs.spec.model_copy(update={"decoder": step.decoder, "cache": step.cache})
         on_ours = replace(device, kernels=DEVICE_KERNELS)
         try:
-            return cls(replace(graphs, spec=spec), source_capacity, target_capacity, on_ours, device_library())
+            library = device_library(gpu=device.kind == "cuda")
+            return cls(replace(graphs, spec=spec), source_capacity, target_capacity, on_ours, library)
         except LibraryError as error:
             raise KernelsRefused(str(error)) from error
         except Exception as error:  # the errors of ONNX Runtime have nothing else in common

@@ -86,7 +86,7 @@ def history_attention(sizes: Sizes, random: np.random.Generator) -> Case:
     for slot, position in zip(own, positions, strict=True):
         before = np.arange(position)
         history[slot, :position] = [random.choice(_unwritten(own, positions, place, slots)) for place in before]
-    inputs = {
+    inputs: Arrays = {
         "qkv": normal(random, rows, 3 * sizes.heads * sizes.head_dim),
         "keys": keys,
         "values": values,
@@ -108,7 +108,7 @@ def slot_attention(sizes: Sizes, random: np.random.Generator) -> Case:
     """Rows that share some slots, with sources of random lengths."""
     slots = max(1, sizes.rows // 2)
     keys, values = (normal(random, slots, sizes.heads, sizes.places, sizes.head_dim) for _ in range(2))
-    inputs = {
+    inputs: Arrays = {
         "query": normal(random, sizes.rows, sizes.heads * sizes.head_dim),
         "keys": keys,
         "values": values,
@@ -121,7 +121,7 @@ def slot_attention(sizes: Sizes, random: np.random.Generator) -> Case:
 def best_logits(rows: int, width: int, columns: int, k: int, random: np.random.Generator, spread: float = 3.0) -> Case:
     """spread: of the logits, about."""
     hidden, weight = normal(random, rows, width), normal(random, columns, width, scale=spread / width**0.5)
-    inputs = {
+    inputs: Arrays = {
         "hidden": hidden,
         "products": (hidden.astype(np.float32) @ weight.astype(np.float32).T).astype(np.float16),
         "weight": weight,
