@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bench.packages.unverified import write_package
+from engine.batch.placing import place
 from engine.cuda.decoder import DEVICE_KERNELS, CudaDecoder
 from engine.cuda.lane import Lane
 from engine.decoder import Ask
@@ -20,7 +21,6 @@ from kernels.device_library import device_library
 from kernels.library import LibraryError
 from models.decoding import Decoding
 from models.package.folder import Package
-from tests.engine.cuda.test_cuda_decoder import place
 from tests.engine.test_batch_invariance import LONGEST, TEXTS, Translator, Visit
 from tests.exported import ZOO
 

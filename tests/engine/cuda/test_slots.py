@@ -9,14 +9,20 @@ import pytest
 
 from engine.cuda import slots
 from engine.cuda.blocks import CacheBlocks, allocate_blocks
+from engine.cuda.history import History
 from engine.cuda.rows import Rows
 from engine.cuda.runtime import DeviceRuntime
 from engine.cuda.slots import Slots
 from engine.devices.session import CPU
-from models.package.signature import device_tensors, graphs_spec
+from engine.devices.sizing import Load
+from models.package.graphs import GraphFile, NativeStep
+from models.package.signature import DEVICE_DECODER, device_tensors, graphs_spec
 from tests.models.test_transformer import config
 
-ROWS, PLACES = 5, 12
+ROWS, SOURCE_PLACES, PLACES = 5, 4, 12
+SHAPE = config(width=32, decoder_heads=2, encoder_heads=2)
+SPEC = graphs_spec(SHAPE, "fp16")
+TENSORS = device_tensors(SHAPE, "fp16")
 
 
 @pytest.fixture
@@ -26,10 +32,8 @@ def runtime() -> Iterator[DeviceRuntime]:
 
 
 def blocks_of(runtime: DeviceRuntime) -> CacheBlocks:
-    shape = config(width=32, decoder_heads=2, encoder_heads=2)
-    cache = device_tensors(shape, "fp16")
-    spec = graphs_spec(shape, "fp16").model_copy(update={"cache": cache})
-    return allocate_blocks(runtime, spec, ROWS, 4, PLACES, 0, Slots.spare_rows)
+    spec = SPEC.model_copy(update={"cache": TENSORS})
+    return allocate_blocks(runtime, spec, ROWS, SOURCE_PLACES, PLACES, 0, Slots.spare_rows)
 
 
 @pytest.mark.parametrize("moved_bytes", [1, 1 << 24])
@@ -83,3 +87,10 @@ def test_the_device_has_the_tables(runtime: DeviceRuntime) -> None:
     assert tables() == {"slots": [0, 1, 2], "source_slots": [0, 1, 1], "history": identity}
     assert placement.cached(3) == ROWS + 1
     assert placement.sources([2, 0]) == [1, 0]
+
+
+def test_the_memory_of_slots_is_counted(runtime: DeviceRuntime) -> None:
+    step = NativeStep(decoder=GraphFile(file=DEVICE_DECODER, weight_bytes=0), operators=1, cache=TENSORS)
+    load = Load(SPEC.model_copy(update={"device_step": step}), ROWS, SOURCE_PLACES, PLACES)
+    blocks = sum(tensors.block.size_bytes for tensors in blocks_of(runtime).tensors)
+    assert load.cache_bytes == blocks + 4 * History.table_numbers(ROWS, PLACES)
