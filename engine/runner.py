@@ -19,7 +19,7 @@ from engine.errors import Closing, DoesNotFit, Late, NotOffered, Stopped
 from engine.observer import Observer
 from engine.processors.stage import looks_at_scores
 from engine.queueing.cost import CostModel, Work
-from engine.queueing.queue import BUSY_TOKENS, JOINING_TOKENS, FairQueue, Queue
+from engine.queueing.queue import BUSY_TOKENS, DEVICE_JOINING, JOINING_TOKENS, MAX_JOINING, FairQueue, Queue
 from engine.request import Failed, Request, Score, Translate, tell
 from engine.supervision.cores import Cores
 from engine.supervision.policy import UNSUPERVISED, Supervision
@@ -62,6 +62,8 @@ class Runner:
         self.memory_bytes = 0
         """That the model may come to take, as far as whoever loaded it knows."""
         self._decoder, self._owns_decoder, self._observer = decoder, owns_decoder, observer
+        on_host = decoder.device.kind == "cpu"
+        self._joining, self._busy_tokens = (MAX_JOINING, BUSY_TOKENS) if on_host else (DEVICE_JOINING, JOINING_TOKENS)
         self._cost = CostModel(workers, rows)
         self._queue = queue(self._cost)
         self._closing = False
@@ -232,8 +234,8 @@ class Runner:
             return []
         now = time.perf_counter()
         free_rows = [other.free_rows for other in self._supervisor.workers]
-        tokens = JOINING_TOKENS if worker.batch.idle else BUSY_TOKENS if worker.batch.may_encode else 0
-        requests, too_late = self._queue.share(worker.number, free_rows, worker.used_rows, now, tokens)
+        tokens = JOINING_TOKENS if worker.batch.idle else self._busy_tokens if worker.batch.may_encode else 0
+        requests, too_late = self._queue.share(worker.number, free_rows, worker.used_rows, now, tokens, self._joining)
         late += too_late
         worker.batch.hold(requests)
         if requests or late:

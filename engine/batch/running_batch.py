@@ -42,6 +42,9 @@ from models.encoding import Encoding, Vectors
 
 log = logging.getLogger(__name__)
 
+PATIENCE_S = {"cpu": 0.0, "cuda": 0.01}
+"""How long rows wait for encoder runs before they get as much time: on a device, which makes a run in few milliseconds
+however many join, several runs in a row, so that more rows share the steps that follow."""
 TOGETHER_S = 0.002
 """Steps that nobody need see are made together while they take no longer than this."""
 
@@ -75,6 +78,7 @@ class RunningBatch(Generic[S]):
         self._called = called
         self._computed = 0
         """Rows of all steps."""
+        self._patience_s = PATIENCE_S[decoder.device.kind]
         self._waited_s = 0.0
         """Seconds that rows have waited for encoder runs, and that steps have not made up for."""
         self._earliest = inf
@@ -95,8 +99,8 @@ class RunningBatch(Generic[S]):
 
     @property
     def may_encode(self) -> bool:
-        """The rows that run have had as much time as encoder runs beside them."""
-        return self._waited_s <= 0.0
+        """The rows that run have had as much time as encoder runs beside them, but for what they are asked to wait."""
+        return self._waited_s <= self._patience_s
 
     @property
     def idle(self) -> bool:

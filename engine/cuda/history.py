@@ -46,6 +46,8 @@ class History:
         self.history[:] = np.arange(spare + 1)[:, None]
         self._owners = np.zeros(spare, np.int64)
         """The sentence to which each slot belongs, or did. 0: none."""
+        self._free_slots = list(range(spare))[::-1]
+        """Of no sentence that has a row, the next one last, as long as no row was taken since they were looked for."""
         self._places = np.arange(places)
         self._changed = np.ones(spare + 1, np.bool_)
 
@@ -56,10 +58,12 @@ class History:
 
     def join(self, row: int) -> None:
         """Gives a slot and a source slot to a row that was started, the last of the live ones."""
-        living = _Living(self.slots[:row], self._rows.positions[:row], self._rows.sentences[:row])
-        used = np.zeros(self.spare, np.bool_)
-        used[living.slots] = True
-        [slot] = self._free(1, living, used)
+        if not self._free_slots:
+            living = _Living(self.slots[:row], self._rows.positions[:row], self._rows.sentences[:row])
+            used = np.zeros(self.spare, np.bool_)
+            used[living.slots] = True
+            self._free_slots = self._free(1, living, used)[::-1].tolist()
+        slot = self._free_slots.pop()
         self.slots[row], self._owners[slot] = slot, self._rows.sentences[row]
         if (self.history[slot] != slot).any():
             self.history[slot] = slot
@@ -70,6 +74,7 @@ class History:
 
     def take(self, parents: Sequence[int]) -> None:
         """Row i is about to continue row parents[i], as `Rows` has them. The first child of a row keeps its slot."""
+        self._free_slots.clear()
         chosen, children = np.asarray(parents, np.intp), np.arange(len(parents))
         first = np.empty(self._rows.live, np.intp)
         first[chosen[::-1]] = children[::-1]
@@ -113,18 +118,18 @@ class History:
         used[unused[at[own]]] = True
         others = order[~own]
         if len(others):
-            slots[others] = free = self._free(len(others), living, used)
+            slots[others] = free = self._free(len(others), living, used)[: len(others)]
             self._owners[free] = sentences[others]
         return slots
 
     def _free(self, count: int, living: _Living, used: NDArray[np.bool_]) -> Indices:
-        """So many slots whose places nobody reads. `used`: the others that are not to be given [slots]."""
+        """Slots whose places nobody reads, so many or more. `used`: the others that are not to be given [slots]."""
         free = self._without_owner(living)
         for make_room in (self._release, self._gather):
             if len(free) < count:
                 make_room(living, used)
                 free = self._without_owner(living)
-        return free[:count]
+        return free
 
     def _without_owner(self, living: _Living) -> Indices:
         """Slots whose sentence has no row that is living. Those of no sentence are among them."""

@@ -17,6 +17,9 @@ JOINING_TOKENS = 2048
 them, and sources of equal length are encoded together. Thirty-two sources of 512 tokens took a gigabyte."""
 BUSY_TOKENS = 512
 """The same beside rows that run: they wait for it."""
+DEVICE_JOINING = 128
+"""Most requests where a device encodes, running or not: it is told kernel by kernel what to do, which takes as long for
+few sources as for many."""
 ENCODE_TOKENS = 256
 """The same of those that want no row: together they are no faster, and whoever comes meanwhile waits for them."""
 QUANTUM_S = 0.01
@@ -73,12 +76,18 @@ class Queue(Protocol):
         ...
 
     def share(
-        self, worker: int, free_rows: Sequence[int], used: int, now: float, tokens: int = JOINING_TOKENS
+        self,
+        worker: int,
+        free_rows: Sequence[int],
+        used: int,
+        now: float,
+        tokens: int = JOINING_TOKENS,
+        requests: int = MAX_JOINING,
     ) -> "Share":
         """Takes out what this worker is to admit now, at most `free_rows[worker]` rows of it, and what is too late.
 
         free_rows: of every worker. used: rows of this one that others hold. now: by time.perf_counter. tokens: most
-        source tokens together; a longer source comes alone, unless that is 0
+        source tokens together; a longer source comes alone, unless that is 0. requests: most of them
         """
         ...
 
@@ -207,7 +216,13 @@ class FairQueue:
         return late
 
     def share(
-        self, worker: int, free_rows: Sequence[int], used: int, now: float, tokens: int = JOINING_TOKENS
+        self,
+        worker: int,
+        free_rows: Sequence[int],
+        used: int,
+        now: float,
+        tokens: int = JOINING_TOKENS,
+        requests: int = MAX_JOINING,
     ) -> Share:
         """As many as leave each worker equally many free rows, and make nobody late.
 
@@ -222,7 +237,7 @@ class FairQueue:
             takers, encodes = free_rows[EMBEDDER + 1 :], worker == EMBEDDER
             elsewhere = max(takers) if encodes else 0
         even, most, joining = (sum(takers) - self._rows) // len(takers), max(takers), 0
-        while len(taken) < MAX_JOINING and (flow := self._next(worker, rows, encodes, elsewhere, now)) is not None:
+        while len(taken) < requests and (flow := self._next(worker, rows, encodes, elsewhere, now)) is not None:
             request = flow.head
             left = rows - request.rows
             together = joining + len(request.source_ids)
