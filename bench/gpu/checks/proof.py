@@ -14,6 +14,7 @@ from bench.gpu.plan import Findings, Plan
 from bench.gpu.sides.ours import Ours, choose
 from engine.devices.selection import Wanted
 from engine.devices.session import Device, DeviceError, open_session
+from kernels.device_library import device_library
 
 NO_SUCH_DEVICE = 999
 BEAM = 4
@@ -29,6 +30,9 @@ def run(plan: Plan) -> Iterator[tuple[str, Findings]]:
     graphs = ours.package.graphs()
     for name, graph in (("encoder", graphs.encoder), ("decoder", graphs.decoder)):
         yield f"{name}, nodes by provider", placement(graph, device)
+    if (step := ours.package.manifest.graphs.device_step) is not None and device.kernels:
+        file = ours.package.folder / step.decoder.file
+        yield "step of our operators, nodes by provider", placement(file, device, device_library())
     yield "refusals", {"no such device": refusal(ours, Wanted("cuda", NO_SUCH_DEVICE))}
     try:
         yield "probe", probe(ours, plan)
@@ -38,10 +42,10 @@ def run(plan: Plan) -> Iterator[tuple[str, Findings]]:
         yield "probe without CUDA graphs", probe(launched, plan)
 
 
-def placement(graph: Path, device: Device) -> Findings:
+def placement(graph: Path, device: Device, library: Path | None = None) -> Findings:
     """How many nodes of each operator every provider has. Raises DeviceError where one has what it must not."""
     found: dict[str, Counter[str]] = {}
-    for part in open_session(graph, device).get_provider_graph_assignment_info():
+    for part in open_session(graph, device, library=library).get_provider_graph_assignment_info():
         found.setdefault(part.ep_name, Counter()).update(node.op_type for node in part.get_nodes())
     return {provider: dict(operators) for provider, operators in found.items()}
 

@@ -10,7 +10,7 @@ from bench.gpu.sides.ours import Ours
 
 RUNS = 10
 K = 8
-FUSED = ("flash", "fmha", "xqa")
+FUSED = ("flash", "fmha", "kernel_mha", "attend_kernel")
 """In the names of kernels that compute attention without writing its weights to memory."""
 
 
