@@ -27,6 +27,7 @@ TOY_ENVIRONMENT = {"OMP_NUM_THREADS": "1"}  # two threads spend twice the time o
 MINUTES, SOAK_MINUTES = 8.0, 2.0
 """What a run and its soak take unless told otherwise."""
 TOY_SOAK_S = 2.0
+RESULTS = Path(__file__).parent / "results" / "gpu"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -55,9 +56,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--work", type=Path, metavar="FOLDER", help="keeps packages there, and uses those of before")
     parser.add_argument("--soak-minutes", type=float, default=SOAK_MINUTES, metavar="M", help="of the last part")
     parser.add_argument("--budget-minutes", type=float, default=MINUTES, metavar="M", help="with a soak of 2 minutes")
-    parser.add_argument(
-        "--out", type=Path, default=Path(__file__).parent / "results", metavar="FOLDER", help="where the results go"
-    )
+    parser.add_argument("--out", type=Path, default=RESULTS, metavar="FOLDER", help="where the results go")
     return parser.parse_args(arguments)
 
 

@@ -16,7 +16,7 @@ import onnxruntime as ort
 import pytest
 
 from bench import gpu_check
-from bench.gpu import figures, machine, wheels
+from bench.gpu import figures, machine, tables, wheels
 from bench.gpu.checks.soak import slope
 from bench.gpu.measures import served
 from bench.gpu.plan import PARTS, TOY, Plan
@@ -277,15 +277,24 @@ def test_without_a_driver_there_is_no_nvidia_smi(tmp_path: Path, monkeypatch: py
         machine.nvidia_smi(0, "name")
 
 
+@pytest.mark.parametrize("file", sorted(gpu_check.RESULTS.glob("*.md")), ids=lambda file: file.stem)
+def test_the_tables_come_out_of_the_json(file: Path) -> None:
+    text, found = file.read_text(encoding="utf-8"), json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))
+    shown = [tables.show(name, part["findings"]) for name, part in found["parts"].items() if part["findings"]]
+    assert all(table in text for table in (tables.figures(found["figures"]), *shown))
+
+
 def test_slope() -> None:
     assert slope([(0, 5.0), (1, 7.0), (2, 9.0)]) == pytest.approx(2)
     assert slope([(0, 5.0)]) == 0
 
 
 def test_figures() -> None:
-    """Against the best variant that ran, the compiled one included; NaN is not good enough."""
+    """Against the best variant that ran, if it was compiled, too; NaN is not good enough."""
     cell = {"ours": {"tokens_per_s": 60.0}, "transformers": {"slow": {"tokens_per_s": 10.0}, "broken": {"error": "x"}}}
-    found = {"throughput": {"greedy, 1 sentence": cell}, "compiled": {}, "latency": {}}
+    broken = {"greedy, 1 sentence": {"compiled": {"error": "x"}}}
+    found = {"throughput": {"greedy, 1 sentence": cell}, "compiled": broken, "latency": {}}
+    assert figures.check(found | {"compiled": {}}, judged=True)[0]["verdict"] == "open"
     first, second, *_ = figures.check(found, judged=True)
     assert (first["measured"], first["verdict"]) == ("6 x", "met")
     assert (second["measured"], second["verdict"]) == (None, "open")
