@@ -1,6 +1,6 @@
-// One query a row: a block for each row and head. A key is read by so many lanes that each has 8 of its numbers, and the
-// groups of lanes walk over the places side by side, each with a softmax of its own so far (Milakov and Gimelshein 2018,
-// "Online normalizer calculation for softmax"); in the end they are joined, in one order.
+// One query a row: a block for each row and head. A key is read by so many lanes that each has 8 of its numbers. The
+// groups of lanes walk over the places side by side, each with a softmax of its own so far (Milakov and Gimelshein
+// 2018, "Online normalizer calculation for softmax"); in the end they are joined, in one order.
 #include <cuda_fp16.h>
 
 #include "checked.h"

@@ -1,11 +1,12 @@
 // From products with the output layer to the best tokens, in two kernels. The first cuts a row into parts, and keeps of
 // each those that may be among the best, with the sum of all exp(logit). The second joins the parts of a row, sums the
-// products of the best anew in fp32, because those of fp16 are off by up to 2^-7 where a logit is above 16, and puts them in order.
+// products of the best anew in fp32, because those of fp16 are off by up to 2^-7 where a logit is above 16, and puts
+// them in order.
 //
 // A logit and its token are one number, so that no two are equal: the greater, the better, and of equal logits the
 // lower token. The n best of some numbers are no less than the n-th best of the best of each thread; so all that are
-// less are left out, and all of other threads: what is left is at most n times what a thread has. There, logits count as
-// equal that differ by less than a 2^-15th, far less than what products are off by.
+// less are left out, and all of other threads: what is left is at most n times what a thread has. There, logits count
+// as equal that differ by less than a 2^-15th, far less than what products are off by.
 #include <cuda_fp16.h>
 
 #include "checked.h"
@@ -41,7 +42,8 @@ struct Parts {
 
 __device__ float2 joined(float2 one, float2 other) {
   const float greatest = fmaxf(one.x, other.x);
-  return {greatest, (one.y == 0 ? 0 : one.y * __expf(one.x - greatest)) + (other.y == 0 ? 0 : other.y * __expf(other.x - greatest))};
+  const float own = one.y == 0 ? 0 : one.y * __expf(one.x - greatest);
+  return {greatest, own + (other.y == 0 ? 0 : other.y * __expf(other.x - greatest))};
 }
 
 // Of all threads, in one order whatever they do.
@@ -94,7 +96,8 @@ __global__ void __launch_bounds__(threads) scan_kernel(const BestLogits of, cons
     const size_t at = (size_t)row * of.columns + column;
     const uint4 product_bits = *reinterpret_cast<const uint4*>(of.products + at);
     const uint4 bias_bits = *reinterpret_cast<const uint4*>(of.bias + column);
-    const __half *product = reinterpret_cast<const __half*>(&product_bits), *bias = reinterpret_cast<const __half*>(&bias_bits);
+    const __half* product = reinterpret_cast<const __half*>(&product_bits);
+    const __half* bias = reinterpret_cast<const __half*>(&bias_bits);
     __align__(16) __half rounded[together];
 #pragma unroll
     for (int i = 0; i < together; i++) {
@@ -175,8 +178,10 @@ __device__ int collect(const Parts& parts, int row, Ranked worst, Ranked* left, 
 __device__ float product(const Half* hidden, const Half* weight, int width) {
   float sum = 0;
   for (int i = threadIdx.x % 32; i < width / 8; i += 32) {
-    const uint4 left_bits = reinterpret_cast<const uint4*>(hidden)[i], right_bits = reinterpret_cast<const uint4*>(weight)[i];
-    const __half2 *left = reinterpret_cast<const __half2*>(&left_bits), *right = reinterpret_cast<const __half2*>(&right_bits);
+    const uint4 left_bits = reinterpret_cast<const uint4*>(hidden)[i];
+    const uint4 right_bits = reinterpret_cast<const uint4*>(weight)[i];
+    const __half2* left = reinterpret_cast<const __half2*>(&left_bits);
+    const __half2* right = reinterpret_cast<const __half2*>(&right_bits);
 #pragma unroll
     for (int j = 0; j < 4; j++) {
       const float2 a = __half22float2(left[j]), b = __half22float2(right[j]);
@@ -197,7 +202,8 @@ __global__ void __launch_bounds__(threads) finish_kernel(const BestLogits of, co
   const int row = blockIdx.x;
 
   float2 sum = {-INFINITY, 0};
-  for (int part = threadIdx.x; part < parts.count; part += threads) sum = joined(sum, parts.sums[(size_t)row * parts.count + part]);
+  for (int part = threadIdx.x; part < parts.count; part += threads)
+    sum = joined(sum, parts.sums[(size_t)row * parts.count + part]);
   sum = of_block(sum, sums);
 
   Ranked best = 0;
@@ -215,8 +221,9 @@ __global__ void __launch_bounds__(threads) finish_kernel(const BestLogits of, co
 
   for (int i = threadIdx.x / 32; i < found; i += warps) {
     const int token = token_of(chosen[i]);
+    const float bias = __half2float(reinterpret_cast<const __half*>(of.bias)[token]);
     const float logit = product(of.hidden + (size_t)row * of.width, of.weight + (size_t)token * of.width, of.width);
-    if (threadIdx.x % 32 == 0) exact[i] = ranked(logit + __half2float(reinterpret_cast<const __half*>(of.bias)[token]), token);
+    if (threadIdx.x % 32 == 0) exact[i] = ranked(logit + bias, token);
   }
   __syncthreads();
   float mended = sum.y;

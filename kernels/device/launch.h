@@ -1,4 +1,4 @@
-// What the operators of a device step compute, on a GPU (attention.cu, best_logits.cu) and in plain C++ (reference.cpp).
+// What the operators of a step for GPUs compute: there (attention.cu, best_logits.cu) and in plain C++ (reference.cpp).
 // Numbers are fp16 where nothing else is said, and every sum is made in fp32.
 #pragma once
 #include <cstddef>

@@ -1,5 +1,5 @@
-// The operators of a device step: HistoryAttention, SlotAttention and BestLogits, of fp16. Each runs on the CPU provider in
-// plain C++ and, where the library was built with nvcc, on CUDA's.
+// The operators of a step for GPUs: HistoryAttention, SlotAttention and BestLogits, of fp16. Each runs on the CPU
+// provider in plain C++ and, where the library was built with nvcc, on CUDA's.
 #include <algorithm>
 #include <cmath>
 
@@ -52,7 +52,8 @@ template <Place place>
 struct HistoryAttention {
   static constexpr const char* name = "HistoryAttention";
   static constexpr const char* provider = provider_name<place>;
-  static constexpr Port inputs[] = {{ort::float16}, {ort::float16}, {ort::float16}, {ort::int32}, {ort::int32}, {ort::int32}};
+  static constexpr Port inputs[] = {{ort::float16}, {ort::float16}, {ort::float16},
+                                    {ort::int32},   {ort::int32},   {ort::int32}};
   static constexpr Port outputs[] = {{ort::float16}, {ort::float16}, {ort::float16}};
 
   explicit HistoryAttention(const Node& node) : scale_(node.number("scale", 0)) {}
