@@ -293,7 +293,7 @@ def test_figures() -> None:
     """Against the best variant that ran, if it was compiled, too; NaN is not good enough."""
     cell = {"ours": {"tokens_per_s": 60.0}, "transformers": {"slow": {"tokens_per_s": 10.0}, "broken": {"error": "x"}}}
     broken = {"greedy, 1 sentence": {"compiled": {"error": "x"}}}
-    found = {"throughput": {"greedy, 1 sentence": cell}, "compiled": broken, "latency": {}}
+    found: Results = {"throughput": {"greedy, 1 sentence": cell}, "compiled": broken, "latency": {}}
     assert figures.check(found | {"compiled": {}}, judged=True)[0]["verdict"] == "open"
     first, second, *_ = figures.check(found, judged=True)
     assert (first["measured"], first["verdict"]) == ("6 x", "met")

@@ -28,7 +28,8 @@ def look(query: NDArray[np.float64], keys: NDArray[np.float64], values: NDArray[
     """query: [heads, head_dim]; keys, values: [heads, places, head_dim]. Returns [heads, head_dim]."""
     scores = np.einsum("hd,hpd->hp", query, keys) / query.shape[1] ** 0.5
     weights = np.exp(scores - scores.max(1, keepdims=True))
-    return np.einsum("hp,hpd->hd", weights / weights.sum(1, keepdims=True), values)
+    found: NDArray[np.float64] = np.einsum("hp,hpd->hd", weights / weights.sum(1, keepdims=True), values)
+    return found
 
 
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
