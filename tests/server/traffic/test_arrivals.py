@@ -166,13 +166,17 @@ async def test_who_has_waited_for_a_moment_is_let_in_for_the_oldest(monkeypatch:
 
 async def test_in_a_crowd_everybody_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrivals, "CROWD", 2)
+    monkeypatch.setattr(arrivals, "HEARD_S", 0.2)
     coming = at_most(1)
     tasks = [await begun(coming.wait(never, "a", "x")) for _ in range(5)]
     assert await given_up(*tasks) == [False] * 5
-    await asyncio.sleep(2 * arrivals.HEARD_S)
-    assert await given_up(*tasks) == [True, *[False] * 4]
+    ended = list[asyncio.Task[bool]]()
     for task in tasks:
-        task.cancel()
+        task.add_done_callback(ended.append)
+    await asyncio.wait(tasks[:4])
+    assert ended[:4] == tasks[:4], "one after the other, each when it has been heard"
+    assert await given_up(*tasks) == [True, True, True, True, False]
+    tasks[4].cancel()
 
 
 async def test_good_connections_are_first_and_bad_ones_are_given_up_first(monkeypatch: pytest.MonkeyPatch) -> None:
