@@ -10,7 +10,7 @@ import onnxruntime as ort
 from engine.cuda.blocks import CacheBlocks
 from engine.cuda.lane import Lane
 from engine.cuda.output import CudaOutput
-from engine.cuda.placement import Placement
+from engine.cuda.placing.placement import Placement
 from engine.cuda.runtime import DeviceRuntime, Tensor
 from engine.devices.elements import FLOAT, INT32, INT64
 from engine.devices.session import NO_GRAPH, run_options

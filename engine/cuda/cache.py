@@ -3,7 +3,7 @@
     begin_step   one small copy to the device (tokens, positions, source lengths), then the decoder graph is started
     end_step     one small copy back: the candidates
     join         a run of engine/cuda/graphs/move.onnx for each block of what the encoder left
-    take         the same for each block of the cache, where rows move with what they have: see `engine.cuda.placement`
+    take         the same for each block of the cache, where rows move with what they have: see `engine.cuda.placing`
 
 A step takes the first n rows, n being the number of live rows rounded up to a bucket.
 """
@@ -16,8 +16,8 @@ import onnxruntime as ort
 from engine.cuda.blocks import allocate_blocks
 from engine.cuda.encoder import CudaSource
 from engine.cuda.output import CudaOutput
-from engine.cuda.placement import Placing
-from engine.cuda.rows import Rows
+from engine.cuda.placing.placement import Placing
+from engine.cuda.placing.rows import Rows
 from engine.cuda.runtime import DeviceRuntime
 from engine.cuda.step import CudaStep
 from engine.decoder import Ask, Found, TokenIds

@@ -18,11 +18,11 @@ import onnxruntime as ort
 
 from engine.cuda.cache import CudaCache
 from engine.cuda.encoder import CudaEncoder, CudaSource
-from engine.cuda.moved_rows import MovedRows
 from engine.cuda.output import CudaOutput, most_allowed
-from engine.cuda.placement import Placing
+from engine.cuda.placing.moved_rows import MovedRows
+from engine.cuda.placing.placement import Placing
+from engine.cuda.placing.slots import Slots
 from engine.cuda.runtime import DeviceRuntime
-from engine.cuda.slots import Slots
 from engine.devices.session import CAPTURE_REFUSED, Device, DeviceError, is_out_of_memory
 from engine.errors import KernelsRefused
 from engine.logits.target_graphs import TargetGraphs

@@ -18,7 +18,7 @@ from engine.cuda.blocks import CacheBlocks
 from engine.cuda.buckets import FEW_CANDIDATES, StepGraph, row_buckets
 from engine.cuda.lane import Lane
 from engine.cuda.output import CudaOutput
-from engine.cuda.placement import Placement
+from engine.cuda.placing.placement import Placement
 from engine.cuda.runtime import DeviceRuntime
 from engine.cuda.whole_rows import WholeRows
 from engine.decoder import Ask, Found, TokenIds

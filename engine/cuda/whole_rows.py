@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cuda.blocks import CacheBlocks
-from engine.cuda.placement import Placement
+from engine.cuda.placing.placement import Placement
 from engine.cuda.runtime import NUMBER_TYPES, DeviceRuntime, Tensor
 from engine.decoder import Ask, Found
 from engine.devices.buffers import Buffer

@@ -6,8 +6,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from engine.cuda.history import History, Indices
-from engine.cuda.rows import Rows
+from engine.cuda.placing.history import History, Indices
+from engine.cuda.placing.rows import Rows
 
 PLACES = 12
 

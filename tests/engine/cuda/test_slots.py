@@ -7,12 +7,12 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from engine.cuda import slots
 from engine.cuda.blocks import CacheBlocks, allocate_blocks
-from engine.cuda.history import History
-from engine.cuda.rows import Rows
+from engine.cuda.placing import slots
+from engine.cuda.placing.history import History
+from engine.cuda.placing.rows import Rows
+from engine.cuda.placing.slots import Slots
 from engine.cuda.runtime import DeviceRuntime
-from engine.cuda.slots import Slots
 from engine.devices.session import CPU
 from engine.devices.sizing import Load
 from models.package.graphs import GraphFile, NativeStep

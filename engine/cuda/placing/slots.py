@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cuda.blocks import CacheBlocks
-from engine.cuda.history import History, Indices
-from engine.cuda.rows import Rows
+from engine.cuda.placing.history import History, Indices
+from engine.cuda.placing.rows import Rows
 from engine.cuda.runtime import Block, DeviceRuntime, Tensor
 from engine.devices.elements import INT32
 from engine.devices.sizing import INDEX_BYTES, MOVED_BYTES

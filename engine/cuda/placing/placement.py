@@ -1,8 +1,8 @@
 """Where a running batch keeps what its rows have.
 
 The standard graph looks for row i at index i of every cache tensor, so what rows have is moved with them
-(`engine.cuda.moved_rows`). A device step is told where each row has written what, so nothing moves
-(`engine.cuda.slots`).
+(`engine.cuda.placing.moved_rows`). A device step is told where each row has written what, so nothing moves
+(`engine.cuda.placing.slots`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cuda.blocks import CacheBlocks
-from engine.cuda.rows import Rows
+from engine.cuda.placing.rows import Rows
 from engine.cuda.runtime import DeviceRuntime, Tensor
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cuda.blocks import CacheBlocks, TensorBlock
-from engine.cuda.rows import Rows
+from engine.cuda.placing.rows import Rows
 from engine.cuda.runtime import Block, DeviceRuntime, Tensor
 
 LENGTH_STEP = 32

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cuda.rows import Rows
+from engine.cuda.placing.rows import Rows
 
 Indices = NDArray[np.integer]
 Settle = Callable[[Indices, Indices, Indices], None]
