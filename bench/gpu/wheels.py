@@ -119,9 +119,8 @@ def install(folder: Path) -> Path:
 def _link_cuda(site: Path) -> None:
     """ONNX Runtime looks for NVIDIA's packages beside itself, as they are where pip installs all of them."""
     packages = importlib.util.find_spec("nvidia")
-    for folder in (packages.submodule_search_locations or []) if packages is not None else []:
-        (site / "nvidia").symlink_to(folder)
-        return
+    if packages is not None and packages.submodule_search_locations:
+        (site / "nvidia").symlink_to(next(iter(packages.submodule_search_locations)))
 
 
 def run_with(site: Path, arguments: Sequence[str]) -> None:

@@ -48,40 +48,28 @@ void expect_below(const char* name, const Tensor& numbers, int64_t limit) {
   }
 }
 
+// What both attentions do with a query of each row; `queries` of a row's numbers lie side by side.
 template <Place place>
-struct HistoryAttention {
-  static constexpr const char* name = "HistoryAttention";
-  static constexpr const char* provider = provider_name<place>;
-  static constexpr Port inputs[] = {{ort::float16}, {ort::float16}, {ort::float16},
-                                    {ort::int32},   {ort::int32},   {ort::int32}};
-  static constexpr Port outputs[] = {{ort::float16}, {ort::float16}, {ort::float16}};
+class Attending {
+ protected:
+  explicit Attending(const Node& node) : scale_(node.number("scale", 0)) {}
 
-  explicit HistoryAttention(const Node& node) : scale_(node.number("scale", 0)) {}
-
-  void run(const Call& call) const {
-    const Tensor qkv = call.input(0), keys = call.input(1), values = call.input(2), positions = call.input(3);
-    const Tensor slots = call.input(4), history = call.input(5);
-    Attention of = attention_of(keys, values);
-    const int64_t inner = (int64_t)of.heads * of.head_dim, rows = qkv.size(0);
-    expect_shape("qkv", qkv, {-1, 3 * inner});
-    expect_shape("positions", positions, {rows});
+  void run(Attention of, const char* name, const Tensor& query, int queries, const char* positions_name,
+           const Tensor& positions, const Tensor& slots, const Call& call) const {
+    const int64_t inner = (int64_t)of.heads * of.head_dim, rows = query.size(0);
+    expect_shape(name, query, {-1, queries * inner});
+    expect_shape(positions_name, positions, {rows});
     expect_shape("slots", slots, {rows});
-    expect_shape("history", history, {of.slots, of.places});
     if constexpr (place == on_cpu) {
-      expect_below("positions", positions, of.places);
+      expect_below(positions_name, positions, of.places);
       expect_below("slots", slots, of.slots);
-      expect_below("history", history, of.slots);
     }
-    for (int i = 1; i <= 2; i++)
-      if (call.output_like(i, keys).template data<char>() != (i == 1 ? keys : values).template data<char>())
-        refuse(i == 1 ? "keys" : "values", " must be bound in place: the output to the memory of the input");
     of.rows = (int)rows;
-    of.query_stride = (int)(3 * inner);
+    of.query_stride = (int)(queries * inner);
     of.scale = scale_ == 0 ? 1 / std::sqrt((float)of.head_dim) : scale_;
-    of.query = qkv.data<Half>();
+    of.query = query.data<Half>();
     of.positions = positions.data<int32_t>();
     of.row_slots = slots.data<int32_t>();
-    of.history = history.data<int32_t>();
     of.attended = call.output(0, {rows, inner}).template data<Half>();
     attend<place>(of, call);
   }
@@ -91,38 +79,41 @@ struct HistoryAttention {
 };
 
 template <Place place>
-struct SlotAttention {
+struct HistoryAttention : Attending<place> {
+  static constexpr const char* name = "HistoryAttention";
+  static constexpr const char* provider = provider_name<place>;
+  static constexpr Port inputs[] = {{ort::float16}, {ort::float16}, {ort::float16},
+                                    {ort::int32},   {ort::int32},   {ort::int32}};
+  static constexpr Port outputs[] = {{ort::float16}, {ort::float16}, {ort::float16}};
+
+  explicit HistoryAttention(const Node& node) : Attending<place>(node) {}
+
+  void run(const Call& call) const {
+    const Tensor keys = call.input(1), values = call.input(2), history = call.input(5);
+    Attention of = attention_of(keys, values);
+    expect_shape("history", history, {of.slots, of.places});
+    if constexpr (place == on_cpu) expect_below("history", history, of.slots);
+    for (int i = 1; i <= 2; i++)
+      if (call.output_like(i, keys).template data<char>() != (i == 1 ? keys : values).template data<char>())
+        refuse(i == 1 ? "keys" : "values", " must be bound in place: the output to the memory of the input");
+    of.history = history.data<int32_t>();
+    Attending<place>::run(of, "qkv", call.input(0), 3, "positions", call.input(3), call.input(4), call);
+  }
+};
+
+template <Place place>
+struct SlotAttention : Attending<place> {
   static constexpr const char* name = "SlotAttention";
   static constexpr const char* provider = provider_name<place>;
   static constexpr Port inputs[] = {{ort::float16}, {ort::float16}, {ort::float16}, {ort::int32}, {ort::int32}};
   static constexpr Port outputs[] = {{ort::float16}};
 
-  explicit SlotAttention(const Node& node) : scale_(node.number("scale", 0)) {}
+  explicit SlotAttention(const Node& node) : Attending<place>(node) {}
 
   void run(const Call& call) const {
-    const Tensor query = call.input(0), keys = call.input(1), values = call.input(2), last = call.input(3);
-    const Tensor slots = call.input(4);
-    Attention of = attention_of(keys, values);
-    const int64_t inner = (int64_t)of.heads * of.head_dim, rows = query.size(0);
-    expect_shape("query", query, {-1, inner});
-    expect_shape("last", last, {rows});
-    expect_shape("slots", slots, {rows});
-    if constexpr (place == on_cpu) {
-      expect_below("last", last, of.places);
-      expect_below("slots", slots, of.slots);
-    }
-    of.rows = (int)rows;
-    of.query_stride = (int)inner;
-    of.scale = scale_ == 0 ? 1 / std::sqrt((float)of.head_dim) : scale_;
-    of.query = query.data<Half>();
-    of.positions = last.data<int32_t>();
-    of.row_slots = slots.data<int32_t>();
-    of.attended = call.output(0, {rows, inner}).template data<Half>();
-    attend<place>(of, call);
+    const Attention of = attention_of(call.input(1), call.input(2));
+    Attending<place>::run(of, "query", call.input(0), 1, "last", call.input(3), call.input(4), call);
   }
-
- private:
-  float scale_;
 };
 
 template <Place place>

@@ -1,16 +1,13 @@
 """Part `served`: the server as its users start it, called over gRPC, against its engine alone with rows always full."""
 
-import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import cycle, takewhile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.gpu import sources, wheels
 from bench.gpu.plan import Findings, Plan
 from bench.gpu.sides.ours import Ours, Tokens
-from engine.devices.selection import LIBRARIES
 
 if TYPE_CHECKING:
     from bench.process import Server
@@ -33,7 +30,6 @@ def run(plan: Plan) -> Iterator[tuple[str, Findings]]:
     texts = sources.texts_near(plan.package("base", "fp16"), size.texts, plan.sizes.source_tokens)
     capacity = max(max_new_tokens, *map(len, texts.values()))
     yield "engine alone", engine_alone(plan, list(texts.values()), capacity)
-    os.environ["LD_LIBRARY_PATH"] = os.pathsep.join([*folders(LIBRARIES), os.environ.get("LD_LIBRARY_PATH", "")])
     with serving("server", settings(plan, capacity)) as server:
         yield "server", device_of(server, plan)
         with calling(Asked(server.target, tuple(texts), max_new_tokens), size.processes) as callers:
@@ -75,16 +71,6 @@ def engine_alone(plan: Plan, given: list[Tokens], capacity: int) -> Findings:
         "source_tokens_a_text": source_tokens,
         "target_tokens_a_text": tokens / max(1, texts),
     }
-
-
-def folders(libraries: Iterable[str]) -> list[str]:
-    """Where this process has these libraries from. Torch found them.
-
-    The server has no torch, and ONNX Runtime looks beside itself, where nothing is if it was brought in wheels.
-    """
-    lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
-    files = {Path(line[line.index("/") :]) for line in lines if "/" in line}
-    return sorted({str(file.parent) for file in files if file.name.startswith(tuple(libraries))})
 
 
 def device_of(server: "Server", plan: Plan) -> Findings:
