@@ -8,8 +8,8 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from models.package.graphs import CacheTensor
-from models.package.precision import Precision
+from models.package.declared.precision import Precision
+from models.package.declared.tensors import CacheTensor
 
 STEP = 32
 """Capacities are multiples of this: every change copies the live rows, and most sentences fit into one or two steps."""

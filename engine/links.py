@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.package.graphs import SelfAttention
+from models.package.declared.attention import SelfAttention
 
 LEAST_WEIGHT = 0.02
 """Of a link: with less, a token may as well look nowhere."""

@@ -6,7 +6,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from models.package.graphs import GraphsSpec
+from models.package.declared.graphs import GraphsSpec
 
 
 def joined(

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from models.decoding import Decoding
-from models.package.graphs import Vocabulary
+from models.package.declared.graphs import Vocabulary
 from models.package.manifest import GenerationDefaults, TargetLanguage
 from models.tokenizers.target_texts import Pieces, StopStrings
 

@@ -18,10 +18,10 @@ from export.verification.compare_tokens import ENGINE_ROWS
 from export.verification.verify import most_tokens
 from models.checkpoint import Checkpoint
 from models.languages import WELL_FORMED
+from models.package.declared.graphs import NAME_PATTERN
+from models.package.derived import graphs_spec, vocabulary
 from models.package.folder import sha256
-from models.package.graphs import NAME_PATTERN
 from models.package.shortlist import Shortlist, is_shortlist, verify_checksum
-from models.package.signature import graphs_spec, vocabulary
 from models.tokenizers.byte_tokenizer import ByteSpec
 from models.tokenizers.moses_bpe import MosesSpec
 from models.tokenizers.sentencepiece_pair import SentencePieceSpec

@@ -11,7 +11,7 @@ from engine.offline import decode
 from export.tracing.trace import trace
 from export.weights.save import save
 from models.checkpoint import Checkpoint
-from models.package.precision import AttentionKind
+from models.package.declared.precision import AttentionKind
 
 ROWS = 32
 """Sentences that each worker decodes at a time."""

@@ -22,8 +22,8 @@ from inspection.recorded import RecordedDecoder, Step
 from inspection.tree import Node, best_path, grow
 from models.decoding import Decoding
 from models.encoding.classifier import Label
+from models.package.declared.graphs import GraphsSpec
 from models.package.folder import Package
-from models.package.graphs import GraphsSpec
 from models.tokenizers.tokenizer import NOWHERE, Tokenizer
 
 END, NO_TEXT, SPACE = "∎", "·", "␣"

@@ -39,7 +39,7 @@ def best_tokens(logits: Tensor, k: int, block: int) -> tuple[Tensor, Tensor]:
     logits: [rows, vocabulary]. Returns ids int64 [rows, k] and log-probabilities float32 [rows, k].
     """
     if logits.dtype == torch.bfloat16:
-        logits = logits.float()  # see models.package.precision
+        logits = logits.float()  # see models.package.declared.precision
     blocks = logits.unflatten(1, (-1, block))
     # .max(2).values rather than amax, which exports with two Casts in fp16.
     best = blocks.max(2).values.topk(k).indices.unsqueeze(2)

@@ -12,7 +12,7 @@ from engine.errors import Closing, OutOfMemory, Stopped
 from engine.loading.probes import difference, request
 from engine.request import Event, Failed, Finished, Request
 from engine.targets import TargetRules
-from models.package.graphs import Probe
+from models.package.declared.graphs import Probe
 from server.grpc.health import Health
 from server.telemetry.metrics.canary import CanaryMetrics
 

@@ -13,7 +13,7 @@ from engine.devices.session import Device
 from engine.devices.sizing import Load
 from engine.loading.budget import MEGABYTE, HostMemory
 from engine.loading.load import ROWS
-from models.package.graphs import GraphsSpec
+from models.package.declared.graphs import GraphsSpec
 from server.catalog.served_model import ServedModel
 from server.config import Settings
 

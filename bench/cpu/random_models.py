@@ -12,7 +12,7 @@ from bench.packages.random_weights import write_checkpoint
 from bench.packages.shapes import Shape
 from bench.packages.unverified import write_package
 from bench.sentences import flores, heldout
-from models.package.precision import Precision
+from models.package.declared.precision import Precision
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
 

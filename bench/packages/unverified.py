@@ -18,9 +18,9 @@ from export.tracing.variant import variant
 from export.verification.verify import Verified
 from export.weights.save import save
 from models.checkpoint import load_checkpoint
+from models.package.declared.precision import AttentionKind, Precision
 from models.package.folder import draft, publish
 from models.package.manifest import Certificate
-from models.package.precision import AttentionKind, Precision
 from models.transformer import Transformer
 
 SCALE = 0.05

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cache_memory import CacheMemory
-from models.package.graphs import CacheTensor
+from models.package.declared.tensors import CacheTensor
 
 
 class CacheBuffer(CacheMemory):

@@ -28,9 +28,10 @@ from engine.logits.whole_rows import (
     mark_not_finite,
 )
 from kernels.library import Counters, Library
-from models.package import signature
+from models.package import derived, signature
+from models.package.declared.graphs import GraphsSpec
+from models.package.declared.tensors import alike
 from models.package.graph_files import GraphFiles
-from models.package.graphs import GraphsSpec, alike
 
 RUN_TOKENS = 512
 """Most tokens of an encoder run, but that a longer source runs alone: a run's memory grows with them, and ONNX Runtime
@@ -145,7 +146,7 @@ class CpuDecoder:
         ids = np.zeros((len(sources), lengths.max()), np.int64)
         for row, source in zip(ids, sources, strict=True):
             row[: len(source)] = source
-        names = signature.encoder_outputs(self.spec)
+        names = derived.encoder_outputs(self.spec)
         hidden, *encoded = self._encoder.run(names, {"ids": ids, "lengths": lengths})
         for index, (source, tokens) in enumerate(zip(sources, named, strict=True)):
             one, own = slice(index, index + 1), slice(len(source))

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from engine.positions import joined
 from models.package import signature
-from models.package.graphs import GraphsSpec
+from models.package.declared.graphs import GraphsSpec
 
 PACK_TOKENS = 512
 """Most tokens of a pack, but that a longer source runs alone."""

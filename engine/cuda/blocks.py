@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from engine.cuda.runtime import NUMBER_TYPES, Block, DeviceRuntime, Tensor
 from engine.devices.buffers import Buffer
 from engine.devices.sizing import ID_BYTES
-from models.package.graphs import CacheTensor, GraphsSpec, alike
+from models.package.declared.graphs import GraphsSpec
+from models.package.declared.tensors import CacheTensor, alike
 
 FEWEST_PLACES = 2
 """GroupQueryAttention takes a step with a total of one for a first prompt."""

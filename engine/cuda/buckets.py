@@ -15,7 +15,8 @@ from engine.cuda.runtime import DeviceRuntime, Tensor
 from engine.devices.elements import FLOAT, INT32, INT64
 from engine.devices.session import NO_GRAPH, run_options
 from models.package import signature
-from models.package.graphs import CacheTensor, GraphsSpec
+from models.package.declared.graphs import GraphsSpec
+from models.package.declared.tensors import CacheTensor
 
 FEW_CANDIDATES = 8
 """Enough for greedy search and beams of 4. A step that needs more takes the most there are."""

@@ -22,7 +22,7 @@ from engine.cuda.runtime import DeviceRuntime
 from engine.cuda.step import CudaStep
 from engine.decoder import Ask, Found, TokenIds
 from engine.logits.whole_rows import check_offered, mark_not_finite
-from models.package.graphs import GraphsSpec
+from models.package.declared.graphs import GraphsSpec
 
 
 class CudaCache:

@@ -13,8 +13,9 @@ from engine.devices.elements import INT32, INT64
 from engine.devices.session import is_out_of_memory, run_options
 from engine.devices.sizing import BATCH_TOKENS
 from engine.errors import OutOfMemory
+from models.package.declared.graphs import GraphsSpec
+from models.package.declared.tensors import CacheTensor, alike
 from models.package.graph_files import Graph
-from models.package.graphs import CacheTensor, GraphsSpec, alike
 
 LENGTH_STEP = 16
 """Sources are padded to multiples of this, and run together only with those of the same: so a source's padding, and

@@ -15,8 +15,8 @@ from engine.devices.session import run_options
 from engine.devices.sizing import ID_BYTES
 from models.decoding import MOST_TOKENS
 from models.package import signature
+from models.package.declared.graphs import GraphsSpec
 from models.package.graph_files import Graph
-from models.package.graphs import GraphsSpec
 from models.package.shortlist import Shortlist
 from models.package.signature import MAX_CANDIDATES, NO_TOKEN
 

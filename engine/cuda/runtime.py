@@ -15,8 +15,8 @@ from engine.devices.elements import BFLOAT16, FLOAT, FLOAT16, INT64
 from engine.devices.session import Device, open_session, run_options
 from engine.devices.sizing import MOVED_BYTES
 from engine.devices.transfers import open_transfers
+from models.package.declared.precision import Precision
 from models.package.graph_files import Graph
-from models.package.precision import Precision
 
 WORD_BYTES = 8
 """The graph that moves rows sees everything as int64: see engine/cuda/graphs/move.onnxtxt."""

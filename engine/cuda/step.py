@@ -24,7 +24,7 @@ from engine.cuda.whole_rows import WholeRows
 from engine.decoder import Ask, Found, TokenIds
 from engine.devices.session import DeviceError
 from engine.logits.whole_rows import asks_more
-from models.package.graphs import GraphsSpec
+from models.package.declared.graphs import GraphsSpec
 
 
 @dataclass(frozen=True, slots=True)

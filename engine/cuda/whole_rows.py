@@ -11,7 +11,7 @@ from engine.cuda.runtime import NUMBER_TYPES, DeviceRuntime, Tensor
 from engine.decoder import Ask, Found
 from engine.devices.buffers import Buffer
 from engine.logits.whole_rows import answer, asks_logits, attend
-from models.package.graphs import GraphsSpec
+from models.package.declared.graphs import GraphsSpec
 from models.package.signature import NO_TOKEN
 
 

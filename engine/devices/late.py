@@ -8,8 +8,8 @@ import onnxruntime as ort
 
 from engine.devices.session import Device, DeviceError, open_session
 from models.package.checked import PackageError
+from models.package.declared.graphs import GraphFile
 from models.package.graph_files import GraphContents, GraphFiles
-from models.package.graphs import GraphFile
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from engine.devices.cudart import CudaError, CudaRuntime
 from engine.devices.machine import Machine
 from engine.devices.session import CPU, PROVIDERS, Device, DeviceError
 from engine.devices.sizing import Load, most_rows, most_tokens
-from models.package.precision import WHOLE
+from models.package.declared.precision import WHOLE
 
 INSTALL = "pip install '.[cuda]'"
 LIBRARIES = {

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import onnxruntime as ort
 
 from models.package.checked import EXPORT_AGAIN, PackageError
-from models.package.graphs import CacheTensor, GraphsSpec
+from models.package.declared.graphs import GraphsSpec
+from models.package.declared.tensors import CacheTensor
 
 Axes = tuple[int | str, ...]
 """A word stands for any number."""

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
-from models.package.graphs import CacheTensor, GraphsSpec
-from models.package.precision import NUMBER_BYTES
+from models.package.declared.graphs import GraphsSpec
+from models.package.declared.precision import NUMBER_BYTES
+from models.package.declared.tensors import CacheTensor
 
 BATCH_TOKENS = 2048
 """Most tokens of one encoder run, padding included. More keep no device busier, and only take more memory."""

@@ -19,7 +19,8 @@ from engine.devices.session import DeviceError
 from engine.devices.sizing import FLOAT_BYTES, ID_BYTES, most_that_fit, tensor_bytes
 from engine.logits.target_graphs import OUTPUT_TOKENS, PASS_TOKENS
 from engine.queueing.queue import JOINING_TOKENS
-from models.package.graphs import CacheTensor, GraphFile, GraphsSpec, alike
+from models.package.declared.graphs import GraphFile, GraphsSpec
+from models.package.declared.tensors import CacheTensor, alike
 
 MEGABYTE = 1_000_000
 ENOUGH_ROWS = 8

@@ -26,10 +26,10 @@ from engine.runner import Runner
 from engine.supervision.cores import Cores
 from engine.supervision.policy import UNSUPERVISED, Supervision
 from engine.targets import TargetRules, target_rules
+from models.package.declared.numbers import Precisions
 from models.package.folder import Package
 from models.package.graph_files import GraphFiles
 from models.package.manifest import GenerationDefaults
-from models.package.numbers import Precisions
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from engine.observer import Unobserved
 from engine.request import Event, Failed, Finished, Translate
 from engine.targets import TargetRules
 from models.decoding import Decoding
-from models.package.graphs import Probe
+from models.package.declared.graphs import Probe
 
 SCORE_TOLERANCE = 0.01
 """Of a token's log-probability. Processors differ by roundings of fp32, which move a number to the next of its 8 bits

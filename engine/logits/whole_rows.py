@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from engine.decoder import NOT_FINITE, Ask, Found, LogitsOf, NamedOf, NormaliserOf
 from engine.errors import NotOffered
-from models.package.graphs import GraphsSpec
+from models.package.declared.graphs import GraphsSpec
 
 
 def asks_logits(ask: Ask) -> bool:

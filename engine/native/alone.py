@@ -15,8 +15,8 @@ from engine.native.encoder import encode
 from engine.native.library import matching
 from kernels.library import Library
 from models.package import signature
+from models.package.declared.graphs import NativeGraphs, VectorProbe
 from models.package.graph_files import GraphFiles
-from models.package.graphs import NativeGraphs, VectorProbe
 
 TOLERANCE = 0.05
 """Of a probe's largest number. Processors differ by roundings of fp32, which move a number to the next of its 8 bits

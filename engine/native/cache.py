@@ -17,7 +17,8 @@ from engine.native.named import NamedTokens
 from engine.native.rows import Rows
 from engine.native.step import BoundStep, NativeStep
 from kernels.library import Library
-from models.package.graphs import GraphsSpec, NativeGraphs, alike
+from models.package.declared.graphs import GraphsSpec, NativeGraphs
+from models.package.declared.tensors import alike
 
 KEY_BLOCK = 16
 """Positions of a head whose keys lie together, one number of all of them after another (kernels/README.md)."""

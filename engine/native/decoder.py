@@ -19,8 +19,8 @@ from engine.native.encoder import NativeSource, encode
 from engine.native.library import matching
 from engine.native.named import NamedTokens
 from kernels.library import Counters, Library
+from models.package.declared.graphs import NativeGraphs
 from models.package.graph_files import GraphFiles
-from models.package.graphs import NativeGraphs
 
 
 class NativeDecoder:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from engine.positions import joined
 from models.package import signature
-from models.package.graphs import GraphsSpec
+from models.package.declared.graphs import GraphsSpec
 
 HIDDEN_AND_CROSS = (signature.HIDDEN, signature.CROSS)
 RUN_TOKENS = 192

@@ -2,8 +2,8 @@
 
 from engine.errors import KernelsRefused
 from kernels.library import Library, LibraryError, open_library
+from models.package.declared.graphs import NativeGraphs
 from models.package.graph_files import GraphFiles
-from models.package.graphs import NativeGraphs
 
 
 def matching(graphs: GraphFiles) -> tuple[NativeGraphs, Library]:

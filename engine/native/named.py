@@ -7,8 +7,8 @@ from engine.devices.late import LateSession
 from engine.devices.session import CPU
 from kernels.library import Library
 from models.package import signature
+from models.package.declared.graphs import NativeGraphs
 from models.package.graph_files import GraphFiles
-from models.package.graphs import NativeGraphs
 
 
 class NamedTokens:

@@ -14,7 +14,7 @@ from engine.devices.session import bind
 from engine.native.allowed import AllowedTokens
 from engine.native.rows import Rows
 from models.package import signature
-from models.package.graphs import GraphsSpec
+from models.package.declared.graphs import GraphsSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Literal, NoReturn, get_args
 
 from dragoman import __version__
 from export.sources import source_of
-from models.package.precision import AttentionKind, OutputLayer, Precision
+from models.package.declared.precision import AttentionKind, OutputLayer, Precision
 
 PROGRAMS = ("python -m export", "dragoman export")
 """What people call it. The latter sets sys.argv."""

@@ -11,8 +11,8 @@ from export.native.nodes import Attributes, Nodes, declared, variable
 from export.quantization.recipe import Activations, Recipe
 from models.layers import CrossAttention, DecoderLayer, Recurrence, SelfAttention
 from models.package import signature
-from models.package.graphs import CacheTensor
-from models.package.precision import Precision
+from models.package.declared.precision import Precision
+from models.package.declared.tensors import CacheTensor
 from models.transformer import Transformer
 
 DTYPES: dict[Precision, DataType] = {"fp32": DataType.FLOAT, "fp16": DataType.FLOAT16}
@@ -21,7 +21,7 @@ LOOK = Activations(scale=1.0, zero_point=128)
 
 
 def native_decoder(model: Transformer, recipe: Recipe, cache: Sequence[CacheTensor], shortlist: bool) -> ir.Model:
-    """The graph. cache: as `models.package.signature.native_tensors` has it."""
+    """The graph. cache: as `models.package.derived.native_tensors` has it."""
     return _Decoder(model, recipe, cache, shortlist).graph()
 
 

@@ -1,4 +1,4 @@
-"""A decoder step of our own operators for GPUs, see `models.package.graphs.GraphsSpec.device_step`."""
+"""A decoder step of our own operators for GPUs, see `models.package.declared.graphs.GraphsSpec.device_step`."""
 
 from export.native.device_decoder import device_decoder
 from export.tracing.graphs import Graphs, weight_bytes
@@ -6,9 +6,9 @@ from kernels.device_library import device_library
 from kernels.library import LibraryError
 from models.architectures.architecture import Architecture
 from models.best_tokens import padded_size
-from models.package import signature
-from models.package.graphs import GraphFile, NativeStep
-from models.package.precision import AttentionKind, Precision
+from models.package import derived, signature
+from models.package.declared.graphs import GraphFile, NativeStep
+from models.package.declared.precision import AttentionKind, Precision
 from models.transformer import Transformer
 
 MULTIPLE, LARGEST_HEAD_DIM = 8, 256
@@ -65,7 +65,7 @@ def obstacle(model: Architecture) -> str | None:
 def with_device_step(graphs: Graphs, model: Architecture) -> Graphs:
     """The graphs of a model in fp16 that has no `obstacle`, with the step for GPUs besides."""
     assert isinstance(model, Transformer), "no other has none"
-    cache = signature.device_tensors(model.config, graphs.spec.precision.cache)
+    cache = derived.device_tensors(model.config, graphs.spec.precision.cache)
     decoder = device_decoder(model, cache)
     file = GraphFile(file=signature.DEVICE_DECODER, weight_bytes=weight_bytes(decoder))
     step = NativeStep(decoder=file, operators=signature.DEVICE_OPERATORS_VERSION, cache=cache)

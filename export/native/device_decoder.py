@@ -17,7 +17,7 @@ from export.native.nodes import Attributes, Nodes, declared, unused, variable
 from export.tracing.variant import PRECISIONS
 from models.layers import CrossAttention, DecoderLayer, FeedForward, SelfAttention
 from models.package import signature
-from models.package.graphs import CacheTensor
+from models.package.declared.tensors import CacheTensor
 from models.transformer import Transformer
 
 AXES = {"history": ["slots", "capacity"], "ranks": ["k"]}
@@ -25,7 +25,7 @@ AXES = {"history": ["slots", "capacity"], "ranks": ["k"]}
 
 
 def device_decoder(model: Transformer, cache: Sequence[CacheTensor]) -> ir.Model:
-    """The graph, in the precision of the model's weights. cache: as `signature.device_tensors` has it."""
+    """The graph, in the precision of the model's weights. cache: as `derived.device_tensors` has it."""
     return _Decoder(model, cache).graph()
 
 

@@ -1,4 +1,4 @@
-"""A model -> native graphs, see `models.package.graphs.NativeGraphs` and `NativeStep`."""
+"""A model -> native graphs, see `models.package.declared.graphs.NativeGraphs` and `NativeStep`."""
 
 from export.native import step
 from export.native.decoder import native_decoder
@@ -9,9 +9,9 @@ from export.tracing.graphs import EncoderGraphs, Graphs, NativeModels, weight_by
 from kernels.library import LibraryError, open_library
 from models.architectures.architecture import Architecture
 from models.architectures.recurrent.model import Recurrent
-from models.package import signature
-from models.package.graphs import GraphFile, NativeGraphs
-from models.package.precision import WHOLE, Precision
+from models.package import derived, signature
+from models.package.declared.graphs import GraphFile, NativeGraphs
+from models.package.declared.precision import WHOLE, Precision
 from models.transformer import Transformer
 
 HEAD_DIM_MULTIPLE, LARGEST_HEAD_DIM = 8, 256
@@ -80,7 +80,7 @@ def native_graphs(model: Transformer, recipe: Recipe = NO_RECIPE, shortlist: boo
     recipe: what becomes 8 bits; with any of it, keys and values have 16
     shortlist: as a package with one needs them
     """
-    cache = signature.native_tensors(model.config, "fp16" if recipe else "fp32")
+    cache = derived.native_tensors(model.config, "fp16" if recipe else "fp32")
     encoder, decoder = native_encoder(model, recipe), native_decoder(model, recipe, cache, shortlist)
     named = named_graph(model, recipe)
     spec = NativeGraphs(

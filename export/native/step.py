@@ -4,8 +4,8 @@ from export.tracing.graphs import Graphs, weight_bytes
 from export.tracing.trace import trace_decoder
 from models.architectures.recurrent.model import Recurrent
 from models.attention.nodes import ours
-from models.package import signature
-from models.package.graphs import GraphFile, NativeStep
+from models.package import derived, signature
+from models.package.declared.graphs import GraphFile, NativeStep
 
 
 def obstacle(model: Recurrent) -> str | None:
@@ -20,7 +20,7 @@ def obstacle(model: Recurrent) -> str | None:
 
 def with_native_step(graphs: Graphs, model: Recurrent) -> Graphs:
     """The graphs of a model that has no `obstacle`, with the native decoder besides."""
-    cache = signature.native_step_tensors(model.config, graphs.spec.precision.cache)
+    cache = derived.native_step_tensors(model.config, graphs.spec.precision.cache)
     with ours():
         decoder = trace_decoder(model, graphs.spec.model_copy(update={"cache": cache}))
     file = GraphFile(file=signature.NATIVE_DECODER, weight_bytes=weight_bytes(decoder))

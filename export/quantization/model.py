@@ -13,7 +13,7 @@ from export.quantization.layers import FeedForward8, Linear8, product
 from export.quantization.recipe import QuantizedLinear, Recipe
 from models.best_tokens import padded_size
 from models.layers import FeedForward
-from models.package.precision import Precision
+from models.package.declared.precision import Precision
 from models.transformer import Transformer
 
 

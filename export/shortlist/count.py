@@ -14,9 +14,9 @@ from export.shortlist.table import Counts, ListSize, coverage
 from export.shortlist.text import Text
 from export.translate import translate
 from models.checkpoint import Checkpoint
-from models.package.precision import AttentionKind
+from models.package.declared.precision import AttentionKind
+from models.package.derived import vocabulary
 from models.package.shortlist import Shortlist
-from models.package.signature import vocabulary
 from models.tokenizers.sentencepiece_pair import SentencePiecePair
 from models.tokenizers.target_side import target_side
 from models.transformer import Transformer

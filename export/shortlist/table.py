@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from export.shortlist.align import Pair
-from models.package.graphs import Vocabulary
+from models.package.declared.graphs import Vocabulary
 from models.package.shortlist import Shortlist
 
 WAITING = 1 << 20

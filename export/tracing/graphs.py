@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
-from models.package.graphs import GraphFile, GraphsSpec, NativeGraphs, NativeStep, Scoring, TargetAttention
+from models.package.declared.attention import TargetAttention
+from models.package.declared.graphs import GraphFile, GraphsSpec, NativeGraphs, NativeStep, Scoring
 from models.package.signature import (
     DECODER,
     DEVICE_DECODER,
@@ -30,7 +31,7 @@ class NativeModels:
     encoder: ir.Model
     decoder: ir.Model
     logits: ir.Model
-    """See `models.package.graphs.Logits`."""
+    """See `models.package.declared.graphs.Logits`."""
     named: ir.Model
 
     @property

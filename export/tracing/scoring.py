@@ -30,7 +30,7 @@ class TargetGraph(nn.Module):
 
 
 def told(layers: Sequence[Compared]) -> list[Tensor]:
-    """What tells where tokens look among each other, see `models.package.graphs.SelfAttention`."""
+    """What tells where tokens look among each other, see `models.package.declared.graphs.SelfAttention`."""
     pairs = [part.float() for layer in layers for part in (layer.query, layer.key)]
     # A side whose layers have one bias has it once.
     biases = {id(bias): bias.float() for layer in layers if (bias := layer.scoring.bias) is not None}

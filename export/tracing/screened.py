@@ -31,7 +31,7 @@ from models.best_tokens import LANES, best_tokens, block_size
 from models.config import ModelConfig, ModelShape
 from models.layers import DecoderLayer
 from models.norms import Norm
-from models.package.precision import AttentionKind, Precision
+from models.package.declared.precision import AttentionKind, Precision
 from models.package.signature import MAX_CANDIDATES
 from models.transformer import Transformer
 

@@ -23,9 +23,11 @@ from models.architectures.recurrent.config import RecurrentConfig
 from models.attention.nodes import plain
 from models.best_tokens import padded_size
 from models.config import ModelConfig, ModelShape
-from models.package import signature
-from models.package.graphs import CacheTensor, CrossQuery, GraphFile, GraphsSpec, Logits, Owner
-from models.package.precision import AttentionKind, OutputLayer, Precision
+from models.package import derived, signature
+from models.package.declared.attention import CrossQuery
+from models.package.declared.graphs import GraphFile, GraphsSpec, Logits
+from models.package.declared.precision import AttentionKind, OutputLayer, Precision
+from models.package.declared.tensors import CacheTensor, Owner
 from models.transformer import Transformer
 
 MAX_BATCH = 4096
@@ -48,7 +50,7 @@ def trace(
     scoring: with the graphs that look at given targets, and that which tells where tokens look, if it has some
     """
     model = model.eval()
-    spec = signature.graphs_spec(model.config, _precision(model), attention, shortlist)
+    spec = derived.graphs_spec(model.config, _precision(model), attention, shortlist)
     spec = spec.model_copy(update={"output_layer": output_layer})
     with plain() if attention == "plain" else nullcontext():
         encoder, decoder = trace_encoder(model, spec), trace_decoder(model, spec)
@@ -64,8 +66,8 @@ def trace_encoders(model: Transformer) -> EncoderGraphs:
     """Traces the graphs of an encoder alone on the CPU, in fp32, 16 or 8 bits."""
     model = model.eval()
     # Windows of rotary positions are biases of some layers, which nothing declares yet.
-    attention = signature.encoder_attention(model.config) if model.config.rotary is None else None
-    spec = signature.graphs_spec(model.config, _precision(model)).model_copy(update={"encoder_attention": attention})
+    attention = derived.encoder_attention(model.config) if model.config.rotary is None else None
+    spec = derived.graphs_spec(model.config, _precision(model)).model_copy(update={"encoder_attention": attention})
     encoder, packed = trace_encoder(model, spec), trace_packed_encoder(model)
     files = {
         "encoder": GraphFile(file=signature.ENCODER, weight_bytes=weight_bytes(encoder)),
@@ -112,10 +114,10 @@ def cross_query(config: ModelShape) -> CrossQuery | None:
     if isinstance(config, RecurrentConfig) and not config.compares_keys:
         return None
     if isinstance(config, PrefixConfig):  # the source is where the row's own keys begin
-        keys = signature.target_tensors(config, "fp32")[-2]
+        keys = derived.target_tensors(config, "fp32")[-2]
         return CrossQuery(name=signature.CROSS_QUERY, keys=keys.past, scale=(config.width // config.heads) ** -0.5)
     assert isinstance(config, ModelConfig | RecurrentConfig)
-    keys = signature.source_tensors(config, "fp32")[-2]
+    keys = derived.source_tensors(config, "fp32")[-2]
     return CrossQuery(name=signature.CROSS_QUERY, keys=keys.past, scale=config.score_scale)
 
 
@@ -128,7 +130,7 @@ def cross_scores(config: ModelShape) -> str | None:
 def trace_encoder(model: Architecture, spec: GraphsSpec) -> ir.Model:
     """The graph of one pass over padded sources."""
     told = spec.encoder_attention
-    names = [*signature.encoder_outputs(spec), *(told.outputs if told else ())]
+    names = [*derived.encoder_outputs(spec), *(told.outputs if told else ())]
     return _trace_encoder(EncoderGraph(model, attends=told is not None), model.config.max_positions, names)
 
 
@@ -259,7 +261,7 @@ def trace_logits(model: Transformer, spec: GraphsSpec) -> ir.Model:
 
 def trace_scoring(model: Transformer) -> ScoringModels:
     """The graphs that look at given targets."""
-    attention = signature.target_attention(model.config)
+    attention = derived.target_attention(model.config)
     sources, targets, tokens = (Dim(name, max=MAX_BATCH) for name in ("sources", "targets", "tokens"))
     source, target = (Dim(name, max=model.config.max_positions) for name in ("source", "target"))
     of_targets = trace_module(

@@ -7,8 +7,8 @@ import torch
 from models.architectures.architecture import Architecture
 from models.attention.nodes import HEAD_DIM_MULTIPLE
 from models.config import ModelShape
-from models.package.precision import AttentionKind, Precision
-from models.package.signature import source_tensors, target_tensors
+from models.package.declared.precision import AttentionKind, Precision
+from models.package.derived import source_tensors, target_tensors
 
 DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 PRECISIONS = {dtype: precision for precision, dtype in DTYPES.items()}

@@ -9,7 +9,7 @@ from itertools import combinations_with_replacement
 import numpy as np
 from numpy.typing import NDArray
 
-from models.package.graphs import Aligner
+from models.package.declared.attention import Aligner
 from models.tokenizers.tokenizer import Span
 
 LEAST_RIGHT = 0.95

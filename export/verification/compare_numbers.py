@@ -21,9 +21,9 @@ from models.architectures.prefix.model import Prefix
 from models.attention.attention import compared
 from models.config import ModelShape
 from models.decoding import Decoding
-from models.package import signature
+from models.package import derived, signature
+from models.package.declared.graphs import NativeGraphs
 from models.package.graph_files import GraphFiles
-from models.package.graphs import NativeGraphs
 from models.package.manifest import StepError
 from models.package.shortlist import Shortlist
 from models.transformer import Transformer
@@ -132,7 +132,7 @@ def run_encoder(graphs: GraphFiles, ids: Tensor, lengths: Tensor, outputs: Seque
     for name, tensor in zip(signature.ENCODER_INPUTS, (ids, lengths), strict=True):
         binding.bind_cpu_input(name, tensor.numpy())
     element = NUMBER_TYPES[graphs.spec.precision.activations].element
-    for name, tensor in zip(signature.encoder_outputs(graphs.spec), outputs, strict=True):
+    for name, tensor in zip(derived.encoder_outputs(graphs.spec), outputs, strict=True):
         binding.bind_output(name, "cpu", 0, element, tuple(tensor.shape), tensor.data_ptr())
     session.run_with_iobinding(binding)
     binding.synchronize_outputs()

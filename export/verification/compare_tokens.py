@@ -18,10 +18,10 @@ from export.verification.compare_numbers import random_pair
 from export.verification.reference import Attention, TransformersModel, greedy_tokens
 from models.checkpoint import Checkpoint
 from models.decoding import Decoding
-from models.package.graphs import Vocabulary
+from models.package.declared.graphs import Vocabulary
+from models.package.derived import vocabulary
 from models.package.manifest import Agreement, GenerationDefaults
 from models.package.shortlist import Shortlist
-from models.package.signature import vocabulary
 from models.tokenizers.tokenizer import pieces, without_spaces
 
 BEAMS = (1, 4)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from engine.request import FinishReason, Hypothesis
-from models.package.graphs import Probe
+from models.package.declared.graphs import Probe
 
 COUNT = 3
 LONGEST = 24

@@ -17,9 +17,9 @@ from engine.targets import target_rules
 from models.architectures.architecture import Architecture
 from models.attention.attention import compared
 from models.checkpoint.generation import of_generate
+from models.package.derived import vocabulary
 from models.package.manifest import GenerationDefaults
 from models.package.shortlist import Shortlist
-from models.package.signature import vocabulary
 
 BATCH = 16
 """Sentences that transformers decodes at once."""

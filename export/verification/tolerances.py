@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from models.package.precision import Precision
+from models.package.declared.precision import Precision
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,10 @@ from export.verification.verify import VerificationError, most_tokens
 from models.checkpoint.encoders import EncoderCheckpoint
 from models.encoding import Encoding
 from models.encoding.classifier import Classifier
+from models.package.declared.graphs import VectorProbe
+from models.package.declared.precision import Precision
 from models.package.graph_files import GraphFiles
-from models.package.graphs import VectorProbe
 from models.package.manifest import Certificate, VectorAgreement
-from models.package.precision import Precision
 from models.tokenizers.tokenizer_json import TokenizerJson
 from models.transformer import Transformer
 

@@ -35,8 +35,9 @@ from export.verification.tolerances import NATIVE, SCREENED, TOLERANCES
 from models.architectures.architecture import Architecture
 from models.architectures.prefix.model import Prefix
 from models.checkpoint import Checkpoint
+from models.package.declared.attention import Aligner
+from models.package.declared.graphs import Probe
 from models.package.graph_files import GraphFiles
-from models.package.graphs import Aligner, Probe
 from models.package.manifest import Certificate, Quantization, StepError
 from models.transformer import Transformer
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pydantic import BaseModel
 
 from models.config import ModelConfig
-from models.package import signature
-from models.package.graphs import FileName
-from models.package.precision import AttentionKind, Precision
+from models.package import derived, signature
+from models.package.declared.graphs import FileName
+from models.package.declared.precision import AttentionKind, Precision
 
 
 class Graphs(BaseModel):
@@ -24,7 +24,7 @@ class Graphs(BaseModel):
 def to_format2(content: Mapping[str, object]) -> dict[str, object]:
     """What manifest.json would say in format 2. Raises pydantic.ValidationError."""
     old = Graphs.model_validate(content)
-    spec = signature.graphs_spec(old.model, old.precision, old.attention, shortlist=old.output_graph is not None)
+    spec = derived.graphs_spec(old.model, old.precision, old.attention, shortlist=old.output_graph is not None)
     graphs = spec.model_dump(mode="json") | {"hidden": "memory"}
     files = {"encoder": old.encoder_graph, "decoder": old.decoder_graph, "output": old.output_graph}
     for graph, file in files.items():

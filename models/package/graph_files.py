@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from models.package.checked import read
-from models.package.graphs import GraphsSpec
+from models.package.declared.graphs import GraphsSpec
 from models.package.manifest import WEIGHTS, FileEntry
 from models.package.shortlist import Shortlist
 

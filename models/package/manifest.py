@@ -10,7 +10,7 @@ from models.config import Frozen
 from models.decoding import OPTIONS, Decoding
 from models.encoding import EncodingDefaults
 from models.encoding.classifier import ClassifierSpec
-from models.package.graphs import FileName, GraphsSpec
+from models.package.declared.graphs import FileName, GraphsSpec
 from models.tokenizers.spec import TokenizerSpec
 
 FORMAT_VERSION: Literal[2] = 2

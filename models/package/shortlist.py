@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from models.package.graphs import Vocabulary
+from models.package.declared.graphs import Vocabulary
 
 MAGIC = 0xF11A48D5013417F5
 HEADER = struct.Struct("<6Q")

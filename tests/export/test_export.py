@@ -39,11 +39,11 @@ from export.weights.save import save
 from models.architectures.architecture import Architecture
 from models.architectures.build import build
 from models.checkpoint import load_checkpoint
+from models.package.declared.numbers import Precisions
+from models.package.declared.precision import AttentionKind, OutputLayer, Precision
 from models.package.folder import Package
 from models.package.graph_files import GraphFiles
 from models.package.manifest import Certificate, StepError
-from models.package.numbers import Precisions
-from models.package.precision import AttentionKind, OutputLayer, Precision
 from tests.checkpoints import ROOT, edit_json, write_checkpoint
 
 TOLERANCE = TOLERANCES["fp32"].error

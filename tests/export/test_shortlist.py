@@ -25,10 +25,10 @@ from export.sources import Fetched
 from export.tracing.trace import trace
 from export.weights.save import save
 from models.checkpoint import load_checkpoint
+from models.package.derived import vocabulary
 from models.package.folder import Package
 from models.package.manifest import SHORTLIST
 from models.package.shortlist import Shortlist, verify_checksum
-from models.package.signature import vocabulary
 from tests.exported import ZOO
 from tests.models.test_transformer import config
 

@@ -21,9 +21,9 @@ from pathlib import Path
 from engine.devices.session import CPU, DeviceError, open_session
 from models.checkpoint import CheckpointError, load_checkpoint
 from models.package.checked import PackageError
+from models.package.declared.graphs import Vocabulary
 from models.package.folder import MANIFEST, Package
 from models.package.graph_files import Graph
-from models.package.graphs import Vocabulary
 from models.package.shortlist import Shortlist, ShortlistError
 from models.tokenizers.sentencepiece_pair import SentencePiecePair, SentencePieceSpec
 from models.tokenizers.tokenizer import TokenizerError

@@ -17,10 +17,11 @@ from export.verification.tolerances import TOLERANCES
 from export.weights.save import save
 from models.attention.nodes import plain
 from models.checkpoint import load_checkpoint
+from models.package.derived import vocabulary
 from models.package.folder import Package
 from models.package.graph_files import GraphFiles
 from models.package.manifest import GenerationDefaults
-from models.package.signature import DECODER, ENCODER, vocabulary
+from models.package.signature import DECODER, ENCODER
 from models.transformer import Transformer
 from tests.checkpoints import END
 from tests.models.test_transformer import config, random_model

@@ -17,7 +17,7 @@ from export.tracing.graphs import histogram
 from export.tracing.trace import trace
 from export.weights.save import save
 from models.layers import Recurrence
-from models.package import signature
+from models.package import derived
 from models.package.graph_files import GraphFiles
 from models.transformer import Transformer
 from tests.engine.devices.test_device import BASE, LOAD
@@ -94,7 +94,7 @@ def test_a_state_is_read_once_and_only_to_compute_what_replaces_it(exported: Exp
     options.optimized_model_filepath = str(tmp_path / "graph.onnx")
     ort.InferenceSession(exported.graphs.decoder, options, providers=[CPU.provider])
     nodes = onnx.load(tmp_path / "graph.onnx", load_external_data=False).graph.node
-    states = signature.target_tensors(CONFIG, "fp32")
+    states = derived.target_tensors(CONFIG, "fp32")
     assert len(states) == CONFIG.decoder_layers
     for tensor in states:
         [reader] = [node for node in nodes if tensor.past in node.input]
@@ -133,7 +133,7 @@ def test_no_step_is_made_ahead(exported: Exported, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_state_takes_less_memory_than_keys_and_values() -> None:
-    recurrent = replace(LOAD, graphs=signature.graphs_spec(BASE.model_copy(update={"decoder_cell": "ssru"}), "fp16"))
+    recurrent = replace(LOAD, graphs=derived.graphs_spec(BASE.model_copy(update={"decoder_cell": "ssru"}), "fp16"))
     layers, width = BASE.decoder_layers, BASE.width
     assert LOAD.cache_bytes - recurrent.cache_bytes == 64 * 2 * layers * width * (2 * 256 - 1)
     assert LOAD.weight_bytes - recurrent.weight_bytes == 2 * layers * 2 * width * width

@@ -20,7 +20,7 @@ from models.checkpoint.files.weights import check_size
 from models.config import ModelConfig
 from models.halting import Halting
 from models.layers import DecoderLayer
-from models.package.signature import weights
+from models.package.derived import weights
 from models.positions import sinusoids
 from models.transformer import Transformer
 from tests.models.test_transformer import config, decode_stepwise, random_batch, random_model

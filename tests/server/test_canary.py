@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from engine.observer import Unobserved
 from engine.request import Failed, Request
 from engine.runner import Runner
-from models.package.graphs import Probe
+from models.package.declared.graphs import Probe
 from server.canary import Canaries, Canary
 from server.grpc.health import Health
 from server.telemetry.metrics.canary import CanaryFamilies, CanaryMetrics

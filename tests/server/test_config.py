@@ -8,7 +8,7 @@ import pytest
 from engine.devices.machine import usable_cores
 from engine.devices.session import CPU
 from engine.loading.load import worker_count
-from models.package.numbers import Precisions
+from models.package.declared.numbers import Precisions
 from server.config import ConfigError, Settings, load_settings
 
 

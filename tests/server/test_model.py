@@ -6,9 +6,9 @@ from engine.observer import Unobserved
 from engine.runner import Runner
 from models.config import ModelConfig
 from models.decoding import Decoding
+from models.package.derived import graphs_spec
 from models.package.folder import Package
 from models.package.manifest import Certificate, FileEntry, GenerationDefaults, Manifest, Origin
-from models.package.signature import graphs_spec
 from models.tokenizers.sentencepiece_pair import SentencePieceSpec
 from server.catalog.served_model import served_model
 from server.config import ConfigError, Settings

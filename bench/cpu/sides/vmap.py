@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from models.package.graphs import Vocabulary
+from models.package.declared.graphs import Vocabulary
 from models.package.shortlist import Shortlist
 
 

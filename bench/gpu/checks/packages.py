@@ -13,7 +13,7 @@ from multiprocessing import get_context
 from bench.gpu.plan import PRECISIONS, Findings, Plan, Precision
 from bench.packages import unverified
 from bench.packages.random_weights import write_checkpoint
-from models.package.precision import AttentionKind
+from models.package.declared.precision import AttentionKind
 
 
 def run(plan: Plan) -> Iterator[tuple[str, Findings]]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from models.package import signature
+from models.package import derived
 from models.transformer import Transformer
 
 BATCH = 32
@@ -33,7 +33,7 @@ def _translate(model: Transformer, sources: Sequence[TokenIds], longest: int) ->
     padded = [[*source, *[config.pad_id] * (int(lengths.max()) - len(source))] for source in sources]
     cross = model.cross_keys_values(model.encode(torch.tensor(padded), lengths))
     last = [_last(tensor, lengths) for tensor in cross]
-    shapes = [tensor.shape(rows, longest) for tensor in signature.target_tensors(config, "fp32")]
+    shapes = [tensor.shape(rows, longest) for tensor in derived.target_tensors(config, "fp32")]
     past = [torch.zeros(shape) for shape in shapes]
     ids = torch.full((rows,), config.decoder_start_id)
     chosen = torch.empty(rows, longest, dtype=torch.int64)

@@ -1,8 +1,8 @@
 """What follows from the shape of one stack for its package: cache tensors, and sizes. Torch-free."""
 
 from models.architectures.prefix.config import PrefixConfig
-from models.package.graphs import CacheTensor
-from models.package.precision import Precision
+from models.package.declared.precision import Precision
+from models.package.declared.tensors import CacheTensor
 
 
 def target_tensors(config: PrefixConfig, precision: Precision) -> tuple[CacheTensor, ...]:

@@ -1,8 +1,8 @@
 """What follows from a recurrent model's shape for its package: cache tensors, and sizes. Torch-free."""
 
 from models.architectures.recurrent.config import GATES, RecurrentConfig
-from models.package.graphs import CacheTensor
-from models.package.precision import Precision
+from models.package.declared.precision import Precision
+from models.package.declared.tensors import CacheTensor
 
 FED = "fed"
 """The state that holds the readout before, which is fed."""

@@ -19,7 +19,7 @@ from models.checkpoint.files.renames import Rename, fill
 from models.checkpoint.files.weights import check_size, read_weights, weights_sha256
 from models.checkpoint.tokenizers.fast import spec_of
 from models.config import Frozen, ModelShape
-from models.package.graphs import FileName
+from models.package.declared.graphs import FileName
 from models.package.manifest import GenerationDefaults
 from models.tokenizers.byte_tokenizer import ByteSpec
 from models.tokenizers.sentencepiece_pair import SentencePieceSpec

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor
 
 from models.checkpoint.contents import CheckpointError
-from models.package.graphs import NAME_PATTERN
+from models.package.declared.graphs import NAME_PATTERN
 
 PART = re.compile(r"(.+)\[\d+/(\d+)\]")
 """A part of a tensor, counted from 1, and of how many."""

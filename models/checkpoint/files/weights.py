@@ -15,8 +15,8 @@ from models.checkpoint.contents import CheckpointError
 from models.checkpoint.files.foreign import check_quantization, say_what_it_is
 from models.checkpoint.files.reading import TensorFile, read_json
 from models.config import ModelConfig, ModelShape
+from models.package.declared.graphs import NAME_PATTERN
 from models.package.folder import sha256
-from models.package.graphs import NAME_PATTERN
 
 INDEX = ".index.json"
 WEIGHTS = (

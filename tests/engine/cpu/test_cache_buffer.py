@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from engine.cache_memory import STEP
 from engine.cpu.cache_buffer import CacheBuffer
-from models.package.graphs import Axis, CacheTensor
+from models.package.declared.tensors import Axis, CacheTensor
 
 TENSORS, ROWS, HEADS, HEAD_DIM = 2, 5, 3, 4
 LONGEST = 7 * STEP + 5

@@ -22,9 +22,9 @@ from engine.request import Event, Finished, Translate
 from export.verification.reference import log_probs
 from export.weights.save import save
 from models.decoding import Decoding
+from models.package.derived import vocabulary
 from models.package.graph_files import GraphFiles
 from models.package.shortlist import Shortlist
-from models.package.signature import vocabulary
 from tests.engine.cpu import test_cpu_decoder
 from tests.engine.cpu.test_cpu_decoder import ATOL, LONGEST, Served, Tokens
 from tests.engine.cuda import test_cuda_decoder

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from engine.cuda import runtime
 from engine.cuda.runtime import NUMBER_TYPES, Block, DeviceRuntime
 from engine.devices.session import CPU
-from models.package.precision import Precision
+from models.package.declared.precision import Precision
 
 TENSORS, HEADS, WORDS = 3, 2, 2
 

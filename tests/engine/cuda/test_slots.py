@@ -15,8 +15,9 @@ from engine.cuda.placing.slots import Slots
 from engine.cuda.runtime import DeviceRuntime
 from engine.devices.session import CPU
 from engine.devices.sizing import Load
-from models.package.graphs import GraphFile, NativeStep
-from models.package.signature import DEVICE_DECODER, device_tensors, graphs_spec
+from models.package.declared.graphs import GraphFile, NativeStep
+from models.package.derived import device_tensors, graphs_spec
+from models.package.signature import DEVICE_DECODER
 from tests.models.test_transformer import config
 
 ROWS, SOURCE_PLACES, PLACES = 5, 4, 12

@@ -12,10 +12,10 @@ from engine.devices.selection import LIBRARIES, Wanted, select_device
 from engine.devices.session import CPU, Device, DeviceError, is_out_of_memory, open_session, stray_operators
 from engine.devices.sizing import Load, most_rows, most_tokens
 from engine.loading.load import worker_count
+from models.package.declared.numbers import Precisions
+from models.package.declared.precision import Precision
+from models.package.derived import graphs_spec
 from models.package.folder import Package
-from models.package.numbers import Precisions
-from models.package.precision import Precision
-from models.package.signature import graphs_spec
 from server.config import Settings
 from server.placement import device_memory, facts, serving_device
 from tests.engine.devices.cuda_bindings import GIB, NO_DEVICE, FakeBindings

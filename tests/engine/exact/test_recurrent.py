@@ -26,7 +26,7 @@ from export.weights.save import save
 from models.architectures.recurrent.config import RecurrentConfig, Score
 from models.architectures.recurrent.model import Recurrent
 from models.architectures.recurrent.source_attention import Comparison
-from models.package import signature
+from models.package import derived
 from models.package.graph_files import GraphFiles
 from tests.kernels.conftest import library
 from tests.models.recurrent.in_place import check_bits_in_place
@@ -193,7 +193,7 @@ def test_whoever_reads_a_state_is_done_before_it_is_written(exported: Exported, 
     options.optimized_model_filepath = str(tmp_path / "graph.onnx")
     ort.InferenceSession(exported.graphs.decoder, options, providers=[CPU.provider])
     nodes = onnx.load(tmp_path / "graph.onnx", load_external_data=False).graph.node
-    states = signature.target_tensors(exported.model.config, "fp32")
+    states = derived.target_tensors(exported.model.config, "fp32")
     assert len(states) >= exported.model.config.decoder_layers
     for state in states:
         [writer] = [node for node in nodes if state.present in node.output]

@@ -7,8 +7,8 @@ import pytest
 from engine.devices.session import DeviceError
 from engine.loading.budget import ENOUGH_ROWS, HostLoad, HostMemory, fit, total_bytes
 from models.config import ModelConfig
-from models.package.graphs import GraphFile, Scoring
-from models.package.signature import graphs_spec
+from models.package.declared.graphs import GraphFile, Scoring
+from models.package.derived import graphs_spec
 
 CONFIG = ModelConfig(
     width=256,

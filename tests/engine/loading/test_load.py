@@ -17,8 +17,8 @@ from engine.observer import Unobserved
 from engine.offline import decode
 from kernels.library import Counters, Library, LibraryError
 from models.decoding import Decoding
-from models.package.graphs import Probe
-from models.package.numbers import Precisions
+from models.package.declared.graphs import Probe
+from models.package.declared.numbers import Precisions
 from tests.engine.native.graphs import POST, Exported, export_random
 from tests.kernels.conftest import library
 

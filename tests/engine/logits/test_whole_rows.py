@@ -26,10 +26,10 @@ from export.verification.reference import log_probs
 from export.weights.save import save
 from models.checkpoint import load_checkpoint
 from models.layers import DecoderLayer
+from models.package.derived import vocabulary
 from models.package.folder import Package
 from models.package.graph_files import GraphFiles
 from models.package.shortlist import Shortlist
-from models.package.signature import vocabulary
 from models.transformer import Transformer
 from tests.checkpoints import ROOT
 from tests.engine.traced import shared_model, traced

@@ -10,11 +10,11 @@ from export.native.graphs import native_graphs
 from export.weights.save import save
 from kernels.library import Library
 from models.config import ModelConfig
+from models.package.declared.graphs import Probe
+from models.package.derived import vocabulary
 from models.package.graph_files import GraphFiles
-from models.package.graphs import Probe
 from models.package.manifest import GenerationDefaults
 from models.package.shortlist import Shortlist
-from models.package.signature import vocabulary
 from models.transformer import Transformer
 from tests.engine.traced import shared_model, traced
 from tests.export.native.recipes import recipe_of

@@ -27,8 +27,8 @@ from export.weights.save import save
 from kernels.library import Library
 from models.encoding import Encoding
 from models.layers import EncoderLayer
+from models.package.declared.graphs import VectorProbe
 from models.package.graph_files import GraphFiles
-from models.package.graphs import VectorProbe
 from models.package.manifest import GenerationDefaults
 from models.transformer import Transformer
 from tests.fakes import WAIT_S

@@ -23,7 +23,7 @@ from engine.request import Event, Failed, Finished, Hypothesis, Translate
 from kernels.library import Library
 from models.config import ModelConfig
 from models.decoding import Decoding
-from models.package.graphs import GraphFile, Logits
+from models.package.declared.graphs import GraphFile, Logits
 from models.transformer import Transformer
 from tests.engine.logits import test_whole_rows
 from tests.engine.native.graphs import LONGEST, POST, PRE, RECURRENT, Exported, export, export_narrow, export_random

@@ -11,8 +11,8 @@ from export.command.arguments import CALIBRATION, SAMPLES, parse
 from export.inputs import LEAST_CALIBRATION, InputError, read_calibration, read_references
 from models.config import ModelConfig
 from models.package.checked import PackageError
+from models.package.declared.numbers import Precisions
 from models.package.folder import Package, sha256
-from models.package.numbers import Precisions
 
 SENTENCES = [line.strip() for line in SAMPLES.read_text(encoding="utf-8").splitlines()]
 VERIFIED = 24

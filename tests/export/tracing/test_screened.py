@@ -22,10 +22,11 @@ from export.tracing.trace import trace_logits
 from models.best_tokens import padded_size
 from models.config import ModelConfig
 from models.package import signature
+from models.package.declared.graphs import GraphFile, Logits
+from models.package.derived import graphs_spec
 from models.package.graph_files import GraphFiles
-from models.package.graphs import GraphFile, Logits
 from models.package.manifest import WEIGHTS
-from models.package.signature import LOGITS_GRAPH, graphs_spec
+from models.package.signature import LOGITS_GRAPH
 from models.transformer import Transformer
 from tests.models.test_transformer import config, random_model
 

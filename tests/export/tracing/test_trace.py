@@ -23,7 +23,7 @@ from export.weights.save import INLINE_BYTES, PAGE_BYTES, save
 from models.attention.nodes import LOWEST
 from models.best_tokens import block_size, padded_size
 from models.config import ModelConfig
-from models.package import signature
+from models.package import derived, signature
 from models.package.manifest import WEIGHTS
 from models.package.signature import DECODER, ENCODER
 from models.transformer import Transformer
@@ -183,7 +183,7 @@ def test_encoder_signature(traced: Traced) -> None:
         "hidden": ("float32", ["sentences", "source", config.width]),
         **{name: cached for layer in range(config.decoder_layers) for name in (f"cross_k{layer}", f"cross_v{layer}")},
     }
-    assert [output.name for output in graph.output] == signature.encoder_outputs(traced.graphs.spec)
+    assert [output.name for output in graph.output] == derived.encoder_outputs(traced.graphs.spec)
 
 
 def test_decoder_signature(traced: Traced) -> None:
@@ -248,7 +248,7 @@ def size(tensor: onnx.TensorProto) -> int:
 
 def test_what_is_known_before_tracing_is_near(traced: Traced) -> None:
     """Enough to refuse a device without room before ten seconds of tracing."""
-    expected, spec = traced.graphs.spec, signature.graphs_spec(traced.config, "fp32")
+    expected, spec = traced.graphs.spec, derived.graphs_spec(traced.config, "fp32")
     assert spec.cache == expected.cache
     for ours, theirs in ((spec.encoder, expected.encoder), (spec.decoder, expected.decoder)):
         assert ours is not None and theirs is not None
@@ -342,7 +342,7 @@ def test_encoder_of_any_size_computes_what_pytorch_does(traced: Traced, sentence
     ids = torch.randint(1, 90, (sentences, source))
     with torch.no_grad():
         expected = EncoderGraph(traced.model)(ids, lengths)
-    names = signature.encoder_outputs(traced.graphs.spec)
+    names = derived.encoder_outputs(traced.graphs.spec)
     found = run(traced.folder / ENCODER, names, {"ids": ids, "lengths": lengths})
     # The source axis second, as in the hidden states. What is computed of the padding is nobody's business.
     expected, found = ([array.swapaxes(1, -2) for array in arrays] for arrays in (map(np.asarray, expected), found))
@@ -359,7 +359,7 @@ def test_decoder_of_any_size_computes_what_pytorch_does(
 ) -> None:
     torch.manual_seed(rows)
     config = traced.config
-    own, cross = signature.target_tensors(config, "fp32"), signature.source_tensors(config, "fp32")
+    own, cross = derived.target_tensors(config, "fp32"), derived.source_tensors(config, "fp32")
     positions, source_last = (torch.arange(rows, dtype=torch.int32) % size for size in (capacity, source_capacity))
     pasts = [
         [torch.randn(rows, config.decoder_heads, length, config.decoder_head_dim) for _ in own]

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from export.tracing.variant import DTYPES, VariantError, variant
-from models.package.precision import Precision
+from models.package.declared.precision import Precision
 from tests.models.test_transformer import config, random_model
 
 

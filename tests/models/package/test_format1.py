@@ -17,9 +17,9 @@ from engine.observer import Unobserved
 from engine.offline import decode
 from engine.runner import Runner
 from models.package.checked import PackageError
+from models.package.declared.numbers import Precisions
+from models.package.derived import graphs_spec
 from models.package.folder import MANIFEST, Package
-from models.package.numbers import Precisions
-from models.package.signature import graphs_spec
 
 DATA = Path(__file__).parents[2] / "data"
 OLD = DATA / "package-format-1"

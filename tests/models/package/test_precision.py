@@ -1,4 +1,4 @@
-"""What models.package.precision says of fp16 and bf16 packages holds for the graphs."""
+"""What models.package.declared.precision says of fp16 and bf16 packages holds for the graphs."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ from export.tracing.variant import variant
 from export.verification.compare_numbers import encoder_error, step_errors
 from export.verification.tolerances import TOLERANCES
 from export.weights.save import save
+from models.package.declared.precision import Precision
 from models.package.graph_files import GraphFiles
-from models.package.precision import Precision
 from models.package.signature import DECODER, ENCODER
 from models.transformer import Transformer
 from tests.models.test_transformer import config, random_model

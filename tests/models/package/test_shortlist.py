@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from models.config import ModelConfig
+from models.package.derived import vocabulary
 from models.package.shortlist import Shortlist, ShortlistError, verify_checksum
-from models.package.signature import vocabulary
 from tests.models.test_transformer import config
 from tests.shortlists import encode, random_lists, write
 

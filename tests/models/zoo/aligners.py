@@ -10,8 +10,8 @@ from export.verification.alignment import choose_aligner
 from export.verification.compare_tokens import Samples, translate
 from export.verification.verify import MAX_TOKENS
 from models.checkpoint import load_checkpoint
+from models.package.declared.attention import Aligner
 from models.package.folder import Package
-from models.package.graphs import Aligner
 from tests.checkpoints import ROOT
 
 ZOO_SAMPLES = 32

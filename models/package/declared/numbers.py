@@ -1,7 +1,7 @@
 """What the numbers of a package's weights, hidden states and cache are."""
 
 from models.config import Frozen
-from models.package.precision import WHOLE, Precision
+from models.package.declared.precision import WHOLE, Precision
 
 
 class Precisions(Frozen):

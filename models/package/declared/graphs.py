@@ -1,112 +1,17 @@
 """What an engine must know of a package's graphs. Export declares it, and an engine reads no architecture besides."""
 
-from collections.abc import Sequence
-from itertools import chain
-from math import prod
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
 from models.config import Frozen
-from models.package.numbers import Precisions
-from models.package.precision import AttentionKind, OutputLayer, Precision
+from models.package.declared.attention import Aligner, CrossQuery, SelfAttention, TargetAttention
+from models.package.declared.numbers import Precisions
+from models.package.declared.precision import AttentionKind, OutputLayer
+from models.package.declared.tensors import CacheTensor
 
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
 FileName = Annotated[str, Field(pattern=NAME_PATTERN)]
-Owner = Literal["hypothesis", "source"]
-Axis = Annotated[int, Field(gt=0)] | Literal["rows", "target", "source"]
-
-
-class CacheTensor(Frozen):
-    """A tensor of the running batch, which the decoder graph reads and writes in place."""
-
-    past: str
-    """Name of the input that holds what is cached."""
-    present: str
-    """Name of the output with what is cached after the step. The input's, where the graph only reads the tensor."""
-    precision: Precision
-    axes: tuple[Axis, ...]
-    """"rows" first. One may be "target" or "source": the tensor grows along it with the tokens of a row. Without such
-    an axis it is a state, which goes where its hypothesis goes, whole.
-
-    Writing a state in place is safe because the graph reads it only to compute, number by number, what it writes. A
-    step that is made twice, or made and not wanted, spoils it."""
-    owner: Owner
-    """A hypothesis's tensor goes where the hypothesis goes. A source's moves when its row gets another source."""
-    start: str | None = None
-    """Name of the encoder output that it starts with, whose first axis is sentences. None: zeros."""
-    last: str | None = None
-    """Name of the input with what it holds of each row's last source token [rows, 1, heads * head_dim].
-
-    GroupQueryAttention always appends one token. Given the last source token again, at the place where it already
-    stands, it attends to the source exactly, however long the other rows' sources are.
-    """
-
-    @model_validator(mode="after")
-    def _consistent(self) -> "CacheTensor":
-        if self.axes[:1] != ("rows",) or self.axes.count("rows") > 1:
-            raise ValueError(f"{self.past} has the axes {self.axes}; rows must come first, and once")
-        if len([axis for axis in self.axes if axis in ("target", "source")]) > 1:
-            raise ValueError(f"{self.past} has the axes {self.axes}; it can grow along one of them only")
-        if self.last is not None and self.grows != "source":
-            raise ValueError(f"{self.past} has {self.last}, and no source axis")
-        return self
-
-    @property
-    def written(self) -> bool:
-        """The graph does more than read it."""
-        return self.present != self.past
-
-    @property
-    def grows(self) -> Literal["target", "source"] | None:
-        """Along what."""
-        if "target" in self.axes:
-            return "target"
-        return "source" if "source" in self.axes else None
-
-    @property
-    def continues(self) -> bool:
-        """It holds a source's tokens, and then the target's."""
-        return self.grows == "target" and self.start is not None
-
-    def places(self, source: int, target: int) -> int:
-        """Most that a row needs of the axis along which it grows, with so many tokens of each side; of a state, 1."""
-        if self.grows is None:
-            return 1
-        return source if self.grows == "source" else target + (source if self.continues else 0)
-
-    @property
-    def heads(self) -> int:
-        """How many a row has for each place along which it grows; of a state, 1."""
-        return prod(self._numbers(self.axes[1 : self._place]))
-
-    @property
-    def head_dim(self) -> int:
-        """Numbers of a head that lie together; of a state, all."""
-        return prod(self._numbers(self.axes[self._place :]))
-
-    def shape(self, rows: int, places: int) -> tuple[int, ...]:
-        """With so many places along which it grows."""
-        return tuple(axis if isinstance(axis, int) else rows if axis == "rows" else places for axis in self.axes)
-
-    @property
-    def _place(self) -> int:
-        """Index of the axis along which it grows; of a state, the one after the rows."""
-        return 1 if self.grows is None else self.axes.index(self.grows)
-
-    @staticmethod
-    def _numbers(axes: Sequence[Axis]) -> list[int]:
-        return [axis for axis in axes if isinstance(axis, int)]
-
-
-def alike(tensors: Sequence[CacheTensor]) -> list[tuple[CacheTensor, ...]]:
-    """Tensors that are laid out, start and move alike together: an engine keeps them in one block of memory."""
-    groups: dict[object, list[CacheTensor]] = {}
-    for tensor in tensors:
-        begins = tensor.start is None, tensor.last is None
-        layout = tensor.precision, tensor.heads, tensor.head_dim
-        groups.setdefault((tensor.owner, tensor.grows, begins, layout), []).append(tensor)
-    return [tuple(group) for group in groups.values()]
 
 
 class GraphFile(Frozen):
@@ -155,16 +60,6 @@ class Logits(Frozen):
     given, and one row more than the batch has."""
 
 
-class CrossQuery(Frozen):
-    """A decoder output that tells where rows look: the last layer's queries to the source [rows, heads * head_dim]."""
-
-    name: str
-    keys: str
-    """The cache tensor [rows, heads, source, head_dim] that they are compared with."""
-    scale: float
-    """Of a query's product with a key, before the softmax."""
-
-
 class NativeGraphs(Frozen):
     """Graphs of our own operators (kernels/README.md) that compute the same. Rows have slots, and no row ever moves.
 
@@ -203,64 +98,6 @@ class NativeStep(Frozen):
     cache: tuple[CacheTensor, ...]
 
 
-class SelfAttention(Frozen):
-    """Outputs that tell where tokens look among each other, of every layer.
-
-    They are inner values: a run that does not fetch them pays nothing for them.
-    """
-
-    layers: tuple[tuple[str, str], ...] = Field(min_length=1)
-    """Queries and keys, both fp32 [texts, tokens, heads * head_dim]"""
-    biases: tuple[str, ...] = ()
-    """What is added to the scores, fp32 [1, heads, tokens, tokens]: one of every layer, one of all, or none."""
-    heads: int = Field(gt=0)
-    scale: float
-    """Of a query's product with a key, before the softmax."""
-    causal: bool = False
-    """A token looks at itself and those before it, not at all."""
-
-    @property
-    def outputs(self) -> list[str]:
-        """All of them."""
-        return [*chain.from_iterable(self.layers), *self.biases]
-
-    @model_validator(mode="after")
-    def _of_layers(self) -> "SelfAttention":
-        if len(self.biases) not in {0, 1, len(self.layers)}:
-            raise ValueError(
-                f"there are {len(self.biases)} biases; {len(self.layers)} layers have one each, one or none"
-            )
-        return self
-
-
-class TargetAttention(Frozen):
-    """Outputs of the graph over given targets that tell where its tokens look in the source, of every layer.
-
-    They are inner values: a pass that does not fetch them pays nothing for them.
-    """
-
-    queries: tuple[str, ...]
-    """fp32 [targets, target, heads * head_dim]"""
-    keys: tuple[str, ...]
-    """fp32 [sources, heads, source, head_dim]"""
-    within: SelfAttention | None = None
-    """Where they look in the target. None: they do not, or the package is older."""
-    heads: int = Field(gt=0)
-    scale: float
-    """Of a query's product with a key, before the softmax."""
-
-    @property
-    def outputs(self) -> list[str]:
-        """All of them."""
-        return [*self.queries, *self.keys, *(self.within.outputs if self.within else ())]
-
-    @model_validator(mode="after")
-    def _paired(self) -> "TargetAttention":
-        if len(self.queries) != len(self.keys):
-            raise ValueError(f"there are {len(self.queries)} queries and {len(self.keys)} keys; every layer has both")
-        return self
-
-
 class Scoring(Frozen):
     """Graphs that look at given targets, see `models.package.signature`."""
 
@@ -273,21 +110,6 @@ class Scoring(Frozen):
     def files(self) -> tuple[GraphFile, GraphFile]:
         """Both."""
         return self.target, self.log_probs
-
-
-class Aligner(Frozen):
-    """The heads whose attention says which source token a target token comes from: their mean.
-
-    Chosen by names and numbers that translations copy, and so have a known partner.
-    """
-
-    layer: int = Field(ge=0)
-    """Of the decoder."""
-    heads: tuple[int, ...] = Field(min_length=1)
-    tokens: int = Field(gt=0)
-    """Target tokens of copied names and numbers."""
-    right: int = Field(ge=0)
-    """So many of them look at their partner most."""
 
 
 class Probe(Frozen):
