@@ -1,8 +1,8 @@
 """What there is to show of a text: the package is run as a server runs it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,6 +80,8 @@ class Findings:
     """Where it looks in what was fed before [layers, heads, target, fed]. None: as above, or it is one stack."""
     states: NDArray[np.float32] | None = None
     """Of the step that chose each of its tokens, after the decoder's last layer [target, width]. None: as above."""
+    cells: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    """The states of a recurrent decoder's cells after those steps [steps, width], by name."""
     fed: Sequence[str] = ()
     """The text of what is fed for the best hypothesis: what begins it, and all of its tokens but the last one."""
     hypotheses: Sequence[Hypothesis] = ()
@@ -140,6 +142,7 @@ def inspect_search(package: Package, wanted: Wanted) -> Findings:
         target_attention=given.attention if at_once else _by_steps(root, recorded.steps, len(source_ids)),
         looking_back=given.back,
         states=given.states,
+        cells=_cells(root, recorded.steps),
         fed=[labels[token] for token in (*rules.prefix_ids, *answer.hypotheses[0].token_ids[:-1])],
         hypotheses=answer.hypotheses,
         texts=[tokenizer.decode(one.token_ids) for one in answer.hypotheses],
@@ -185,13 +188,21 @@ def _of_source(decoder: Decoder[Any], source_ids: Sequence[int]) -> NDArray[np.f
 
 def _by_steps(root: Node, steps: Sequence[Step], source: int) -> NDArray[np.float32] | None:
     """The alignment of the best hypothesis, as one layer of one head: what each step said that chose a token."""
-    rows = list[NDArray[np.float32]]()
-    for node in best_path(root):
-        parent = node.parent
-        if parent is None or parent.step is None or (found := steps[parent.step].attention) is None:
-            break
-        rows.append(found[parent.row, :source])
+    rows = [step.attention[row, :source] for step, row in _choosing(root, steps) if step.attention is not None]
     return np.stack(rows)[None, None] if rows else None
+
+
+def _cells(root: Node, steps: Sequence[Step]) -> dict[str, NDArray[np.float32]]:
+    """What the cells of the best hypothesis kept after each step that chose a token of it."""
+    chosen = _choosing(root, steps)
+    names = chosen[0][0].states if chosen else ()
+    return {name: np.stack([step.states[name][row] for step, row in chosen]) for name in names}
+
+
+def _choosing(root: Node, steps: Sequence[Step]) -> list[tuple[Step, int]]:
+    """The steps that chose the tokens of the best hypothesis, and its row in each; of a forced token there is none."""
+    parents = [node.parent for node in best_path(root) if node.parent is not None]
+    return [(steps[parent.step], parent.row) for parent in parents if parent.step is not None]
 
 
 def source_labels(tokenizer: Tokenizer, wanted: Wanted, ends: bool) -> list[str]:

@@ -4,12 +4,13 @@ So what a report shows is the search that a server runs, and no second one.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.cpu.decoder import CpuCache
 from engine.decoder import Ask, Cache, Decoder, Found, GivenTargets, TokenIds
 from engine.devices.session import Device
 
@@ -25,6 +26,8 @@ class Step:
     log_probs: NDArray[np.float32]
     attention: NDArray[np.float32] | None
     """Where each looks in the source [rows, source], if the package tells."""
+    states: dict[str, NDArray[np.float32]] = field(default_factory=dict)
+    """Those of a recurrent decoder's cells after the step [rows, width], by name."""
     parents: Sequence[int] | None = None
     """Row i of the next step goes on with row parents[i]. None: every row with itself."""
 
@@ -90,7 +93,8 @@ class RecordedCache:
     def end_step(self) -> Found:
         found = self._cache.end_step()
         attention = None if found.attention is None else found.attention.copy()
-        self._steps.append(Step(self._fed, found.token_ids.copy(), found.log_probs.copy(), attention))
+        states = self._cache.states() if isinstance(self._cache, CpuCache) else {}
+        self._steps.append(Step(self._fed, found.token_ids.copy(), found.log_probs.copy(), attention, states))
         return found
 
     def take(self, parents: Sequence[int]) -> int:

@@ -52,6 +52,9 @@ def tokens(findings: Findings) -> Element:
         text = "The same, with the length (L2) of what the decoder's last layer gave in the step that chose each:"
         _told(section, text)
         _norms(section, findings.target, findings.states)
+    for name, states in findings.cells.items():
+        _told(section, f"The same, with the length (L2) of {name} after that step:")
+        _norms(section, findings.target[: len(states)], states)
     return section
 
 

@@ -279,6 +279,12 @@ class CpuCache:
         self._live = len(parents)
         return copied
 
+    def states(self) -> dict[str, NDArray[np.float32]]:
+        """A copy of what hypotheses keep that does not grow, the states of cells [live, width], by name."""
+        buffers = [buffer for buffer in self._of_hypotheses if buffer.grows is None]
+        bound = (pair for buffer in buffers for pair in buffer.bound(self._live))
+        return {tensor.past: array.astype(np.float32) for tensor, array in bound}
+
     def _longest_source(self) -> int:
         """Tokens of the longest source in the batch."""
         return int(self._source_last[: self._live].max(initial=-1)) + 1

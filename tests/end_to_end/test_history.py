@@ -1,15 +1,23 @@
 """Four architectures of history in one server: tokens and scores of PyTorch's passes without a cache."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+from numpy.typing import NDArray
 
 from dragoman import Client, Hypothesis
 from export.__main__ import main
+from inspection.findings import Wanted
+from inspection.inspect import inspect
+from inspection.page import report
 from models.architectures.architecture import Architecture
+from models.architectures.recurrent.config import RecurrentConfig
+from models.architectures.recurrent.tensors import target_tensors
 from models.checkpoint import load_checkpoint
 from models.checkpoint.described.writer import write_described
 from models.package.folder import Package
@@ -108,3 +116,46 @@ def ask(client: Client, name: str, beams: int, texts: list[str] = TEXTS) -> list
         no_cache=True,
     )
     return [translation.hypotheses for translation in found]
+
+
+@pytest.mark.parametrize("name", ["gru", "luong"])
+def test_a_report_has_the_states_of_a_recurrent_decoder(
+    name: str, packages: Mapping[str, tuple[Path, Architecture]]
+) -> None:
+    """Those of PyTorch's steps along the best translation."""
+    folder, model = packages[name]
+    assert isinstance(model.config, RecurrentConfig)
+    findings = inspect(folder, Wanted(TEXTS[1], beams=3, max_new_tokens=12))
+    source = torch.tensor([Package.open(folder).tokenizer().encode(TEXTS[1])])
+    fed = [findings.tree.token, *findings.hypotheses[0].token_ids[:-1]]
+    assert len(fed) > 3
+    expected = states_of(model, model.config, source, fed)
+    assert findings.cells.keys() == expected.keys()
+    page = report(findings)
+    for state, found in findings.cells.items():
+        np.testing.assert_allclose(found, expected[state][: len(found)], atol=2e-4)
+        assert len(found) >= len(fed) - 1, "only a last token that had to come is chosen by no step"
+        for norm in np.linalg.norm(found, axis=1):
+            assert f">{norm:.2f}<" in page
+
+
+@torch.no_grad()
+def states_of(
+    model: Architecture, config: RecurrentConfig, source: torch.Tensor, fed: Sequence[int]
+) -> dict[str, NDArray[np.float32]]:
+    """After each of the tokens [tokens, width], by the names of their cache tensors."""
+    length = torch.tensor([source.shape[1]])
+    _, starts = model.encode_source(source, length)
+    states, cross = starts[: len(config.states)], starts[len(config.states) :]
+    states += [torch.zeros(1, config.width)] if config.input_feeding else []
+    last = [tensor[:, :, -1].flatten(1).unsqueeze(1) for tensor in cross]
+    after = []
+    for position, token in enumerate(fed):
+        at = torch.tensor([position], dtype=torch.int32), torch.tensor(position + 1)
+        _, _, present = model.decode_step(
+            torch.tensor([token]), *at, (length - 1).int(), length.max(), states, cross, last
+        )
+        states = list(present[: len(states)])
+        after.append([state[0].numpy() for state in states])
+    names = [tensor.past for tensor in target_tensors(config, "fp32")]
+    return {name: np.stack([each[index] for each in after]) for index, name in enumerate(names)}
