@@ -135,8 +135,9 @@ WORKERS ?= $(shell echo $$(( $$(nproc 2>/dev/null || echo 2) + 1 )))
 # Some machines forbid Python to keep what it compiled: each worker, and each process that a test starts, would compile
 # all that it imports again.
 test: export PYTHONDONTWRITEBYTECODE :=
+# A worker that dies ends the run: xdist waits for ever where another should go on with its files.
 test: setup  ## run the tests
-	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 # More than the suite does: 10^6 schedules take an hour of a core and more, 10^7 messages some hours.
 SCHEDULES ?= 100000

@@ -48,14 +48,16 @@ class System(NamedTuple):
     example: str
     """Of training/examples."""
     changes: Changes = MappingProxyType({})
+    steps: int | None = None
+    """Most on number words, where the example's end long before ten minutes are over."""
 
 
 SCORES = ("dot", "scaled_dot", "general", "projected", "location", "cosine")
 LUONG = {"attends": "after", "input_feeding": True}
 SYSTEMS = (
-    System("rnn_none", "RNN", "lstm_none", {"model": {"cell": "rnn"}, "optimizer": {"peak_learning_rate": 1e-3}}),
-    System("gru_none", "GRU, Cho et al.", "lstm_none", {"model": {"cell": "gru", "first_state": "projected"}}),
-    System("lstm_none", "LSTM, Sutskever et al.", "lstm_none"),
+    System("rnn_none", "RNN", "lstm_none", {"model": {"cell": "rnn"}, "optimizer": {"peak_learning_rate": 1e-3}}, 2600),
+    System("gru_none", "GRU, Cho et al.", "lstm_none", {"model": {"cell": "gru", "first_state": "projected"}}, 1200),
+    System("lstm_none", "LSTM, Sutskever et al.", "lstm_none", steps=1000),
     System("rnn_additive", "RNN, additive", "gru_additive", {"model": {"cell": "rnn"}}),
     System("gru_additive", "GRU, additive, Bahdanau et al.", "gru_additive"),
     *(System(f"gru_{score}", f"GRU, {score}", "gru_additive", {"model": {"score": score}}) for score in SCORES),
@@ -74,6 +76,8 @@ def settings(system: System, folder: Path, text: Path, sliced: bool) -> Settings
     """Its experiment, written below a folder. sliced: the text is a slice of the corpus, else number words."""
     example = read(system.example)
     on_text = on_slice(example, text) if sliced else _on_number_words(example, text)
+    if system.steps is not None and not sliced:
+        on_text = variant(on_text, {"training": {"max_steps": system.steps}})
     return variant(on_text, system.changes) | {"output": str(folder)}
 
 

@@ -9,12 +9,16 @@ import torch
 from bench.history.__main__ import Sides, of_trained
 from bench.history.alignments import draw
 from bench.history.depths import depths, filled
+from bench.history.encoders import CLICKS, output
+from bench.history.encoders import compare as compare_encoders
+from bench.history.encoders import make as make_encoders
 from bench.history.systems import SYSTEMS, System, compare, learnt, make, settings
 from bench.measure import processor_seconds
 from inspection.findings import InspectionError, Wanted
 from inspection.inspect import inspect
 from tests.models.test_universal import HALTING, LAYERS, model_of
 from training.config import Experiment, read_experiment
+from training.examples import click_log
 from training.examples.number_words import make_pairs, write
 from training.examples.variants import as_toml
 
@@ -85,3 +89,14 @@ def test_depths_are_those_at_which_tokens_halt() -> None:
         expected = torch.where(spent > 0.99, expected.clamp(max=depth), expected)
     assert of_source == expected.tolist() and len(set(of_source)) > 1
     assert filled([1, 3, 0], 3).tolist() == [[1, 1, 0], [0, 1, 0], [0, 1, 0]]
+
+
+@pytest.mark.timeout(300)
+def test_clicks_are_trained_exported_and_read(tmp_path: Path) -> None:
+    click_log.write(tmp_path / "clicks", users=20, seed=3)
+    make_encoders(tmp_path, [CLICKS])
+    made = (output(tmp_path, CLICKS) / "package" / "manifest.json").stat().st_mtime_ns
+    make_encoders(tmp_path, [CLICKS])
+    assert (output(tmp_path, CLICKS) / "package" / "manifest.json").stat().st_mtime_ns == made, "it is there already"
+    [[title, trained, served]] = compare_encoders(tmp_path, [CLICKS], processor_seconds)
+    assert title.startswith("clicks") and all(float(rate.replace(",", "")) > 0 for rate in (trained, served))

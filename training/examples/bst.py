@@ -8,6 +8,7 @@ Then come attention, a pooling and an MLP. `python -m export` makes a package of
 """
 
 import argparse
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -218,9 +219,11 @@ def main() -> None:
     vocabulary = Vocabulary.load(options.out / "vocabulary")
     model = Bst(vocabulary, list(words.values()), options.pooling, not options.pooling_alone)
     held_out = int(HELD_OUT * len(texts))  # people of whom nothing is learnt, as a person's are together
-    train(model, encode(texts[held_out:], vocabulary), EPOCHS)
+    clicks, began = encode(texts[held_out:], vocabulary), time.process_time()
+    train(model, clicks, EPOCHS)
+    rate = EPOCHS * int(clicks.lengths.sum()) / (time.process_time() - began)
     found = auc(model, encode(texts[:held_out], vocabulary))
-    print(f"{options.pooling}{' alone' if options.pooling_alone else ''}: AUC {found:.4f}")
+    print(f"{options.pooling}{' alone' if options.pooling_alone else ''}: AUC {found:.4f}, {rate:,.0f} tokens/s")
     if options.pooling_alone:
         return
     with new_folder(options.out / "model") as draft:
