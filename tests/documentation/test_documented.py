@@ -34,7 +34,9 @@ PROGRAMS = {
     "dragoman bulk": "bulk.md",
     **dict.fromkeys(("training", "training.distill", "training.encoders", *EXAMPLES), "training.md"),
     **dict.fromkeys(("training.examples.bst", "training.examples.click_log"), "history.md"),
-    **dict.fromkeys(("bench.history.systems", "bench.history.alignments", "bench.history.depths"), "history.md"),
+    **dict.fromkeys(
+        tuple(f"bench.history.{name}" for name in ("systems", "encoders", "alignments", "depths")), "history.md"
+    ),
     "training.examples.en_pt_slice": "history.md",
     **dict.fromkeys(("training.corpus", "training.corpus.check", "training.corpus.choose"), "training.md"),
     **dict.fromkeys(
