@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cpu.decoder import CpuCache
+from engine.cpu.cache import CpuCache
 from engine.decoder import Ask, Cache, Decoder, Found, GivenTargets, TokenIds
 from engine.devices.session import Device
 

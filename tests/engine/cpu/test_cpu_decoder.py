@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from engine.batch.placing import place
-from engine.cpu.decoder import RUN_TOKENS, CpuCache, CpuDecoder
+from engine.cpu.cache import CpuCache
+from engine.cpu.decoder import RUN_TOKENS, CpuDecoder
 from engine.decoder import Ask, Cache, Found
 from export.weights.save import save
 from models.config import ModelConfig

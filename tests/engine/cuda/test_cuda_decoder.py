@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 
 from engine.batch.placing import place
 from engine.batch.running_batch import RunningBatch
-from engine.cpu.decoder import CpuCache, CpuDecoder
+from engine.cpu.cache import CpuCache
+from engine.cpu.decoder import CpuDecoder
 from engine.cuda import runtime
 from engine.cuda.buckets import row_buckets
 from engine.cuda.cache import CudaCache
