@@ -1,11 +1,11 @@
 """Makes a package of a checkpoint: python -m export CHECKPOINT."""
 
-import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Sequence
+from contextlib import nullcontext
 
 from export.command.arguments import Options, parse
+from export.command.termination import termination_interrupts
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -15,7 +15,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = parse(arguments)
     try:
-        with _termination_interrupts():
+        with termination_interrupts():
             return _run(options)
     except ModuleNotFoundError as error:  # `make run` installs what serves, and no more
         print(f"error: {error.name} is not installed; export needs torch and more: make setup", file=sys.stderr)
@@ -43,19 +43,6 @@ def _run(options: Options) -> int:
     from export.command.run import run
 
     return run(options, fetched, progress)
-
-
-@contextmanager
-def _termination_interrupts() -> Iterator[None]:
-    """SIGTERM is taken as Ctrl-C, so that it too leaves nothing behind."""
-    earlier = signal.getsignal(signal.SIGTERM)
-    with suppress(ValueError):  # only a process's main thread can
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        with suppress(ValueError):
-            signal.signal(signal.SIGTERM, earlier)
 
 
 if __name__ == "__main__":

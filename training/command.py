@@ -1,10 +1,10 @@
 """How the commands of training end: with which exit code, and what is said."""
 
-import signal
 from collections.abc import Callable
 
 from rich.console import Console
 
+from export.command.termination import termination_interrupts
 from models.checkpoint import CheckpointError
 from models.package.checked import PackageError
 from models.tokenizers.tokenizer import TokenizerError
@@ -12,13 +12,14 @@ from training.errors import TrainingError
 
 
 def run(work: Callable[[Console], None], where: str = "") -> int:
-    """Returns 0; 2 where the input is bad or the disk full; 130 after an interruption, of which all can go on.
+    """Returns 0; 2 where the input is bad or the disk full; 130 after Ctrl-C or SIGTERM, of which all can go on.
 
     where: where they go on, such as " from the last checkpoint"
     """
     console = Console(stderr=True)
     try:
-        work(console)
+        with termination_interrupts():
+            work(console)
     except (TrainingError, CheckpointError, PackageError, TokenizerError, OSError) as error:
         console.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         return 2
@@ -26,8 +27,3 @@ def run(work: Callable[[Console], None], where: str = "") -> int:
         console.print(f"interrupted. Run the same command again to go on{where}", soft_wrap=True)
         return 130
     return 0
-
-
-def end_like_ctrl_c() -> None:
-    """Makes SIGTERM an interruption too, which leaves nothing half done."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)

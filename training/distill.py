@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from models.package.folder import Package, sha256
-from training.command import end_like_ctrl_c, run
+from training.command import run
 from training.data.files import write_lines
 from training.data.text import read_lines
 from training.decoding import TargetLimits, Translating, open_package
@@ -119,5 +119,4 @@ def write_pairs(lines: Sequence[str], translations: Sequence[str], files: Sequen
 
 
 if __name__ == "__main__":
-    end_like_ctrl_c()
     sys.exit(main())

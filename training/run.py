@@ -15,7 +15,6 @@ from models.checkpoint.marian_writer import write_marian
 from models.checkpoint.tokenizers.marian import read_tokenizer_config
 from models.transformer import Transformer
 from training import command
-from training.command import end_like_ctrl_c
 from training.config import Experiment, read_experiment
 from training.data.files import new_folder
 from training.data.text import Codec, Corpus, TextPair, encode, read_pair
@@ -34,7 +33,6 @@ from training.start import Beginning, begin, load_suppressed
 
 def run(config: Path) -> int:
     """Returns 0, 2 where the input is bad or the disk full, or 130 after Ctrl-C."""
-    end_like_ctrl_c()
 
     def work(console: Console) -> None:
         experiment = read_experiment(config, Experiment)

@@ -119,15 +119,20 @@ def interruptible() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_ctrl_c(straight: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption(
+    number: signal.Signals, straight: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     def press() -> None:
         wait_for(tmp_path / "run" / "checkpoints" / f"step-{STEP:08}.pt")
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), number)
 
+    earlier = signal.getsignal(signal.SIGTERM)
     thread = threading.Thread(target=press)
     thread.start()
     assert main([str(write_config(tmp_path, training={"max_steps": 10**6}))]) == 130
     thread.join()
+    assert signal.getsignal(signal.SIGTERM) == earlier
     said = capfd.readouterr().err.splitlines()[-1]
     assert said == "interrupted. Run the same command again to go on from the last checkpoint, if there is one"
     assert same(weights(run(tmp_path)), weights(straight))

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import track
 
-from training.command import end_like_ctrl_c, run
+from training.command import run
 from training.corpus.card import card
 from training.corpus.collection import collect, write
 from training.corpus.held_out import DOCUMENT_WORDS, listed
@@ -111,5 +111,4 @@ def _passages(sources: Sequence[TextSource], root: Path, console: Console) -> It
 
 
 if __name__ == "__main__":
-    end_like_ctrl_c()
     sys.exit(main())

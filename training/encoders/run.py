@@ -15,7 +15,6 @@ from models.checkpoint.files.weights import find_weights, read_weights
 from models.config import ModelConfig
 from models.package.manifest import first_fault
 from training import command
-from training.command import end_like_ctrl_c
 from training.config import read_experiment
 from training.data.batches import in_order, make_batch
 from training.data.text import Corpus, read_lines
@@ -69,7 +68,6 @@ class Texts:
 
 def run(config: Path) -> int:
     """Returns 0, 2 where the input is bad or the disk full, or 130 after Ctrl-C."""
-    end_like_ctrl_c()
 
     def work(console: Console) -> None:
         experiment = read_experiment(config, EncoderExperiment)
