@@ -28,6 +28,7 @@ from dragoman.v1.translation_pb2 import StreamTranslateRequest
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
 from engine.devices.session import DeviceError
 from models.package.folder import Package
+from server.__main__ import main
 from server.api.service import SERVICES
 from server.config import Settings
 from tests.fakes import CopyDecoder
@@ -267,3 +268,13 @@ def test_onnx_runtime_reports_to_nobody(tiny_package: Package, tmp_path: Path) -
     environment = {"HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
     subprocess.run([sys.executable, "-c", code, str(tiny_package.graphs().encoder)], env=environment, check=True)
     assert list(tmp_path.rglob("*")) == []
+
+
+def test_whoever_asks_for_help_or_is_refused_keeps_the_signals() -> None:
+    """`main` in a process that goes on, as tests of the documentation have it."""
+    numbers = signal.SIGTERM, signal.SIGINT
+    before = [signal.getsignal(number) for number in numbers]
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert main(["--package", "nowhere", "--prot", "1"]) == 2
+    assert [signal.getsignal(number) for number in numbers] == before

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -110,15 +109,6 @@ def test_a_run_that_was_killed_goes_on_as_if_nothing_had_been(straight: Path, tm
     assert same(weights(run(tmp_path)), weights(straight))
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Ctrl-C is Python's own, whatever else this process has done: the system's would end it."""
-    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, earlier)
-
-
-@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption(
     number: signal.Signals, straight: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
