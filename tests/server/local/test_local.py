@@ -98,12 +98,13 @@ def _refusal(ask: Callable[[Client], Any], client: Client) -> tuple[object, ...]
 
 def test_it_may_be_shared_between_threads(translator: Translator) -> None:
     expected = [one.text for one in translator.translate(SENTENCES)]
+
+    def translate(_: int) -> list[str]:
+        found = translator.translate(SENTENCES, no_cache=True, timeout_s=100)  # all of them may take half a minute
+        return [one.text for one in found]
+
     with ThreadPoolExecutor(8) as threads:
-        found = [
-            threads.submit(lambda: [one.text for one in translator.translate(SENTENCES, no_cache=True)])
-            for _ in range(8)
-        ]
-    assert [one.result() for one in found] == [expected] * 8
+        assert [*threads.map(translate, range(8))] == [expected] * 8
 
 
 def test_an_answer_that_is_late_is_refused_as_a_server_does(translator: Translator) -> None:
