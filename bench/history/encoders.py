@@ -6,7 +6,6 @@ that are read, special ones included. See docs/history.md.
 """
 
 import argparse
-import itertools
 import os
 import statistics
 import subprocess
@@ -18,9 +17,8 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
 from bench.history.serving import REPEATS, ROWS, Took
+from bench.history.systems import TIMES, told, undisturbed
 from bench.machine.noise import instructions
 from bench.measure import alternate, processor_seconds, seconds
 from bench.pages.markdown import machine, table
@@ -31,6 +29,7 @@ from models.encoding.encoding import Encoding
 from models.package.folder import Package
 from training.config import read_experiment
 from training.data.batches import in_order
+from training.data.text import read_lines
 from training.encoders.config import EncoderExperiment
 from training.encoders.run import read
 from training.encoders.text import Vocabulary
@@ -102,23 +101,21 @@ def trained_tokens_per_second(folder: Path, name: str) -> str:
     corpus = read(experiment, vocabulary).training
     lengths = corpus.source.lengths
     batch = statistics.fmean(int(lengths[rows].sum()) for rows in in_order(corpus, experiment.batches.tokens))
-    events = EventAccumulator(str(experiment.output / "tensorboard"), {"scalars": 0})
-    events.Reload()
-    spent: dict[int, float] = {event.step: event.value for event in events.Scalars("train/processor_seconds")}
-    validated = {event.step for event in events.Scalars("validation/processor_seconds")}
-    pairs = [pair for pair in itertools.pairwise(sorted(spent)) if pair[0] not in validated]
-    step = statistics.median([(spent[now] - spent[before]) / (now - before) for before, now in pairs])
+    validated, spent = told(experiment.output, *TIMES)
+    step = statistics.median(
+        [(spent[now] - spent[before]) / (now - before) for before, now in undisturbed(validated, spent)]
+    )
     return f"{batch / step:,.0f}"
 
 
 class Reading:
     """The labels of some texts by a package, ROWS at once; without a head, their vectors."""
 
-    def __init__(self, folder: Path, lines: Sequence[str], stack: ExitStack) -> None:
+    def __init__(self, folder: Path, lines: Path, stack: ExitStack) -> None:
         package = Package.open(folder)
         head, tokenizer = package.classifier(), package.tokenizer()
         self._encoding = Encoding() if head is None else head.encoding
-        self._sources = [tuple(tokenizer.encode(line)) for line in lines]
+        self._sources = [tuple(tokenizer.encode(line)) for line in read_lines(lines) if line]
         self.tokens = sum(map(len, self._sources))
         self._runner = stack.enter_context(load(Loadable.of(package), CPU, Limits(rows=ROWS, workers=1)))
 
@@ -136,17 +133,12 @@ def compare(folder: Path, names: Sequence[str], took: Took) -> list[list[str]]:
     """Rows of the table."""
     with ExitStack() as stack:
         packages = {name: output(folder, name) / "package" for name in names}
-        work = {name: Reading(package, read_lines(texts(folder, name)), stack) for name, package in packages.items()}
+        work = {name: Reading(package, texts(folder, name), stack) for name, package in packages.items()}
         series = alternate({name: partial(took, each) for name, each in work.items()}, REPEATS)
     return [
         [TITLES[name], trained_tokens_per_second(folder, name), f"{work[name].tokens / series[name].median:,.0f}"]
         for name in names
     ]
-
-
-def read_lines(file: Path) -> list[str]:
-    """Those that are not empty."""
-    return [line for line in file.read_text(encoding="utf-8").splitlines() if line]
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -36,6 +36,10 @@ EVERYWHERE: Changes = {
     "training": {"processor_seconds": 600, "threads": 1},
     "validation": {"every_steps": 100, "enough": ENOUGH},
 }
+
+
+TIMES = "validation/processor_seconds", "train/processor_seconds"
+"""What a run tells TensorBoard of the processor time until then."""
 
 
 class System(NamedTuple):
@@ -117,26 +121,24 @@ class Learnt:
 
 def learnt(folder: Path) -> Learnt:
     """What a run told TensorBoard."""
+    scores, tokens = told(folder, "validation/bleu", "train/target_tokens")
+    validated, spent = told(folder, *TIMES)
+    enough = [validated[step] for step, score in scores.items() if score >= ASKED]
+    rates = [tokens[now] / (spent[now] - spent[before]) for before, now in undisturbed(validated, spent)]
+    return Learnt(max(spent), spent[max(spent)], min(enough, default=None), statistics.median(rates))
+
+
+def told(folder: Path, *names: str) -> list[dict[int, float]]:
+    """Values by step of what a run told TensorBoard."""
     events = EventAccumulator(str(folder / "tensorboard"), {"scalars": 0})
     events.Reload()
-    told = events.Tags()["scalars"]
-    validated, scores, spent, tokens = (
-        {event.step: event.value for event in (events.Scalars(name) if name in told else ())}
-        for name in (
-            "validation/processor_seconds",
-            "validation/bleu",
-            "train/processor_seconds",
-            "train/target_tokens",
-        )
-    )
-    enough = [validated[step] for step, score in scores.items() if score >= ASKED]
-    marks = sorted(spent)
-    rates = [
-        tokens[now] / (spent[now] - spent[before])
-        for before, now in itertools.pairwise(marks)
-        if before not in validated  # whose time the next ten steps have
-    ]
-    return Learnt(marks[-1], spent[marks[-1]], min(enough, default=None), statistics.median(rates))
+    there = events.Tags()["scalars"]
+    return [{event.step: event.value for event in (events.Scalars(name) if name in there else ())} for name in names]
+
+
+def undisturbed(validated: Collection[int], spent: Collection[int]) -> list[tuple[int, int]]:
+    """Steps that were told of one after the other, but for those that have the time of a validation between them."""
+    return [pair for pair in itertools.pairwise(sorted(spent)) if pair[0] not in validated]
 
 
 def compare(systems: Sequence[System], folder: Path, took: Took) -> list[list[str]]:
