@@ -54,7 +54,7 @@ def open_server(
         # from the first of these numbers on: it is for admission to refuse, where memory allows.
         ("grpc.server.max_pending_requests", bounds.new_calls),
         ("grpc.server.max_pending_requests_hard_limit", bounds.new_calls),
-        ("grpc.max_concurrent_streams", settings.max_concurrent_streams),
+        ("grpc.max_concurrent_streams", min(settings.max_concurrent_streams, bounds.new_calls_of_one)),
         ("grpc.max_allowed_incoming_connections", _room_for(settings.max_connections)),
         ("grpc.max_connection_age_ms", round(settings.connection_age_s * 1000)),
         ("grpc.max_connection_age_grace_ms", round(settings.connection_age_grace_s * 1000)),

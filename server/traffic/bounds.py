@@ -87,6 +87,12 @@ class Bounds:
         )
 
     @property
+    def new_calls_of_one(self) -> int:
+        """How many of one connection may be under way, so that a burst of its calls waits in the client for a place
+        rather than be cancelled here, and others have a quarter of the places."""
+        return max(1, self.new_calls * 3 // 4)
+
+    @property
     def transport_bytes(self) -> int:
         """The largest message that gRPC takes."""
         return self.message_bytes + min(self.message_bytes, SLACK_BYTES)

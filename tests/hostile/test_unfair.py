@@ -151,6 +151,14 @@ def test_calls_that_come_all_at_once_are_answered_or_refused_and_counted(server:
     eventually(lambda: server.metrics()(count) == before + 2000)
 
 
+def test_where_memory_is_short_a_burst_waits_in_the_client_and_no_call_is_cancelled() -> None:
+    with server_process(ZOO, "--memory-mb", 1536) as server:  # as in compose and in the chart
+        told = asyncio.run(burst(server, 2000))
+        assert told["OK"]
+        assert set(told) <= {"OK", "OVERLOADED"}, told
+        assert server.metrics()("dragoman_rpc_requests_total") == 2000
+
+
 async def herd(target: str, callers: int) -> list[int]:
     """So many clients that come back until they are served: how many texts each got."""
     async with AsyncClient(target) as client:
