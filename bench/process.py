@@ -86,10 +86,10 @@ class Server:
 
 @contextlib.contextmanager
 def serving(module: str, arguments: list[str], port: int | None = None) -> Iterator[Server]:
-    """Runs `python -m module` until the block ends. port: a free one where it is left open."""
+    """Runs `python -m module`, which takes what `server` takes, until the block ends. port: a free one if left open."""
     port, metrics_port = port or free_port(), free_port()
     command = [sys.executable, "-m", module, *arguments, "--port", str(port), "--metrics-port", str(metrics_port)]
-    if module == "server" and "--http-port" not in arguments:
+    if "--http-port" not in arguments:
         command.append("--no-http")  # its port would be that of another server of the measurement
     # As where it is installed, its modules are compiled once and not at every start.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}

@@ -58,7 +58,7 @@ def validate(package: Path, processes: int, seconds: float, seed: int, paced: bo
     """Prints p50 and p99 of both, and their ratios, at several loads."""
     texts, cores = english(TEXTS), len(os.sched_getaffinity(0))
     with ExitStack() as stack:
-        settings = ["--package", str(package), "--workers", "1", "--log-level", "error", "--cache-mb", "0", "--no-http"]
+        settings = ["--package", str(package), "--workers", "1", "--log-level", "error", "--cache-mb", "0"]
         module = "bench.fleet.paced_server" if paced else "server"
         servers = [stack.enter_context(serving(module, settings)) for _ in range(processes)]
         targets = [server.target for server in servers]

@@ -13,8 +13,8 @@ from grpc import aio
 
 from bench.pages.markdown import machine
 from bench.process import Server, serving
-from bench.soak.callers import Callers
-from bench.soak.questions import Metadata, answers_alone, texts_of_all_lengths
+from bench.soak.callers import OF_ENGINES, Callers
+from bench.soak.questions import Alone, Metadata, answers_alone, texts_of_all_lengths
 from bench.soak.report import Reading, Report
 from bench.soak.strangers import attack
 from server.identity.tokens import new_token, token_hash
@@ -42,7 +42,12 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--hours", type=float, default=0.01, help="how long")
     parser.add_argument("--callers", type=int, default=48, help="calls at a time")
     parser.add_argument("--seed", type=int, default=0, help="of what is left to chance")
-    parser.add_argument("--faults", action="store_true", help="the engine crashes, hangs and finds no memory, too")
+    parser.add_argument(
+        "--faults",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="whether the engine crashes, hangs and finds no memory, too",
+    )
     parser.add_argument("--json", type=Path, help="file to write the report to")
     parser.add_argument("server", nargs="*", help="more arguments of the server, after --")
     arguments = parser.parse_args(given)
@@ -58,10 +63,18 @@ def soak(arguments: argparse.Namespace, callers_file: Path) -> Report:
     """Runs a server, and all that there is against it."""
     tokens = {name: new_token() for name in CALLERS}
     write(callers_file, tokens)
+    package = ["--package", str(arguments.package), "--log-level", "error", *arguments.server]
+    with serving("server", package) as well:
+        alone = asyncio.run(alone_on(well.target, arguments.seed))
     module = "bench.soak.faulty_server" if arguments.faults else "server"
-    own = ["--callers", str(callers_file), "--engine-restarts", str(RESTARTS), "--log-level", "error"]
-    with serving(module, ["--package", str(arguments.package), *own, *arguments.server]) as server:
-        return asyncio.run(Soak(server, arguments, callers_file, tokens).run())
+    with serving(module, [*package, "--callers", str(callers_file), "--engine-restarts", str(RESTARTS)]) as server:
+        return asyncio.run(Soak(server, arguments, alone, callers_file, tokens).run())
+
+
+async def alone_on(target: str, seed: int) -> Alone:
+    """What a server answers to each text, one after the other."""
+    async with aio.insecure_channel(target) as channel:
+        return await answers_alone(channel, texts_of_all_lengths(TEXTS, seed))
 
 
 def write(file: Path, tokens: dict[str, str]) -> None:
@@ -74,8 +87,11 @@ def write(file: Path, tokens: dict[str, str]) -> None:
 class Soak:
     """One run."""
 
-    def __init__(self, server: Server, arguments: argparse.Namespace, file: Path, tokens: dict[str, str]) -> None:
-        self._server, self._arguments, self._file, self._tokens = server, arguments, file, tokens
+    def __init__(
+        self, server: Server, arguments: argparse.Namespace, alone: Alone, file: Path, tokens: dict[str, str]
+    ) -> None:
+        """alone: what callers ask, and its answers. file: that of the callers, whose tokens these are."""
+        self._server, self._arguments, self._alone, self._file, self._tokens = server, arguments, alone, file, tokens
         self._readings: list[Reading] = []
         self._reloads = 0
         self._ends_s = 0.0
@@ -84,9 +100,7 @@ class Soak:
         """All of it."""
         server, arguments = self._server, self._arguments
         metadata: list[Metadata] = [(("authorization", f"Bearer {token}"),) for token in self._tokens.values()]
-        async with aio.insecure_channel(server.target) as channel:
-            alone = await answers_alone(channel, texts_of_all_lengths(TEXTS, arguments.seed), metadata[0])
-        callers = Callers(server.target, alone, arguments.seed, metadata)
+        callers = Callers(server.target, self._alone, arguments.seed, metadata)
         began_s = time.monotonic()
         self._ends_s = began_s + arguments.hours * 3600
         async with asyncio.TaskGroup() as tasks:
@@ -96,19 +110,21 @@ class Soak:
             tasks.create_task(self._read(callers))
         seconds = time.monotonic() - began_s
         left_behind = await self._left_behind()
-        tally = callers.tally
+        tally, may_fail = callers.tally, OF_ENGINES if arguments.faults else ()
+        internal = sum([await self._counted("dragoman_rpc_requests_total", code=code) for code in FAILURES])
+        internal -= sum([await self._counted("dragoman_refusals_total", reason=reason) for reason in may_fail])
         return Report(
             machine=machine(),
             package=arguments.package.name,
-            arguments=[*(["--faults"] if arguments.faults else []), *arguments.server],
+            arguments=["--faults" if arguments.faults else "--no-faults", *arguments.server],
             seed=arguments.seed,
             seconds=seconds,
             calls=tally.calls,
             answers=tally.answers,
             reused=tally.reused,
             wrong=tally.wrong,
-            broken=tally.broken,
-            internal=int(sum([await self._counted("dragoman_rpc_requests_total", code=code) for code in FAILURES])),
+            broken={end: count for end, count in tally.broken.items() if end not in may_fail},
+            internal=int(internal),
             ends=dict(tally.ends),
             attacks=sum(each.result() for each in attacks),
             reloads=self._reloads,

@@ -3,13 +3,13 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import grpc
 from grpc import aio
 
-from bench.soak.questions import Answer, Metadata, Wanted, hypotheses, vector
+from bench.soak.questions import Alone, Answer, Metadata, Wanted, hypotheses, vector
 from dragoman.errors import from_rpc
 from dragoman.v1.encoding_pb2 import EncodeRequest
 from dragoman.v1.encoding_pb2_grpc import EncodingServiceStub
@@ -25,7 +25,9 @@ READS_AFTER_S = (0.0,) * 6 + (0.02, 0.1, 0.5)
 RESTS_S = 0.05
 """After a refusal."""
 NO_ANSWER = "no answer"
-BROKEN = ("INTERNAL", "UNKNOWN", "CANCELLED", "UNAVAILABLE", NO_ANSWER)
+OF_ENGINES = ("ENGINE_FAILED", "QUARANTINED")
+"""Ends of calls that an engine failed with, and that could not be tried again."""
+BROKEN = ("INTERNAL", "UNKNOWN", "CANCELLED", "UNAVAILABLE", "NOT_FINITE", *OF_ENGINES, NO_ANSWER)
 """Ends of calls that there is no reason for while a server is well."""
 SMALL_WINDOW = (("grpc.http2.lookahead_bytes", 1), ("grpc.http2.bdp_probe", 0))
 """A client that takes little more than nothing before it reads."""
@@ -62,7 +64,7 @@ class Callers:
     def __init__(
         self,
         target: str,
-        alone: Mapping[Wanted, Mapping[str, Answer]],
+        alone: Alone,
         seed: int,
         callers: Sequence[Metadata] = ((),),
         most_contents: int = 8,
@@ -111,8 +113,6 @@ class Callers:
             end = from_rpc(error).reason or error.code().name
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and deadline_s == PATIENCE_S:
                 end = NO_ANSWER
-            if error.code() is grpc.StatusCode.INTERNAL:
-                end = "INTERNAL"
             await asyncio.sleep(RESTS_S * draw.random())
         self.tally.ends[end] += 1
 

@@ -13,6 +13,8 @@ STEPS_BETWEEN = 500
 """Between two faults, on average."""
 HANGS = 0.05
 """How many of them are hangs, which it takes ten seconds to notice."""
+HANG_S = 60.0
+"""How long one is. Its thread, which another has replaced by then, fails when it comes back and frees what it has."""
 
 end_step = SearchedRows.end_step
 
@@ -21,7 +23,7 @@ def end_or_fail(rows: SearchedRows[Any]) -> Found:
     """Stands for the end of a step."""
     if random.random() < 1 / STEPS_BETWEEN:
         if random.random() < HANGS:
-            threading.Event().wait()
+            threading.Event().wait(HANG_S)
         raise random.choice((RuntimeError("a kernel is broken"), MemoryError()))
     return end_step(rows)
 

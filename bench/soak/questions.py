@@ -38,6 +38,8 @@ class Wanted:
         )
 
 
+Alone = Mapping[Wanted, Mapping[str, Answer]]
+"""What each text is answered alone."""
 WANTED = (Wanted(1, 6), Wanted(1, 24), Wanted(4, 8), Wanted(16, 6), Wanted(0))
 
 
@@ -55,9 +57,7 @@ def texts_of_all_lengths(count: int, seed: int) -> list[str]:
     return [*short_texts(count - len(long) - len(whole), seed), *whole, *long]
 
 
-async def answers_alone(
-    channel: "aio.Channel", texts: Sequence[str], metadata: Metadata = (), kinds: Sequence[Wanted] = WANTED
-) -> Mapping[Wanted, Mapping[str, Answer]]:
+async def answers_alone(channel: "aio.Channel", texts: Sequence[str], kinds: Sequence[Wanted] = WANTED) -> Alone:
     """Of every text, whatever is wanted of it, one after the other."""
     translations, encodings = TranslationServiceStub(channel), EncodingServiceStub(channel)
     found: dict[Wanted, dict[str, Answer]] = {wanted: {} for wanted in kinds}
@@ -65,11 +65,11 @@ async def answers_alone(
         for text in dict.fromkeys(texts):
             if wanted.num_beams:
                 asked = TranslateRequest(contents=[text], decoding=wanted.decoding, no_cache=True)
-                response = await translations.Translate(asked, timeout=ALONE_S, metadata=metadata)
+                response = await translations.Translate(asked, timeout=ALONE_S)
                 answers[text] = hypotheses(response.translations[0])
             else:
                 request = EncodeRequest(contents=[text])
-                encoded = await encodings.Encode(request, timeout=ALONE_S, metadata=metadata)
+                encoded = await encodings.Encode(request, timeout=ALONE_S)
                 answers[text] = vector(encoded.embeddings[0])
     return found
 

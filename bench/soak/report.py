@@ -9,6 +9,8 @@ from bench.pages.markdown import join, table
 
 GROWTH_MB = 20.0
 """Resident memory may grow by so much in a million calls."""
+GROWTH_CALLS = 1_000_000
+"""From so many calls on, growth is held to that: before, a slope says little."""
 WRONG_SHOWN = 5
 
 
@@ -38,7 +40,10 @@ class Report(BaseModel):
     broken: dict[str, int]
     """Calls that ended as none may: without an answer, or with a status that says that the server is broken."""
     internal: int
-    """Calls that the server says it has ended with INTERNAL or UNKNOWN, whoever waited for them."""
+    """Calls that the server says it has ended with INTERNAL or UNKNOWN, whoever waited for them.
+
+    Of both, those that an engine failed with count only where it was not made to fail.
+    """
     ends: dict[str, int]
     attacks: int
     reloads: int
@@ -52,8 +57,9 @@ class Report(BaseModel):
 
     @property
     def well(self) -> bool:
-        """All that must be 0 is. Slopes take hours to mean something."""
-        return not (self.wrong or self.broken or self.internal or self.left_behind or self.exit_code)
+        """All that must be 0 is, and after enough calls memory does not grow."""
+        grows = self.calls >= GROWTH_CALLS and self.slope("rss_mb") > GROWTH_MB
+        return not (self.wrong or self.broken or self.internal or self.left_behind or self.exit_code or grows)
 
     def slope(self, name: str) -> float:
         """By how much a reading grows in a million calls, over the later half of them."""

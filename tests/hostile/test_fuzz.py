@@ -13,7 +13,9 @@ from tests.hostile.fuzz.messages import Sent
 from tests.hostile.fuzz.sending import LATE, Stops, answered, fuzz
 
 PARTS, MESSAGES = 4, 2500
-"""In the suite, and in each part of it. `python -m tests.hostile.fuzz` sends as many as wanted."""
+"""In the suite over gRPC, and in each part of it. `python -m tests.hostile.fuzz` sends as many as wanted."""
+HANDED_PARTS, HANDED_MESSAGES = 6, 15_000
+"""The same that handlers are handed."""
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -22,6 +24,14 @@ async def test_every_mutated_message_is_answered(part: int) -> None:
     assert told["OK"] > MESSAGES // 10
     assert told["INVALID_MESSAGE"] > MESSAGES // 20
     assert len(told) > 8
+
+
+@pytest.mark.parametrize("part", range(HANDED_PARTS))
+async def test_so_is_every_one_that_handlers_are_handed(part: int) -> None:
+    told = await fuzz(PARTS * MESSAGES + part * HANDED_MESSAGES, HANDED_MESSAGES, handed=True)
+    assert told["OK"] > HANDED_MESSAGES // 10
+    assert told["INVALID_MESSAGE"] > HANDED_MESSAGES // 20
+    assert len(told) > 12
 
 
 async def test_handlers_that_are_handed_messages_answer_as_they_do_over_grpc() -> None:
