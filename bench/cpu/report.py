@@ -27,6 +27,7 @@ LIBRARIES = (
     "grpcio",
     "numpy",
 )
+WIDEST = ("avx512_vnni", "avx512f", "avx2", "i8mm", "asimddp")
 PARTS = {
     "decoding": "Tokens a second, by sentences at a time on each worker",
     "base": "The same at OPUS-MT's base size, random weights, real lengths",
@@ -89,11 +90,15 @@ class Report(BaseModel):
         races.append(race)
 
     def write(self, folder: Path = RESULTS) -> Path:
-        """Writes both files. Returns the Markdown one, which holds nothing that the JSON does not."""
+        """Writes both files. Returns the Markdown one, which holds nothing that the JSON does not.
+
+        Their names have the widest instructions: one processor's name stands for several kinds of it.
+        """
         folder.mkdir(exist_ok=True)
+        kind = next((f"-{name}" for name in WIDEST if name in self.instructions.split()), "")
         rest = [word for word, said in (("some", self.sides), ("quick", self.quick)) if said]
         of = "".join(f"-{part}" for part in (*self.parts, *rest))
-        path = folder / f"{self.date.isoformat()}-{file_name(processors()[0])}{of}.md"
+        path = folder / f"{self.date.isoformat()}-{file_name(processors()[0])}{kind}{of}.md"
         path.write_text(self.markdown(), encoding="utf-8")
         path.with_suffix(".json").write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
         return path

@@ -10,7 +10,9 @@ def matching(graphs: GraphFiles) -> tuple[NativeGraphs, Library]:
     """Both. Raises KernelsRefused where the package has no graphs for the library, or the library is none for here."""
     native = graphs.spec.native
     if native is None:
-        raise KernelsRefused("the package has no graphs of them; export the checkpoint again")
+        raise KernelsRefused(
+            "the package has no graphs of them; export the checkpoint again, which says why where it makes none"
+        )
     return native, library_of(native.operators)
 
 

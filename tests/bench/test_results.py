@@ -111,6 +111,13 @@ def test_some_parts_leave_the_results_of_a_whole_run_alone(tmp_path: Path) -> No
     assert sides.write(tmp_path).stem == f"{whole.stem}-t5-nllb-some-quick"
 
 
+def test_processors_of_one_name_and_other_instructions_have_results_of_their_own(tmp_path: Path) -> None:
+    for instructions, kind in (("avx2 fma f16c", "avx2"), ("avx512f avx512_vnni avx2 fma", "avx512_vnni")):
+        table = report().model_copy(update={"instructions": instructions}).write(tmp_path)
+        assert table.stem.endswith(f"-{kind}")
+    assert len(list(tmp_path.glob("*.md"))) == 2
+
+
 def test_a_million_characters_cost_what_the_cores_do_meanwhile() -> None:
     """At 100 characters a second two cores take 10,000 seconds, which is 5.56 core-hours."""
     text = report().model_copy(update={"core_hour": 0.09}).markdown()
