@@ -70,6 +70,8 @@ class TargetText:
     """If it was wanted."""
     log_prob: float = 0.0
     """sum(log p) of its tokens."""
+    token_ids: tuple[int, ...] = ()
+    """What it was written from, as the hypothesis has them. Empty for one that is put together from several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,7 @@ class TargetWriter:
             alignment=None if source_spans is None else _alignment(hypothesis.links, source_spans, spans),
             attention=None if hypothesis.attention is None else attention(hypothesis.attention, spans),
             log_prob=hypothesis.log_prob,
+            token_ids=ids,
         )
 
     def _target_spans(self, hypothesis: Hypothesis, text: str) -> Iterator[Span]:

@@ -18,6 +18,7 @@ from server.telemetry.calls import Call, begin
 from server.telemetry.metrics.version import VersionMetrics
 from server.translation.answer import Translation
 from server.translation.options import Asked
+from server.translation.targets import TargetText
 from server.versions.rule import Comparison, Rule
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ class Shadow:
         self.comparison = Comparison()
         self._rule, self._served, self._candidate = rule, served, candidate
         self._metrics, self._chance = metrics, chance
+        self._same_ids = candidate.package.tokenizer is served.package.tokenizer  # which is taken over if it is equal
         self._calls = set[asyncio.Task[None]]()
         self._decided = asyncio.Event()
 
@@ -102,7 +104,7 @@ class Shadow:
 
     def _compare(self, served: Translation, candidate: Translation | None) -> None:
         [live, *_], new = served.hypotheses, None if candidate is None else candidate.hypotheses[0]
-        equal = new is not None and (new.text, new.tokens) == (live.text, live.tokens)
+        equal = new is not None and self._equal(new, live)
         tokens = live.tokens if new is None else new.tokens
         self.comparison.add(
             equal,
@@ -113,6 +115,11 @@ class Shadow:
         self._metrics.compared(self._served.model.name, equal, self.comparison)
         if self.comparison.compared >= self._rule.contents or self.comparison.objection(self._rule) is not None:
             self._decided.set()
+
+    def _equal(self, new: TargetText, live: TargetText) -> bool:
+        """Several sequences of tokens have one text. The ids of two vocabularies cannot be compared, only counted."""
+        tokens = new.token_ids == live.token_ids if self._same_ids else new.tokens == live.tokens
+        return tokens and new.text == live.text
 
     def _drop(self, contents: int) -> None:
         self.comparison.dropped += contents
