@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dragoman import AsyncClient, Client, FailedPrecondition
+from dragoman import AsyncClient, Client, FailedPrecondition, TextDelta
 from dragoman.command.main import main
 from models.package.folder import MANIFEST
 from server.versions.rule import Comparison, Rule
-from tests.server_process import eventually, server_process
+from tests.server_process import ServerProcess, eventually, server_process
 
 ZOO = Path(__file__).parents[2] / "models" / "zoo" / "en-pt"
 TEXTS = ["The cat sleeps.", "Good morning.", "I have two brothers.", "Where is the station?"]
@@ -144,6 +144,45 @@ async def test_an_equal_candidate_is_promoted_by_its_shadow_and_a_damaged_one_is
         metrics = server.metrics()
         assert metrics("dragoman_shadow_contents_total", result="equal") >= 6
         assert metrics("dragoman_model_reload_refused", model="en-pt") == 1
+
+
+LONG = 500
+"""Tokens of a stream that is under way when its version is replaced."""
+ANYTHING = ("--shadow-equal-texts", 0, "--shadow-score-difference", 1000, "--shadow-slowdown", 1000)
+
+
+async def test_a_stream_ends_on_the_version_that_it_began_with(folder: Folder) -> None:
+    """Its shadow's last contents say when the candidate is promoted: while the stream is known to be under way."""
+    damage(folder.path.resolve())  # which finds no end
+    with server_process(folder.path, *SHADOW, *ANYTHING, "--shadow-contents", 2 * len(TEXTS)) as server:
+        async with AsyncClient(server.target) as client:
+            former = await client.translate(TEXTS[0], no_cache=True, max_new_tokens=LONG)
+            folder.version()
+            reload = asyncio.create_task(client.reload())
+            await shadowed(client, server)
+            streamed = asyncio.create_task(stream(client, began := asyncio.Event()))
+            await began.wait()
+            await client.translate(2 * TEXTS, no_cache=True, max_new_tokens=1)
+            assert (await reload).changed and not streamed.done()
+            assert (await client.translate(TEXTS[0], no_cache=True)).text == "O gato dorme."
+            assert await streamed == former.text != "O gato dorme."
+
+
+async def shadowed(client: AsyncClient, server: ServerProcess) -> None:
+    """Returns when a candidate has answered a live call, too."""
+    while not server.metrics()("dragoman_shadow_contents_total"):
+        await client.translate(TEXTS[0], no_cache=True, max_new_tokens=1)
+        await asyncio.sleep(0.2)
+
+
+async def stream(client: AsyncClient, began: asyncio.Event) -> str:
+    """A text that was streamed to its end."""
+    text = ""
+    async for event in client.stream_translate(TEXTS[0], no_cache=True, max_new_tokens=LONG):
+        if isinstance(event, TextDelta):
+            text += event.text
+            began.set()
+    return text
 
 
 def damage(package: Path) -> None:
