@@ -6,8 +6,8 @@ from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models.dashboard import Dashboard, Panel
 
 from deploy.grafana.frame import build
-from deploy.grafana.panels import lines
-from deploy.grafana.queries import MODEL, VERSIONS, buckets, by, quantile, rate, ratio, share, versioned
+from deploy.grafana.panels import RED, lines, stacked
+from deploy.grafana.queries import MODEL, VERSIONS, buckets, by, or_none, quantile, rate, ratio, share, versioned
 
 VERSION = "model, version"
 LEGEND = "{{model}} {{version}}"
@@ -19,7 +19,13 @@ def dashboard() -> Dashboard:
         "models",
         "Model compare",
         "The same figures for each version of each model. A version is the start of its package's hash.",
-        {"State": _state(), "Traffic": _traffic(), "Speed": _speed(), "Answers": _answers()},
+        {
+            "State": _state(),
+            "New versions": _new_versions(),
+            "Traffic": _traffic(),
+            "Speed": _speed(),
+            "Answers": _answers(),
+        },
     )
 
 
@@ -36,6 +42,43 @@ def _state() -> Sequence[Builder[Panel]]:
         ),
         lines(
             "Memory", "What each model may come to take on each server: its weights and all its rows.", "bytes", memory
+        ),
+    ]
+
+
+def _new_versions() -> Sequence[Builder[Panel]]:
+    contents = by("result", rate("dragoman_shadow_contents_total", MODEL))
+    colors = {"equal": "green", "different": "red", "dropped": "yellow"}
+    return [
+        lines(
+            "Refused",
+            "1 while the last new version of a model is not the one that is served: its server's log says why.",
+            "short",
+            {"{{model}} {{instance}}": _now("dragoman_model_reload_refused")},
+            ((1, RED),),
+            width=6,
+        ),
+        stacked(
+            "Compared",
+            "Live contents that a candidate was to answer, too: --shadow-share. Dropped: the server was busy.",
+            "cps",
+            {"{{result}}": or_none(contents, "result")},
+            colors,
+            width=6,
+        ),
+        lines(
+            "Score difference",
+            "Largest of equal texts, of the last candidate and the version that served.",
+            "short",
+            _last("dragoman_shadow_score_difference"),
+            width=6,
+        ),
+        lines(
+            "Slowdown",
+            "Time of a worker that the last candidate took, for that of the version that served.",
+            "short",
+            _last("dragoman_shadow_slowdown"),
+            width=6,
         ),
     ]
 
@@ -100,6 +143,11 @@ def _answers() -> Sequence[Builder[Panel]]:
 def _of(metric: str, where: str = MODEL) -> str:
     """What a counter gains a second, for each version."""
     return by(VERSION, versioned(rate(metric, where)))
+
+
+def _last(gauge: str) -> dict[str, str]:
+    """What is known of the last candidate on each server, if there was one that was compared."""
+    return {"{{model}} {{instance}}": or_none(_now(gauge), "model", "no candidate")}
 
 
 def _now(gauge: str) -> str:
