@@ -17,6 +17,7 @@ from dragoman.command.flags.arguments import Arguments
 from dragoman.command.lines import Line, LineError, given_lines, in_order, read_lines
 from dragoman.command.output import complain
 from dragoman.command.progress import Progress
+from dragoman.command.reloading import reload_each
 from dragoman.errors import DragomanError, NotFound, Unavailable, Unreachable, is_of_text
 from dragoman.results.server import Health
 from dragoman.results.translation import Translation
@@ -106,13 +107,6 @@ async def _models(args: Arguments) -> int:
     return DONE
 
 
-async def _reload(args: Arguments) -> int:
-    async with AsyncClient(args.targets, tls=args.tls_options(), token=args.token, wait_for_ready=False) as client:
-        reloaded = await client.reload(args.model or "", timeout_s=args.timeout)
-    print(output.reloaded_json(reloaded) if args.json else output.reloaded_line(reloaded), flush=True)
-    return DONE
-
-
 async def _health(args: Arguments) -> int:
     async with AsyncClient(args.targets, tls=args.tls_options(), token=args.token, wait_for_ready=False) as client:
         try:
@@ -141,7 +135,7 @@ CALLS = {
     "classify": _classify,
     "score": _score,
     "models": _models,
-    "reload": _reload,
+    "reload": reload_each,
     "health": _health,
 }
 

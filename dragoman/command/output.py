@@ -136,9 +136,9 @@ def model_json(model: Model) -> str:
     return to_json(asdict(model))
 
 
-def reloaded_json(reloaded: Reloaded) -> str:
-    """All fields."""
-    return to_json(asdict(reloaded))
+def reloaded_json(reloaded: Reloaded, target: str) -> str:
+    """All fields, and the server that was asked."""
+    return to_json({"target": target, **asdict(reloaded)})
 
 
 def reloaded_line(reloaded: Reloaded) -> str:
