@@ -102,29 +102,48 @@ def compare(package: Path, sentences: int, repeats: int, parts: Collection[str],
     return [[package.name, name, *_figures(series["bulk"], one, sentences)] for name, one in series.items()]
 
 
-def kill(package: Path, sentences: int, folder: Path) -> str:
-    """What becomes of a run that gets SIGKILL at random moments of its way, and is gone on with."""
+def kill(package: Path, sentences: int, folder: Path) -> tuple[str, bool]:
+    """What becomes of a run that gets SIGKILL at random moments and is gone on with, and whether that is right.
+
+    One that ends before its moment is begun anew, and another moment is drawn for that one.
+    """
     source, whole, made, kept = folder / "source.txt", folder / "whole.txt", folder / "killed.txt", list[int]()
     source.write_text("".join(f"{text}\n" for text in distinct(sentences)), encoding="utf-8")
     whole_s = seconds(partial(dragoman, "bulk", source, whole, "--package", package, "--workers", WORKERS))
     command = [sys.executable, "-m", "dragoman", "bulk", str(source), str(made)]
     command += ["--package", str(package), "--workers", str(WORKERS)]
-    journal, chance = made.with_name(f"{made.name}{SUFFIX}") / "0.rows", random.Random(0)
-    for moment in sorted(chance.uniform(0, sentences) for _ in range(KILLS)):
-        done = int(moment) // ROWS * ROWS  # as far as a journal knows
-        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as run:
-            while run.poll() is None and whole_windows(journal) * ROWS < done:
-                time.sleep(LOOK_S)
-            with suppress(subprocess.TimeoutExpired):
-                run.wait((moment - done) / sentences * whole_s)
-            run.kill()
-        if run.returncode != -signal.SIGKILL:
-            break
-        kept.append(rows_of(journal))
-    if not made.exists():
-        dragoman("bulk", source, made, "--package", package, "--workers", WORKERS)
-    same = "equal to" if made.read_bytes() == whole.read_bytes() else "WRONG: not"
-    return f"killed {len(kept)} times, with {', '.join(map(str, kept))} rows of {sentences} kept: {same} a whole run's"
+    unfinished, chance, equal = made.with_name(f"{made.name}{SUFFIX}"), random.Random(0), list[bool]()
+    journal = unfinished / "0.rows"
+    moments = sorted(chance.uniform(0, sentences) for _ in range(KILLS))
+    while moments:
+        if killed_at(moments[0], command, journal, whole_s / sentences):
+            kept.append(rows_of(journal))
+            moments = moments[1:]
+        else:
+            moments = sorted([chance.uniform(0, sentences), *moments[1:]])
+        if made.exists() and not unfinished.exists():
+            equal.append(made.read_bytes() == whole.read_bytes())
+            made.unlink()
+    dragoman(*command[3:])
+    equal.append(made.read_bytes() == whole.read_bytes())
+    same = "equal to" if all(equal) else "WRONG: not"
+    rows = ", ".join(map(str, kept))
+    told = f"killed {len(kept)} times, with {rows} rows of {sentences} kept, and ended {len(equal)} times"
+    return f"{told}: {same} a whole run's", all(equal)
+
+
+def killed_at(moment: float, command: list[str], journal: Path, row_s: float) -> bool:
+    """Whether a run was killed, once so many rows were done; or else it had ended. Raises CalledProcessError."""
+    done = int(moment) // ROWS * ROWS  # as far as a journal knows
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as run:
+        while run.poll() is None and whole_windows(journal) * ROWS < done:
+            time.sleep(LOOK_S)
+        with suppress(subprocess.TimeoutExpired):
+            run.wait((moment - done) * row_s)
+        run.kill()
+    if run.returncode not in (0, -signal.SIGKILL):
+        raise subprocess.CalledProcessError(run.returncode, command)
+    return run.returncode != 0
 
 
 def whole_windows(file: Path) -> int:
@@ -147,8 +166,8 @@ def _figures(bulk: Series, other: Series, sentences: int) -> tuple[str, str]:
     return f"{sentences / other.median:,.0f}", told
 
 
-def main() -> None:
-    """Command line."""
+def main() -> int:
+    """Command line. The exit code is 1 where a run that was killed came to something else."""
     parser = argparse.ArgumentParser(prog="python -m bench.bulk", description=__doc__)
     default = [ZOO / "en-pt", ZOO / "en-pt-int8"]
     parser.add_argument("packages", nargs="*", type=Path, default=default, metavar="PACKAGE", help="of en-pt")
@@ -159,16 +178,19 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     print(f"{machine()}, {instructions()}\n", flush=True)
-    rows = list[list[str]]()
+    rows, failed = list[list[str]](), False
     for package in arguments.packages:
         with TemporaryDirectory() as folder:
             parts = arguments.part or PARTS
             if KILLED in parts:
-                print(kill(package, arguments.sentences, Path(folder)), flush=True)
+                told, right = kill(package, arguments.sentences, Path(folder))
+                print(told, flush=True)
+                failed |= not right
                 continue
             rows += compare(package, arguments.sentences, arguments.repeats, parts, Path(folder))
     print(table(["package", "side", "sentences/s", "time over bulk's, median and range"], rows))
+    return int(failed)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
