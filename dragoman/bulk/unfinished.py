@@ -5,6 +5,8 @@ job.json   what was asked for, of what, and of which model: another run goes on 
 3.rows     the journal of the fourth file
 3.part     what it becomes, being written
 3.done     it is in its place
+
+Where all is done, it is DST.unfinished.ended until it is deleted: what is left of that says nothing about a run.
 """
 
 import fcntl
@@ -21,6 +23,8 @@ from dragoman.bulk.journal import Journal
 from dragoman.bulk.plan import Item
 
 SUFFIX = ".unfinished"
+ENDED = ".ended"
+"""Behind the name of the folder."""
 
 
 class Unfinished:
@@ -70,8 +74,11 @@ class Unfinished:
         return self._folder / f"{number}.done"
 
     def end(self) -> None:
-        """All is done."""
-        shutil.rmtree(self._folder)
+        """All is done. Deleting takes many steps, and half a folder would say that the targets are somebody else's."""
+        ended = _ended(self._folder)
+        self._folder.rename(ended)
+        sync_names(ended.parent)
+        shutil.rmtree(ended, ignore_errors=True)
 
 
 @contextmanager
@@ -81,6 +88,7 @@ def opened(target: Path, items: Sequence[Item], asked: Mapping[str, object]) -> 
     asked: what the targets depend on, by the name that a user knows
     """
     folder = target.with_name(target.name + SUFFIX)
+    shutil.rmtree(_ended(folder), ignore_errors=True)  # of a run that was killed meanwhile
     if not folder.exists() and target.exists():
         raise WrongUsage(f"{target} exists already: delete it, or write to another place")
     folder.mkdir(exist_ok=True)
@@ -99,11 +107,24 @@ def _locked(file: Path, target: Path) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise BulkError(f"another run is writing {target}: wait for it, or write to another place") from error
-        if not os.fstat(descriptor).st_nlink:
+        if not _is_at(file, descriptor):
             raise BulkError(f"another run has just ended writing {target}")
         yield
     finally:
         os.close(descriptor)
+
+
+def _ended(folder: Path) -> Path:
+    """The name of a run's folder that is not needed any more."""
+    return folder.with_name(folder.name + ENDED)
+
+
+def _is_at(file: Path, descriptor: int) -> bool:
+    """Whether what was opened has the name still: it may have been moved away with its folder."""
+    try:
+        return os.path.samestat(file.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def _described(items: Sequence[Item]) -> list[list[object]]:

@@ -1,0 +1,73 @@
+"""A run that is killed between two of the last steps."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dragoman.bulk import unfinished
+from dragoman.bulk.errors import WrongUsage
+from dragoman.bulk.unfinished import Unfinished
+from tests.client.bulk.running import Bulk
+
+
+class Killed(BaseException):
+    """What a process does not catch."""
+
+
+def killed(*_: object, **__: object) -> None:
+    raise Killed
+
+
+def nobody(texts: list[str]) -> list[str]:
+    raise AssertionError(texts)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir())
+
+
+def test_killed_while_its_folder_is_deleted_it_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = tmp_path / "a.txt", tmp_path / "b.txt"
+    source.write_text("a\n")
+
+    def half(folder: Path, **_: object) -> None:
+        if folder.exists():
+            (folder / "0.done").unlink()
+            raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", half)
+        with pytest.raises(Killed):
+            Bulk().run(source, target)
+    with pytest.raises(WrongUsage, match=r"b\.txt exists already"):
+        Bulk(translate=nobody).run(source, target)
+    assert names(tmp_path) == ["a.txt", "b.txt"]
+
+
+def test_killed_between_its_name_and_the_note_of_it_a_file_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    (source / "a.txt").write_text("a\n")
+    (source / "b.txt").write_text("b\n")
+    with monkeypatch.context() as patched:
+        patched.setattr(Unfinished, "_mark", killed)
+        with pytest.raises(Killed):
+            Bulk().run(source, target)
+    assert names(target) == ["a.txt"]
+    assert "0.rows" in names(tmp_path / "out.unfinished")
+    heard = Bulk().run(source, target)
+    assert heard.rows == 1  # of the other file
+    assert [(target / name).read_text() for name in names(target)] == ["A\n", "B\n"]
+
+
+def test_a_run_that_waited_at_a_folder_that_was_moved_away_does_not_begin(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    with lock.open("wb") as opened:
+        assert unfinished._is_at(lock, opened.fileno())
+        lock.rename(tmp_path / "moved")
+        assert not unfinished._is_at(lock, opened.fileno())
+        lock.touch()
+        assert not unfinished._is_at(lock, opened.fileno())
