@@ -3,17 +3,17 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
 from dragoman.bulk.errors import BulkError
 from dragoman.bulk.journal import Done, Journal
 from dragoman.bulk.memory import Memory
+from dragoman.bulk.once import Once, Outcome
 from dragoman.bulk.plan import Item
 from dragoman.bulk.rows import Columns, Row
 from dragoman.bulk.unfinished import Unfinished, opened
-from dragoman.bulk.windows import Outcome, Translated, batches_of, translated_windows
+from dragoman.bulk.windows import Translated, batches_of, translated_windows
 from dragoman.errors import DragomanError
 
 
@@ -52,7 +52,7 @@ def run(job: Job, asked: Mapping[str, object], memory: Memory, translated: Trans
     columns = {"column": job.columns.source, "into": job.columns.target}
     with opened(job.target, job.items, {**asked, **columns}) as unfinished:
         sizes = [item.size_bytes for item in job.items]
-        refused, whole = 0, max(1, sum(sizes))
+        refused, whole, once = 0, max(1, sum(sizes)), Once(memory)
         for number, item in enumerate(job.items):
             before = sum(sizes[:number])
 
@@ -60,7 +60,7 @@ def run(job: Job, asked: Mapping[str, object], memory: Memory, translated: Trans
                 return (before + of_file * size) / whole
 
             if not unfinished.is_done(number, item):
-                refused += _Work(item, number, job, unfinished, report, share).run(memory, translated)
+                refused += _Work(item, number, job, unfinished, report, share).run(once, translated)
         unfinished.end()
     return refused
 
@@ -82,11 +82,11 @@ class _Work:
     share: Callable[[float], float]
     """Of everything, by the share of this file."""
 
-    def run(self, memory: Memory, translated: Translated) -> int:
+    def run(self, once: Once, translated: Translated) -> int:
         """Gives the rows that were refused."""
         with self.unfinished.journal(self.number) as journal:
             if not journal.ended:
-                self._translate(journal, memory, translated)
+                self._translate(journal, once, translated)
                 journal.end()
             try:
                 self.item.open(self.job.columns).write(self.unfinished.part(self.number), journal)
@@ -95,12 +95,15 @@ class _Work:
         self.unfinished.put_in_place(self.number, self.item)
         return journal.refused
 
-    def _translate(self, journal: Journal, memory: Memory, translated: Translated) -> None:
+    def _translate(self, journal: Journal, once: Once, translated: Translated) -> None:
         """What the journal has not."""
         if journal.rows:
             self.report.resumed(journal.rows)
-        rows = islice(self.item.open(self.job.columns).rows(), journal.rows, None)
-        with closing(translated_windows(rows, memory, translated)) as windows:
+        rows = self.item.open(self.job.columns).rows()
+        for translation, row in zip(journal, rows, strict=False):  # what the journal has, may come again in the rest
+            if translation is not None and row.wanted is not None:
+                once.keep(row.wanted, translation)
+        with closing(translated_windows(rows, once, translated)) as windows:
             for window in windows:
                 done = list[Done]()
                 for row in window.rows:

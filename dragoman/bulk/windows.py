@@ -1,4 +1,4 @@
-"""Windows of rows: each text once, what is known taken from the memory, the rest to an engine, longest first."""
+"""Windows of rows: what is known of their texts is taken from there, the rest goes to an engine, longest first."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -7,7 +7,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 
 from dragoman.bulk.errors import BulkError
-from dragoman.bulk.memory import Memory
+from dragoman.bulk.once import Asked, Once, Outcome
 from dragoman.bulk.rows import Row
 from dragoman.errors import DragomanError, is_of_text
 
@@ -18,8 +18,6 @@ AHEAD = 3
 BATCH = 128
 """Texts that a thread has translated at a time."""
 
-Outcome = str | DragomanError
-"""A translation, or why there is none."""
 Translate = Callable[[list[str]], list[str]]
 """The translations of some texts. Raises DragomanError for all of them where one is refused."""
 Translated = Callable[[Iterator[list[str]]], Generator[list[Outcome]]]
@@ -58,24 +56,20 @@ def batches_of(rows: Iterable[Row]) -> int:
     return batches
 
 
-def translated_windows(rows: Iterable[Row], memory: Memory, translated: Translated) -> Generator[Window]:
+def translated_windows(rows: Iterable[Row], once: Once, translated: Translated) -> Generator[Window]:
     """All rows, in order, with what became of their texts."""
-    asked = deque[tuple[list[Row], dict[str, str], list[str]]]()
+    under_way = deque[tuple[list[Row], Asked]]()
 
     def unknown() -> Iterator[list[str]]:
         for window in windows_of(rows):
-            texts = dict.fromkeys(row.wanted for row in window)
-            known = memory.find(text for text in texts if text is not None)
-            new = sorted((text for text in texts if text is not None and text not in known), key=len, reverse=True)
-            asked.append((window, known, new))
-            yield new
+            asked = once.ask(dict.fromkeys(row.wanted for row in window if row.wanted is not None))
+            under_way.append((window, asked))
+            yield asked.new
 
     with closing(translated(unknown())) as all_outcomes:
         for outcomes in all_outcomes:
-            window, known, new = asked.popleft()
-            found = dict(zip(new, outcomes, strict=True))
-            memory.keep({text: outcome for text, outcome in found.items() if isinstance(outcome, str)})
-            yield Window(window, known | found)
+            window, asked = under_way.popleft()
+            yield Window(window, once.answer(asked, outcomes))
 
 
 def in_threads(translate: Translate, threads: int) -> Translated:

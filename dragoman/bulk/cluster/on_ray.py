@@ -21,7 +21,8 @@ from dragoman.bulk.cluster.node_engine import NodeEngine
 from dragoman.bulk.cluster.parts import NUMBER, TOLD, Feed, Parts, Told, unpacked
 from dragoman.bulk.engine import MORE_THREADS, check_repeatable, package_hashes
 from dragoman.bulk.errors import BulkError
-from dragoman.bulk.windows import BATCH, Outcome
+from dragoman.bulk.once import Outcome
+from dragoman.bulk.windows import BATCH
 from dragoman.wire.messages import TranslationOptions
 
 KNOCK_S = 10.0
@@ -71,7 +72,7 @@ class OnRay:
         under_way = deque[range]()
         for texts in windows:
             under_way.append(self._give(texts))
-            while len(under_way) > 1 and under_way[-1].stop - under_way[0].start > self._most_parts():
+            while len(under_way) > 1 and self._has_enough(under_way):
                 yield self._joined(under_way.popleft())
         while under_way:
             yield self._joined(under_way.popleft())
@@ -106,6 +107,12 @@ class OnRay:
         except RayError as error:
             raise BulkError(f"Ray cannot go on: {_reason(error)}. The same command does, on another cluster") from error
         return int(part[NUMBER][0]), unpacked(part[TOLD][0])
+
+    def _has_enough(self, under_way: Sequence[range]) -> bool:
+        """Of windows. Those of which all is known have no parts, and any number of them may come."""
+        if self._feed is None:  # nothing is for an engine yet
+            return True
+        return max(len(under_way), under_way[-1].stop - under_way[0].start) > self._most_parts()
 
     def _most_parts(self) -> int:
         """Under way at a time, so that no engine has nothing to do; there may be more nodes than before."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 from ray.data import Datasource, ReadTask
 from ray.data.block import BlockMetadata
 
-from dragoman.bulk.windows import Outcome
+from dragoman.bulk.once import Outcome
 from dragoman.errors import DragomanError
 
 NUMBER, TEXTS, TOLD = "number", "texts", "told"

@@ -3,6 +3,7 @@
 import asyncio
 import pickle
 import warnings
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
@@ -69,6 +70,24 @@ async def test_a_part_is_there_for_whoever_lost_it_until_it_is_done() -> None:
     assert await waiting == ["two"]
     await feed.forget(1)
     assert (await feed.take(0), await feed.take(1)) == ([], ["two"])
+
+
+def test_windows_of_which_all_is_known_do_not_gather() -> None:
+    """A file that the memory has, or of few texts: no engine is asked for, and no window waits for one."""
+    ray_data()
+    from dragoman.bulk.cluster.on_ray import OnRay
+
+    read = list[int]()
+
+    def windows() -> Iterator[list[str]]:
+        for number in range(50):
+            read.append(number)
+            yield []
+
+    with OnRay("127.0.0.1:1", [ZOO], {"target_language": "pt"}, "cpu", None, parts=400) as cluster:
+        for given, outcomes in enumerate(cluster.translated(windows())):
+            assert outcomes == []
+            assert len(read) <= given + 2
 
 
 def test_a_refusal_is_the_same_after_its_way() -> None:
