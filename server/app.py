@@ -132,6 +132,8 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
     server, port = open_server(settings, bounds, [interceptor], credentials)
     http_port = own_http_port(settings, port)
     reloads = Reloads(sources, ReloadMetrics(registry, [source.name for source in sources]))
+    if sources:  # before anybody is told that it serves: without, the signal would end it
+        signals.on_hangup(reloads.asked.set)
     with metrics_endpoint(settings, registry) as metrics:
         async with load_models(
             settings, packages, device, registry, quotas, bounds.bytes, signals.engines_left_s
@@ -181,8 +183,6 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
             if settings.watch_packages:
                 watching.append(asyncio.create_task(watch_packages(loaded, versions)))
             engines.watch_all()
-            if sources:
-                signals.on_hangup(reloads.asked.set)
             await signals.first.wait()
             versions.close()
             failed = all(one.runner.failure.done() for one in loaded)

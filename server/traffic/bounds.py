@@ -88,8 +88,11 @@ class Bounds:
 
     @property
     def new_calls_of_one(self) -> int:
-        """How many of one connection may be under way, so that a burst of its calls waits in the client for a place
-        rather than be cancelled here, and others have a quarter of the places."""
+        """How many of one connection may be under way.
+
+        So a burst of its calls waits in the client rather than be cancelled here, and others have a quarter of the
+        places.
+        """
         return max(1, self.new_calls * 3 // 4)
 
     @property

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.process import serving
 from dragoman import Client, Unauthenticated
 from tests.server_process import ROOT, WAIT_S, eventually, server_process
 from tests.serving import ZOO
@@ -64,3 +65,13 @@ def test_a_caller_is_let_in_until_the_file_says_otherwise(tmp_path: Path) -> Non
     assert log.count("caller=reports ") >= 3
     assert token not in log
     assert "callers is not taken up, and what was in use stays so" in log
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="SIGHUP is not on this system")
+def test_a_server_that_has_just_begun_to_serve_reads_its_files_again(tmp_path: Path) -> None:
+    callers = tmp_path / "callers.toml"
+    callers.write_text(made(tmp_path, "reports"))
+    with serving("server", ["--package", str(ZOO), "--callers", str(callers)]) as server:  # until health says so
+        server.process.send_signal(signal.SIGHUP)
+        eventually(lambda: server.counted("dragoman_reloads_total", {"source": "callers"}) > 0)
+        assert server.end() == 0
