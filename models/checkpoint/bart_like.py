@@ -59,8 +59,6 @@ class BartLikeConfig(JsonKeys):
     # Other choices are models of another kind.
     is_encoder_decoder: Literal[True] = True
     quantization_config: None = None
-    force_bos_token_to_be_generated: Literal[False] = False
-    """The older way to say forced_bos_token_id."""
 
 
 class OneVocabulary(BartLikeConfig):

@@ -158,7 +158,19 @@ def read_generation(folder: Path) -> GenerationSettings:
     for key, off in NEUTRAL.items():
         _check_neutral(file, key, content.get(key), off)
     options = {name: content[name] for name in OPTIONS if content.get(name) is not None} | _renamed(content, file)
-    return parse(GenerationSettings, content | {"options": options}, file)
+    return parse(GenerationSettings, content | _forced_begin(content, file) | {"options": options}, file)
+
+
+def _forced_begin(content: dict[str, Any], file: Path) -> dict[str, Any]:
+    """What `force_bos_token_to_be_generated` means to transformers: in config.json alone, and more than another key.
+
+    It is the older way to say forced_bos_token_id, beside which it stands in some files (bart-large-cnn).
+    """
+    if file.name != "config.json" or not content.get("force_bos_token_to_be_generated"):
+        return {}
+    if "bos_token_id" not in content:
+        raise CheckpointError(f"{file}: bos_token_id is missing; by force_bos_token_to_be_generated targets begin so")
+    return {"forced_bos_token_id": content["bos_token_id"]}
 
 
 def of_generate(decoding: Decoding) -> dict[str, Any]:

@@ -64,6 +64,8 @@ class Family:
     """Standard deviation of the matrices whose names have this: the first that fits. The others stay as they are."""
     own_output: bool = False
     """The output layer becomes another than the embedding table, however it was made."""
+    old: bool = False
+    """There is no generation_config.json."""
     end_length: float = 1.0
     """Of the end token's row of the output layer, as many times what it was: longer ones end targets earlier."""
 
@@ -74,6 +76,11 @@ BART_LIKE: dict[str, Family] = {
         lambda: BartForConditionalGeneration(BartConfig(**SHAPE, activation_function="relu")),
         {"forced_bos_token_id": 0, "min_length": 12, "num_beams": 4, "length_penalty": 2.0},
         end_bias=12.0,
+    ),
+    "bart, as an old file forces its beginning": Family(
+        lambda: BartForConditionalGeneration(BartConfig(**SHAPE, force_bos_token_to_be_generated=True)),
+        end_bias=5.0,
+        old=True,
     ),
     "mbart": Family(
         lambda: MBartForConditionalGeneration(MBartConfig(**SHAPE, scale_embedding=True, decoder_start_token_id=17)),
@@ -171,4 +178,6 @@ def write_family(folder: Path, family: Family, seed: int = 1) -> Path:
             model.final_logits_bias[0, model.config.eos_token_id] += family.end_bias
     model.generation_config.update(bad_words_ids=[[model.config.pad_token_id]], **family.generation)
     model.save_pretrained(folder)
+    if family.old:
+        (folder / "generation_config.json").unlink()
     return folder

@@ -3,12 +3,15 @@
 That the models are those of transformers is the business of tests.engine.exact.test_families.
 """
 
+import json
 from pathlib import Path
 
 import pytest
+from transformers import AutoModelForSeq2SeqLM
 
 from models.checkpoint import CheckpointError
 from models.checkpoint.bart_like import read
+from models.checkpoint.files.reading import read_json
 from tests.checkpoints import edit_json
 from tests.models.families import BART_LIKE, write_family
 
@@ -23,6 +26,25 @@ def test_generation_defaults(folder: Path) -> None:
     assert (generation.forced_begin_id, generation.forced_end_id, generation.min_new_tokens) == (0, 2, 11)
     edit_json(folder / "generation_config.json", min_new_tokens=3)
     assert read(folder).generation.min_new_tokens == 3, "generate does not look at min_length then"
+
+
+def test_old_name_of_the_forced_beginning_is_understood(folder: Path) -> None:
+    """As bart-large-cnn has it. In transformers it holds where there is no generation_config.json."""
+    edit_json(folder / "config.json", force_bos_token_to_be_generated=True, forced_bos_token_id=0, bos_token_id=9)
+    for name, forced in (("generation_config.json", 0), ("config.json", 9)):
+        found = AutoModelForSeq2SeqLM.from_pretrained(folder).generation_config.forced_bos_token_id
+        assert found == read(folder).generation.forced_begin_id == forced, name
+        (folder / "generation_config.json").unlink(missing_ok=True)
+    edit_json(folder / "config.json", force_bos_token_to_be_generated=False)
+    assert read(folder).generation.forced_begin_id == 0
+
+
+def test_old_name_of_the_forced_beginning_wants_a_token(folder: Path) -> None:
+    (folder / "generation_config.json").unlink()
+    content = read_json(folder / "config.json") | {"force_bos_token_to_be_generated": True}
+    (folder / "config.json").write_text(json.dumps({key: content[key] for key in content if key != "bos_token_id"}))
+    with pytest.raises(CheckpointError, match="bos_token_id is missing; by force_bos_token_to_be_generated"):
+        read(folder)
 
 
 @pytest.mark.parametrize(
