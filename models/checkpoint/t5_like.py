@@ -143,7 +143,7 @@ def _tokenizer(folder: Path, end_id: int) -> tuple[TokenizerSpec, dict[str, str]
     tokenizer = read_fast_tokenizer(folder)
     codes = target_codes(tokenizer)
     made = tokenizer.spec.model_copy(update={"target_codes": codes})
-    return made, {made.file: tokenizer.content}, tokenizer.largest_id, tuple(codes)
+    return made, {made.file: tokenizer.content}, max([tokenizer.largest_id, *codes.values()]), tuple(codes)
 
 
 def read(folder: Path) -> Trained:

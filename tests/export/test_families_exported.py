@@ -32,7 +32,16 @@ from models.checkpoint import CheckpointError, load_checkpoint
 from models.decoding import Decoding
 from models.package.folder import Package
 from tests.checkpoints import edit_json, flores
-from tests.models.families import BART_LIKE, SHAPE, T5_SHAPE, TWO_VOCABULARIES, VOCABULARY, Family, write_family
+from tests.models.families import (
+    BART_LIKE,
+    SHAPE,
+    T5_LIKE,
+    T5_SHAPE,
+    TWO_VOCABULARIES,
+    VOCABULARY,
+    Family,
+    write_family,
+)
 from tests.models.tokenizers.test_python_tokenizers import fsmt, m2m100
 from tests.models.tokenizers.test_tokenizer_json import mbart50, nllb, sentencepieces
 
@@ -84,6 +93,22 @@ def test_tokenizer_of_another_model_is_refused(folder: Path) -> None:
     write_tokenizer(folder, VOCABULARY + 30)
     with pytest.raises(CheckpointError, match=f"has token {VOCABULARY + 29}; the model has {VOCABULARY} tokens"):
         load_checkpoint(folder)
+
+
+@pytest.mark.parametrize("family", [BART_LIKE["bart"], BART_LIKE["pegasus"], T5_LIKE["t5"]])
+def test_control_tokens_may_be_beyond_the_vocabulary(family: Family, tmp_path: Path) -> None:
+    """No text has them, as `<mask>` of bart-large-cnn. Another token there is one of another model."""
+    write_tokenizer(write_family(tmp_path, family), VOCABULARY)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    tokenizer.add_special_tokens({"mask_token": "<mask>"})
+    tokenizer.save_pretrained(tmp_path)
+    assert tokenizer.mask_token_id == VOCABULARY
+    found = load_checkpoint(tmp_path).open_tokenizer(tmp_path)
+    assert max(found.encode("A <mask> of <mask>.")) < VOCABULARY
+    tokenizer.add_tokens("cat")
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match=f"has token {VOCABULARY + 1}; the model has {VOCABULARY} tokens"):
+        load_checkpoint(tmp_path)
 
 
 MANY = SHAPE | {"vocab_size": 780, "encoder_layers": 1, "decoder_layers": 1}

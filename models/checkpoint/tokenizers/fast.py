@@ -22,6 +22,7 @@ class FastTokenizer:
     content: str
     """Of the file that the spec names."""
     largest_id: int
+    """Of those that a model may be fed: see `largest_used`."""
     languages: dict[str, int] = field(default_factory=dict)
     """BCP-47 tag -> the token that names the language, for a tokenizer of many."""
 
@@ -56,11 +57,13 @@ def fast_tokenizer(tokenizer: Any, folder: Path, multilingual: bool) -> FastToke
     backend = tokenizer.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
-    content, largest_id = backend.to_str(), max(backend.get_vocab().values())
+    content = backend.to_str()
     spec = spec_of(backend).model_copy(update={"cleans_up": bool(tokenizer.clean_up_tokenization_spaces)})
     tokens = language_tokens(_control_tokens(backend)) if multilingual else {}
     spec = spec.model_copy(update={"source_affixes": {tag: _affixes_of(tokenizer, tokens[tag]) for tag in tokens}})
-    return FastTokenizer(spec, content, largest_id, {tag: backend.token_to_id(token) for tag, token in tokens.items()})
+    languages = {tag: backend.token_to_id(token) for tag, token in tokens.items()}
+    largest = max([largest_used(backend, spec), *languages.values()])
+    return FastTokenizer(spec, content, largest, languages)
 
 
 def read_encoders_tokenizer(folder: Path, vocab_size: int) -> tuple[TokenizerJsonSpec, int]:
@@ -75,14 +78,14 @@ def read_encoders_tokenizer(folder: Path, vocab_size: int) -> tuple[TokenizerJso
         backend = load_backend(file)
     except TokenizerError as error:
         raise CheckpointError(f"{folder}: {error}") from error
-    size = max(backend.get_vocab().values()) + 1
-    if size > vocab_size:
-        raise CheckpointError(f"{file} has token {size - 1}; the model has {vocab_size} tokens")
     spec = spec_of(backend)
-    if not spec.affixes.suffix_ids:
-        raise CheckpointError(f"{file}: no token ends a text; expected a template with one, such as [SEP]")
     affixes = spec.affixes.model_copy(update={"between_ids": between_ids(backend, spec.affixes)})
-    return spec.model_copy(update={"affixes": affixes}), spec.affixes.suffix_ids[-1]
+    spec = spec.model_copy(update={"affixes": affixes})
+    if (largest := largest_used(backend, spec)) >= vocab_size:
+        raise CheckpointError(f"{file} has token {largest}; the model has {vocab_size} tokens")
+    if not affixes.suffix_ids:
+        raise CheckpointError(f"{file}: no token ends a text; expected a template with one, such as [SEP]")
+    return spec, affixes.suffix_ids[-1]
 
 
 def target_codes(tokenizer: FastTokenizer) -> dict[str, int]:
@@ -115,6 +118,18 @@ def spec_of(backend: Any) -> TokenizerJsonSpec:
     if unknown is None and not hidden:
         raise CheckpointError("the tokenizer has neither control tokens nor an unknown token; expected one at least")
     return TokenizerJsonSpec(affixes=affixes, unknown_id=hidden[0] if unknown is None else unknown, hidden_ids=hidden)
+
+
+def largest_used(backend: Any, spec: TokenizerJsonSpec) -> int:
+    """The largest id of a text or of what stands around one.
+
+    Control tokens elsewhere are in no text (`TokenizerJson.encode_target`), so that models may lack them: the `<mask>`
+    of bart-large-cnn has no row of its embedding.
+    """
+    texts = set(backend.get_vocab().values()) - set(spec.hidden_ids)
+    affixes = [spec.affixes, *spec.source_affixes.values()]
+    around = {token_id for one in affixes for token_id in (*one.prefix_ids, *one.suffix_ids, *one.between_ids)}
+    return max({spec.unknown_id} | texts | around)
 
 
 def between_ids(backend: Any, around: Affixes) -> tuple[int, ...]:
