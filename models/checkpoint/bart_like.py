@@ -37,6 +37,10 @@ BUFFERS = tuple(
     f"model.{side}.{name}" for side in ("encoder", "decoder") for name in ("version", "embed_positions.weights")
 )
 """Tensors of old files that nothing is made of: a version, and tables that are computed."""
+PREFIX = "model."
+"""Of names in the file, unless a model was saved without what is on top of it."""
+ON_TOP = ("final_logits_bias", "lm_head.weight")
+"""Names without the prefix."""
 
 
 class BartLikeConfig(JsonKeys):
@@ -263,7 +267,7 @@ def model_config(settings: Settings, family: Family, choices: GenerationSettings
 
 def load_model(weights: Path, settings: Settings, family: Family, config: ModelConfig) -> Transformer:
     """Builds the Transformer and puts the weights into it."""
-    tensors = read_weights(weights)
+    tensors = read_weights(weights).with_prefix(PREFIX, ON_TOP)
     tensors.leave(BUFFERS)
     check_size(config, weights)
     model = Transformer(config)

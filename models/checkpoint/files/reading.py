@@ -131,6 +131,13 @@ class TensorFile:
         """The same, with names that lack a prefix where they had it."""
         return TensorFile(self.file, {name.removeprefix(prefix): tensor for name, tensor in self._tensors.items()})
 
+    def with_prefix(self, prefix: str, others: tuple[str, ...]) -> "TensorFile":
+        """The same, with a prefix before every name but `others`, where no name has it."""
+        if any(name.startswith(prefix) for name in self._tensors):
+            return self
+        named = ((name if name in others else prefix + name, tensor) for name, tensor in self._tensors.items())
+        return TensorFile(self.file, dict(named))
+
     def leave(self, prefixes: tuple[str, ...]) -> None:
         """Forgets the tensors whose names begin with one of these: nothing is made of them."""
         self._tensors = {name: tensor for name, tensor in self._tensors.items() if not name.startswith(prefixes)}

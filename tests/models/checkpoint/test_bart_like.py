@@ -7,13 +7,15 @@ import json
 from pathlib import Path
 
 import pytest
-from transformers import AutoModelForSeq2SeqLM
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModel, AutoModelForSeq2SeqLM
 
 from models.checkpoint import CheckpointError
 from models.checkpoint.bart_like import read
 from models.checkpoint.files.reading import read_json
 from tests.checkpoints import edit_json
-from tests.models.families import BART_LIKE, write_family
+from tests.models.families import BART_LIKE, TARGETS, write_family
 
 
 @pytest.fixture
@@ -82,6 +84,19 @@ def test_generation_is_refused(folder: Path, changes: dict[str, object], message
     edit_json(folder / "generation_config.json", **changes)
     with pytest.raises(CheckpointError, match=message):
         read(folder)
+
+
+@pytest.mark.parametrize("name", ["bart", "pegasus", "fsmt"])
+def test_weights_may_lack_what_is_on_top(name: str, tmp_path: Path) -> None:
+    """As a bare model saves them: a BartModel, whose names begin with no `model.`."""
+    write_family(tmp_path, BART_LIKE[name])
+    AutoModel.from_pretrained(tmp_path).save_pretrained(tmp_path)
+    assert not any(tensor.startswith("model.") for tensor in load_file(tmp_path / "model.safetensors"))
+    ours, theirs = read(tmp_path).model, AutoModelForSeq2SeqLM.from_pretrained(tmp_path).eval()
+    sources, targets = (torch.randint(3, TARGETS, (2, length)) for length in (9, 7))
+    with torch.no_grad():
+        expected = theirs(input_ids=sources, decoder_input_ids=targets, use_cache=False).logits
+        torch.testing.assert_close(ours(sources, torch.tensor([9, 9]), targets), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_start_token_is_named(folder: Path) -> None:
