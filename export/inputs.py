@@ -11,6 +11,7 @@ from engine.devices.selection import Wanted, select_device
 from engine.devices.session import Device
 from engine.devices.sizing import Load
 from export.command.arguments import CALIBRATION, Options
+from export.languages import package_languages
 from export.quantization.texts import Calibration, Samples
 from export.shortlist.table import ListSize
 from export.sources import Fetched
@@ -87,8 +88,7 @@ def read_references(options: Options) -> list[str]:
 
 def adapt(checkpoint: Checkpoint, fetched: Fetched, options: Options) -> Checkpoint:
     """The checkpoint, as its source and the options have it. Raises InputError."""
-    source = options.source_language or fetched.source_languages or checkpoint.source_languages
-    target = options.target_language or fetched.target_languages or checkpoint.target_languages
+    source, target = package_languages(checkpoint, fetched, options)
     return replace(
         checkpoint,
         name=fetched.name,

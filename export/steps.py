@@ -18,6 +18,7 @@ from export.inputs import (
     read_quantizing_texts,
     read_samples,
 )
+from export.languages import advice
 from export.manifest import make_manifest, package_files
 from export.native.device import why_no_device_step, with_device_step
 from export.native.graphs import why_standard_only, with_native
@@ -55,7 +56,8 @@ def export(options: Options, fetched: Fetched, progress: Progress) -> tuple[Path
     texts = [before + text for text in read_samples(options.samples, options.verify_samples)]
     quantizing_texts = read_quantizing_texts(options, texts)
     with progress.stage("load"):
-        checkpoint = adapt(load_checkpoint(fetched.folder), fetched, options)
+        loaded = load_checkpoint(fetched.folder)
+        checkpoint = adapt(loaded, fetched, options)
         shortlist = open_shortlist(checkpoint)
         text = read_text(options.shortlist) if options.shortlist is not None and shortlist is None else None
         lists = check_list_size(options, checkpoint)
@@ -64,6 +66,8 @@ def export(options: Options, fetched: Fetched, progress: Progress) -> tuple[Path
         model = variant(checkpoint.model, options.precision, options.attention)
         device = open_device(options, checkpoint)
         stored = StoredWeights(target / STORED) if options.in_place else None
+    for line in advice(loaded, fetched, options):
+        progress.tell(line)
     if text is not None:
         with progress.stage("count") as tell:
             shortlist, said = count_shortlist(checkpoint, fetched.folder, text, lists, options.attention, tell)

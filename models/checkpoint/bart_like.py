@@ -170,6 +170,7 @@ def load(folder: Path) -> Checkpoint:
         made_files=tokenizer.made_files,
         sha256=weights_sha256(trained.weights),
         in_transformers=True,
+        needs_languages=family in MULTILINGUAL,
     )
 
 

@@ -53,6 +53,8 @@ class Checkpoint:
     """Of the weights: see `models.checkpoint.files.weights`."""
     in_transformers: bool
     """Hugging Face transformers reads the folder too."""
+    needs_languages: bool = True
+    """It is for translation, so that a package has to say them. Else it may be of whatever language."""
     made_files: Mapping[str, str] = field(default_factory=dict)
     """What was made for the package, and is in no folder yet: name -> content."""
     languages: Mapping[str, TargetLanguage] = field(default_factory=dict)

@@ -68,6 +68,7 @@ def load(folder: Path) -> Checkpoint:
         files=tokenizer.files | notices(folder),
         sha256=weights_sha256(weights),
         in_transformers=False,  # not as what translates, which is what export asks it for
+        needs_languages=False,
         made_files=tokenizer.made_files,
     )
 

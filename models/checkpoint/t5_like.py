@@ -132,6 +132,7 @@ def load(folder: Path) -> Checkpoint:
         made_files=made_files,
         sha256=weights_sha256(trained.weights),
         in_transformers=True,
+        needs_languages=False,
     )
 
 

@@ -72,7 +72,8 @@ def folder(tmp_path: Path) -> Path:
 
 def test_becomes_a_package(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "package"
-    arguments = ["--source-language=en", "--target-language=en", "--verify-samples=3", "--output-layer=full"]
+    (folder / "README.md").write_text("---\nlanguage:\n- en\n---\n# Summaries\n", encoding="utf-8")
+    arguments = ["--verify-samples=3", "--output-layer=full"]
     arguments += ["--task", "summarize: ", "--task", "translate English to German: "]
     assert command.main([str(folder), "--out", str(out), *arguments]) == 0
     manifest = Package.open(out).manifest
@@ -80,6 +81,7 @@ def test_becomes_a_package(folder: Path, tmp_path: Path) -> None:
     assert all(agreement.equal == agreement.sentences for agreement in manifest.certificate.agreements)
     assert {agreement.reference for agreement in manifest.certificate.agreements} == {"pytorch", "transformers"}
     assert manifest.generation.forced_begin_id == 0
+    assert manifest.source_languages == manifest.target_languages == ("en",), "of the model card"
     names = ["summarize", "translate English to German"]
     assert manifest.prompts == {name: f"{name}: " for name in names}
     assert manifest.prompt == "summarize"

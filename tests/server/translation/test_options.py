@@ -177,6 +177,11 @@ def test_routes_the_model_has(route: Route, found: Route) -> None:
     assert check_route(route, MODEL) == found
 
 
+def test_a_model_of_an_unknown_language_is_asked_without_one() -> None:
+    model = replace(MODEL, source_languages=("und",), target_languages=("und",))
+    assert check_route(Route(), model) == Route("und", "und")
+
+
 @pytest.mark.parametrize(
     ("route", "field", "tag", "supported"),
     [
