@@ -30,6 +30,8 @@ HEADS = ("pooler.", "cls.", "lm_head.", "vocab_transform.", "vocab_layer_norm.",
 """Tensors that only the training had a use for, or that no vector is made of."""
 BUCKETS, FARTHEST = 32, 128
 """Of MPNet's relative positions."""
+OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+"""How tensors end that were converted from TensorFlow's, as bert-base-uncased's own were: transformers' new names."""
 BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
 
@@ -77,7 +79,7 @@ class Family:
     """Of keys that it may leave out."""
 
 
-BERT = Family()
+BERT = Family(defaults={"pad_token_id": 0})
 ROBERTA = Family(prefix="roberta.", after_padding=True, defaults={"pad_token_id": 1, "layer_norm_eps": 1e-12})
 DISTILBERT = Family(
     prefix="distilbert.",
@@ -193,7 +195,7 @@ def read(folder: Path, content: dict[str, Any], family: Family) -> EncoderModel:
     tokenizer, end_id = read_encoders_tokenizer(folder, settings.vocab_size)
     config = model_config(settings, family, end_id, file)
     weights = find_weights(folder)
-    tensors = read_weights(weights).without_prefix(family.prefix)
+    tensors = read_weights(weights).without_prefix(family.prefix).with_endings(OLD_NAMES)
     classifier = take_classifier(parse(HeadConfig, content, file), tensors, settings.hidden_size, file)
     model = load_model(weights, tensors, settings, family, config)
     return EncoderModel(config, model, tokenizer, weights, classifier)

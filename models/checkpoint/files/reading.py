@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -137,6 +138,16 @@ class TensorFile:
             return self
         named = ((name if name in others else prefix + name, tensor) for name, tensor in self._tensors.items())
         return TensorFile(self.file, dict(named))
+
+    def with_endings(self, endings: Mapping[str, str]) -> "TensorFile":
+        """The same, with another ending where a name has one of these."""
+        renamed = {}
+        for name, tensor in self._tensors.items():
+            old = next((ending for ending in endings if name.endswith(ending)), "")
+            renamed[name.removesuffix(old) + endings.get(old, "")] = tensor
+        if len(renamed) < len(self._tensors):
+            raise CheckpointError(f"{self.file} has a tensor under two names: {', '.join(endings)} and the new one")
+        return TensorFile(self.file, renamed)
 
     def leave(self, prefixes: tuple[str, ...]) -> None:
         """Forgets the tensors whose names begin with one of these: nothing is made of them."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import (
     AutoModel,
@@ -160,6 +160,34 @@ def test_hidden_states_are_those_of_transformers(family: str, tmp_path: Path) ->
         expected = theirs(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
         found = checkpoint.model.encode(ids, torch.tensor([length, length]))
         torch.testing.assert_close(found, expected, atol=2e-5, rtol=0)
+
+
+@torch.no_grad()
+def test_norms_of_old_have_other_names(tmp_path: Path) -> None:
+    """As in bert-base-uncased's own file, whose config.json of before says nothing of padding."""
+    saved = write(tmp_path / "tiny", BertForMaskedLM(bert()))
+    states = load(saved.folder).model.state_dict()
+    file, old = saved.folder / "model.safetensors", {"LayerNorm.weight": "LayerNorm.gamma", "Norm.bias": "Norm.beta"}
+    tensors = load_file(file)
+    for new, name in old.items():
+        tensors = {key.replace(new, name): tensor for key, tensor in tensors.items()}
+    assert sum(key.endswith(("LayerNorm.gamma", "LayerNorm.beta")) for key in tensors) == 2 * (2 * 3 + 2)
+    save_file(tensors, file, {"format": "pt"})
+    saved.config(pad_token_id=None)
+    found = load(saved.folder)
+    for name, tensor in found.model.state_dict().items():
+        assert torch.equal(tensor, states[name]), name
+    ids = torch.randint(4, PIECES, (1, 9))
+    expected = AutoModel.from_pretrained(saved.folder).eval()(ids).last_hidden_state
+    torch.testing.assert_close(found.model.encode(ids, torch.tensor([9])), expected, atol=2e-5, rtol=0)
+
+
+def test_a_norm_under_both_names_is_refused(saved: Saved) -> None:
+    file = saved.folder / "model.safetensors"
+    tensors = load_file(file)
+    save_file(tensors | {"embeddings.LayerNorm.gamma": tensors["embeddings.LayerNorm.weight"] + 1}, file)
+    with pytest.raises(CheckpointError, match="has a tensor under two names"):
+        load(saved.folder)
 
 
 def test_a_plain_folder_has_the_mean_and_its_tokenizers_own_template(saved: Saved) -> None:
