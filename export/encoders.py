@@ -20,12 +20,12 @@ from export.verification.vectors import verify_vectors
 from export.verification.verify import most_tokens
 from export.weights.save import save
 from models.checkpoint import encoders
+from models.checkpoint.contents import write_made
 from models.checkpoint.encoders import EncoderCheckpoint
 from models.encoding import Encoding
 from models.package.folder import draft, file_entries, publish
 from models.package.manifest import WEIGHTS, GenerationDefaults, Manifest, Origin
 from models.package.seal import private_key, sign
-from models.tokenizers.tokenizer_json import TokenizerJson
 
 
 def export_encoder(
@@ -63,6 +63,7 @@ def export_encoder(
             files = save(graphs, folder)
             for file_name, file in checkpoint.files.items():
                 shutil.copyfile(file, folder / file_name)
+            write_made(folder, checkpoint.made_files)
             for spec, dense in zip(checkpoint.encoding.dense, checkpoint.dense, strict=True):
                 dense.save(folder, spec.file)
             if checkpoint.classifier is not None:
@@ -98,7 +99,7 @@ def _quantize(
     checkpoint: EncoderCheckpoint, calibration: Calibration, samples: Samples, tell: Callable[[str], None]
 ) -> QuantizedEncoder:
     """Raises InputError where no text is short enough."""
-    tokenizer, own = TokenizerJson.load(checkpoint.folder, checkpoint.tokenizer), checkpoint.encoding
+    tokenizer, own = checkpoint.open_tokenizer(), checkpoint.encoding
     most = own.max_tokens or most_tokens(checkpoint.config.max_positions)
     sources, measured = (
         [ids for text in texts if len(ids := tokenizer.encode(text)) <= most]

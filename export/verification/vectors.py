@@ -26,7 +26,6 @@ from models.package.declared.graphs import VectorProbe
 from models.package.declared.precision import Precision
 from models.package.graph_files import GraphFiles
 from models.package.manifest import Certificate, VectorAgreement
-from models.tokenizers.tokenizer_json import TokenizerJson
 from models.transformer import Transformer
 
 COSINE: dict[Precision, float] = {"fp32": 0.99999, "int16": 0.99999, "int8": 0.99}
@@ -146,7 +145,7 @@ class _Samples:
         """Raises VerificationError where tokens differ."""
         self._classifier = checkpoint.classifier if checkpoint.in_transformers else None
         own = checkpoint.encoding
-        ours = TokenizerJson.load(checkpoint.folder, checkpoint.tokenizer)
+        ours = checkpoint.open_tokenizer()
         theirs = _Reference(checkpoint.folder, self._classifier)
         self._encoding = Encoding(own.poolings, own.dimensions, own.normalize, dense=checkpoint.dense)
         most = own.max_tokens or most_tokens(checkpoint.config.max_positions)

@@ -1,6 +1,7 @@
 """What every checkpoint family is read into."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,13 +23,44 @@ class CheckpointError(Exception):
     """A checkpoint that cannot be used. The message names the file, the key, what was expected and what was found."""
 
 
+def write_made(folder: Path, made: Mapping[str, str]) -> None:
+    """Writes what was made for a package: name -> content."""
+    for name, content in made.items():
+        (folder / name).write_text(content, encoding="utf-8")
+
+
+@contextmanager
+def tokenizer_folder(folder: Path, made: Mapping[str, str]) -> Iterator[Path]:
+    """Where a checkpoint's tokenizer can be opened: its own folder, or for a moment another, if the files were made."""
+    if not made:
+        yield folder
+        return
+    with TemporaryDirectory() as written:
+        write_made(Path(written), made)
+        yield Path(written)
+
+
+class EncoderTokenizer(NamedTuple):
+    """The tokenizer of an encoder alone."""
+
+    spec: TokenizerJsonSpec
+    """What stands around a text, by the tokenizer's own template."""
+    made: str | None
+    """The content of its tokenizer.json, where the folder has none."""
+
+    @property
+    def end_id(self) -> int:
+        """The id that ends a text."""
+        return self.spec.affixes.suffix_ids[-1]
+
+
 class EncoderModel(NamedTuple):
     """An encoder alone, as a family's reader gives it."""
 
     config: ModelConfig
     model: Transformer
     """With its weights, in fp32."""
-    tokenizer: TokenizerJsonSpec
+    tokenizer: EncoderTokenizer
     weights: Path
     classifier: Classifier | None
     """What gives labels, if something does."""
@@ -68,16 +100,12 @@ class Checkpoint:
 
     def open_tokenizer(self, folder: Path) -> Tokenizer:
         """folder: the checkpoint's. Raises TokenizerError."""
-        if not self.made_files:
-            return open_tokenizer(folder, self.tokenizer)
-        with TemporaryDirectory() as made:
-            self.make_files(Path(made))
-            return open_tokenizer(Path(made), self.tokenizer)
+        with tokenizer_folder(folder, self.made_files) as found:
+            return open_tokenizer(found, self.tokenizer)
 
     def make_files(self, folder: Path) -> None:
         """Writes what was made."""
-        for name, content in self.made_files.items():
-            (folder / name).write_text(content, encoding="utf-8")
+        write_made(folder, self.made_files)
 
     @property
     def transformer(self) -> Transformer:

@@ -10,19 +10,19 @@ from pydantic import Field, ValidationError
 
 from models.checkpoint import modernbert
 from models.checkpoint.classifiers import HeadConfig, take_classifier
-from models.checkpoint.contents import CheckpointError, EncoderModel
+from models.checkpoint.contents import CheckpointError, EncoderModel, tokenizer_folder
 from models.checkpoint.files.foreign import check_quantization
 from models.checkpoint.files.reading import JsonKeys, TensorFile, invalid, notices, parse, read_json
 from models.checkpoint.files.relative import put_relative
 from models.checkpoint.files.renames import Rename, fill, linear
 from models.checkpoint.files.weights import check_size, find_weights, read_weights, weights_sha256
 from models.checkpoint.sentence_transformers import Sentences, read_sentences
-from models.checkpoint.tokenizers.fast import read_encoders_tokenizer
+from models.checkpoint.tokenizers.encoders import read_encoders_tokenizer
 from models.config import Activation, ModelConfig
 from models.encoding import EncodingDefaults
 from models.encoding.classifier import Classifier
 from models.encoding.dense import Dense
-from models.tokenizers.tokenizer_json import TokenizerJsonSpec
+from models.tokenizers.tokenizer_json import TokenizerJson, TokenizerJsonSpec
 from models.transformer import Transformer
 
 ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "gelu": "gelu", "silu": "swish", "swish": "swish"}
@@ -141,10 +141,17 @@ class EncoderCheckpoint:
     """Whether transformers has a class with that head: sentence-transformers alone has those of modules.json."""
     files: dict[str, Path]
     """What belongs into a package as it is."""
+    made_files: Mapping[str, str]
+    """What was made for the package, and is in no folder yet: name -> content."""
     folder: Path
     """Of the encoder itself."""
     sha256: str
     """Of the weights: see `models.checkpoint.files.weights`."""
+
+    def open_tokenizer(self) -> TokenizerJson:
+        """Raises TokenizerError."""
+        with tokenizer_folder(self.folder, self.made_files) as folder:
+            return TokenizerJson.load(folder, self.tokenizer)
 
 
 def is_encoder(folder: Path) -> bool:
@@ -156,7 +163,7 @@ def is_encoder(folder: Path) -> bool:
 
 
 def load(folder: Path) -> EncoderCheckpoint:
-    """Reads a folder with config.json, tokenizer.json and the weights, or one of sentence-transformers.
+    """Reads a folder with config.json, a tokenizer and the weights, or one of sentence-transformers.
 
     Raises CheckpointError.
     """
@@ -170,19 +177,20 @@ def load(folder: Path) -> EncoderCheckpoint:
     check_quantization(inner)
     family = FAMILIES.get(model_type)
     found = modernbert.read(inner, content) if family is None else read(inner, content, family)
-    classifier = sentences.classifier or found.classifier
+    classifier, made = sentences.classifier or found.classifier, found.tokenizer.made
     if classifier and (fault := classifier.spec.fault(found.config.width, found.config.max_positions)):
         raise CheckpointError(f"{folder}: {fault}")
     return EncoderCheckpoint(
         name=folder.resolve().name,
         config=found.config,
         model=found.model,
-        tokenizer=found.tokenizer,
+        tokenizer=found.tokenizer.spec,
         encoding=_within(sentences, found.config),
         dense=sentences.dense,
         classifier=classifier,
         in_transformers=sentences.classifier is None,
-        files={"tokenizer.json": inner / "tokenizer.json"} | notices(folder),
+        files=({"tokenizer.json": inner / "tokenizer.json"} if made is None else {}) | notices(folder),
+        made_files={} if made is None else {"tokenizer.json": made},
         folder=inner,
         sha256=weights_sha256(found.weights),
     )
@@ -192,8 +200,8 @@ def read(folder: Path, content: dict[str, Any], family: Family) -> EncoderModel:
     """A folder of a family, of whose config.json this is the content. Raises CheckpointError."""
     file = folder / "config.json"
     settings = parse(EncoderConfig, _in_berts_words(content, family), file)
-    tokenizer, end_id = read_encoders_tokenizer(folder, settings.vocab_size)
-    config = model_config(settings, family, end_id, file)
+    tokenizer = read_encoders_tokenizer(folder, settings.vocab_size)
+    config = model_config(settings, family, tokenizer.end_id, file)
     weights = find_weights(folder)
     tensors = read_weights(weights).without_prefix(family.prefix).with_endings(OLD_NAMES)
     classifier = take_classifier(parse(HeadConfig, content, file), tensors, settings.hidden_size, file)

@@ -10,7 +10,7 @@ from models.checkpoint.contents import CheckpointError, EncoderModel
 from models.checkpoint.files.reading import JsonKeys, TensorFile, invalid, parse
 from models.checkpoint.files.renames import Rename, fill
 from models.checkpoint.files.weights import check_size, find_weights, read_weights
-from models.checkpoint.tokenizers.fast import read_encoders_tokenizer
+from models.checkpoint.tokenizers.encoders import read_encoders_tokenizer
 from models.config import Activation, ModelConfig, Rotary
 from models.transformer import Transformer
 
@@ -75,8 +75,8 @@ def read(folder: Path, content: dict[str, Any]) -> EncoderModel:
     """A folder, of whose config.json this is the content. Raises CheckpointError."""
     file = folder / "config.json"
     settings = parse(ModernBertConfig, content, file)
-    tokenizer, end_id = read_encoders_tokenizer(folder, settings.vocab_size)
-    config, weights = model_config(settings, end_id, file), find_weights(folder)
+    tokenizer = read_encoders_tokenizer(folder, settings.vocab_size)
+    config, weights = model_config(settings, tokenizer.end_id, file), find_weights(folder)
     model = load_model(weights, read_weights(weights).without_prefix(PREFIX), settings, config)
     return EncoderModel(config, model, tokenizer, weights, None)
 

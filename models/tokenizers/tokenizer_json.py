@@ -169,20 +169,25 @@ class TokenizerJson:
 def load_backend(file: Path) -> "Backend":
     """A tokenizer that neither cuts nor fills up, as a saved one may ask for. Raises TokenizerError."""
     try:
-        from tokenizers import Tokenizer as Backend
-    except ImportError as error:
-        raise TokenizerError(f"{file.name} needs the package tokenizers: pip install 'dragoman[tokenizers]'") from error
-    try:
         content = file.read_bytes()
     except OSError as error:
         raise TokenizerError(f"{file.name} cannot be read: {error.strerror}") from error
-    with _foreign(f"{file.name} is not a tokenizer"):
+    return parse_backend(content, file.name)
+
+
+def parse_backend(content: bytes, name: str) -> "Backend":
+    """As `load_backend`, of what a file of this name has."""
+    try:
+        from tokenizers import Tokenizer as Backend
+    except ImportError as error:
+        raise TokenizerError(f"{name} needs the package tokenizers: pip install 'dragoman[tokenizers]'") from error
+    with _foreign(f"{name} is not a tokenizer"):
         backend = Backend.from_str(content.decode())
     backend.no_truncation()
     backend.no_padding()
     backend.encode_special_tokens = True
     if not backend.get_vocab(with_added_tokens=False):
-        raise TokenizerError(f"{file.name} is a tokenizer without a vocabulary")
+        raise TokenizerError(f"{name} is a tokenizer without a vocabulary")
     return backend
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.languages.tokens import language_tokens
-from models.tokenizers.tokenizer import TokenizerError
-from models.tokenizers.tokenizer_json import Affixes, TokenizerJsonSpec, load_backend
+from models.tokenizers.tokenizer_json import Affixes, TokenizerJsonSpec
 
 PROBE = "a"
 """A text to see what is put around it."""
@@ -54,6 +53,7 @@ def fast_tokenizer(tokenizer: Any, folder: Path, multilingual: bool) -> FastToke
             f"{folder.name}: {type(tokenizer).__name__} is written in Python, and cannot be served; a folder with a "
             "tokenizer.json, or of SentencePiece files, can"
         )
+    _check_files(tokenizer, folder)
     backend = tokenizer.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
@@ -66,26 +66,14 @@ def fast_tokenizer(tokenizer: Any, folder: Path, multilingual: bool) -> FastToke
     return FastTokenizer(spec, content, largest, languages)
 
 
-def read_encoders_tokenizer(folder: Path, vocab_size: int) -> tuple[TokenizerJsonSpec, int]:
-    """What stands around a text, by the tokenizer's own template, and the id that ends it. Raises CheckpointError."""
-    file = folder / "tokenizer.json"
-    if not file.exists():
+def _check_files(tokenizer: Any, folder: Path) -> None:
+    """Raises CheckpointError where a vocabulary is missing: transformers makes one of the control tokens alone."""
+    names = {kind: name for kind, name in tokenizer.vocab_files_names.items() if kind != "tokenizer_file"}
+    missing = [name for name in names.values() if not (folder / name).is_file()]
+    if missing and not (folder / "tokenizer.json").is_file():
         raise CheckpointError(
-            f"{folder} has no tokenizer.json; transformers writes one: "
-            "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+            f"{folder.name} has no tokenizer.json, and no {missing[0]} of which {type(tokenizer).__name__} makes one"
         )
-    try:
-        backend = load_backend(file)
-    except TokenizerError as error:
-        raise CheckpointError(f"{folder}: {error}") from error
-    spec = spec_of(backend)
-    affixes = spec.affixes.model_copy(update={"between_ids": between_ids(backend, spec.affixes)})
-    spec = spec.model_copy(update={"affixes": affixes})
-    if (largest := largest_used(backend, spec)) >= vocab_size:
-        raise CheckpointError(f"{file} has token {largest}; the model has {vocab_size} tokens")
-    if not affixes.suffix_ids:
-        raise CheckpointError(f"{file}: no token ends a text; expected a template with one, such as [SEP]")
-    return spec, affixes.suffix_ids[-1]
 
 
 def target_codes(tokenizer: FastTokenizer) -> dict[str, int]:
@@ -130,15 +118,6 @@ def largest_used(backend: Any, spec: TokenizerJsonSpec) -> int:
     affixes = [spec.affixes, *spec.source_affixes.values()]
     around = {token_id for one in affixes for token_id in (*one.prefix_ids, *one.suffix_ids, *one.between_ids)}
     return max({spec.unknown_id} | texts | around)
-
-
-def between_ids(backend: Any, around: Affixes) -> tuple[int, ...]:
-    """What the tokenizer's template puts between two texts, which ends the first. Empty: it has none for them."""
-    inside, both = backend.encode(PROBE, add_special_tokens=False).ids, backend.encode(PROBE, PROBE).ids
-    before, after = [*around.prefix_ids, *inside], [*inside, *around.suffix_ids]
-    between = both[len(before) : len(both) - len(after)]
-    fits = [*before, *between, *after] == both and between[:1] == list(around.suffix_ids[-1:])
-    return tuple(between) if fits else ()
 
 
 def _affixes_of(tokenizer: Any, language: str) -> Affixes:

@@ -1,0 +1,36 @@
+"""The tokenizers of encoders alone."""
+
+from pathlib import Path
+from typing import Any
+
+from models.checkpoint.contents import CheckpointError, EncoderTokenizer
+from models.checkpoint.tokenizers.fast import PROBE, largest_used, read_fast_tokenizer, spec_of
+from models.tokenizers.tokenizer import TokenizerError
+from models.tokenizers.tokenizer_json import Affixes, load_backend, parse_backend
+
+
+def read_encoders_tokenizer(folder: Path, vocab_size: int) -> EncoderTokenizer:
+    """The folder's tokenizer.json, or what transformers makes of its vocabulary. Raises CheckpointError."""
+    file = folder / "tokenizer.json"
+    made = None if file.exists() else read_fast_tokenizer(folder).content
+    try:
+        backend = load_backend(file) if made is None else parse_backend(made.encode(), file.name)
+    except TokenizerError as error:
+        raise CheckpointError(f"{folder}: {error}") from error
+    spec = spec_of(backend)
+    affixes = spec.affixes.model_copy(update={"between_ids": between_ids(backend, spec.affixes)})
+    spec = spec.model_copy(update={"affixes": affixes})
+    if (largest := largest_used(backend, spec)) >= vocab_size:
+        raise CheckpointError(f"{file} has token {largest}; the model has {vocab_size} tokens")
+    if not affixes.suffix_ids:
+        raise CheckpointError(f"{file}: no token ends a text; expected a template with one, such as [SEP]")
+    return EncoderTokenizer(spec, made)
+
+
+def between_ids(backend: Any, around: Affixes) -> tuple[int, ...]:
+    """What the tokenizer's template puts between two texts, which ends the first. Empty: it has none for them."""
+    inside, both = backend.encode(PROBE, add_special_tokens=False).ids, backend.encode(PROBE, PROBE).ids
+    before, after = [*around.prefix_ids, *inside], [*inside, *around.suffix_ids]
+    between = both[len(before) : len(both) - len(after)]
+    fits = [*before, *between, *after] == both and between[:1] == list(around.suffix_ids[-1:])
+    return tuple(between) if fits else ()
