@@ -25,14 +25,19 @@ from huggingface_hub.utils.tqdm import disable_progress_bars
 from export.sources.fetched import Fetched, SourceError, Tell
 
 SETTINGS = ("config.json", "generation_config.json", "tokenizer_config.json", "adapter_config.json")
-SENTENCES = ("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json", "*_Pooling/config.json")
+SENTENCES = ("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json")
 """What sentence-transformers says of vectors."""
 TOKENIZER = (
     *("tokenizer.json", "vocab.json", "target_vocab.json", "source.spm", "target.spm"),
     *("spiece.model", "sentencepiece.bpe.model", "merges.txt", "special_tokens_map.json", "added_tokens.json"),
-    *("vocab-src.json", "vocab-tgt.json"),
+    *("vocab-src.json", "vocab-tgt.json", "vocab.txt"),
 )
-NOTICES = ("LICENSE*", "NOTICE*")
+NOTICES = ("LICENSE*", "NOTICE*", "README.md")
+"""A README.md is the model's card: its first lines say which languages the model has."""
+MODULE = (*SETTINGS, "sentence_bert_config.json", *TOKENIZER)
+"""What a module of sentence-transformers may have in a folder of its own, beside weights."""
+WEIGHTY = ("Transformer", "Dense")
+"""The modules that have some."""
 CHECK = "check the connection, and HF_ENDPOINT if it is set"
 
 
@@ -46,8 +51,12 @@ def fetch(name: str, tell: Tell) -> Fetched:
         tell(f"{name}, settings and tokenizer")
         folder = _download(repository, revision, [*SETTINGS, *SENTENCES, *TOKENIZER, *NOTICES])
         commit = folder.name
+        modules = _modules(folder, repository)
+        if inner := [path for path in modules if path]:
+            _download(repository, commit, [f"{path}/{file}" for path in inner for file in MODULE])
         _check_family(folder, repository)
-        _fetch_weights(folder, repository, tell)
+        for path in (path for path, kind in modules.items() if kind in WEIGHTY):
+            _fetch_weights(folder, path, repository, tell)
         _check_hashes(folder)
     return Fetched(folder, repository.rpartition("/")[2], f"hf:{repository}@{commit}")
 
@@ -58,26 +67,39 @@ def _download(repository: str, revision: str, files: Sequence[str]) -> Path:
     return Path(snapshot_download(repository, revision=revision or None, allow_patterns=list(files)))
 
 
-def _fetch_weights(folder: Path, repository: str, tell: Tell) -> None:
-    """The first of the weights files that there is; of an index, all its shards."""
+def _modules(folder: Path, repository: str) -> dict[str, str]:
+    """Path in the repository -> the module of sentence-transformers there; else the Transformer at the top alone."""
+    from models.checkpoint import CheckpointError
+    from models.checkpoint.sentence_transformers import read_modules
+
+    if not (folder / "modules.json").exists():
+        return {"": "Transformer"}
+    try:
+        return {module.path: module.name for module in read_modules(folder)}
+    except CheckpointError as error:
+        raise SourceError(f"hf:{repository}: {error}") from error
+
+
+def _fetch_weights(folder: Path, path: str, repository: str, tell: Tell) -> None:
+    """The first of the weights files that there is in a path of the repository; of an index, all its shards."""
     from models.checkpoint import CheckpointError
     from models.checkpoint.files.weights import WEIGHTS, weights_files
 
-    commit = folder.name
+    commit, before = folder.name, f"{path}/" if path else ""
     for weights in WEIGHTS:
-        tell(f"{repository}@{commit}, {weights}")
-        _download(repository, commit, [weights])
-        if (folder / weights).exists():
+        tell(f"{repository}@{commit}, {before}{weights}")
+        _download(repository, commit, [before + weights])
+        if (folder / path / weights).exists():
             break
     else:
         return
     try:
-        shards = [file.name for file in weights_files(folder / weights) if file.name != weights]
+        shards = [file.name for file in weights_files(folder / path / weights) if file.name != weights]
     except CheckpointError as error:
         raise SourceError(f"hf:{repository}: {error}") from error
     if shards:
         tell(f"{repository}@{commit}, {len(shards)} shards")
-        _download(repository, commit, shards)
+        _download(repository, commit, [before + shard for shard in shards])
 
 
 def _check_family(folder: Path, repository: str) -> None:
@@ -87,7 +109,7 @@ def _check_family(folder: Path, repository: str) -> None:
     from models.checkpoint.encoders import is_encoder
     from models.checkpoint.files.foreign import say_what_it_is
 
-    if not (folder / "config.json").exists():
+    if not (folder / "config.json").exists() and not (folder / "modules.json").exists():
         if said := say_what_it_is(folder):
             raise SourceError(f"hf:{repository}: {said}")
         raise SourceError(

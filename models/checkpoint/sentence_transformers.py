@@ -105,7 +105,7 @@ def read_sentences(folder: Path) -> Sentences:
     file = folder / "modules.json"
     if not file.exists():
         return Sentences(folder, EncodingDefaults())
-    modules = [parse(Module, content, file) for content in read_json_list(file)]
+    modules = read_modules(folder)
     names = [module.name for module in modules]
     normalize = names[-1:] == ["Normalize"]
     between = modules[2 : len(modules) - normalize]
@@ -139,6 +139,12 @@ def read_sentences(folder: Path) -> Sentences:
     except ValidationError as error:
         raise invalid(error, folder) from error
     return Sentences(inner, encoding, tuple(dense for _, dense in layers), classifier)
+
+
+def read_modules(folder: Path) -> list[Module]:
+    """What modules.json names. Raises CheckpointError."""
+    file = folder / "modules.json"
+    return [parse(Module, content, file) for content in read_json_list(file)]
 
 
 def is_head(folder: Path) -> bool:

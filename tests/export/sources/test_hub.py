@@ -18,8 +18,10 @@ from tests.export.sources.hub_server import COMMIT, Hub, hub
 
 REPOSITORY = "Helsinki-NLP/opus-mt-en-pt"
 NAME = f"hf:{REPOSITORY}"
-OTHERS = {"README.md": b"# A model", "tf_model.h5": b"\x89HDF", "pytorch_model.bin": b"PK", ".gitattributes": b"*"}
+OTHERS = {"onnx/model.onnx": b"ONNX", "tf_model.h5": b"\x89HDF", "pytorch_model.bin": b"PK", ".gitattributes": b"*"}
 """Files that export does not read."""
+TEXTS = {"NOTICE": b"By the authors of the model.\n", "README.md": b"# A model"}
+"""What its authors say."""
 NOBODY = "http://127.0.0.1:9"
 """Where nothing listens."""
 
@@ -31,7 +33,7 @@ def served(tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     """What huggingface_hub talks to in this process, which has read its variables already."""
     files = {file.name: file.read_bytes() for file in tiny_checkpoint.iterdir()}
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hf" / "hub"))
-    with hub(REPOSITORY, files | OTHERS | {"NOTICE": b"By the authors of the model.\n"}) as served:
+    with hub(REPOSITORY, files | OTHERS | TEXTS) as served:
         point_to(served.url, monkeypatch)
         yield served
 
