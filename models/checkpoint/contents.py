@@ -47,6 +47,8 @@ class EncoderTokenizer(NamedTuple):
     """What stands around a text, by the tokenizer's own template."""
     made: str | None
     """The content of its tokenizer.json, where the folder has none."""
+    lower_cases: bool
+    """Its normalizer makes texts lower case before it does anything that this could change."""
 
     @property
     def end_id(self) -> int:

@@ -177,6 +177,10 @@ def load(folder: Path) -> EncoderCheckpoint:
     check_quantization(inner)
     family = FAMILIES.get(model_type)
     found = modernbert.read(inner, content) if family is None else read(inner, content, family)
+    if sentences.lower_cases and not found.tokenizer.lower_cases:
+        raise CheckpointError(
+            f"{inner}/sentence_bert_config.json: do_lower_case is true; the tokenizer's normalizer leaves capitals"
+        )
     classifier, made = sentences.classifier or found.classifier, found.tokenizer.made
     if classifier and (fault := classifier.spec.fault(found.config.width, found.config.max_positions)):
         raise CheckpointError(f"{folder}: {fault}")

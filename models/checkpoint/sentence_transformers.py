@@ -73,7 +73,7 @@ class TransformerSettings(JsonKeys):
     """What sentence_bert_config.json says."""
 
     max_seq_length: int | None = Field(default=None, gt=1)
-    do_lower_case: Literal[False] = False
+    do_lower_case: bool = False
 
 
 class ModelSettings(JsonKeys):
@@ -95,6 +95,8 @@ class Sentences:
     """Of the encoding."""
     classifier: Classifier | None = None
     """Of a CrossEncoder."""
+    lower_cases: bool = False
+    """Texts become lower case before the tokenizer sees them."""
 
 
 def read_sentences(folder: Path) -> Sentences:
@@ -138,7 +140,7 @@ def read_sentences(folder: Path) -> Sentences:
         )
     except ValidationError as error:
         raise invalid(error, folder) from error
-    return Sentences(inner, encoding, tuple(dense for _, dense in layers), classifier)
+    return Sentences(inner, encoding, tuple(dense for _, dense in layers), classifier, settings.do_lower_case)
 
 
 def read_modules(folder: Path) -> list[Module]:

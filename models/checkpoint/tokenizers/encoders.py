@@ -1,5 +1,6 @@
 """The tokenizers of encoders alone."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,18 @@ def read_encoders_tokenizer(folder: Path, vocab_size: int) -> EncoderTokenizer:
         raise CheckpointError(f"{file} has token {largest}; the model has {vocab_size} tokens")
     if not affixes.suffix_ids:
         raise CheckpointError(f"{file}: no token ends a text; expected a template with one, such as [SEP]")
-    return EncoderTokenizer(spec, made)
+    return EncoderTokenizer(spec, made, lower_cases(backend))
+
+
+def lower_cases(backend: Any) -> bool:
+    """Whether sentence-transformers' do_lower_case changes nothing.
+
+    It puts a Lowercase before the normalizer, unless there is one among its parts. BERT's does the same itself: of no
+    character does it make anything else where one comes before.
+    """
+    normalizer = json.loads(backend.to_str())["normalizer"] or {"type": None}
+    parts = normalizer["normalizers"] if normalizer["type"] == "Sequence" else [normalizer]
+    return any(part["type"] == "Lowercase" for part in parts) or bool(parts and parts[0].get("lowercase"))
 
 
 def between_ids(backend: Any, around: Affixes) -> tuple[int, ...]:

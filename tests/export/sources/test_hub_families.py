@@ -6,9 +6,17 @@ from pathlib import Path
 import pytest
 import torch
 from huggingface_hub import constants
+from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
-from transformers import BartConfig, BartForConditionalGeneration, BertConfig, BertModel, T5Config, T5ForConditionalGeneration
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    BertConfig,
+    BertModel,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
 from export.sources import fetch
 from models.checkpoint import encoders, load_checkpoint
@@ -71,7 +79,7 @@ def of_old_sentences(folder: Path) -> Path:
     modules = saved / "modules.json"
     modules.write_text(modules.read_text().replace('"path": ""', '"path": "0_Transformer"', 1))
     dense = saved / "2_Dense"
-    torch.save(encoders.read_weights(dense / "model.safetensors").take_all(), dense / "pytorch_model.bin")
+    torch.save(load_file(dense / "model.safetensors"), dense / "pytorch_model.bin")
     (dense / "model.safetensors").unlink()
     return saved
 
