@@ -3,11 +3,12 @@
 import random
 import sys
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from engine.batch.searched_rows import SearchedRows
 from engine.decoder import Found
-from server.__main__ import main
+from server.__main__ import main as server
 
 STEPS_BETWEEN = 500
 """Between two faults, on average."""
@@ -28,6 +29,11 @@ def end_or_fail(rows: SearchedRows[Any]) -> Found:
     return end_step(rows)
 
 
-if __name__ == "__main__":
+def main(arguments: Sequence[str]) -> int:
+    """Serves so. Returns the exit code."""
     SearchedRows.end_step = end_or_fail  # type: ignore[assignment, method-assign]
+    return server(arguments)
+
+
+if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -14,8 +14,13 @@ from tests.server_process import ServerProcess, eventually, server_process
 
 PARTS, ANSWERS = 4, 25_000
 """So many are compared in each part. `python -m bench.soak` goes on for hours."""
-FAULTS = "import runpy; runpy.run_module('bench.soak.faulty_server', run_name='__main__')"
-"""A server whose engine crashes and hangs."""
+FAULTS = """
+import sys
+from bench.soak import faulty_server
+faulty_server.STEPS_BETWEEN = 40
+sys.exit(faulty_server.main(sys.argv[1:]))
+"""
+"""A server whose engine crashes and hangs, and more often than the soak's: one part takes a thousand steps or two."""
 TEXTS = 24
 KINDS = Wanted(1, 6), Wanted(4, 4), Wanted(0)
 TOGETHER = 32
