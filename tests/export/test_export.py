@@ -46,6 +46,8 @@ from models.package.graph_files import GraphFiles
 from models.package.manifest import Certificate, StepError
 from tests.checkpoints import ROOT, edit_json, write_checkpoint
 
+pytestmark = pytest.mark.timeout(300)
+"""An export alone takes a minute and a half on a busy machine."""
 TOLERANCE = TOLERANCES["fp32"].error
 TEXTS = ["The children were playing in the garden.", "It started to rain."]
 

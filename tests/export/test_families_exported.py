@@ -45,6 +45,8 @@ from tests.models.families import (
 from tests.models.tokenizers.test_python_tokenizers import fsmt, m2m100
 from tests.models.tokenizers.test_tokenizer_json import mbart50, nllb, sentencepieces
 
+pytestmark = pytest.mark.timeout(300)
+"""An export alone takes a minute and a half on a busy machine."""
 CONTROL = ("<s>", "<pad>", "</s>", "<unk>")
 
 

@@ -32,6 +32,8 @@ from models.decoding import Decoding
 from tests.models.families import BART_LIKE, LONGEST, T5_LIKE, VOCABULARY, Family, write_family
 from tests.oracles import HuggingFace, Tokens
 
+pytestmark = pytest.mark.timeout(300)
+"""Tracing a family and `generate` take that together on a busy machine."""
 SENTENCES = 6
 FAMILIES = BART_LIKE | T5_LIKE
 TRACED = BART_LIKE | {name: T5_LIKE[name] for name in ("t5", "umt5")}

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from sentence_transformers.sentence_transformer.modules import Transformer
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import (
     AutoModel,
@@ -37,7 +36,6 @@ from models.checkpoint.encoders import is_encoder, load
 from models.encoding import Encoding, Pooling
 from models.tokenizers.tokenizer_json import TokenizerJson
 from tests.checkpoints import flores
-from tests.models.tokenizers.test_tokenizer_json import SCRIPTS
 
 PIECES, WIDTH = 300, 36
 WIDTHS = 72, 20
@@ -238,49 +236,6 @@ def test_vectors_of_dense_modules_are_those_of_sentence_transformers(saved: Save
     expected = sentence_transformers.SentenceTransformer(str(saved.folder), device="cpu").encode(texts, batch_size=1)
     assert expected.shape == (len(texts), 11)
     np.testing.assert_allclose(np.stack(found), expected, atol=1e-4, rtol=1e-4)
-
-
-UPPER = [*SCRIPTS, *(text.upper() for text in SCRIPTS), "ΟΔΟΣ, İstanbul, STRAẞE"]
-LOWER, BERTS = normalizers.Lowercase(), normalizers.BertNormalizer()
-CASED = normalizers.BertNormalizer(lowercase=False)
-
-
-@pytest.mark.parametrize(
-    ("normalizer", "taken"),
-    [
-        (BERTS, True),
-        (LOWER, True),
-        (normalizers.Sequence([normalizers.NFKC(), LOWER]), True),
-        (normalizers.Sequence([BERTS, normalizers.NFC()]), True),
-        (normalizers.Sequence([normalizers.Replace("A", "ab"), BERTS]), False),
-        (normalizers.Sequence([]), False),
-        (CASED, False),
-        (None, False),
-    ],
-)
-def test_lower_case_is_for_tokenizers_that_have_it(normalizer: Any, taken: bool, saved: Saved) -> None:
-    """As in BGE. Where it is taken, sentence-transformers has the same tokens."""
-    tokenizer = wordpiece()
-    tokenizer.normalizer = normalizer
-    tokenizer.save(str(saved.folder / "tokenizer.json"))
-    # Or transformers would put BertTokenizer's own normalizer in place of the file's.
-    as_it_is = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "[PAD]"}
-    (saved.folder / "tokenizer_config.json").write_text(json.dumps(as_it_is))
-    saved.sentences(["Transformer", "Pooling"], {"pooling_mode": "mean"}, sentence_bert_config={"do_lower_case": True})
-    if not taken:
-        with pytest.raises(CheckpointError, match="do_lower_case is true; the tokenizer's normalizer leaves capitals"):
-            load(saved.folder)
-        return
-    ours, theirs = load(saved.folder).open_tokenizer(), Transformer(str(saved.folder), do_lower_case=True).tokenizer
-    assert [ours.encode(text) for text in UPPER] == [theirs(text)["input_ids"] for text in UPPER]
-
-
-def test_lower_case_changes_no_character_of_berts_normalizer() -> None:
-    for strips in (None, True, False):
-        alone = normalizers.BertNormalizer(lowercase=True, strip_accents=strips)
-        after = normalizers.Sequence([LOWER, alone])
-        for code in (*range(0xD800), *range(0xE000, 0x20000)):
-            assert alone.normalize_str(chr(code)) == after.normalize_str(chr(code)), hex(code)
 
 
 def test_a_pooling_may_have_a_name_in_place_of_flags(saved: Saved) -> None:
