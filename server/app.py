@@ -176,7 +176,7 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
                     ).start()
             watching = [
                 asyncio.create_task(
-                    canaries.watch(settings.canary_interval_s, health if settings.canary_health else None)
+                    canaries.watch(settings.canary_interval_s, health.set if settings.canary_health else None)
                 ),
                 asyncio.create_task(reloads.watch()),
             ]

@@ -9,11 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from engine.errors import Closing, OutOfMemory, Stopped
-from engine.loading.probes import difference, request
-from engine.request import Event, Failed, Finished, Request
-from engine.targets import TargetRules
-from models.package.declared.graphs import Probe
-from server.grpc.health import Health
+from engine.loading.probes import KnownAnswer
+from engine.request import Event, Failed, Request
 from server.telemetry.metrics.canary import CanaryMetrics
 
 log = logging.getLogger(__name__)
@@ -28,15 +25,14 @@ class Canary:
     def __init__(
         self,
         model: str,
-        probes: Sequence[Probe],
-        rules: TargetRules,
+        probes: Sequence[KnownAnswer],
         submit: Callable[[Request], None],
         workers: int,
         metrics: CanaryMetrics,
     ) -> None:
         """`model`: its name. submit: to the engine, whose events come from other threads."""
         self._model = model
-        self._probes, self._rules, self._submit, self._workers = probes, rules, submit, workers
+        self._probes, self._submit, self._workers = probes, submit, workers
         self._metrics = metrics
         self._equal = True
         """What the last answers were, of which anything can be said."""
@@ -61,29 +57,29 @@ class Canary:
         return self._equal
 
     async def learn(self) -> None:
-        """Takes what the engine answers now for right: where processors round otherwise than export's did."""
-        answers = [await self._ask(probe) for probe in self._probes]
-        self._probes = [
-            probe.model_copy(update={"token_ids": best.token_ids, "score": best.score})
-            for probe, answer in zip(self._probes, answers, strict=True)
-            if isinstance(answer, Finished)
-            for best in answer.hypotheses
-        ]
+        """Takes what the engine answers now for right: where processors round otherwise than export's did.
 
-    def _compare(self, probe: Probe, event: Event, where: str) -> bool | None:
+        Probes that it answers otherwise in a batch are left out: there, alone and together are as right.
+        """
+        learnt = [probe.learnt(await self._ask(probe)) for probe in self._probes]
+        known = [probe for probe in learnt if probe is not None]
+        together = await asyncio.gather(*map(self._ask, known))
+        self._probes = [probe for probe, event in zip(known, together, strict=True) if probe.difference(event) is None]
+
+    def _compare(self, probe: KnownAnswer, event: Event, where: str) -> bool | None:
         """None: there is nothing to be said."""
         if isinstance(event, Failed) and isinstance(event.error, NO_VERDICT):
             return None
-        wrong = difference(probe, event)
+        wrong = probe.difference(event)
         self._metrics.answered(equal=wrong is None)
         if wrong is not None:
             log.error("the canary of %s, %s: probe %d %s", self._model, where, self._probes.index(probe), wrong)
         return wrong is None
 
-    async def _ask(self, probe: Probe) -> Event:
+    async def _ask(self, probe: KnownAnswer) -> Event:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Event] = loop.create_future()
-        self._submit(request(probe, self._rules, lambda event: post(loop, answer, event)))
+        self._submit(probe.request(lambda event: post(loop, answer, event)))
         return await answer
 
 
@@ -100,16 +96,16 @@ class Canaries:
         """Whether all answers of all of them are as they must be."""
         return all([await canary.check() for canary in self._canaries()])
 
-    async def watch(self, interval_s: float, health: Health | None) -> None:
-        """Checks every so many seconds, for ever; 0: never. `health` says what was found, if it is to."""
+    async def watch(self, interval_s: float, told: Callable[[bool], None] | None = None) -> None:
+        """Checks every so many seconds, for ever; 0: never. Whoever is told hears what `check` found."""
         while interval_s:
             with suppress(TimeoutError):
                 async with asyncio.timeout(interval_s):
                     await self.asked.wait()
             self.asked.clear()
             equal = await self.check()
-            if health is not None:
-                health.set(serving=equal)
+            if told is not None:
+                told(equal)
 
 
 def post(loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Event], event: Event) -> None:

@@ -14,12 +14,14 @@ from engine.devices.memory import resident_bytes
 from engine.devices.session import Device, DeviceError
 from engine.loading.budget import MEGABYTE, HostMemory
 from engine.loading.load import Limits, Plan, check_room, load_all
-from engine.loading.probes import fitting
+from engine.loading.probes import KnownAnswer, known_answers
 from engine.request import Event, Failed, Probe, Request
 from engine.runner import CLOSE_S, Runner
 from engine.supervision.cores import BEHIND, Cores
 from engine.supervision.policy import Supervision
 from engine.targets import language_rules
+from models.package.declared.graphs import GraphsSpec
+from models.package.declared.precision import FEW_BITS, Precision
 from server.admission.permits import Admission
 from server.admission.quotas import Quotas
 from server.canary import Canary, post
@@ -207,21 +209,32 @@ async def load_models(
 
 
 async def open_canary(settings: Settings, package: OpenPackage, runner: Runner, metrics: CanaryMetrics) -> Canary:
-    """Has the probes of the package that the settings leave room for.
-
-    Standard operators in 8 bits answer otherwise than the native ones, which the probes are of: there, the first
-    answers are the known.
-    """
+    """Has the probes of the package that the settings leave room for, or its first answers of their sources."""
     spec = package.loadable.graphs.spec
-    source_tokens, target_tokens = settings.max_source_tokens, settings.max_new_tokens
-    probes = fitting(spec.probes, source_tokens, target_tokens) if settings.canary_interval_s else []
-    if settings.canary_interval_s and spec.probes and not probes:
-        told = "no probe of %s has room in %s source and %s target tokens: the canary compares nothing"
-        log.warning(told, package.name, source_tokens, target_tokens)
-    canary = Canary(package.name, probes, package.loadable.rules, runner.submit, runner.workers, metrics)
-    if spec.precision.weights == "int8" and not runner.device.kernels:
+    probes = list[KnownAnswer]()
+    if settings.canary_interval_s:
+        probes = known_answers(spec, package.loadable.rules, settings.max_source_tokens, settings.max_new_tokens)
+        if not probes:
+            log.warning("the canary of %s compares nothing: %s", package.name, _why_none(settings, spec))
+    canary = Canary(package.name, probes, runner.submit, runner.workers, metrics)
+    if probes and rounds_otherwise(spec.precision.weights, runner.device):
         await canary.learn()
     return canary
+
+
+def rounds_otherwise(precision: Precision, device: Device) -> bool:
+    """Whether a device may answer otherwise than export's did, which the probes are of: then its first are the known.
+
+    Our own operators on CPUs sum few bits exactly; standard ones, and those of GPUs, each in their order.
+    """
+    return precision in FEW_BITS and not (device.kind == "cpu" and device.kernels)
+
+
+def _why_none(settings: Settings, spec: GraphsSpec) -> str:
+    if not (spec.probes or spec.vector_probes):
+        return "the package has no probes; one that is exported again has some"
+    limits = f"{settings.max_source_tokens} source and {settings.max_new_tokens} target tokens"
+    return f"none of its probes has room in {limits}"
 
 
 async def probe(submit: Callable[[Request], None], end_id: int) -> float:

@@ -38,6 +38,8 @@ class ServerProcess:
     process: subprocess.Popen[str]
     port: int
     metrics_port: int
+    told: str = ""
+    """What its log had said by then."""
 
     @property
     def target(self) -> str:
@@ -75,7 +77,7 @@ def server_process(
                 line = process.stderr.readline()
                 assert line, told
                 told += line
-            yield ServerProcess(process, *map(int, ports))
+            yield ServerProcess(process, *map(int, ports), told)
         finally:
             process.kill()
 

@@ -18,7 +18,7 @@ from engine.devices.sizing import Load
 from engine.errors import KernelsRefused
 from engine.loading.budget import HostLoad, HostMemory, fit, megabytes, total_bytes
 from engine.loading.native_step import open_step
-from engine.loading.probes import check_probes, fitting
+from engine.loading.probes import check_probes, check_vectors, fitting, fitting_vectors
 from engine.native.alone import NativeEncoder
 from engine.native.decoder import NativeDecoder
 from engine.observer import Observer, Unobserved
@@ -257,8 +257,15 @@ def _open_encoder(model: Loadable, device: Device, source_tokens: int, kernels: 
     if device.kind != "cpu":
         raise DeviceError("the package is an encoder alone, which runs on the CPU only: serve it with --device cpu")
     graphs = model.graphs
-    native = _open_native(partial(NativeEncoder.open, graphs, source_tokens), graphs, kernels)
+    native = _open_native(partial(_native_encoder, graphs, source_tokens), graphs, kernels)
     return native or CpuEncoder(graphs, source_tokens)
+
+
+def _native_encoder(graphs: GraphFiles, source_tokens: int) -> NativeEncoder:
+    """Raises KernelsRefused where its vectors of the package's probes are not as they must be."""
+    encoder = NativeEncoder.open(graphs, source_tokens)
+    check_vectors(encoder, fitting_vectors(graphs.spec.vector_probes, source_tokens))
+    return encoder
 
 
 def _native_decoder(model: Loadable, capacities: tuple[int, int]) -> NativeDecoder | CpuDecoder:

@@ -1,33 +1,151 @@
-"""Known answers: what a decoder must say of the sources in a package's manifest before it serves."""
+"""Known answers: what an engine must say of the sources in a package's manifest."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from engine.batch.running_batch import RunningBatch
 from engine.decoder import Decoder
+from engine.encoded import EncodedText
 from engine.errors import KernelsRefused
 from engine.observer import Unobserved
-from engine.request import Event, Failed, Finished, Translate
+from engine.request import Encode, Encoded, Event, Failed, Finished, Request, Translate
 from engine.targets import TargetRules
 from models.decoding import Decoding
-from models.package.declared.graphs import Probe
+from models.encoding import Encoding, Pooling
+from models.package.declared.graphs import GraphsSpec, Probe, VectorProbe
 
 SCORE_TOLERANCE = 0.01
 """Of a token's log-probability. Processors differ by roundings of fp32, which move a number to the next of its 8 bits
 now and then; a wrong kernel is off by whole units."""
+VECTOR_TOLERANCE = 0.05
+"""Of a vector's largest number. As above; a wrong kernel is off by as much as the numbers are large."""
+
+Deliver = Callable[[Event], None]
+
+
+class KnownAnswer(Protocol):
+    """A source, and what comes of it."""
+
+    def request(self, deliver: Deliver) -> Request:
+        """Asks for it."""
+
+    def difference(self, answer: Event) -> str | None:
+        """What is wrong with an answer. None: nothing."""
+
+    def learnt(self, answer: Event) -> Self | None:
+        """The same source with another known answer. None: that is none."""
+
+
+@dataclass(frozen=True)
+class KnownTranslation:
+    """By greedy search."""
+
+    probe: Probe
+    rules: TargetRules
+    """Of the model."""
+
+    def request(self, deliver: Deliver) -> Translate:
+        decoding = Decoding(max_new_tokens=len(self.probe.token_ids), length_penalty=0.0)
+        # Else the last token that fits would be forced, whatever the model says.
+        free = replace(self.rules, forced_end_id=None)
+        return Translate(self.probe.source_ids, deliver, decoding=decoding, rules=free)
+
+    def difference(self, answer: Event) -> str | None:
+        if isinstance(answer, Failed):
+            return f"failed: {answer.error}"
+        assert isinstance(answer, Finished)
+        [found] = answer.hypotheses
+        if found.token_ids != self.probe.token_ids:
+            return f"has the tokens {list(found.token_ids)}, expected {list(self.probe.token_ids)}"
+        most = SCORE_TOLERANCE * len(self.probe.token_ids)
+        if not abs(found.score - self.probe.score) <= most:  # NaN compares with nothing
+            return f"has the score {found.score:.5f}, expected {self.probe.score:.5f} within {most:g}"
+        return None
+
+    def learnt(self, answer: Event) -> "KnownTranslation | None":
+        if not isinstance(answer, Finished):
+            return None
+        [found] = answer.hypotheses
+        probe = self.probe.model_copy(update={"token_ids": found.token_ids, "score": found.score})
+        return replace(self, probe=probe)
+
+
+@dataclass(frozen=True)
+class KnownVector:
+    """The mean of its hidden states."""
+
+    probe: VectorProbe
+
+    def request(self, deliver: Deliver) -> Encode:
+        return Encode(self.probe.source_ids, deliver, encoding=Encoding((Pooling.MEAN,)))
+
+    def difference(self, answer: Event) -> str | None:
+        if isinstance(answer, Failed):
+            return f"failed: {answer.error}"
+        assert isinstance(answer, Encoded)
+        return vector_difference(self.probe, answer.vectors.data)
+
+    def learnt(self, answer: Event) -> "KnownVector | None":
+        if not isinstance(answer, Encoded):
+            return None
+        numbers = tuple(answer.vectors.data[: len(self.probe.numbers)].tolist())
+        return replace(self, probe=self.probe.model_copy(update={"numbers": numbers}))
+
+
+class Encoder(Protocol):
+    """Of a model that is an encoder alone."""
+
+    def encode(self, sources: Sequence[Sequence[int]]) -> list[EncodedText]:
+        """Runs it on sources, the end tokens included."""
 
 
 def check_probes(decoder: Decoder[Any], rules: TargetRules, probes: Sequence[Probe]) -> None:
     """Decodes all probes in one batch by greedy search. Raises KernelsRefused, with both answers."""
     batch = RunningBatch(decoder, max(1, len(probes)), Unobserved(), worker=0)
     answers: list[list[Event]] = [[] for _ in probes]
-    batch.admit([request(probe, rules, answer.append) for probe, answer in zip(probes, answers, strict=True)])
+    known = [KnownTranslation(probe, rules) for probe in probes]
+    batch.admit([one.request(answer.append) for one, answer in zip(known, answers, strict=True)])
     while not batch.idle:
         batch.step()
-    for number, (probe, [answer]) in enumerate(zip(probes, answers, strict=True)):
-        if (wrong := difference(probe, answer)) is not None:
+    for number, (one, [answer]) in enumerate(zip(known, answers, strict=True)):
+        if (wrong := one.difference(answer)) is not None:
             raise KernelsRefused(f"probe {number} {wrong}")
+
+
+def check_vectors(encoder: Encoder, probes: Sequence[VectorProbe]) -> None:
+    """Encodes each probe alone. Raises KernelsRefused, with how far it is off."""
+    for number, probe in enumerate(probes):
+        [found] = encoder.encode([probe.source_ids])
+        if (wrong := vector_difference(probe, mean(found.hidden()))) is not None:
+            raise KernelsRefused(f"probe {number} {wrong}")
+
+
+def mean(hidden: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Of hidden states [tokens, width]."""
+    found: NDArray[np.float64] = hidden.mean(axis=0, dtype=np.float64)
+    return found
+
+
+def vector_difference(probe: VectorProbe, found: NDArray[Any]) -> str | None:
+    """What is wrong with the mean of its hidden states [width]. None: nothing."""
+    expected = np.array(probe.numbers)
+    largest, error = np.abs(expected).max(), np.abs(found[: len(expected)] - expected).max()
+    if not error <= VECTOR_TOLERANCE * largest:  # NaN is above it, too
+        return f"is off by {error:.3g}, with numbers up to {largest:.3g}"
+    return None
+
+
+def known_answers(
+    spec: GraphsSpec, rules: TargetRules, source_tokens: int | None, target_tokens: int | None
+) -> list[KnownAnswer]:
+    """Those of a package that rows of so many tokens have room for. None: as many as the model takes."""
+    translations = fitting(spec.probes, source_tokens, target_tokens)
+    vectors = fitting_vectors(spec.vector_probes, source_tokens)
+    return [*(KnownTranslation(probe, rules) for probe in translations), *map(KnownVector, vectors)]
 
 
 def fitting(probes: Sequence[Probe], source_tokens: int | None, target_tokens: int | None) -> list[Probe]:
@@ -40,23 +158,6 @@ def fitting(probes: Sequence[Probe], source_tokens: int | None, target_tokens: i
     ]
 
 
-def request(probe: Probe, rules: TargetRules, deliver: Callable[[Event], None]) -> Translate:
-    """Asks for a probe's answer, by greedy search."""
-    decoding = Decoding(max_new_tokens=len(probe.token_ids), length_penalty=0.0)
-    # Else the last token that fits would be forced, whatever the model says.
-    free = replace(rules, forced_end_id=None)
-    return Translate(probe.source_ids, deliver, decoding=decoding, rules=free)
-
-
-def difference(probe: Probe, answer: Event) -> str | None:
-    """What is wrong with an answer. None: nothing."""
-    if isinstance(answer, Failed):
-        return f"failed: {answer.error}"
-    assert isinstance(answer, Finished)
-    [found] = answer.hypotheses
-    if found.token_ids != probe.token_ids:
-        return f"has the tokens {list(found.token_ids)}, expected {list(probe.token_ids)}"
-    most = SCORE_TOLERANCE * len(probe.token_ids)
-    if not abs(found.score - probe.score) <= most:  # NaN compares with nothing
-        return f"has the score {found.score:.5f}, expected {probe.score:.5f} within {most:g}"
-    return None
+def fitting_vectors(probes: Sequence[VectorProbe], source_tokens: int | None) -> list[VectorProbe]:
+    """As above."""
+    return [probe for probe in probes if len(probe.source_ids) <= (source_tokens or len(probe.source_ids))]

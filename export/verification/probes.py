@@ -1,4 +1,4 @@
-"""Known answers of native graphs, which they must give again before they serve (`engine.loading.probes`)."""
+"""Known answers of graphs, which they must give again (`engine.loading.probes`)."""
 
 from collections.abc import Iterator, Sequence
 
@@ -18,7 +18,8 @@ def record_probes(
 ) -> tuple[Probe, ...]:
     """The longest that are short, of those that both kinds of graphs answer alike.
 
-    standard, native: what each has found by greedy search, with scores by this length penalty
+    standard, native: what each has found by greedy search, with scores by this length penalty. The same where there
+        are no others
     """
     known = _known(sources, standard, native, length_penalty)
     return tuple(sorted(known, key=lambda probe: len(probe.token_ids), reverse=True)[:COUNT])

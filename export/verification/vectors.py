@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from engine.cpu.encoder import CpuEncoder
 from engine.devices.session import CPU
 from engine.errors import KernelsRefused
-from engine.native.alone import NativeEncoder, first_numbers
+from engine.loading.probes import mean
+from engine.native.alone import NativeEncoder
 from export.quantization.encoders.encoder import QuantizedEncoder
 from export.quantization.model import native_model
 from export.verification.compare_numbers import encoder_error, random_sources
@@ -38,7 +39,7 @@ HEADS = {
 }
 """By what a classifier labels."""
 PROBES, PROBED = 4, 16
-"""Sample sentences that are probes of a native graph, and numbers of each."""
+"""Sample sentences that are probes, and numbers of each."""
 
 Encoder = CpuEncoder | NativeEncoder
 
@@ -65,7 +66,7 @@ def verify_vectors(
     encoder, model = CpuEncoder(graphs, most), checkpoint.model if quantized is None else quantized.model
     certificate = verification.certify(encoder, model, "exported", [encoder_error(model, graphs, CPU)])
     if graphs.spec.native is None:
-        return Verified(certificate)
+        return Verified(certificate, probes=verification.probes(encoder))
     try:
         native = NativeEncoder.open(graphs, most)
     except KernelsRefused as error:
@@ -113,12 +114,12 @@ class _Verification:
             vectors=agreement,
         )
 
-    def probes(self, encoder: NativeEncoder) -> tuple[VectorProbe, ...]:
+    def probes(self, encoder: Encoder) -> tuple[VectorProbe, ...]:
         """What it must say again."""
         sources = self._samples.sources[:PROBES]
         found = zip(sources, encoder.encode(sources), strict=True)
         return tuple(
-            VectorProbe(source_ids=tuple(source), numbers=tuple(first_numbers(encoded.hidden(), PROBED).tolist()))
+            VectorProbe(source_ids=tuple(source), numbers=tuple(mean(encoded.hidden())[:PROBED].tolist()))
             for source, encoded in found
         )
 

@@ -94,15 +94,12 @@ def verify(
     verification.samples.ask_transformers(progress)
     gc.collect()  # the weights of transformers, before a session of the graphs has its own
     (certificate, standard), aligner = verification.certify(device)
+    sources, penalty = verification.samples.sources, checkpoint.generation.length_penalty
     spec = graphs.spec
     if spec.native is None and spec.native_step is None and spec.device_step is None:
-        return Verified(certificate, aligner=aligner)
+        return Verified(certificate, probes=record_probes(sources, standard, standard, penalty), aligner=aligner)
     native, found = verification.certify_native(certificate.encoder_error, emulated or checkpoint.model)
-    if spec.device_step is not None:  # probes are of processors that compute alike
-        return Verified(certificate, native, aligner=aligner)
-    penalty = checkpoint.generation.length_penalty
-    probes = record_probes(verification.samples.sources, standard, found, penalty)
-    return Verified(certificate, native, probes, aligner)
+    return Verified(certificate, native, record_probes(sources, standard, found, penalty), aligner)
 
 
 class _Verification:

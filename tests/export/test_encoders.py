@@ -110,6 +110,7 @@ def test_the_package_says_what_it_is(package: Package) -> None:
     assert found is not None and found.sentences == 4 and found.hidden_error < 1e-4 and found.cosine > 0.99999
     assert found.probability_error is not None and found.probability_error < 1e-5
     assert manifest.classifier is not None and manifest.classifier.of == "tokens"
+    assert [len(probe.numbers) for probe in manifest.graphs.vector_probes] == [16] * 4
 
 
 @torch.no_grad()

@@ -45,6 +45,7 @@ from models.package.folder import Package
 from models.package.graph_files import GraphFiles
 from models.package.manifest import Certificate, StepError
 from tests.checkpoints import ROOT, edit_json, write_checkpoint
+from tests.server_process import server_process
 
 pytestmark = pytest.mark.timeout(300)
 """An export alone takes a minute and a half on a busy machine."""
@@ -103,7 +104,10 @@ def test_a_package_of_a_checkpoint(tiny_checkpoint: Path, tmp_path: Path, capsys
 def test_an_fp16_package_says_what_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checkpoint = write_checkpoint(tmp_path / "small", encoder_layers=1, decoder_layers=1)
     target = tmp_path / "package"
-    assert export(checkpoint, "--out", target, "--precision", "fp16", "--verify-samples", 3) == 0
+    samples = tmp_path / "samples.txt"
+    samples.write_text("A cat.\nRain.\nIt is late.\n")
+    options = "--precision", "fp16", "--samples", samples, "--verify-samples", 3
+    assert export(checkpoint, "--out", target, *options) == 0
     shown = capsys.readouterr().out
     assert "fp16, fused attention" in shown
     manifest = Package.open(target).manifest
@@ -111,6 +115,9 @@ def test_an_fp16_package_says_what_it_is(tmp_path: Path, capsys: pytest.CaptureF
     assert (manifest.graphs.attention, manifest.certificate.device) == ("fused", "cpu")
     assert TOLERANCE < manifest.certificate.encoder_error <= manifest.certificate.tolerance == TOLERANCES["fp16"].error
     assert all(agreement.equal >= 0.9 * agreement.sentences for agreement in manifest.certificate.agreements)
+    with server_process(target, "--workers", 1) as server:
+        asked = 2 * len(manifest.graphs.probes)
+        assert server.metrics()("dragoman_canary_answers_total", result="equal") == asked > 0
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 import asyncio
 import signal
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +15,18 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from prometheus_client import CollectorRegistry
 
+from engine.devices.session import CPU, Device
+from engine.loading.probes import KnownTranslation, KnownVector
 from engine.observer import Unobserved
 from engine.request import Failed, Request
 from engine.runner import Runner
-from models.package.declared.graphs import Probe
+from models.package.declared.graphs import Probe, VectorProbe
+from models.package.declared.precision import Precision
 from server.canary import Canaries, Canary
-from server.grpc.health import Health
+from server.loaded import rounds_otherwise
 from server.telemetry.metrics.canary import CanaryFamilies, CanaryMetrics
 from tests.engine.calling import END, RULES
-from tests.fakes import BEST, CopyDecoder
+from tests.fakes import BEST, CopyDecoder, CopySource
 from tests.server_process import server_process
 from tests.serving import eventually
 
@@ -36,8 +41,10 @@ class Watched:
     def __init__(self, decoder: CopyDecoder, runner: Runner, probes: Sequence[Probe]) -> None:
         self.decoder, self.runner, self.registry = decoder, runner, CollectorRegistry()
         self.asked: list[Request] = []
-        metrics = CanaryMetrics(CanaryFamilies(self.registry), "copy")
-        self.canary = Canary("copy", probes, RULES, self.submit, runner.workers, metrics)
+        self.families = CanaryFamilies(self.registry)
+        metrics = CanaryMetrics(self.families, "copy")
+        known = [KnownTranslation(probe, RULES) for probe in probes]
+        self.canary = Canary("copy", known, self.submit, runner.workers, metrics)
 
     def submit(self, request: Request) -> None:
         self.asked.append(request)
@@ -79,6 +86,55 @@ async def test_what_was_learnt_is_right() -> None:
         assert await one.canary.check()
 
 
+async def test_what_a_batch_answers_otherwise_is_not_learnt() -> None:
+    async with watched() as one:
+        asked = Counter[tuple[int, ...]]()
+
+        def submit(request: Request) -> None:
+            asked[request.source_ids] += 1
+            if request.source_ids == SOURCES[0] and asked[request.source_ids] > 1:
+                request.source_ids = (6, 5, END)
+            one.runner.submit(request)
+
+        metrics = CanaryMetrics(one.families, "copy")
+        canary = Canary("copy", [KnownTranslation(probe, RULES) for probe in PROBES], submit, 1, metrics)
+        await canary.learn()
+        assert await canary.check()
+        assert asked == {SOURCES[0]: 2, SOURCES[1]: 4}
+
+
+async def test_vectors_are_known_answers_too(caplog: pytest.LogCaptureFixture) -> None:
+    numbers = tuple(CopySource(SOURCES[1]).hidden().mean(axis=0).tolist())
+    right = KnownVector(VectorProbe(source_ids=SOURCES[1], numbers=numbers[:3]))
+    wrong = KnownVector(VectorProbe(source_ids=SOURCES[1], numbers=(numbers[0] * 1.1, *numbers[1:])))
+    async with watched() as one:
+        for known, equal in (([right], True), ([right, wrong], False)):
+            canary = Canary("copy", known, one.submit, one.runner.workers, CanaryMetrics(one.families, "copy"))
+            assert await canary.check() == equal
+        assert one.sample("dragoman_canary_answers_total", result="equal") == 6
+        assert one.sample("dragoman_canary_answers_total", result="different") == 3
+        assert "the canary of copy, alone: probe 1 is off by 0." in caplog.text
+        await canary.learn()
+        assert await canary.check()
+
+
+@pytest.mark.parametrize(
+    ("precision", "device", "otherwise"),
+    [
+        ("fp32", CPU, False),
+        ("int16", CPU, False),
+        ("int8", CPU, True),
+        ("int8", replace(CPU, kernels="AVX2"), False),
+        ("fp16", CPU, True),
+        ("bf16", replace(CPU, kind="cuda", kernels="CUDA"), True),
+    ],
+)
+def test_few_bits_are_rounded_otherwise_but_by_our_own_operators(
+    precision: Precision, device: Device, otherwise: bool
+) -> None:
+    assert rounds_otherwise(precision, device) == otherwise
+
+
 async def test_an_engine_that_ends_says_nothing_of_answers() -> None:
     async with watched() as one:
         await one.runner.aclose()
@@ -97,7 +153,7 @@ async def test_where_nothing_can_be_said_it_is_as_it_was() -> None:
 async def test_it_looks_before_its_time_where_it_is_asked_to() -> None:
     async with watched() as one:
         canaries = Canaries(lambda: [one.canary])
-        task = asyncio.create_task(canaries.watch(10**6, None))
+        task = asyncio.create_task(canaries.watch(10**6))
         for _ in range(2):
             canaries.asked.set()
             await eventually(lambda: len(one.asked) == 6)
@@ -105,7 +161,7 @@ async def test_it_looks_before_its_time_where_it_is_asked_to() -> None:
         task.cancel()
 
 
-async def test_health_says_what_was_found() -> None:
+async def test_whoever_is_told_hears_what_was_found() -> None:
     events = [Failed(ValueError("broken"))] * 3
     async with watched(PROBES[:1]) as one:
 
@@ -116,19 +172,16 @@ async def test_health_says_what_was_found() -> None:
                 one.runner.submit(request)
 
         metrics = CanaryMetrics(CanaryFamilies(CollectorRegistry()), "copy")
-        canary = Canary("copy", PROBES[:1], RULES, submit, 2, metrics)
-        health = Health(["x"])
-        health.set(serving=True)
+        canary = Canary("copy", [KnownTranslation(PROBES[0], RULES)], submit, 2, metrics)
         states: list[int] = []
 
-        def watch(serving: bool) -> None:
-            states.append(serving)
+        def told(equal: bool) -> None:
+            states.append(equal)
             if len(states) == 2:
                 seen.set()
 
         seen = asyncio.Event()
-        health.set = watch  # type: ignore[method-assign]
-        task = asyncio.create_task(Canaries(lambda: [canary]).watch(0.001, health))
+        task = asyncio.create_task(Canaries(lambda: [canary]).watch(0.001, told))
         async with asyncio.timeout(20):
             await seen.wait()
         task.cancel()
@@ -137,7 +190,7 @@ async def test_health_says_what_was_found() -> None:
 
 async def test_without_an_interval_it_never_looks() -> None:
     async with watched() as one:
-        await Canaries(lambda: [one.canary]).watch(0.0, None)
+        await Canaries(lambda: [one.canary]).watch(0.0)
         assert not one.asked
 
 
@@ -170,6 +223,7 @@ def test_probes_for_which_there_is_no_room_are_left_out() -> None:
     with server_process(ZOO / "en-pt", "--max-source-tokens", 8) as server:
         assert server.metrics()("dragoman_canary_answers_total") == 0
         assert server.end(signal.SIGTERM) == 0
+        assert "the canary of en-pt compares nothing: none of its probes has room in 8 source" in server.told
 
 
 @pytest.mark.parametrize("kernels", ["off", "auto"])

@@ -51,6 +51,8 @@ class Models:
         self._stack = AsyncExitStack()
         self._target = ""
         self.closed = False
+        self.wrong = False
+        """Known answers are not as they must be, and health is to say so."""
 
     @classmethod
     async def open(cls, settings: Settings, packages: Sequence[OpenPackage], labels: dict[str, str]) -> Self:
@@ -77,8 +79,9 @@ class Models:
             failing = asyncio.create_task(report_crash(asyncio.wrap_future(one.runner.failure), one.admission))
             self._stack.callback(failing.cancel)
         canaries = Canaries(lambda: [one.canary for one in self._loaded])
-        await canaries.check()
-        self._stack.callback(asyncio.create_task(canaries.watch(self._settings.canary_interval_s, None)).cancel)
+        self._found(await canaries.check())
+        watching = canaries.watch(self._settings.canary_interval_s, self._found)
+        self._stack.callback(asyncio.create_task(watching).cancel)
         process.enter(State.SERVING)
         self._target = address(self._settings.host, endpoint.port)
         await self.announce()
@@ -108,6 +111,10 @@ class Models:
     def failed(self) -> list[str]:
         """Names of those whose engines are given up."""
         return [one.model.name for one in self._loaded if one.runner.failure.done()]
+
+    def _found(self, equal: bool) -> None:
+        """What the canaries found."""
+        self.wrong = self._settings.canary_health and not equal
 
     async def answer(self, asked: Asked) -> Answered | Refused:
         """Of a method that has one. Leaving it frees the rows."""

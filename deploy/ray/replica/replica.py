@@ -72,6 +72,9 @@ class Replica:
         for models in self._open:
             if failed := models.failed():
                 raise RuntimeError(f"the engines of {', '.join(failed)} have failed too often on {self._node}")
+            if models.wrong:
+                names = ", ".join(one.name for one in models.facts)
+                raise RuntimeError(f"probes of {names} have other answers on {self._node}; its log says which")
             if not models.closed:
                 await models.announce()
 

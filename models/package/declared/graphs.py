@@ -113,7 +113,7 @@ class Scoring(Frozen):
 
 
 class Probe(Frozen):
-    """A known answer: what native graphs must say of a source before they serve."""
+    """A known answer: what native graphs must say of a source before they serve, and all graphs while they do."""
 
     source_ids: tuple[int, ...]
     token_ids: tuple[int, ...]
@@ -183,9 +183,9 @@ class GraphsSpec(Frozen):
     device_step: NativeStep | None = None
     """Of a Transformer in fp16, for GPUs. None: another, its export had no such operators, or the package is older."""
     probes: tuple[Probe, ...] = ()
-    """Of the native graphs."""
+    """Of the native graphs; of the standard ones where there are no others."""
     vector_probes: tuple[VectorProbe, ...] = ()
-    """Of the native graph of an encoder alone."""
+    """The same of an encoder alone."""
 
     @property
     def files(self) -> tuple[GraphFile, ...]:

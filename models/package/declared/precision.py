@@ -22,6 +22,9 @@ NUMBER_BYTES: dict[Precision, int] = {"fp32": 4, "fp16": 2, "bf16": 2, "int16": 
 WHOLE: frozenset[Precision] = frozenset({"int16", "int8"})
 """Of weights, on CPUs. Everything else of such a package is fp32."""
 
+FEW_BITS: frozenset[Precision] = frozenset({"fp16", "bf16", "int8"})
+"""What is rounded to so few is rounded otherwise where sums are made in another order."""
+
 OutputLayer = Literal["screened", "full"]
 """screened: all tokens are looked at in 8 bits, and those that may be best are computed in fp32. full: all in fp32."""
 

@@ -16,7 +16,8 @@ from engine.devices.session import CPU, Device, DeviceError
 from engine.encoded import EncodedText
 from engine.errors import KernelsRefused
 from engine.loading.load import Limits, Loadable, load, open_decoder
-from engine.native.alone import NativeEncoder, first_numbers
+from engine.loading.probes import check_vectors, mean
+from engine.native.alone import NativeEncoder
 from engine.request import Encode, Encoded
 from export.native.graphs import native_encoder_graphs
 from export.quantization.encoders.encoder import LEAST_COSINE, QuantizedEncoder, quantize_encoder
@@ -98,7 +99,7 @@ def test_vectors_are_near_those_of_fp32(served: Served) -> None:
     assert report.least_cosine <= report.cosine
     assert LEAST_COSINE <= report.cosine < 1
     assert {layer.layer for layer in report.layers} >= set(served.quantized.recipe)
-    means = [[first_numbers(text.hidden(), SHAPE.width) for text in served.encoder.encode(random_texts(10, 2))]]
+    means = [[mean(text.hidden()) for text in served.encoder.encode(random_texts(10, 2))]]
     means.append([hidden(served.model, text).mean(0) for text in random_texts(10, 2)])
     cosines = [
         ours @ theirs / np.linalg.norm(ours) / np.linalg.norm(theirs) for ours, theirs in zip(*means, strict=True)
@@ -128,7 +129,7 @@ def test_it_serves_where_it_answers_its_probes(
 ) -> None:
     text = random_texts(1, 4)[0]
     [encoded] = served.encoder.encode([text])
-    probe = VectorProbe(source_ids=text, numbers=tuple(first_numbers(encoded.hidden(), 8).tolist()))
+    probe = VectorProbe(source_ids=text, numbers=tuple(mean(encoded.hidden())[:8].tolist()))
     good, bad = (
         Loadable(
             replace(served.files, spec=served.files.spec.model_copy(update={"vector_probes": (each,)})),
@@ -150,6 +151,6 @@ def test_it_serves_where_it_answers_its_probes(
     assert "standard graphs: probe 0 is off by 1" in caplog.text
     monkeypatch.setattr(NativeEncoder, "encode", lambda *_: [EncodedText(np.full((1, 48), np.nan, np.float32))])
     with pytest.raises(KernelsRefused, match="is off by nan"):
-        NativeEncoder.open(good.graphs, SHAPE.max_positions)
+        check_vectors(served.encoder, [probe])
     with pytest.raises(DeviceError, match="runs on the CPU only"):
         open_decoder(good, Device("cuda"))
