@@ -9,6 +9,7 @@ from pathlib import Path
 from export.command.arguments import Options
 from export.command.progress import Progress
 from export.inputs import InputError, check_name, read_quantizing_texts, read_samples
+from export.languages import unread
 from export.manifest import TOOLS
 from export.native.graphs import native_encoder_graphs, why_standard_only
 from export.quantization.encoders.encoder import QuantizedEncoder, quantize_encoder, round_encoder
@@ -44,6 +45,8 @@ def export_encoder(
         checkpoint = encoders.load(fetched.folder)
         name = check_name(options.name or fetched.name)
         target = options.out or target / name
+    for line in unread(checkpoint.folder):
+        progress.tell(line)
     quantized = None
     if quantizing_texts is not None:
         with progress.stage("quantize") as tell:

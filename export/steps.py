@@ -18,7 +18,7 @@ from export.inputs import (
     read_quantizing_texts,
     read_samples,
 )
-from export.languages import advice
+from export.languages import advice, unread
 from export.manifest import make_manifest, package_files
 from export.native.device import why_no_device_step, with_device_step
 from export.native.graphs import why_standard_only, with_native
@@ -66,7 +66,7 @@ def export(options: Options, fetched: Fetched, progress: Progress) -> tuple[Path
         model = variant(checkpoint.model, options.precision, options.attention)
         device = open_device(options, checkpoint)
         stored = StoredWeights(target / STORED) if options.in_place else None
-    for line in advice(loaded, fetched, options):
+    for line in [*advice(loaded, fetched, options), *unread(fetched.folder)]:
         progress.tell(line)
     if text is not None:
         with progress.stage("count") as tell:

@@ -37,6 +37,18 @@ BUFFERS = tuple(
     f"model.{side}.{name}" for side in ("encoder", "decoder") for name in ("version", "embed_positions.weights")
 )
 """Tensors of old files that nothing is made of: a version, and tables that are computed."""
+SAME = {
+    "hidden_size": "d_model",
+    "num_hidden_layers": "encoder_layers",
+    "num_attention_heads": "encoder_attention_heads",
+}
+BESIDE = frozenset(
+    {
+        *("normalize_before", "add_final_layer_norm", "normalize_embedding", "static_position_embeddings"),
+        *("add_bias_logits", "force_bos_token_to_be_generated", "langs"),
+    }
+)
+"""Keys that `check_architecture`, the generation's settings and a tokenizer look at."""
 PREFIX = "model."
 """Of names in the file, unless a model was saved without what is on top of it."""
 ON_TOP = ("final_logits_bias", "lm_head.weight")
@@ -46,6 +58,8 @@ ON_TOP = ("final_logits_bias", "lm_head.weight")
 class BartLikeConfig(JsonKeys):
     """What config.json says."""
 
+    SAME = SAME
+    BESIDE = BESIDE
     d_model: int
     encoder_layers: int = Field(gt=0)
     decoder_layers: int = Field(gt=0)
@@ -62,6 +76,7 @@ class BartLikeConfig(JsonKeys):
     decoder_start_token_id: int | None = None
     # Other choices are models of another kind.
     is_encoder_decoder: Literal[True] = True
+    is_decoder: Literal[False] = False
     quantization_config: None = None
 
 
@@ -80,6 +95,7 @@ class OneVocabulary(BartLikeConfig):
 class TwoVocabularies(BartLikeConfig):
     """Each side has its own."""
 
+    SAME = SAME | {"vocab_size": "tgt_vocab_size"}
     src_vocab_size: int
     tgt_vocab_size: int
 

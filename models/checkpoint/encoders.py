@@ -12,7 +12,7 @@ from models.checkpoint import modernbert
 from models.checkpoint.classifiers import HeadConfig, take_classifier
 from models.checkpoint.contents import CheckpointError, EncoderModel, tokenizer_folder
 from models.checkpoint.files.foreign import check_quantization
-from models.checkpoint.files.reading import JsonKeys, TensorFile, invalid, notices, parse, read_json
+from models.checkpoint.files.reading import JsonKeys, TensorFile, check_same, invalid, notices, parse, read_json
 from models.checkpoint.files.relative import put_relative
 from models.checkpoint.files.renames import Rename, fill, linear
 from models.checkpoint.files.weights import check_size, find_weights, read_weights, weights_sha256
@@ -52,6 +52,7 @@ class EncoderConfig(JsonKeys):
     relative_attention_num_buckets: Literal[32] = 32
     position_embedding_type: Literal["absolute"] = "absolute"
     is_decoder: Literal[False] = False
+    is_encoder_decoder: Literal[False] = False
     add_cross_attention: Literal[False] = False
 
 
@@ -203,7 +204,7 @@ def load(folder: Path) -> EncoderCheckpoint:
 def read(folder: Path, content: dict[str, Any], family: Family) -> EncoderModel:
     """A folder of a family, of whose config.json this is the content. Raises CheckpointError."""
     file = folder / "config.json"
-    settings = parse(EncoderConfig, _in_berts_words(content, family), file)
+    settings = parse(EncoderConfig, _in_berts_words(content, family, file), file)
     tokenizer = read_encoders_tokenizer(folder, settings.vocab_size)
     config = model_config(settings, family, tokenizer.end_id, file)
     weights = find_weights(folder)
@@ -279,8 +280,9 @@ def _layer(family: Family, index: int) -> list[Rename]:
     ]
 
 
-def _in_berts_words(content: dict[str, Any], family: Family) -> dict[str, Any]:
-    """config.json with BERT's names of its keys."""
+def _in_berts_words(content: dict[str, Any], family: Family, file: Path) -> dict[str, Any]:
+    """config.json with BERT's names of its keys. Raises CheckpointError where it has both, and they differ."""
+    check_same(family.keys or {}, content, file)
     renamed = {ours: content[theirs] for ours, theirs in (family.keys or {}).items() if theirs in content}
     return {**(family.defaults or {}), **content, **renamed}
 

@@ -20,8 +20,12 @@ NEUTRAL: dict[str, object] = {
     "diversity_penalty": 0.0,
     "force_words_ids": None,
     "constraints": None,
-    "guidance_scale": None,
+    "guidance_scale": 1.0,
+    "max_time": None,
     "prompt_lookup_num_tokens": None,
+    "assistant_early_exit": None,
+    "use_mtp": False,
+    "low_memory": False,
     "stop_strings": None,
     "penalty_alpha": None,
     "watermarking_config": None,
@@ -214,5 +218,6 @@ def _renamed(content: dict[str, Any], file: Path) -> Options:
 def _check_neutral(file: Path, key: str, found: Any, off: object) -> None:
     if found is not None and found != off:
         raise CheckpointError(
-            f"{file}: {key} is {found!r}, which is not supported; expected {off!r}, or no {key} at all"
+            f"{file}: {key} is {found!r}, which is not supported; expected {off!r}, or no {key} at all: to decode "
+            "without it, take it out of the file"
         )

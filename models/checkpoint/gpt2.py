@@ -3,8 +3,9 @@
 The reference is `GPT2LMHeadModel` of transformers. Its linear layers (`Conv1D`) lie in the file as transposes.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, ValidationError
 
@@ -30,6 +31,12 @@ ACTIVATIONS: dict[str, Activation] = {
 class Gpt2Config(JsonKeys):
     """What config.json says."""
 
+    SAME: ClassVar[Mapping[str, str]] = {
+        "hidden_size": "n_embd",
+        "num_hidden_layers": "n_layer",
+        "num_attention_heads": "n_head",
+        "max_position_embeddings": "n_positions",
+    }
     n_embd: int = Field(gt=0)
     n_layer: int = Field(gt=0)
     n_head: int = Field(gt=0)
@@ -44,6 +51,7 @@ class Gpt2Config(JsonKeys):
     scale_attn_weights: Literal[True] = True
     scale_attn_by_inverse_layer_idx: Literal[False] = False
     add_cross_attention: Literal[False] = False
+    is_encoder_decoder: Literal[False] = False
     quantization_config: None = None
 
 

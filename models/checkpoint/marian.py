@@ -1,7 +1,8 @@
 """Marian models as Hugging Face keeps them (OPUS-MT): the reference is transformers' `MarianMTModel`."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import ValidationError
@@ -22,6 +23,12 @@ ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "gelu": "gelu", "swish": "
 class MarianConfig(JsonKeys):
     """What config.json says. Where a key has a default, it is Hugging Face's for configurations without the key."""
 
+    SAME: ClassVar[Mapping[str, str]] = {
+        "hidden_size": "d_model",
+        "num_hidden_layers": "encoder_layers",
+        "num_attention_heads": "encoder_attention_heads",
+    }
+    BESIDE = frozenset({"add_bias_logits"})
     vocab_size: int
     decoder_vocab_size: int | None = None
     d_model: int
@@ -44,6 +51,9 @@ class MarianConfig(JsonKeys):
     normalize_embedding: Literal[False] = False
     add_final_layer_norm: Literal[False] = False
     static_position_embeddings: Literal[True] = True
+    # Other choices are models of another kind.
+    is_encoder_decoder: Literal[True] = True
+    is_decoder: Literal[False] = False
 
     @property
     def source_table(self) -> str:

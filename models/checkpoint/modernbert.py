@@ -38,6 +38,7 @@ class Angles(JsonKeys):
 class ModernBertConfig(JsonKeys):
     """What config.json says. Where a key has a default, it is Hugging Face's."""
 
+    BESIDE = frozenset({"global_attn_every_n_layers", "global_rope_theta", "local_rope_theta"})
     architectures: list[str] | None = None
     vocab_size: int
     hidden_size: int
@@ -54,6 +55,7 @@ class ModernBertConfig(JsonKeys):
     layer_types: list[Kind]
     rope_parameters: dict[Kind, Angles]
     rope_scaling: None = None
+    is_encoder_decoder: Literal[False] = False
     pad_token_id: int = 50283
 
     @model_validator(mode="before")

@@ -3,9 +3,10 @@
 The references are transformers' models of the same `model_type`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field, ValidationError
@@ -43,6 +44,13 @@ BYTE_TOKENIZER = "ByT5Tokenizer"
 class T5LikeConfig(JsonKeys):
     """What config.json says. Where a key has a default, it is Hugging Face's."""
 
+    SAME: ClassVar[Mapping[str, str]] = {
+        "hidden_size": "d_model",
+        "num_hidden_layers": "num_layers",
+        "num_attention_heads": "num_heads",
+        "head_dim": "d_kv",
+    }
+    BESIDE = frozenset({"dense_act_fn", "is_gated_act"})
     vocab_size: int
     d_model: int
     d_kv: int

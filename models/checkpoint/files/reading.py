@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -21,6 +21,15 @@ class JsonKeys(BaseModel):
     """The keys that matter of a JSON file. Others are there, and are left alone."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+    SAME: ClassVar[Mapping[str, str]] = {}
+    """Other names of keys, by which transformers knows them, too."""
+    BESIDE: ClassVar[frozenset[str]] = frozenset()
+    """Keys that a reader looks at by itself."""
+
+    @classmethod
+    def known(cls) -> frozenset[str]:
+        """The keys that something is made of."""
+        return cls.BESIDE.union(cls.model_fields, cls.SAME)
 
 
 S = TypeVar("S", bound=JsonKeys)
@@ -41,10 +50,21 @@ def read_json(file: Path) -> dict[str, Any]:
 
 def parse(settings: type[S], content: dict[str, Any], file: Path | str) -> S:
     """Checks the keys that matter."""
+    check_same(settings.SAME, content, file)
     try:
         return settings.model_validate(content)
     except ValidationError as error:
         raise invalid(error, file) from error
+
+
+def check_same(names: Mapping[str, str], content: Mapping[str, Any], file: Path | str) -> None:
+    """Raises CheckpointError where two names of one key have different values: see `JsonKeys.SAME`."""
+    for other, key in names.items():
+        if other in content and content[other] != content.get(key, content[other]):
+            raise CheckpointError(
+                f"{file}: {other} is {content[other]!r} and {key} {content[key]!r}; to transformers they are the same "
+                "key: take out the one that is wrong"
+            )
 
 
 def invalid(error: ValidationError, file: Path | str) -> CheckpointError:
