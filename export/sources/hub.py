@@ -25,7 +25,7 @@ from huggingface_hub.utils.tqdm import disable_progress_bars
 from export.sources.fetched import Fetched, SourceError, Tell
 
 SETTINGS = ("config.json", "generation_config.json", "tokenizer_config.json", "adapter_config.json")
-SENTENCES = ("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json")
+SENTENCES = ("modules.json", "sentence_*_config.json", "config_sentence_transformers.json")
 """What sentence-transformers says of vectors."""
 TOKENIZER = (
     *("tokenizer.json", "vocab.json", "target_vocab.json", "source.spm", "target.spm"),
@@ -34,7 +34,7 @@ TOKENIZER = (
 )
 NOTICES = ("LICENSE*", "NOTICE*", "README.md")
 """A README.md is the model's card: its first lines say which languages the model has."""
-MODULE = (*SETTINGS, "sentence_bert_config.json", *TOKENIZER)
+MODULE = (*SETTINGS, "sentence_*_config.json", *TOKENIZER)
 """What a module of sentence-transformers may have in a folder of its own, beside weights."""
 WEIGHTY = ("Transformer", "Dense")
 """The modules that have some."""
@@ -51,6 +51,11 @@ def fetch(name: str, tell: Tell) -> Fetched:
         tell(f"{name}, settings and tokenizer")
         folder = _download(repository, revision, [*SETTINGS, *SENTENCES, *TOKENIZER, *NOTICES])
         commit = folder.name
+        if _is_adapter(folder, repository):
+            tell(f"{repository}@{commit}, adapter")
+            _download(repository, commit, ["adapter_model.safetensors", "adapter_model.bin"])
+            _check_hashes(folder)
+            return Fetched(folder, repository.rpartition("/")[2], f"hf:{repository}@{commit}")
         modules = _modules(folder, repository)
         if inner := [path for path in modules if path]:
             _download(repository, commit, [f"{path}/{file}" for path in inner for file in MODULE])
@@ -65,6 +70,20 @@ def _download(repository: str, revision: str, files: Sequence[str]) -> Path:
     """Returns the folder of the revision's commit, with those of the files that there are."""
     disable_progress_bars()  # export shows what it is at
     return Path(snapshot_download(repository, revision=revision or None, allow_patterns=list(files)))
+
+
+def _is_adapter(folder: Path, repository: str) -> bool:
+    """Raises SourceError for one that is not merged here, before its weights are fetched."""
+    from models.checkpoint import CheckpointError
+    from models.checkpoint.files import adapter
+
+    if not (folder / adapter.CONFIG).exists():
+        return False
+    try:
+        adapter.read_config(folder)
+    except CheckpointError as error:
+        raise SourceError(f"hf:{repository}: {error}") from error
+    return True
 
 
 def _modules(folder: Path, repository: str) -> dict[str, str]:

@@ -5,7 +5,6 @@ code, not in config.json, which is held to it.
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +13,7 @@ import torch
 from pydantic import Field, ValidationError
 from torch import Tensor
 
-from models.checkpoint.contents import Checkpoint, CheckpointError
+from models.checkpoint.contents import Checkpoint, CheckpointError, Trained
 from models.checkpoint.files.reading import (
     JsonKeys,
     TensorFile,
@@ -26,10 +25,10 @@ from models.checkpoint.files.reading import (
 from models.checkpoint.files.renames import Rename, fill, linear
 from models.checkpoint.files.weights import check_size, find_weights, read_weights, weights_sha256
 from models.checkpoint.generation import GenerationSettings, generation_file, read_generation
+from models.checkpoint.languages.told import MULTILINGUAL, check_told, no_start, told_languages
 from models.checkpoint.marian import decoder_layer, encoder_layer, suppress
 from models.checkpoint.tokenizers.found import read_tokenizer
 from models.config import Activation, EmbeddingNorm, ModelConfig, NormPlacement, PositionKind
-from models.package.manifest import GenerationDefaults, TargetLanguage
 from models.transformer import Transformer
 
 ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "gelu": "gelu", "silu": "swish", "swish": "swish"}
@@ -74,6 +73,8 @@ class BartLikeConfig(JsonKeys):
     pad_token_id: int = Field(ge=0)
     eos_token_id: int
     decoder_start_token_id: int | None = None
+    bos_token_id: int | None = 0
+    """What `generate` feeds a decoder first, where nothing else is said."""
     # Other choices are models of another kind.
     is_encoder_decoder: Literal[True] = True
     is_decoder: Literal[False] = False
@@ -124,6 +125,8 @@ class Family:
     settings: type[Settings] = OneVocabulary
     defaults: dict[str, Any] = field(default_factory=dict)
     """Of keys that config.json may leave out."""
+    starts: bool = False
+    """The decoder may be fed the target's language first, and then config.json need not say what else."""
 
     def offset(self, settings: Settings) -> int:
         """Rows of the table before the first token's."""
@@ -134,8 +137,8 @@ NORMED: tuple[Literal["none", "sum"], EmbeddingNorm] = ("sum", "sum")
 UNSCALED, SCALED = {"scale_embedding": False}, {"scale_embedding": True}
 FAMILIES = {
     "bart": Family(embedding_norms=NORMED, first_position="third", defaults=UNSCALED),
-    "plbart": Family(embedding_norms=NORMED, first_position="third", defaults=SCALED),
-    "mbart": Family("pre", NORMED, first_position="third", defaults=UNSCALED),
+    "plbart": Family(embedding_norms=NORMED, first_position="third", defaults=SCALED, starts=True),
+    "mbart": Family("pre", NORMED, first_position="third", defaults=UNSCALED, starts=True),
     "pegasus": Family("pre", positions="sinusoidal", defaults=UNSCALED),
     "m2m_100": Family("pre", first_position="after padding", computed=True, defaults=SCALED),
     "blenderbot": Family("pre", defaults=UNSCALED),
@@ -145,28 +148,12 @@ FAMILIES = {
 """By the `model_type` of a Hugging Face config.json. mBART-50 is an mBART, a dense NLLB an M2M100."""
 
 
-MULTILINGUAL = ("m2m_100", "mbart")
-"""Tokens of these name languages."""
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A model, and how it chooses targets."""
-
-    config: ModelConfig
-    model: Transformer
-    """With its weights, in fp32."""
-    generation: GenerationDefaults
-    weights: Path
-
-
 def load(folder: Path) -> Checkpoint:
     """Reads what `read` does, and the tokenizer that transformers has for it. Raises CheckpointError."""
     trained, family = read(folder), read_json(folder / "config.json")["model_type"]
     tokenizer = read_tokenizer(folder, family in MULTILINGUAL)
-    languages = _languages(trained, family, tokenizer.languages)
-    if not languages:
-        _check_language(trained, family, generation_file(folder))
+    languages = told_languages(trained, family, tokenizer.languages)
+    check_told(trained, family, tokenizer, folder)
     for largest, size in (
         (tokenizer.largest_source_id, trained.config.source_vocab_size),
         (tokenizer.largest_target_id, trained.config.target_vocab_size),
@@ -206,27 +193,7 @@ def read(folder: Path) -> Trained:
     model = load_model(weights, settings, family, config)
     if choices.renormalize_logits:
         suppress(model, generation.suppressed_ids)
-    return Trained(config, model, generation, weights)
-
-
-def _languages(trained: Trained, family: str, tokens: Mapping[str, int]) -> dict[str, TargetLanguage]:
-    """How the decoder is told each language, by BCP-47 tag."""
-    starts = _starts_with_language(trained, family)
-    return {tag: TargetLanguage(**{"start_id" if starts else "begin_id": token}) for tag, token in tokens.items()}
-
-
-def _starts_with_language(trained: Trained, family: str) -> bool:
-    """MBART's decoder is fed the language first; that of mBART-50 is fed the end token, and told the language next."""
-    return family == "mbart" and trained.config.decoder_start_id != trained.config.end_id
-
-
-def _check_language(trained: Trained, family: str, file: Path) -> None:
-    """Raises CheckpointError for a model of many languages whose decoder is not told one."""
-    told = trained.generation.forced_begin_id is not None or _starts_with_language(trained, family)
-    if family in MULTILINGUAL and not told:
-        raise CheckpointError(
-            f"{file}: forced_bos_token_id is missing; to a {family} model it says the target language"
-        )
+    return Trained(config, model, generation, weights, said_start(settings, choices) is not None)
 
 
 def check_architecture(content: dict[str, Any], family: Family, file: Path) -> None:
@@ -247,12 +214,18 @@ def check_architecture(content: dict[str, Any], family: Family, file: Path) -> N
             )
 
 
+def said_start(settings: Settings, choices: GenerationSettings) -> int | None:
+    """What the decoder is fed first, as the files say it."""
+    start = choices.decoder_start_token_id
+    return settings.decoder_start_token_id if start is None else start
+
+
 def model_config(settings: Settings, family: Family, choices: GenerationSettings, file: Path) -> ModelConfig:
     """What the Transformer is built with."""
-    start = choices.decoder_start_token_id
-    start = settings.decoder_start_token_id if start is None else start
+    said = said_start(settings, choices)
+    start = settings.bos_token_id if said is None and family.starts else said
     if start is None:
-        raise CheckpointError(f"{file}: decoder_start_token_id is missing; it is what the decoder is fed first")
+        raise no_start(file)
     source_size, target_size = settings.sizes
     try:
         return ModelConfig(

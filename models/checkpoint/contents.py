@@ -69,6 +69,19 @@ class EncoderModel(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Trained:
+    """A model that translates, as a family's reader gives it, and how it chooses targets."""
+
+    config: ModelConfig
+    model: Transformer
+    """With its weights, in fp32."""
+    generation: GenerationDefaults
+    weights: Path
+    start_said: bool = True
+    """Its files say what the decoder is fed first."""
+
+
+@dataclass(frozen=True)
 class Checkpoint:
     """A trained model, with all that a package says of it."""
 

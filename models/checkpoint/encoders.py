@@ -16,7 +16,7 @@ from models.checkpoint.files.reading import JsonKeys, TensorFile, check_same, in
 from models.checkpoint.files.relative import put_relative
 from models.checkpoint.files.renames import Rename, fill, linear
 from models.checkpoint.files.weights import check_size, find_weights, read_weights, weights_sha256
-from models.checkpoint.sentence_transformers import Sentences, read_sentences
+from models.checkpoint.sentence_transformers import Sentences, read_sentences, settings_file
 from models.checkpoint.tokenizers.encoders import read_encoders_tokenizer
 from models.config import Activation, ModelConfig
 from models.encoding import EncodingDefaults
@@ -180,7 +180,7 @@ def load(folder: Path) -> EncoderCheckpoint:
     found = modernbert.read(inner, content) if family is None else read(inner, content, family)
     if sentences.lower_cases and not found.tokenizer.lower_cases:
         raise CheckpointError(
-            f"{inner}/sentence_bert_config.json: do_lower_case is true; the tokenizer's normalizer leaves capitals"
+            f"{settings_file(inner)}: do_lower_case is true; the tokenizer's normalizer leaves capitals"
         )
     classifier, made = sentences.classifier or found.classifier, found.tokenizer.made
     if classifier and (fault := classifier.spec.fault(found.config.width, found.config.max_positions)):

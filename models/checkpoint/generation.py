@@ -26,6 +26,7 @@ NEUTRAL: dict[str, object] = {
     "assistant_early_exit": None,
     "use_mtp": False,
     "low_memory": False,
+    "is_assistant": False,
     "stop_strings": None,
     "penalty_alpha": None,
     "watermarking_config": None,

@@ -33,6 +33,12 @@ NAMES |= {own: Pooling(own) for own in ("sum", "concat", "attention")}
 """Of `pooling_mode`, where there are no flags. The last three are of our training, not of sentence-transformers."""
 SCORES = "scores"
 """The output of a head."""
+SETTINGS = tuple(
+    f"sentence_{name}_config.json"
+    for name in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
+"""Where the Transformer's own settings are: the first of these that there is. Older folders have other than the first.
+"""
 
 
 ACTIVATIONS: dict[str, DenseActivation] = {"Identity": "identity", "Tanh": "tanh", "ReLU": "relu"}
@@ -70,7 +76,7 @@ class DenseSettings(JsonKeys):
 
 
 class TransformerSettings(JsonKeys):
-    """What sentence_bert_config.json says."""
+    """What sentence_bert_config.json says, or the file that stands for it: see `settings_file`."""
 
     max_seq_length: int | None = Field(default=None, gt=1)
     do_lower_case: bool = False
@@ -117,7 +123,7 @@ def read_sentences(folder: Path) -> Sentences:
             "and Normalize"
         )
     inner, pooling = folder / modules[0].path, folder / modules[1].path / "config.json"
-    settings = _optional(TransformerSettings, inner / "sentence_bert_config.json")
+    settings = _optional(TransformerSettings, settings_file(inner))
     model = _optional(ModelSettings, folder / "config_sentence_transformers.json")
     prompts = {name: prompt for name, prompt in model.prompts.items() if prompt}
     poolings = read_poolings(read_json(pooling), pooling)
@@ -141,6 +147,11 @@ def read_sentences(folder: Path) -> Sentences:
     except ValidationError as error:
         raise invalid(error, folder) from error
     return Sentences(inner, encoding, tuple(dense for _, dense in layers), classifier, settings.do_lower_case)
+
+
+def settings_file(folder: Path) -> Path:
+    """Of a Transformer's folder. It need not be there."""
+    return next((folder / name for name in SETTINGS if (folder / name).exists()), folder / SETTINGS[0])
 
 
 def read_modules(folder: Path) -> list[Module]:

@@ -11,8 +11,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from pydantic import Field, ValidationError
 
-from models.checkpoint.bart_like import Trained
-from models.checkpoint.contents import Checkpoint, CheckpointError
+from models.checkpoint.contents import Checkpoint, CheckpointError, Trained
 from models.checkpoint.files.reading import JsonKeys, TensorFile, invalid, notices, parse, read_json
 from models.checkpoint.files.relative import put_relative
 from models.checkpoint.files.renames import Rename, fill

@@ -10,7 +10,7 @@ from pydantic import Field
 from sentencepiece import SentencePieceProcessor
 
 from models.config import Frozen
-from models.tokenizers.tokenizer import NOWHERE, Span, TokenizerError, without_spaces, without_tail
+from models.tokenizers.tokenizer import NOWHERE, Span, TokenizerError, clean_up, without_spaces, without_tail
 
 SPACE = "▁"
 """How SentencePiece writes a space (U+2581)."""
@@ -42,6 +42,10 @@ class SentencePieceSpec(Frozen):
     """Source language -> the id before its texts, for a model that is told it (M2M100)."""
     source_id: int | None = None
     """The id before texts of another language, or of one that nobody names."""
+    source_id_last: bool = False
+    """The ids of source languages stand behind the end token instead (PLBart)."""
+    cleans_up: bool = False
+    """Spaces before punctuation and in contractions are taken out of targets (PLBart)."""
 
     @property
     def files(self) -> list[str]:
@@ -94,7 +98,7 @@ class SentencePiecePair:
         return self.spec.unknown_id
 
     def encode(self, text: str, target_language: str = "", source_language: str = "") -> list[int]:
-        """The token ids of a source, the end token included, behind what names its language.
+        """The token ids of a source, the end token included, with what names its language on one side.
 
         A text that names its target language itself is left to it; else the code of `target_language` comes first, if
         the model has codes.
@@ -104,8 +108,8 @@ class SentencePiecePair:
         if code is not None and pieces and not self.names_target(text):
             pieces.insert(0, code)
         unknown, id_of = self.spec.unknown_id, self._ids.get
-        before = self.spec.source_ids.get(source_language, self.spec.source_id)
-        return [*([] if before is None else [before]), *[id_of(piece, unknown) for piece in pieces], self.spec.end_id]
+        before, after = self._beside(source_language)
+        return [*before, *[id_of(piece, unknown) for piece in pieces], self.spec.end_id, *after]
 
     def spans(self, text: str, target_language: str = "", source_language: str = "") -> list[Span]:
         """Where each token that `encode` gives stands in the text."""
@@ -117,8 +121,8 @@ class SentencePiecePair:
         found = (without_spaces(replaced, begin + first, begin + last) for first, last in offsets)
         spans = [NOWHERE if span == NOWHERE else (places[span[0]], places[span[1] - 1] + 1) for span in found]
         told = code is not None or bool(spans and target_language in self.spec.target_codes)
-        before = self.spec.source_ids.get(source_language, self.spec.source_id) is not None
-        return [*[NOWHERE] * (before + told), *spans, NOWHERE]
+        before, after = self._beside(source_language)
+        return [*[NOWHERE] * (len(before) + told), *spans, *[NOWHERE] * (1 + len(after))]
 
     def encode_target(self, text: str) -> list[int]:
         """The token ids of a target, or of words of one, with nothing around them. No text has no tokens."""
@@ -130,11 +134,16 @@ class SentencePiecePair:
         unknown, hidden, piece_of = self._unknown, self._hidden, self._pieces.get
         pieces = [piece_of(token_id, unknown) for token_id in token_ids if token_id not in hidden]
         text: str = self._target.decode_pieces(pieces) if pieces else ""
-        return text.replace(SPACE, " ").strip()
+        text = text.replace(SPACE, " ").strip()
+        return clean_up(text) if self.spec.cleans_up else text
 
     def settled(self, token_ids: Sequence[int]) -> str:
-        """Of the text of a target that is not complete, what no later token can change."""
-        return without_tail(self.decode(token_ids))
+        """Of the text of a target that is not complete, what no later token can change.
+
+        Cleaning up may join a word to the one before it.
+        """
+        whole = without_tail(self.decode(token_ids))
+        return whole.rpartition(" ")[0] if self.spec.cleans_up else whole
 
     def names_target(self, text: str) -> bool:
         """Whether the text begins with the code of a language, such as `>>fra<<`, that the vocabulary has."""
@@ -156,6 +165,12 @@ class SentencePiecePair:
         if self._target.is_unknown(number):
             return self._unknown_text.encode()
         return b"" if self._target.is_control(number) else piece.replace(SPACE, " ").encode()
+
+    def _beside(self, source_language: str) -> tuple[list[int], list[int]]:
+        """The ids before a source, and those behind its end token, which name its language."""
+        named = self.spec.source_ids.get(source_language, self.spec.source_id)
+        ids = [] if named is None else [named]
+        return ([], ids) if self.spec.source_id_last else (ids, [])
 
     def _split(self, text: str) -> list[str]:
         code = self._own_code(text)

@@ -86,6 +86,20 @@ def without_tail(text: str) -> str:
     return text.rstrip(UNFINISHED).rstrip()
 
 
+def clean_up(text: str) -> str:
+    """As transformers' `clean_up_tokenization`."""
+    for found, replacement in CLEANED:
+        text = text.replace(found, replacement)
+    return text
+
+
+CLEANED = (
+    *((f" {sign}", sign) for sign in ".?!,"),
+    (" ' ", "'"),
+    *((f" {ending}", ending) for ending in ("n't", "'m", "'s", "'ve", "'re")),
+)
+
+
 class TextStream:
     """The text of one target while its tokens arrive. The deltas, put together, are the decoded target."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from models.config import Frozen
-from models.tokenizers.tokenizer import NOWHERE, Span, TokenizerError, without_spaces, without_tail
+from models.tokenizers.tokenizer import NOWHERE, Span, TokenizerError, clean_up, without_spaces, without_tail
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
@@ -221,19 +221,6 @@ def bytes_of_pieces(decoder: Collection[str]) -> Callable[[str], bytes | None]:
         return lambda piece: bytes.fromhex(piece[3:5]) if BYTE.fullmatch(piece) else None
     return lambda piece: None
 
-
-def clean_up(text: str) -> str:
-    """As transformers' `clean_up_tokenization`."""
-    for found, replacement in CLEANED:
-        text = text.replace(found, replacement)
-    return text
-
-
-CLEANED = (
-    *((f" {sign}", sign) for sign in ".?!,"),
-    (" ' ", "'"),
-    *((f" {ending}", ending) for ending in ("n't", "'m", "'s", "'ve", "'re")),
-)
 
 PROBES = ("A cat.", "\U0010fffd", "\t\0", "")
 """Texts that have, in most vocabularies, tokens and none."""

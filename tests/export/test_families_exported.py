@@ -18,6 +18,8 @@ from transformers import (
     M2M100ForConditionalGeneration,
     MBartConfig,
     MBartForConditionalGeneration,
+    PLBartConfig,
+    PLBartForConditionalGeneration,
     PreTrainedTokenizerFast,
     T5Config,
     T5ForConditionalGeneration,
@@ -42,8 +44,8 @@ from tests.models.families import (
     Family,
     write_family,
 )
-from tests.models.tokenizers.test_python_tokenizers import fsmt, m2m100
-from tests.models.tokenizers.test_tokenizer_json import mbart50, nllb, sentencepieces
+from tests.models.tokenizers.test_python_tokenizers import fsmt, m2m100, plbart
+from tests.models.tokenizers.test_tokenizer_json import mbart25, mbart50, nllb, sentencepieces
 
 pytestmark = pytest.mark.timeout(300)
 """An export alone takes a minute and a half on a busy machine."""
@@ -127,6 +129,16 @@ MULTILINGUAL: dict[str, tuple[Family, Callable[[Path], None], dict[str, str]]] =
         mbart50,
         {"en": "en_XX", "pt": "pt_XX", "zh": "zh_CN"},
     ),
+    "mbart-25": (
+        Family(lambda: MBartForConditionalGeneration(MBartConfig(**MANY)), end_bias=3.0),
+        mbart25,
+        {"en": "en_XX", "ro": "ro_RO", "zh": "zh_CN"},
+    ),
+    "plbart": (
+        Family(lambda: PLBartForConditionalGeneration(PLBartConfig(**MANY | {"vocab_size": 730})), end_bias=3.0),
+        plbart,
+        {"en": "en_XX", "x-java": "java", "x-python": "python"},
+    ),
     "m2m100": (
         Family(lambda: M2M100ForConditionalGeneration(M2M100Config(**MANY | {"vocab_size": 800})), end_bias=3.0),
         m2m100,
@@ -153,11 +165,12 @@ def test_many_languages_are_those_of_transformers(name: str, tmp_path: Path) -> 
             ids = ours.encode("It started to rain.", target, source)
             tokenizer.src_lang = codes[source]
             assert ids == tokenizer("It started to rain.").input_ids
-            written = f"__{codes[target]}__" if name == "m2m100" else codes[target]
-            begin = tokenizer.convert_tokens_to_ids(written)
+            written = f"__{codes[target]}__" if name in ("m2m100", "plbart") else codes[target]
+            told = "decoder_start_token_id" if name in ("mbart-25", "plbart") else "forced_bos_token_id"
+            language = {told: tokenizer.convert_tokens_to_ids(written)}
             with torch.no_grad():
                 expected = model.generate(
-                    torch.tensor([ids]), forced_bos_token_id=begin, num_beams=1, do_sample=False, max_new_tokens=20
+                    torch.tensor([ids]), **language, num_beams=1, do_sample=False, max_new_tokens=20
                 )[0, 1:].tolist()
             [answer] = decode(runner, rules[target], [(tuple(ids), decoding)])
             assert [*answer.hypotheses[0].token_ids] == expected
@@ -184,6 +197,14 @@ def test_target_language_is_not_guessed(tmp_path: Path) -> None:
     write_tokenizer(folder, VOCABULARY)
     edit_json(folder / "generation_config.json", forced_bos_token_id=None)
     with pytest.raises(CheckpointError, match="forced_bos_token_id is missing; to a mbart model it says the target"):
+        load_checkpoint(folder)
+
+
+def test_an_mbart50_says_what_its_decoder_is_fed(tmp_path: Path) -> None:
+    """The language of its sources stands before them, so that its targets do not start with theirs."""
+    folder = write_family(tmp_path, Family(lambda: MBartForConditionalGeneration(MBartConfig(**MANY))))
+    mbart50(folder)
+    with pytest.raises(CheckpointError, match="decoder_start_token_id is missing"):
         load_checkpoint(folder)
 
 

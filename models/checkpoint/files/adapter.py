@@ -6,7 +6,7 @@ Large Language Models", section 4.1.
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
@@ -30,13 +30,15 @@ PREFIX = "base_model.model."
 PAIRS = {".lora_A.weight": ".lora_B.weight", ".lora_embedding_A": ".lora_embedding_B"}
 """How the names of A end, and those of B."""
 TRAINING = (
-    *("task_type", "inference_mode", "revision", "auto_mapping", "peft_version", "lora_dropout", "target_modules"),
+    *("task_type", "inference_mode", "auto_mapping", "peft_version", "lora_dropout", "target_modules"),
     *("exclude_modules", "layers_to_transform", "layers_pattern", "modules_to_save", "bias", "loftq_config"),
     *("runtime_config", "megatron_core", "qalora_group_size", "ensure_weight_tying", "rank_pattern"),
 )
 """Keys that say how an adapter was trained, or once more what its tensors say."""
 OWN = ("adapter_*", "README*", ".*", *(f"{name}*" for name in WEIGHTS))
 """Files that belong to one of the two folders alone."""
+HUB_NAME = re.compile(r"([\w.-]+/)?[\w.-]+")
+"""How models of the Hub are called."""
 
 
 class AdapterConfig(JsonKeys):
@@ -44,6 +46,8 @@ class AdapterConfig(JsonKeys):
 
     peft_type: Literal["LORA"]
     base_model_name_or_path: str
+    revision: str | None = None
+    """Of the base model, where it is one of the Hub."""
     r: int = Field(gt=0)
     lora_alpha: float
     use_rslora: bool = False
@@ -58,15 +62,15 @@ class AdapterConfig(JsonKeys):
 
 
 @contextmanager
-def whole(folder: Path) -> Iterator[Path]:
-    """A checkpoint's folder: this one, or, of an adapter's, one that is there meanwhile. Raises CheckpointError."""
+def whole(folder: Path, fetch: Callable[[str], Path]) -> Iterator[Path]:
+    """A checkpoint's folder: this one, or, of an adapter's, one that is there meanwhile. Raises CheckpointError.
+
+    fetch: gets a base model of the Hub, OWNER/NAME or OWNER/NAME@REVISION, and raises what it likes
+    """
     if not (folder / CONFIG).is_file():
         yield folder
         return
-    content = read_json(folder / CONFIG)
-    _check_rest(content, folder / CONFIG)
-    config = parse(AdapterConfig, content, folder / CONFIG)
-    base = _base(folder, config)
+    base = _base(folder, read_config(folder), fetch)
     with TemporaryDirectory() as made:
         merged = Path(made)
         _link(base, merged)
@@ -75,6 +79,14 @@ def whole(folder: Path) -> Iterator[Path]:
         save_file(tensors, merged / WEIGHTS[0])
         del tensors
         yield merged
+
+
+def read_config(folder: Path) -> AdapterConfig:
+    """What an adapter says of itself. Raises CheckpointError where it is one of another kind."""
+    file = folder / CONFIG
+    content = read_json(file)
+    _check_rest(content, file)
+    return parse(AdapterConfig, content, file)
 
 
 @torch.no_grad()
@@ -113,15 +125,18 @@ def _check_rest(content: dict[str, Any], file: Path) -> None:
             raise CheckpointError(f"{file}: {key} is {value!r}, which is not merged here; {MERGE}")
 
 
-def _base(folder: Path, config: AdapterConfig) -> Path:
+def _base(folder: Path, config: AdapterConfig, fetch: Callable[[str], Path]) -> Path:
+    """A folder, beside the adapter or anywhere; else a model of the Hub."""
     name = config.base_model_name_or_path
-    found = [place for place in (folder / name, Path(name)) if place.is_dir()]
-    if not found:
+    for place in (folder / name, Path(name)):
+        if name and place.is_dir():
+            return place
+    if not HUB_NAME.fullmatch(name):
         raise CheckpointError(
-            f"{folder / CONFIG}: base_model_name_or_path is {name!r}, which is no folder here; fetch that model and "
-            "write its path there"
+            f"{folder / CONFIG}: base_model_name_or_path is {name!r}, which is no folder here and no name of the Hub; "
+            "write the path of that model there"
         )
-    return found[0]
+    return fetch(f"{name}@{config.revision}" if config.revision else name)
 
 
 def _adapter(folder: Path) -> Path:

@@ -69,7 +69,7 @@ OF_GENERATE = frozenset(
         *("use_cache", "cache_implementation", "cache_config", "max_cache_len", "prefill_chunk_size"),
         *("compile_config", "disable_compile", "continuous_batching_config", "output_attentions", "output_scores"),
         *("output_hidden_states", "output_logits", "return_dict_in_generate", "_from_model_config"),
-        *("transformers_version", "pad_token_id", "bos_token_id", "remove_invalid_values", "is_assistant"),
+        *("transformers_version", "pad_token_id", "bos_token_id", "remove_invalid_values"),
         *("num_assistant_tokens", "num_assistant_tokens_schedule", "assistant_confidence_threshold"),
         *("assistant_lookbehind", "target_lookbehind", "assistant_ensemble_weight"),
         *("max_matching_ngram_size", "speculation_type"),

@@ -1,5 +1,6 @@
 """The tokenizer of a checkpoint folder of Hugging Face's, whatever class of transformers it belongs to."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,6 +65,34 @@ def m2m100(tokenizer: Any, folder: Path) -> FoundTokenizer:
     return FoundTokenizer(spec, largest, largest, languages, files=files)
 
 
+def plbart(tokenizer: Any, folder: Path) -> FoundTokenizer:
+    """SentencePiece, whose ids fairseq has moved by one, and behind them one for each language."""
+    name = "sentencepiece.bpe.model"
+    if not (folder / name).is_file():
+        raise CheckpointError(f"{folder.name}: PLBartTokenizer has no {name}")
+    pieces = [tokenizer.sp_model.IdToPiece(index) for index in range(tokenizer.sp_model.get_piece_size())]
+    ids: dict[str, int] = tokenizer.lang_code_to_id
+    languages = {PLBART_LANGUAGES[code.strip("_")]: token_id for code, token_id in ids.items()}
+    special = {*tokenizer.all_special_ids, *ids.values()}
+    own = [token_id for token_id in tokenizer.suffix_tokens if token_id in ids.values()]
+    spec = SentencePieceSpec(
+        source_model=name,
+        target_model=name,
+        vocabulary="vocab.json",
+        end_id=tokenizer.eos_token_id,
+        unknown_id=tokenizer.unk_token_id,
+        hidden_ids=tuple(sorted(special)),
+        source_ids=languages,
+        source_id=own[0] if own else None,
+        source_id_last=True,
+        cleans_up=bool(tokenizer.clean_up_tokenization_spaces),
+    )
+    vocabulary = dict(zip(pieces, tokenizer.convert_tokens_to_ids(pieces), strict=True))
+    largest = max(*vocabulary.values(), *ids.values())
+    made = {"vocab.json": json.dumps(vocabulary, ensure_ascii=False)}
+    return FoundTokenizer(spec, largest, largest, languages, files={name: folder / name}, made_files=made)
+
+
 def moses(tokenizer: Any, folder: Path) -> FoundTokenizer:
     """FSMT's: words by the rules of Moses, then byte-pair encoding, and a vocabulary for each side."""
     if tokenizer.tgt_lang in LOOKS_AHEAD:
@@ -89,5 +118,19 @@ def moses(tokenizer: Any, folder: Path) -> FoundTokenizer:
     )
 
 
-IN_PYTHON: dict[str, Callable[[Any, Path], FoundTokenizer]] = {"FSMTTokenizer": moses, "M2M100Tokenizer": m2m100}
+PLBART_LANGUAGES = {
+    "en_XX": "en",
+    "java": "x-java",
+    "python": "x-python",
+    "javascript": "x-js",
+    "php": "x-php",
+    "ruby": "x-ruby",
+    "go": "x-go",
+}
+"""BCP 47 has no tags of programming languages, but leaves those that begin with x to whoever wants some."""
+IN_PYTHON: dict[str, Callable[[Any, Path], FoundTokenizer]] = {
+    "FSMTTokenizer": moses,
+    "M2M100Tokenizer": m2m100,
+    "PLBartTokenizer": plbart,
+}
 """By the name of their class."""

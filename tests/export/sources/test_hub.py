@@ -116,8 +116,9 @@ def test_an_index_that_leads_out_of_the_folder(served: Hub, capsys: Capture, tmp
 
 
 def test_an_adapter_is_refused_before_its_weights_are_fetched(served: Hub, capsys: Capture, tmp_path: Path) -> None:
-    served.files = {"adapter_config.json": b"{}", "adapter_model.safetensors": b"weights"}
-    assert "has adapter_config.json: a PEFT adapter, which is no model alone" in refused(capsys, tmp_path)
+    """Where it is of a kind that is not merged here."""
+    served.files = {"adapter_config.json": b'{"peft_type": "IA3"}', "adapter_model.safetensors": b"weights"}
+    assert "peft_type is 'IA3', which is not merged here; merge it with peft" in refused(capsys, tmp_path)
     assert "adapter_model.safetensors" not in served.fetched()
 
 

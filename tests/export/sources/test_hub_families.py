@@ -1,15 +1,18 @@
 """Repositories of the Hub of other kinds than Marian's: what is fetched of them is enough, and no more than that."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from huggingface_hub import constants
+from rich.console import Console
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
 from transformers import (
+    AutoModelForSeq2SeqLM,
     BartConfig,
     BartForConditionalGeneration,
     BertConfig,
@@ -18,13 +21,18 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
+from export.__main__ import main
+from export.command.progress import Progress
+from export.command.run import _base_model
 from export.sources import fetch
 from models.checkpoint import encoders, load_checkpoint
-from tests.export.sources.hub_server import Hub, hub
+from models.checkpoint.files.adapter import whole
+from tests.checkpoints import edit_json
+from tests.export.sources.hub_server import COMMIT, Hub, hub
 from tests.export.sources.test_hub import point_to
 from tests.models.checkpoint.test_encoder_vocabularies import BERT, vocab_and_merges, vocab_txt
 from tests.models.checkpoint.test_encoders import write
-from tests.models.families import SHAPE, T5_SHAPE
+from tests.models.families import BART_LIKE, SHAPE, T5_SHAPE, write_family
 from tests.models.tokenizers.test_tokenizer_json import t5
 
 REPOSITORY = "someone/something"
@@ -139,3 +147,57 @@ def test_translation_models(write_it: Callable[[Path], Path], tmp_path: Path, se
     assert served.fetched() == {file for file in served.files if file not in (*OTHERS, "pieces.vocab")}
     assert (found.tokenizer, found.made_files) == (expected.tokenizer, expected.made_files)
     assert (found.config, found.sha256) == (expected.config, expected.sha256)
+
+
+def lora(folder: Path, base: Path, **changes: object) -> torch.nn.Module:
+    """Saves an adapter of a model. Returns the model that peft merges it into."""
+    peft = pytest.importorskip("peft")
+    torch.manual_seed(6)
+    model = peft.get_peft_model(
+        AutoModelForSeq2SeqLM.from_pretrained(base), peft.LoraConfig(r=3, target_modules=["fc1"])
+    )
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_" in name:
+                parameter.normal_()
+    model.save_pretrained(folder)
+    edit_json(folder / "adapter_config.json", **changes)
+    merged: torch.nn.Module = model.merge_and_unload()
+    return merged
+
+
+def same(folder: Path, expected: torch.nn.Module) -> bool:
+    found = load_file(folder / "model.safetensors")
+    return all(torch.allclose(found[name], tensor) for name, tensor in expected.state_dict().items() if name in found)
+
+
+def test_the_base_of_an_adapter_is_a_model_of_the_hub(
+    tmp_path: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base, adapter = write_family(tmp_path / "base", BART_LIKE["bart"]), tmp_path / "adapter"
+    expected, served = lora(adapter, base, base_model_name_or_path=REPOSITORY, revision=COMMIT), serve(base)
+    base_model = partial(_base_model, Progress(Console(stderr=True)))
+    for _ in ("from the Hub", "from the cache"):
+        with whole(adapter, base_model) as folder:
+            assert same(folder, expected) and not same(base, expected)
+        assert "model.safetensors" in served.fetched()
+        point_to("http://127.0.0.1:9", monkeypatch)
+
+
+def test_what_the_hub_says_of_an_adapters_base_is_told(
+    tmp_path: Path, serve: Serve, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = write_family(tmp_path / "base", BART_LIKE["bart"])
+    lora(tmp_path / "adapter", base, base_model_name_or_path="nobody/nothing")
+    serve(base)
+    assert main([str(tmp_path / "adapter"), "--out", str(tmp_path / "out")]) == 2
+    assert "error: hf:nobody/nothing: " in (told := capsys.readouterr().err) and "has no such model" in told
+
+
+def test_an_adapter_of_the_hub(tmp_path: Path, serve: Serve) -> None:
+    base, adapter = write_family(tmp_path / "base", BART_LIKE["bart"]), tmp_path / "adapter"
+    expected = lora(adapter, base, base_model_name_or_path=str(base))
+    served = serve(adapter)
+    with whole(obtain(), lambda name: pytest.fail(f"{name} is here")) as folder:
+        assert same(folder, expected)
+    assert {"adapter_config.json", "adapter_model.safetensors"} <= served.fetched()

@@ -215,6 +215,15 @@ def test_a_folder_of_sentence_transformers_says_how_vectors_are_made(saved: Save
     assert (encoding.prompts, encoding.prompt) == ({"query": "query: "}, "query")
 
 
+@pytest.mark.parametrize("name", ["roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"])
+def test_settings_of_old_are_in_files_of_other_names(name: str, saved: Saved) -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    files = {f"sentence_{name}_config": {"max_seq_length": 21}}
+    saved.sentences(["Transformer", "Pooling"], {"pooling_mode": "mean", "embedding_dimension": WIDTH}, **files)
+    theirs = sentence_transformers.SentenceTransformer(str(saved.folder), device="cpu")
+    assert load(saved.folder).encoding.max_tokens == theirs.max_seq_length == 21
+
+
 @pytest.mark.parametrize("normalize", [False, True])
 def test_vectors_of_dense_modules_are_those_of_sentence_transformers(saved: Saved, normalize: bool) -> None:
     sentence_transformers = pytest.importorskip("sentence_transformers")

@@ -96,8 +96,12 @@ def test_nothing_comes_of_unused_keys_of_generation() -> None:
     model = AutoModelForSeq2SeqLM.from_config(config_of("bart")).eval()
     ids = torch.randint(4, 60, (2, 9))
     expected = model.generate(ids, num_beams=3, max_new_tokens=12, do_sample=False)
-    given: dict[str, Any] = {"num_assistant_tokens": 3, "assistant_confidence_threshold": 0.1, "remove_invalid_values": True}
-    given |= {"use_cache": False, "pad_token_id": 7, "bos_token_id": 9, "is_assistant": True}
+    given: dict[str, Any] = {
+        "num_assistant_tokens": 3,
+        "assistant_confidence_threshold": 0.1,
+        "remove_invalid_values": True,
+    }
+    given |= {"use_cache": False, "pad_token_id": 7, "bos_token_id": 9}
     given |= {"max_matching_ngram_size": 2, "speculation_type": "none", "assistant_ensemble_weight": 0.5}
     given |= {"target_lookbehind": 3, "assistant_lookbehind": 4, "num_assistant_tokens_schedule": "heuristic"}
     assert given.keys() <= OF_GENERATE

@@ -16,8 +16,8 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.tokenizers.fast import read_fast_tokenizer
-from models.tokenizers.tokenizer import TextStream, TokenizerError, pieces
-from models.tokenizers.tokenizer_json import Affixes, TokenizerJson, TokenizerJsonSpec, clean_up
+from models.tokenizers.tokenizer import TextStream, TokenizerError, clean_up, pieces
+from models.tokenizers.tokenizer_json import Affixes, TokenizerJson, TokenizerJsonSpec
 
 PAGE = (Path(__file__).parents[2] / "data" / "flores-dev.en-pt.tsv").read_text(encoding="utf-8").split("\n")[:300]
 MOST_TOKENS = 400
@@ -87,6 +87,11 @@ def mbart50(folder: Path) -> None:
     sentencepieces(folder, "sentencepiece.bpe.model", tokenizer_class="MBart50Tokenizer", src_lang="en_XX")
 
 
+def mbart25(folder: Path) -> None:
+    """As facebook/mbart-large-cc25 lies on the Hub."""
+    sentencepieces(folder, "sentencepiece.bpe.model", tokenizer_class="MBartTokenizer", src_lang="en_XX")
+
+
 def xlm_roberta(folder: Path) -> None:
     sentencepieces(folder, "sentencepiece.bpe.model", tokenizer_class="XLMRobertaTokenizer")
 
@@ -142,7 +147,7 @@ def byte_fallback(folder: Path) -> None:
     fast.save_pretrained(folder)
 
 
-FAMILIES: list[Write] = [t5, nllb, mbart50, xlm_roberta, bart, bert, byte_fallback]
+FAMILIES: list[Write] = [t5, nllb, mbart50, mbart25, xlm_roberta, bart, bert, byte_fallback]
 
 
 @pytest.fixture(scope="module", params=FAMILIES, ids=lambda write: write.__name__)
@@ -255,6 +260,19 @@ def test_a_source_has_the_tokens_of_its_language(tmp_path: Path) -> None:
     assert ours.encode("O gato dorme", source_language="en") != theirs("O gato dorme").input_ids
     found = read_fast_tokenizer(tmp_path / "checkpoint", multilingual=True).languages
     assert found == {tag: theirs.convert_tokens_to_ids(code) for tag, code in (("en", "eng_Latn"), ("pt", "por_Latn"))}
+
+
+def test_the_language_of_an_mbart25_stands_behind_a_source(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "package").mkdir()
+    mbart25(tmp_path / "checkpoint")
+    ours = opened(tmp_path / "checkpoint", tmp_path / "package", multilingual=True)
+    for tag, code in (("en", "en_XX"), ("ro", "ro_RO"), ("zh", "zh_CN")):
+        theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "checkpoint", src_lang=code)
+        expected = theirs("O gato dorme").input_ids
+        assert ours.encode("O gato dorme", source_language=tag) == expected
+        assert expected[-2:] == [theirs.eos_token_id, theirs.convert_tokens_to_ids(code)]
+    assert len(ours.spec.source_affixes) == 25
 
 
 def test_the_code_of_a_target_language_comes_before_the_text(ours: TokenizerJson, folder: Path) -> None:

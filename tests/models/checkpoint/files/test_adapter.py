@@ -31,6 +31,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }
 
 
+def nowhere(name: str) -> Path:
+    """No Hub is asked."""
+    raise AssertionError(name)
+
+
 def write_adapter(folder: Path, base: Path, **config: Any) -> torch.nn.Module:
     """Saves a random adapter. Returns the model that peft merges it into."""
     torch.manual_seed(4)
@@ -48,7 +53,7 @@ def write_adapter(folder: Path, base: Path, **config: Any) -> torch.nn.Module:
 def test_a_merged_model_is_that_of_peft(tmp_path: Path, name: str) -> None:
     base = write_family(tmp_path / "base", BART_LIKE["blenderbot"])
     expected = write_adapter(tmp_path / "adapter", base, **CONFIGS[name])
-    with whole(tmp_path / "adapter") as folder:
+    with whole(tmp_path / "adapter", nowhere) as folder:
         model = read(folder).model.eval()
     assert not folder.exists()
     source, target = (torch.randint(3, 150, (2, size)) for size in (11, 7))
@@ -62,7 +67,11 @@ def test_a_merged_model_is_that_of_peft(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"base_model_name_or_path": "facebook/bart-base"}, "is 'facebook/bart-base', which is no folder here"),
+        (
+            {"base_model_name_or_path": "../models/bart-base"},
+            "is '../models/bart-base', which is no folder here and no",
+        ),
+        ({"base_model_name_or_path": ""}, "is '', which is no folder here and no name of the Hub; write the path"),
         ({"peft_type": "IA3"}, "peft_type is 'IA3', which is not merged here; merge it with peft"),
         ({"use_dora": True}, "use_dora is True, which is not merged here"),
         ({"init_lora_weights": "pissa"}, "init_lora_weights is 'pissa'"),
@@ -73,7 +82,7 @@ def test_what_is_not_merged_is_refused(tmp_path: Path, changes: dict[str, object
     base = write_family(tmp_path / "base", BART_LIKE["blenderbot"])
     write_adapter(tmp_path / "adapter", base, **CONFIGS["of attention"])
     edit_json(tmp_path / "adapter" / "adapter_config.json", **changes)
-    with pytest.raises(CheckpointError) as error, whole(tmp_path / "adapter"):
+    with pytest.raises(CheckpointError) as error, whole(tmp_path / "adapter", nowhere):
         pass
     assert said in str(error.value)
 
@@ -87,6 +96,6 @@ def test_an_adapter_of_another_model_is_refused(tmp_path: Path) -> None:
         r"q_proj.weight \[48, 48\]; the base model has no such tensor",
         r"has adapter_config\.json and no adapter",
     ):
-        with pytest.raises(CheckpointError, match=said), whole(tmp_path / "adapter"):
+        with pytest.raises(CheckpointError, match=said), whole(tmp_path / "adapter", nowhere):
             pass
         (tmp_path / "adapter" / "adapter_model.safetensors").unlink(missing_ok=True)
