@@ -30,12 +30,17 @@ def write_made(folder: Path, made: Mapping[str, str]) -> None:
 
 
 @contextmanager
-def tokenizer_folder(folder: Path, made: Mapping[str, str]) -> Iterator[Path]:
-    """Where a checkpoint's tokenizer can be opened: its own folder, or for a moment another, if the files were made."""
+def tokenizer_folder(folder: Path, made: Mapping[str, str], files: Mapping[str, Path]) -> Iterator[Path]:
+    """Where a checkpoint's tokenizer can be opened: its own folder, or for a moment another, if files were made.
+
+    files: what belongs beside them
+    """
     if not made:
         yield folder
         return
     with TemporaryDirectory() as written:
+        for name, file in files.items():
+            (Path(written) / name).symlink_to(file.resolve())
         write_made(Path(written), made)
         yield Path(written)
 
@@ -115,7 +120,7 @@ class Checkpoint:
 
     def open_tokenizer(self, folder: Path) -> Tokenizer:
         """folder: the checkpoint's. Raises TokenizerError."""
-        with tokenizer_folder(folder, self.made_files) as found:
+        with tokenizer_folder(folder, self.made_files, self.files) as found:
             return open_tokenizer(found, self.tokenizer)
 
     def make_files(self, folder: Path) -> None:

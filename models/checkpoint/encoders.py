@@ -151,7 +151,7 @@ class EncoderCheckpoint:
 
     def open_tokenizer(self) -> TokenizerJson:
         """Raises TokenizerError."""
-        with tokenizer_folder(self.folder, self.made_files) as folder:
+        with tokenizer_folder(self.folder, self.made_files, self.files) as folder:
             return TokenizerJson.load(folder, self.tokenizer)
 
 

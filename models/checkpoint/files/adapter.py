@@ -70,7 +70,8 @@ def whole(folder: Path, fetch: Callable[[str], Path]) -> Iterator[Path]:
     if not (folder / CONFIG).is_file():
         yield folder
         return
-    base = _base(folder, read_config(folder), fetch)
+    config = read_config(folder)
+    base = _base(folder, config, fetch)
     with TemporaryDirectory() as made:
         merged = Path(made)
         _link(base, merged)

@@ -28,6 +28,8 @@ WEIGHTS = (
 """The first that there is holds the weights, as in transformers."""
 POINTER = b"version https://git-lfs"
 """How a file begins that Git LFS has not fetched."""
+UNSAFE = "Weights only load failed"
+"""How PyTorch begins to say that a file is none of its own, or has objects in it."""
 ZIP = b"PK\x03\x04"
 """How a file of torch.save begins, but for those of PyTorch before 1.6."""
 
@@ -137,7 +139,7 @@ def _load_safetensors(file: Path) -> dict[str, Tensor]:
     try:
         return load_file(file)
     except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{file} is not a whole safetensors file: {error}") from error
+        raise CheckpointError(f"{file} is not a whole safetensors file: {error}; fetch it again") from error
 
 
 def _load_pickle(file: Path, mapped: bool, entry: str | None) -> dict[str, Tensor]:
@@ -145,7 +147,9 @@ def _load_pickle(file: Path, mapped: bool, entry: str | None) -> dict[str, Tenso
         content = torch.load(file, map_location="cpu", weights_only=True, mmap=mapped)
     except Exception as error:  # whatever a stream of bytes that is no pickle leads to
         reason = str(error).partition("\n")[0]
-        raise CheckpointError(f"{file} is not a whole PyTorch weights file: {reason}") from error
+        if reason.startswith(UNSAFE):  # what it advises would run code of the file
+            reason = "it is cut off, no file of torch.save, or has more than tensors"
+        raise CheckpointError(f"{file} is not a whole PyTorch weights file: {reason}; fetch it again") from error
     found = f"; it has {', '.join(map(str, list(content)[:5]))}" if isinstance(content, dict) else ""
     if entry is not None:
         content = content.get(entry) if isinstance(content, dict) else None

@@ -7,6 +7,7 @@ from typing import Any
 
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.languages.tokens import language_tokens
+from models.checkpoint.tokenizers.files import check_files, missing_file
 from models.tokenizers.tokenizer_json import Affixes, TokenizerJsonSpec
 
 PROBE = "a"
@@ -37,13 +38,15 @@ def read_fast_tokenizer(folder: Path, multilingual: bool = False) -> FastTokeniz
 
 
 def open_by_transformers(folder: Path) -> Any:
-    """Raises CheckpointError where transformers has no tokenizer there."""
+    """Raises CheckpointError where transformers has no tokenizer there, or a file of it is damaged."""
     import transformers
 
+    check_files(folder)
     try:
         return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except Exception as error:  # each of its tokenizers raises its own
-        raise CheckpointError(f"{folder.name}: transformers reads no tokenizer there: {error}") from error
+        reason = missing_file(folder) or str(error).partition("\n")[0]
+        raise CheckpointError(f"{folder}: transformers reads no tokenizer there: {reason}") from error
 
 
 def fast_tokenizer(tokenizer: Any, folder: Path, multilingual: bool) -> FastTokenizer:

@@ -35,6 +35,7 @@ from tests.models.checkpoint.test_encoders import write
 from tests.models.families import BART_LIKE, SHAPE, T5_SHAPE, write_family
 from tests.models.tokenizers.test_tokenizer_json import t5
 
+pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")  # of peft
 REPOSITORY = "someone/something"
 OTHERS = ("onnx/model.onnx", "tf_model.h5", "openvino/openvino_model.bin", "2_Dense/rust_model.ot", "train.txt")
 """Files that export does not read."""
