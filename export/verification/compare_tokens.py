@@ -4,7 +4,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import cycle, islice
 from pathlib import Path
 from typing import Literal
 
@@ -12,9 +11,10 @@ from engine.batch.running_batch import RunningBatch
 from engine.decoder import Decoder, S
 from engine.observer import Unobserved
 from engine.request import Event, Finished, Hypothesis, Translate
-from engine.targets import target_rules
+from engine.targets import TargetRules, target_rules
 from export.verification.alignment import Sentence
 from export.verification.compare_numbers import random_pair
+from export.verification.pairs import sample_pairs, sample_rules
 from export.verification.reference import Attention, TransformersModel, greedy_tokens
 from models.checkpoint import Checkpoint
 from models.decoding import Decoding
@@ -74,8 +74,12 @@ class Samples:
         self._generation = replace(checkpoint.generation, max_new_tokens=limit)
         self._tokenizer = checkpoint.open_tokenizer(folder)
         self._texts = texts
-        self._languages = list(islice(cycle(checkpoint.target_languages), len(texts)))
-        whole = map(self._tokenizer.encode, texts, self._languages)
+        self._pairs = sample_pairs(checkpoint, len(texts))
+        self._rules = sample_rules(checkpoint, self._generation, self._pairs)
+        whole = [
+            self._tokenizer.encode(text, target, source)
+            for text, (source, target) in zip(texts, self._pairs, strict=True)
+        ]
         self.sources = [shorten(source, capacity) for source in whole]
         """Token ids."""
         self._of_transformers: dict[int, list[TokenIds]] = {}
@@ -93,20 +97,22 @@ class Samples:
         transformers = TransformersModel(self._transformers_folder, self._shortlist)
         for num_beams in BEAMS:
             progress(f"translations by transformers, {search_name(num_beams)}")
-            self._of_transformers[num_beams] = transformers.translate(self.sources, num_beams, self._generation)
+            self._of_transformers[num_beams] = transformers.translate(
+                self.sources, num_beams, self._generation, self._rules
+            )
         source, target = random_pair(self._model.config)
         self.attention = transformers.attention(source, target[:-1])
 
     def attended(self, decoder: Decoder[S], found: Sequence[Hypothesis]) -> Iterator[Sentence]:
         """What was found of every sentence that is whole, and where a decoder's graphs look there."""
-        prefix = target_rules(self._vocabulary, self._generation).prefix_ids
-        for text, language, source, one in zip(self._texts, self._languages, self.sources, found, strict=True):
-            spans = self._tokenizer.spans(text, language)
+        samples = zip(self._texts, self._pairs, self._rules, self.sources, found, strict=True)
+        for text, (language, target_language), rules, source, one in samples:
+            spans = self._tokenizer.spans(text, target_language, language)
             if len(spans) != len(source):
                 continue
             [encoded] = decoder.encode([source])
             wanted = Decoding(with_attention=True)
-            [looked] = decoder.given_targets.look(encoded.hidden(), prefix, [one.token_ids], wanted)
+            [looked] = decoder.given_targets.look(encoded.hidden(), rules.prefix_ids, [one.token_ids], wanted)
             target, attention = self._tokenizer.decode(one.token_ids), looked[0].attention
             added = pieces(self._tokenizer, one.token_ids)
             target_spans = [without_spaces(target, begin, begin + len(piece)) for piece, begin in added]
@@ -116,7 +122,7 @@ class Samples:
     def compare(self, decoder: Decoder[S], progress: Callable[[str], None]) -> Comparison:
         """Holds a decoder to the references."""
         progress(f"translations of {len(self._texts)} sentences, greedy and beam {max(BEAMS)}")
-        found = translate(self._vocabulary, self._generation, decoder, self.sources)
+        found = translate(self._vocabulary, self._generation, decoder, self.sources, self._rules)
         targets = {num_beams: [hypothesis.token_ids for hypothesis in best] for num_beams, best in found.items()}
         agreements, differences = list[Agreement](), list[str]()
         for reference in self._references(targets[1], progress):
@@ -135,9 +141,10 @@ class Samples:
 
     def _references(self, greedy: Sequence[TokenIds], progress: Callable[[str], None]) -> Iterator[Reference]:
         progress("translations by PyTorch, greedy")
-        pairs = zip(self.sources, greedy, strict=True)
+        samples = zip(self.sources, greedy, self._rules, strict=True)
         targets = [
-            greedy_tokens(self._model, source, target, self._generation, self._shortlist) for source, target in pairs
+            greedy_tokens(self._model, source, target, self._generation, self._shortlist, rules)
+            for source, target, rules in samples
         ]
         yield Reference("pytorch", 1, targets)
         for num_beams, found in self._of_transformers.items():
@@ -158,17 +165,27 @@ class Samples:
 
 
 def translate(
-    vocabulary: Vocabulary, generation: GenerationDefaults, decoder: Decoder[S], sources: Sequence[TokenIds]
+    vocabulary: Vocabulary,
+    generation: GenerationDefaults,
+    decoder: Decoder[S],
+    sources: Sequence[TokenIds],
+    rules: Sequence[TargetRules] | None = None,
 ) -> dict[int, list[Hypothesis]]:
-    """Runs every source with each of BEAMS, all in one batch. Returns the best hypotheses by number of beams."""
-    rules = target_rules(vocabulary, generation)
+    """Runs every source with each of BEAMS, all in one batch. Returns the best hypotheses by number of beams.
+
+    rules: of each target's language. None: the model's own
+    """
+    rules = rules or [target_rules(vocabulary, generation)] * len(sources)
     batch = RunningBatch(decoder, ENGINE_ROWS, Unobserved(), worker=0)
     answers: dict[tuple[int, int], Hypothesis] = {}
     keys = [(num_beams, index) for index in range(len(sources)) for num_beams in BEAMS]
     decodings = {n: replace(generation.decoding(), num_beams=n, num_return_sequences=1, do_sample=False) for n in BEAMS}
     waiting = deque(
         Translate(
-            sources[index], partial(_keep, answers, (num_beams, index)), decoding=decodings[num_beams], rules=rules
+            sources[index],
+            partial(_keep, answers, (num_beams, index)),
+            decoding=decodings[num_beams],
+            rules=rules[index],
         )
         for num_beams, index in keys
     )

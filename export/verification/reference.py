@@ -13,7 +13,7 @@ from torch import Tensor
 
 from engine.processors.chain import chain
 from engine.processors.processor import Seen
-from engine.targets import target_rules
+from engine.targets import TargetRules, target_rules
 from models.architectures.architecture import Architecture
 from models.attention.attention import compared
 from models.checkpoint.generation import of_generate
@@ -60,22 +60,26 @@ def greedy_tokens(
     target_ids: Sequence[int],
     generation: GenerationDefaults,
     shortlist: Shortlist | None = None,
+    rules: TargetRules | None = None,
 ) -> tuple[int, ...]:
     """The token greedy decoding chooses after each beginning of a target.
 
     If that is the target itself then, by induction, the target is what greedy decoding finds.
+
+    rules: of the target's language. None: the model's own
     """
-    fed = [model.config.decoder_start_id, *target_ids[:-1]]
+    rules = rules or target_rules(vocabulary(model.config), generation)
+    [start] = rules.prefix_ids
+    fed = [start, *target_ids[:-1]]
     scores = _logits(model, source_ids, fed, shortlist)
-    rules = target_rules(vocabulary(model.config), generation)
     for processor in chain(generation.decoding(), rules):
         for step, of_step in enumerate(scores.numpy()):
             processor(of_step[None], Seen(np.array([fed[: step + 1]]), [source_ids], np.array([step])))
     scores[:, list(generation.suppressed_ids)] = -torch.inf
     scores[: generation.min_new_tokens, model.config.end_id] = -torch.inf
     chosen: list[int] = scores.argmax(dim=1).tolist()
-    if generation.forced_begin_id is not None:
-        chosen[0] = generation.forced_begin_id
+    if rules.forced_begin_id is not None:
+        chosen[0] = rules.forced_begin_id
     if len(chosen) == generation.max_new_tokens and generation.forced_end_id is not None:
         chosen[-1] = generation.forced_end_id
     return tuple(chosen)
@@ -107,17 +111,23 @@ class TransformersModel:
 
     @torch.no_grad()
     def translate(
-        self, sources: Sequence[Sequence[int]], num_beams: int, generation: GenerationDefaults
+        self,
+        sources: Sequence[Sequence[int]],
+        num_beams: int,
+        generation: GenerationDefaults,
+        rules: Sequence[TargetRules],
     ) -> list[tuple[int, ...]]:
-        """The best target of each source, up to its end token."""
+        """The best target of each source, up to its end token. rules: of each target's language."""
         targets: dict[int, tuple[int, ...]] = {}
-        order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
         # What pads a source would be a part of it.
         together = 1 if generation.decoding().looks_at_source else BATCH
-        for start in range(0, len(order), together):
-            indices = order[start : start + together]
-            found = self._generate([sources[index] for index in indices], num_beams, generation)
-            targets |= zip(indices, found, strict=True)
+        for told in {(one.prefix_ids, one.forced_begin_id): one for one in rules}.values():
+            alike = (index for index, one in enumerate(rules) if one == told)
+            order = sorted(alike, key=lambda index: len(sources[index]))
+            for start in range(0, len(order), together):
+                indices = order[start : start + together]
+                found = self._generate([sources[index] for index in indices], num_beams, generation, told)
+                targets |= zip(indices, found, strict=True)
         return [targets[index] for index in range(len(sources))]
 
     @torch.no_grad()
@@ -135,16 +145,19 @@ class TransformersModel:
         return of_source, torch.cat(found.cross_attentions), of_target
 
     def _generate(
-        self, sources: Sequence[Sequence[int]], num_beams: int, generation: GenerationDefaults
+        self, sources: Sequence[Sequence[int]], num_beams: int, generation: GenerationDefaults, rules: TargetRules
     ) -> list[tuple[int, ...]]:
         ids, mask = self._pad(sources)
         decoding = replace(generation.decoding(), num_beams=num_beams, num_return_sequences=1, do_sample=False)
+        told: dict[str, object] = {"decoder_start_token_id": rules.prefix_ids[0]}
+        if rules.forced_begin_id is not None:
+            told["forced_bos_token_id"] = rules.forced_begin_id
         with quiet():
             output = self._model.generate(
                 input_ids=ids,
                 attention_mask=mask,
                 **self._restriction(sources),
-                **of_generate(decoding),
+                **(told | of_generate(decoding)),
             )
         end_id = self._model.config.eos_token_id
         return [_until_end(row, end_id) for row in output[:, 1:].tolist()]

@@ -200,10 +200,13 @@ class _Verification:
         return certificate, self._plain(decoder, found.greedy)
 
     def _plain(self, decoder: Decoder[S], greedy: Sequence[Hypothesis]) -> Sequence[Hypothesis]:
-        """What greedy search finds where the model's own options leave its scores and lengths as they are."""
+        """What greedy search finds where the model's own options leave its scores and lengths as they are.
+
+        Nor is the decoder told a language.
+        """
         generation = self._checkpoint.generation
         plain = replace(without_processors(generation), min_new_tokens=0)
-        if plain == generation:
+        if plain == generation and not self._checkpoint.languages:
             return greedy
         return translate(self._model.graphs.spec.vocabulary, plain, decoder, self.samples.sources)[1]
 
