@@ -28,7 +28,6 @@ class MarianConfig(JsonKeys):
         "num_hidden_layers": "encoder_layers",
         "num_attention_heads": "encoder_attention_heads",
     }
-    BESIDE = frozenset({"add_bias_logits"})
     vocab_size: int
     decoder_vocab_size: int | None = None
     d_model: int
@@ -51,6 +50,7 @@ class MarianConfig(JsonKeys):
     normalize_embedding: Literal[False] = False
     add_final_layer_norm: Literal[False] = False
     static_position_embeddings: Literal[True] = True
+    add_bias_logits: Literal[False] = False
     # Other choices are models of another kind.
     is_encoder_decoder: Literal[True] = True
     is_decoder: Literal[False] = False

@@ -46,6 +46,7 @@ def read_tokenizer(folder: Path, multilingual: bool = False) -> FoundTokenizer:
 
 def m2m100(tokenizer: Any, folder: Path) -> FoundTokenizer:
     """SentencePiece, a vocab.json, and behind its ids one for each language of the family's list."""
+    _check_added(tokenizer, folder)
     files = {name: folder / name for name in ("sentencepiece.bpe.model", "vocab.json")}
     if missing := [name for name, file in files.items() if not file.is_file()]:
         raise CheckpointError(f"{folder.name}: M2M100Tokenizer has no {missing[0]}")
@@ -67,6 +68,7 @@ def m2m100(tokenizer: Any, folder: Path) -> FoundTokenizer:
 
 def plbart(tokenizer: Any, folder: Path) -> FoundTokenizer:
     """SentencePiece, whose ids fairseq has moved by one, and behind them one for each language."""
+    _check_added(tokenizer, folder)
     name = "sentencepiece.bpe.model"
     if not (folder / name).is_file():
         raise CheckpointError(f"{folder.name}: PLBartTokenizer has no {name}")
@@ -91,6 +93,15 @@ def plbart(tokenizer: Any, folder: Path) -> FoundTokenizer:
     largest = max(*vocabulary.values(), *ids.values())
     made = {"vocab.json": json.dumps(vocabulary, ensure_ascii=False)}
     return FoundTokenizer(spec, largest, largest, languages, files={name: folder / name}, made_files=made)
+
+
+def _check_added(tokenizer: Any, folder: Path) -> None:
+    """Raises CheckpointError for tokens of texts that somebody has added, and SentencePiece does not know."""
+    if added := sorted(tokenizer.get_added_vocab().keys() - {*tokenizer.all_special_tokens}):
+        raise CheckpointError(
+            f"{folder}: {type(tokenizer).__name__} has {len(added)} tokens that were added, the first {added[0]!r}; "
+            "those of its SentencePiece model alone are read"
+        )
 
 
 def moses(tokenizer: Any, folder: Path) -> FoundTokenizer:

@@ -127,6 +127,26 @@ def test_keys_that_nobody_reads_are_told(folder: Path) -> None:
     read(folder)
 
 
+OLD = {"_num_labels": 3, "add_bias_logits": False, "classif_dropout": 0.1, "gradient_checkpointing": False}
+OLD |= {"extra_pos_embeddings": 2, "save_step": 58, "output_past": True, "prefix": " ", "torch_dtype": "float16"}
+OLD |= {"id2label": {"0": "LABEL_0"}, "task_specific_params": {"summarization": {"length_penalty": 2.0}}}
+OLD |= {"xla_device": True, "adapters": {}, "num_hidden_layers": 2, "scale_embedding": False, "min_length": 5}
+HUB: dict[str, dict[str, Any]] = {
+    "bart": OLD | {"normalize_before": False, "normalize_embedding": True, "static_position_embeddings": False},
+    "pegasus": OLD | {"normalize_before": True, "add_final_layer_norm": True, "static_position_embeddings": True},
+    "blenderbot": OLD | {"normalize_before": True, "normalize_embedding": False, "length_penalty": 0.65},
+}
+
+
+@pytest.mark.parametrize("family", HUB)
+def test_keys_of_the_hubs_files_are_no_hindrance(family: str, tmp_path: Path) -> None:
+    """As bart-large-cnn, pegasus-xsum and blenderbot-400M-distill have them."""
+    folder = write_family(tmp_path, BART_LIKE[family])
+    edit_json(folder / "config.json", **HUB[family])
+    read(folder)
+    assert unread_keys(folder) == {"config.json": ["extra_pos_embeddings"]}
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [("max_time", 2.5), ("penalty_alpha", 0.6), ("use_mtp", True), ("guidance_scale", 1.5), ("stop_strings", ["a"])],

@@ -187,6 +187,17 @@ def test_programming_languages_stand_behind_a_source(codes: str, tmp_path: Path)
         assert found.languages[tag] == theirs.lang_code_to_id[f"__{name}__"]
 
 
+@pytest.mark.parametrize("write", [m2m100, plbart])
+def test_tokens_that_were_added_are_refused(write: Any, tmp_path: Path) -> None:
+    write(tmp_path)
+    read_tokenizer(tmp_path)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    theirs.add_tokens(["NEW_LINE"])
+    theirs.save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match="has 1 tokens that were added, the first 'NEW_LINE'"):
+        read_tokenizer(tmp_path)
+
+
 def test_targets_that_sacremoses_writes_backwards_are_refused(tmp_path: Path) -> None:
     fsmt(tmp_path, ("en", "cs"))
     with pytest.raises(CheckpointError, match="targets are in 'cs', whose words sacremoses does not join"):
