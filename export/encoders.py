@@ -9,7 +9,6 @@ from pathlib import Path
 from export.command.arguments import Options
 from export.command.progress import Progress
 from export.inputs import InputError, check_name, read_quantizing_texts, read_samples
-from export.languages import unread
 from export.manifest import TOOLS
 from export.native.graphs import native_encoder_graphs, why_standard_only
 from export.quantization.encoders.encoder import QuantizedEncoder, quantize_encoder, round_encoder
@@ -17,6 +16,7 @@ from export.quantization.texts import Calibration, Samples
 from export.sources import Fetched
 from export.tracing.graphs import EncoderGraphs
 from export.tracing.trace import trace_encoders
+from export.unread import unread
 from export.verification.vectors import verify_vectors
 from export.verification.verify import most_tokens
 from export.weights.save import save

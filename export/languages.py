@@ -8,7 +8,6 @@ from export.sources import Fetched
 from export.sources.card import card_languages
 from models.checkpoint import Checkpoint
 from models.checkpoint.files.reading import read_json
-from models.checkpoint.unread import unread_keys
 
 UNDETERMINED = "und"
 """The tag of BCP 47 for a language that is not known: a model's only one, so that no request has to name it."""
@@ -56,11 +55,3 @@ def task_prefixes(folder: Path) -> list[str]:
     settings = tasks.values() if isinstance(tasks, dict) else ()
     found = (one.get("prefix") for one in settings if isinstance(one, dict))
     return [prefix for prefix in found if isinstance(prefix, str) and prefix.strip() and prefix.isprintable()]
-
-
-def unread(folder: Path) -> list[str]:
-    """Lines that name settings which nobody reads, so that nothing is left out silently. Raises CheckpointError."""
-    return [
-        f"{file}: transformers does not read {', '.join(keys)}, and neither does a package"
-        for file, keys in unread_keys(folder).items()
-    ]

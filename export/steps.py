@@ -18,7 +18,7 @@ from export.inputs import (
     read_quantizing_texts,
     read_samples,
 )
-from export.languages import advice, unread
+from export.languages import advice
 from export.manifest import make_manifest, package_files
 from export.native.device import why_no_device_step, with_device_step
 from export.native.graphs import why_standard_only, with_native
@@ -31,6 +31,7 @@ from export.tracing.graphs import EncoderGraphs, Graphs
 from export.tracing.screened import why_full
 from export.tracing.trace import trace
 from export.tracing.variant import variant
+from export.unread import unread
 from export.verification.verify import verify
 from export.weights.save import save, save_beside
 from export.weights.stored import STORED, StoredWeights

@@ -12,10 +12,10 @@ import torch
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, GenerationConfig, PreTrainedModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+from export.unread import MODEL_TYPES, OF_GENERATION, known_keys, own_keys, unread_keys
 from models.checkpoint import CheckpointError
 from models.checkpoint.bart_like import read
 from models.checkpoint.files.keys import OF_GENERATE, UNUSED
-from models.checkpoint.unread import MODEL_TYPES, OF_GENERATION, known_keys, own_keys, unread_keys
 from tests.checkpoints import edit_json
 from tests.models.families import BART_LIKE, write_family
 

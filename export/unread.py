@@ -9,6 +9,8 @@ from models.checkpoint.files.reading import read_json
 from models.checkpoint.generation import NEUTRAL, GenerationSettings
 from models.decoding import OPTIONS
 
+MODEL_TYPES = ("marian", "gpt2", *bart_like.FAMILIES, *t5_like.FAMILIES, *encoders.MODEL_TYPES)
+"""Of all families."""
 OF_GENERATION = frozenset({*OPTIONS, *NEUTRAL, *GenerationSettings.known(), *OF_GENERATE})
 """Keys of generation_config.json. They may be in config.json, too."""
 
@@ -49,5 +51,9 @@ def unread_keys(folder: Path) -> dict[str, list[str]]:
     return {file: keys for file, keys in found.items() if keys}
 
 
-MODEL_TYPES = ("marian", "gpt2", *bart_like.FAMILIES, *t5_like.FAMILIES, *encoders.MODEL_TYPES)
-"""Of all families."""
+def unread(folder: Path) -> list[str]:
+    """Lines that name settings which nobody reads, so that nothing is left out silently. Raises CheckpointError."""
+    return [
+        f"{file}: transformers does not read {', '.join(keys)}, and neither does a package"
+        for file, keys in unread_keys(folder).items()
+    ]
