@@ -16,10 +16,12 @@ LINES = ("vocab.txt", "merges.txt")
 
 
 def check_files(folder: Path) -> None:
-    """Raises CheckpointError for one that is there and cannot be read."""
+    """Raises CheckpointError for one that is there and cannot be read. A tokenizer.json stands for all vocabularies."""
     for name in OBJECTS:
         if (folder / name).is_file():
             read_json(folder / name)
+    if (folder / OBJECTS[0]).is_file():
+        return
     for name in MODELS:
         if (folder / name).is_file():
             try:
