@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,8 +51,16 @@ Progress = Callable[[str], None]
 OfTargets = tuple[float | None, float | None]
 """Errors of scores and of attention."""
 UNKNOWN: OfTargets = None, None
-Certified = tuple[Certificate, Sequence[Hypothesis]]
-"""And what greedy search finds of the samples, where no option changes scores."""
+
+
+class Certified(NamedTuple):
+    """What was found of graphs of a kind."""
+
+    certificate: Certificate
+    greedy: Sequence[Hypothesis]
+    """Of the samples, as requests are decoded."""
+    plain: Sequence[Hypothesis]
+    """The same where no option changes scores, and the decoder is told no language."""
 
 
 class VerificationError(Exception):
@@ -93,12 +101,12 @@ def verify(
     verification = _Verification(checkpoint, folder, graphs, texts, progress)
     verification.samples.ask_transformers(progress)
     gc.collect()  # the weights of transformers, before a session of the graphs has its own
-    (certificate, standard), aligner = verification.certify(device)
+    (certificate, _, standard), aligner = verification.certify(device)
     sources, penalty = verification.samples.sources, checkpoint.generation.length_penalty
     spec = graphs.spec
     if spec.native is None and spec.native_step is None and spec.device_step is None:
         return Verified(certificate, probes=record_probes(sources, standard, standard, penalty), aligner=aligner)
-    native, found = verification.certify_native(certificate.encoder_error, emulated or checkpoint.model)
+    native, _, found = verification.certify_native(certificate.encoder_error, emulated or checkpoint.model)
     return Verified(certificate, native, record_probes(sources, standard, found, penalty), aligner)
 
 
@@ -122,7 +130,7 @@ class _Verification:
             screened = self._model.graphs.spec.output_layer == "screened"
             limits = self._limits.error, SCREENED if screened else 0.0
             certified = self._certify(decoder, model, hidden, limits, "exported", progress, of_targets)
-            return certified, self._aligner(decoder, certified[1])
+            return certified, self._aligner(decoder, certified.greedy)
 
     def _aligner(self, decoder: Decoder[S], greedy: Sequence[Hypothesis]) -> Aligner | None:
         """What aligns these translations of the samples."""
@@ -197,7 +205,7 @@ class _Verification:
         problems = [*large_errors(certificate), *found.differences]
         if problems:
             raise VerificationError("\n  ".join([f"the {which} graphs differ from the checkpoint:", *problems]))
-        return certificate, self._plain(decoder, found.greedy)
+        return Certified(certificate, found.greedy, self._plain(decoder, found.greedy))
 
     def _plain(self, decoder: Decoder[S], greedy: Sequence[Hypothesis]) -> Sequence[Hypothesis]:
         """What greedy search finds where the model's own options leave its scores and lengths as they are.
