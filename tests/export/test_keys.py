@@ -127,7 +127,12 @@ def test_keys_that_nobody_reads_are_told(folder: Path) -> None:
     read(folder)
 
 
-OLD: dict[str, Any] = {"_num_labels": 3, "add_bias_logits": False, "classif_dropout": 0.1, "gradient_checkpointing": False}
+OLD: dict[str, Any] = {
+    "_num_labels": 3,
+    "add_bias_logits": False,
+    "classif_dropout": 0.1,
+    "gradient_checkpointing": False,
+}
 OLD |= {"extra_pos_embeddings": 2, "save_step": 58, "output_past": True, "prefix": " ", "torch_dtype": "float16"}
 OLD |= {"id2label": {"0": "LABEL_0"}, "task_specific_params": {"summarization": {"length_penalty": 2.0}}}
 OLD |= {"xla_device": True, "adapters": {}, "num_hidden_layers": 2, "scale_embedding": False, "min_length": 5}
