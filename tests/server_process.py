@@ -77,7 +77,8 @@ def server_process(
                 line = process.stderr.readline()
                 assert line, told
                 told += line
-            yield ServerProcess(process, *map(int, ports), told)
+            port, metrics_port = map(int, ports)
+            yield ServerProcess(process, port, metrics_port, told)
         finally:
             process.kill()
 
