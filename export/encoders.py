@@ -23,7 +23,6 @@ from export.weights.save import save
 from models.checkpoint import encoders
 from models.checkpoint.contents import write_made
 from models.checkpoint.encoders import EncoderCheckpoint
-from models.encoding import Encoding
 from models.package.folder import draft, file_entries, publish
 from models.package.manifest import WEIGHTS, GenerationDefaults, Manifest, Origin
 from models.package.seal import private_key, sign
@@ -67,8 +66,7 @@ def export_encoder(
             for file_name, file in checkpoint.files.items():
                 shutil.copyfile(file, folder / file_name)
             write_made(folder, checkpoint.made_files)
-            for spec, dense in zip(checkpoint.encoding.dense, checkpoint.dense, strict=True):
-                dense.save(folder, spec.file)
+            checkpoint.save_layers(folder)
             if checkpoint.classifier is not None:
                 checkpoint.classifier.save(folder)
         with progress.stage("verify"):
@@ -110,8 +108,7 @@ def _quantize(
     )
     if not (sources and measured):
         raise InputError(f"no sentence to calibrate or to measure on has at most {most} tokens; give shorter ones")
-    encoding = Encoding(own.poolings, own.dimensions, own.normalize, dense=checkpoint.dense)
-    return quantize_encoder(checkpoint.model, encoding, calibration, sources, measured, tell)
+    return quantize_encoder(checkpoint.model, checkpoint.vectors, calibration, sources, measured, tell)
 
 
 def refuse(options: Options) -> None:

@@ -27,6 +27,7 @@ def make_manifest(
         target_languages=checkpoint.target_languages,
         languages=dict(checkpoint.languages),
         generation=checkpoint.generation,
+        encoding=checkpoint.encoding,
         prompts=dict(checkpoint.prompts),
         prompt=next(iter(checkpoint.prompts), None),
         graphs=graphs.spec.model_copy(update={"probes": verified.probes, "aligner": verified.aligner}),

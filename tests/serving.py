@@ -188,6 +188,7 @@ async def serving(
     max_connections: int = 2048,
     connection_age_s: float = 1800.0,
     tls: Tls | None = None,
+    model: ServedModel = MODEL,
 ) -> AsyncIterator[Serving]:
     """Starts a server over a CopyDecoder, and stops it. With credentials, its channel is of no use."""
     settings = Settings(
@@ -221,7 +222,7 @@ async def serving(
     rules = rules_of(END, END, suppressed_ids=(PAD,), start_id=PAD)
     async with Runner(decoder, max_rows, workers, metrics) as runner:
         admission = Admission(max_waiting, runner, quotas=quotas)
-        model = replace(MODEL, max_contents=max_contents, max_message_bytes=max_message_bytes)
+        model = replace(model, max_contents=max_contents, max_message_bytes=max_message_bytes)
         cache = AnswerCache(settings.cache_mb * MEGABYTE, AnswerCacheMetrics(registry))
         translator = Translator(model, tokenizer(), rules, admission, runner.submit, metrics, cache)
         models = Catalog([translator])

@@ -35,3 +35,5 @@ class EncodingDefaults:
     """What may be put before a text, by the name that calls use."""
     prompt: str
     """The name of the one that is put there. Empty: none."""
+    offered: tuple[str, ...] = ()
+    """What a call may choose in place of `poolings`. Empty: an older server, which does not say."""

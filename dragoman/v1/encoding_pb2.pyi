@@ -42,6 +42,12 @@ class _PoolingEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Pooling.Value
     """The sum."""
     POOLING_SUM_SQRT: _Pooling.ValueType  # 7
     """The sum, divided by the square root of the number of tokens."""
+    POOLING_WEIGHTED_MEAN: _Pooling.ValueType  # 8
+    """The mean in which the first token counts once, the second twice, and so on."""
+    POOLING_ATTENTION: _Pooling.ValueType  # 9
+    """The mean whose weights are the softmax of a score that the model has learnt to give each token. Only for models
+    with EncodingDefaults.offered.
+    """
 
 class Pooling(_Pooling, metaclass=_PoolingEnumTypeWrapper):
     """What makes one vector of the encoder's last hidden states, special tokens included."""
@@ -62,6 +68,12 @@ POOLING_SUM: Pooling.ValueType  # 6
 """The sum."""
 POOLING_SUM_SQRT: Pooling.ValueType  # 7
 """The sum, divided by the square root of the number of tokens."""
+POOLING_WEIGHTED_MEAN: Pooling.ValueType  # 8
+"""The mean in which the first token counts once, the second twice, and so on."""
+POOLING_ATTENTION: Pooling.ValueType  # 9
+"""The mean whose weights are the softmax of a score that the model has learnt to give each token. Only for models
+with EncodingDefaults.offered.
+"""
 Global___Pooling: _TypeAlias = Pooling  # noqa: Y015
 
 class _EmbeddingType:

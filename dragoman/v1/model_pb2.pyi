@@ -291,6 +291,7 @@ class EncodingDefaults(_message.Message):
     NORMALIZE_FIELD_NUMBER: _builtins.int
     PROMPTS_FIELD_NUMBER: _builtins.int
     PROMPT_FIELD_NUMBER: _builtins.int
+    OFFERED_FIELD_NUMBER: _builtins.int
     dimensions: _builtins.int
     """Values of a vector."""
     normalize: _builtins.bool
@@ -305,6 +306,10 @@ class EncodingDefaults(_message.Message):
     def prompts(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """What may be put before a text, by the name that requests use."""
 
+    @_builtins.property
+    def offered(self) -> _containers.RepeatedScalarFieldContainer[_encoding_pb2.Pooling.ValueType]:
+        """What a request may choose in place of `poolings`."""
+
     def __init__(
         self,
         *,
@@ -313,10 +318,11 @@ class EncodingDefaults(_message.Message):
         normalize: _builtins.bool = ...,
         prompts: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         prompt: _builtins.str = ...,
+        offered: _abc.Iterable[_encoding_pb2.Pooling.ValueType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dimensions", b"dimensions", "normalize", b"normalize", "poolings", b"poolings", "prompt", b"prompt", "prompts", b"prompts"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dimensions", b"dimensions", "normalize", b"normalize", "offered", b"offered", "poolings", b"poolings", "prompt", b"prompt", "prompts", b"prompts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -19,7 +19,7 @@ from dragoman.wire.messages import (
 )
 from dragoman.wire.options import number
 
-Pooling = Literal["none", "cls", "last", "mean", "max", "sum", "sum_sqrt"]
+Pooling = Literal["none", "cls", "last", "mean", "max", "sum", "sum_sqrt", "weighted_mean", "attention"]
 EmbeddingType = Literal["float32", "float16", "int8", "binary"]
 Truncation = Literal["error", "end"]
 
@@ -62,6 +62,8 @@ POOLINGS = {
     "max": encoding_pb2.POOLING_MAX,
     "sum": encoding_pb2.POOLING_SUM,
     "sum_sqrt": encoding_pb2.POOLING_SUM_SQRT,
+    "weighted_mean": encoding_pb2.POOLING_WEIGHTED_MEAN,
+    "attention": encoding_pb2.POOLING_ATTENTION,
 }
 TYPES = {
     "float32": encoding_pb2.EMBEDDING_TYPE_FLOAT32,

@@ -50,6 +50,9 @@ def model(message: model_pb2.Model) -> Model:
 
 
 def _encoding_defaults(message: model_pb2.EncodingDefaults) -> EncodingDefaults:
-    poolings = (plain(encoding_pb2.Pooling.DESCRIPTOR, pooling, "POOLING_") for pooling in message.poolings)
+    poolings, offered = (
+        tuple(plain(encoding_pb2.Pooling.DESCRIPTOR, pooling, "POOLING_") for pooling in named)
+        for named in (message.poolings, message.offered)
+    )
     prompts = dict(message.prompts)
-    return EncodingDefaults(tuple(poolings), message.dimensions, message.normalize, prompts, message.prompt)
+    return EncodingDefaults(poolings, message.dimensions, message.normalize, prompts, message.prompt, offered)

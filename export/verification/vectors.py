@@ -21,7 +21,6 @@ from export.verification.reference import quiet
 from export.verification.tolerances import TOLERANCES
 from export.verification.verify import VerificationError, most_tokens
 from models.checkpoint.encoders import EncoderCheckpoint
-from models.encoding import Encoding
 from models.encoding.classifier import Classifier
 from models.package.declared.graphs import VectorProbe
 from models.package.declared.precision import Precision
@@ -145,11 +144,10 @@ class _Samples:
     def __init__(self, checkpoint: EncoderCheckpoint, texts: Sequence[str]) -> None:
         """Raises VerificationError where tokens differ."""
         self._classifier = checkpoint.classifier if checkpoint.in_transformers else None
-        own = checkpoint.encoding
         ours = checkpoint.open_tokenizer()
         theirs = _Reference(checkpoint.folder, self._classifier)
-        self._encoding = Encoding(own.poolings, own.dimensions, own.normalize, dense=checkpoint.dense)
-        most = own.max_tokens or most_tokens(checkpoint.config.max_positions)
+        self._encoding = checkpoint.vectors
+        most = checkpoint.encoding.max_tokens or most_tokens(checkpoint.config.max_positions)
         self.sources = list[list[int]]()
         for text in texts:
             ids = ours.encode(text)

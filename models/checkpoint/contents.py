@@ -10,7 +10,9 @@ from typing import NamedTuple
 from models.architectures import AnyConfig
 from models.architectures.architecture import Architecture
 from models.config import ModelConfig
+from models.encoding import EncodingDefaults
 from models.encoding.classifier import Classifier
+from models.encoding.dense import Dense
 from models.package.manifest import GenerationDefaults, TargetLanguage
 from models.tokenizers.sentencepiece_pair import SentencePieceSpec
 from models.tokenizers.spec import TokenizerSpec, open_tokenizer
@@ -113,6 +115,9 @@ class Checkpoint:
     """What the decoder is told of each target language, if it is told."""
     prompts: Mapping[str, str] = field(default_factory=dict)
     """What may be put before a text, by name; the first is put there unless a request says otherwise."""
+    encoding: EncodingDefaults = field(default_factory=EncodingDefaults)
+    scores: Dense | None = None
+    """Of the encoding."""
     shortlist: Path | None = None
     """A lexical shortlist, see `models.package.shortlist`."""
     pinned: str | None = None
@@ -124,8 +129,10 @@ class Checkpoint:
             return open_tokenizer(found, self.tokenizer)
 
     def make_files(self, folder: Path) -> None:
-        """Writes what was made."""
+        """Writes what was made, and what scores a hidden state."""
         write_made(folder, self.made_files)
+        if self.encoding.scores is not None and self.scores is not None:
+            self.scores.save(folder, self.encoding.scores.file)
 
     @property
     def transformer(self) -> Transformer:

@@ -19,7 +19,7 @@ from models.checkpoint.files.weights import check_size, find_weights, read_weigh
 from models.checkpoint.sentence_transformers import Sentences, read_sentences, settings_file
 from models.checkpoint.tokenizers.encoders import read_encoders_tokenizer
 from models.config import Activation, ModelConfig
-from models.encoding import EncodingDefaults
+from models.encoding import Encoding, EncodingDefaults
 from models.encoding.classifier import Classifier
 from models.encoding.dense import Dense
 from models.tokenizers.tokenizer_json import TokenizerJson, TokenizerJsonSpec
@@ -136,6 +136,8 @@ class EncoderCheckpoint:
     encoding: EncodingDefaults
     dense: tuple[Dense, ...]
     """Of the encoding."""
+    scores: Dense | None
+    """Of the encoding."""
     classifier: Classifier | None
     """What gives labels, if something does."""
     in_transformers: bool
@@ -148,6 +150,18 @@ class EncoderCheckpoint:
     """Of the encoder itself."""
     sha256: str
     """Of the weights: see `models.checkpoint.files.weights`."""
+
+    @property
+    def vectors(self) -> Encoding:
+        """What makes the vectors of a request that leaves all to the model."""
+        own = self.encoding
+        return Encoding(own.poolings, own.dimensions, own.normalize, dense=self.dense, scores=self.scores)
+
+    def save_layers(self, folder: Path) -> None:
+        """Writes the numbers of the encoding's layers."""
+        layers = [*self.dense, *([] if self.scores is None else [self.scores])]
+        for spec, dense in zip(self.encoding.layers, layers, strict=True):
+            dense.save(folder, spec.file)
 
     def open_tokenizer(self) -> TokenizerJson:
         """Raises TokenizerError."""
@@ -192,6 +206,7 @@ def load(folder: Path) -> EncoderCheckpoint:
         tokenizer=found.tokenizer.spec,
         encoding=_within(sentences, found.config),
         dense=sentences.dense,
+        scores=sentences.scores,
         classifier=classifier,
         in_transformers=sentences.classifier is None,
         files=({"tokenizer.json": inner / "tokenizer.json"} if made is None else {}) | notices(folder),
@@ -307,4 +322,6 @@ def _within(sentences: Sentences, config: ModelConfig) -> EncodingDefaults:
         raise CheckpointError(
             f"{sentences.folder}: in_features of Dense is {encoding.dense[0].inputs}; the poolings give {pooled} values"
         )
+    if fault := encoding.fault(config.width):
+        raise CheckpointError(f"{sentences.folder}: {fault}")
     return encoding

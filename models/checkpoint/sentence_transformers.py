@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 
 from models.checkpoint.classifiers import HeadConfig
 from models.checkpoint.contents import CheckpointError
-from models.checkpoint.files.dense import take_dense
+from models.checkpoint.files.dense import SCORES_FILE, take_dense
 from models.checkpoint.files.reading import JsonKeys, invalid, parse, read_json, read_json_list
 from models.checkpoint.files.weights import find_weights, read_weights
 from models.encoding import EncodingDefaults, Pooling
@@ -24,11 +24,12 @@ MODES = {
     "pooling_mode_max_tokens": Pooling.MAX,
     "pooling_mode_mean_tokens": Pooling.MEAN,
     "pooling_mode_mean_sqrt_len_tokens": Pooling.SUM_SQRT,
+    "pooling_mode_weightedmean_tokens": Pooling.WEIGHTED_MEAN,
     "pooling_mode_lasttoken": Pooling.LAST,
 }
 """In the order in which sentence-transformers joins their vectors."""
 NAMES = {"cls": Pooling.CLS, "max": Pooling.MAX, "mean": Pooling.MEAN, "mean_sqrt_len_tokens": Pooling.SUM_SQRT}
-NAMES |= {"lasttoken": Pooling.LAST}
+NAMES |= {"weightedmean": Pooling.WEIGHTED_MEAN, "lasttoken": Pooling.LAST}
 NAMES |= {own: Pooling(own) for own in ("sum", "concat", "attention")}
 """Of `pooling_mode`, where there are no flags. The last three are of our training, not of sentence-transformers."""
 SCORES = "scores"
@@ -39,7 +40,6 @@ SETTINGS = tuple(
 )
 """Where the Transformer's own settings are: the first of these that there is. Older folders have other than the first.
 """
-
 
 ACTIVATIONS: dict[str, DenseActivation] = {"Identity": "identity", "Tanh": "tanh", "ReLU": "relu"}
 
@@ -75,6 +75,12 @@ class DenseSettings(JsonKeys):
         return ACTIVATIONS[self.activation_function.rpartition(".")[2]]
 
 
+class PoolingSettings(JsonKeys):
+    """What the config.json of a Pooling with weights of its own says of them."""
+
+    embedding_dimension: int = Field(gt=0)
+
+
 class TransformerSettings(JsonKeys):
     """What sentence_bert_config.json says, or the file that stands for it: see `settings_file`."""
 
@@ -98,6 +104,8 @@ class Sentences:
     """Of the encoder."""
     encoding: EncodingDefaults
     dense: tuple[Dense, ...] = ()
+    """Of the encoding."""
+    scores: Dense | None = None
     """Of the encoding."""
     classifier: Classifier | None = None
     """Of a CrossEncoder."""
@@ -127,18 +135,20 @@ def read_sentences(folder: Path) -> Sentences:
     model = _optional(ModelSettings, folder / "config_sentence_transformers.json")
     prompts = {name: prompt for name, prompt in model.prompts.items() if prompt}
     poolings = read_poolings(read_json(pooling), pooling)
+    scores = read_scores(pooling.parent) if Pooling.ATTENTION in poolings else None
     layers = [read_dense(folder / module.path, f"dense.{index}.npy") for index, module in enumerate(between)]
     classifier, heads = None, [is_head(folder / module.path) for module in between]
     if any(heads[:-1]):
         raise CheckpointError(f"{file}: a Dense before the last one gives scores; expected the last one alone")
     if any(heads):
-        classifier = read_head(inner, pooling.parent, poolings, layers)
+        classifier = read_head(inner, pooling.parent, poolings, layers, scores)
         poolings, layers = EncodingDefaults().poolings, []
     try:
         encoding = EncodingDefaults(
             poolings=poolings,
             dimensions=model.truncate_dim,
             dense=tuple(spec for spec, _ in layers),
+            scores=scores and scores[0],
             normalize=normalize,
             prompts=prompts,
             prompt=model.default_prompt_name if model.default_prompt_name in prompts else None,
@@ -146,7 +156,8 @@ def read_sentences(folder: Path) -> Sentences:
         )
     except ValidationError as error:
         raise invalid(error, folder) from error
-    return Sentences(inner, encoding, tuple(dense for _, dense in layers), classifier, settings.do_lower_case)
+    dense = tuple(dense for _, dense in layers)
+    return Sentences(inner, encoding, dense, scores and scores[1], classifier, settings.do_lower_case)
 
 
 def settings_file(folder: Path) -> Path:
@@ -166,26 +177,37 @@ def is_head(folder: Path) -> bool:
 
 
 def read_head(
-    encoder: Path, pooling: Path, poolings: tuple[Pooling, ...], layers: Sequence[tuple[DenseSpec, Dense]]
+    encoder: Path,
+    pooling: Path,
+    poolings: tuple[Pooling, ...],
+    layers: Sequence[tuple[DenseSpec, Dense]],
+    scores: tuple[DenseSpec, Dense] | None,
 ) -> Classifier:
     """Poolings and layers up to the scores of labels, which the encoder's config.json names. Raises CheckpointError."""
     names = parse(HeadConfig, read_json(encoder / "config.json"), encoder / "config.json").id2label
-    (last, _), scores = layers[-1], list[tuple[DenseSpec, Dense]]()
-    if Pooling.ATTENTION in poolings:
-        size = layers[0][0].inputs // len(poolings), 1
-        scores = [take_dense(read_weights(find_weights(pooling)), "linear", size, "identity", "scores.npy")]
+    last, _ = layers[-1]
     try:
         spec = ClassifierSpec(
             of="text",
             poolings=poolings,
-            scores=scores[0][0] if scores else None,
+            scores=scores and scores[0],
             dense=tuple(spec for spec, _ in layers),
             labels=tuple(names.get(str(number), f"LABEL_{number}") for number in range(last.outputs)),
             independent=last.outputs == 1,  # as sentence-transformers has it
         )
     except ValidationError as error:
         raise invalid(error, pooling) from error
-    return Classifier(spec, tuple(dense for _, dense in (*layers, *scores)))
+    return Classifier(spec, tuple(dense for _, dense in (*layers, *([scores] if scores else []))))
+
+
+def read_scores(folder: Path) -> tuple[DenseSpec, Dense]:
+    """What scores a hidden state, of a Pooling with "attention". Raises CheckpointError."""
+    width = parse(PoolingSettings, read_json(folder / "config.json"), folder / "config.json").embedding_dimension
+    tensors = read_weights(find_weights(folder))
+    found = take_dense(tensors, "linear", (width, 1), "identity", SCORES_FILE, "linear.bias" in tensors)
+    if tensors.left:
+        raise CheckpointError(f"{tensors.file}: a Pooling with attention has no tensor {tensors.left[0]}")
+    return found
 
 
 def read_dense(folder: Path, name: str) -> tuple[DenseSpec, Dense]:

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from models.config import Frozen
 from models.encoding.dense import Dense, DenseSpec
-from models.encoding.encoding import Encoding, Pooling, Vectors, conflict
+from models.encoding.encoding import Encoding, Pooling, Vectors, conflict, scores_fault
 
 OUTSIDE = "O"
 """The label of tokens that are part of no entity."""
@@ -57,10 +57,7 @@ class ClassifierSpec(Frozen):
         count = 1 if self.of == "tokens" else most_tokens if Pooling.CONCAT in self.poolings else len(self.poolings)
         if self.dense[0].inputs != count * width:
             return f"{self.dense[0].file} takes {self.dense[0].inputs} values; the model gives {count * width}"
-        if self.scores is not None and (self.scores.outputs, self.scores.inputs) != (1, width):
-            found = [self.scores.outputs, self.scores.inputs]
-            return f"{self.scores.file} has the weights {found}; what scores a hidden state has [1, {width}]"
-        return ""
+        return "" if self.scores is None else scores_fault(self.scores, width)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from models.encoding.dense import Dense, DenseSpec
 
 
 class Pooling(StrEnum):
-    """What makes one vector of those of all tokens. See `dragoman.v1.Pooling`, which lacks those of HEADS_ALONE."""
+    """What makes one vector of those of all tokens. See `dragoman.v1.Pooling`, which lacks CONCAT."""
 
     NONE = "none"
     CLS = "cls"
@@ -29,8 +29,11 @@ class Pooling(StrEnum):
     MAX = "max"
     SUM = "sum"
     SUM_SQRT = "sum_sqrt"
+    WEIGHTED_MEAN = "weighted_mean"
+    """A mean in which the first token counts once, the second twice, and so on (Muennighoff 2022, "SGPT")."""
     CONCAT = "concat"
-    """One after the other, the last at the end. Before a text with fewer tokens than it has room for are zeros."""
+    """One after the other, the last at the end. Before a text with fewer tokens than it has room for are zeros. Only a
+    layer that was trained behind it can take it: it is of heads alone."""
     ATTENTION = "attention"
     """A mean whose weights are the softmax of a learnt score of each (Lin et al. 2017, "A Structured Self-attentive
     Sentence Embedding", with one hop and no layer before it)."""
@@ -50,6 +53,12 @@ class Numbers(StrEnum):
         return {"float32": 32, "float16": 16, "int8": 8, "binary": 1}[self]
 
 
+def weighted(hidden: NDArray[np.float32], weights: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The mean of hidden states [tokens, width] with these weights [tokens, 1]: [width]."""
+    mean: NDArray[np.float32] = (weights / weights.sum() * hidden).sum(axis=0)
+    return mean
+
+
 POOLED: dict[Pooling, Callable[[NDArray[np.float32]], NDArray[np.float32]]] = {
     Pooling.CLS: lambda hidden: hidden[0],
     Pooling.LAST: lambda hidden: hidden[-1],
@@ -57,10 +66,9 @@ POOLED: dict[Pooling, Callable[[NDArray[np.float32]], NDArray[np.float32]]] = {
     Pooling.MAX: lambda hidden: hidden.max(axis=0),
     Pooling.SUM: lambda hidden: hidden.sum(axis=0),
     Pooling.SUM_SQRT: lambda hidden: hidden.sum(axis=0) / np.float32(np.sqrt(len(hidden))),
+    Pooling.WEIGHTED_MEAN: lambda hidden: weighted(hidden, np.arange(1, len(hidden) + 1, dtype=np.float32)[:, None]),
 }
 """Hidden states [tokens, width] -> a vector [width]."""
-HEADS_ALONE = frozenset({Pooling.CONCAT, Pooling.ATTENTION})
-"""What only a layer that was trained behind it can take."""
 
 
 class EncodingDefaults(Frozen):
@@ -69,6 +77,8 @@ class EncodingDefaults(Frozen):
     poolings: tuple[Pooling, ...] = (Pooling.MEAN,)
     dense: tuple[DenseSpec, ...] = ()
     """What the vectors of these poolings go through; those of others do not."""
+    scores: DenseSpec | None = None
+    """Of the pooling "attention", from a hidden state to its score. None: the model has no such pooling."""
     dimensions: int | None = Field(default=None, gt=0)
     """The first so many values of a vector. None: all."""
     normalize: bool = False
@@ -83,8 +93,10 @@ class EncodingDefaults(Frozen):
     def _consistent(self) -> "EncodingDefaults":
         if fault := conflict(self.poolings):
             raise ValueError(f"poolings: {fault}")
-        if heads := HEADS_ALONE.intersection(self.poolings):
-            raise ValueError(f"poolings: {min(heads)} is of heads that give labels")
+        if Pooling.CONCAT in self.poolings:
+            raise ValueError("poolings: concat is of heads that give labels")
+        if Pooling.ATTENTION in self.poolings and self.scores is None:
+            raise ValueError("poolings: attention has scores, and there are none")
         if self.dense and Pooling.NONE in self.poolings:
             raise ValueError("dense layers are of pooled vectors, and poolings is none")
         for before, after in pairwise(self.dense):
@@ -93,6 +105,24 @@ class EncodingDefaults(Frozen):
         if self.prompt is not None and self.prompt not in self.prompts:
             raise ValueError(f"prompt is {self.prompt!r}; there are {', '.join(self.prompts) or 'none'}")
         return self
+
+    @property
+    def layers(self) -> tuple[DenseSpec, ...]:
+        """All that have numbers."""
+        return (*self.dense, *([] if self.scores is None else [self.scores]))
+
+    @property
+    def offered(self) -> tuple[Pooling, ...]:
+        """What requests may choose."""
+        lacking = {Pooling.CONCAT, *([Pooling.ATTENTION] if self.scores is None else [])}
+        return tuple(pooling for pooling in Pooling if pooling not in lacking)
+
+    def fault(self, width: int) -> str:
+        """Why its layers cannot stand behind hidden states of this width. Empty: they can."""
+        pooled = len(self.poolings) * width
+        if self.dense and self.dense[0].inputs != pooled:
+            return f"{self.dense[0].file} takes {self.dense[0].inputs} values; the model's poolings give {pooled}"
+        return "" if self.scores is None else scores_fault(self.scores, width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +190,15 @@ class Encoding:
         if pooling is Pooling.ATTENTION:
             assert self.scores is not None
             scores = self.scores.of(hidden)
-            weights = np.exp(scores - scores.max())
-            attended: NDArray[np.float32] = (weights / weights.sum() * hidden).sum(axis=0)
-            return attended
+            return weighted(hidden, np.exp(scores - scores.max()))
         return POOLED[pooling](hidden)
+
+
+def scores_fault(scores: DenseSpec, width: int) -> str:
+    """Why it scores no hidden states of this width. Empty: it does."""
+    if (found := [scores.outputs, scores.inputs]) == [1, width]:
+        return ""
+    return f"{scores.file} has the weights {found}; what scores a hidden state has [1, {width}]"
 
 
 def conflict(poolings: tuple[Pooling, ...]) -> str:

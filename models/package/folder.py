@@ -80,6 +80,11 @@ class Package:
         """What pooled vectors go through. Raises PackageError."""
         return self._load(self.manifest.encoding.dense)
 
+    def scores(self) -> Dense | None:
+        """What scores a hidden state, of a model with the pooling "attention". Raises PackageError."""
+        spec = self.manifest.encoding.scores
+        return None if spec is None else self._load([spec])[0]
+
     def classifier(self) -> Classifier | None:
         """What gives labels, if something does. Raises PackageError."""
         spec = self.manifest.classifier

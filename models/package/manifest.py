@@ -215,17 +215,15 @@ class Manifest(Frozen):
             raise ValueError(f"graphs.output is {output} and shortlist is {self.shortlist}; both or neither")
         graphs = [graph.file for graph in self.graphs.files]
         used = [*graphs, self.weights, *([self.shortlist] if self.shortlist else []), *self.tokenizer.files]
-        heads = [*self.encoding.dense, *(self.classifier.layers if self.classifier else ())]
+        heads = [*self.encoding.layers, *(self.classifier.layers if self.classifier else ())]
         used += [dense.file for dense in heads]
         missing = sorted(set(used) - set(self.files))
         if missing:
             raise ValueError(f"files has no entry for {', '.join(missing)}")
         if self.prompt is not None and self.prompt not in self.prompts:
             raise ValueError(f"prompt is {self.prompt!r}; there are {', '.join(self.prompts) or 'none'}")
-        pooled = len(self.encoding.poolings) * self.model.width
-        if self.encoding.dense and self.encoding.dense[0].inputs != pooled:
-            first = self.encoding.dense[0]
-            raise ValueError(f"{first.file} takes {first.inputs} values; the model's poolings give {pooled}")
+        if fault := self.encoding.fault(self.model.width):
+            raise ValueError(fault)
         if self.classifier and (fault := self.classifier.fault(self.model.width, self.model.max_positions)):
             raise ValueError(fault)
         self._check_model()

@@ -27,6 +27,8 @@ POOLINGS = {
     encoding_pb2.POOLING_MAX: Pooling.MAX,
     encoding_pb2.POOLING_SUM: Pooling.SUM,
     encoding_pb2.POOLING_SUM_SQRT: Pooling.SUM_SQRT,
+    encoding_pb2.POOLING_WEIGHTED_MEAN: Pooling.WEIGHTED_MEAN,
+    encoding_pb2.POOLING_ATTENTION: Pooling.ATTENTION,
 }
 NUMBERS = {
     encoding_pb2.EMBEDDING_TYPE_UNSPECIFIED: Numbers.FLOAT32,
@@ -103,6 +105,7 @@ def encoding_defaults(model: ServedModel) -> model_pb2.EncodingDefaults:
         normalize=own.normalize,
         prompts=own.prompts,
         prompt=own.prompt or "",
+        offered=[numbers[pooling] for pooling in own.offered],
     )
 
 

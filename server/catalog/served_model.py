@@ -43,6 +43,8 @@ class ServedModel:
     encoding: EncodingDefaults
     dense: tuple[Dense, ...] = ()
     """Of these defaults."""
+    attention: Dense | None = None
+    """What scores a hidden state, of the pooling "attention"."""
     classifier: Classifier | None = None
     """What gives labels, if something does."""
     labels_pairs: bool = False
@@ -105,6 +107,7 @@ def served_model(package: Package, settings: Settings, execution_provider: str) 
         max_message_bytes=2 * settings.max_message_bytes,
         encoding=manifest.encoding,
         dense=package.dense(),
+        attention=package.scores(),
         classifier=package.classifier(),
         labels_pairs=_labels_pairs(manifest),
         prompts=manifest.prompts,

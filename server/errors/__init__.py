@@ -15,6 +15,7 @@
     │   ├── OptionOutOfRange        OPTION_OUT_OF_RANGE
     │   ├── OptionsConflict         OPTIONS_CONFLICT
     │   ├── PhraseNotWritable       PHRASE_NOT_WRITABLE
+    │   ├── PoolingNotSupported     POOLING_NOT_SUPPORTED
     │   ├── PoolingsConflict        POOLINGS_CONFLICT
     │   ├── PromptNotSupported      PROMPT_NOT_SUPPORTED
     │   ├── TooManyLabels           TOO_MANY_LABELS
@@ -86,6 +87,7 @@ from server.errors.request import (
     OptionOutOfRange,
     OptionsConflict,
     PhraseNotWritable,
+    PoolingNotSupported,
     PoolingsConflict,
     PromptNotSupported,
     RequestStalled,
@@ -146,6 +148,7 @@ __all__ = [
     "OutOfMemory",
     "Overloaded",
     "PhraseNotWritable",
+    "PoolingNotSupported",
     "PoolingsConflict",
     "PromptNotSupported",
     "Quarantined",

@@ -142,6 +142,17 @@ class PhraseNotWritable(InvalidRequest):
         super().__init__(message, {"phrase": phrase, "written": written}, field)
 
 
+class PoolingNotSupported(InvalidRequest):
+    """A pooling that the model has no weights for."""
+
+    reason = "POOLING_NOT_SUPPORTED"
+
+    def __init__(self, field: str, pooling: str, supported: Sequence[str]) -> None:
+        known = ", ".join(supported)
+        message = f"{field} is {pooling}, for which the model's package has no weights; it has {known}"
+        super().__init__(message, {"pooling": pooling, "supported": known}, field)
+
+
 class PoolingsConflict(InvalidRequest):
     """Poolings that cannot be asked for together."""
 

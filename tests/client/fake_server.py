@@ -73,6 +73,7 @@ MODEL = model_pb2.Model(
         normalize=True,
         prompts={"query": "query: "},
         prompt="query",
+        offered=[encoding_pb2.POOLING_MEAN, encoding_pb2.POOLING_ATTENTION],
     ),
     prompts={"summarize": "summarize: "},
     prompt="summarize",

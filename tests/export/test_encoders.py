@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertForTokenClassification, pipeline
 
 import dragoman
 from dragoman import Client
+from dragoman.wire.encoding import Pooling
 from export.__main__ import main
 from inspection.findings import Wanted
 from inspection.inspect import inspect
@@ -47,10 +48,12 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
     saved = write(tmp_path_factory.mktemp("checkpoint") / "tiny", model)
     saved.sentences(
         ["Transformer", "Pooling", "Dense", "Normalize"],
-        {"pooling_mode": ["cls", "mean"]},
+        {"pooling_mode": ["cls", "attention"], "embedding_dimension": 36},
         config_sentence_transformers={"prompts": {"query": "query: "}},
         sentence_bert_config={"max_seq_length": 40},
     )
+    scores = {"linear.weight": torch.randn(1, 36), "linear.bias": torch.randn(1)}
+    save_file(scores, saved.folder / "1_Pooling" / "model.safetensors")
     return saved
 
 
@@ -75,12 +78,19 @@ def of_texts(package: Package) -> Path:
     return folder
 
 
+def attended(folder: Path, hidden: torch.Tensor) -> torch.Tensor:
+    """Hidden states [tokens, width], pooled by the folder's own weights [width]."""
+    learnt = load_file(folder / "1_Pooling" / "model.safetensors")
+    scores = hidden @ learnt["linear.weight"].T + learnt["linear.bias"]
+    return (scores.softmax(0) * hidden).sum(0)
+
+
 @torch.no_grad()
 def vectors(folder: Path, texts: Sequence[str]) -> list[NDArray[np.float32]]:
     """By transformers, as the folder of sentence-transformers wants them."""
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
     states = [model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0] for text in texts]
-    joined = [torch.cat([hidden[0], hidden.mean(0)]) for hidden in states]
+    joined = [torch.cat([hidden[0], attended(folder, hidden)]) for hidden in states]
     dense = load_file(folder / "2_Normalize" / "model.safetensors")
     smaller = [(dense["linear.weight"] @ vector + dense["linear.bias"]).tanh() for vector in joined]
     return [torch.nn.functional.normalize(vector, dim=0).numpy() for vector in smaller]
@@ -103,6 +113,7 @@ def test_the_package_says_what_it_is(package: Package) -> None:
         "dense.0.npy",
         "encoder.onnx",
         "packed_encoder.onnx",
+        "scores.npy",
         "tokenizer.json",
         "weights.bin",
     ]
@@ -136,13 +147,16 @@ def test_vectors_are_those_of_transformers(saved: Saved, client: Client) -> None
 def test_vectors_of_other_poolings_go_through_no_dense(client: Client) -> None:
     assert len(client.encode("a").values) == 20
     assert len(client.encode("a", poolings=["mean"]).values) == 36
+    assert len(client.encode("a", poolings=["attention", "max"]).values) == 72
     with pytest.raises(dragoman.InvalidArgument):
         client.encode("a", dimensions=21)
 
 
 def test_a_text_alone_and_among_others_has_the_same_bits(client: Client) -> None:
-    together = client.encode(TEXTS, poolings=["none"])
-    assert [client.encode(text, poolings=["none"]).values for text in TEXTS] == [each.values for each in together]
+    asked: list[list[Pooling]] = [[], ["none"]]
+    for poolings in asked:
+        together = client.encode(TEXTS, poolings=poolings)
+        assert [client.encode(text, poolings=poolings).values for text in TEXTS] == [each.values for each in together]
     labelled = client.classify(TEXTS)
     assert [client.classify(text).spans for text in TEXTS] == [each.spans for each in labelled]
 
@@ -151,7 +165,9 @@ def test_the_server_says_what_the_model_does(client: Client) -> None:
     model = client.model()
     assert (model.tasks, model.labels, model.labels_tokens) == (("encode", "classify"), tuple(TAGS), True)
     assert not client.model("tones").labels_tokens
-    assert model.default_encoding == dragoman.EncodingDefaults(("cls", "mean"), 20, True, {"query": "query: "}, "")
+    own = model.default_encoding
+    assert (own.poolings, own.dimensions, own.normalize) == (("cls", "attention"), 20, True)
+    assert own.prompts == {"query": "query: "} and own.offered[-1] == "attention"
     assert (model.max_source_tokens, model.decoder_layers) == (40, 0)
 
 

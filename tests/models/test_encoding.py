@@ -1,29 +1,46 @@
 """models.encoding, against sentence-transformers' own modules."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 from pydantic import ValidationError
+from sentence_transformers.sentence_transformer import modules
 
 from models.encoding import Encoding, EncodingDefaults, Numbers, Pooling
-from models.encoding.encoding import HEADS_ALONE
+from models.encoding.dense import Dense
 
 WIDTH, TOKENS = 12, 7
 HIDDEN: NDArray[np.float32] = np.random.default_rng(1).normal(size=(TOKENS, WIDTH)).astype(np.float32)
-ONE = [pooling for pooling in Pooling if pooling is not Pooling.NONE and pooling not in HEADS_ALONE]
+ONE = [pooling for pooling in Pooling if pooling not in (Pooling.NONE, Pooling.CONCAT)]
+THEIRS: Any = modules.Pooling
+SCORES = Dense(np.random.default_rng(2).normal(size=(1, WIDTH + 1)).astype(np.float32), "identity")
+
+
+def attended(hidden: torch.Tensor) -> torch.Tensor:
+    """By torch, of hidden states [tokens, width]."""
+    linear = torch.nn.Linear(WIDTH, 1)
+    linear.load_state_dict({"weight": torch.tensor(SCORES.table[:, :-1]), "bias": torch.tensor(SCORES.table[:, -1])})
+    weights: torch.Tensor = linear(hidden).softmax(0).T.detach()
+    return weights @ hidden
 
 
 def pooled(pooling: Pooling) -> NDArray[np.float32]:
     """By torch, as sentence-transformers computes it (`Pooling.forward`)."""
     hidden = torch.from_numpy(HIDDEN)
-    by_torch = {
+    features = {"token_embeddings": hidden[None], "attention_mask": torch.ones(1, TOKENS)}
+    by_torch: dict[Pooling, Callable[[], Any]] = {
         Pooling.CLS: lambda: hidden[0],
         Pooling.LAST: lambda: hidden[TOKENS - 1],
         Pooling.MEAN: lambda: hidden.sum(0) / TOKENS,
         Pooling.MAX: lambda: hidden.amax(0),
         Pooling.SUM: lambda: hidden.sum(0),
         Pooling.SUM_SQRT: lambda: hidden.sum(0) / torch.tensor(float(TOKENS)).sqrt(),
+        Pooling.WEIGHTED_MEAN: lambda: THEIRS(WIDTH, "weightedmean")(features)["sentence_embedding"][0],
+        Pooling.ATTENTION: lambda: attended(hidden)[0],
     }
     found: NDArray[np.float32] = by_torch[pooling]().numpy()
     return found
@@ -31,7 +48,7 @@ def pooled(pooling: Pooling) -> NDArray[np.float32]:
 
 @pytest.mark.parametrize("pooling", ONE)
 def test_poolings_are_those_of_sentence_transformers(pooling: Pooling) -> None:
-    vectors = Encoding((pooling,)).of(HIDDEN)
+    vectors = Encoding((pooling,), scores=SCORES).of(HIDDEN)
     assert vectors.shape == (WIDTH,) and vectors.scales is None
     assert vectors.data.tolist() == pytest.approx(pooled(pooling).tolist(), rel=1e-6, abs=1e-6)
 
@@ -40,6 +57,19 @@ def test_several_are_one_after_the_other_in_the_order_asked() -> None:
     asked = (Pooling.MAX, Pooling.CLS, Pooling.SUM_SQRT)
     expected = np.concatenate([pooled(pooling) for pooling in asked])
     assert Encoding(asked).of(HIDDEN).data.tolist() == pytest.approx(expected.tolist(), rel=1e-6, abs=1e-6)
+
+
+def test_a_text_has_the_bits_that_it_has_wherever_it_lies_in_a_pack() -> None:
+    encoding, random = Encoding(tuple(ONE), scores=SCORES), np.random.default_rng(3)
+    for before in range(20):
+        pack = np.concatenate([random.normal(size=(before, WIDTH)).astype(np.float32), HIDDEN, HIDDEN[:2]])
+        assert encoding.of(pack[before : before + TOKENS]).data.tobytes() == encoding.of(HIDDEN).data.tobytes()
+
+
+def test_scores_that_are_large_overflow_nothing() -> None:
+    large = Dense(SCORES.table * np.float32(1e4), "identity")
+    found = Encoding((Pooling.ATTENTION,), scores=large).of(HIDDEN)
+    assert found.data.tobytes() in [state.tobytes() for state in HIDDEN]
 
 
 def test_none_gives_the_vectors_of_all_tokens() -> None:
@@ -118,6 +148,7 @@ def test_what_is_not_finite_is_no_vector(hidden: NDArray[np.float32], encoding: 
         {"poolings": ("none", "mean")},
         {"poolings": ("median",)},
         {"poolings": ("attention",)},
+        {"poolings": ("concat",)},
         {"dimensions": 0},
         {"prompt": "query"},
     ],

@@ -33,10 +33,12 @@ def test_a_package_gives_the_probabilities_that_were_trained(
 
     asked = encode([(text, False) for text in texts], Vocabulary.load(folder / "vocabulary"))
     theirs = AutoModel.from_pretrained(tmp_path / "model", dtype=torch.float32).eval()
+    learnt = pooling == "attention"
     with Translator(tmp_path / "package", workers=1) as translator:
         together = translator.classify(texts)
         assert [translator.classify(text).labels for text in texts] == [found.labels for found in together]
-        vector = np.array(translator.encode(texts[20], poolings=["mean"]).values)
+        vector = np.array(translator.encode(texts[20], poolings=["attention" if learnt else "mean"]).values)
+        assert translator.model().default_encoding.poolings == ("mean",)
     labels = [label for found in together for label in found.labels]
     assert [label.name for label in labels] == ["click"] * len(texts)
     scores = [label.probability for label in labels]
@@ -44,4 +46,5 @@ def test_a_package_gives_the_probabilities_that_were_trained(
     assert np.std(scores) > 1e-3
     with torch.no_grad():
         hidden = theirs(asked.ids[20:21, : asked.lengths[20]]).last_hidden_state[0]
-    np.testing.assert_allclose(vector, hidden.mean(0), atol=1e-5)
+        pooled = model.scores(hidden).softmax(0).T @ hidden if learnt else hidden.mean(0)
+    np.testing.assert_allclose(vector, pooled.squeeze(), atol=1e-5)

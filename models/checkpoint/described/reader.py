@@ -14,11 +14,14 @@ from models.architectures import AnyConfig
 from models.architectures.architecture import Architecture
 from models.architectures.build import build
 from models.checkpoint.contents import Checkpoint, CheckpointError
+from models.checkpoint.files.dense import SCORES_FILE, take_dense
 from models.checkpoint.files.reading import TensorFile, invalid, notices
 from models.checkpoint.files.renames import Rename, fill
 from models.checkpoint.files.weights import check_size, read_weights, weights_sha256
 from models.checkpoint.tokenizers.fast import spec_of
 from models.config import Frozen, ModelShape
+from models.encoding import EncodingDefaults, Pooling
+from models.encoding.dense import Dense
 from models.package.declared.graphs import FileName
 from models.package.manifest import GenerationDefaults
 from models.tokenizers.byte_tokenizer import ByteSpec
@@ -43,6 +46,16 @@ class TokenizerFile(Frozen):
     file: FileName = "tokenizer.json"
 
 
+class DescribedEncoding(Frozen):
+    """How vectors are made where a request does not say. See `models.encoding.EncodingDefaults`."""
+
+    poolings: tuple[Pooling, ...] = (Pooling.MEAN,)
+    scores: str | None = None
+    """Of the pooling "attention": the linear layer that scores a hidden state, of which a bias may be left out."""
+    dimensions: int | None = None
+    normalize: bool = False
+
+
 class Description(Frozen):
     """What checkpoint.toml says. docs/checkpoints.md has an example."""
 
@@ -60,6 +73,7 @@ class Description(Frozen):
     ignored: tuple[str, ...] = ()
     """What names of tensors begin with that nothing is made of."""
     generation: GenerationDefaults = GenerationDefaults()
+    encoding: DescribedEncoding = DescribedEncoding()
 
     @model_validator(mode="after")
     def _translates(self) -> "Description":
@@ -75,6 +89,7 @@ def load(folder: Path) -> Checkpoint:
     tensors = read_weights(weights, description.entry)
     check_size(config, weights)
     tokenizer = tokenizer_spec(folder, description)
+    encoding, scores = read_encoding(description, tensors, folder / DESCRIPTION)
     longest = min(description.generation.max_new_tokens, config.max_positions)
     return Checkpoint(
         name=folder.resolve().name,
@@ -87,6 +102,8 @@ def load(folder: Path) -> Checkpoint:
         files={name: folder / name for name in tokenizer.files} | notices(folder),
         sha256=weights_sha256(weights),
         in_transformers=False,
+        encoding=encoding,
+        scores=scores,
     )
 
 
@@ -102,6 +119,21 @@ def read_description(file: Path) -> Description:
         raise CheckpointError(f"{file} cannot be read: {error.strerror}") from error
     except (ValueError, TypeError, RecursionError) as error:  # a date is no JSON
         raise CheckpointError(f"{file} is not TOML of text, numbers and tables: {error}") from error
+
+
+def read_encoding(description: Description, tensors: TensorFile, file: Path) -> tuple[EncodingDefaults, Dense | None]:
+    """How vectors are made, and what scores a hidden state. Raises CheckpointError."""
+    told, spec, scores = description.encoding, None, None
+    if told.scores is not None:
+        size, bias = (description.model.width, 1), f"{told.scores}.bias" in tensors
+        spec, scores = take_dense(tensors, told.scores, size, "identity", SCORES_FILE, bias)
+    try:
+        encoding = EncodingDefaults(
+            poolings=told.poolings, scores=spec, dimensions=told.dimensions, normalize=told.normalize
+        )
+    except ValidationError as error:
+        raise invalid(error, file) from error
+    return encoding, scores
 
 
 def tokenizer_spec(folder: Path, description: Description) -> TokenizerSpec:

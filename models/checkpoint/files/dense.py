@@ -5,6 +5,9 @@ import torch
 from models.checkpoint.files.reading import TensorFile
 from models.encoding.dense import Dense, DenseActivation, DenseSpec
 
+SCORES_FILE = "scores.npy"
+"""Of a package: what scores a hidden state, of the pooling "attention"."""
+
 
 def take_dense(
     tensors: TensorFile, name: str, size: tuple[int, int], activation: DenseActivation, file: str, bias: bool = True

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from engine.request import Timings
 from models.encoding import Encoding, Numbers, Pooling, Vectors, conflict
 from server.catalog.served_model import ServedModel
-from server.errors import OptionOutOfRange, PoolingsConflict, VectorsTooLarge
+from server.errors import OptionOutOfRange, PoolingNotSupported, PoolingsConflict, VectorsTooLarge
 from server.translation.sources import SourceText
 
 
@@ -35,17 +35,20 @@ class Embedding:
 
 
 def resolve_encoding(chosen: EncodingOptions, model: ServedModel) -> Encoding:
-    """Fills in what is left open. Raises PoolingsConflict or OptionOutOfRange."""
+    """Fills in what is left open. Raises PoolingsConflict, PoolingNotSupported or OptionOutOfRange."""
     own = model.encoding
     poolings = chosen.poolings or own.poolings
     if fault := conflict(poolings):
         raise PoolingsConflict(poolings, fault)
+    if (lacking := next((i for i, pooling in enumerate(poolings) if pooling not in own.offered), None)) is not None:
+        raise PoolingNotSupported(f"poolings[{lacking}]", poolings[lacking], own.offered)
     encoding = Encoding(
         poolings,
         own.dimensions if chosen.dimensions is None else chosen.dimensions,
         own.normalize if chosen.normalize is None else chosen.normalize,
         chosen.numbers,
         model.dense if poolings == own.poolings else (),
+        model.attention,
     )
     most = encoding.most_values(model.width)
     if chosen.dimensions is not None and not 1 <= chosen.dimensions <= most:

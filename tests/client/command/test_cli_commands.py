@@ -12,8 +12,9 @@ from dragoman.results.translation import Timings
 from dragoman.v1.encoding_pb2 import (
     EMBEDDING_TYPE_INT8,
     GROUPING_ENTITIES,
-    POOLING_CLS,
+    POOLING_ATTENTION,
     POOLING_MAX,
+    POOLING_WEIGHTED_MEAN,
     TRUNCATION_END,
     EncodeRequest,
 )
@@ -105,11 +106,12 @@ def test_a_line_without_a_translation(command: Dragoman, file: Path) -> None:
 
 
 def test_encode_flags_are_the_options(command: Dragoman, server: FakeServer) -> None:
-    flags = "--pooling max --pooling cls --dimensions 3 --no-normalize --type int8 --truncation end --prompt query"
+    poolings = "--pooling max --pooling attention --pooling weighted_mean"
+    flags = f"{poolings} --dimensions 3 --no-normalize --type int8 --truncation end --prompt query"
     assert command("encode", *flags.split(), "abc").code == 0
     [request] = server.requests
     assert isinstance(request, EncodeRequest)
-    assert list(request.poolings) == [POOLING_MAX, POOLING_CLS]
+    assert list(request.poolings) == [POOLING_MAX, POOLING_ATTENTION, POOLING_WEIGHTED_MEAN]
     assert (request.dimensions, request.HasField("normalize"), request.normalize) == (3, True, False)
     assert (request.type, request.truncation) == (EMBEDDING_TYPE_INT8, TRUNCATION_END)
     assert request.prompt == "query"

@@ -23,7 +23,8 @@ def test_models_carry_every_field(server: FakeServer, call: Call) -> None:
     assert (model.package_sha256, model.checkpoint_sha256) == ("ab" * 32, "cd" * 32)
     assert model.tasks == ("translate", "encode")
     assert (model.state, model.workers, model.rows, model.memory_bytes) == ("serving", 2, 64, 1_070_000_000)
-    own = dragoman.EncodingDefaults(("mean", "sum_sqrt"), 4, True, {"query": "query: "}, "query")
+    prompts, offered = {"query": "query: "}, ("mean", "attention")
+    own = dragoman.EncodingDefaults(("mean", "sum_sqrt"), 4, True, prompts, "query", offered)
     assert model.default_encoding == own
     assert (model.prompts, model.prompt) == ({"summarize": "summarize: "}, "summarize")
     assert (model.labels, model.labels_tokens) == (("long", "short"), True)

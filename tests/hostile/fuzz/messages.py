@@ -114,7 +114,7 @@ def both(chance: random.Random) -> Message:
         contents=[content(chance) for _ in range(chance.choice([0, 1, 2, 5]))],
         target_language_code=language(chance),
         decoding=decoding(chance),
-        poolings=[chance.choice([0, 1, 4, 7, 99]) for _ in range(chance.choice([0, 1, 2]))],  # type: ignore[misc]
+        poolings=[chance.choice([0, 1, 4, 7, 9, 99]) for _ in range(chance.choice([0, 1, 2]))],  # type: ignore[misc]
         dimensions=chance.choice([None, 2, *NUMBERS]),
     )
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from models.checkpoint import CheckpointError, load_checkpoint
+from models.encoding import Encoding, Pooling
 
 VOCABULARY, WIDTH, HEADS, FFN, LONGEST = 263, 24, 3, 40, 33
 LAYERS = {"encoder": 2, "decoder": 3}
@@ -41,7 +42,15 @@ source_languages = ["en"]
 target_languages = ["pt"]
 tokenizer = { kind = "bytes" }
 """
-TENSORS = """
+ENCODING = """
+[encoding]
+poolings = ["attention", "max"]
+scores = "attention"
+normalize = true
+"""
+TENSORS = (
+    ENCODING
+    + """
 [tensors]
 source_embedding = "embedding.weight"
 source_positions = "positions.pe"
@@ -61,8 +70,9 @@ decoder_norm = "stacks.decoder.norm"
 "decoder.{layer}.cross.query.bias" = "stacks.decoder.layers.{layer}.multihead_attn.in_proj_bias[1/3]"
 "decoder.{layer}.cross.out" = "stacks.decoder.layers.{layer}.multihead_attn.out_proj"
 "decoder.{layer}.cross.residual.norm" = "stacks.decoder.layers.{layer}.norm2"
-""" + "\n".join(
-    f"""
+"""
+    + "\n".join(
+        f"""
 "{side}.{{layer}}.attention.qkv.weight" = "stacks.{side}.layers.{{layer}}.self_attn.in_proj_weight"
 "{side}.{{layer}}.attention.qkv.bias" = "stacks.{side}.layers.{{layer}}.self_attn.in_proj_bias"
 "{side}.{{layer}}.attention.out" = "stacks.{side}.layers.{{layer}}.self_attn.out_proj"
@@ -71,7 +81,8 @@ decoder_norm = "stacks.decoder.norm"
 "{side}.{{layer}}.feed_forward.down" = "stacks.{side}.layers.{{layer}}.linear2"
 "{side}.{{layer}}.feed_forward.residual.norm" = "stacks.{side}.layers.{{layer}}.norm{last}"
 """
-    for side, last in (("encoder", 2), ("decoder", 3))
+        for side, last in (("encoder", 2), ("decoder", 3))
+    )
 )
 
 
@@ -113,6 +124,7 @@ class Plain(nn.Module):
         self.stacks = Stacks(norm_first)
         self.generator = nn.Linear(WIDTH, VOCABULARY, bias=False)
         self.criterion = nn.Linear(2, 2)
+        self.attention = nn.Linear(WIDTH, 1)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Logits [sentences, target, vocabulary]."""
@@ -152,7 +164,25 @@ def test_logits_are_those_of_torch(tmp_path: Path, norm_first: bool) -> None:
     assert (checkpoint.source_languages, checkpoint.target_languages) == (("en",), ("pt",))
 
 
+def test_vectors_may_be_pooled_by_weights_of_the_file(tmp_path: Path) -> None:
+    module = plain(tmp_path)
+    checkpoint = load_checkpoint(tmp_path)
+    own, hidden = checkpoint.encoding, torch.randn(7, WIDTH)
+    assert (own.poolings, own.normalize) == ((Pooling.ATTENTION, Pooling.MAX), True)
+    found = Encoding(own.poolings, normalize=True, scores=checkpoint.scores).of(hidden.numpy()).data
+    with torch.no_grad():
+        pooled = torch.cat([(module.attention(hidden).softmax(0) * hidden).sum(0), hidden.amax(0)])
+    torch.testing.assert_close(torch.from_numpy(found), nn.functional.normalize(pooled, dim=0))
+    checkpoint.make_files(tmp_path)
+    assert own.scores is not None and (tmp_path / own.scores.file).exists()
+
+
 CHANGES = {
+    ('scores = "attention"', ""): "poolings: attention has scores, and there are none",
+    ('scores = "attention"', 'scores = "attn"'): "tensor attn.weight is missing; expected one of shape [1, 24]",
+    ('scores = "attention"', 'scores = "criterion"'): "criterion.weight has shape [2, 2]; expected [1, 24]",
+    ('["attention", "max"]', '["attention", "median"]'): "encoding.poolings.1 is 'median'",
+    ('["attention", "max"]', '["max"]\ndense = 3'): "encoding.dense",
     ("width = 24", "width = 25"): "Value error, width 25 is not a multiple of 3 heads",
     ("width = 24", "breadth = 24"): "model.transformer.width is missing",
     ("encoder_ffn = 40", "encoder_ffn = 48"): "linear1.weight has shape [40, 24]; expected [48, 24]",

@@ -1,7 +1,7 @@
 """models.checkpoint.encoders and sentence_transformers: hidden states are transformers', and the rest is refused."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -247,9 +247,49 @@ def test_vectors_of_dense_modules_are_those_of_sentence_transformers(saved: Save
     np.testing.assert_allclose(np.stack(found), expected, atol=1e-4, rtol=1e-4)
 
 
+def attentive(saved: Saved, tensors: dict[str, torch.Tensor], names: Sequence[str] = (), width: int = WIDTH) -> None:
+    """Makes it a folder whose Pooling has weights of its own."""
+    pooling = {"pooling_mode": ["mean", "attention"], "embedding_dimension": width}
+    saved.sentences(["Transformer", "Pooling", *names], pooling)
+    save_file(tensors, saved.folder / "1_Pooling" / "model.safetensors")
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_pooling_may_have_weights_of_its_own(saved: Saved, bias: bool) -> None:
+    linear = torch.nn.Linear(WIDTH, 1, bias=bias)
+    attentive(saved, {f"linear.{name}": tensor for name, tensor in linear.state_dict().items()}, ["Dense"])
+    checkpoint = load(saved.folder)
+    hidden = torch.randn(7, WIDTH)
+    assert checkpoint.encoding.offered[-1] is Pooling.ATTENTION and checkpoint.scores is not None
+    found = Encoding((Pooling.ATTENTION,), scores=checkpoint.scores).of(hidden.numpy()).data
+    with torch.no_grad():
+        expected = (linear(hidden).softmax(0) * hidden).sum(0)
+    np.testing.assert_allclose(found.astype(np.float32), expected.numpy(), atol=1e-6)
+    assert len(checkpoint.vectors.of(hidden.numpy()).data) == WIDTHS[1]
+
+
+@pytest.mark.parametrize(
+    ("tensors", "width", "told"),
+    [
+        ({"linear.bias": (1,)}, WIDTH, "tensor linear.weight is missing; expected one of shape [1, 36]"),
+        ({"linear.weight": (2, WIDTH)}, WIDTH, "linear.weight has shape [2, 36]; expected [1, 36]"),
+        ({"linear.weight": (1, WIDTH), "query": (3,)}, WIDTH, "a Pooling with attention has no tensor query"),
+        ({"linear.weight": (1, 35)}, 35, "scores.npy has the weights [1, 35]; what scores a hidden state has [1, 36]"),
+        ({"linear.weight": (1, WIDTH)}, 0, "embedding_dimension is 0"),
+    ],
+)
+def test_weights_that_score_no_hidden_state_are_refused(
+    tensors: dict[str, tuple[int, ...]], width: int, told: str, saved: Saved
+) -> None:
+    attentive(saved, {name: torch.ones(shape) for name, shape in tensors.items()}, width=width)
+    with pytest.raises(CheckpointError) as caught:
+        load(saved.folder)
+    assert told in str(caught.value)
+
+
 def test_a_pooling_may_have_a_name_in_place_of_flags(saved: Saved) -> None:
-    saved.sentences(["Transformer", "Pooling"], {"pooling_mode": "lasttoken"})
-    assert load(saved.folder).encoding.poolings == (Pooling.LAST,)
+    saved.sentences(["Transformer", "Pooling"], {"pooling_mode": ["lasttoken", "weightedmean"]})
+    assert load(saved.folder).encoding.poolings == (Pooling.LAST, Pooling.WEIGHTED_MEAN)
 
 
 @pytest.mark.parametrize(
@@ -267,9 +307,9 @@ def test_a_pooling_may_have_a_name_in_place_of_flags(saved: Saved) -> None:
         (["Transformer", "Pooling"], {"pooling_mode": "median"}, {}, "pooling_mode is 'median'"),
         (
             ["Transformer", "Pooling"],
-            {"pooling_mode_weightedmean_tokens": True},
+            {"pooling_mode_median_tokens": True},
             {},
-            "pooling_mode_weightedmean_tokens is true",
+            "pooling_mode_median_tokens is true",
         ),
         (["Transformer", "Pooling"], {"pooling_mode": "mean", "include_prompt": False}, {}, "include_prompt is False"),
         (

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import grpc
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
 from dragoman.async_client import AsyncClient
@@ -14,10 +16,10 @@ from dragoman.v1 import encoding_pb2
 from dragoman.v1.encoding_pb2 import EncodeRequest, StreamEncodeRequest
 from dragoman.v1.translation_pb2 import TranslateAndEncodeRequest
 from models.encoding import Encoding, Numbers, Pooling
-from models.encoding.encoding import HEADS_ALONE
+from models.encoding.dense import Dense, DenseSpec
 from server.api.encoding import NUMBERS, POOLINGS, TRUNCATES
 from tests.fakes import WAIT_S, CopySource
-from tests.serving import eventually, refusal, refused, serving, tokenizer
+from tests.serving import MODEL, eventually, refusal, refused, serving, tokenizer
 
 TEXT = "A cat."
 
@@ -45,6 +47,42 @@ async def test_poolings_dimensions_and_norm_are_as_asked() -> None:
         expected = Encoding((Pooling.MAX, Pooling.SUM_SQRT), 6, True).of(hidden(TEXT))
         assert embedding.values == pytest.approx(expected.data)
         assert list(embedding.shape) == [6]
+
+
+SCORES = DenseSpec(file="scores.npy", inputs=4, outputs=1, activation="identity")
+ATTENTION = Dense(np.array([[0.5, -1.0, 0.25, 2.0, 0.1]], np.float32), "identity")
+LEARNT = replace(MODEL, encoding=MODEL.encoding.model_copy(update={"scores": SCORES}), attention=ATTENTION)
+"""With attention pooling."""
+
+
+async def test_attention_pools_by_the_models_own_weights() -> None:
+    async with serving(model=LEARNT) as server, AsyncClient(f"127.0.0.1:{server.port}") as client:
+        text = "cat " * 200
+        alone = await client.encode(TEXT, poolings=["attention"], dimensions=3, normalize=True)
+        [among, cut] = await client.encode([TEXT, text], poolings=["attention"], dimensions=3, truncation="end")
+        both = await client.encode(TEXT, poolings=["max", "attention"], type="float16")
+        _, beside = await client.translate_and_encode(TEXT, target_language="pt", poolings=["attention"])
+        states = torch.from_numpy(hidden(TEXT))
+        table = torch.from_numpy(ATTENTION.table[0])
+        expected = (states @ table[:-1] + table[-1]).softmax(0) @ states
+        assert beside.values == pytest.approx(expected.tolist(), rel=1e-5)
+        assert among.values == beside.values[:3]
+        assert alone.values == pytest.approx(torch.nn.functional.normalize(expected[:3], dim=0).tolist(), rel=1e-5)
+        assert both.values == pytest.approx([*states.amax(0).tolist(), *expected.tolist()], rel=1e-3)
+        assert (cut.truncated, cut.source_tokens) == (True, 128)
+        model = await client.model()
+        assert model.default_encoding.offered == tuple(POOLINGS.values())
+
+
+async def test_attention_without_weights_is_refused_with_what_there_is() -> None:
+    async with serving() as server, AsyncClient(f"127.0.0.1:{server.port}") as client:
+        offered = (await client.model()).default_encoding.offered
+        assert offered == tuple(pooling for pooling in POOLINGS.values() if pooling is not Pooling.ATTENTION)
+        asked = [encoding_pb2.POOLING_MEAN, encoding_pb2.POOLING_ATTENTION]
+        told = await refused(server.encodings.Encode(EncodeRequest(contents=[TEXT], poolings=asked)))
+        assert (told.info.reason, told.fields) == ("POOLING_NOT_SUPPORTED", ["poolings[1]"])
+        assert dict(told.info.metadata) == {"pooling": "attention", "supported": ", ".join(offered)}
+        assert "mean, max" in told.message
 
 
 @pytest.mark.parametrize("poolings", [["none"], ["mean"], ["cls", "last"]])
@@ -163,7 +201,7 @@ async def test_a_stream_that_is_left_leaves_nothing_behind() -> None:
 
 def test_every_name_of_the_api_has_a_meaning() -> None:
     assert POOLINGS.keys() == set(encoding_pb2.Pooling.values()) - {encoding_pb2.POOLING_UNSPECIFIED}
-    assert set(POOLINGS.values()) == set(Pooling) - HEADS_ALONE
+    assert set(POOLINGS.values()) == set(Pooling) - {Pooling.CONCAT}
     assert NUMBERS.keys() == set(encoding_pb2.EmbeddingType.values()) and set(NUMBERS.values()) == set(Numbers)
     assert TRUNCATES.keys() == set(encoding_pb2.Truncation.values())
 

@@ -116,8 +116,15 @@ BAD = {
     "more dimensions than two vectors have": bad_encoding(
         "OPTION_OUT_OF_RANGE", dimensions=513, poolings=[4, 5], told={"value": 513, "min": 1, "max": 512}
     ),
-    "unknown pooling": bad_encoding("OPTION_OUT_OF_RANGE", poolings=[8], told={"value": 8, "min": 1, "max": 7}),
-    "unspecified pooling": bad_encoding("OPTION_OUT_OF_RANGE", poolings=[0], told={"value": 0, "min": 1, "max": 7}),
+    "unknown pooling": bad_encoding("OPTION_OUT_OF_RANGE", poolings=[10], told={"value": 10, "min": 1, "max": 9}),
+    "unspecified pooling": bad_encoding("OPTION_OUT_OF_RANGE", poolings=[0], told={"value": 0, "min": 1, "max": 9}),
+    "attention without its weights": bad_encoding(
+        "POOLING_NOT_SUPPORTED",
+        poolings=[2, 9],
+        told={"pooling": "attention", "supported": "none, cls, last, mean, max, sum, sum_sqrt, weighted_mean"},
+    ),
+    "tokens and attention": bad_encoding("POOLINGS_CONFLICT", poolings=[1, 9], told={"poolings": "none, attention"}),
+    "attention twice": bad_encoding("POOLINGS_CONFLICT", poolings=[9, 9], told={"poolings": "attention, attention"}),
     "a pooling twice": bad_encoding("POOLINGS_CONFLICT", poolings=[4, 4], told={"poolings": "mean, mean"}),
     "tokens and more": bad_encoding("POOLINGS_CONFLICT", poolings=[1, 4], told={"poolings": "none, mean"}),
     "a task that the model has not": Bad(
