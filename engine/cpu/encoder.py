@@ -1,7 +1,7 @@
 """A model that is an encoder alone, on standard operators of ONNX Runtime: one session, shared by all workers."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,12 +10,10 @@ from engine.cpu.packs import encode_packed
 from engine.devices.session import CPU, Device, open_session
 from engine.encoded import EncodedText, NoCache
 from engine.logits.target_graphs import TargetGraphs
+from engine.together import same_alone
 from models.package.graph_files import GraphFiles
 
 log = logging.getLogger(__name__)
-
-CHECKED = (11, 3, 7, 10)
-"""Tokens of the sources that are packed at the start, to see that it changes nothing."""
 
 
 class CpuEncoder:
@@ -30,9 +28,9 @@ class CpuEncoder:
         self.given_targets = TargetGraphs(graphs, CPU)
         self._spec = graphs.spec
         self._session = open_session(graphs.contents().graph(graphs.spec.packed_encoder.file), CPU)
-        size = graphs.spec.vocabulary.source_size
-        self._together = True
-        self._together = self._packs_well([range(min(n, size, source_capacity)) for n in CHECKED])
+        self._together = same_alone(self._states, graphs.spec.vocabulary.source_size, source_capacity)
+        if not self._together:  # it rests on kernels of ONNX Runtime that do not promise it
+            log.warning("texts have other bits packed than alone on this processor: each is encoded alone, slowly")
 
     @property
     def device(self) -> Device:
@@ -41,21 +39,13 @@ class CpuEncoder:
 
     def encode(self, sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]] = ()) -> list[EncodedText]:
         """Runs the encoder on sources, the end tokens included. They have no targets that tokens are named for."""
-        if not self._together:
-            return [EncodedText(hidden) for source in sources for _, hidden in self._encode([source])]
-        found = dict(self._encode(sources))
-        return [EncodedText(found[index]) for index in range(len(sources))]
+        packs = [sources] if self._together else [[source] for source in sources]
+        return [EncodedText(hidden) for pack in packs for [hidden] in self._states(pack)]
 
-    def _encode(self, sources: Sequence[Sequence[int]]) -> Iterator[tuple[int, NDArray[np.floating]]]:
-        return encode_packed(self._session, sources, self._spec.width, self._spec)
-
-    def _packs_well(self, sources: Sequence[Sequence[int]]) -> bool:
-        """Whether sources have the same bits alone: that rests on kernels of ONNX Runtime that do not promise it."""
-        together = [source.hidden().tobytes() for source in self.encode(sources)]
-        well = together == [self.encode([source])[0].hidden().tobytes() for source in sources]
-        if not well:
-            log.warning("texts have other bits packed than alone on this processor: each is encoded alone, slowly")
-        return well
+    def _states(self, sources: Sequence[Sequence[int]]) -> list[list[NDArray[np.floating]]]:
+        """Hidden states [tokens, width] of every source."""
+        found = dict(encode_packed(self._session, sources, self._spec.width, self._spec))
+        return [[found[index]] for index in range(len(sources))]
 
     def open_cache(self, rows: int) -> NoCache:
         """Rows that nothing is decoded in."""

@@ -1,15 +1,19 @@
 """A model that is an encoder alone, on our own operators: one session, shared by all workers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from engine.devices.session import CPU, Device, open_session
 from engine.encoded import EncodedText, NoCache
 from engine.errors import KernelsRefused
 from engine.logits.target_graphs import TargetGraphs
-from engine.native.encoder import encode
+from engine.native.encoder import PACKED, encode
 from engine.native.library import matching
+from engine.together import same_alone
 from kernels.library import Library
 from models.package import signature
 from models.package.declared.graphs import NativeGraphs
@@ -31,12 +35,15 @@ class NativeEncoder:
 
     @classmethod
     def open(cls, graphs: GraphFiles, source_capacity: int) -> Self:
-        """Raises KernelsRefused where the package or the library has nothing for the other."""
+        """Raises KernelsRefused where package and library have nothing for each other, or packing changes bits."""
         native, library = matching(graphs)
         try:
-            return cls(graphs, native, library, source_capacity)
+            encoder = cls(graphs, native, library, source_capacity)
         except Exception as error:  # the errors of ONNX Runtime have nothing else in common
             raise KernelsRefused(f"the native graph does not load: {error}") from error
+        if not same_alone(encoder._states, graphs.spec.vocabulary.source_size, source_capacity):
+            raise KernelsRefused(PACKED)
+        return encoder
 
     @property
     def device(self) -> Device:
@@ -45,8 +52,7 @@ class NativeEncoder:
 
     def encode(self, sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]] = ()) -> list[EncodedText]:
         """Runs the encoder on sources, the end tokens included."""
-        found = encode(self._session, sources, outputs=(signature.HIDDEN,), spec=self._spec)
-        return [EncodedText(hidden) for [hidden] in found]
+        return [EncodedText(hidden) for [hidden] in self._states(sources)]
 
     def open_cache(self, rows: int) -> NoCache:
         """Rows that nothing is decoded in."""
@@ -54,3 +60,7 @@ class NativeEncoder:
 
     def close(self) -> None:
         """Nothing outlives it."""
+
+    def _states(self, sources: Sequence[Sequence[int]]) -> Iterator[list[NDArray[np.float32]]]:
+        """Hidden states [tokens, width] of every source."""
+        return encode(self._session, sources, outputs=(signature.HIDDEN,), spec=self._spec)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import repeat
 from typing import Self
 
@@ -15,9 +16,10 @@ from engine.errors import KernelsRefused
 from engine.logits.graph import LogitsGraph
 from engine.logits.target_graphs import TargetGraphs
 from engine.native.cache import SlotCache
-from engine.native.encoder import NativeSource, encode
+from engine.native.encoder import PACKED, NativeSource, encode
 from engine.native.library import matching
 from engine.native.named import NamedTokens
+from engine.together import same_alone
 from kernels.library import Counters, Library
 from models.package.declared.graphs import NativeGraphs
 from models.package.graph_files import GraphFiles
@@ -50,12 +52,18 @@ class NativeDecoder:
 
     @classmethod
     def open(cls, graphs: GraphFiles, source_capacity: int, target_capacity: int) -> Self:
-        """Raises KernelsRefused where the package has no graphs for the library, or the library is none for here."""
+        """Raises KernelsRefused.
+
+        That is where the package has no graphs for the library, the library is none for here, or packing changes bits.
+        """
         native, library = matching(graphs)
         try:
-            return cls(graphs, native, library, source_capacity, target_capacity)
+            decoder = cls(graphs, native, library, source_capacity, target_capacity)
         except Exception as error:  # the errors of ONNX Runtime have nothing else in common
             raise KernelsRefused(f"the native graphs do not load: {error}") from error
+        if not same_alone(partial(encode, decoder._encoder), graphs.spec.vocabulary.source_size, source_capacity):
+            raise KernelsRefused(PACKED)
+        return decoder
 
     @property
     def device(self) -> Device:

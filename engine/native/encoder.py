@@ -16,6 +16,9 @@ RUN_TOKENS = 192
 registers; with more of them their hidden states leave the second-level cache. How sources are grouped changes no bit
 of what comes out."""
 
+PACKED = "texts have other bits packed than alone on this processor"
+"""Why the graph is refused whose operators ought to give them the same."""
+
 
 class NativeSource:
     """An encoded source, as the encoder graph gave it."""

@@ -1,10 +1,13 @@
 """engine.loading.load: which graphs run on the CPU, and why."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+import onnxruntime as ort
 import pytest
+from numpy.typing import NDArray
 
 from engine.cpu.decoder import CpuDecoder
 from engine.devices.session import CPU, Device, DeviceError
@@ -13,6 +16,7 @@ from engine.errors import KernelsRefused
 from engine.loading.load import Kernels, Limits, Loadable, Plan, check_room, load, open_decoder, takes_threads
 from engine.loading.probes import SCORE_TOLERANCE, check_probes
 from engine.native.decoder import NativeDecoder
+from engine.native.encoder import encode
 from engine.observer import Unobserved
 from engine.offline import decode
 from kernels.library import Counters, Library, LibraryError
@@ -122,6 +126,23 @@ def test_graphs_that_do_not_load_are_refused(exported: Exported, library: Librar
     files = type(exported.files)(tmp_path, exported.files.spec)
     with pytest.raises(KernelsRefused, match="the native graphs do not load"):
         NativeDecoder.open(files, 60, 60)
+
+
+def test_graphs_whose_packs_change_bits_are_refused(
+    exported: Exported, library: Library, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of keys and values alone, and by as little as there is."""
+
+    def noisy(session: ort.InferenceSession, sources: Sequence[Sequence[int]]) -> Iterator[list[NDArray[np.float32]]]:
+        for hidden, cross in encode(session, sources):
+            yield [hidden, np.nextafter(cross, np.float32(9)) if len(sources) > 1 else cross]
+
+    assert opened(exported.loadable()) is NativeDecoder
+    monkeypatch.setattr("engine.native.decoder.encode", noisy)
+    assert opened(exported.loadable()) is CpuDecoder
+    assert "standard graphs: texts have other bits packed than alone on this processor" in caplog.text
+    with pytest.raises(DeviceError, match="kernels are required: texts have other bits packed than alone"):
+        opened(exported.loadable(), "required")
 
 
 def test_other_tokens_than_the_probes_are_refused(

@@ -1,7 +1,7 @@
 """engine.native.alone and export.quantization.encoders: an encoder alone in 8 bits, against PyTorch in the same."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from queue import Queue
 
@@ -149,6 +149,15 @@ def test_it_serves_where_it_answers_its_probes(
         open_decoder(bad, CPU, kernels="required")
     assert isinstance(open_decoder(bad, CPU), CpuEncoder)
     assert "standard graphs: probe 0 is off by 1" in caplog.text
+    states = NativeEncoder._states
+
+    def noisy(encoder: NativeEncoder, sources: Sequence[Sequence[int]]) -> Iterator[list[NDArray[np.float32]]]:
+        for [each] in states(encoder, sources):
+            yield [np.nextafter(each, np.float32(9)) if len(sources) > 1 else each]
+
+    monkeypatch.setattr(NativeEncoder, "_states", noisy)
+    with pytest.raises(KernelsRefused, match="texts have other bits packed than alone on this processor"):
+        NativeEncoder.open(good.graphs, SHAPE.max_positions)
     monkeypatch.setattr(NativeEncoder, "encode", lambda *_: [EncodedText(np.full((1, 48), np.nan, np.float32))])
     with pytest.raises(KernelsRefused, match="is off by nan"):
         check_vectors(served.encoder, [probe])

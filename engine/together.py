@@ -1,0 +1,23 @@
+"""Whether sources that are encoded together have the bits that each has alone, on this machine."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+CHECKED = (11, 3, 7, 10)
+"""Tokens of the sources that are compared, once, before a decoder serves: few, since it has to be quick."""
+
+Encode = Callable[[Sequence[Sequence[int]]], Iterable[Sequence[NDArray[np.generic]]]]
+"""All arrays that an encoder gives of each source, in the order of the sources."""
+
+
+def same_alone(encode: Encode, vocabulary_size: int, source_capacity: int) -> bool:
+    """Whether all bits of a few sources, of at most so many tokens, are the same when each is encoded alone."""
+    sources = [range(min(length, vocabulary_size, source_capacity)) for length in CHECKED]
+    together = [_bits(arrays) for arrays in encode(sources)]
+    return together == [_bits(arrays) for source in sources for arrays in encode([source])]
+
+
+def _bits(arrays: Sequence[NDArray[np.generic]]) -> list[bytes]:
+    return [array.tobytes() for array in arrays]
