@@ -8,9 +8,7 @@ from export.sources import Fetched
 from export.sources.card import card_languages
 from models.checkpoint import Checkpoint
 from models.checkpoint.files.reading import read_json
-
-UNDETERMINED = "und"
-"""The tag of BCP 47 for a language that is not known: a model's only one, so that no request has to name it."""
+from models.languages import UNDETERMINED
 
 Sides = tuple[Sequence[str], Sequence[str]]
 """BCP-47 tags of sources, and of targets."""

@@ -1,5 +1,5 @@
 """Language tags (BCP 47), and what others write in their place."""
 
-from models.languages.tags import WELL_FORMED, choose, lookup
+from models.languages.tags import UNDETERMINED, WELL_FORMED, choose, lookup
 
-__all__ = ["WELL_FORMED", "choose", "lookup"]
+__all__ = ["UNDETERMINED", "WELL_FORMED", "choose", "lookup"]

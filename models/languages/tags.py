@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from models.languages.codes import TAGS
 
+UNDETERMINED = "und"
+"""The tag of BCP 47 for a language that is not known: a model's only one, so that no request has to name it."""
 WELL_FORMED = re.compile(r"[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*")
 
 

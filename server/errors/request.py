@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
+from models.languages import UNDETERMINED
 from server.errors.error import SHOWN, ServerError, nearest, quoted, shorten
 from server.errors.retry import apart
 
@@ -103,6 +104,9 @@ class LanguageNotSupported(InvalidRequest):
         """`who` has no more than these."""
         known = ", ".join(supported)
         message = f"{field} is {quoted(tag)}; {who} has {known}{nearest(tag, supported)}"
+        if UNDETERMINED in supported:
+            option = f"--{field.removesuffix('_code').replace('_', '-')}"
+            message += f"; und is unknown: leave both languages out, or export the checkpoint again with {option}"
         super().__init__(message, {"language_code": tag, "supported": known}, field)
 
 

@@ -107,6 +107,13 @@ def test_a_pair_that_no_model_has_is_told_what_there_is(
     }
 
 
+def test_a_language_that_nobody_named_at_an_export_has_a_way_out() -> None:
+    catalog = Catalog([served("t5", "und", "und"), EN_PT])
+    assert catalog.route("", "", "").model.name == "t5"
+    with pytest.raises(LanguageNotSupported, match=r"has und, en; und is unknown: .* again with --source-language$"):
+        catalog.route("", "ja", "")
+
+
 def test_of_many_names_the_nearest_are_told() -> None:
     tags = ("por-BR", "pt-BR", "pt", "zh-Hant", "zh-Hans", "en", "fr", "de", "it")
     with pytest.raises(LanguageNotSupported, match=r"; the nearest are pt-BR$"):

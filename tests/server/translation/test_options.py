@@ -198,3 +198,15 @@ def test_a_language_the_model_lacks_or_needs_is_told_what_there_is(
         check_route(route, MODEL)
     assert caught.value.field == field
     assert caught.value.metadata == {"language_code": tag, "supported": supported}
+
+
+def test_a_language_that_nobody_named_at_the_export_has_a_way_out() -> None:
+    unknown = replace(MODEL, source_languages=("und",), target_languages=("und",))
+    check_route(Route(), unknown)
+    check_route(Route(source_language="und", target_language="und"), unknown)
+    with pytest.raises(LanguageNotSupported) as caught:
+        check_route(Route(target_language="de"), unknown)
+    told = "leave both languages out, or export the checkpoint again with --target-language"
+    assert caught.value.message == f'target_language_code is "de"; the model has und; und is unknown: {told}'
+    with pytest.raises(LanguageNotSupported, match=r"with --source-language$"):
+        check_route(Route(source_language="en", target_language="de"), unknown)
