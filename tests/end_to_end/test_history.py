@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
 
-from dragoman import Client, Hypothesis
+from dragoman import Client, Hypothesis, InvalidArgument
 from export.__main__ import main
 from inspection.findings import Wanted
 from inspection.inspect import inspect
@@ -19,7 +20,8 @@ from models.architectures.architecture import Architecture
 from models.architectures.recurrent.config import RecurrentConfig
 from models.architectures.recurrent.tensors import target_tensors
 from models.checkpoint import load_checkpoint
-from models.checkpoint.described.writer import write_described
+from models.checkpoint.described.reader import DESCRIPTION
+from models.checkpoint.described.writer import WEIGHTS, write_described
 from models.package.folder import Package
 from models.tokenizers.sentencepiece_pair import SentencePieceSpec
 from tests.checkpoints import END, UNKNOWN, sentencepiece_model, write_tokenizer
@@ -61,10 +63,20 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, 
     found = dict[str, tuple[Path, Architecture]]()
     for name, model in models(tokens).items():
         write_described(folder / name, model, spec, folder / "tokenizer", ("en", "pt"))
+        if name == "universal":
+            add_pooling(folder / name, model)
         package = folder / "packages" / name
         assert main([str(folder / name), "--out", str(package), "--name", name, *options]) == 0
         found[name] = package, load_checkpoint(folder / name).model
     return found
+
+
+def add_pooling(folder: Path, model: Architecture) -> None:
+    """Weights that pool, beside those that translate."""
+    tensors = load_file(folder / WEIGHTS)
+    save_file(tensors | {"pool.weight": torch.randn(1, model.config.width)}, folder / WEIGHTS, {"format": "pt"})
+    with (folder / DESCRIPTION).open("a", encoding="utf-8") as file:
+        file.write('encoding = { poolings = ["attention"], scores = "pool" }\n')
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +106,24 @@ def test_one_server_answers_for_all_as_pytorch_does(
                 assert ours.score == pytest.approx(other.score, abs=1e-4)
         answers = {hypothesis.text for beams in BEAMS for answer in together[name, beams] for hypothesis in answer}
         assert len(answers) > len(TEXTS), "answers that are all alike show little"
+
+
+@torch.no_grad()
+def test_vectors_are_pooled_by_the_checkpoints_own_weights(
+    client: Client, packages: Mapping[str, tuple[Path, Architecture]]
+) -> None:
+    folder, model = packages["universal"]
+    tokenizer = Package.open(folder).tokenizer()
+    weight = load_file(folder.parent.with_name("universal") / WEIGHTS)["pool.weight"]
+    found = client.encode(TEXTS, model="universal")
+    assert [client.encode(text, model="universal").values for text in TEXTS] == [one.values for one in found]
+    for text, one in zip(TEXTS, found, strict=True):
+        source = torch.tensor([tokenizer.encode(text)])
+        [hidden] = model.encode_source(source, torch.tensor([source.shape[1]]))[0]
+        expected = ((hidden @ weight.T).softmax(0) * hidden).sum(0)
+        np.testing.assert_allclose(np.array(one.values), expected.numpy(), atol=1e-4)
+    with pytest.raises(InvalidArgument, match="has no weights; it has none, cls, "):
+        client.encode("A", model="gru", poolings=["attention"])
 
 
 @pytest.mark.parametrize("beams", BEAMS)
