@@ -54,6 +54,7 @@ PROGRAMS = {
     **dict.fromkeys(
         (
             "bench.bulk",
+            "bench.server.embedding",
             "bench.server.faces",
             "bench.server.libretranslate",
             "bench.server.metrics",
