@@ -39,11 +39,15 @@ class Linear8(nn.Module):
     scale: Tensor
     zero_point: Tensor
     one: Tensor
+    zeros: Tensor
 
-    def __init__(self, quantized: QuantizedLinear, bias: Tensor | None, per_row: bool) -> None:
-        """`per_row`: scales of activations are found for each row; otherwise they are the recipe's."""
+    def __init__(self, quantized: QuantizedLinear, bias: Tensor | None, per_row: bool, carries: bool = False) -> None:
+        """`per_row`: scales of activations are found for each row; otherwise they are the recipe's.
+
+        carries: what is not finite makes its row NaN. No number of 8 bits says so, and nothing beside the layer does.
+        """
         super().__init__()
-        self.activations, self.per_row = quantized.activations, per_row
+        self.activations, self.per_row, self.carries = quantized.activations, per_row, carries
         self.register_buffer("weight", torch.from_numpy(quantized.weight))
         self.register_buffer("scales", torch.from_numpy(quantized.scales))
         self.register_buffer("bias", torch.zeros(len(self.scales)) if bias is None else bias.detach())
@@ -54,9 +58,17 @@ class Linear8(nn.Module):
         self.register_buffer("scale", torch.tensor(activations.scale * widened))
         self.register_buffer("zero_point", torch.tensor(0 if self.unsigned else 128, dtype=torch.uint8))
         self.register_buffer("one", torch.tensor(1.0))
+        self.register_buffer("zeros", torch.zeros(quantized.weight.shape[1], 1))
 
     def forward(self, x: Tensor) -> Tensor:
         """[rows, inputs] -> [rows, outputs]."""
+        return self._linear(x) + self.not_finite(x) if self.carries else self._linear(x)
+
+    def not_finite(self, x: Tensor) -> Tensor:
+        """0 for each row of [rows, inputs] whose numbers are finite, NaN for others [rows, 1]."""
+        return x @ self.zeros
+
+    def _linear(self, x: Tensor) -> Tensor:
         scale = self._row_scales(x) if self.per_row else self.scale
         quantized = quantize(x, scale, self.zero_point)
         if self.activations.bits == 16:

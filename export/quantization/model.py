@@ -36,6 +36,11 @@ def in_encoder(layer: str) -> bool:
     return layer.startswith("encoder") or layer == "cross_kv"
 
 
+def leads_from_source(layer: str) -> bool:
+    """Whether a layer is on the one way from a source to its targets. Residuals lead around all others but the last."""
+    return layer == "cross_kv" or layer.endswith("cross.out")
+
+
 class QuantizedTransformer(Transformer):
     """A model with the layers of a recipe in 8 or 16 bits. Everything else stays as it is."""
 
@@ -50,7 +55,9 @@ class QuantizedTransformer(Transformer):
                 wide = _wide(quantized)
                 self.set_submodule(
                     name,
-                    Linear16(quantized, layer.bias) if wide else Linear8(quantized, layer.bias, per_row(name)),
+                    Linear16(quantized, layer.bias)
+                    if wide
+                    else Linear8(quantized, layer.bias, per_row(name), leads_from_source(name)),
                 )
         for name, module in list(self.named_modules()):
             if isinstance(module, FeedForward) and (joined := FeedForward8.of(module, model.config.activation)):
@@ -63,6 +70,13 @@ class QuantizedTransformer(Transformer):
             return super().logits(x, output)
         logits: Tensor = self.output(self.decoder_norm(x))
         return logits
+
+    def not_finite(self, x: Tensor) -> Tensor:
+        """What logits in 8 bits do not say of hidden states [rows, width]: 0, or NaN of one that is not finite [rows, 1].
+
+        A number that every row gets, where the output layer is in fp32.
+        """
+        return x.new_zeros(()) if self.output is None else self.output.not_finite(x)
 
     def output_rows(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """See Transformer."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 from torch.nn import functional
 
+from export.quantization.model import QuantizedTransformer
 from export.tracing.scoring import told
 from export.tracing.screened import ScreenedOutput, screenable
 from models.architectures.architecture import Architecture
@@ -76,8 +77,10 @@ class DecoderGraph(nn.Module):
             return [ids, log_probs, *present, certain, normaliser, hidden, *queries]
         if choice is None:
             logits = self.model.logits(hidden)
-            best = top_tokens(logits, ranks) if takes_ours() else best_tokens(logits, k, self.block)
-            return [*best, *present, logits, *queries]
+            ids, log_probs = top_tokens(logits, ranks) if takes_ours() else best_tokens(logits, k, self.block)
+            if isinstance(self.model, QuantizedTransformer):
+                log_probs = log_probs + self.model.not_finite(hidden)
+            return [ids, log_probs, *present, logits, *queries]
         weight, bias, allowed = choice
         # A row more, which nobody reads: where weights are not packed in advance, ONNX Runtime multiplies one row in a
         # way of its own, and a row's last bits would depend on whether there are others.

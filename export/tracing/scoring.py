@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from export.quantization.model import QuantizedTransformer
 from models.architectures.prefix.model import Prefix
 from models.attention.attention import Compared, compared
 from models.transformer import Transformer
@@ -76,4 +77,7 @@ class LogProbsGraph(nn.Module):
         """See models.package.signature."""
         hidden = hidden.to(self.model.target_embedding.dtype)
         log_probs = self.model.logits(hidden).float().log_softmax(1)
-        return log_probs.gather(1, wanted.unsqueeze(1)).squeeze(1)
+        chosen = log_probs.gather(1, wanted.unsqueeze(1))
+        if isinstance(self.model, QuantizedTransformer):
+            chosen = chosen + self.model.not_finite(hidden)
+        return chosen.squeeze(1)

@@ -39,11 +39,16 @@ inline bool keeps(unsigned registers) {
 }
 
 inline bool has_avx2() { return keeps(0x6) && avx2.there() && fma.there() && f16c.there(); }
+#ifdef EMULATED
+inline bool has_avx512vnni() { return has_avx2(); }
+inline bool has_avxvnni() { return has_avx2(); }
+#else
 inline bool has_avx512vnni() {
   return has_avx2() && keeps(0xe6) && avx512f.there() && avx512bw.there() && avx512vl.there() && avx512dq.there() &&
          avx512vnni.there();
 }
 inline bool has_avxvnni() { return has_avx2() && avxvnni.there(); }
+#endif
 #elif defined(__aarch64__) && defined(__linux__)
 inline bool has_neon_dotprod() { return (getauxval(AT_HWCAP) & 1ul << 20) != 0; }
 inline bool has_neon_i8mm() { return has_neon_dotprod() && (getauxval(AT_HWCAP2) & 1ul << 13) != 0; }

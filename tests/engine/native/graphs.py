@@ -1,12 +1,14 @@
 """Models with random weights, and their standard and native graphs."""
 
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from engine.cpu.decoder import CpuDecoder
 from engine.loading.load import Loadable
 from engine.native.decoder import NativeDecoder
 from export.native.graphs import native_graphs
+from export.quantization.model import standard_model
 from export.weights.save import save
 from kernels.library import Library
 from models.config import ModelConfig
@@ -66,6 +68,16 @@ def export(folder: Path, model: Transformer, quantized: bool = False, shortlist:
         lists = write(folder / "lex.bin", random_lists(model.config.source_vocab_size, size))
         files = replace(files, shortlist=Shortlist.load(lists, vocabulary(model.config)))
     return Exported(model, files)
+
+
+def export_standard(folder: Path, model: Transformer) -> Exported:
+    """Writes the standard graphs of a model in 8 bits."""
+    return Exported(model, save(traced(_standard(model)), folder))
+
+
+@cache
+def _standard(model: Transformer) -> Transformer:
+    return standard_model(model, recipe_of(model))
 
 
 def export_narrow(folder: Path, shape: ModelConfig) -> Exported:

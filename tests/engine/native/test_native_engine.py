@@ -26,7 +26,17 @@ from models.decoding import Decoding
 from models.package.declared.graphs import GraphFile, Logits
 from models.transformer import Transformer
 from tests.engine.logits import test_whole_rows
-from tests.engine.native.graphs import LONGEST, POST, PRE, RECURRENT, Exported, export, export_narrow, export_random
+from tests.engine.native.graphs import (
+    LONGEST,
+    POST,
+    PRE,
+    RECURRENT,
+    Exported,
+    export,
+    export_narrow,
+    export_random,
+    export_standard,
+)
 from tests.models.test_transformer import random_model
 
 pytestmark = pytest.mark.timeout(300)
@@ -150,12 +160,15 @@ def broken_model(token: int) -> Transformer:
 
 
 @pytest.mark.parametrize("decoding", [GREEDY, BEAMS], ids=["greedy", "beams"])
-@pytest.mark.parametrize("graphs", ["standard", "native", "8 bits"])
+@pytest.mark.parametrize("graphs", ["standard", "standard, 8 bits", "native", "native, 8 bits"])
 def test_numbers_that_are_not_finite_fail_their_request_alone(
     library: Library, tmp_path: Path, graphs: str, decoding: Decoding
 ) -> None:
-    exported = export(tmp_path, broken_model(9), quantized=graphs == "8 bits")
-    decoder: Decoder[Any] = exported.standard if graphs == "standard" else exported.native(library)
+    if graphs == "standard, 8 bits":
+        exported = export_standard(tmp_path, broken_model(9))
+    else:
+        exported = export(tmp_path, broken_model(9), quantized=graphs == "native, 8 bits")
+    decoder: Decoder[Any] = exported.native(library) if graphs.startswith("native") else exported.standard
     sources: list[Tokens] = [(3, 1, 4, 1), (5, 9, 2), (6, 5, 3, 5, 8)]
     expected = []
     for source in (sources[0], sources[2]):
