@@ -12,7 +12,7 @@ from export.inputs import InputError, check_name, read_quantizing_texts, read_sa
 from export.manifest import TOOLS
 from export.native.graphs import native_encoder_graphs, why_standard_only
 from export.quantization.encoders.encoder import QuantizedEncoder, quantize_encoder, round_encoder
-from export.quantization.texts import Calibration, Samples
+from export.quantization.texts import Calibration, Samples, check_likeness
 from export.sources import Fetched
 from export.tracing.graphs import EncoderGraphs
 from export.tracing.trace import trace_encoders
@@ -99,7 +99,7 @@ def export_encoder(
 def _quantize(
     checkpoint: EncoderCheckpoint, calibration: Calibration, samples: Samples, tell: Callable[[str], None]
 ) -> QuantizedEncoder:
-    """Raises InputError where no text is short enough."""
+    """Raises InputError where no text is short enough, and CalibrationError where they are of different languages."""
     tokenizer, own = checkpoint.open_tokenizer(), checkpoint.encoding
     most = own.max_tokens or most_tokens(checkpoint.config.max_positions)
     sources, measured = (
@@ -108,6 +108,7 @@ def _quantize(
     )
     if not (sources and measured):
         raise InputError(f"no sentence to calibrate or to measure on has at most {most} tokens; give shorter ones")
+    check_likeness(sources, measured)
     return quantize_encoder(checkpoint.model, checkpoint.vectors, calibration, sources, measured, tell)
 
 

@@ -12,7 +12,7 @@ from engine.devices.session import Device
 from engine.devices.sizing import Load
 from export.command.arguments import CALIBRATION, Options
 from export.languages import package_languages
-from export.quantization.texts import Calibration, Samples
+from export.quantization.texts import Calibration, Loss, Samples
 from export.shortlist.table import ListSize
 from export.sources import Fetched
 from export.verification.compare_tokens import ENGINE_ROWS
@@ -59,7 +59,7 @@ def read_quantizing_texts(options: Options, texts: Sequence[str]) -> tuple[Calib
     """What 8 bits are calibrated on, and measured on: `texts`. None where the precision is another."""
     if options.precision != "int8":
         return None
-    return read_calibration(options), Samples(texts, read_references(options))
+    return read_calibration(options), Samples(texts, read_references(options), read_most_loss(options))
 
 
 def read_calibration(options: Options) -> Calibration:
@@ -84,6 +84,15 @@ def read_references(options: Options) -> list[str]:
             f"{options.references} has {len(references)} translations; --verify-samples is {options.verify_samples}"
         )
     return references[: options.verify_samples]
+
+
+def read_most_loss(options: Options) -> Loss:
+    """What 8 bits may cost by the references. Raises InputError where that is no number from 0 to 100."""
+    bleu, chrf = options.most_bleu_loss, options.most_chrf_loss
+    for name, most in (("bleu", bleu), ("chrf", chrf)):
+        if most is not None and not 0 <= most <= 100:
+            raise InputError(f"--most-{name}-loss is {most}; expected 0 to 100")
+    return Loss(Loss.bleu if bleu is None else bleu, Loss.chrf if chrf is None else chrf)
 
 
 def adapt(checkpoint: Checkpoint, fetched: Fetched, options: Options) -> Checkpoint:

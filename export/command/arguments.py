@@ -47,6 +47,8 @@ class Options(argparse.Namespace):
     samples: Path
     calibration: Path | None
     references: Path | None
+    most_bleu_loss: float | None
+    most_chrf_loss: float | None
     firefox_registry: str
     sign: Path | None
     quiet: bool
@@ -80,6 +82,9 @@ def parse(arguments: Sequence[str] | None) -> Options:
     for option in ("calibration", "references"):
         if getattr(options, option) is not None and options.precision != "int8":
             parser.error(f"--{option} belongs to --precision int8; the precision is {options.precision}")
+    for option in ("most_bleu_loss", "most_chrf_loss"):
+        if getattr(options, option) is not None and options.references is None:
+            parser.error(f"--{option.replace('_', '-')} belongs to --references, by which loss is measured")
     if options.in_place and options.precision == "int8":
         parser.error("--in-place keeps the checkpoint's weights, which are not in 8 bits: say --out")
     if options.in_place and source_of(options.checkpoint) != "folder":
@@ -216,6 +221,13 @@ def _add_quantization(parser: Parser) -> None:
         help="translations of the sentences that are compared, one per line: the certificate has BLEU and chrF by "
         "them, which take sacrebleu",
     )
+    for score in ("BLEU", "chrF"):
+        group.add_argument(
+            f"--most-{score.lower()}-loss",
+            type=float,
+            metavar="POINTS",
+            help=f"{score} by the references that 8 bits may lose; more is refused (default: 0.1)",
+        )
 
 
 def _add_verification(parser: Parser) -> None:

@@ -12,6 +12,7 @@ from export.command.arguments import Options
 from export.command.progress import Progress
 from export.command.summary import summary
 from export.inputs import InputError
+from export.quantization.texts import CalibrationError
 from export.sources import Fetched, SourceError, fetch
 from export.steps import export
 from export.tracing.variant import VariantError
@@ -23,7 +24,15 @@ from models.package.seal import SealError
 from models.package.shortlist import ShortlistError
 
 BAD_INPUT = (
-    *(InputError, CheckpointError, SourceError, SealError, ShortlistError, VariantError, DeviceError, PackageError),
+    InputError,
+    CalibrationError,
+    CheckpointError,
+    SourceError,
+    SealError,
+    ShortlistError,
+    VariantError,
+    DeviceError,
+    PackageError,
     OSError,
 )
 

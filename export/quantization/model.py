@@ -72,9 +72,9 @@ class QuantizedTransformer(Transformer):
         return logits
 
     def not_finite(self, x: Tensor) -> Tensor:
-        """What logits in 8 bits do not say of hidden states [rows, width]: 0, or NaN of one that is not finite [rows, 1].
+        """What logits in 8 bits do not say of hidden states [rows, width]: 0, or NaN of a row that is not finite.
 
-        A number that every row gets, where the output layer is in fp32.
+        [rows, 1], or a number for all rows where the output layer is in fp32.
         """
         return x.new_zeros(()) if self.output is None else self.output.not_finite(x)
 

@@ -11,7 +11,7 @@ from export.quantization.translations.drift import Logits, drift, equal_texts, t
 from models.package.manifest import LayerDrift
 from models.transformer import Transformer
 
-LEAST_EQUAL = 0.75
+LEAST_EQUAL = 0.8125
 """Share of the translations that must stay the same."""
 FEW = 12
 """Translations by which layers are compared with each other."""

@@ -8,11 +8,11 @@ from export.quantization.calibrate import Pair
 from export.quantization.make import make_recipe
 from export.quantization.model import QuantizedTransformer, native_model, standard_model
 from export.quantization.recipe import Recipe
-from export.quantization.texts import Calibration, Samples
+from export.quantization.texts import Calibration, Loss, Samples, check_likeness
 from export.quantization.translations.gate import Gate
 from export.quantization.translations.translate import translate
 from export.verification.compare_tokens import shorten
-from export.verification.verify import most_tokens
+from export.verification.verify import VerificationError, most_tokens
 from models.checkpoint import Checkpoint
 from models.package.manifest import Quality, Quantization
 from models.tokenizers.tokenizer import Tokenizer
@@ -34,12 +34,19 @@ class Quantized:
 def quantize_model(
     checkpoint: Checkpoint, tokenizer: Tokenizer, calibration: Calibration, samples: Samples, progress: Progress
 ) -> Quantized:
-    """Every linear layer that bears it in 8 bits."""
+    """Every linear layer that bears it in 8 bits.
+
+    Raises:
+        CalibrationError: it would be calibrated on text of another language than the samples'.
+        VerificationError: it costs more by the references than it may.
+    """
     model = checkpoint.transformer
     progress(f"translations of {len(calibration.texts)} sentences to calibrate on")
-    recipe = make_recipe(model, _translations(checkpoint, tokenizer, calibration.texts))
+    calibrating, measured = (_sources(checkpoint, tokenizer, texts) for texts in (calibration.texts, samples.texts))
+    check_likeness(calibrating, measured)
+    recipe = make_recipe(model, _translations(checkpoint, calibrating))
     progress(f"translations of {len(samples.texts)} sentences to measure on")
-    pairs = _translations(checkpoint, tokenizer, samples.texts)
+    pairs = _translations(checkpoint, measured)
     recipe, found = Gate(model, pairs).hold(recipe, progress)
     report = Quantization(
         calibration_sha256=calibration.sha256,
@@ -58,6 +65,7 @@ def quantize_model(
             score([tokenizer.decode(target) for target in targets], samples.references) for targets in (theirs, ours)
         )
         report = report.model_copy(update={"fp32": fp32, "int8": int8})
+        check_loss(fp32, int8, samples)
     return Quantized(standard_model(model, recipe), recipe, report)
 
 
@@ -71,11 +79,28 @@ def score(translations: Sequence[str], references: Sequence[str]) -> Quality:
     )
 
 
-def _translations(checkpoint: Checkpoint, tokenizer: Tokenizer, texts: Sequence[str]) -> list[Pair]:
-    """By fp32, greedily."""
+def check_loss(fp32: Quality, int8: Quality, samples: Samples) -> None:
+    """Raises VerificationError where 8 bits cost more than they may."""
+    loss, most = Loss(fp32.bleu - int8.bleu, fp32.chrf - int8.chrf), samples.most_loss
+    if loss.bleu > most.bleu or loss.chrf > most.chrf:
+        raise VerificationError(
+            f"8 bits lose {loss.bleu:.2f} BLEU ({fp32.bleu:.2f} to {int8.bleu:.2f}; --most-bleu-loss is {most.bleu:g}) "
+            f"and {loss.chrf:.2f} chrF ({fp32.chrf:.2f} to {int8.chrf:.2f}; --most-chrf-loss is {most.chrf:g}) on "
+            f"{len(samples.texts)} samples. Measure on more of them (--verify-samples): of few, one word is more than "
+            "that. Calibrate on text like them (--calibration), or allow more"
+        )
+
+
+def _sources(checkpoint: Checkpoint, tokenizer: Tokenizer, texts: Sequence[str]) -> list[tuple[int, ...]]:
+    """Token ids of each text."""
     most = most_tokens(checkpoint.config.max_positions)
-    sources = [
+    return [
         shorten(tokenizer.encode(text, language), most)
         for text, language in zip(texts, cycle(checkpoint.target_languages))
     ]
+
+
+def _translations(checkpoint: Checkpoint, sources: Sequence[tuple[int, ...]]) -> list[Pair]:
+    """By fp32, greedily."""
+    most = most_tokens(checkpoint.config.max_positions)
     return list(zip(sources, translate(checkpoint.transformer, sources, most), strict=True))
