@@ -15,7 +15,7 @@ from bench.cpu.sides.ctranslate2 import ComputeType, Ctranslate2, Setup
 from bench.cpu.sides.ours import Ours
 from bench.cpu.turns import Player, players, race
 from bench.cpu.work import WORKERS, Side, Work
-from bench.machine.peak import Numbers, Peaks, encoding_cost, step_cost
+from bench.machine.peak import Numbers, OutputLayer, Peaks, encoding_cost, step_cost
 from bench.measure import Series
 from bench.packages.shapes import tiny
 from models.config import ModelShape
@@ -121,7 +121,7 @@ def floors(config: ModelShape, point: Point, peaks: Peaks) -> dict[str, float]:
     numbers: Numbers
     for numbers in ("fp32", "int8"):
         rows = point.rows * point.beams
-        step = step_cost(config, rows, point.source, point.target // 2, numbers, numbers).floor_s(peaks)
+        step = step_cost(config, rows, point.source, point.target // 2, numbers, OutputLayer(numbers)).floor_s(peaks)
         encoding = encoding_cost(config, point.source, numbers).floor_s(peaks)
         found[f"floor {numbers}"] = (step / point.rows + encoding / point.target) * 1e6
     return found

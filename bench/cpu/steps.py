@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import onnx_ir as ir
 from pydantic import BaseModel
 
 from bench.cpu.races import CLOSED
-from bench.machine.peak import Numbers, Peaks, measure_peaks, step_cost
+from bench.machine.peak import Numbers, OutputLayer, Peaks, measure_peaks, step_cost
 from bench.measure import Series, seconds
 from bench.pages.markdown import table
 from engine.decoder import Ask
@@ -19,6 +20,12 @@ SOURCE_TOKENS, TARGET_TOKENS = 28, 16
 """Of the rows whose steps are measured: in the middle of a sentence of FLORES."""
 READINGS = 40
 TOKEN = 7
+COARSE_QUERY, COARSE_KEY = 6, 7
+"""Inputs of BestTokens, see kernels/README.md."""
+SCREENED_LEAST = 18
+"""Tokens of a row that a screened graph of standard operators computes where one is wanted: see decision 22."""
+COARSE_LEAST = 16
+"""Tokens of a row that it computes at least behind a coarse look (`least_computed` in kernels/src/compute/coarse.h)."""
 
 
 def step_seconds(package: Package, kernels: Kernels, rows: Sequence[int], source: int, target: int) -> dict[int, float]:
@@ -39,6 +46,22 @@ def step_seconds(package: Package, kernels: Kernels, rows: Sequence[int], source
             step()
         found[count] = Series([seconds(step) for _ in range(READINGS)]).median
     return found
+
+
+def output_layer(package: Package, numbers: Numbers, kernels: Kernels) -> OutputLayer:
+    """What a step reads of a package's output layer, by our own operators ("required") or standard ones."""
+    spec = package.manifest.graphs
+    if kernels == "off":
+        screened = spec.output_layer == "screened"
+        return OutputLayer("int8", computed=SCREENED_LEAST) if screened else OutputLayer(numbers)
+    assert spec.native is not None, "a package that has run so has native graphs"
+    graph = ir.load(package.folder / spec.native.decoder.file).graph
+    [best] = [node for node in graph if node.op_type == "BestTokens"]
+    if len(best.inputs) <= COARSE_KEY:
+        return OutputLayer("int8", computed=1, stored=numbers)
+    query, key = (value.shape for value in best.inputs[COARSE_QUERY : COARSE_KEY + 1] if value is not None)
+    assert query is not None and key is not None
+    return OutputLayer("int8", int(key[0]), int(query[0]), COARSE_LEAST, numbers)
 
 
 class Step(BaseModel):
@@ -74,7 +97,7 @@ def measure(packages: Sequence[tuple[str, Path, Numbers, Kernels]]) -> Floor:
         except Exception as error:  # the report says what is there; the races say why something is not
             print(f"{name}: {error}")
             continue
-        output: Numbers = "int8" if kernels == "required" else numbers
+        output = output_layer(package, numbers, kernels)
         for rows, median in taken.items():
             cost = step_cost(package.manifest.model, rows, SOURCE_TOKENS, TARGET_TOKENS, numbers, output)
             steps.append(Step(name=name, rows=rows, seconds=median, floor_s=cost.floor_s(peaks)))

@@ -56,22 +56,40 @@ class Cost:
         return max(computed, self.weights / peaks.reads(self.weights))
 
 
-def step_cost(config: ModelShape, rows: int, source: int, target: int, layers: Numbers, output: Numbers) -> Cost:
+@dataclass(frozen=True, slots=True)
+class OutputLayer:
+    """What is read and multiplied of it."""
+
+    numbers: Numbers
+    """Of the weights by which all tokens are looked at."""
+    width: int | None = None
+    """So many numbers of each token. None: all that it has."""
+    projections: int = 0
+    """Numbers of a row that are found first, in fp32: those that a coarse look is made by."""
+    computed: int = 0
+    """So many tokens of each row are computed in fp32 then, at least, by their whole weights."""
+    stored: Numbers = "fp32"
+    """Of the whole weights."""
+
+
+def step_cost(config: ModelShape, rows: int, source: int, target: int, layers: Numbers, output: OutputLayer) -> Cost:
     """Of a Transformer's decoder step.
 
     source, target: tokens that each row attends to
     layers: numbers of the decoder's matrices; keys and values are floats always
-    output: numbers of the output layer; int8 too where fp32's tokens are found by a look at 8 bits
     """
     assert isinstance(config, ModelConfig)
     width, depth = config.width, config.decoder_layers
     matrices = depth * (4 * width * width + 2 * width * width + 2 * width * config.decoder_ffn)
-    vocabulary = config.target_vocab_size * width
+    looked_at = config.target_vocab_size * (output.width or width)
     attention = rows * depth * 2 * width * (source + target)
     of = {"int8": 0, "fp32": 0}
     of[layers] += matrices
-    of[output] += vocabulary
-    return Cost(rows * of["int8"], rows * of["fp32"] + attention, of["int8"] + 4 * of["fp32"])
+    of[output.numbers] += looked_at
+    of["fp32"] += output.projections * width
+    computed = rows * output.computed * width
+    weights = of["int8"] + 4 * of["fp32"] + computed * (1 if output.stored == "int8" else 4)
+    return Cost(rows * of["int8"], rows * of["fp32"] + attention + computed, weights)
 
 
 def encoding_cost(config: ModelShape, source: int, numbers: Numbers) -> Cost:

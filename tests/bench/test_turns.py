@@ -10,10 +10,12 @@ from bench.arrivals import BURST, arrivals
 from bench.cpu.plan import Cell, Pair
 from bench.cpu.races import decoding, file
 from bench.cpu.sides.ours import Ours
+from bench.cpu.steps import output_layer
 from bench.cpu.turns import players, race
 from bench.cpu.work import Side, Work
-from bench.machine.peak import Peaks, encoding_cost, measure_peaks, step_cost
+from bench.machine.peak import Cost, Numbers, OutputLayer, Peaks, encoding_cost, measure_peaks, step_cost
 from bench.sentences import english
+from engine.loading.load import Kernels
 from models.checkpoint import load_checkpoint
 from models.package.folder import Package
 from tests.bench.counting import Counting
@@ -74,18 +76,35 @@ def test_a_step_and_an_encoding_multiply_what_the_weights_say() -> None:
     cross_kv = sizes["cross_kv.weight"]
     encoder = sum(size for name, size in sizes.items() if name.startswith("encoder."))
     output = config.target_vocab_size * config.width
-    step = step_cost(config, rows=3, source=0, target=0, layers="int8", output="int8")
+    step = step_cost(config, rows=3, source=0, target=0, layers="int8", output=OutputLayer("int8"))
     assert step.int8 == 3 * step.weights == 3 * (decoder + output)
-    mixed = step_cost(config, rows=1, source=10, target=6, layers="fp32", output="int8")
+    mixed = step_cost(config, rows=1, source=10, target=6, layers="fp32", output=OutputLayer("int8"))
     assert (mixed.int8, mixed.weights) == (output, output + 4 * decoder)
     assert mixed.fp32 == decoder + config.decoder_layers * 2 * config.width * 16
     assert encoding_cost(config, 1, "int8").weights == encoder + cross_kv
 
 
+def test_a_step_reads_of_the_output_layer_what_its_graph_says() -> None:
+    """Half of the numbers of each token, and 16 tokens of a row whole, where there is a coarse look."""
+    int8, fp32 = Package.open(ZOO.parent / "en-pt-int8"), Package.open(ZOO)
+    vocabulary, width = int8.manifest.model.target_vocab_size, int8.manifest.model.width
+
+    def cost(package: Package, numbers: Numbers, kernels: Kernels, rows: int) -> Cost:
+        return step_cost(package.manifest.model, rows, 0, 0, numbers, output_layer(package, numbers, kernels))
+
+    whole, coarse = (cost(int8, "int8", kernels, 3) for kernels in ("off", "required"))
+    assert whole.int8 - coarse.int8 == 3 * vocabulary * (width - 128)
+    assert coarse.fp32 == 3 * (160 + 16) * width and whole.fp32 == 0
+    assert whole.weights - coarse.weights == vocabulary * (width - 128) - 4 * 160 * width - 3 * 16 * width
+    full, screened = (cost(fp32, "fp32", kernels, 3) for kernels in ("off", "required"))
+    assert (full.int8, screened.int8) == (0, 3 * vocabulary * width)
+    assert full.weights - screened.weights == 3 * vocabulary * width - 4 * 3 * width
+
+
 def test_the_floor_is_the_larger_of_two_times() -> None:
     config = Package.open(ZOO).manifest.model
     peaks = Peaks(int8=1e11, int8_by="avx2", fp32=5e10, read={1 << 20: 1e11, 1 << 26: 5e10})
-    few, many = (step_cost(config, rows, 28, 16, "int8", "int8") for rows in (1, 64))
+    few, many = (step_cost(config, rows, 28, 16, "int8", OutputLayer("int8")) for rows in (1, 64))
     assert few.floor_s(peaks) == few.weights / 5e10
     assert many.floor_s(peaks) == many.int8 / 1e11 + many.fp32 / 5e10
 

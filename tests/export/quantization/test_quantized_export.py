@@ -14,6 +14,7 @@ from models.config import ModelConfig
 from models.package.checked import PackageError
 from models.package.declared.numbers import Precisions
 from models.package.folder import Package, sha256
+from tests.checkpoints import ZOO
 
 SENTENCES = [line.strip() for line in SAMPLES.read_text(encoding="utf-8").splitlines()]
 VERIFIED = 24
@@ -105,19 +106,17 @@ def test_english_sentences_calibrate_where_none_are_given() -> None:
     assert not tested & set(calibration.texts)
 
 
-@pytest.mark.parametrize("loss", [-0.1, 101, float("nan")])
+@pytest.mark.parametrize("loss", [-0.1, 100.5, float("nan")])
 def test_a_loss_that_cannot_be_is_refused(loss: float) -> None:
     options = parse(["folder", "--precision", "int8", "--references", "text", "--most-chrf-loss", str(loss)])
     with pytest.raises(InputError, match=f"--most-chrf-loss is {loss}; expected 0 to 100"):
         read_most_loss(options)
 
 
-def test_text_of_another_language_is_refused(
-    tiny_checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_text_of_another_language_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "text"
     file.write_text("\n".join(heldout("pt")[:100]), encoding="utf-8")
-    assert export(tiny_checkpoint, "--precision", "int8", "--calibration", file, "--out", tmp_path / "package") == 2
+    assert export(ZOO, "--precision", "int8", "--calibration", file, "--out", tmp_path / "package") == 2
     assert not (tmp_path / "package").exists()
     assert re.search(r"100 texts to calibrate on are unlike those of 32 samples: .* 0\.\d+, and 0\.6", one_line(capsys))
 
