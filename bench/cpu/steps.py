@@ -61,7 +61,7 @@ def output_layer(package: Package, numbers: Numbers, kernels: Kernels) -> Output
         return OutputLayer("int8", computed=1, stored=numbers)
     query, key = (value.shape for value in best.inputs[COARSE_QUERY : COARSE_KEY + 1] if value is not None)
     assert query is not None and key is not None
-    return OutputLayer("int8", int(key[0]), int(query[0]), COARSE_LEAST, numbers)
+    return OutputLayer("int8", key.numpy()[0], query.numpy()[0], COARSE_LEAST, numbers)
 
 
 class Step(BaseModel):

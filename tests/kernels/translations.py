@@ -1,17 +1,15 @@
-"""`python -m tests.kernels.translations LIBRARY ISA`: what en-pt-int8 says by a built library's instructions, as JSON.
+"""`python -m tests.kernels.translations ISA`: what en-pt-int8 says by these instructions of the library, as JSON.
 
 They are chosen once in a process, so each set has a process of its own.
 """
 
 import json
 import sys
-from functools import partial
 from pathlib import Path
 
 from bench.sentences import flores
 from engine.devices.session import CPU
 from engine.loading.load import Limits, Loadable, load
-from engine.native import library as opening
 from engine.offline import decode
 from kernels.library import open_library
 from models.decoding import Decoding
@@ -25,10 +23,9 @@ Answers = list[tuple[list[int], float]]
 """Tokens and score of the best hypothesis of each search and sentence."""
 
 
-def answers(path: Path, isa: str) -> Answers:
+def answers(isa: str) -> Answers:
     """Once in a process."""
-    open_library(path).use(isa)
-    opening.open_library = partial(open_library, path)
+    open_library().use(isa)
     package = Package.open(PACKAGE)
     model, tokenizer = Loadable.of(package), package.tokenizer()
     by_length = sorted(flores(), key=len)
@@ -39,4 +36,4 @@ def answers(path: Path, isa: str) -> Answers:
 
 
 if __name__ == "__main__":
-    json.dump(answers(Path(sys.argv[1]), sys.argv[2]), sys.stdout)
+    json.dump(answers(sys.argv[1]), sys.stdout)
