@@ -54,7 +54,7 @@ def output_layer(package: Package, numbers: Numbers, kernels: Kernels) -> Output
     if kernels == "off":
         screened = spec.output_layer == "screened"
         return OutputLayer("int8", computed=SCREENED_LEAST) if screened else OutputLayer(numbers)
-    assert spec.native is not None, "a package that has run so has native graphs"
+    assert spec.native is not None and spec.native.decoder is not None, "a package that has run so has native graphs"
     graph = ir.load(package.folder / spec.native.decoder.file).graph
     [best] = [node for node in graph if node.op_type == "BestTokens"]
     if len(best.inputs) <= COARSE_KEY:
