@@ -36,9 +36,9 @@ def tokenizer_of(folder: Path) -> Any:
 class HuggingFace:
     """A checkpoint in transformers."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, dtype: torch.dtype = torch.float32) -> None:
         self._folder = folder
-        self._model = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True).eval()
+        self._model = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=dtype, local_files_only=True).eval()
 
     def generate(self, sources: Sequence[Tokens], decoding: Decoding) -> list[Scored]:
         """The hypotheses of every source. Sources of like length are decoded together.

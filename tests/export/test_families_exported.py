@@ -1,7 +1,8 @@
 """A folder of a family that transformers saved, tokenizer included, becomes a package that translates."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,12 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
+from engine.batch.running_batch import RunningBatch
 from engine.devices.session import CPU
-from engine.loading.load import Limits, Loadable, load
+from engine.loading.load import Limits, Loadable, load, open_decoder
+from engine.observer import Unobserved
 from engine.offline import decode
+from engine.request import Event, Finished, Hypothesis, Translate
 from engine.targets import language_rules
 from export import __main__ as command
 from models.checkpoint import CheckpointError, load_checkpoint
@@ -46,6 +50,7 @@ from tests.models.families import (
 )
 from tests.models.tokenizers.test_python_tokenizers import fsmt, m2m100, plbart
 from tests.models.tokenizers.test_tokenizer_json import mbart25, mbart50, nllb, sentencepieces
+from tests.oracles import until_end
 
 pytestmark = pytest.mark.timeout(300)
 """An export alone takes a minute and a half on a busy machine."""
@@ -142,13 +147,14 @@ MULTILINGUAL: dict[str, tuple[Family, Callable[[Path], None], dict[str, str]]] =
     "m2m100": (
         Family(lambda: M2M100ForConditionalGeneration(M2M100Config(**MANY | {"vocab_size": 800})), end_bias=3.0),
         m2m100,
-        {"en": "en", "nso": "ns"},
+        {"en": "en", "nso": "ns", "pt": "pt"},
     ),
 }
 
 
 @pytest.mark.parametrize("name", MULTILINGUAL)
-def test_many_languages_are_those_of_transformers(name: str, tmp_path: Path) -> None:
+def test_many_languages_at_once_are_those_of_transformers(name: str, tmp_path: Path) -> None:
+    """Rows from and to all of them stand in one running batch; `generate` is asked for each pair alone."""
     family, write, codes = MULTILINGUAL[name]
     folder, out = write_family(tmp_path / "checkpoint", family), tmp_path / "package"
     write(folder)
@@ -159,25 +165,51 @@ def test_many_languages_are_those_of_transformers(name: str, tmp_path: Path) -> 
     assert all(agreement.equal == agreement.sentences for agreement in agreements)
     assert set(codes) <= set(package.manifest.target_languages)
     model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
-    ours, loadable, decoding = package.tokenizer(), Loadable.of(package), Decoding(max_new_tokens=20)
+    ours, asked, expected = package.tokenizer(), list[Asked](), list[list[tuple[int, ...]]]()
+    for source, target in itertools.permutations(codes, 2):
+        ids = ours.encode("It started to rain.", target, source)
+        tokenizer.src_lang = codes[source]
+        assert ids == tokenizer("It started to rain.").input_ids
+        written = f"__{codes[target]}__" if name in ("m2m100", "plbart") else codes[target]
+        told = "decoder_start_token_id" if name in ("mbart-25", "plbart") else "forced_bos_token_id"
+        language = {told: tokenizer.convert_tokens_to_ids(written)}
+        for decoding in SEARCHES:
+            beams = decoding.num_beams
+            found = model.generate(
+                torch.tensor([ids]), **language, num_beams=beams, num_return_sequences=beams, do_sample=False,
+                max_new_tokens=20,
+            )  # fmt: skip
+            asked.append((tuple(ids), target, decoding))
+            expected.append([until_end(row, model.config.eos_token_id) for row in found[:, 1:].tolist()])
+    answers = decoded_together(package, asked)
+    assert [[hypothesis.token_ids for hypothesis in answer] for answer in answers] == expected
+    assert len({targets[0] for targets in expected}) >= len(codes)
+
+
+Asked = tuple[tuple[int, ...], str, Decoding]
+"""The ids of a source, its target language and a search."""
+SEARCHES = (Decoding(max_new_tokens=20), Decoding(num_beams=4, num_return_sequences=4, max_new_tokens=20))
+
+
+def decoded_together(package: Package, asked: Sequence[Asked]) -> list[tuple[Hypothesis, ...]]:
+    """The answers to all, whose rows take their steps side by side in one running batch."""
+    loadable, told = Loadable.of(package), [list[Event]() for _ in asked]
     rules = language_rules(loadable.rules, package.manifest.languages)
-    found = set()
-    with load(loadable, CPU, Limits(4, 1), kernels="off") as runner:
-        for source, target in itertools.permutations(codes, 2):
-            ids = ours.encode("It started to rain.", target, source)
-            tokenizer.src_lang = codes[source]
-            assert ids == tokenizer("It started to rain.").input_ids
-            written = f"__{codes[target]}__" if name in ("m2m100", "plbart") else codes[target]
-            told = "decoder_start_token_id" if name in ("mbart-25", "plbart") else "forced_bos_token_id"
-            language = {told: tokenizer.convert_tokens_to_ids(written)}
-            with torch.no_grad():
-                expected = model.generate(
-                    torch.tensor([ids]), **language, num_beams=1, do_sample=False, max_new_tokens=20
-                )[0, 1:].tolist()
-            [answer] = decode(runner, rules[target], [(tuple(ids), decoding)])
-            assert [*answer.hypotheses[0].token_ids] == expected
-            found.add(tuple(expected))
-    assert len(found) >= len(codes)
+    requests = [
+        Translate(ids, events.append, decoding=decoding, rules=rules[target])
+        for (ids, target, decoding), events in zip(asked, told, strict=True)
+    ]
+    with closing(open_decoder(loadable, CPU, kernels="off")) as decoder:
+        batch = RunningBatch(decoder, sum(request.rows for request in requests), Unobserved(), worker=0)
+        batch.admit(requests)
+        while not batch.idle:
+            batch.step()
+        batch.deliver()
+    answers = []
+    for [event] in told:
+        assert isinstance(event, Finished), event
+        answers.append(event.hypotheses)
+    return answers
 
 
 def test_a_model_of_moses_words_becomes_a_package(tmp_path: Path) -> None:

@@ -1,15 +1,15 @@
 """Every family's exported graphs, run as they are served, give the tokens of Hugging Face's `generate`.
 
-Random weights, which transformers itself saved: `tests.models.families`.
-`python -m tests.engine.exact.test_families 200` takes more sentences than a test does.
+And greedily those of CTranslate2, where its converter knows the family. Random weights, which transformers itself
+saved: `tests.models.families`. `python -m tests.engine.exact.test_families 200` takes more sentences than a test does.
 """
 
 import operator
 import random
 import sys
-from collections.abc import Sequence
-from contextlib import closing
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -29,6 +29,7 @@ from models.checkpoint import bart_like, t5_like
 from models.checkpoint.bart_like import Trained
 from models.checkpoint.files.reading import read_json
 from models.decoding import Decoding
+from tests.engine.exact.like_ctranslate2 import NO_CONVERTER, CTranslate2
 from tests.models.families import BART_LIKE, LONGEST, T5_LIKE, VOCABULARY, Family, write_family
 from tests.oracles import HuggingFace, Tokens
 
@@ -40,33 +41,129 @@ TRACED = BART_LIKE | {name: T5_LIKE[name] for name in ("t5", "umt5")}
 """To trace one takes seconds: the others' logits are compared in tests.models.checkpoint.test_t5_like."""
 
 
-@pytest.mark.parametrize("family", TRACED.values(), ids=TRACED)
-def test_tokens_are_those_of_generate(family: Family, tmp_path: Path) -> None:
-    equal, same, of, distinct = compare(family, tmp_path, SENTENCES)
-    assert (equal, same) == (of, of)
-    assert distinct > 3, "a model that repeats itself shows little"
+@dataclass(frozen=True)
+class Made:
+    """A family's model, saved by transformers and exported."""
+
+    folder: Path
+    trained: Trained
+    decoder: CpuDecoder
 
 
-def compare(family: Family, folder: Path, sentences: int) -> tuple[int, int, int, int]:
-    """How many answers have the tokens of `generate`, how many have the same bits alone, of how many; different tokens.
-
-    The cache has other capacities alone than with long ones beside, and grows while rows are in use.
-    """
+@contextmanager
+def make(family: Family, folder: Path) -> Iterator[Made]:
+    """Writes and exports it."""
     trained = read(write_family(folder, family))
-    sources, asked = random_sources(sentences, trained.config.end_id), HuggingFace(folder)
-    default = replace(trained.generation.decoding(), max_new_tokens=40)
-    equal, same, tokens = 0, 0, set[int]()
     with closing(CpuDecoder(save(trace(trained.model), folder), LONGEST, LONGEST)) as decoder:
-        for beams in (1, 4):
-            decoding = replace(default, num_beams=beams, num_return_sequences=beams)
-            found = answers(trained, decoder, sources, decoding)
-            alone = [answers(trained, decoder, [source], decoding)[0] for source in sources]
-            same += sum(map(operator.eq, found, alone))
-            expected = asked.generate(sources, decoding)
-            for ours, theirs in zip(found, expected, strict=True):
-                equal += [hypothesis.token_ids for hypothesis in ours] == [target for target, _ in theirs]
-                tokens |= set(ours[0].token_ids)
-    return equal, same, 2 * sentences, len(tokens)
+        yield Made(folder, trained, decoder)
+
+
+@pytest.fixture(scope="module", params=TRACED)
+def name(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
+@pytest.fixture(scope="module")
+def made(name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
+    with make(TRACED[name], tmp_path_factory.mktemp("family")) as found:
+        yield found
+
+
+def test_tokens_are_those_of_generate(made: Made) -> None:
+    found = compare(made, SENTENCES)
+    assert (found.equal, found.same) == ((SENTENCES, SENTENCES), 2 * SENTENCES)
+    assert found.tokens > 3, "a model that repeats itself shows little"
+
+
+def test_greedy_tokens_are_those_of_ctranslate2(name: str, made: Made) -> None:
+    """Of the families that its converter knows with this version of transformers; of the others it says so itself."""
+    if name in NO_CONVERTER:
+        with pytest.raises(ValueError, match="No conversion is registered for the model configuration"):
+            CTranslate2(made.folder, made.trained.generation)
+    else:
+        assert compare_with_ctranslate2(made, SENTENCES) == (SENTENCES, 0)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Answers beside those of `generate`: greedy ones, and those with four beams and all their hypotheses in order."""
+
+    equal: tuple[int, int]
+    """How many have its tokens."""
+    ties: tuple[int, int]
+    """How many more have those that it gives in float64: what it gave was decided by a rounding."""
+    same: int
+    """How many of both kinds have the same bits alone as among the others."""
+    tokens: int
+    """How many different ones there are."""
+
+
+def compare(made: Made, sentences: int) -> Compared:
+    """The cache has other capacities alone than with long ones beside, and grows while rows are in use."""
+    sources, equal, ties = random_sources(sentences, made.trained.config.end_id), [0, 0], [0, 0]
+    same, tokens = 0, set[int]()
+    for search, beams in enumerate((1, 4)):
+        decoding = searched(made, beams)
+        found = answers(made.trained, made.decoder, sources, decoding)
+        alone = [answers(made.trained, made.decoder, [source], decoding)[0] for source in sources]
+        same += sum(map(operator.eq, found, alone))
+        ours = {source: targets(answer) for source, answer in zip(sources, found, strict=True)}
+        others = unequal(made.folder, torch.float32, ours, decoding)
+        equal[search] = sentences - len(others)
+        ties[search] = len(others) - len(unequal(made.folder, torch.float64, others, decoding))
+        tokens.update(token for found in ours.values() for token in found[0])
+    return Compared((equal[0], equal[1]), (ties[0], ties[1]), same, len(tokens))
+
+
+Targets = list[Tokens]
+
+
+def targets(hypotheses: Sequence[Hypothesis]) -> Targets:
+    """Their tokens."""
+    return [hypothesis.token_ids for hypothesis in hypotheses]
+
+
+def unequal(
+    folder: Path, dtype: torch.dtype, answers: Mapping[Tokens, Targets], decoding: Decoding
+) -> dict[Tokens, Targets]:
+    """Those of the answers to these sources that `generate` does not give."""
+    if not answers:
+        return {}
+    expected = HuggingFace(folder, dtype).generate([*answers], decoding)
+    return {
+        source: ours
+        for (source, ours), theirs in zip(answers.items(), expected, strict=True)
+        if ours != [target for target, _ in theirs]
+    }
+
+
+def compare_with_ctranslate2(made: Made, sentences: int) -> tuple[int, int]:
+    """How many answers of greedy search have its tokens, and how many more those of `generate` in float64.
+
+    But for the last of the longest, which `generate` may force.
+    """
+    decoding, end_id = searched(made, beams=1), made.trained.config.end_id
+    sources = random_sources(sentences, end_id)
+    expected = CTranslate2(made.folder, made.trained.generation).greedy(sources, decoding)
+    found = answers(made.trained, made.decoder, sources, decoding)
+    others = {
+        source: targets(ours)
+        for source, ours, theirs in zip(sources, found, expected, strict=True)
+        if without_last(ours[0].token_ids, end_id, decoding) != without_last(theirs, end_id, decoding)
+    }
+    return sentences - len(others), len(others) - len(unequal(made.folder, torch.float64, others, decoding))
+
+
+def without_last(target: Tokens, end_id: int, decoding: Decoding) -> Tokens:
+    """Without the end, or what comes where the longest end."""
+    return tuple(token for token in target[: decoding.max_new_tokens - 1] if token != end_id)
+
+
+def searched(made: Made, beams: int) -> Decoding:
+    """The model's own defaults, with so many beams."""
+    default = made.trained.generation.decoding()
+    return replace(default, max_new_tokens=40, num_beams=beams, num_return_sequences=beams)
 
 
 def read(folder: Path) -> Trained:
@@ -91,11 +188,18 @@ def random_sources(sentences: int, end_id: int) -> list[Tokens]:
 
 
 def main() -> None:
+    """Arguments: how many sentences, and of which families, else all."""
     torch.set_num_threads(1)
-    for name, family in FAMILIES.items():
-        with TemporaryDirectory() as folder:
-            equal, same, of, distinct = compare(family, Path(folder), int(sys.argv[1]))
-        print(f"{name}: {equal} of {of} equal, {same} the same alone, {distinct} different tokens")
+    sentences, names = int(sys.argv[1]), sys.argv[2:] or FAMILIES
+    print("| family | greedy | 4 beams | CTranslate2, greedy | the same bits alone | different tokens |", flush=True)
+    for name in names:
+        with TemporaryDirectory() as folder, make(FAMILIES[name], Path(folder)) as made:
+            found = compare(made, sentences)
+            pairs = [*zip(found.equal, found.ties, strict=True)]
+            pairs += [] if name in NO_CONVERTER else [compare_with_ctranslate2(made, sentences)]
+        told = [f"{equal} + {ties}" if ties else f"{equal}" for equal, ties in pairs]
+        told += ["no converter"] if name in NO_CONVERTER else []
+        print(f"| {name} | {' | '.join(told)} | {found.same} | {found.tokens} |", flush=True)
 
 
 if __name__ == "__main__":

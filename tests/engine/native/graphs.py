@@ -20,7 +20,7 @@ from models.package.shortlist import Shortlist
 from models.transformer import Transformer
 from tests.engine.traced import shared_model, traced
 from tests.export.native.recipes import recipe_of
-from tests.models.test_transformer import config
+from tests.models.test_transformer import T5, config
 from tests.shortlists import random_lists, write
 
 LONGEST = 130
@@ -36,6 +36,10 @@ PRE = config(
     max_positions=LONGEST,
 )
 RECURRENT = config(decoder_cell="ssru", max_positions=LONGEST)
+RELATIVE = config(**T5, max_positions=LONGEST)
+"""As T5: norms are RMS norms, too."""
+GATED = config(**T5 | {"relative": "per_layer", "gated": True, "activation": "gelu_tanh"}, max_positions=LONGEST)
+"""As UMT5; but for its tables, as T5 1.1."""
 
 
 @dataclass(frozen=True)
