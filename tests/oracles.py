@@ -40,6 +40,13 @@ class HuggingFace:
         self._folder = folder
         self._model = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=dtype, local_files_only=True).eval()
 
+    def shake(self, seed: int) -> None:
+        """Moves every weight by about as much as float32 rounds it."""
+        torch.manual_seed(seed)
+        with torch.no_grad():
+            for weight in self._model.parameters():
+                weight *= 1 + torch.finfo(torch.float32).eps * torch.randn_like(weight)
+
     def generate(self, sources: Sequence[Tokens], decoding: Decoding) -> list[Scored]:
         """The hypotheses of every source. Sources of like length are decoded together.
 

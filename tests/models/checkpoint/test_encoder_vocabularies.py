@@ -12,6 +12,8 @@ from transformers import (
     AutoTokenizer,
     BertConfig,
     BertModel,
+    CamembertConfig,
+    CamembertModel,
     DistilBertConfig,
     DistilBertModel,
     MPNetConfig,
@@ -28,8 +30,14 @@ from models.checkpoint import CheckpointError
 from models.checkpoint.encoders import load
 from models.package.folder import Package
 from tests.models.checkpoint.test_encoders import SHAPE, write
-from tests.models.tokenizers.test_tokenizer_json import PAGE, SCRIPTS, sentencepieces, texts
-from tests.models.tokenizers.test_tokenizer_json import bart as byte_pairs
+from tests.models.tokenizers.test_tokenizer_json import (
+    PAGE,
+    SCRIPTS,
+    camembert,
+    texts,
+    vocab_and_merges,
+    xlm_roberta,
+)
 
 SIZE = 1200
 BERTS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -50,21 +58,6 @@ def vocab_txt(folder: Path, special: tuple[str, ...] = BERTS, **configuration: o
         (folder / "tokenizer_config.json").write_text(json.dumps(configuration))
 
 
-def vocab_and_merges(folder: Path) -> None:
-    """Byte-level BPE as RoBERTa's authors kept it."""
-    byte_pairs(folder)
-    model = json.loads((folder / "tokenizer.json").read_text())["model"]
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        (folder / name).unlink()
-    (folder / "vocab.json").write_text(json.dumps(model["vocab"]))
-    merges = "".join(f"{' '.join(merge)}\n" for merge in model["merges"])
-    (folder / "merges.txt").write_text(f"#version: 0.2\n{merges}")
-
-
-def sentencepiece(folder: Path) -> None:
-    sentencepieces(folder, "sentencepiece.bpe.model", tokenizer_class="XLMRobertaTokenizer")
-
-
 KINDS: dict[str, tuple[Callable[[], Any], Callable[[Path], None]]] = {
     "bert": (lambda: BertModel(BertConfig(**BERT)), vocab_txt),
     "bert, cased": (lambda: BertModel(BertConfig(**BERT)), lambda folder: vocab_txt(folder, do_lower_case=False)),
@@ -74,7 +67,8 @@ KINDS: dict[str, tuple[Callable[[], Any], Callable[[Path], None]]] = {
     ),
     "mpnet": (lambda: MPNetModel(MPNetConfig(**BERT)), lambda folder: vocab_txt(folder, XLMS)),
     "roberta": (lambda: RobertaModel(RobertaConfig(**BERT)), vocab_and_merges),
-    "xlm-roberta": (lambda: XLMRobertaModel(XLMRobertaConfig(**BERT)), sentencepiece),
+    "xlm-roberta": (lambda: XLMRobertaModel(XLMRobertaConfig(**BERT)), xlm_roberta),
+    "camembert": (lambda: CamembertModel(CamembertConfig(**BERT)), camembert),
 }
 
 
@@ -94,7 +88,7 @@ def test_ids_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
     assert checkpoint.made_files.keys() == {"tokenizer.json"} and "tokenizer.json" not in checkpoint.files
     assert not (folder / "tokenizer.json").exists(), "a checkpoint stays as it is"
     ours, theirs = checkpoint.open_tokenizer(), AutoTokenizer.from_pretrained(folder)
-    asked = [*SCRIPTS, *texts(300), *PAGE[:100]]
+    asked = [*SCRIPTS, *texts(), *PAGE[:100]]
     found = [ours.encode(text) for text in asked]
     assert found == theirs(asked)["input_ids"]
     assert len({token_id for ids in found for token_id in ids}) > 150

@@ -1,7 +1,7 @@
 """The tokenizer gives the ids of transformers' MarianTokenizer; a stream of text never takes anything back."""
 
 import warnings
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from models.tokenizers.sentencepiece_pair import SentencePiecePair, SentencePiec
 from models.tokenizers.tokenizer import TextStream, TokenizerError
 from models.tokenizers.typography import TYPOGRAPHY, normalization_table
 from tests.checkpoints import END, UNKNOWN, ZOO, flores, sentencepiece_model, vocabulary, write_json, write_tokenizer
+from tests.models.tokenizers.test_tokenizer_json import texts
 
 PAD = 32000
 SPEC = SentencePieceSpec(target_model="source.spm", end_id=END, unknown_id=UNKNOWN, hidden_ids=(END, PAD))
@@ -53,9 +54,8 @@ BYTES = sorted(
 
 def test_ids_are_those_of_transformers(marian: MarianTokenizer) -> None:
     plain = SentencePiecePair.load(ZOO, SPEC)
-    for english, portuguese in flores():
-        for text in (english, portuguese):
-            assert plain.encode(text) == marian(text).input_ids
+    for text in (*chain.from_iterable(flores()), *texts()):
+        assert plain.encode(text) == marian(text).input_ids
 
 
 def test_text_is_that_of_transformers(zoo: SentencePiecePair, marian: MarianTokenizer) -> None:

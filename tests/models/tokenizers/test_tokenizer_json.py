@@ -92,6 +92,14 @@ def mbart25(folder: Path) -> None:
     sentencepieces(folder, "sentencepiece.bpe.model", tokenizer_class="MBartTokenizer", src_lang="en_XX")
 
 
+def pegasus(folder: Path) -> None:
+    sentencepieces(folder, "spiece.model", tokenizer_class="PegasusTokenizer")
+
+
+def camembert(folder: Path) -> None:
+    sentencepieces(folder, "sentencepiece.bpe.model", tokenizer_class="CamembertTokenizer")
+
+
 def xlm_roberta(folder: Path) -> None:
     sentencepieces(folder, "sentencepiece.bpe.model", tokenizer_class="XLMRobertaTokenizer")
 
@@ -108,6 +116,23 @@ def bart(folder: Path) -> None:
     trained.decoder = decoders.ByteLevel()
     trained.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
     transformers.BartTokenizer(tokenizer_object=trained).save_pretrained(folder)
+
+
+def vocab_and_merges(folder: Path, **configuration: object) -> None:
+    """The same as the authors of GPT-2 and RoBERTa kept it."""
+    bart(folder)
+    model = json.loads((folder / "tokenizer.json").read_text())["model"]
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink()
+    (folder / "vocab.json").write_text(json.dumps(model["vocab"]))
+    merges = "".join(f"{' '.join(merge)}\n" for merge in model["merges"])
+    (folder / "merges.txt").write_text(f"#version: 0.2\n{merges}")
+    if configuration:
+        (folder / "tokenizer_config.json").write_text(json.dumps(configuration))
+
+
+def blenderbot(folder: Path) -> None:
+    vocab_and_merges(folder, tokenizer_class="BlenderbotTokenizer")
 
 
 def bert(folder: Path) -> None:
@@ -147,7 +172,10 @@ def byte_fallback(folder: Path) -> None:
     fast.save_pretrained(folder)
 
 
-FAMILIES: list[Write] = [t5, nllb, mbart50, mbart25, xlm_roberta, bart, bert, byte_fallback]
+FAMILIES: list[Write] = [
+    *(t5, nllb, mbart25, mbart50, pegasus, xlm_roberta, camembert),
+    *(bart, blenderbot, bert, byte_fallback),
+]
 
 
 @pytest.fixture(scope="module", params=FAMILIES, ids=lambda write: write.__name__)
