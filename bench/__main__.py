@@ -18,7 +18,7 @@ from bench.cpu.work import Side
 from bench.firefox import compared, lexicon
 from bench.machine.noise import Watch
 from bench.machine.peak import measure_peaks
-from bench.packages.families import NLLB_600M, T5_SMALL, FamilyShape
+from bench.packages.families import LARGE_VOCABULARY, NLLB_600M, T5_SMALL, FamilyShape
 from bench.packages.shapes import BASE
 from bench.packages.shortlisted import make_shortlisted
 from bench.sentences import english, heldout
@@ -57,6 +57,11 @@ class Run:
     def chosen(self, sides: Iterable[Side]) -> list[Side]:
         """Those of them that are to run."""
         return [side for side in sides if not self.sides or side.name in self.sides]
+
+    def add_steps(self, found: steps.Floor) -> None:
+        """Puts steps and their floors into the report."""
+        self.report.floor = found if self.report.floor is None else self.report.floor.joined(found)
+        self.save()
 
     def make_shortlisted(self) -> None:
         """The package that the peer with a shortlist stands against."""
@@ -104,6 +109,20 @@ def t5(run: Run) -> None:
 def nllb(run: Run) -> None:
     """A size of which a turn takes long."""
     family(run, "nllb", NLLB_600M, plan.LARGE_CELLS, plan.LARGE_LENGTH)
+
+
+def vocabulary(run: Run) -> None:
+    """Little but an output layer of 256,204 tokens, and what a step of it takes."""
+    family(run, "vocabulary", LARGE_VOCABULARY, plan.LARGE_CELLS, plan.LARGE_LENGTH)
+    folder = run.work / "vocabulary"
+    run.add_steps(
+        steps.measure(
+            [
+                ("fp32, 256,204 tokens", folder / "fp32", "fp32", "required"),
+                ("int8, 256,204 tokens", folder / "int8", "int8", "required"),
+            ]
+        )
+    )
 
 
 def family(run: Run, part: str, shape: FamilyShape, cells: Sequence[plan.Cell], longest: int | None = None) -> None:
@@ -162,15 +181,16 @@ def start(run: Run) -> None:
 def measure_floor(run: Run) -> None:
     """The machine's, and our steps."""
     models = run.models
-    run.report.floor = steps.measure(
-        [
-            (plan.FP32_STANDARD, models.fp32, "fp32", "off"),
-            (plan.FP32, models.fp32, "fp32", "required"),
-            (plan.INT8_STANDARD, models.int8, "int8", "off"),
-            (plan.INT8, models.int8, "int8", "required"),
-        ]
+    run.add_steps(
+        steps.measure(
+            [
+                (plan.FP32_STANDARD, models.fp32, "fp32", "off"),
+                (plan.FP32, models.fp32, "fp32", "required"),
+                (plan.INT8_STANDARD, models.int8, "int8", "off"),
+                (plan.INT8, models.int8, "int8", "required"),
+            ]
+        )
     )
-    run.save()
 
 
 def measure_curves(run: Run) -> None:
@@ -192,6 +212,7 @@ PARTS: dict[str, Callable[[Run], None]] = {
     "base": base,
     "t5": t5,
     "nllb": nllb,
+    "vocabulary": vocabulary,
     "curves": measure_curves,
 }
 QUICK = ("decoding", "floor", "concurrency", "latency", "start", "file")
@@ -217,7 +238,7 @@ def main() -> None:
         default=[],
         choices=plan.SIDES,
         metavar="NAME",
-        help="only this one; may be repeated. Of t5 and nllb, the one of ours with its peer. "
+        help="only this one; may be repeated. Of t5, nllb and vocabulary, the one of ours with its peer. "
         f"Decoding has: {'; '.join(plan.SIDES)}",
     )
     parser.add_argument("--core-hour", type=float, default=0.04, help="price of a core for an hour (default: 0.04)")

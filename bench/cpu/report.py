@@ -33,6 +33,7 @@ PARTS = {
     "base": "The same at OPUS-MT's base size, random weights, real lengths",
     "t5": "The same at T5-small's size, random weights",
     "nllb": "The same at the size of NLLB-200-distilled-600M, random weights",
+    "vocabulary": "The same of one layer a side and 256,204 tokens, random weights",
     "file": "A file, from text to text",
     "firefox": "Firefox's own models, from text to text, on one core",
     "concurrency": "Calls at once",

@@ -83,6 +83,10 @@ class Floor(BaseModel):
     peaks: Peaks
     steps: list[Step]
 
+    def joined(self, other: "Floor") -> "Floor":
+        """Both as one: the same machine's steps of other packages."""
+        return Floor(peaks=self.peaks, steps=[*self.steps, *other.steps])
+
 
 def measure(packages: Sequence[tuple[str, Path, Numbers, Kernels]]) -> Floor:
     """The peaks, and steps of packages: name, folder, numbers of their matrices, and how they run.

@@ -44,6 +44,10 @@ NLLB_600M = FamilyShape(
     },
 )
 """facebook/nllb-200-distilled-600M"""
+LARGE_VOCABULARY = FamilyShape(
+    "m2m_100", {**NLLB_600M.sizes, "vocab_size": 256204, "encoder_layers": 1, "decoder_layers": 1}
+)
+"""One layer a side of it: 95 % of a decoder step's multiply-adds are its output layer's."""
 T5_SMALL = FamilyShape(
     "t5", {"vocab_size": 32128, "d_model": 512, "d_kv": 64, "d_ff": 2048, "num_layers": 6, "num_heads": 8}
 )
