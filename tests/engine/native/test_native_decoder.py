@@ -25,8 +25,9 @@ ATOL = 2e-5
 SUM_ATOL = 4e-3
 """Of the logarithm of a row's sum, which is estimated where only a few tokens are computed exactly: the smaller the
 vocabulary, the less the errors of the others even out."""
-BITS_ATOL, GATED_BITS_ATOL = 0.2, 0.4
-"""Of 8 bits everywhere. A gate multiplies the errors of two products."""
+BITS_ATOL, GATED_BITS_ATOL = 0.2, 0.8
+"""Of 8 bits everywhere. Scores without a scale magnify what roundings of both sides of a gate come to: 0.08 in the
+median and 0.5 at most, in the worst of all rows, of which weights of 8 bits alone are 0.4."""
 WIDE = {"source_vocab_size": 1300, "target_vocab_size": 1300}
 SHAPES = {
     "post-norm": (POST, False, False),
