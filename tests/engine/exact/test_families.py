@@ -26,7 +26,7 @@ from engine.targets import target_rules
 from export.tracing.trace import trace
 from export.weights.save import save
 from models.checkpoint import bart_like, t5_like
-from models.checkpoint.bart_like import Trained
+from models.checkpoint.contents import Trained
 from models.checkpoint.files.reading import read_json
 from models.decoding import Decoding
 from tests.engine.exact.like_ctranslate2 import NO_CONVERTER, CTranslate2
