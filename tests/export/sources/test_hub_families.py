@@ -30,10 +30,10 @@ from models.checkpoint.files.adapter import whole
 from tests.checkpoints import edit_json
 from tests.export.sources.hub_server import COMMIT, Hub, hub
 from tests.export.sources.test_hub import point_to
-from tests.models.checkpoint.test_encoder_vocabularies import BERT, vocab_and_merges, vocab_txt
+from tests.models.checkpoint.test_encoder_vocabularies import BERT, vocab_txt
 from tests.models.checkpoint.test_encoders import write
 from tests.models.families import BART_LIKE, SHAPE, T5_SHAPE, write_family
-from tests.models.tokenizers.test_tokenizer_json import t5
+from tests.models.tokenizers.test_tokenizer_json import t5, vocab_and_merges
 
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")  # of peft
 REPOSITORY = "someone/something"
