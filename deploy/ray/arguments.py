@@ -12,12 +12,21 @@ from server.local.engine import given_settings
 
 GPU_SHARE = 0.9
 """Of a GPU's memory that a replica takes which has all of it: the default of `device_memory_fraction`."""
-SET_HERE = frozenset({"config", "package", "host", "port", "metrics_port", "http", "http_port", "reuse_port"})
-"""Settings that have another name here, or none."""
-OF_CALLERS = frozenset(name for name in Settings.model_fields if name.startswith(("tls_", "jwt_", "quota_", "caller")))
-"""Those who call know the entry alone."""
-OF_A_QUEUE = frozenset({"quota_texts_per_s", "quota_cost_per_s"})
-"""What each replica would count for itself."""
+OF_ALL = frozenset(
+    {"grace_period_s", "log_format", "log_labels", "log_level", "log_requests", "log_text", "max_document_bytes"}
+    | {"max_message_bytes", "max_waiting", "memory_mb", "otlp_endpoint", "trace_sample_ratio"}
+)
+OF_A_REPLICA = OF_ALL | {
+    *("cache_mb", "canary_health", "canary_interval_s", "cuda_graphs", "device", "device_id", "device_memory_fraction"),
+    *("engine_restart_window_s", "engine_restarts", "kernels", "max_contents", "max_document_texts", "max_new_tokens"),
+    *("max_rows", "max_source_tokens", "require_signed", "workers"),
+}
+"""Settings that it reads. All others are refused: nobody is to believe that they do something."""
+OF_AN_ENTRY = OF_ALL | {
+    *("caller_key", "callers", "connection_age_grace_s", "connection_age_s", "connection_idle_s", "jwt_audience"),
+    *("jwt_issuer", "jwt_keys", "max_concurrent_streams", "max_connections", "max_incoming", "pivot", "quota_calls"),
+    *("request_timeout_s", "stream_stall_timeout_s", "tls_certificate", "tls_client_ca", "tls_key"),
+}
 
 
 class Part(BaseModel):
@@ -30,13 +39,16 @@ class Part(BaseModel):
     resources: Mapping[str, float] = Field(default_factory=dict)
     """Of a replica, beside processors: only nodes that have so much of each of these names get one."""
 
-    not_here: ClassVar[frozenset[str]]
-    """Settings that it has none of."""
+    reads: ClassVar[frozenset[str]]
+    """Settings."""
 
     @model_validator(mode="after")
     def _check_settings(self) -> Self:
-        if taken := sorted(self.not_here & self.settings.keys()):
-            raise ValueError(f"settings has {', '.join(taken)}: that is said elsewhere, or not to be had on Ray")
+        if unread := sorted(self.settings.keys() & Settings.model_fields.keys() - self.reads):
+            raise ValueError(
+                f"settings has {', '.join(unread)}, which nobody reads here: other args say it, or it is not to be had "
+                "on Ray; docs/deploy.md has both"
+            )
         try:
             self.server_settings()
         except ConfigError as error:
@@ -51,7 +63,7 @@ class Part(BaseModel):
 class Group(Part):
     """A deployment: packages that are on the same replicas. Mostly one."""
 
-    not_here = SET_HERE | OF_CALLERS
+    reads = OF_A_REPLICA
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     """Of the deployment."""
@@ -105,7 +117,7 @@ class Group(Part):
 class Entry(Part):
     """Where calls come in: a gRPC server on a node."""
 
-    not_here = SET_HERE | OF_A_QUEUE
+    reads = OF_AN_ENTRY
 
     host: str = "127.0.0.1"
     """Address to listen on."""

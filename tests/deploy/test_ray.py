@@ -18,7 +18,7 @@ from deploy.ray.replica.packages import packages_of
 from engine.request import Timings
 from models.package.folder import Package
 from server import errors
-from server.config import ConfigError
+from server.config import ConfigError, Settings
 from server.errors import Overloaded, ServerError, WouldBeLate
 from server.telemetry.calls import AnsweredContent, Call
 from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
@@ -129,6 +129,11 @@ def test_kuberay_takes_its_resource_and_no_other_field() -> None:
         ({"min_replicas": 3, "max_replicas": 2}, "min_replicas is 3, and max_replicas 2"),
         ({"settings": {"port": 8500}}, "settings has port"),
         ({"settings": {"tls_key": "key.pem"}}, "settings has tls_key"),
+        (
+            {"settings": {"shadow_share": 0.1, "watch_packages": True}},
+            "settings has shadow_share, watch_packages, which",
+        ),
+        ({"settings": {"pivot": True}}, "settings has pivot"),
         ({"settings": {"max_row": 3}}, "max_row is no setting; did you mean max_rows?"),
         ({"settings": {"max_rows": 0}}, "max_rows is 0"),
         ({"replicas": 3}, "replicas"),
@@ -139,6 +144,13 @@ def test_kuberay_takes_its_resource_and_no_other_field() -> None:
 def test_arguments_that_cannot_be_used_are_refused_by_name(change: dict[str, Any], told: str) -> None:
     with pytest.raises(ValidationError, match=told.replace("?", r"\?")):
         Arguments.model_validate({"groups": [GROUP | change]})
+
+
+@pytest.mark.parametrize("name", ["canary_health", "max_rows", "quota_texts_per_s", "shadow_share", "http"])
+def test_an_entry_refuses_what_it_does_not_read(name: str) -> None:
+    value = Settings.model_fields[name].default
+    with pytest.raises(ValidationError, match=f"settings has {name}, which nobody reads here"):
+        Arguments.model_validate({"groups": [GROUP], "entry": {"settings": {name: value}}})
 
 
 def test_a_part_of_a_gpu_is_a_part_of_its_memory() -> None:
