@@ -35,6 +35,16 @@ KILLED = "killed"
 KILLS = 20
 LOOK_S = 0.02
 """Between two looks at how far a run is that is to be killed."""
+KILLABLE = """
+import sys
+from dragoman.bulk import windows
+
+windows.ROWS = int(sys.argv[1])
+from dragoman.command.main import main
+
+sys.exit(main(["bulk", *sys.argv[2:]]))
+"""
+"""The command with windows of so many rows: what each kill makes it do again are three of them."""
 SETUPS = (Setup(), Setup(batch_type="tokens"))
 """Of CTranslate2: the faster counts."""
 TRANSLATE_FILE = """
@@ -102,21 +112,23 @@ def compare(package: Path, sentences: int, repeats: int, parts: Collection[str],
     return [[package.name, name, *_figures(series["bulk"], one, sentences)] for name, one in series.items()]
 
 
-def kill(package: Path, sentences: int, folder: Path) -> tuple[str, bool]:
+def kill(package: Path, sentences: int, window: int, folder: Path) -> tuple[str, bool]:
     """What becomes of a run that gets SIGKILL at random moments and is gone on with, and whether that is right.
 
     One that ends before its moment is begun anew, and another moment is drawn for that one.
+
+    window: rows that are in the journal or are not
     """
     source, whole, made, kept = folder / "source.txt", folder / "whole.txt", folder / "killed.txt", list[int]()
     source.write_text("".join(f"{text}\n" for text in distinct(sentences)), encoding="utf-8")
     whole_s = seconds(partial(dragoman, "bulk", source, whole, "--package", package, "--workers", WORKERS))
-    command = [sys.executable, "-m", "dragoman", "bulk", str(source), str(made)]
-    command += ["--package", str(package), "--workers", str(WORKERS)]
+    asked = [str(source), str(made), "--package", str(package), "--workers", str(WORKERS)]
+    command = [sys.executable, "-c", KILLABLE, str(window), *asked]
     unfinished, chance, equal = made.with_name(f"{made.name}{SUFFIX}"), random.Random(0), list[bool]()
     journal = unfinished / "0.rows"
     moments = sorted(chance.uniform(0, sentences) for _ in range(KILLS))
     while moments:
-        if killed_at(moments[0], command, journal, whole_s / sentences):
+        if killed_at(moments[0], command, journal, window, whole_s / sentences):
             kept.append(rows_of(journal))
             moments = moments[1:]
         else:
@@ -124,7 +136,7 @@ def kill(package: Path, sentences: int, folder: Path) -> tuple[str, bool]:
         if made.exists() and not unfinished.exists():
             equal.append(made.read_bytes() == whole.read_bytes())
             made.unlink()
-    dragoman(*command[3:])
+    dragoman("bulk", *asked)
     equal.append(made.read_bytes() == whole.read_bytes())
     same = "equal to" if all(equal) else "WRONG: not"
     rows = ", ".join(map(str, kept))
@@ -132,11 +144,11 @@ def kill(package: Path, sentences: int, folder: Path) -> tuple[str, bool]:
     return f"{told}: {same} a whole run's", all(equal)
 
 
-def killed_at(moment: float, command: list[str], journal: Path, row_s: float) -> bool:
+def killed_at(moment: float, command: list[str], journal: Path, window: int, row_s: float) -> bool:
     """Whether a run was killed, once so many rows were done; or else it had ended. Raises CalledProcessError."""
-    done = int(moment) // ROWS * ROWS  # as far as a journal knows
+    done = int(moment) // window * window  # as far as a journal knows
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as run:
-        while run.poll() is None and whole_windows(journal) * ROWS < done:
+        while run.poll() is None and whole_windows(journal) * window < done:
             time.sleep(LOOK_S)
         with suppress(subprocess.TimeoutExpired):
             run.wait((moment - done) * row_s)
@@ -176,6 +188,9 @@ def main() -> int:
     parser.add_argument(
         "--part", choices=(*PARTS, KILLED), action="append", help="beside this alone; or a run is killed"
     )
+    parser.add_argument(
+        "--window", type=int, default=ROWS, metavar="ROWS", help=f"of a run that is killed (default: {ROWS}, as bulk's)"
+    )
     arguments = parser.parse_args()
     print(f"{machine()}, {instructions()}\n", flush=True)
     rows, failed = list[list[str]](), False
@@ -183,7 +198,7 @@ def main() -> int:
         with TemporaryDirectory() as folder:
             parts = arguments.part or PARTS
             if KILLED in parts:
-                told, right = kill(package, arguments.sentences, Path(folder))
+                told, right = kill(package, arguments.sentences, arguments.window, Path(folder))
                 print(told, flush=True)
                 failed |= not right
                 continue

@@ -23,13 +23,13 @@ class Runs:
         target = Path(str(arguments[2]))
         target.write_bytes(self._made if target.name == "killed.txt" else b"as it is to be")
 
-    def killed_at(self, moment: float, command: list[str], journal: Path, _: float) -> bool:
+    def killed_at(self, moment: float, command: list[str], journal: Path, _: int, __: float) -> bool:
         self.moments.append(moment)
         if len(self.moments) % 3 == 0:
             for file in journal.parent.iterdir():
                 file.unlink()
             journal.parent.rmdir()
-            self.whole(*command[3:])
+            self.whole("bulk", *command[4:])
             return False
         journal.parent.mkdir(exist_ok=True)
         Journal(journal).close()
@@ -51,7 +51,7 @@ def test_a_run_that_ended_is_begun_anew_until_all_kills_happened(
     killed: Callable[[bytes], Runs], tmp_path: Path
 ) -> None:
     runs = killed(b"as it is to be")
-    told, right = bulk.kill(Path("package"), SENTENCES, tmp_path)
+    told, right = bulk.kill(Path("package"), SENTENCES, 8, tmp_path)
     assert right
     ended = len(runs.moments) // 3
     assert len(runs.moments) == bulk.KILLS + ended
