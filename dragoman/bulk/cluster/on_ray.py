@@ -9,6 +9,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -83,8 +84,9 @@ class OnRay:
         if batches and self._feed is None:
             self._join()
         numbers = range(self._given, self._given + len(batches))
-        for number, batch in zip(numbers, batches, strict=True):
-            self._feed.give.remote(number, batch)
+        with _ray_going_on():
+            for number, batch in zip(numbers, batches, strict=True):
+                self._feed.give.remote(number, batch)
         self._given = numbers.stop
         return numbers
 
@@ -101,11 +103,10 @@ class OnRay:
 
     def _next(self) -> tuple[int, Told]:
         try:
-            part = next(self._told)
+            with _ray_going_on():
+                part = next(self._told)
         except StopIteration as error:
             raise BulkError("Ray Data ended before all was translated: the same command goes on") from error
-        except RayError as error:
-            raise BulkError(f"Ray cannot go on: {_reason(error)}. The same command does, on another cluster") from error
         return int(part[NUMBER][0]), unpacked(part[TOLD][0])
 
     def _has_enough(self, under_way: Sequence[range]) -> bool:
@@ -164,6 +165,15 @@ def _pool(threads: int) -> ActorPoolStrategy:
         max_concurrent_calls_per_actor=threads,
         enable_true_multi_threading=True,
     )
+
+
+@contextmanager
+def _ray_going_on() -> Iterator[None]:
+    """Raises BulkError where it does not: texts go to the object store, too, if they are long."""
+    try:
+        yield
+    except RayError as error:
+        raise BulkError(f"Ray cannot go on: {_reason(error)}. The same command does, on another cluster") from error
 
 
 def _reason(error: Exception) -> str:

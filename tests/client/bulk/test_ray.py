@@ -4,15 +4,19 @@ import asyncio
 import pickle
 import warnings
 from collections.abc import Iterator
+from contextlib import closing
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 
+from dragoman.bulk import windows
 from dragoman.bulk.cluster import version
 from dragoman.bulk.engine import package_hashes
 from dragoman.bulk.job import Job, most_batches
+from dragoman.bulk.journal import Journal
 from dragoman.bulk.plan import planned
 from dragoman.bulk.rows import Columns
 from dragoman.command.bulk import main
@@ -132,3 +136,60 @@ def test_where_nobody_answers_the_address_is_told(tmp_path: Path, capsys: pytest
     command = [str(tmp_path / "a.txt"), str(tmp_path / "b.txt"), "--to", "pt", "--package", str(ZOO)]
     assert main([*command, "--ray", "127.0.0.1:1"]) == 1
     assert "127.0.0.1:1 is no cluster that takes us: [Errno 111] Connection refused" in capsys.readouterr().err
+
+
+class FullStore:
+    """A cluster whose object store takes one part, and no more: of what is given, or of what comes back."""
+
+    def __init__(self, gives: int, tells: int) -> None:
+        self._gives, self._tells = gives, tells
+        self.give = self.forget = self
+
+    def remote(self, number: int, texts: list[str] | None = None) -> None:
+        from ray.exceptions import OutOfDiskError
+
+        if texts is not None and number >= self._gives:
+            raise OutOfDiskError("Failed to put object on 10.0.0.3")
+
+    def told(self) -> Iterator[dict[str, list[Any]]]:
+        from ray.exceptions import ObjectStoreFullError
+
+        from dragoman.bulk.cluster.parts import NUMBER, TOLD, packed
+
+        for number in range(self._tells):
+            yield {NUMBER: [number], TOLD: [packed(["Bom dia."] * windows.BATCH)]}
+        raise ObjectStoreFullError("Failed to put object on 10.0.0.3")
+
+
+@pytest.mark.parametrize(
+    ("gives", "tells", "why"),
+    [
+        (99, 1, "The local object store is full"),
+        (2, 9, "The object cannot be created because the local object store is full"),
+    ],
+)
+def test_an_object_store_that_is_too_small_keeps_what_is_done(
+    gives: int,
+    tells: int,
+    why: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ray_data()
+    from dragoman.bulk.cluster.on_ray import OnRay
+
+    def join(cluster: Any) -> None:
+        store = FullStore(gives, tells)
+        cluster._feed, cluster._told = store, store.told()
+
+    monkeypatch.setattr(windows, "ROWS", windows.BATCH)
+    monkeypatch.setattr(OnRay, "_join", join)
+    monkeypatch.setattr(OnRay, "_most_parts", lambda _: 0)
+    (tmp_path / "a.txt").write_text("".join(f"Good morning {n}.\n" for n in range(4 * windows.BATCH)))
+    command = [str(tmp_path / "a.txt"), str(tmp_path / "b.txt"), "--to", "pt", "--package", str(ZOO)]
+    assert main([*command, "--ray", "127.0.0.1:1"]) == 1
+    told = capsys.readouterr().err
+    assert f"dragoman: Ray cannot go on: {why}" in told and "The same command does, on another cluster" in told
+    with closing(Journal(tmp_path / "b.txt.unfinished" / "0.rows")) as journal:
+        assert journal.rows == windows.BATCH
