@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from pydantic import ValidationError
 
 from deploy.ray.arguments import Arguments, Group
-from deploy.ray.autoscaling import QueueTime, QueueTimePolicy
+from deploy.ray.autoscaling import QUEUE_S, QueueTime, QueueTimePolicy
 from deploy.ray.relayed import Answered, Asked, Refused, RelayedCaller
 from deploy.ray.replica.packages import packages_of
 from engine.request import Timings
@@ -199,6 +199,42 @@ def test_time_in_the_queue_is_that_of_the_metrics() -> None:
 )
 def test_replicas_follow_the_time_in_the_queue(replicas: int, reported: list[float], wanted: int) -> None:
     assert QueueTimePolicy(0.1).wanted(replicas, reported) == wanted
+
+
+def test_the_policy_reads_what_ray_serve_tells_it() -> None:
+    """By Ray's own context, whose metrics are those that replicas report, by their names and then by replica."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Ray's own
+        config = pytest.importorskip("ray.serve.config", reason="the extra `ray` is not installed")
+        common = pytest.importorskip("ray.serve._private.common")
+    deployment = common.DeploymentID(name="en-pt", app_name="dragoman")
+    one, two = (common.ReplicaID(unique_id=name, deployment_id=deployment) for name in ("one", "two"))
+
+    def wanted(metrics: object) -> object:
+        context = config.AutoscalingContext(
+            deployment_id=deployment,
+            deployment_name=deployment.name,
+            app_name=deployment.app_name,
+            current_num_replicas=1,
+            target_num_replicas=2,
+            running_replicas=[one],
+            total_num_requests=900.0,  # of which nothing follows
+            total_queued_requests=900.0,
+            aggregated_metrics=metrics,
+            raw_metrics=None,
+            capacity_adjusted_min_replicas=1,
+            capacity_adjusted_max_replicas=9,
+            policy_state={},
+            last_scale_up_time=None,
+            last_scale_down_time=None,
+            current_time=None,
+            config=None,
+        )
+        return QueueTimePolicy(0.1)(context)
+
+    assert wanted({QUEUE_S: {one: 0.125, two: 0.125}}) == (3, {})
+    assert wanted(lambda: {QUEUE_S: {one: 0.0, two: 0.0}}) == (1, {})
+    assert wanted({"other": {one: 9.0}}) == wanted({}) == wanted(None) == (2, {})
 
 
 def every_error() -> list[type[ServerError]]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import pickle
+import socket
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,18 +20,22 @@ with warnings.catch_warnings():
 from ray.exceptions import RayActorError
 from ray.serve.exceptions import BackPressureError
 
-from deploy.ray.arguments import Group
-from deploy.ray.entry import forwarding, routes
+from bench.process import free_port
+from deploy.ray.arguments import Entry, Group
+from deploy.ray.entry import forwarding, routes, server
 from deploy.ray.entry.forwarding import ATTEMPTS, Forwarding, Route
 from deploy.ray.entry.routes import Deployed, Routes
 from deploy.ray.relayed import Asked
 from deploy.ray.replica import models
 from deploy.ray.replica.models import Models
+from deploy.ray.replica.replica import Replica
 from dragoman import AsyncClient, Internal, InvalidArgument, TextDelta, Unavailable
+from engine.loading.probes import KnownTranslation, known_answers
 from server.api.service import SERVICES
 from server.catalog.catalog import Catalog
 from server.catalog.packages import open_packages
 from server.catalog.served_model import ServedModel
+from server.config import ConfigError, Settings
 from server.grpc.rpc import RpcInterceptor
 from server.telemetry.logs import CallLog
 from server.telemetry.metrics.call import CallMetrics
@@ -92,15 +97,15 @@ async def entry() -> AsyncIterator[tuple[AsyncClient, Replicas]]:
     replicas = Replicas(loaded)
     calls = ObservedCalls(CallMetrics(CollectorRegistry()), open_tracing(settings, ""), CallLog(settings))
     traffic = Traffic.of(settings, Bounds.within(settings, None))
-    server = grpc.aio.server(interceptors=[RpcInterceptor(SERVICES, traffic, calls)])
-    Forwarding(Catalog([Route(model, replicas, False, 8) for model in loaded.facts]), pivots=False).register(server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
+    listening = grpc.aio.server(interceptors=[RpcInterceptor(SERVICES, traffic, calls)])
+    Forwarding(Catalog([Route(model, replicas, False, 8) for model in loaded.facts]), pivots=False).register(listening)
+    port = listening.add_insecure_port("127.0.0.1:0")
+    await listening.start()
     try:
         async with AsyncClient(f"127.0.0.1:{port}") as client:
             yield client, replicas
     finally:
-        await server.stop(None)
+        await listening.stop(None)
         await loaded.close()
 
 
@@ -201,3 +206,47 @@ async def test_an_entry_tells_the_package_that_was_deployed_once_a_replica_has_i
     assert [route.model for route in found.catalog] == [new]
     await found.settle()
     assert not handle.described
+
+
+@pytest.mark.parametrize(("taken", "flag"), [("port", "--port"), ("metrics_port", "--metrics-port")])
+async def test_a_port_that_is_in_use_is_told_with_its_node_and_the_log_is_as_asked(
+    taken: str, flag: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ray.util.get_node_ip_address", lambda: "10.0.0.3")
+    monkeypatch.delattr(server.EntryServer, "__del__")  # which Ray Serve awaits
+    configured = list[Settings]()
+    monkeypatch.setattr("server.telemetry.logs.configure", configured.append)
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        ports: dict[str, int] = {"port": free_port(), "metrics_port": 0, taken: used.getsockname()[1]}
+        entry = Entry.model_validate({**ports, "settings": {"log_level": "error"}})
+        made: Any = server.EntryServer.__new__(server.EntryServer)
+        told = f"on node 10.0.0.3: cannot listen on 127.0.0.1:{ports[taken]}: Address already in use.*{flag}.*`entry`"
+        with pytest.raises(ConfigError, match=told):
+            await made.__init__(entry, [], [], [])
+    assert [one.log_level for one in configured] == ["error"]
+
+
+@pytest.mark.parametrize("canary_health", [True, False])
+async def test_a_replica_whose_known_answers_are_others_is_unhealthy_where_asked(
+    canary_health: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray Serve asks before the first call, and makes another replica of one that raises."""
+
+    def damaged(*arguments: Any) -> list[Any]:
+        known = [one for one in known_answers(*arguments) if isinstance(one, KnownTranslation)]
+        return [replace(one, probe=one.probe.model_copy(update={"score": -99.0})) for one in known]
+
+    monkeypatch.setattr("server.loaded.known_answers", damaged)
+    monkeypatch.delattr(Replica, "__del__")  # which Ray Serve awaits
+    settings = Group(name="en-pt", packages=(ZOO,), settings={"canary_health": canary_health}).server_settings()
+    loaded = await Models.open(settings, open_packages(settings), {})
+    replica = Replica.__new__(Replica)
+    replica._open, replica._node = [loaded], "10.0.0.3"
+    try:
+        if canary_health:
+            with pytest.raises(RuntimeError, match=r"probes of en-pt have other answers on 10\.0\.0\.3"):
+                await replica.check_health()
+        else:
+            await replica.check_health()
+    finally:
+        await loaded.close()

@@ -34,8 +34,9 @@ def run(*command: str | Path) -> str:
 
 
 @needs_prometheus
-def test_prometheus_reads_the_configuration() -> None:
-    told = run("promtool", "check", "config", "--lint=all", "--lint-fatal", PROMETHEUS / "prometheus.yml")
+@pytest.mark.parametrize("folder", [PROMETHEUS, ROOT / "deploy" / "ray"], ids=lambda folder: folder.name)
+def test_prometheus_reads_the_configuration(folder: Path) -> None:
+    told = run("promtool", "check", "config", "--lint=all", "--lint-fatal", folder / "prometheus.yml")
     assert f"{len(list(RULES.glob('*.yml')))} rule files found" in told
 
 

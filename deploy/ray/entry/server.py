@@ -25,6 +25,7 @@ from dragoman import __version__
 from server.admission.quotas import Quota, Quotas
 from server.api.service import SERVICES
 from server.app import SWITCH_INTERVAL_S, open_process_metrics
+from server.config import ConfigError
 from server.grpc import health as health_service
 from server.grpc.health import Health
 from server.grpc.listeners import open_server
@@ -36,6 +37,7 @@ from server.identity.tls import open_tls, warn_of_exposure
 from server.lifecycle import drain
 from server.placement import host_limit
 from server.ports import address
+from server.telemetry import logs
 from server.telemetry.exposition.endpoint import metrics_endpoint
 from server.telemetry.logs import CallLog
 from server.telemetry.metrics.call import CallMetrics
@@ -61,6 +63,7 @@ class EntryServer:
         """handles: of the deployment of each group. hashes: the SHA-256 of its packages. Raises ConfigError."""
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._settings = settings = entry.server_settings()
+        logs.configure(settings)
         warn_of_exposure(settings)
         self._stack = AsyncExitStack()
         tracing = open_tracing(settings, __version__)
@@ -78,12 +81,15 @@ class EntryServer:
             sources.append(Source("tls", tls.files.all, tls.load))
             credentials = tls.credentials()
             self._process.describe_certificate(lambda: tls.expiry)
-        self._server, _ = open_server(settings, bounds, [RpcInterceptor(SERVICES, *guards)], credentials)
-        endpoint = self._stack.enter_context(metrics_endpoint(settings, registry))
+        node = ray.util.get_node_ip_address()
+        try:
+            self._server, _ = open_server(settings, bounds, [RpcInterceptor(SERVICES, *guards)], credentials)
+            endpoint = self._stack.enter_context(metrics_endpoint(settings, registry))
+        except ConfigError as error:
+            raise ConfigError(f"on node {node}: {error}; of args it is that of `entry`") from error
         reloads = Reloads(sources, ReloadMetrics(registry, [source.name for source in sources]))
         self._stack.callback(asyncio.create_task(reloads.watch()).cancel)
 
-        node = ray.util.get_node_ip_address()
         host = node if settings.host in ("0.0.0.0", "::") else settings.host
         self._target = address(host, endpoint.port)
         self._health = Health(SERVICES)

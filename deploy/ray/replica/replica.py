@@ -19,6 +19,7 @@ from server.app import SWITCH_INTERVAL_S
 from server.catalog.packages import OpenPackage
 from server.catalog.served_model import ServedModel, served_model
 from server.placement import serving_device
+from server.telemetry import logs
 
 
 class Replica:
@@ -29,6 +30,7 @@ class Replica:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._node = ray.util.get_node_ip_address()
         self._settings = group.server_settings().model_copy(update={"host": self._node})
+        logs.configure(self._settings)
         self._packages = packages_of(group, hashes, self._node)
         self._queue = QueueTime()
         self._open: list[Models] = []
