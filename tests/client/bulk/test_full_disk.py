@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.bulk import journal, windows
+from dragoman.bulk import windows
+from dragoman.bulk.disk import write_all
 from dragoman.bulk.errors import BulkError
 from dragoman.bulk.memory import SqliteMemory, open_memory
 from dragoman.bulk.unfinished import Unfinished
@@ -55,18 +56,17 @@ def test_a_target_that_has_no_room_is_written_later_of_what_is_translated(
 def test_a_journal_that_has_no_room_keeps_the_windows_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, target, added = tmp_path / "a.txt", tmp_path / "b.txt", list[bytes]()
     write(source)
-    really = journal.write_all
 
     def once(descriptor: int, data: bytes) -> None:
         """Half of the third line is on the disk when it is full."""
         added.append(data)
         if len(added) == 3:
-            really(descriptor, data[:9])
+            write_all(descriptor, data[:9])
             raise OSError(errno.ENOSPC, "No space left on device")
-        really(descriptor, data)
+        write_all(descriptor, data)
 
     with monkeypatch.context() as full:
-        full.setattr(journal, "write_all", once)
+        full.setattr("dragoman.bulk.journal.write_all", once)
         with pytest.raises(OSError, match="No space left on device"):
             Bulk().run(source, target)
     asked = list[str]()
