@@ -43,6 +43,7 @@ PROGRAMS = {
         ("bench", "bench.firefox", "bench.floor", "bench.gpu_check", "bench.instructions"), "benchmarks.md"
     ),
     "bench.fleet": "scaling.md",
+    "tests.engine.exact": "checkpoints.md",
     "tests.fuzz": "development.md",
     "tests.hostile.by_hand.network": "development.md",
     "tests.hostile.by_hand.connections": "development.md",

@@ -1,17 +1,15 @@
 """Every family's exported graphs, run as they are served, give the tokens of Hugging Face's `generate`.
 
 And greedily those of CTranslate2, where its converter knows the family. Random weights, which transformers itself
-saved: `tests.models.families`. `python -m tests.engine.exact.test_families 200` takes more sentences than a test does.
+saved: `tests.models.families`. `python -m tests.engine.exact 200` takes more sentences than a test does.
 """
 
 import operator
 import random
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 import torch
@@ -196,22 +194,3 @@ def random_sources(sentences: int, end_id: int) -> list[Tokens]:
     """Of many lengths, the end token included."""
     chance = random.Random(7)
     return [(*chance.choices(range(5, VOCABULARY - 2), k=chance.randrange(1, 30)), end_id) for _ in range(sentences)]
-
-
-def main() -> None:
-    """Arguments: how many sentences, and of which families, else all."""
-    torch.set_num_threads(1)
-    sentences, names = int(sys.argv[1]), sys.argv[2:] or FAMILIES
-    print("| family | greedy | 4 beams | CTranslate2, greedy | the same bits alone | different tokens |", flush=True)
-    for name in names:
-        with TemporaryDirectory() as folder, make(FAMILIES[name], Path(folder)) as made:
-            found = compare(made, sentences)
-            pairs = [*zip(found.equal, found.ties, strict=True)]
-            pairs += [] if name in NO_CONVERTER else [compare_with_ctranslate2(made, sentences)]
-        told = [f"{equal} + {ties}" if ties else f"{equal}" for equal, ties in pairs]
-        told += ["no converter"] if name in NO_CONVERTER else []
-        print(f"| {name} | {' | '.join(told)} | {found.same} | {found.tokens} |", flush=True)
-
-
-if __name__ == "__main__":
-    main()
