@@ -213,7 +213,8 @@ class Runner:
         self._queue.restarted(worker)
         cost, ended = self._cost.workers[worker], partial(self._ended, worker)
         called = partial(bool, self._queue)
-        return RunningBatch(self._decoder, self.rows, self._observer, worker, cost, ended, called)
+        beside = self._decoder.device.kind == "cpu"  # a device makes one run after the other anyway
+        return RunningBatch(self._decoder, self.rows, self._observer, worker, cost, ended, called, beside)
 
     def _receive(self, worker: Worker) -> Sequence[Request] | None:
         """This worker's share of what waits. Blocks only if there is nothing else to do. None: end."""

@@ -12,6 +12,7 @@ from functools import partial
 from math import inf
 from typing import Generic
 
+from engine.batch.beside import LEAST_S, Beside, encode_together
 from engine.batch.measuring import measure, probe
 from engine.batch.passes import Passes
 from engine.batch.running import Running
@@ -61,11 +62,13 @@ class RunningBatch(Generic[S]):
         cost: WorkerCost | None = None,
         ended: Callable[[Request, int], None] = lambda request, computed: None,
         called: Callable[[], bool] = lambda: False,
+        encodes_beside: bool = False,
     ) -> None:
         """Has room for so many rows. worker: the number under which the observer is told of it.
 
         cost: learns what steps take. ended: is told of a request that gave its rows back, and how many were computed.
-        called: whether somebody waits to be admitted
+        called: whether somebody waits to be admitted. encodes_beside: rows wait for no long text that is to become a
+        vector
         """
         self._decoder = decoder
         self._cache = decoder.open_cache(rows)
@@ -74,6 +77,9 @@ class RunningBatch(Generic[S]):
         self._rows = SearchedRows(self._cache, rows, self._told)
         self._passes = Passes(decoder)
         self._passing = self._passes.waiting
+        self._beside = Beside(partial(encode_together, decoder)) if encodes_beside else None
+        self._beside_s = 0.0
+        """Of a core, that runs beside steps took and nobody was told of yet."""
         self._cost, self._ended = cost or WorkerCost(Measured()), ended
         self._called = called
         self._computed = 0
@@ -100,16 +106,22 @@ class RunningBatch(Generic[S]):
     @property
     def may_encode(self) -> bool:
         """The rows that run have had as much time as encoder runs beside them, but for what they are asked to wait."""
-        return self._waited_s <= self._patience_s
+        return self._waited_s <= self._patience_s and not self._encoding
 
     @property
     def idle(self) -> bool:
         """Nothing is running."""
-        return not (self._rows.running or self._passing)
+        return not (self._rows.running or self._passing or self._encoding)
+
+    @property
+    def _encoding(self) -> bool:
+        """A run is under way beside the steps."""
+        return self._beside is not None and bool(self._beside.requests)
 
     def turn_s(self, requests: Sequence[Request]) -> float:
         """Seconds that it should take to admit requests and to make a step, by what such things have taken."""
-        tokens = sum(len(request.source_ids) for request in requests) + self._passes.next_tokens
+        encoding = self._beside.requests if self._beside is not None else ()
+        tokens = sum(len(request.source_ids) for request in (*requests, *encoding)) + self._passes.next_tokens
         rows = self._rows.live + sum(request.rows for request in requests)
         return self._cost.token_s() * tokens + self._cost.step_s(rows)
 
@@ -117,6 +129,13 @@ class RunningBatch(Generic[S]):
         """Encodes requests, and answers them or takes them into the batch, where they must fit into `free_rows`."""
         self.hold(requests)
         self.deliver()
+        if self._beside is not None and (texts := self._long_texts(requests)):
+            self._beside.start(texts)
+            requests = [request for request in requests if request not in texts]
+        if requests:
+            self._take_in(requests)
+
+    def _take_in(self, requests: Sequence[Request]) -> None:
         started = time.perf_counter()
         encoded = self._encode(requests)
         ended = time.perf_counter()
@@ -135,6 +154,8 @@ class RunningBatch(Generic[S]):
         more before it returns: what is done around a step takes as long as a short one.
         """
         self._drop_cancelled()
+        if self._beside is not None and (self._beside.ended or (self._encoding and not self._rows.running)):
+            self._end_beside(self._beside)
         step_s = self._cost.step_s(self._rows.live)
         self._drop_late(step_s)
         if self._passing and (self.may_encode or not self._rows.running):
@@ -160,6 +181,11 @@ class RunningBatch(Generic[S]):
         self._measure(steps, rows, started, ended)
         if not self._rows.running:
             self.deliver()
+
+    def spent_beside_s(self) -> float:
+        """Seconds of a core that encoder runs beside steps took, since it was asked before."""
+        spent, self._beside_s = self._beside_s, 0.0
+        return spent
 
     def measure(self, rows: int, source_tokens: int) -> Measured:
         """Decodes sentences of nobody, and forgets them. For an engine that has nothing else to do."""
@@ -201,6 +227,8 @@ class RunningBatch(Generic[S]):
                 log.exception("a request could not be told what became of it")
         self._rows.clear()
         self._passing.clear()
+        if self._beside is not None:
+            self._beside.forget()
         self._told.holds(0, 0)
 
     def release(self, delivering: bool) -> list[Request]:
@@ -231,14 +259,38 @@ class RunningBatch(Generic[S]):
             return
         request.deliver(event)
 
+    def _long_texts(self, requests: Sequence[Request]) -> list[Encode]:
+        """Those that are to become vectors, if rows would wait for them longer than for a step."""
+        texts = [request for request in requests if isinstance(request, Encode)]
+        rows = self._rows.live + sum(request.rows for request in requests)
+        if not rows or self._encoding:
+            return []
+        seconds = self._cost.token_s() * sum(len(request.source_ids) for request in texts)
+        return texts if seconds > max(LEAST_S, self._cost.step_s(rows)) else []
+
+    def _end_beside(self, beside: Beside[S]) -> None:
+        """Answers those whose texts were encoded beside the steps. Waits for the run where no rows do."""
+        requests = beside.requests
+        try:
+            _, run = beside.take()
+        except Exception as error:
+            if not (isinstance(error, OutOfMemory) or is_out_of_memory(error)):
+                raise
+            self._take_in(requests)  # in parts, as far as each fits
+            return
+        source_tokens = sum(len(request.source_ids) for request in requests)
+        self._beside_s += run.spent_s
+        self._cost.encoded(source_tokens, run.spent_s)
+        self._told.encoded(source_tokens, sum((source.computed_tokens for source in run.sources), 0.0))
+        for request, source in zip(requests, run.sources, strict=True):
+            self._join(request, source, run.started, run.ended)
+
     def _encode(self, requests: Sequence[Request]) -> list[tuple[Request, S]]:
         """Encodes the requests together or, where memory is short, in parts. Answers those that do not fit alone."""
         if not requests:
             return []
         try:
-            named = [request.named_tokens for request in requests]
-            sources = self._decoder.encode([request.source_ids for request in requests], named)
-            return list(zip(requests, sources, strict=True))
+            return list(zip(requests, encode_together(self._decoder, requests), strict=True))
         except Exception as error:
             if not (isinstance(error, OutOfMemory) or is_out_of_memory(error)):
                 raise
@@ -346,7 +398,8 @@ class RunningBatch(Generic[S]):
     def _measure(self, steps: int, rows: int, started: float, ended: float) -> None:
         """Counts steps of so many rows, whose model runs started and ended then."""
         now = time.perf_counter()
-        self._cost.step(rows, (now - started) / steps)
+        if not self._encoding:  # a step beside a run has half of a core
+            self._cost.step(rows, (now - started) / steps)
         decoding = bool(self._rows.running)
         self._waited_s = max(0.0, self._waited_s - (now - started)) if decoding else 0.0
         self._told.steps(steps, rows, now - started, ended - started)

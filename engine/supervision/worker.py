@@ -139,5 +139,5 @@ class Worker:
         self.in_turn = False
         self.turns += 1
         elapsed_s = time.perf_counter() - began
-        self.seat.spend(elapsed_s)
+        self.seat.spend(elapsed_s + self.batch.spent_beside_s())
         self.longest_s = max(elapsed_s, FORGET * self.longest_s)
