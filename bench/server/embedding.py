@@ -1,7 +1,6 @@
 """`python -m bench.server.embedding`: how long rows wait for long texts that become vectors. See docs/benchmarks.md.
 
-One worker decodes, alone and while it encodes texts of as many tokens as the model takes, in turns. A text cannot be
-encoded by parts: one of them is what a row has to wait for between two steps, and no more than that.
+One worker decodes, alone and while it encodes texts of as many tokens as the model takes, in turns.
 """
 
 import argparse
