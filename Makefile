@@ -126,7 +126,7 @@ run:  ## serve the English-Portuguese model that comes with it and translate thr
 
 zoo: setup  ## make the folders of models/zoo packages again, after a change of export
 	@for pair in en-pt pt-en; do $(BIN)/python -m export models/zoo/$$pair --in-place --quiet \
-		--samples export/verification/samples.$${pair%-*}.txt || exit; done
+		--output-layer full --samples export/verification/samples.$${pair%-*}.txt || exit; done
 	@$(BIN)/python -m export models/zoo/en-pt --name en-pt-int8 --precision int8 --out artifacts/en-pt-int8 --quiet
 	@cp artifacts/en-pt-int8/* models/zoo/en-pt-int8
 

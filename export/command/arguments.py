@@ -200,9 +200,9 @@ def _add_computation(parser: Parser) -> None:
     group.add_argument(
         "--output-layer",
         choices=get_args(OutputLayer),
-        default="full",
+        default="screened",
         help="of graphs of standard operators: screened looks at all tokens in 8 bits and computes in fp32 those that "
-        "may be best, in fp32 packages with fused attention and no shortlist; full computes all (default: full)",
+        "may be best, in fp32 packages with fused attention and no shortlist; full computes all (default: screened)",
     )
 
 

@@ -53,6 +53,8 @@ MARGIN = 8
 """Tokens more than are wanted of a row that is computed whole: rounding decides nothing but the order of equals."""
 LEAST_TOKENS = 4096
 """In a smaller vocabulary the full product is as fast."""
+TOGETHER = 4096
+"""Tokens of which the constants are made at once."""
 WIDTH_MULTIPLE = 16
 """Rows of other widths begin where a register does not, and where they begin changes the order of their sums."""
 
@@ -213,16 +215,23 @@ def _scale(model: Transformer) -> Tensor:
 def _constants(table: Tensor, block: int) -> dict[str, Tensor]:
     """m, s [tokens], the order of |s v], and the largest |s v| and |d| of each block: what a look takes besides v.
 
-    Sums are of fp64, so that every processor gives the same fp32.
+    Sums are of fp64, so that every processor gives the same fp32. Of a part of the table at a time: in fp64 all of it
+    would take twice the memory of the model's largest weight, several times.
     """
-    mean = table.double().mean(0).float()
-    centred = table - mean
-    steps = (centred.abs().amax(1) / LARGEST_WEIGHT).clamp(min=SMALLEST)
-    looked_at = (centred / steps.unsqueeze(1)).round().double() * steps.double().unsqueeze(1)
-    norms, rests = (of.norm(dim=1) * SLACK for of in (looked_at, centred.double() - looked_at))
-    order = norms.float().argsort(descending=True, stable=True)
-    largest = (of.float()[order].unflatten(0, (-1, block)).amax(1) for of in (norms, rests))
+    parts = table.split(TOGETHER)
+    mean = (torch.stack([part.double().sum(0) for part in parts]).sum(0) / len(table)).float()
+    steps, norms, rests = (torch.cat(of) for of in zip(*(_looked_at(part - mean) for part in parts), strict=True))
+    order = norms.argsort(descending=True, stable=True)
+    largest = (of[order].unflatten(0, (-1, block)).amax(1) for of in (norms, rests))
     return dict(zip(("mean", "steps", "order", "norms", "rests"), (mean, steps, order, *largest), strict=True))
+
+
+def _looked_at(centred: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """s, |s v| and |d| of some tokens [tokens]. centred: their w - m."""
+    steps = (centred.abs().amax(1) / LARGEST_WEIGHT).clamp(min=SMALLEST)
+    looks = (centred / steps.unsqueeze(1)).round().double() * steps.double().unsqueeze(1)
+    norms, rests = (of.norm(dim=1) * SLACK for of in (looks, centred.double() - looks))
+    return steps, norms.float(), rests.float()
 
 
 def _norm(x: Tensor) -> Tensor:

@@ -93,12 +93,14 @@ def test_a_package_of_a_checkpoint(tiny_checkpoint: Path, tmp_path: Path, capsys
     assert manifest.checkpoint.name == "tiny"
     assert manifest.tools["torch"] == torch.__version__
     assert [agreement.equal for agreement in manifest.certificate.agreements] == [2, 2, 2]
+    assert manifest.graphs.output_layer == "full"
     shown = capsys.readouterr()
     for word in ("weights.bin", "GroupQueryAttention", "2 of 2 sentences", "verify", str(target)):
         assert word in shown.out.replace("\n", "") or word in shown.out
     assert re.search(r"vocab.json +│ \d+\.\d kB", shown.out)
     assert re.search(r"^trace +\d+\.\d s$", shown.err, re.MULTILINE)
     assert "verify: translations by transformers, beam 4" in shown.err
+    assert "full output layer: 212 tokens are few" in shown.err
 
 
 def test_an_fp16_package_says_what_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -165,6 +167,7 @@ def test_the_zoo_has_passed(zoo_package: Package) -> None:
     manifest = zoo_package.manifest
     assert manifest.name == "en-pt"
     assert (manifest.source_languages, manifest.target_languages) == (("en",), ("pt",))
+    assert manifest.graphs.output_layer == "screened"  # nobody asked for another
     assert manifest.certificate.steps
     assert all(agreement.equal == agreement.sentences > 0 for agreement in manifest.certificate.agreements)
 

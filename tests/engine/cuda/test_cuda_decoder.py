@@ -35,6 +35,7 @@ from models.config import ModelConfig
 from models.decoding import Decoding
 from models.package.folder import Package
 from models.package.graph_files import GraphFiles
+from tests.checkpoints import ZOO
 from tests.engine.cpu.test_cpu_decoder import CONFIGS, LONGEST, decoded_bytes, position_bytes
 from tests.engine.test_batch_invariance import LONGEST as LONGEST_TEXT
 from tests.engine.test_batch_invariance import VISITS, Translator, Visit
@@ -327,15 +328,21 @@ class OnDevice(Translator):
 
 
 @pytest.fixture(scope="module")
-def onnx(zoo_package: Package) -> Translator:
-    return Translator(zoo_package, kernels="off")
+def full() -> Package:
+    """A device has no screened output layer."""
+    return Package.open(ZOO)
+
+
+@pytest.fixture(scope="module")
+def onnx(full: Package) -> Translator:
+    return Translator(full, kernels="off")
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["step by step", "ahead"])
-def on_device(zoo_package: Package, request: pytest.FixtureRequest) -> Iterator[Translator]:
+def on_device(full: Package, request: pytest.FixtureRequest) -> Iterator[Translator]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(HostTransfers, "asynchronous", request.param)
-        yield OnDevice(zoo_package)
+        yield OnDevice(full)
 
 
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])

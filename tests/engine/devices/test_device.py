@@ -18,6 +18,7 @@ from models.package.derived import graphs_spec
 from models.package.folder import Package
 from server.config import Settings
 from server.placement import device_memory, facts, serving_device
+from tests.checkpoints import ZOO
 from tests.engine.devices.cuda_bindings import GIB, NO_DEVICE, FakeBindings
 from tests.models.test_transformer import config
 
@@ -267,9 +268,9 @@ def test_only_arithmetic_on_shapes_may_stay_on_the_host() -> None:
     assert stray_operators(parts[:1], "CUDA") == {}
 
 
-def test_the_fused_decoder_asks_nothing_of_the_host(zoo_package: Package) -> None:
+def test_the_fused_decoder_asks_nothing_of_the_host() -> None:
     """So that it loads with the host forbidden, and is captured: what Shape gives goes to inputs read there."""
-    nodes = onnx.load(zoo_package.graphs().decoder, load_external_data=False).graph.node
+    nodes = onnx.load(Package.open(ZOO).graphs().decoder, load_external_data=False).graph.node
     on_host = {output for node in nodes if node.op_type in ("Shape", "Size") for output in node.output}
     taken = {(node.op_type, index) for node in nodes for index, name in enumerate(node.input) if name in on_host}
     assert taken == {("TopK", 1)}

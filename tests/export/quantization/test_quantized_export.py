@@ -16,6 +16,8 @@ from models.package.declared.numbers import Precisions
 from models.package.folder import Package, sha256
 from tests.checkpoints import ZOO
 
+pytestmark = pytest.mark.timeout(300)
+"""The export alone takes three minutes on a busy machine."""
 SENTENCES = [line.strip() for line in SAMPLES.read_text(encoding="utf-8").splitlines()]
 VERIFIED = 24
 
