@@ -53,6 +53,8 @@ MARGIN = 8
 """Tokens more than are wanted of a row that is computed whole: rounding decides nothing but the order of equals."""
 LEAST_TOKENS = 4096
 """In a smaller vocabulary the full product is as fast."""
+MOST_BYTES = 1 << 27
+"""Of the output layer's weights: ONNX Runtime takes four times as many while it loads the graph."""
 TOGETHER = 4096
 """Tokens of which the constants are made at once."""
 WIDTH_MULTIPLE = 16
@@ -69,6 +71,8 @@ def why_full(config: ModelShape, precision: Precision, attention: AttentionKind,
         return "a shortlist leaves few tokens to look at"
     if config.target_vocab_size < LEAST_TOKENS:
         return f"{config.target_vocab_size} tokens are few (of {LEAST_TOKENS} a look in 8 bits is faster)"
+    if (size := 4 * config.target_vocab_size * config.width) > MOST_BYTES:
+        return f"its weights are {size:,} bytes (of more than {MOST_BYTES:,} to load a screened one takes much memory)"
     if config.width % WIDTH_MULTIPLE:
         return f"a width of {config.width} is no multiple of {WIDTH_MULTIPLE}"
     return None
