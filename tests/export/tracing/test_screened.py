@@ -213,8 +213,8 @@ def test_where_it_does_not_serve() -> None:
     assert "shortlist" in (why_full(large, "fp32", "fused", shortlist=True) or "")
     small = shape(WIDTH, LEAST_TOKENS - 1)
     assert str(LEAST_TOKENS - 1) in (why_full(small, "fp32", "fused", shortlist=False) or "")
-    heavy = shape(1024, 32_769)
-    assert why_full(shape(1024, 32_768), "fp32", "fused", shortlist=False) is None
-    assert "134,221,824 bytes" in (why_full(heavy, "fp32", "fused", shortlist=False) or "")
+    heavy = shape(768, 43_691)
+    assert why_full(shape(768, 43_690), "fp32", "fused", shortlist=False) is None
+    assert "134,218,752 bytes" in (why_full(heavy, "fp32", "fused", shortlist=False) or "")
     odd = shape(24, LEAST_TOKENS)
     assert "24" in (why_full(odd, "fp32", "fused", shortlist=False) or "")
