@@ -17,6 +17,7 @@ from engine.devices.session import Device, DeviceError
 from engine.devices.sizing import Load
 from engine.errors import KernelsRefused
 from engine.loading.budget import HostLoad, HostMemory, fit, megabytes, total_bytes
+from engine.loading.driven import DrivenLoad
 from engine.loading.native_step import open_step
 from engine.loading.probes import check_probes, check_vectors, fitting, fitting_vectors
 from engine.native.alone import NativeEncoder
@@ -71,7 +72,7 @@ class Limits:
     source_tokens: int | None = None
     target_tokens: int | None = None
     memory: HostMemory | None = None
-    """Of the host, for a model on the CPU. None: it is not looked at."""
+    """Of the host. None: it is not looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ def load_all(
             undo.callback(decoder.close)
             opened.append(_Opened(plan, decoder, device, max(0, resident_bytes() - before)))
         if memory is not None:
-            _fit([one for one in opened if one.takes_threads], memory)
+            _fit(opened, memory)
         cores = cores or Cores()
         runners = [one.runner(supervision, cores) for one in opened]
         undo.pop_all()
@@ -138,9 +139,9 @@ def check_room(plan: Plan, device: Device, others_bytes: int, memory: HostMemory
         lengths = limits.source_tokens or most, limits.target_tokens or most
         load = Load(graphs, limits.rows or ROWS, *lengths, besides_bytes=others_bytes)
         check_memory(load, device.memory_limit_bytes, f"device {device.index} ({device.name}) has all of them")
-    if memory is None or not takes_threads(graphs.precision, device):
+    if memory is None or device.kind == "cuda":
         return
-    native = graphs.native if kernels != "off" else None
+    native = graphs.native if kernels != "off" and takes_threads(graphs.precision, device) else None
     first = (
         (graphs.encoder, graphs.packed_encoder, graphs.decoder) if native is None else (native.encoder, native.decoder)
     )
@@ -186,7 +187,8 @@ def _host_load(plan: Plan, device: Device, native: bool) -> HostLoad:
     graphs, limits = plan.model.graphs.spec, plan.limits
     longest = limits.source_tokens or graphs.max_positions, limits.target_tokens or graphs.max_positions
     workers = worker_count(graphs.precision, device, limits.workers)
-    return HostLoad(graphs, native, workers, limits.rows or ROWS, *longest)
+    parts = graphs, native, workers, limits.rows or ROWS, *longest
+    return HostLoad(*parts) if takes_threads(graphs.precision, device) else DrivenLoad(*parts, device.kind == "cpu")
 
 
 def _fit(opened: Sequence[_Opened], memory: HostMemory) -> None:

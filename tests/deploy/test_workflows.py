@@ -46,7 +46,7 @@ def test_actionlint_has_nothing_to_say() -> None:
 def test_it_calls_what_has_to_pass_on_the_interpreters_that_are_promised() -> None:
     jobs = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))["jobs"]
     runs = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
-    assert runs == [".ci/run", "make oldest"]
+    assert runs == [".ci/run", "make oldest", "make sbom", "make audit"]
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
     targets = re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     assert {run.removeprefix("make ") for run in runs if run.startswith("make ")} <= set(targets)

@@ -14,6 +14,7 @@ from dragoman.v1.encoding_pb2_grpc import EncodingServiceStub
 from dragoman.v1.translation_pb2 import Candidates, ScoreRequest, TranslateRequest
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
 from models.package.folder import Package
+from tests.hostile.by_hand.budget import most_resident_bytes
 from tests.hostile.connections.attacks import LIST_MODELS, WATCH, all_but_finished, streams, unread
 from tests.server_process import ServerProcess, eventually, server_process
 
@@ -44,13 +45,6 @@ def longest_texts(count: int) -> Sequence[str]:
         texts.append(text + " a" * (LONGEST - len(tokenizer.encode(text))))
     assert {len(tokenizer.encode(text)) for text in texts} == {LONGEST}
     return texts
-
-
-def most_resident_bytes(server: ServerProcess) -> int:
-    """The largest that the process has been."""
-    status = Path(f"/proc/{server.process.pid}/status").read_text()
-    [kilobytes] = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
-    return int(kilobytes) * 1024
 
 
 def attack(port: int, over: Callable[[], bool]) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from engine.devices.session import DeviceError
 from engine.loading.budget import ENOUGH_ROWS, HostLoad, HostMemory, fit, total_bytes
+from engine.loading.driven import DrivenLoad
 from models.config import ModelConfig
 from models.package.declared.graphs import GraphFile, Scoring
 from models.package.derived import graphs_spec
@@ -128,3 +129,26 @@ def test_fewer_rows_than_are_of_use_are_refused() -> None:
 def test_where_nothing_fits_it_says_so() -> None:
     with pytest.raises(DeviceError, match="not even one row fits"):
         fit([LOAD], memory(300 * MB), fewer_rows=True)
+
+
+def test_what_one_thread_drives_counts_by_where_it_runs() -> None:
+    spec = graphs_spec(CONFIG, "fp16")
+    host = DrivenLoad(spec, False, 1, 64, 500, 512)
+    device = replace(host, on_host=False)
+    token_bytes = 2 * 2 * 256 * 2  # keys and values of two layers, 16 bits each
+    assert 64 * (500 + 512) * token_bytes <= host.cache_bytes < 1.1 * 64 * (500 + 512) * token_bytes
+    assert device.cache_bytes == host.growth_bytes == device.growth_bytes == 0
+    logits = 64 * 32_000 * 4
+    assert device.work_bytes > 3 * logits and host.work_bytes > 2 * 2 * logits
+    for load in (host, device):
+        scoring = Scoring(
+            target=GraphFile(file="a.onnx", weight_bytes=MB), log_probs=GraphFile(file="b.onnx", weight_bytes=MB)
+        )
+        scored = replace(load, graphs=spec.model_copy(update={"scoring": scoring}))
+        assert scored.late_bytes >= 2 * MB and load.late_bytes == 0
+        for more in ({"rows": 65}, {"source_tokens": 513}, {"target_tokens": 513}) if load.on_host else ({"rows": 65},):
+            assert replace(load, **more).needed_bytes > load.needed_bytes  # type: ignore[arg-type]
+    there = replace(memory(total_bytes([device], memory(0))), callers_bytes=30 * MB)
+    with pytest.raises(DeviceError, match="callers 30"):
+        fit([device], there)
+    assert fit([device], replace(there, limit_bytes=there.limit_bytes + 30 * MB)) == [device]

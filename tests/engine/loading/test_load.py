@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import onnxruntime as ort
@@ -13,6 +14,7 @@ from engine.cpu.decoder import CpuDecoder
 from engine.devices.session import CPU, Device, DeviceError
 from engine.devices.sizing import Load
 from engine.errors import KernelsRefused
+from engine.loading.budget import HostMemory
 from engine.loading.load import Kernels, Limits, Loadable, Plan, check_room, load, open_decoder, takes_threads
 from engine.loading.probes import SCORE_TOLERANCE, check_probes
 from engine.native.decoder import NativeDecoder
@@ -207,3 +209,18 @@ def test_beside_models_on_a_device_there_is_room_for_what_fits_with_all_that_the
     check_room(plan, device, others, None, "auto")
     with pytest.raises(DeviceError, match=r"other models 3\.00\); device 1 \(Some GPU\) has all of them.*6\d rows"):
         check_room(plan, device, others + 1, None, "auto")
+
+
+def test_a_package_of_16_bits_has_a_budget_too(exported: Exported) -> None:
+    spec = exported.files.spec.model_copy(update={"precision": Precisions.of_all("fp16")})
+    model = Loadable(type(exported.files)(exported.files.folder, spec), exported.loadable().generation)
+    told = Mock(Unobserved())
+    with load(model, CPU, Limits(4, 1, 60, LONGEST, HostMemory(4 << 30)), told) as runner:
+        [(budget, limit)] = [call.args for call in told.memory.call_args_list]
+    assert limit == 4 << 30 and 0 < runner.memory_bytes < budget < limit
+    with pytest.raises(DeviceError, match=r"1 workers of 4 rows of 60 .* 1 MB may be used \(--memory-mb\)"):
+        load(model, CPU, Limits(4, 1, 60, LONGEST, HostMemory(1_000_000)))
+    plan = Plan(model, Limits(4, 1, 60, LONGEST), Unobserved())
+    check_room(plan, CPU, 0, HostMemory(4 << 30), "auto")
+    with pytest.raises(DeviceError, match="--memory-mb"):
+        check_room(plan, CPU, 4 << 30, HostMemory(4 << 30), "auto")
