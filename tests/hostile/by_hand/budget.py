@@ -9,12 +9,14 @@ import os
 import random
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import grpc
 
 from bench.soak import strangers
+from dragoman.quickstart import HOST
 from dragoman.v1.decoding_pb2 import EARLY_STOPPING_NEVER, DecodingOptions
 from dragoman.v1.encoding_pb2 import EncodeRequest
 from dragoman.v1.encoding_pb2_grpc import EncodingServiceStub
@@ -30,7 +32,17 @@ ENDLESS = DecodingOptions(
 LONGEST = [f"{number} " + "a " * 500 for number in range(64)]
 """Texts of some 500 tokens, no two of them equal."""
 STRANGERS = {attack.__name__: attack for attack in strangers.ATTACKS}
-Make = Callable[[ServerProcess, Callable[[], bool]], None]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A server, for another process."""
+
+    port: int
+    metrics_port: int
+
+
+Make = Callable[[Target, Callable[[], bool]], None]
 
 
 def many(kind: str, connections: int, calls: int) -> Make:
@@ -41,7 +53,7 @@ def many(kind: str, connections: int, calls: int) -> Make:
 def often(kind: str) -> Make:
     """One of the soak's, again and again; each time its connections are left."""
 
-    def make(server: ServerProcess, over: Callable[[], bool]) -> None:
+    def make(server: Target, over: Callable[[], bool]) -> None:
         draw = random.Random(kind)
         while not over():
             with ExitStack() as opened, suppress(OSError):
@@ -50,9 +62,9 @@ def often(kind: str) -> Make:
     return make
 
 
-def largest_work(server: ServerProcess, over: Callable[[], bool]) -> None:
+def largest_work(server: Target, over: Callable[[], bool]) -> None:
     """The longest texts, the widest searches, and vectors, which are all allowed."""
-    with grpc.insecure_channel(server.target) as channel:
+    with grpc.insecure_channel(f"{HOST}:{server.port}") as channel:
         translate, encode = TranslationServiceStub(channel).Translate, EncodingServiceStub(channel).Encode
         searches = TranslateRequest(contents=LONGEST, decoding=ENDLESS)
         while not over():
@@ -71,7 +83,7 @@ def attacks(connections: int, calls: int) -> Mapping[str, Make]:
     return known | {kind: often(kind) for kind in STRANGERS} | {"largest_work": largest_work}
 
 
-def run(kind: str, connections: int, calls: int, server: ServerProcess, most_s: float) -> None:
+def run(kind: str, connections: int, calls: int, server: Target, most_s: float) -> None:
     """In a process of its own."""
     os.nice(19)
     with suppress(OSError):  # the server has had enough
@@ -89,8 +101,9 @@ def attacked(kind: str, args: argparse.Namespace) -> bool:
     """Prints a row of the table. Returns whether the server stayed within its budget."""
     with server_process(args.package, "--workers", 1, *args.server) as server:
         budget, before = server.metrics()("dragoman_memory_bytes", kind="budget"), most_resident_bytes(server)
-        process = multiprocessing.get_context("fork").Process(
-            target=run, args=(kind, args.connections, args.calls, server, args.seconds)
+        process = multiprocessing.get_context("spawn").Process(
+            target=run,
+            args=(kind, args.connections, args.calls, Target(server.port, server.metrics_port), args.seconds),
         )
         process.start()
         process.join()

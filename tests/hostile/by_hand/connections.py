@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from bench.soak.http2 import PING, PREFACE, Connection, frame, message
+from bench.soak.strangers import Server
 from dragoman import Client
 from dragoman.errors import DragomanError
 from dragoman.quickstart import HOST
@@ -45,7 +46,7 @@ LARGE_HEADERS = {f"x-{number}": "v" * 100 for number in range(100)}
 class Attack:
     """So many connections, with so many calls each, from one address, until it is over."""
 
-    def __init__(self, server: ServerProcess, connections: int, calls: int, size: int, source: str) -> None:
+    def __init__(self, server: Server, connections: int, calls: int, size: int, source: str) -> None:
         self._port, self._metrics_port = server.port, server.metrics_port
         self._connections, self._calls, self._size, self._source = connections, calls, size, source
 

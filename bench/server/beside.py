@@ -1,0 +1,135 @@
+"""`python -m bench.server.beside`: what a caller within its share waits beside one who sends anything.
+
+One caller has one short text under way at a time. It is asked alone, beside the other, and alone again; the ratio is of
+the 99th percentiles, beside over the mean of both alone. The other keeps as many calls under way as it is told, of many
+texts, of wide searches without an end, and of vectors of long texts. Server and callers share this machine.
+"""
+
+import argparse
+import asyncio
+import multiprocessing
+import os
+import random
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import grpc
+import uvloop
+from grpc import aio
+
+from bench.measure import percentile
+from bench.process import serving
+from bench.sentences import english
+from bench.soak.questions import short_texts
+from dragoman.v1.decoding_pb2 import EARLY_STOPPING_NEVER, DecodingOptions
+from dragoman.v1.encoding_pb2 import EncodeRequest
+from dragoman.v1.encoding_pb2_grpc import EncodingServiceStub
+from dragoman.v1.translation_pb2 import TranslateRequest
+from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
+
+ROOT = Path(__file__).parents[2]
+KEY = "x-caller"
+MODEST, GREEDY = [((KEY, name),) for name in ("modest", "greedy")]
+ASKED = 3.0
+"""Times of alone that were asked for."""
+PAUSE_S = 0.02
+"""Of the modest caller, between two texts."""
+PATIENCE_S = 60.0
+MANY, WIDE, VECTORS = 256, 24, 64
+"""Contents of a call."""
+ENDLESS = DecodingOptions(
+    num_beams=16, num_return_sequences=16, length_penalty=10, early_stopping=EARLY_STOPPING_NEVER, max_new_tokens=512
+)
+LONG_WORDS = 300
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench.server.beside", description=__doc__)
+    parser.add_argument("--package", type=Path, default=ROOT / "artifacts" / "en-pt", help="what is served")
+    parser.add_argument("--seconds", type=float, default=20, help="beside the other; half of it alone, twice")
+    parser.add_argument("--together", type=int, default=20, help="calls that the other keeps under way")
+    parser.add_argument("server", nargs="*", help="more arguments of the server, after --")
+    arguments = parser.parse_args()
+    options = ["--package", str(arguments.package), "--caller-key", KEY, *arguments.server]
+    with serving("server", options) as server:
+        uvloop.run(measure(server.target, arguments.seconds, arguments.together))
+
+
+async def measure(target: str, seconds: float, together: int) -> None:
+    """Says what the modest caller waits."""
+    async with aio.insecure_channel(target) as channel:
+        await modest(channel, seconds / 4)  # warms up
+        before = await modest(channel, seconds / 2)
+        greedy = multiprocessing.get_context("spawn").Process(target=run_greedy, args=(target, together))
+        greedy.start()
+        try:
+            await asyncio.sleep(seconds / 4)
+            beside = await modest(channel, seconds)
+        finally:
+            greedy.kill()
+            greedy.join()
+        await asyncio.sleep(seconds / 4)
+        after = await modest(channel, seconds / 2)
+    print("| | calls | p50, ms | p99, ms |\n|---|---|---|---|")
+    for name, took in ("alone before", before), ("beside", beside), ("alone after", after):
+        print(f"| {name} | {len(took)} | {1e3 * percentile(took, 50):.1f} | {1e3 * percentile(took, 99):.1f} |")
+    alone_s = (percentile(before, 99) + percentile(after, 99)) / 2
+    print(f"\np99 beside over alone: {percentile(beside, 99) / alone_s:.1f} x, where {ASKED:g} were asked for")
+
+
+async def modest(channel: aio.Channel, seconds: float) -> list[float]:
+    """Seconds that each text took, one at a time. Raises AioRpcError where one is not answered."""
+    stub, texts, took = TranslationServiceStub(channel), short_texts(250, seed=3), list[float]()
+    ends_s = time.perf_counter() + seconds
+    while time.perf_counter() < ends_s:
+        request = TranslateRequest(contents=[texts[len(took) % len(texts)]], no_cache=True)
+        started_s = time.perf_counter()
+        await stub.Translate(request, metadata=MODEST, timeout=PATIENCE_S)
+        took.append(time.perf_counter() - started_s)
+        await asyncio.sleep(PAUSE_S)
+    return took
+
+
+def run_greedy(target: str, together: int) -> None:
+    """The other, in a process of its own: the modest one's clock does not wait for what it computes."""
+    os.nice(19)
+    uvloop.run(greedy(target, together))
+
+
+async def greedy(target: str, together: int) -> None:
+    """Keeps so many calls under way until the process is killed."""
+    texts, draw = english(1000), random.Random(1)
+    async with aio.insecure_channel(target) as channel:
+        translate, encode = TranslationServiceStub(channel).Translate, EncodingServiceStub(channel).Encode
+
+        async def call(number: int) -> None:
+            while True:
+                with suppress(grpc.RpcError):
+                    await [many, wide, vectors][number % 3]()
+                await asyncio.sleep(PAUSE_S)  # it may be refused at once
+
+        async def many() -> None:
+            request = TranslateRequest(contents=draw.sample(texts, MANY), no_cache=True)
+            await translate(request, metadata=GREEDY)
+
+        async def wide() -> None:
+            request = TranslateRequest(contents=draw.sample(texts, WIDE), decoding=ENDLESS, no_cache=True)
+            await translate(request, metadata=GREEDY)
+
+        async def vectors() -> None:
+            request = EncodeRequest(contents=[long(draw, texts) for _ in range(VECTORS)])
+            await encode(request, metadata=GREEDY)
+
+        await asyncio.gather(*map(call, range(together)))
+
+
+def long(draw: random.Random, texts: Sequence[str]) -> str:
+    """A text of so many words that vectors are made of."""
+    return " ".join(" ".join(draw.sample(texts, 30)).split()[:LONG_WORDS])
+
+
+if __name__ == "__main__":
+    main()
