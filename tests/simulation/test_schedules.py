@@ -9,6 +9,7 @@ import pytest
 from engine.batch.running_batch import RunningBatch
 from engine.request import Request
 from engine.runner import Runner
+from server.grpc.health import Health
 from tests.simulation.calls import Arrival, Call, Schedule, long_schedule
 from tests.simulation.machine import Fault
 from tests.simulation.schedules import Violation, run, run_many, run_shortened, shortest
@@ -70,6 +71,22 @@ def test_whoever_waits_when_it_is_closed_at_once_is_told(workers: int) -> None:
     assert any(call.failed for call in run(closed).calls)
     with patch.object(Runner, "_fail_waiting", lambda *_: None), pytest.raises(Violation):
         run(closed)
+
+
+async def end_at_once(server: object, health: Health, *_: object) -> None:
+    health.end()
+
+
+def test_whoever_waits_when_it_drains_is_told_by_the_end_of_the_grace_period() -> None:
+    arrivals = (*SCHEDULE.arrivals, Arrival(0, (5,), endless=True, most=400), Arrival(0.01, (5,)))
+    drained = replace(SCHEDULE, arrivals=arrivals, faults=(), drain_at=0.006, grace_s=0.05)
+    calls = run(drained).calls
+    assert [call.refusal for call in calls].count("DRAINING") == 3
+    [told] = [call for call in calls if call.endless]
+    assert told.failed and told.ended is not None
+    assert 0.05 <= told.ended - calls[0].arrived - 0.006 < 0.07
+    with patch("tests.simulation.draining.drain", end_at_once), pytest.raises(Violation, match="somebody waits"):
+        run(drained)
 
 
 def test_who_reads_slowly_has_all_of_it_later_or_leaves_before() -> None:

@@ -1,4 +1,4 @@
-"""The real runner, supervisor, queue, admission and running batches on a clock that nobody waits for.
+"""The real runner, supervisor, queue, admission, running batches and drain on a clock that nobody waits for.
 
 The decoder copies. Workers take turns in the order of their own times: a step takes what `SlowDecoder` says, calls come
 when they do, and what fails does so when it was told to.
@@ -27,15 +27,16 @@ from engine.supervision.supervisor import LOOK_S
 from engine.supervision.worker import Worker
 from models.decoding import Decoding
 from server.admission.permits import Admission
-from server.errors import Draining, EngineStopped, ServerError
+from server.errors import EngineStopped, ServerError
 from tests.engine.calling import END, RULES
 from tests.simulation.calls import Call
+from tests.simulation.draining import Drain
 from tests.simulation.machine import POISON, SPEED, Clock, Crash, Idle, SlowDecoder, Speed, Stuck, Thread, Turns
 
 NOTICED_S = 15.0
 """In which a hang must be."""
 END_S = 1.0
-"""How long a server drains whose engines have failed for good."""
+"""How long after its engines failed for good a server is asked to end."""
 MOST_EVENTS = 100_000
 """A schedule that has more does not end."""
 
@@ -67,11 +68,14 @@ class World:
         self._wrong: list[str] = []
         """What was told that may not be."""
         self._stuck: list[Thread] = []
+        self._timers = set[float]()
+        """Of the drain's event loop, that the world knows of."""
         self._turn_of: Stuck | None = None
         self._closed = self._ending = self._looking = False
         with self._patched():
             self.runner = Runner(self.decoder, rows, workers, Unobserved(), supervision=supervision)
             self.runner.measure(512, 512)
+            self._drain = Drain(self, self.clock, self._shut)
         self.began = self.decoder._began = self.clock.now
         self.admission = Admission(max_waiting, self.runner, self.clock, self.chance.random)
 
@@ -85,8 +89,7 @@ class World:
         if grace_s is None:
             self._at(self.began + at, self._shut)
             return
-        self._at(self.began + at, lambda: self.admission.close(Draining))
-        self._at(self.began + at + grace_s, self._close)
+        self._at(self.began + at, lambda: self._drain.begin([self.admission], grace_s))
 
     def rows_of(self, call: Call) -> int:
         """That were computed for it."""
@@ -104,12 +107,14 @@ class World:
                     at, _, event = heappop(self._events)
                     self.clock.now = at
                     event()
+                    self._make_turn_of_drain()
                     self._check()
                 assert not self._events, "it does not end"
                 for thread in self._stuck:
                     self._come_back(thread)
                 self._check_end()
             finally:
+                self._drain.close()
                 for thread in self._stuck:
                     self._come_back(thread)
 
@@ -296,13 +301,21 @@ class World:
         if self._looking and not supervisor._ended.is_set():
             self._at(self.clock.now + LOOK_S, self._look)
 
-    def _close(self) -> None:
-        """Calls that wait are answered that the server drains, and the engine ends."""
-        if self._closed:
-            return
+    # Callers, to whoever drains
+
+    def waiting(self) -> int:
+        return sum(call.waits for call in self.calls)
+
+    def leave(self, why: str) -> None:
         for call in self.calls:
-            self._leave(call, "is told DRAINING")
-        self._shut()
+            self._leave(call, why)
+
+    def _make_turn_of_drain(self) -> None:
+        """Of its event loop, which goes on when somebody has an answer, and at its next timer."""
+        due = self._drain.turn()
+        if due is not None and due not in self._timers:
+            self._timers.add(due)
+            self._at(max(due, self.clock.now), lambda: None)
 
     def _shut(self) -> None:
         """The engine ends, whoever waits."""
@@ -325,7 +338,7 @@ class World:
         if self.runner.failure.done() and not self._ending:  # the process ends then
             self._ending = True
             self.admission.close(EngineStopped)
-            self._at(self.clock.now + END_S, self._close)
+            self._at(self.clock.now + END_S, lambda: self._drain.begin([self.admission], 0.0))
         for worker in self.workers:
             if worker.leaving or _stuck_turn(worker) is not None:
                 continue
