@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import resource
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
@@ -9,16 +10,23 @@ from pathlib import Path, PurePosixPath
 ROOT = Path("/")
 LIMITS = ("memory.max", "memory.limit_in_bytes")
 """Files of a control group, version 2 and version 1. The former may say "max": none."""
+ONLY_ADDRESSES_BYTES = 512 << 20
+"""Of an address space, what is never in RAM: stacks of threads, arenas of malloc, what libraries map. A server whose
+engine was at work had up to 490 MB."""
 
 
 def memory_limit(root: Path = ROOT) -> int | None:
     """Bytes that the process may take: what its container has, or the machine. None: the system does not tell.
 
-    A container's limit is the least of its control group and of those above it, as far as they can be seen.
+    A container's limit is the least of its control group and of those above it, as far as they can be seen. Of an
+    address space that is limited (RLIMIT_AS, `ulimit -v`) counts what may be in RAM.
     """
     limits = list[int]()
     with suppress(OSError, ValueError):
         limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    addresses, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if addresses != resource.RLIM_INFINITY:
+        limits.append(max(0, addresses - ONLY_ADDRESSES_BYTES))
     for group in _groups(root):
         for file in LIMITS:
             with suppress(OSError, ValueError):

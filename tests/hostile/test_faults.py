@@ -1,8 +1,10 @@
 """What may fail around a server process: open files, the disk of its log, the clock, its turns at a core."""
 
 import os
+import re
 import signal
 import socket
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -24,6 +26,13 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 from server.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """
+FEW_ADDRESSES = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, ({bytes}, {bytes}))
+from server.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+"""Of so many bytes, as by `ulimit -v`."""
 FULL = Path("/dev/full")
 FULL_DISK = f"""
 import os, signal, sys
@@ -146,3 +155,29 @@ def test_a_process_that_had_no_turn_for_a_while_goes_on_with_its_calls() -> None
         assert [before[0], *during] == before
         assert server.metrics()("dragoman_engine_restarts_total") == 0
         assert server.end(signal.SIGTERM) == 0
+
+
+@pytest.mark.parametrize("megabytes", [600, 900])
+def test_an_address_space_without_room_for_a_row_is_told_at_the_start(megabytes: int) -> None:
+    program = FEW_ADDRESSES.format(bytes=megabytes * 1_000_000)
+    flags = "--package", str(ZOO), "--workers", "1", "--port", "0", "--metrics-port", "0", "--no-http"
+    started = run([sys.executable, "-c", program, *flags], capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert started.returncode == 2
+    assert re.search(r" may take \d+ MB .*; \d+ MB may be used \(--memory-mb\): not even one row", started.stderr)
+    assert "Traceback" not in started.stderr
+
+
+def test_in_an_address_space_with_little_room_the_longest_texts_and_widest_searches_are_answered() -> None:
+    program = FEW_ADDRESSES.format(bytes=1_300_000_000)
+    texts = [f"{number} " + "a " * 500 for number in range(32)]
+    with server_process(ZOO, "--workers", 1, program=program) as server, Client(server.target) as client:
+        budget = server.metrics()("dragoman_memory_bytes", kind="budget")
+        assert budget <= server.metrics()("dragoman_memory_bytes", kind="limit") <= 1_300_000_000 - (512 << 20)
+        with ThreadPoolExecutor(2) as threads:
+            wide = threads.submit(client.translate, texts[:4], num_beams=16, max_new_tokens=32, timeout_s=4 * WAIT_S)
+            many = threads.submit(client.translate, texts, max_new_tokens=32, timeout_s=4 * WAIT_S)
+        assert (len(wide.result()), len(many.result())) == (4, 32)
+        assert server.metrics()("dragoman_engine_restarts_total") == 0
+        assert server.end(signal.SIGTERM) == 0
+        assert server.process.stderr is not None
+        assert "Traceback" not in server.process.stderr.read()

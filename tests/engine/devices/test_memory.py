@@ -2,7 +2,10 @@
 
 import mmap
 import os
+import resource
 from pathlib import Path
+
+import pytest
 
 from engine.devices.memory import memory_limit, resident_bytes
 
@@ -57,3 +60,9 @@ def test_what_the_process_has() -> None:
 
 def test_a_system_that_does_not_tell(tmp_path: Path) -> None:
     assert resident_bytes(tmp_path) == 0
+
+
+def test_of_a_limited_address_space_what_may_be_in_ram(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for addresses, most in ((GIB, GIB // 2), (GIB // 4, 0)):
+        monkeypatch.setattr(resource, "getrlimit", lambda kind, soft=addresses: (soft, resource.RLIM_INFINITY))
+        assert memory_limit(tmp_path) == most
