@@ -78,8 +78,10 @@ class RunningBatch(Generic[S]):
         self._passes = Passes(decoder)
         self._passing = self._passes.waiting
         self._beside = Beside(partial(encode_together, decoder)) if encodes_beside else None
-        self._beside_s = 0.0
-        """Of a core, that runs beside steps took and nobody was told of yet."""
+        self._encoding = False
+        """A run is under way beside the steps. Looked at in every step: a property would take longer."""
+        self.beside_s = 0.0
+        """Of a core, that runs beside steps took, and that whoever counts it has not taken away yet."""
         self._cost, self._ended = cost or WorkerCost(Measured()), ended
         self._called = called
         self._computed = 0
@@ -113,11 +115,6 @@ class RunningBatch(Generic[S]):
         """Nothing is running."""
         return not (self._rows.running or self._passing or self._encoding)
 
-    @property
-    def _encoding(self) -> bool:
-        """A run is under way beside the steps."""
-        return self._beside is not None and bool(self._beside.requests)
-
     def turn_s(self, requests: Sequence[Request]) -> float:
         """Seconds that it should take to admit requests and to make a step, by what such things have taken."""
         encoding = self._beside.requests if self._beside is not None else ()
@@ -131,6 +128,7 @@ class RunningBatch(Generic[S]):
         self.deliver()
         if self._beside is not None and (texts := self._long_texts(requests)):
             self._beside.start(texts)
+            self._encoding = True
             requests = [request for request in requests if request not in texts]
         if requests:
             self._take_in(requests)
@@ -154,8 +152,8 @@ class RunningBatch(Generic[S]):
         more before it returns: what is done around a step takes as long as a short one.
         """
         self._drop_cancelled()
-        if self._beside is not None and (self._beside.ended or (self._encoding and not self._rows.running)):
-            self._end_beside(self._beside)
+        if self._encoding:
+            self._look_beside()
         step_s = self._cost.step_s(self._rows.live)
         self._drop_late(step_s)
         if self._passing and (self.may_encode or not self._rows.running):
@@ -181,11 +179,6 @@ class RunningBatch(Generic[S]):
         self._measure(steps, rows, started, ended)
         if not self._rows.running:
             self.deliver()
-
-    def spent_beside_s(self) -> float:
-        """Seconds of a core that encoder runs beside steps took, since it was asked before."""
-        spent, self._beside_s = self._beside_s, 0.0
-        return spent
 
     def measure(self, rows: int, source_tokens: int) -> Measured:
         """Decodes sentences of nobody, and forgets them. For an engine that has nothing else to do."""
@@ -229,6 +222,7 @@ class RunningBatch(Generic[S]):
         self._passing.clear()
         if self._beside is not None:
             self._beside.forget()
+            self._encoding = False
         self._told.holds(0, 0)
 
     def release(self, delivering: bool) -> list[Request]:
@@ -268,9 +262,13 @@ class RunningBatch(Generic[S]):
         seconds = self._cost.token_s() * sum(len(request.source_ids) for request in texts)
         return texts if seconds > max(LEAST_S, self._cost.step_s(rows)) else []
 
-    def _end_beside(self, beside: Beside[S]) -> None:
-        """Answers those whose texts were encoded beside the steps. Waits for the run where no rows do."""
-        requests = beside.requests
+    def _look_beside(self) -> None:
+        """Answers those whose texts were encoded beside the steps, if they are. Waits for the run where no rows do."""
+        beside = self._beside
+        assert beside is not None
+        if self._rows.running and not beside.ended:
+            return
+        self._encoding, requests = False, beside.requests
         try:
             _, run = beside.take()
         except Exception as error:
@@ -279,7 +277,7 @@ class RunningBatch(Generic[S]):
             self._take_in(requests)  # in parts, as far as each fits
             return
         source_tokens = sum(len(request.source_ids) for request in requests)
-        self._beside_s += run.spent_s
+        self.beside_s += run.spent_s
         self._cost.encoded(source_tokens, run.spent_s)
         self._told.encoded(source_tokens, sum((source.computed_tokens for source in run.sources), 0.0))
         for request, source in zip(requests, run.sources, strict=True):

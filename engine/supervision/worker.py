@@ -139,5 +139,6 @@ class Worker:
         self.in_turn = False
         self.turns += 1
         elapsed_s = time.perf_counter() - began
-        self.seat.spend(elapsed_s + self.batch.spent_beside_s())
+        self.seat.spend(elapsed_s + self.batch.beside_s)
+        self.batch.beside_s = 0.0
         self.longest_s = max(elapsed_s, FORGET * self.longest_s)
