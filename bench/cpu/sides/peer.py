@@ -143,6 +143,7 @@ def main() -> None:
     parser.add_argument(
         "--metrics-port", type=int, help="taken, so that both servers start alike; there are no metrics"
     )
+    parser.add_argument("--no-http", action="store_true", help="taken for the same reason; there is no HTTP")
     arguments = parser.parse_args()
     uvloop.run(serve(arguments.checkpoint, arguments.folder, arguments.compute_type, arguments.port))
 
