@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from engine.batch.running_batch import RunningBatch
+from engine.batch.encoder_runs import EncoderRuns
 from engine.batch.searched_rows import SearchedRows
 from engine.decoder import Found
 from engine.queueing.cost import Measured
@@ -19,7 +19,7 @@ from server.__main__ import main
 PACE = Measured(fixed=0.008, each=0.0004, token=0.0008)
 """Some ten times what int8 takes: what is computed then hardly counts."""
 
-end_step, encode = SearchedRows.end_step, RunningBatch[Any]._encode
+end_step, encode = SearchedRows.end_step, EncoderRuns[Any]._encode
 
 
 def end_step_slowly(rows: SearchedRows[Any]) -> Found:
@@ -28,13 +28,15 @@ def end_step_slowly(rows: SearchedRows[Any]) -> Found:
     return end_step(rows)
 
 
-def encode_slowly(batch: RunningBatch[Any], requests: Sequence[Request]) -> list[tuple[Request, Any]]:
+def encode_slowly(
+    runs: EncoderRuns[Any], requests: Sequence[Request]
+) -> tuple[list[tuple[Request, Any]], list[Request]]:
     """Stands for an encoder run."""
     time.sleep(PACE.token * sum(len(request.source_ids) for request in requests))
-    return encode(batch, list(requests))
+    return encode(runs, requests)
 
 
 if __name__ == "__main__":
     SearchedRows.end_step = end_step_slowly  # type: ignore[assignment, method-assign]
-    RunningBatch._encode = encode_slowly  # type: ignore[assignment, method-assign]
+    EncoderRuns._encode = encode_slowly  # type: ignore[assignment, method-assign]
     sys.exit(main(sys.argv[1:]))

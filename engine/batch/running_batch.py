@@ -3,30 +3,25 @@
 A running batch knows no queue and no thread, and which row is whose is `SearchedRows`' affair.
 """
 
-import logging
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from functools import partial
 from math import inf
 from typing import Generic
 
-from engine.batch.beside import LEAST_S, Beside, encode_together
+from engine.batch.answers import Answers
+from engine.batch.encoder_runs import EncoderRuns, Run
 from engine.batch.measuring import measure, probe
 from engine.batch.passes import Passes
 from engine.batch.running import Running
 from engine.batch.samples import Samples
 from engine.batch.searched_rows import SearchedRows
 from engine.decoder import Decoder, EncodedSource, S
-from engine.devices.session import is_out_of_memory
 from engine.errors import Late, NotFinite, OutOfMemory
 from engine.observer import Observer, Unobserved, UnobservedWorker, WorkerObserver
 from engine.queueing.cost import Measured, WorkerCost
 from engine.request import (
     Encode,
     Encoded,
-    Event,
     Failed,
     Finished,
     Hypothesis,
@@ -40,8 +35,6 @@ from engine.request import (
     Translate,
 )
 from models.encoding import Encoding, Vectors
-
-log = logging.getLogger(__name__)
 
 PATIENCE_S = {"cpu": 0.0, "cuda": 0.01}
 """How long rows wait for encoder runs before they get as much time: on a device, which makes a run in few milliseconds
@@ -77,9 +70,7 @@ class RunningBatch(Generic[S]):
         self._rows = SearchedRows(self._cache, rows, self._told)
         self._passes = Passes(decoder)
         self._passing = self._passes.waiting
-        self._beside = Beside(partial(encode_together, decoder)) if encodes_beside else None
-        self._encoding = False
-        """A run is under way beside the steps. Looked at in every step: a property would take longer."""
+        self._encoder = EncoderRuns(decoder, encodes_beside)
         self.beside_s = 0.0
         """Of a core, that runs beside steps took, and that whoever counts it has not taken away yet."""
         self._cost, self._ended = cost or WorkerCost(Measured()), ended
@@ -91,59 +82,42 @@ class RunningBatch(Generic[S]):
         """Seconds that rows have waited for encoder runs, and that steps have not made up for."""
         self._earliest = inf
         """No deadline of those that run is before it."""
-        self._held: dict[Request, None] = {}
-        """Requests that are not answered. Whoever takes one out, answers it."""
+        self.answers = Answers()
         self._stepped: float | None = None
         """When the last step ended, if rows have waited for the next one since."""
-        self._events: deque[tuple[Request, Event]] = deque()
-        """What the last step said, not yet delivered."""
         self.rows = self.free_rows = rows
         """Rows that no running request may come to need."""
 
     @property
     def most_rows(self) -> float:
         """With more than so many, one that it has would be late."""
-        return min((request.most_rows for request in list(self._held)), default=self.rows)
+        return self.answers.most_rows(self.rows)
 
     @property
     def may_encode(self) -> bool:
         """The rows that run have had as much time as encoder runs beside them, but for what they are asked to wait."""
-        return self._waited_s <= self._patience_s and not self._encoding
+        return self._waited_s <= self._patience_s and not self._encoder.beside
 
     @property
     def idle(self) -> bool:
         """Nothing is running."""
-        return not (self._rows.running or self._passing or self._encoding)
+        return not (self._rows.running or self._passing or self._encoder.beside)
 
     def turn_s(self, requests: Sequence[Request]) -> float:
         """Seconds that it should take to admit requests and to make a step, by what such things have taken."""
-        encoding = self._beside.requests if self._beside is not None else ()
-        tokens = sum(len(request.source_ids) for request in (*requests, *encoding)) + self._passes.next_tokens
+        tokens = sum(len(request.source_ids) for request in (*requests, *self._encoder.beside))
+        tokens += self._passes.next_tokens
         rows = self._rows.live + sum(request.rows for request in requests)
         return self._cost.token_s() * tokens + self._cost.step_s(rows)
 
     def admit(self, requests: Sequence[Request]) -> None:
         """Encodes requests, and answers them or takes them into the batch, where they must fit into `free_rows`."""
         self.hold(requests)
-        self.deliver()
-        if self._beside is not None and (texts := self._long_texts(requests)):
-            self._beside.start(texts)
-            self._encoding = True
-            requests = [request for request in requests if request not in texts]
+        self.answers.deliver()
+        if rows := self._rows.live + sum(request.rows for request in requests):
+            requests = self._encoder.start_beside(requests, self._cost.token_s(), self._cost.step_s(rows))
         if requests:
-            self._take_in(requests)
-
-    def _take_in(self, requests: Sequence[Request]) -> None:
-        started = time.perf_counter()
-        encoded = self._encode(requests)
-        ended = time.perf_counter()
-        source_tokens = sum(len(request.source_ids) for request, _ in encoded)
-        self._cost.encoded(source_tokens, ended - started)
-        if self._rows.running:
-            self._waited_s += ended - started
-        self._told.encoded(source_tokens, sum((source.computed_tokens for _, source in encoded), 0.0))
-        for request, source in encoded:
-            self._join(request, source, started, ended)
+            self._take_in(self._encoder.run(requests))
 
     def step(self) -> None:
         """Drops requests that are cancelled or late, decodes one token of every row, and says what came of it.
@@ -152,18 +126,19 @@ class RunningBatch(Generic[S]):
         more before it returns: what is done around a step takes as long as a short one.
         """
         self._drop_cancelled()
-        if self._encoding:
-            self._look_beside()
+        if self._encoder.beside and (run := self._encoder.take_beside(wait=not self._rows.running)):
+            self.beside_s += run.spent_s
+            self._take_in(run)
         step_s = self._cost.step_s(self._rows.live)
         self._drop_late(step_s)
         if self._passing and (self.may_encode or not self._rows.running):
             self._pass()
         if not self._rows.running:
-            self.deliver()
+            self.answers.deliver()
             return
         started, rows = time.perf_counter(), self._rows.live
         self._rows.begin_step()
-        self.deliver()
+        self.answers.deliver()
         most = 1
         if self._rows.unseen:  # and none of them ends after a deadline
             most = int(min(TOGETHER_S, self._earliest - started) / step_s)
@@ -173,12 +148,12 @@ class RunningBatch(Generic[S]):
         for running, hypotheses in self._rows.advance(found).items():
             self._finish(running, hypotheses, ended)
         for running, new in self._rows.newly_settled():
-            self._events.append((running.request, Tokens(new)))
+            self.answers.say(running.request, Tokens(new))
         for running in self._rows.start():
             self._observer.first_token(ended - running.request.arrived, running.request.trace_id)
         self._measure(steps, rows, started, ended)
         if not self._rows.running:
-            self.deliver()
+            self.answers.deliver()
 
     def measure(self, rows: int, source_tokens: int) -> Measured:
         """Decodes sentences of nobody, and forgets them. For an engine that has nothing else to do."""
@@ -187,42 +162,21 @@ class RunningBatch(Generic[S]):
 
     def hold(self, requests: Sequence[Request]) -> None:
         """They are this batch's to answer from now on, and take their rows, though nothing was done for them yet."""
-        new = [request for request in requests if request not in self._held]
-        self._held.update(dict.fromkeys(new))
+        new = self.answers.hold(requests)
         for request in new:
-            request.withdraw = None  # from no queue any more: whoever cancels it takes no lock
             if request.deadline is not None:
                 self._earliest = min(self._earliest, request.deadline)
         self.free_rows -= sum(request.rows for request in new)
-
-    def deliver(self) -> None:
-        """Hands over what the last step said, if that was not done yet: `admit` and `step` do it first of all."""
-        while self._events:
-            request, event = self._events.popleft()
-            if isinstance(event, Tokens):
-                request.told = True  # first: whoever takes the request away must see it
-                if request in self._held:
-                    request.deliver(event)
-            else:
-                self._answer(request, event)
 
     def fail(self, error: Exception) -> None:
         """Answers every request it has with an error. The batch is of no use afterwards.
 
         May be called from another thread where the batch's own does not come back: nobody is answered twice.
         """
-        failures = [partial(self._answer, request, Failed(error)) for request in list(self._held)]
-        answers: list[Callable[[], None]] = [self.deliver, *failures]
-        for answer in answers:
-            try:
-                answer()
-            except Exception:  # whoever listens is gone; the others are answered all the same
-                log.exception("a request could not be told what became of it")
+        self.answers.fail(error)
         self._rows.clear()
         self._passing.clear()
-        if self._beside is not None:
-            self._beside.forget()
-            self._encoding = False
+        self._encoder.forget_beside()
         self._told.holds(0, 0)
 
     def release(self, delivering: bool) -> list[Request]:
@@ -230,74 +184,22 @@ class RunningBatch(Generic[S]):
 
         delivering: what the last step said is delivered first. Not for another thread, where the batch's own hangs
         """
-        if delivering:
-            try:
-                self.deliver()
-            except Exception:
-                log.exception("a request could not be told what became of it")
         self._told.holds(0, 0)
         self._observer, self._told = Unobserved(), UnobservedWorker()
         self._cost, self._ended = WorkerCost(Measured()), lambda request, computed: None
-        released = []
-        for request in list(self._held):
-            with suppress(KeyError):  # its own thread has answered it meanwhile
-                del self._held[request]
-                released.append(request)
-        return released
+        return self.answers.release(delivering)
 
-    def _answer(self, request: Request, event: Event) -> None:
-        """Delivers a request's last event, unless it has had one."""
-        try:
-            del self._held[request]
-        except KeyError:
-            return
-        request.deliver(event)
-
-    def _long_texts(self, requests: Sequence[Request]) -> list[Encode]:
-        """Those that are to become vectors, if rows would wait for them longer than for a step."""
-        texts = [request for request in requests if isinstance(request, Encode)]
-        rows = self._rows.live + sum(request.rows for request in requests)
-        if not rows or self._encoding:
-            return []
-        seconds = self._cost.token_s() * sum(len(request.source_ids) for request in texts)
-        return texts if seconds > max(LEAST_S, self._cost.step_s(rows)) else []
-
-    def _look_beside(self) -> None:
-        """Answers those whose texts were encoded beside the steps, if they are. Waits for the run where no rows do."""
-        beside = self._beside
-        assert beside is not None
-        if self._rows.running and not beside.ended:
-            return
-        self._encoding, requests = False, beside.requests
-        try:
-            _, run = beside.take()
-        except Exception as error:
-            if not (isinstance(error, OutOfMemory) or is_out_of_memory(error)):
-                raise
-            self._take_in(requests)  # in parts, as far as each fits
-            return
-        source_tokens = sum(len(request.source_ids) for request in requests)
-        self.beside_s += run.spent_s
-        self._cost.encoded(source_tokens, run.spent_s)
-        self._told.encoded(source_tokens, sum((source.computed_tokens for source in run.sources), 0.0))
-        for request, source in zip(requests, run.sources, strict=True):
+    def _take_in(self, run: Run[S]) -> None:
+        """Answers requests whose sources are encoded, or gives them rows."""
+        self._cost.encoded(run.source_tokens, run.spent_s)
+        if self._rows.running:
+            self._waited_s += run.waited_s
+        self._told.encoded(run.source_tokens, run.computed_tokens)
+        for request in run.too_long:
+            self._give_back(request, 0)
+            self.answers.give(request, Failed(OutOfMemory(len(request.source_ids))))
+        for request, source in run.encoded:
             self._join(request, source, run.started, run.ended)
-
-    def _encode(self, requests: Sequence[Request]) -> list[tuple[Request, S]]:
-        """Encodes the requests together or, where memory is short, in parts. Answers those that do not fit alone."""
-        if not requests:
-            return []
-        try:
-            return list(zip(requests, encode_together(self._decoder, requests), strict=True))
-        except Exception as error:
-            if not (isinstance(error, OutOfMemory) or is_out_of_memory(error)):
-                raise
-            if len(requests) == 1:
-                self._give_back(requests[0], 0)
-                self._answer(requests[0], Failed(OutOfMemory(len(requests[0].source_ids))))
-                return []
-        half = len(requests) // 2
-        return [*self._encode(requests[:half]), *self._encode(requests[half:])]
 
     def _join(self, request: Request, source: S, started: float, ended: float) -> None:
         """Answers an encoded request, or gives it a row. The encoder ran from `started` to `ended`."""
@@ -306,7 +208,7 @@ class RunningBatch(Generic[S]):
             vectors = None
             if request.encoding is not None and (vectors := _vectors(request.encoding, source)) is None:
                 self._give_back(request, 0)
-                self._answer(request, Failed(NotFinite()))
+                self.answers.give(request, Failed(NotFinite()))
                 return
             # A copy: what the encoder gave may be a part of what it gave for many.
             hidden = source.hidden().copy() if request.decoding.passes else None
@@ -321,14 +223,14 @@ class RunningBatch(Generic[S]):
             self._observer.encoded(timings, len(request.source_ids), request.trace_id)
             self._give_back(request, 0)
             vectors = _vectors(request.encoding, source)
-            self._answer(request, Failed(NotFinite()) if vectors is None else Encoded(vectors, timings))
+            self.answers.give(request, Failed(NotFinite()) if vectors is None else Encoded(vectors, timings))
         elif isinstance(request, Score):
             self._passes.score(request, source.hidden(), queued, encoded, ended)
         elif isinstance(request, Probe):
             assert self._cache.live == 0, "a probe is for an engine that has nothing else to do"
             probe(self._cache, source)
             self._give_back(request, 0)
-            self._answer(request, Probed())
+            self.answers.give(request, Probed())
 
     def _pass(self) -> None:
         """Looks at a part of the targets that are to be. Rows that run wait for it as for an encoder run."""
@@ -343,18 +245,18 @@ class RunningBatch(Generic[S]):
             self._give_back(request, request.given_tokens)
         if isinstance(event, Scored):
             self._observer.scored(event.timings, len(request.source_ids), request.given_tokens, request.trace_id)
-        self._events.append((request, event))
+        self.answers.say(request, event)
 
     def _drop_cancelled(self) -> None:
         for scored in self._passes.drop_cancelled() if self._passing else ():
-            self._held.pop(scored, None)
+            self.answers.forget(scored)
             self._give_back(scored, 0)
             self._observer.cancelled()
         leaving = [running for running in self._rows.running if running.request.cancelled]
         if leaving:
             self._drop(leaving)
             for left in {running.request: None for running in leaving}:
-                self._held.pop(left, None)
+                self.answers.forget(left)
                 self._observer.cancelled()
 
     def _drop_late(self, step_s: float) -> None:
@@ -368,7 +270,7 @@ class RunningBatch(Generic[S]):
         if late:
             self._drop(list(late))
             for running, deadline in late.items():
-                self._answer(running.request, Failed(Late(step_s, deadline - end + step_s)))
+                self.answers.give(running.request, Failed(Late(step_s, deadline - end + step_s)))
 
     def _drop(self, leaving: Sequence[Running]) -> None:
         """Gives up their rows."""
@@ -396,7 +298,7 @@ class RunningBatch(Generic[S]):
     def _measure(self, steps: int, rows: int, started: float, ended: float) -> None:
         """Counts steps of so many rows, whose model runs started and ended then."""
         now = time.perf_counter()
-        if not self._encoding:  # a step beside a run has half of a core
+        if not self._encoder.beside:  # a step beside a run has half of a core
             self._cost.step(rows, (now - started) / steps)
         decoding = bool(self._rows.running)
         self._waited_s = max(0.0, self._waited_s - (now - started)) if decoding else 0.0
@@ -417,7 +319,7 @@ class RunningBatch(Generic[S]):
         self._give_back(request, computed + looked)
         if not hypotheses:
             self._told.answered(computed, 0)
-            self._events.append((request, Failed(NotFinite())))
+            self.answers.say(request, Failed(NotFinite()))
             return
         timings = running.timings(now, self._rows.steps, self._computed)
         reason, tokens = hypotheses[0].finish_reason, len(hypotheses[0].token_ids)
@@ -429,7 +331,7 @@ class RunningBatch(Generic[S]):
         self._told.answered(computed, useful)
         answer = Finished(hypotheses, timings, running.vectors)
         if running.hidden is None:
-            self._events.append((request, answer))
+            self.answers.say(request, answer)
         else:
             self._passes.look(request, running.hidden, answer, now)
 

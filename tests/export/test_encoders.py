@@ -28,7 +28,7 @@ from kernels.library import Library
 from models.package.folder import Package
 from tests.checkpoints import ROOT, flores
 from tests.kernels.conftest import library
-from tests.models.checkpoint.test_encoders import SHAPE, Saved, bert, write
+from tests.models.checkpoint.encoders.saved import SHAPE, Saved, bert, write
 from tests.server_process import server_process
 
 __all__ = ["library"]

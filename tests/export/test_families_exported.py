@@ -204,7 +204,7 @@ def decoded_together(package: Package, asked: Sequence[Asked]) -> list[tuple[Hyp
         batch.admit(requests)
         while not batch.idle:
             batch.step()
-        batch.deliver()
+        batch.answers.deliver()
     answers = []
     for [event] in told:
         assert isinstance(event, Finished), event

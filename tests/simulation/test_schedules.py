@@ -6,6 +6,7 @@ from unittest.mock import patch
 
 import pytest
 
+from engine.batch.answers import Answers
 from engine.batch.running_batch import RunningBatch
 from engine.request import Request
 from engine.runner import Runner
@@ -56,7 +57,7 @@ SCHEDULE = Schedule(
 
 def test_a_violation_is_told_as_the_shortest_schedule_that_has_it() -> None:
     run(SCHEDULE)
-    with patch.object(RunningBatch, "_answer", lambda batch, request, event: batch._held.pop(request, None)):
+    with patch.object(Answers, "give", lambda answers, request, event: answers.forget(request)):
         with pytest.raises(Violation) as raised:
             run(SCHEDULE)
         violation = shortest(raised.value)

@@ -343,8 +343,8 @@ class World:
             if worker.leaving or _stuck_turn(worker) is not None:
                 continue
             batch = worker.batch
-            leaving = {id(one) for one, event in batch._events if not isinstance(event, Tokens)}
-            held = sum(request.rows for request in batch._held if id(request) not in leaving)
+            leaving = {id(one) for one, event in batch.answers.said if not isinstance(event, Tokens)}
+            held = sum(request.rows for request in batch.answers.held if id(request) not in leaving)
             assert batch.free_rows + held == self.runner.rows, f"{batch.free_rows} rows free, {held} held"
 
         self._check_places()
@@ -355,7 +355,7 @@ class World:
         assert isinstance(queue, FairQueue)
         queued = [request for flow in queue._flows.values() for request in flow.requests]
         assert (queue._length, queue._rows) == (len(queued), sum(request.rows for request in queued)), "the queue errs"
-        places = [queued, *(worker.batch._held for worker in self.workers)]
+        places = [queued, *(worker.batch.answers.held for worker in self.workers)]
         places += [worker.suspects.requests for worker in self.workers]
         found = {id(request) for place in places for request in place}
         for call in self.calls:

@@ -15,7 +15,7 @@ from models.positions import position_table
 from models.tokenizers.sentencepiece_pair import SentencePiecePair
 from models.transformer import Transformer
 from tests.checkpoints import flores, write_checkpoint
-from tests.models.checkpoint.marian_nmt import PIECES, write_model
+from tests.models.checkpoint.marian.marian_nmt import PIECES, write_model
 from tests.training.experiments import write_config
 from training.__main__ import main as train
 from training.config import Distillation, Start

@@ -221,7 +221,7 @@ class Batch:
     def step(self) -> None:
         """One step, and what it says."""
         self.engine.step()
-        self.engine.deliver()
+        self.engine.answers.deliver()
 
     def check_rows(self, inside: Sequence[Visit]) -> None:
         reserved = sum(visit.request.rows for visit in inside)

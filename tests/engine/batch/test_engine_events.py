@@ -136,8 +136,7 @@ def test_requests_without_memory_are_refused_and_the_others_are_not(monkeypatch:
 
 def test_timings_are_of_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """An encoder run takes 2 s and a step 3 s of a clock that stands still in between."""
-    clock = SimpleNamespace(now=100.0)
-    monkeypatch.setattr("engine.batch.running_batch.time", SimpleNamespace(perf_counter=lambda: clock.now))
+    clock = standing_clock(monkeypatch)
     batch = Batch()
     monkeypatch.setattr(batch.decoder, "encode", taking(2.0, clock, batch.decoder.encode))
     monkeypatch.setattr(batch.cache, "end_step", taking(3.0, clock, batch.cache.end_step))
@@ -163,8 +162,7 @@ def test_timings_are_of_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_rows_that_waited_for_an_encoder_run_get_as_much_time_before_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """An encoder run takes 7 s and a step 3 s."""
-    clock = SimpleNamespace(now=100.0)
-    monkeypatch.setattr("engine.batch.running_batch.time", SimpleNamespace(perf_counter=lambda: clock.now))
+    clock = standing_clock(monkeypatch)
     batch = Batch()
     monkeypatch.setattr(batch.decoder, "encode", taking(7.0, clock, batch.decoder.encode))
     monkeypatch.setattr(batch.cache, "end_step", taking(3.0, clock, batch.cache.end_step))
@@ -183,6 +181,13 @@ def test_rows_that_waited_for_an_encoder_run_get_as_much_time_before_the_next(mo
     batch.step()
     assert batch.engine.idle
     assert batch.engine.may_encode, "nobody waits any more"
+
+
+def standing_clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    clock = SimpleNamespace(now=100.0)
+    for module in ("running_batch", "encoder_runs"):
+        monkeypatch.setattr(f"engine.batch.{module}.time", SimpleNamespace(perf_counter=lambda: clock.now))
+    return clock
 
 
 def taking(seconds: float, clock: SimpleNamespace, call: Callable[..., T]) -> Callable[..., T]:

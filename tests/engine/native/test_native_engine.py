@@ -100,7 +100,7 @@ class Guests:
     def finish(self) -> None:
         while not self.batch.idle:
             self.batch.step()
-        self.batch.deliver()
+        self.batch.answers.deliver()
 
 
 def hypotheses(events: Sequence[Event]) -> Answer:
@@ -144,7 +144,7 @@ def check_answers_alone_and_together(exported: Exported, library: Library) -> No
                 request.cancel()
                 del answered[index]
         guests.batch.step()
-    guests.batch.deliver()
+    guests.batch.answers.deliver()
     assert 15 < len(answered) < len(sources)
     for index, events in answered.items():
         assert hypotheses(events) == alone[index]

@@ -11,7 +11,7 @@ from export.__main__ import main
 from export.sources import Fetched, fetch
 from models.package.folder import Package, sha256
 from tests.export.sources.registry_server import Storage, files_of, storage
-from tests.models.checkpoint.marian_nmt import PIECES, write_model
+from tests.models.checkpoint.marian.marian_nmt import PIECES, write_model
 from tests.shortlists import random_lists, write
 
 MODEL, SHORTLIST, VOCABULARY = "model.enpt.intgemm.alphas.bin", "lex.50.50.enpt.s2t.bin", "vocab.enpt.spm"

@@ -30,8 +30,8 @@ from models.checkpoint.files.adapter import whole
 from tests.checkpoints import edit_json
 from tests.export.sources.hub_server import COMMIT, Hub, hub
 from tests.export.sources.test_hub import point_to
-from tests.models.checkpoint.test_encoder_vocabularies import BERT, vocab_txt
-from tests.models.checkpoint.test_encoders import write
+from tests.models.checkpoint.encoders.saved import write
+from tests.models.checkpoint.encoders.test_encoder_vocabularies import BERT, vocab_txt
 from tests.models.families import BART_LIKE, SHAPE, T5_SHAPE, write_family
 from tests.models.tokenizers.test_tokenizer_json import t5, vocab_and_merges
 

@@ -13,7 +13,7 @@ from transformers import BertModel, M2M100Config, M2M100ForConditionalGeneration
 from models.checkpoint import CheckpointError, encoders, load_checkpoint
 from tests.checkpoints import edit_json
 from tests.export.test_families_exported import write_tokenizer
-from tests.models.checkpoint.test_encoders import bert, write
+from tests.models.checkpoint.encoders.saved import bert, write
 from tests.models.families import BART_LIKE, SHAPE, T5_SHAPE, VOCABULARY, Family, write_family
 from tests.models.tokenizers.test_python_tokenizers import m2m100
 from tests.models.tokenizers.test_tokenizer_json import nllb, t5

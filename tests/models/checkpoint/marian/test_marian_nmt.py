@@ -20,7 +20,7 @@ from models.checkpoint import Checkpoint, load_checkpoint
 from models.package.folder import Package, sha256
 from models.tokenizers.sentencepiece_pair import SentencePiecePair, SentencePieceSpec
 from tests.checkpoints import END, flores
-from tests.models.checkpoint.marian_nmt import (
+from tests.models.checkpoint.marian.marian_nmt import (
     CONFIGURATION,
     PIECES,
     TARGET_PIECES,

@@ -29,7 +29,7 @@ from export.__main__ import main
 from models.checkpoint import CheckpointError
 from models.checkpoint.encoders import load
 from models.package.folder import Package
-from tests.models.checkpoint.test_encoders import SHAPE, write
+from tests.models.checkpoint.encoders.saved import SHAPE, write
 from tests.models.tokenizers.test_tokenizer_json import (
     PAGE,
     SCRIPTS,

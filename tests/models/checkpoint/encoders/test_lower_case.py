@@ -11,7 +11,7 @@ from transformers import BertModel
 
 from models.checkpoint import CheckpointError
 from models.checkpoint.encoders import load
-from tests.models.checkpoint.test_encoders import bert, wordpiece, write
+from tests.models.checkpoint.encoders.saved import bert, wordpiece, write
 from tests.models.tokenizers.test_tokenizer_json import SCRIPTS
 
 UPPER = [*SCRIPTS, *(text.upper() for text in SCRIPTS), "ΟΔΟΣ, İstanbul, STRAẞE"]

@@ -18,7 +18,7 @@ from transformers import (
 
 from models.checkpoint import CheckpointError
 from models.checkpoint.encoders import load
-from tests.models.checkpoint.test_encoders import PIECES, SHAPE, bert, write
+from tests.models.checkpoint.encoders.saved import PIECES, SHAPE, bert, write
 
 TAGS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC", "other"]
 TONES = ["good", "bad", "neither"]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from models.checkpoint import CheckpointError, load_checkpoint
 from models.checkpoint.marian_nmt.file import read_marian_file
 from tests.checkpoints import sentencepiece_model
-from tests.models.checkpoint.marian_nmt import (
+from tests.models.checkpoint.marian.marian_nmt import (
     CONFIGURATION,
     INT8,
     INTGEMM8,
