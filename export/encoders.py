@@ -21,8 +21,7 @@ from export.verification.vectors import verify_vectors
 from export.verification.verify import most_tokens
 from export.weights.save import save
 from models.checkpoint import encoders
-from models.checkpoint.contents import write_made
-from models.checkpoint.encoders import EncoderCheckpoint
+from models.checkpoint.contents import EncoderCheckpoint, write_made
 from models.package.folder import draft, file_entries, publish
 from models.package.manifest import WEIGHTS, GenerationDefaults, Manifest, Origin
 from models.package.seal import private_key, sign
@@ -79,7 +78,7 @@ def export_encoder(
                 name=name,
                 model=checkpoint.config,
                 tokenizer=checkpoint.tokenizer,
-                source_languages=tuple(options.source_language or ()),
+                source_languages=tuple(options.source_language or checkpoint.source_languages),
                 target_languages=(),
                 generation=GenerationDefaults(),
                 encoding=checkpoint.encoding,

@@ -137,7 +137,8 @@ class Settings(BaseSettings):
     max_concurrent_streams: int = Field(default=2048, ge=1, le=2**31 - 1)
     """Calls of one connection that may be under way at a time. A client keeps those that are more to itself."""
     max_connections: int = Field(default=1024, ge=1, le=2**31 - 1)
-    """Connections to the gRPC port, and to the HTTP port. One more is closed at once."""
+    """Connections to the gRPC port, and as many to the HTTP port. One more is closed at once; to the HTTP port it takes
+    the place of an idle one where its address has fewer than another."""
     max_incoming: int | None = Field(default=None, ge=2, le=65536)
     """Requests that may be coming in at a time, three of four slowly: each counts as the largest. Default: 8; fewer,
     where memory is short."""

@@ -1,10 +1,12 @@
-"""Holds the graphs of an encoder alone to its PyTorch model, and its vectors to those of transformers."""
+"""Holds the graphs of an encoder alone to its PyTorch model, and its vectors to those of a reference."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, Protocol
 
 import numpy as np
+import tokenizers
 import torch
 import transformers
 from numpy.typing import NDArray
@@ -20,7 +22,7 @@ from export.verification.compare_numbers import encoder_error, random_sources
 from export.verification.reference import quiet
 from export.verification.tolerances import TOLERANCES
 from export.verification.verify import VerificationError, most_tokens
-from models.checkpoint.encoders import EncoderCheckpoint
+from models.checkpoint.contents import EncoderCheckpoint
 from models.encoding.classifier import Classifier
 from models.package.declared.graphs import VectorProbe
 from models.package.declared.precision import Precision
@@ -95,11 +97,13 @@ class _Verification:
             problems.append(f"hidden states differ by {worst:.3g}; at most {tolerance:g} is accepted")
         if not agreement.cosine >= least:
             problems.append(
-                f"a vector's cosine to that of transformers is {agreement.cosine:.7g}; expected {least} or more"
+                f"a vector's cosine to that of {agreement.reference} is {agreement.cosine:.7g}; "
+                f"expected {least} or more"
             )
         if agreement.probability_error is not None and not agreement.probability_error <= likely:
             problems.append(
-                f"a label's probability differs from that of transformers by {agreement.probability_error:.3g}; "
+                f"a label's probability differs from that of {agreement.reference} by "
+                f"{agreement.probability_error:.3g}; "
                 f"at most {likely:g} is accepted"
             )
         if problems:
@@ -139,20 +143,25 @@ def packed_error(model: Transformer, encoder: Encoder) -> float:
 
 
 class _Samples:
-    """Sample sentences, their tokens by transformers' own tokenizer, and what its model makes of them."""
+    """Sample sentences, their tokens by the reference's own tokenizer, and what its model makes of them."""
 
     def __init__(self, checkpoint: EncoderCheckpoint, texts: Sequence[str]) -> None:
         """Raises VerificationError where tokens differ."""
-        self._classifier = checkpoint.classifier if checkpoint.in_transformers else None
+        self._classifier = checkpoint.classifier if checkpoint.head_in_transformers else None
         ours = checkpoint.open_tokenizer()
-        theirs = _Reference(checkpoint.folder, self._classifier)
+        theirs: _Reference
+        if checkpoint.in_transformers:
+            theirs = _Transformers(checkpoint.folder, self._classifier)
+        else:
+            theirs = _PyTorch(checkpoint)
+        self._reference = theirs.name
         self._encoding = checkpoint.vectors
         most = checkpoint.encoding.max_tokens or most_tokens(checkpoint.config.max_positions)
         self.sources = list[list[int]]()
         for text in texts:
             ids = ours.encode(text)
             if ids != (expected := theirs.tokens(text)):
-                raise VerificationError(f"{text!r} has the tokens {ids}; transformers' tokenizer has {expected}")
+                raise VerificationError(f"{text!r} has the tokens {ids}; the tokenizer of {theirs.name} has {expected}")
             if len(ids) <= most:
                 self.sources.append(ids)
         if not self.sources:
@@ -170,6 +179,7 @@ class _Samples:
             vectors = [self._encoding.of(states).data.astype(np.float64).ravel() for states in (found, hidden)]
             cosines.append(float(vectors[0] @ vectors[1] / np.prod([np.linalg.norm(vector) for vector in vectors])))
         return VectorAgreement(
+            reference=self._reference,
             sentences=len(errors),
             hidden_error=float(np.max(errors)),
             cosine=float(np.min(cosines)),
@@ -186,8 +196,46 @@ def labels_of(classifier: Classifier, hidden: NDArray[np.float32]) -> NDArray[np
     return classifier.probabilities(classifier.encoding.of(hidden))
 
 
-class _Reference:
+class _Reference(Protocol):
+    """What vectors are compared with."""
+
+    name: Literal["pytorch", "transformers"]
+
+    def tokens(self, text: str) -> list[int]: ...
+
+    def hidden(self, ids: Sequence[int]) -> NDArray[np.float32]:
+        """The last ones [tokens, width]."""
+
+    def probabilities(self, ids: Sequence[int], classifier: Classifier) -> NDArray[np.float32]:
+        """Of every label [labels], or of those of every token [tokens, labels]."""
+
+
+class _PyTorch:
+    """The checkpoint's own model, and the library that its tokenizer is of. It has no labels."""
+
+    name: Literal["pytorch"] = "pytorch"
+
+    def __init__(self, checkpoint: EncoderCheckpoint) -> None:
+        self._model = checkpoint.model
+        self._tokenizer = tokenizers.Tokenizer.from_file(str(checkpoint.folder / checkpoint.tokenizer.file))
+
+    def tokens(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(text).ids
+        return ids
+
+    @torch.no_grad()
+    def hidden(self, ids: Sequence[int]) -> NDArray[np.float32]:
+        found: NDArray[np.float32] = self._model.encode(torch.tensor([ids]), torch.tensor([len(ids)]))[0].numpy()
+        return found
+
+    def probabilities(self, ids: Sequence[int], classifier: Classifier) -> NDArray[np.float32]:
+        raise AssertionError("its classifier is in no class of transformers")
+
+
+class _Transformers:
     """The checkpoint, loaded by transformers."""
+
+    name: Literal["transformers"] = "transformers"
 
     def __init__(self, folder: Path, classifier: Classifier | None) -> None:
         with quiet():
@@ -202,13 +250,11 @@ class _Reference:
 
     @torch.no_grad()
     def hidden(self, ids: Sequence[int]) -> NDArray[np.float32]:
-        """The last ones [tokens, width]."""
         found: NDArray[np.float32] = self._model.base_model(torch.tensor([ids])).last_hidden_state[0].numpy()
         return found
 
     @torch.no_grad()
     def probabilities(self, ids: Sequence[int], classifier: Classifier) -> NDArray[np.float32]:
-        """Of every label [labels], or of those of every token [tokens, labels]."""
         logits = self._model(torch.tensor([ids])).logits[0]
         found: NDArray[np.float32] = (logits.sigmoid() if classifier.spec.independent else logits.softmax(-1)).numpy()
         return found

@@ -10,14 +10,14 @@ from typing import NamedTuple
 from models.architectures import AnyConfig
 from models.architectures.architecture import Architecture
 from models.config import ModelConfig
-from models.encoding import EncodingDefaults
+from models.encoding import Encoding, EncodingDefaults
 from models.encoding.classifier import Classifier
 from models.encoding.dense import Dense
 from models.package.manifest import GenerationDefaults, TargetLanguage
 from models.tokenizers.sentencepiece_pair import SentencePieceSpec
 from models.tokenizers.spec import TokenizerSpec, open_tokenizer
 from models.tokenizers.tokenizer import Tokenizer
-from models.tokenizers.tokenizer_json import TokenizerJsonSpec
+from models.tokenizers.tokenizer_json import TokenizerJson, TokenizerJsonSpec
 from models.transformer import Transformer
 
 
@@ -73,6 +73,55 @@ class EncoderModel(NamedTuple):
     weights: Path
     classifier: Classifier | None
     """What gives labels, if something does."""
+
+
+@dataclass(frozen=True)
+class EncoderCheckpoint:
+    """A trained encoder, with all that a package says of it."""
+
+    name: str
+    config: ModelConfig
+    model: Transformer
+    """With its weights, in fp32."""
+    tokenizer: TokenizerJsonSpec
+    source_languages: tuple[str, ...]
+    """BCP-47 tags. None, where the checkpoint does not say."""
+    encoding: EncodingDefaults
+    dense: tuple[Dense, ...]
+    """Of the encoding."""
+    scores: Dense | None
+    """Of the encoding."""
+    classifier: Classifier | None
+    """What gives labels, if something does."""
+    in_transformers: bool
+    """Hugging Face transformers reads the folder too."""
+    head_in_transformers: bool
+    """It has a class with that head: sentence-transformers alone has those of modules.json."""
+    files: dict[str, Path]
+    """What belongs into a package as it is."""
+    made_files: Mapping[str, str]
+    """What was made for the package, and is in no folder yet: name -> content."""
+    folder: Path
+    """Of the encoder itself."""
+    sha256: str
+    """Of the weights: see `models.checkpoint.files.weights`."""
+
+    @property
+    def vectors(self) -> Encoding:
+        """What makes the vectors of a request that leaves all to the model."""
+        own = self.encoding
+        return Encoding(own.poolings, own.dimensions, own.normalize, dense=self.dense, scores=self.scores)
+
+    def save_layers(self, folder: Path) -> None:
+        """Writes the numbers of the encoding's layers."""
+        layers = [*self.dense, *([] if self.scores is None else [self.scores])]
+        for spec, dense in zip(self.encoding.layers, layers, strict=True):
+            dense.save(folder, spec.file)
+
+    def open_tokenizer(self) -> TokenizerJson:
+        """Raises TokenizerError."""
+        with tokenizer_folder(self.folder, self.made_files, self.files) as folder:
+            return TokenizerJson.load(folder, self.tokenizer)
 
 
 @dataclass(frozen=True)

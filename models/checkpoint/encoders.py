@@ -10,7 +10,8 @@ from pydantic import Field, ValidationError
 
 from models.checkpoint import modernbert
 from models.checkpoint.classifiers import HeadConfig, take_classifier
-from models.checkpoint.contents import CheckpointError, EncoderModel, tokenizer_folder
+from models.checkpoint.contents import CheckpointError, EncoderCheckpoint, EncoderModel
+from models.checkpoint.described import encoders as described
 from models.checkpoint.files.foreign import check_quantization
 from models.checkpoint.files.reading import JsonKeys, TensorFile, check_same, invalid, notices, parse, read_json
 from models.checkpoint.files.relative import put_relative
@@ -19,10 +20,7 @@ from models.checkpoint.files.weights import check_size, find_weights, read_weigh
 from models.checkpoint.sentence_transformers import Sentences, read_sentences, settings_file
 from models.checkpoint.tokenizers.encoders import read_encoders_tokenizer
 from models.config import Activation, ModelConfig
-from models.encoding import Encoding, EncodingDefaults
-from models.encoding.classifier import Classifier
-from models.encoding.dense import Dense
-from models.tokenizers.tokenizer_json import TokenizerJson, TokenizerJsonSpec
+from models.encoding import EncodingDefaults
 from models.transformer import Transformer
 
 ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "gelu": "gelu", "silu": "swish", "swish": "swish"}
@@ -124,64 +122,24 @@ MODEL_TYPES = (*FAMILIES, modernbert.MODEL_TYPE)
 """Of all encoders alone."""
 
 
-@dataclass(frozen=True)
-class EncoderCheckpoint:
-    """A trained encoder, with all that a package says of it."""
-
-    name: str
-    config: ModelConfig
-    model: Transformer
-    """With its weights, in fp32."""
-    tokenizer: TokenizerJsonSpec
-    encoding: EncodingDefaults
-    dense: tuple[Dense, ...]
-    """Of the encoding."""
-    scores: Dense | None
-    """Of the encoding."""
-    classifier: Classifier | None
-    """What gives labels, if something does."""
-    in_transformers: bool
-    """Whether transformers has a class with that head: sentence-transformers alone has those of modules.json."""
-    files: dict[str, Path]
-    """What belongs into a package as it is."""
-    made_files: Mapping[str, str]
-    """What was made for the package, and is in no folder yet: name -> content."""
-    folder: Path
-    """Of the encoder itself."""
-    sha256: str
-    """Of the weights: see `models.checkpoint.files.weights`."""
-
-    @property
-    def vectors(self) -> Encoding:
-        """What makes the vectors of a request that leaves all to the model."""
-        own = self.encoding
-        return Encoding(own.poolings, own.dimensions, own.normalize, dense=self.dense, scores=self.scores)
-
-    def save_layers(self, folder: Path) -> None:
-        """Writes the numbers of the encoding's layers."""
-        layers = [*self.dense, *([] if self.scores is None else [self.scores])]
-        for spec, dense in zip(self.encoding.layers, layers, strict=True):
-            dense.save(folder, spec.file)
-
-    def open_tokenizer(self) -> TokenizerJson:
-        """Raises TokenizerError."""
-        with tokenizer_folder(self.folder, self.made_files, self.files) as folder:
-            return TokenizerJson.load(folder, self.tokenizer)
-
-
 def is_encoder(folder: Path) -> bool:
-    """Whether a folder has an encoder alone: of a type above, or one that sentence-transformers has wrapped up."""
-    if (folder / "modules.json").exists():
+    """Whether a folder has an encoder alone: of a type above, one that sentence-transformers has wrapped up, or bare.
+
+    Raises CheckpointError where it is described, and nobody can read how.
+    """
+    if described.is_encoder(folder) or (folder / "modules.json").exists():
         return True
     file = folder / "config.json"
     return file.exists() and read_json(file).get("model_type") in MODEL_TYPES
 
 
 def load(folder: Path) -> EncoderCheckpoint:
-    """Reads a folder with config.json, a tokenizer and the weights, or one of sentence-transformers.
+    """Reads a folder with config.json, a tokenizer and the weights, one of sentence-transformers, or bare weights.
 
     Raises CheckpointError.
     """
+    if described.is_encoder(folder):
+        return described.load(folder)
     sentences = read_sentences(folder)
     inner = sentences.folder
     content = read_json(inner / "config.json")
@@ -204,11 +162,13 @@ def load(folder: Path) -> EncoderCheckpoint:
         config=found.config,
         model=found.model,
         tokenizer=found.tokenizer.spec,
+        source_languages=(),
         encoding=_within(sentences, found.config),
         dense=sentences.dense,
         scores=sentences.scores,
         classifier=classifier,
-        in_transformers=sentences.classifier is None,
+        in_transformers=True,
+        head_in_transformers=sentences.classifier is None,
         files=({"tokenizer.json": inner / "tokenizer.json"} if made is None else {}) | notices(folder),
         made_files={} if made is None else {"tokenizer.json": made},
         folder=inner,

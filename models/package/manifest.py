@@ -137,8 +137,9 @@ class VectorQuantization(Frozen):
 
 
 class VectorAgreement(Frozen):
-    """How near the vectors of sample sentences are to those of transformers, which has its own tokens and model."""
+    """How near the vectors of sample sentences are to those of a reference, which has its own tokens."""
 
+    reference: Literal["pytorch", "transformers"] = "transformers"
     sentences: int
     hidden_error: float
     """Largest absolute difference of a hidden state."""

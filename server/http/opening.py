@@ -16,6 +16,7 @@ from server.http.face import Desk
 from server.http.guard import LOOPBACK
 from server.http.transport.connection import ConnectionLimits
 from server.http.transport.listener import Listener
+from server.http.transport.places import Places
 from server.identity.entrance import Entrance
 from server.identity.tls import Tls, is_loopback
 from server.ports import address, bind
@@ -67,12 +68,11 @@ class HttpPort:
         desk = Desk(calls, entrance, traffic)
         app = application(served, desk, served_hosts(settings), settings.http_cors)
         connections = ConnectionLimits(
-            settings.max_connections,
             settings.request_timeout_s,
             settings.connection_age_s,
             settings.connection_age_grace_s,
         )
-        http = Listener(app, connections, settings.connection_idle_s, tls)
+        http = Listener(app, connections, Places(settings.max_connections), settings.connection_idle_s, tls)
         await http.start(self._listener)
         return http
 

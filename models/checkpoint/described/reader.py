@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -35,6 +35,13 @@ LAYER = "{layer}"
 """Stands in names for each layer of a side, counted from 0."""
 POSITIONS = ("source_positions", "target_positions")
 """Tables that some files have with an axis of batches, too."""
+SOURCE_SIDE = {
+    "target_vocab_size": "source_vocab_size",
+    "decoder_heads": "encoder_heads",
+    "decoder_ffn": "encoder_ffn",
+    "decoder_start_id": "end_id",
+}
+"""What an encoder alone has in place of its target side."""
 PARTS = ("weight", "bias")
 """The tensors of a module, which may be named together."""
 
@@ -54,6 +61,9 @@ class DescribedEncoding(Frozen):
     """Of the pooling "attention": the linear layer that scores a hidden state, of which a bias may be left out."""
     dimensions: int | None = None
     normalize: bool = False
+    max_tokens: int | None = None
+    prompts: dict[str, str] = Field(default_factory=dict)
+    prompt: str | None = None
 
 
 class Description(Frozen):
@@ -75,17 +85,25 @@ class Description(Frozen):
     generation: GenerationDefaults = GenerationDefaults()
     encoding: DescribedEncoding = DescribedEncoding()
 
-    @model_validator(mode="after")
-    def _translates(self) -> "Description":
-        if not self.model.decoder_layers:
-            raise ValueError("decoder_layers is 0, an encoder alone; expected a model that translates")
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _without_targets(cls, content: Any) -> Any:
+        """An encoder alone need not say of a decoder that there is none: its target side is its source side."""
+        match content:
+            case {"model": {"decoder_layers": 0} as model}:
+                given = {ours: model[theirs] for ours, theirs in SOURCE_SIDE.items() if theirs in model}
+                return content | {"model": {"output_bias": False} | given | model}
+        return content
 
 
 def load(folder: Path) -> Checkpoint:
     """Reads a folder with checkpoint.toml, the weights and the tokenizer that it names. Raises CheckpointError."""
     description = read_description(folder / DESCRIPTION)
     config, weights = description.model, folder / description.weights
+    if not config.decoder_layers:
+        raise CheckpointError(
+            f"{folder / DESCRIPTION}: decoder_layers is 0, an encoder alone, which does not translate"
+        )
     tensors = read_weights(weights, description.entry)
     check_size(config, weights)
     tokenizer = tokenizer_spec(folder, description)
@@ -129,10 +147,18 @@ def read_encoding(description: Description, tensors: TensorFile, file: Path) -> 
         spec, scores = take_dense(tensors, told.scores, size, "identity", SCORES_FILE, bias)
     try:
         encoding = EncodingDefaults(
-            poolings=told.poolings, scores=spec, dimensions=told.dimensions, normalize=told.normalize
+            poolings=told.poolings,
+            scores=spec,
+            dimensions=told.dimensions,
+            normalize=told.normalize,
+            max_tokens=told.max_tokens,
+            prompts=told.prompts,
+            prompt=told.prompt,
         )
     except ValidationError as error:
         raise invalid(error, file) from error
+    if told.max_tokens is not None and told.max_tokens > (most := description.model.max_positions):
+        raise CheckpointError(f"{file}: max_tokens is {told.max_tokens}; the model has {most} positions")
     return encoding, scores
 
 

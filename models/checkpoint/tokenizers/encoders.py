@@ -7,7 +7,7 @@ from typing import Any
 from models.checkpoint.contents import CheckpointError, EncoderTokenizer
 from models.checkpoint.tokenizers.fast import PROBE, largest_used, read_fast_tokenizer, spec_of
 from models.tokenizers.tokenizer import TokenizerError
-from models.tokenizers.tokenizer_json import Affixes, load_backend, parse_backend
+from models.tokenizers.tokenizer_json import Affixes, TokenizerJsonSpec, load_backend, parse_backend
 
 
 def read_encoders_tokenizer(folder: Path, vocab_size: int) -> EncoderTokenizer:
@@ -18,14 +18,19 @@ def read_encoders_tokenizer(folder: Path, vocab_size: int) -> EncoderTokenizer:
         backend = load_backend(file) if made is None else parse_backend(made.encode(), file.name)
     except TokenizerError as error:
         raise CheckpointError(f"{folder}: {error}") from error
+    return EncoderTokenizer(encoders_spec(backend, file, vocab_size), made, lower_cases(backend))
+
+
+def encoders_spec(backend: Any, file: Path, vocab_size: int) -> TokenizerJsonSpec:
+    """What a package says of a tokenizer that this file has. Raises CheckpointError."""
     spec = spec_of(backend)
     affixes = spec.affixes.model_copy(update={"between_ids": between_ids(backend, spec.affixes)})
-    spec = spec.model_copy(update={"affixes": affixes})
+    spec = spec.model_copy(update={"affixes": affixes, "file": file.name})
     if (largest := largest_used(backend, spec)) >= vocab_size:
         raise CheckpointError(f"{file} has token {largest}; the model has {vocab_size} tokens")
     if not affixes.suffix_ids:
         raise CheckpointError(f"{file}: no token ends a text; expected a template with one, such as [SEP]")
-    return EncoderTokenizer(spec, made, lower_cases(backend))
+    return spec
 
 
 def lower_cases(backend: Any) -> bool:

@@ -11,6 +11,9 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from server.http.transport.places import Places
+from server.traffic.address import of_host
+
 CONNECTION = "dragoman.connection"
 """The key of a request's scope under which its connection is."""
 MOST_HEAD_BYTES = 16 * 1024
@@ -29,8 +32,6 @@ AGE_JITTER = 0.1
 class ConnectionLimits:
     """What a client may take up."""
 
-    most: int
-    """Connections. One more is closed at once."""
     head_s: float
     """How long it may take until the head of a request is there."""
     age_s: float
@@ -50,9 +51,10 @@ class Connection(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
         limits: ConnectionLimits,
+        places: Places,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self._limits = limits
+        self._limits, self._places, self._host = limits, places, ""
         self._patience: asyncio.TimerHandle | None = None
         self._aging: asyncio.TimerHandle | None = None
         self._old = False
@@ -74,6 +76,12 @@ class Connection(HttpToolsProtocol):
         return tuple(name for _, name in names)
 
     @property
+    def busy(self) -> bool:
+        """A whole request of it is being answered."""
+        cycle = self._answering
+        return cycle is not None and not (cycle.more_body or cycle.response_complete)
+
+    @property
     def unread_bytes(self) -> int:
         """What was sent and has not left this machine."""
         return 0 if self.transport.is_closing() else self.transport.get_write_buffer_size()
@@ -88,7 +96,8 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self._limits.most:
+        self._host = host_of(transport.get_extra_info("peername"))
+        if not self._places.take(self, self._host):
             self.abort()
         else:
             transport.set_write_buffer_limits(1, 0)  # what is written is read as far as we can see, or it is not
@@ -97,6 +106,7 @@ class Connection(HttpToolsProtocol):
             self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._places.leave(self, self._host)
         self._head_is_there()
         if self._aging is not None:
             self._aging.cancel()
@@ -167,3 +177,8 @@ class Connection(HttpToolsProtocol):
     def _refuse(self, status: bytes) -> None:
         self.transport.write(b"HTTP/1.1 " + status + b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
         self.transport.close()
+
+
+def host_of(peer: tuple[Any, ...] | None) -> str:
+    """What an address of a socket has before its port, as callers are told apart by it."""
+    return of_host(peer[0]) if peer else ""

@@ -2,10 +2,12 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Sized
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+from server.http.transport.connection import host_of
+from server.http.transport.places import Places
 from server.identity.tls import Tls
 
 HANDSHAKE_S = 10.0
@@ -17,14 +19,13 @@ NO_FILES_S = 0.1
 class Handshakes:
     """Accepts whoever connects to a port."""
 
-    def __init__(
-        self, tls: Tls, most: int, connections: Sized, made: Callable[[], asyncio.Protocol], backlog: int
-    ) -> None:
-        """connections: those that are there, `most` with the handshakes. made: makes one more, of whoever has the keys.
+    def __init__(self, tls: Tls, places: Places, made: Callable[[], asyncio.Protocol], backlog: int) -> None:
+        """made: makes a connection, which takes its place, of whoever has the keys.
 
-        Where there are as many, one more handshake takes the place of the oldest, which its client is in no hurry with.
+        Where there are no more places than handshakes, one more takes that of the oldest, which its client is in no
+        hurry with.
         """
-        self._tls, self._most, self._connections, self._made, self._backlog = tls, most, connections, made, backlog
+        self._tls, self._places, self._made, self._backlog = tls, places, made, backlog
         self._under_way = dict[asyncio.Task[None], None]()
         """The oldest first."""
         self._accepting: asyncio.Task[None] | None = None
@@ -45,17 +46,17 @@ class Handshakes:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                accepted, _ = await loop.sock_accept(listener)
+                accepted, peer = await loop.sock_accept(listener)
             except OSError:
                 await asyncio.sleep(NO_FILES_S)
             else:
-                self._begin(accepted)
+                self._begin(accepted, host_of(peer))
 
-    def _begin(self, accepted: socket.socket) -> None:
-        if len(self._connections) >= self._most:
+    def _begin(self, accepted: socket.socket, host: str) -> None:
+        if not self._places.free(host):
             accepted.close()
             return
-        if len(self._connections) + len(self._under_way) >= self._most:
+        if self._under_way and self._places.taken + len(self._under_way) >= self._places.most:
             oldest = next(iter(self._under_way))
             del self._under_way[oldest]
             oldest.cancel()

@@ -10,6 +10,7 @@ from uvicorn import Config, Server
 
 from server.http.transport.connection import Connection, ConnectionLimits
 from server.http.transport.handshakes import Handshakes
+from server.http.transport.places import Places
 from server.identity.tls import Tls
 
 
@@ -20,13 +21,14 @@ class Listener(Server):
         self,
         app: ASGIApp,
         limits: ConnectionLimits,
+        places: Places,
         idle_s: float,
         tls: Tls | None = None,
     ) -> None:
         """idle_s: after so long, a connection without a request is closed. tls: None is plaintext."""
         config = Config(
             app,
-            http=partial(Connection, limits=limits),  # type: ignore[arg-type]  # which it calls, whatever it is
+            http=partial(Connection, limits=limits, places=places),  # type: ignore[arg-type]  # which it calls, whatever it is
             ws="none",
             lifespan="off",
             interface="asgi3",
@@ -40,9 +42,8 @@ class Listener(Server):
             reset_contextvars=True,  # a call must not find that of the call before it
         )
         super().__init__(config)
-        made = partial(Connection, config, self.server_state, {}, limits=limits)
-        connections = self.server_state.connections
-        self._handshakes = None if tls is None else Handshakes(tls, limits.most, connections, made, config.backlog)
+        made = partial(Connection, config, self.server_state, {}, limits=limits, places=places)
+        self._handshakes = None if tls is None else Handshakes(tls, places, made, config.backlog)
         self._open = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import grpc
 
+from bench.process import free_port
 from bench.soak import strangers
 from dragoman.quickstart import HOST
 from dragoman.v1.decoding_pb2 import EARLY_STOPPING_NEVER, DecodingOptions
@@ -23,7 +24,9 @@ from dragoman.v1.encoding_pb2_grpc import EncodingServiceStub
 from dragoman.v1.translation_pb2 import TranslateRequest
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
 from tests.hostile.by_hand.connections import KINDS, LARGEST, MEGABYTE, OTHER_HOST, ZOO, Attack, resident_bytes
+from tests.hostile.connections import http_attacks
 from tests.hostile.connections.attacks import seconds
+from tests.hostile.connections.http_attacks import pour
 from tests.server_process import ServerProcess, server_process
 
 ENDLESS = DecodingOptions(
@@ -40,6 +43,7 @@ class Target:
 
     port: int
     metrics_port: int
+    http_port: int
 
 
 Make = Callable[[Target, Callable[[], bool]], None]
@@ -48,6 +52,11 @@ Make = Callable[[Target, Callable[[], bool]], None]
 def many(kind: str, connections: int, calls: int) -> Make:
     """One of `tests.hostile.by_hand.connections`."""
     return lambda server, over: getattr(Attack(server, connections, calls, LARGEST, OTHER_HOST), kind)(over)
+
+
+def by_http(kind: str, connections: int) -> Make:
+    """One at the HTTP port."""
+    return lambda server, over: pour(server.http_port, connections, http_attacks.ATTACKS[kind], over, OTHER_HOST)
 
 
 def often(kind: str) -> Make:
@@ -80,6 +89,7 @@ def largest_work(server: Target, over: Callable[[], bool]) -> None:
 def attacks(connections: int, calls: int) -> Mapping[str, Make]:
     """All that is known, by name."""
     known = {kind: many(kind, connections, calls) for kind in KINDS}
+    known |= {f"http_{kind}": by_http(kind, connections) for kind in http_attacks.ATTACKS}
     return known | {kind: often(kind) for kind in STRANGERS} | {"largest_work": largest_work}
 
 
@@ -99,12 +109,19 @@ def most_resident_bytes(server: ServerProcess) -> int:
 
 def attacked(kind: str, args: argparse.Namespace) -> bool:
     """Prints a row of the table. Returns whether the server stayed within its budget."""
-    with server_process(args.package, "--workers", 1, *args.server) as server:
+    http_port = free_port()
+    with server_process(args.package, "--workers", 1, "--http-port", http_port, *args.server) as server:
         budget, before = server.metrics()("dragoman_memory_bytes", kind="budget"), resident_bytes(server)
         Path(f"/proc/{server.process.pid}/clear_refs").write_text("5")  # the most from now on: loading took more
         process = multiprocessing.get_context("spawn").Process(
             target=run,
-            args=(kind, args.connections, args.calls, Target(server.port, server.metrics_port), args.seconds),
+            args=(
+                kind,
+                args.connections,
+                args.calls,
+                Target(server.port, server.metrics_port, http_port),
+                args.seconds,
+            ),
         )
         process.start()
         process.join()
