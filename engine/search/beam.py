@@ -11,6 +11,7 @@ the vocabulary is too small for `num_beams` different hypotheses there are fewer
 
 from bisect import insort
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import islice, pairwise
 from math import floor
 from operator import attrgetter
@@ -37,6 +38,19 @@ class Extension(NamedTuple):
     token: int
 
 
+Written = tuple[tuple[int, ...], tuple[float, ...]]
+"""All tokens of a hypothesis, and the costs up to each; if nobody wants those, up to the last one."""
+
+
+class Finished(NamedTuple):
+    """A finished hypothesis. Its tokens are on a long way back, which few go: others soon push it out."""
+
+    score: float
+    reason: FinishReason
+    written: Callable[[], Written]
+    """Goes that way, as long as the search is there."""
+
+
 class Past(NamedTuple):
     """Of live hypotheses, by their numbers."""
 
@@ -56,7 +70,7 @@ class BeamSearch:
         self.constrained = bool(decoding.must_include)
         """Every hypothesis must have some phrases."""
         self.phrases = phrases_of(decoding.must_include) if self.constrained else NO_PHRASES
-        self.finished: list[Hypothesis] = []
+        self.finished: list[Finished] = []
         """Best first, at most `most`."""
         self._unsure = bool(decoding.coverage_penalty)
         """What they leave out of the source lowers their scores, once they are looked at."""
@@ -108,9 +122,16 @@ class BeamSearch:
         return None if self._unsure else self._decoding.num_return_sequences
 
     @property
-    def possible(self) -> Sequence[Hypothesis]:
-        """Finished hypotheses that may be the best of them."""
-        return self.finished if self._unsure else self.finished[:1]
+    def possible(self) -> Sequence[tuple[int, ...]]:
+        """The tokens of finished hypotheses that may be the best of them."""
+        possible = self.finished if self._unsure else self.finished[:1]
+        return [one.written()[0] for one in possible]
+
+    def hypothesis(self, finished: Finished) -> Hypothesis:
+        """One of its own, to be told of."""
+        tokens, costs = finished.written()
+        each = tuple(before - after for before, after in pairwise((0.0, *costs))) if self._decoding.with_tokens else ()
+        return Hypothesis(tokens, finished.score, finished.reason, each, log_prob=-costs[-1])
 
     @property
     def careful(self) -> bool:
@@ -136,14 +157,15 @@ class BeamSearch:
         ranked: all extensions, lowest cost first; with phrases, as `Banks` has them. Read only as far as needed.
         """
         if not self._free_tokens:
-            self._end_forced((), ())
+            self._finish(1, 0.0, FinishReason.LENGTH, self._forced)
             return ()
         children = self._extend(steps, ranked, past)
         if not self._is_worthwhile(steps, children):
             return ()
         if steps == self._free_tokens and self._forced_end_id is not None:
             for extension in children:
-                self._end_forced(*self._extended(extension, past))
+                forced = partial(self._forced, extension, past)
+                self._finish(steps + 1, extension.cost, FinishReason.LENGTH, forced)
             return ()
         return children
 
@@ -157,7 +179,7 @@ class BeamSearch:
                 if len(children) == self.num_beams:
                     break
             elif rank < self.num_beams:
-                self._finish(*self._extended(extension, past), reason)
+                self._end(steps, extension, past, reason)
         # With phrases, `ranked` is in another order.
         return sorted(children, key=attrgetter("cost")) if self.constrained else children
 
@@ -167,8 +189,7 @@ class BeamSearch:
             return FinishReason.END_TOKEN if extension.token in self.end_ids else FinishReason.LENGTH
         return finish_reason((*past.tokens(extension.parent), extension.token), self._rules)
 
-    def _extended(self, extension: Extension, past: Past) -> tuple[tuple[int, ...], tuple[float, ...]]:
-        """All its tokens, and the costs up to each; if nobody wants those, up to the last one."""
+    def _extended(self, extension: Extension, past: Past) -> Written:
         costs = past.costs(extension.parent) if self._decoding.with_tokens else ()
         return (*past.tokens(extension.parent), extension.token), (*costs, extension.cost)
 
@@ -179,19 +200,22 @@ class BeamSearch:
         barred = self._rules.barred_ids(steps - 1)
         return (extension for extension in ranked if extension.token not in barred)
 
-    def _end_forced(self, tokens: tuple[int, ...], costs: tuple[float, ...]) -> None:
-        """Finishes a hypothesis by the one token it can have: no model is needed to know its log-probability."""
+    def _forced(self, extension: Extension | None = None, past: Past | None = None) -> Written:
+        """With the one token that it can have next: no model is needed to know its log-probability."""
         assert self._forced_end_id is not None
-        total = costs[-1] if costs else 0.0
-        self._finish((*tokens, self._forced_end_id), (*costs, total), FinishReason.LENGTH)
+        if extension is None or past is None:
+            return (self._forced_end_id,), (0.0,)
+        tokens, costs = self._extended(extension, past)
+        return (*tokens, self._forced_end_id), (*costs, costs[-1])
 
-    def _finish(self, tokens: tuple[int, ...], costs: tuple[float, ...], reason: FinishReason) -> None:
-        """Keeps a hypothesis, if it is one of the best."""
-        total = -costs[-1]
-        value = score(total, len(tokens), self._decoding.length_penalty)
-        each = tuple(before - after for before, after in pairwise((0.0, *costs))) if self._decoding.with_tokens else ()
-        hypothesis = Hypothesis(tokens, value, reason, each, log_prob=total)
-        insort(self.finished, hypothesis, key=lambda finished: -finished.score)
+    def _end(self, steps: int, extension: Extension, past: Past, reason: FinishReason) -> None:
+        """Finishes a hypothesis of so many tokens."""
+        self._finish(steps, extension.cost, reason, partial(self._extended, extension, past))
+
+    def _finish(self, length: int, cost: float, reason: FinishReason, written: Callable[[], Written]) -> None:
+        """Keeps a hypothesis of so many tokens, if it is one of the best."""
+        finished = Finished(score(-cost, length, self._decoding.length_penalty), reason, written)
+        insort(self.finished, finished, key=lambda one: -one.score)
         del self.finished[self.most :]
 
     def _is_worthwhile(self, steps: int, live: Sequence[Extension]) -> bool:

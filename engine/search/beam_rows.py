@@ -97,7 +97,7 @@ class BeamRows:
         self._paths.go_on(step)
         self._costs, rows = step.costs, self._rows[self._all, step.parents]
         self.parents, self.tokens = rows[self._live], step.tokens[self._live]
-        return {number: self._leave(number, number in broken) for number in over}
+        return {number: self._results(number, number in broken) for number in over}
 
     def stay(self, fed: NDArray[np.int64]) -> None:
         """Every hypothesis goes on as it is. fed: what each row of the batch is fed next."""
@@ -111,7 +111,7 @@ class BeamRows:
 
     def drop(self, number: int) -> None:
         """A search leaves, whatever it has found."""
-        self._leave(number)
+        self._leave(self._groups.end(number))
 
     def settled(self, number: int) -> tuple[int, ...]:
         """The tokens that every possible best result of a search begins with, so far."""
@@ -119,7 +119,7 @@ class BeamRows:
         for group in self._groups.of(number):
             if self._counts[group]:
                 possible.append(self._paths.common(group, self._counts.item(group)))
-            possible += [one.token_ids for one in self._search(group).possible]
+            possible += self._search(group).possible
         return tuple(tokens[0] for tokens in takewhile(_equal, zip(*possible, strict=False)))
 
     def _search(self, number: int) -> BeamSearch:
@@ -220,19 +220,22 @@ class BeamRows:
         self._due = min((step for step in due.values() if step > coming), default=NEVER)
         return [number for number, step in due.items() if step == coming]
 
-    def _leave(self, number: int, broken: bool = False) -> tuple[Hypothesis, ...]:
-        """Frees the numbers of a search, and forgets the steps that no search has a token of."""
-        searches = list[BeamSearch]()
+    def _results(self, number: int, broken: bool) -> tuple[Hypothesis, ...]:
+        """What a search has found, which leaves."""
         groups = self._groups.end(number)
+        found = () if broken else results([self._search(group) for group in groups])
+        self._leave(groups)
+        return found
+
+    def _leave(self, groups: Sequence[int]) -> None:
+        """Frees the numbers of a search, and forgets the steps that no search has a token of."""
         for group in groups:
-            searches.append(self._search(group))
             self._searches[group] = None
             self._wanted[group] = self._counts[group] = 0
             self._special[group], self._careful[group] = NO_TOKEN, False
             self._costs[group], self._live[group] = np.inf, False
         self._paths.end(groups)
         self._fit()
-        return () if broken else results(searches)
 
     def _fit(self) -> None:
         """Room for the searches there are, and no more: for as many as the last number says, as wide as the widest."""

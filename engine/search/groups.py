@@ -52,7 +52,7 @@ class BeamGroup(BeamSearch):
         if steps < self._decoding.max_new_tokens:
             return children
         for extension in children:
-            self._finish(*self._extended(extension, past), FinishReason.LENGTH)
+            self._end(steps, extension, past, FinishReason.LENGTH)
         return ()
 
     def _extend(self, steps: int, ranked: Iterable[Extension], past: Past) -> list[Extension]:
@@ -61,7 +61,7 @@ class BeamGroup(BeamSearch):
         ended = [(extension, self._reason(extension, past)) for extension in allowed]
         for extension, reason in ended[: self.num_beams]:
             if reason is not FinishReason.LENGTH:
-                self._finish(*self._extended(extension, past), reason)
+                self._end(steps, extension, past, reason)
         self._chosen = [extension for extension, reason in ended if reason is FinishReason.LENGTH][: self.num_beams]
         return self._chosen
 
@@ -147,5 +147,6 @@ class Groups:
 
 def results(groups: Sequence[BeamSearch]) -> tuple[Hypothesis, ...]:
     """Of a search that is over, best first: of all its groups together."""
-    found = chain.from_iterable(group.finished for group in groups)
-    return tuple(sorted(found, key=lambda one: -one.score)[: groups[0].returned])
+    found = chain.from_iterable(((one, group) for one in group.finished) for group in groups)
+    best = sorted(found, key=lambda pair: -pair[0].score)[: groups[0].returned]
+    return tuple(group.hypothesis(one) for one, group in best)
