@@ -199,7 +199,8 @@ def labels_of(classifier: Classifier, hidden: NDArray[np.float32]) -> NDArray[np
 class _Reference(Protocol):
     """What vectors are compared with."""
 
-    name: Literal["pytorch", "transformers"]
+    @property
+    def name(self) -> Literal["pytorch", "transformers"]: ...
 
     def tokens(self, text: str) -> list[int]: ...
 

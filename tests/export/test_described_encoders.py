@@ -62,8 +62,9 @@ class Theirs(nn.Module):
     def vector(self, ids: Sequence[int]) -> Tensor:
         """The mean of the last states, weighted by what each one scores."""
         tokens = torch.tensor([ids])
-        hidden = self.stack(self.tokens(tokens) + self.places(torch.arange(len(ids))))[0]
-        return (self.score(hidden).softmax(0) * hidden).sum(0)
+        hidden: Tensor = self.stack(self.tokens(tokens) + self.places(torch.arange(len(ids))))[0]
+        scores: Tensor = self.score(hidden)
+        return (scores.softmax(0) * hidden).sum(0)
 
 
 @dataclass(frozen=True)
