@@ -13,6 +13,7 @@ from bench.cpu.plan import CT2_FP32, CT2_INT8, FP32, INT8, Models
 from bench.cpu.races import CLOSED
 from bench.cpu.sides.ctranslate2 import ComputeType, Ctranslate2, Setup
 from bench.cpu.sides.ours import Ours
+from bench.cpu.steps import output_layer
 from bench.cpu.turns import Player, players, race
 from bench.cpu.work import WORKERS, Side, Work
 from bench.machine.peak import Numbers, OutputLayer, Peaks, encoding_cost, step_cost
@@ -87,10 +88,11 @@ def _curve(axis: str, points: Sequence[Point], models: Mapping[int, Models], pea
     kinds = list(dict.fromkeys((point.vocabulary, point.workers) for point in points))
     for vocabulary, workers in kinds:
         config = Package.open(models[vocabulary].fp32).manifest.model
+        layers = _output_layers(models[vocabulary])
         with players(_sides(models[vocabulary], workers), {}) as opened:
             for point in points:
                 if (point.vocabulary, point.workers) == (vocabulary, workers):
-                    found.append(_costs(opened, point) | floors(config, point, peaks))
+                    found.append(_costs(opened, point) | floors(config, layers, point, peaks))
     names = list(dict.fromkeys(name for costs in found for name in costs))
     values = [getattr(point, axis) for point in points]
     return Curve(axis=axis, values=values, series={name: [costs.get(name) for costs in found] for name in names})
@@ -115,13 +117,26 @@ def _sides(models: Models, workers: int) -> list[Side]:
     return sides
 
 
-def floors(config: ModelShape, point: Point, peaks: Peaks) -> dict[str, float]:
-    """Of a token, by what the numbers are: its share of a step in the middle of the target, and of the encoding."""
+def _output_layers(models: Models) -> dict[Numbers, OutputLayer]:
+    """Of the packages that there are."""
+    folders: dict[Numbers, Path] = {"fp32": models.fp32, "int8": models.int8}
+    found = dict[Numbers, OutputLayer]()
+    for numbers, folder in folders.items():
+        if folder.exists():
+            package = Package.open(folder)
+            found[numbers] = output_layer(package, numbers, "required" if package.manifest.graphs.native else "off")
+    return found
+
+
+def floors(config: ModelShape, layers: Mapping[Numbers, OutputLayer], point: Point, peaks: Peaks) -> dict[str, float]:
+    """Of a token, by what the numbers are: its share of a step in the middle of the target, and of the encoding.
+
+    layers: what a package of these numbers reads of its output layer
+    """
     found = {}
-    numbers: Numbers
-    for numbers in ("fp32", "int8"):
+    for numbers, output in layers.items():
         rows = point.rows * point.beams
-        step = step_cost(config, rows, point.source, point.target // 2, numbers, OutputLayer(numbers)).floor_s(peaks)
+        step = step_cost(config, rows, point.source, point.target // 2, numbers, output).floor_s(peaks)
         encoding = encoding_cost(config, point.source, numbers).floor_s(peaks)
         found[f"floor {numbers}"] = (step / point.rows + encoding / point.target) * 1e6
     return found
