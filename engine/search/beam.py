@@ -11,7 +11,7 @@ the vocabulary is too small for `num_beams` different hypotheses there are fewer
 
 from bisect import insort
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import islice, pairwise
 from math import floor
 from operator import attrgetter
@@ -214,7 +214,7 @@ class BeamSearch:
 
     def _finish(self, length: int, cost: float, reason: FinishReason, written: Callable[[], Written]) -> None:
         """Keeps a hypothesis of so many tokens, if it is one of the best."""
-        finished = Finished(score(-cost, length, self._decoding.length_penalty), reason, written)
+        finished = Finished(score(-cost, length, self._decoding.length_penalty), reason, cache(written))
         insort(self.finished, finished, key=lambda one: -one.score)
         del self.finished[self.most :]
 

@@ -15,6 +15,7 @@ ZOO = ROOT / "models" / "zoo" / "en-pt"
 TEXTS = ["The cat sleeps on the table.", "I have two brothers.", "Where is the station?"]
 
 
+@pytest.mark.timeout(300)
 def test_both_servers_give_the_same_translations(tmp_path: Path) -> None:
     models = Models(ZOO, ZOO, ZOO, ZOO, tmp_path / "converted")
     translations = list[list[str]]()

@@ -32,6 +32,8 @@ __all__ = ["library"]
 
 SOURCES = [(5, 3, 17, 2, 0), (9, 0), tuple(range(20, 60))]
 LONGEST = 40
+MUCH = 1 << 40
+"""Of memory: more than a process has that has run other tests."""
 
 
 @pytest.fixture(scope="module")
@@ -215,12 +217,12 @@ def test_a_package_of_16_bits_has_a_budget_too(exported: Exported) -> None:
     spec = exported.files.spec.model_copy(update={"precision": Precisions.of_all("fp16")})
     model = Loadable(type(exported.files)(exported.files.folder, spec), exported.loadable().generation)
     told = Mock(Unobserved())
-    with load(model, CPU, Limits(4, 1, 60, LONGEST, HostMemory(4 << 30)), told) as runner:
+    with load(model, CPU, Limits(4, 1, 60, LONGEST, HostMemory(MUCH)), told) as runner:
         [(budget, limit)] = [call.args for call in told.memory.call_args_list]
-    assert limit == 4 << 30 and 0 < runner.memory_bytes < budget < limit
+    assert limit == MUCH and 0 < runner.memory_bytes < budget < limit
     with pytest.raises(DeviceError, match=r"1 workers of 4 rows of 60 .* 1 MB may be used \(--memory-mb\)"):
         load(model, CPU, Limits(4, 1, 60, LONGEST, HostMemory(1_000_000)))
     plan = Plan(model, Limits(4, 1, 60, LONGEST), Unobserved())
-    check_room(plan, CPU, 0, HostMemory(4 << 30), "auto")
+    check_room(plan, CPU, 0, HostMemory(MUCH), "auto")
     with pytest.raises(DeviceError, match="--memory-mb"):
-        check_room(plan, CPU, 4 << 30, HostMemory(4 << 30), "auto")
+        check_room(plan, CPU, MUCH, HostMemory(MUCH), "auto")

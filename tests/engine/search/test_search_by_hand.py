@@ -5,6 +5,7 @@ import math
 import pytest
 
 from engine.request import FinishReason, Hypothesis
+from engine.search.paths import Paths
 from models.decoding import Decoding, EarlyStopping
 from tests.engine.search.searching import EARLY_STOPPING, END, BeamAlone, GreedyAlone, alone, found, random_model, run
 from tests.fakes import rules_of
@@ -87,6 +88,22 @@ def test_when_two_of_two_are_finished(
     token_ids, log_probs = row
     step = search.advance(found([token_ids, [1, 2, END]], [log_probs, logs(0.4, 0.3, 0.1)]))
     assert step == ([(0, 1), (1, 1)] if worthwhile else [])
+
+
+def test_the_tokens_of_what_is_pushed_out_are_never_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are a long way back, and with this length penalty each hypothesis that ends is better than the last one."""
+    looked, tokens = list[int](), Paths.tokens
+
+    def count(paths: Paths, number: int, length: int, hypothesis: int) -> tuple[int, ...]:
+        looked.append(length)
+        return tokens(paths, number, length, hypothesis)
+
+    monkeypatch.setattr(Paths, "tokens", count)
+    search, rows = alone(Decoding(2, 2, 8, 10.0, "never"), RULES), 1
+    while rows:
+        rows = len(search.advance(found([[END, 1, 2]] * rows, [logs(0.5, 0.3, 0.1)] * rows)))
+    assert [len(one.token_ids) for one in search.hypotheses()] == [8, 8]
+    assert looked == [7, 7]
 
 
 @pytest.mark.parametrize("num_beams", [1, 2])

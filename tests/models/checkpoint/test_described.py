@@ -200,7 +200,7 @@ CHANGES = {
     ('weights = "model.pt"', 'weights = "other.pt"'): "other.pt cannot be read",
     ('kind = "bytes"', 'kind = "words"'): "tokenizer is {'kind': 'words'}; Input tag 'words'",
     ('kind = "bytes"', 'kind = "tokenizers"'): "tokenizer.json cannot be read",
-    ("decoder_layers = 3", "decoder_layers = 0"): "an encoder alone; expected a model that translates",
+    ("decoder_layers = 3", "decoder_layers = 0"): "an encoder alone, which does not translate",
     ("[tensors]", "[tensors"): "is not TOML",
     ("pad_id = 0", "pad_id = 1979-05-27"): "is not TOML of text, numbers and tables",
     ("pad_id = 0", 'pad_id = "nought"'): "model.transformer.pad_id is 'nought'; Input should be a valid integer",
