@@ -9,13 +9,13 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from engine.cache_memory import DTYPES
 from engine.cpu.allowed import AllowedTokens
 from engine.cpu.cache_buffer import CacheBuffer
 from engine.cpu.screened import Screened, WholeRows
 from engine.cpu.source import CpuSource
 from engine.decoder import Ask, Found, TokenIds
 from engine.devices.session import bind
+from engine.host.cache_memory import DTYPES
 from engine.logits.graph import LogitsGraph
 from engine.logits.whole_rows import (
     answer,

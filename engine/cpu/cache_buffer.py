@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cache_memory import CacheMemory
+from engine.host.cache_memory import CacheMemory
 from models.package.declared.tensors import CacheTensor
 
 

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from engine.cpu.packs import encode_packed
 from engine.devices.session import CPU, Device, open_session
-from engine.encoded import EncodedText, NoCache
+from engine.host.encoded import EncodedText, NoCache
+from engine.host.together import same_alone
 from engine.logits.target_graphs import TargetGraphs
-from engine.together import same_alone
 from models.package.graph_files import GraphFiles
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from engine.positions import joined
+from engine.host.positions import joined
 from models.package import signature
 from models.package.declared.graphs import GraphsSpec
 
@@ -22,7 +22,7 @@ def encode_packed(
     """Index and hidden states [tokens, width] of every source, in any order.
 
     Attention is padded to the longest source of a pack, and no sum contains padding: how sources are packed changes no
-    bit of what comes out. width: of hidden states; spec: see `engine.positions.joined`
+    bit of what comes out. width: of hidden states; spec: see `engine.host.positions.joined`
     """
     for pack in packs([len(source) for source in sources], width):
         lengths = np.array([len(sources[index]) for index in pack], np.int32)

@@ -13,10 +13,10 @@ callers    what those who call may take: connections, calls and their messages, 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from engine.cache_memory import STEP
 from engine.cpu.decoder import RUN_TOKENS
 from engine.devices.session import DeviceError
 from engine.devices.sizing import FLOAT_BYTES, ID_BYTES, most_that_fit, tensor_bytes
+from engine.host.cache_memory import STEP
 from engine.logits.target_graphs import OUTPUT_TOKENS, PASS_TOKENS
 from engine.queueing.queue import JOINING_TOKENS
 from models.package.declared.graphs import GraphFile, GraphsSpec

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from engine.batch.running_batch import RunningBatch
 from engine.decoder import Decoder
-from engine.encoded import EncodedText
 from engine.errors import KernelsRefused
+from engine.host.encoded import EncodedText
 from engine.observer import Unobserved
 from engine.request import Encode, Encoded, Event, Failed, Finished, Request, Translate
 from engine.targets import TargetRules

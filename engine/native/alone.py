@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.devices.session import CPU, Device, open_session
-from engine.encoded import EncodedText, NoCache
 from engine.errors import KernelsRefused
+from engine.host.encoded import EncodedText, NoCache
+from engine.host.together import same_alone
 from engine.logits.target_graphs import TargetGraphs
 from engine.native.encoder import PACKED, encode
 from engine.native.library import matching
-from engine.together import same_alone
 from kernels.library import Library
 from models.package import signature
 from models.package.declared.graphs import NativeGraphs

@@ -7,8 +7,8 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from engine.cache_memory import STEP, CacheMemory
 from engine.decoder import Ask, Found, TokenIds
+from engine.host.cache_memory import STEP, CacheMemory
 from engine.logits.graph import LogitsGraph
 from engine.logits.whole_rows import answer, asks_logits, asks_more, attend
 from engine.native.allowed import AllowedTokens

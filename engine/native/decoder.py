@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from engine.devices.session import CPU, Device, open_session
 from engine.devices.shapes import check_shapes
 from engine.errors import KernelsRefused
+from engine.host.together import same_alone
 from engine.logits.graph import LogitsGraph
 from engine.logits.target_graphs import TargetGraphs
 from engine.native.cache import SlotCache
 from engine.native.encoder import PACKED, NativeSource, encode
 from engine.native.library import matching
 from engine.native.named import NamedTokens
-from engine.together import same_alone
 from kernels.library import Counters, Library
 from models.package.declared.graphs import NativeGraphs
 from models.package.graph_files import GraphFiles

@@ -6,7 +6,7 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from engine.positions import joined
+from engine.host.positions import joined
 from models.package import signature
 from models.package.declared.graphs import GraphsSpec
 
@@ -56,7 +56,7 @@ def encode(
 ) -> Iterator[list[NDArray[np.float32]]]:
     """Of every source, hidden states [tokens, width], and keys and values [tokens, layers * 2 * width].
 
-    outputs: of an encoder alone, the first is all that there is. spec: see `engine.positions.joined`
+    outputs: of an encoder alone, the first is all that there is. spec: see `engine.host.positions.joined`
     """
     for group in runs([len(source) for source in sources], run_tokens):
         lengths = np.array([len(source) for source in sources[group]], np.int32)

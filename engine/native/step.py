@@ -8,9 +8,9 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from engine.cache_memory import CacheMemory
 from engine.decoder import Found
 from engine.devices.session import bind
+from engine.host.cache_memory import CacheMemory
 from engine.native.allowed import AllowedTokens
 from engine.native.rows import Rows
 from models.package import signature

@@ -1,4 +1,4 @@
-"""engine.cache_memory, engine.cpu.cache_buffer: room that follows the rows, and what they hold, against plain lists."""
+"""engine.host.cache_memory, engine.cpu.cache_buffer: room for rows, and what they hold, against lists."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from numpy.typing import NDArray
 
-from engine.cache_memory import STEP
 from engine.cpu.cache_buffer import CacheBuffer
+from engine.host.cache_memory import STEP
 from models.package.declared.tensors import Axis, CacheTensor
 
 TENSORS, ROWS, HEADS, HEAD_DIM = 2, 5, 3, 4

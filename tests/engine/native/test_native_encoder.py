@@ -13,8 +13,8 @@ from torch import nn
 
 from engine.cpu.encoder import CpuEncoder
 from engine.devices.session import CPU, Device, DeviceError
-from engine.encoded import EncodedText
 from engine.errors import KernelsRefused
+from engine.host.encoded import EncodedText
 from engine.loading.load import Limits, Loadable, load, open_decoder
 from engine.loading.probes import check_vectors, mean
 from engine.native.alone import NativeEncoder
