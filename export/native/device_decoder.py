@@ -1,19 +1,20 @@
 """The decoder step for GPUs: one token of each row, whose cached tensors lie in slots.
 
-Nodes are ONNX Runtime's, but for attention and the choice of the best tokens. A sublayer's last bias is added where its
-residual is, because ONNX Runtime's Gemm on CUDA adds one by a kernel of its own.
+Nodes are ours, but for the product with the output layer, which is large, and norms that stand alone. A linear layer
+has its input's norm, its bias, its activation and its residual in it: of so few rows a kernel takes about as long as
+its start.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import onnx_ir as ir
-import torch
 from onnx_ir import DataType
 from torch import nn
 
 from export.native.decoder import DTYPES, slot_axes
 from export.native.linear import LinearLayers
-from export.native.nodes import Attributes, Nodes, declared, unused, variable
+from export.native.nodes import Attributes, Nodes, declared, variable
 from export.tracing.variant import PRECISIONS
 from models.layers import CrossAttention, DecoderLayer, FeedForward, SelfAttention
 from models.package import signature
@@ -65,16 +66,16 @@ class _Decoder:
         """Tokens at their positions: [rows, width]."""
         model, nodes, kind = self._model, self._nodes, self._model.config.decoder_embedding_norm
         table = nodes.constant("target_embedding", model.target_embedding)
-        x = nodes.standard("Gather", [table, self._inputs["ids"]])
-        if model.embedding_scale != 1.0:
-            factor = torch.tensor(model.embedding_scale, dtype=model.target_embedding.dtype)
-            x = nodes.standard("Mul", [x, nodes.constant("embedding_scale", factor)])
-        if kind == "tokens":
-            x = self._norm(x, model.decoder_embedding_norm)
+        places = None
         if model.config.positions != "none":
-            positions = nodes.constant("target_positions", model.target_positions)
-            x = nodes.standard("Add", [x, nodes.standard("Gather", [positions, self._inputs["positions"]])])
-        return self._norm(x, model.decoder_embedding_norm) if kind == "sum" else x
+            places = nodes.constant("target_positions", model.target_positions)
+        inputs = [self._inputs["ids"], self._inputs["positions"], table]
+        scale: Attributes = {"scale": float(model.embedding_scale)}
+        if kind != "tokens":
+            x = nodes.ours("EmbedTokens", [*inputs, places], scale)
+            return self._norm(x, model.decoder_embedding_norm) if kind == "sum" else x
+        x = self._norm(nodes.ours("EmbedTokens", inputs, scale), model.decoder_embedding_norm)
+        return x if places is None else nodes.standard("Add", [x, nodes.standard("Gather", [places, inputs[1]])])
 
     def _layers(self, x: ir.Value) -> tuple[ir.Value, ir.Value]:
         """What the output layer takes, and the last layer's queries to the source."""
@@ -82,27 +83,28 @@ class _Decoder:
         sublayers = [part for layer in model.decoder for part in _sublayers(layer)]
         norms = [sublayer.residual.norm for sublayer in sublayers]
         pre = model.config.norm == "pre"
-        entered = self._norm(x, norms[0]) if pre else x
+        # Where a sublayer's norm stands behind it, the next one reads the sum through it, and so does the residual.
+        passed: nn.Module | None = None
         for index, sublayer in enumerate(sublayers):
+            entered = _Normed(x, norms[index] if pre else passed)
             last: nn.Linear
             match sublayer:
                 case SelfAttention():
-                    y, last = self._attention(entered, sublayer, index // 3), sublayer.out
+                    qkv = self._linear_layer(entered, sublayer.qkv)
+                    y, last = self._attention(qkv, index // 3), sublayer.out
                 case CrossAttention():
-                    query = self._product(entered, sublayer.query)
+                    query = self._linear_layer(entered, sublayer.query)
                     y, last = self._cross(query, index // 3), sublayer.out
                 case FeedForward():
-                    up = self._product(entered, sublayer.up)
-                    y, last = self._linear.activate(up, model.config.activation), sublayer.down
-            # Before a sublayer the next one's norm follows the sum, and the model's own the last sum.
-            norm = norms[index] if not pre else [*norms, model.decoder_norm][index + 1]
-            entered, x = self._join(y, last, x, norm, pre)
-        return entered if pre else self._norm(x, model.decoder_norm), query
+                    y, last = self._linear_layer(entered, sublayer.up, model.config.activation), sublayer.down
+            x = self._linear_layer(_Normed(y), last, residual=_Normed(x, passed))
+            passed = None if pre else norms[index]
+        return self._norm(self._norm(x, passed), model.decoder_norm), query
 
-    def _attention(self, x: ir.Value, layer: SelfAttention, index: int) -> ir.Value:
+    def _attention(self, qkv: ir.Value, index: int) -> ir.Value:
         past = self._past[f"self_k{index}"], self._past[f"self_v{index}"]
         where = [self._inputs[name] for name in ("positions", "slots", "history")]
-        inputs = [self._product(x, layer.qkv), *past, *where]
+        inputs = [qkv, *past, *where]
         attended, *present = self._nodes.ours_of_many("HistoryAttention", inputs, 3, self._scale)
         self._present += present
         return attended
@@ -122,36 +124,36 @@ class _Decoder:
         found = nodes.ours_of_many("BestLogits", [hidden, products, weight, bias, self._inputs["ranks"]], 4)
         return found[:3]
 
-    def _product(self, x: ir.Value, layer: nn.Linear) -> ir.Value:
-        return self._nodes.standard("Gemm", [x, self._weight(layer), *self._bias(layer)], {"transB": 1})
+    def _linear_layer(
+        self, x: "_Normed", layer: nn.Linear, activation: str = "none", residual: "_Normed | None" = None
+    ) -> ir.Value:
+        """activation(x weight^T + bias) + residual, [rows, outputs]."""
+        name = self._linear.name(layer)
+        bias = None if layer.bias is None else self._nodes.constant(f"{name}.bias", layer.bias)
+        inputs = [x.numbers, self._nodes.constant(f"{name}.weight", layer.weight), bias, *self._scale_and_shift(x.norm)]
+        if residual is not None:
+            inputs += [residual.numbers, *self._scale_and_shift(residual.norm)]
+        attributes: Attributes = {"activation": activation, "epsilon": self._model.config.norm_epsilon}
+        return self._nodes.ours("RowLinear", inputs, attributes)
 
-    def _join(self, y: ir.Value, last: nn.Linear, x: ir.Value, norm: nn.Module, pre: bool) -> tuple[ir.Value, ir.Value]:
-        """A sublayer's last linear layer over `y`, and the residual: what the next sublayer gets, and adds to."""
-        if not isinstance(norm, nn.LayerNorm):
-            total = self._nodes.standard("Add", [x, self._product(y, last)])
-            return total, total
-        product = self._nodes.standard("Gemm", [y, self._weight(last)], {"transB": 1})
-        outputs = [ir.Value(), unused(), unused(), ir.Value()] if pre else [ir.Value()]  # the last is the sum
-        inputs = [product, x, *self._scale_and_shift(norm), *self._bias(last)]
-        found = self._nodes.microsoft("SkipLayerNormalization", inputs, outputs, {"epsilon": norm.eps})
-        return found[0], found[-1]
-
-    def _norm(self, x: ir.Value, norm: nn.Module) -> ir.Value:
+    def _norm(self, x: ir.Value, norm: nn.Module | None) -> ir.Value:
         """A norm that stands alone, where there is one."""
         if not isinstance(norm, nn.LayerNorm):
             return x
         return self._nodes.standard("LayerNormalization", [x, *self._scale_and_shift(norm)], {"epsilon": norm.eps})
 
-    def _scale_and_shift(self, norm: nn.LayerNorm) -> list[ir.Value]:
+    def _scale_and_shift(self, norm: nn.Module | None) -> list[ir.Value | None]:
+        if not isinstance(norm, nn.LayerNorm):
+            return [None, None]
         name = self._linear.name(norm)
         return [self._nodes.constant(f"{name}.{part}", getattr(norm, part)) for part in ("weight", "bias")]
 
-    def _weight(self, layer: nn.Linear) -> ir.Value:
-        return self._nodes.constant(f"{self._linear.name(layer)}.weight", layer.weight)
 
-    def _bias(self, layer: nn.Linear) -> list[ir.Value]:
-        name = f"{self._linear.name(layer)}.bias"
-        return [] if layer.bias is None else [self._nodes.constant(name, layer.bias)]
+class _Normed(NamedTuple):
+    """Numbers [rows, width], and what they are read through, if anything."""
+
+    numbers: ir.Value
+    norm: nn.Module | None = None
 
 
 def _sublayers(layer: nn.Module) -> tuple[SelfAttention, CrossAttention, FeedForward]:

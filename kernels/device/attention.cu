@@ -3,7 +3,7 @@
 // 2018, "Online normalizer calculation for softmax"); in the end they are joined, in one order.
 #include <cuda_fp16.h>
 
-#include "checked.h"
+#include "follow.h"
 #include "launch.h"
 
 namespace dragoman::device {
@@ -58,6 +58,7 @@ struct Sum {
 template <int lanes>
 __global__ void __launch_bounds__(threads) attend_kernel(const Attention of) {
   constexpr int groups = threads / lanes;
+  follow();
   const int head = blockIdx.x, row = blockIdx.y, part = threadIdx.x % lanes, group = threadIdx.x / lanes;
   const bool has_numbers = part * 8 < of.head_dim;
   const int slot = of.row_slots[row], inner = of.heads * of.head_dim, number = head * of.head_dim + part * 8;
@@ -134,21 +135,18 @@ __global__ void __launch_bounds__(threads) attend_kernel(const Attention of) {
 }
 
 template <int lanes>
-void launch(const Attention& of, cudaStream_t stream) {
-  attend_kernel<lanes><<<dim3(of.heads, of.rows), threads, 0, stream>>>(of);
+void launch(const Attention& of, void* stream) {
+  launch_following(attend_kernel<lanes>, dim3(of.heads, of.rows), threads, stream, of);
 }
 
 }  // namespace
 
 void gpu::attend(const Attention& of, void* stream) {
-  const auto on = static_cast<cudaStream_t>(stream);
-  if (of.rows > 0) {
-    if (of.head_dim <= 32) launch<4>(of, on);
-    else if (of.head_dim <= 64) launch<8>(of, on);
-    else if (of.head_dim <= 128) launch<16>(of, on);
-    else launch<32>(of, on);
-  }
-  checked(cudaGetLastError());
+  if (of.rows == 0) return;
+  if (of.head_dim <= 32) launch<4>(of, stream);
+  else if (of.head_dim <= 64) launch<8>(of, stream);
+  else if (of.head_dim <= 128) launch<16>(of, stream);
+  else launch<32>(of, stream);
 }
 
 }  // namespace dragoman::device

@@ -9,7 +9,7 @@
 // as equal that differ by less than a 2^-15th, far less than what products are off by.
 #include <cuda_fp16.h>
 
-#include "checked.h"
+#include "follow.h"
 #include "launch.h"
 
 namespace dragoman::device {
@@ -85,6 +85,7 @@ __global__ void __launch_bounds__(threads) scan_kernel(const BestLogits of, cons
   __shared__ int length;
   const int part = blockIdx.x, row = blockIdx.y, first = part * part_columns + threadIdx.x * together;
   if (threadIdx.x == 0) length = 0;
+  follow();
 
   float logits[of_thread];
   float2 sum = {-INFINITY, 0};
@@ -200,6 +201,7 @@ __global__ void __launch_bounds__(threads) finish_kernel(const BestLogits of, co
   __shared__ float2 sums[warps];
   __shared__ int length;
   const int row = blockIdx.x;
+  follow();
 
   float2 sum = {-INFINITY, 0};
   for (int part = threadIdx.x; part < parts.count; part += threads)
@@ -265,15 +267,12 @@ size_t gpu::scratch_bytes(const BestLogits& of) {
 }
 
 void gpu::find(const BestLogits& of, void* stream) {
-  const auto on = static_cast<cudaStream_t>(stream);
+  if (of.rows == 0) return;
   size_t bytes = 0;
   const Parts parts = layout(of, &bytes);
-  if (of.rows > 0) {
-    scan_kernel<<<dim3(parts.count, of.rows), threads, 0, on>>>(of, parts, looked_at_again(of.k));
-    if (of.k <= 8) finish_kernel<looked_at_again(8)><<<of.rows, threads, 0, on>>>(of, parts);
-    else finish_kernel<looked_at_again(most_candidates)><<<of.rows, threads, 0, on>>>(of, parts);
-  }
-  checked(cudaGetLastError());
+  launch_following(scan_kernel, dim3(parts.count, of.rows), threads, stream, of, parts, looked_at_again(of.k));
+  const auto finish = of.k <= 8 ? finish_kernel<looked_at_again(8)> : finish_kernel<looked_at_again(most_candidates)>;
+  launch_following(finish, dim3(of.rows), threads, stream, of, parts);
 }
 
 }  // namespace dragoman::device

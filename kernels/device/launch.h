@@ -1,4 +1,4 @@
-// What the operators of a step for GPUs compute: there (attention.cu, best_logits.cu) and in plain C++ (reference.cpp).
+// What the operators of a step for GPUs compute: there (the .cu files) and in plain C++ (reference.cpp).
 // Numbers are fp16 where nothing else is said, and every sum is made in fp32.
 #pragma once
 #include <cstddef>
@@ -34,6 +34,36 @@ struct BestLogits {
   void* scratch;         // scratch_bytes(...)
 };
 
+enum class Activation { none, relu, gelu, gelu_tanh, swish };
+
+// Numbers of rows, or with a scale their norm (Ba et al. 2016, "Layer Normalization").
+struct Normed {
+  const Half* numbers;           // [rows, width]
+  const Half *scale, *shift;     // [width]; or null
+};
+
+// A linear layer: activation(x weight^T + bias) + residual.
+struct RowLinear {
+  int rows, width, outputs;
+  Activation activation;
+  float epsilon;                 // of norms
+  Normed x;                      // [rows, width]
+  const Half* weight;            // [outputs, width]
+  const Half* bias;              // [outputs]; or null
+  Normed residual;               // [rows, outputs]; or null
+  Half* y;                       // [rows, outputs]
+};
+
+// Tokens and their positions.
+struct Embedding {
+  int rows, width;
+  float scale;                   // of tokens
+  const int64_t* ids;            // [rows]
+  const int32_t* positions;      // [rows]
+  const Half *tokens, *places;   // [tokens, width], [places, width]; no places: null
+  Half* embedded;                // [rows, width]
+};
+
 constexpr int most_candidates = 64;
 constexpr int largest_head_dim = 256;
 
@@ -45,11 +75,15 @@ namespace gpu {
 void attend(const Attention& of, void* stream);
 size_t scratch_bytes(const BestLogits& of);
 void find(const BestLogits& of, void* stream);
+void multiply(const RowLinear& of, void* stream);
+void embed(const Embedding& of, void* stream);
 }  // namespace gpu
 
 namespace reference {
 void attend(const Attention& of);
 void find(const BestLogits& of);
+void multiply(const RowLinear& of);
+void embed(const Embedding& of);
 }  // namespace reference
 
 }  // namespace dragoman::device

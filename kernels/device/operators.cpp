@@ -1,18 +1,17 @@
-// The operators of a step for GPUs: HistoryAttention, SlotAttention and BestLogits, of fp16. Each runs on the CPU
+// The operators of a step for GPUs: HistoryAttention, SlotAttention and BestLogits here, the others in
+// headers of their own, all of fp16. Each runs on the CPU
 // provider in plain C++ and, where the library was built with nvcc, on CUDA's.
 #include <algorithm>
 #include <cmath>
 
+#include "embed_tokens_operator.h"
 #include "launch.h"
 #include "ort/operator.h"
+#include "place.h"
+#include "row_linear_operator.h"
 
 namespace dragoman::device {
 namespace {
-
-enum Place { on_cpu, on_gpu };
-
-template <Place place>
-constexpr const char* provider_name = place == on_gpu ? "CUDAExecutionProvider" : "CPUExecutionProvider";
 
 template <Place place>
 void attend(const Attention& of, const Call& call) {
@@ -39,15 +38,6 @@ Attention attention_of(const Tensor& keys, const Tensor& values) {
   return of;
 }
 
-
-// Indices that the host can see. On a GPU they are the engine's word.
-void expect_below(const char* name, const Tensor& numbers, int64_t limit) {
-  for (int64_t i = 0; i < numbers.count(); i++) {
-    const int32_t number = numbers.data<int32_t>()[i];
-    if (number < 0 || number >= limit) refuse(name, " has ", number, " at ", i, "; there are ", limit);
-  }
-}
-
 // What both attentions do with a query of each row; `queries` of a row's numbers lie side by side.
 template <Place place>
 class Attending {
@@ -61,8 +51,8 @@ class Attending {
     expect_shape(positions_name, positions, {rows});
     expect_shape("slots", slots, {rows});
     if constexpr (place == on_cpu) {
-      expect_below(positions_name, positions, of.places);
-      expect_below("slots", slots, of.slots);
+      expect_below<int32_t>(positions_name, positions, of.places);
+      expect_below<int32_t>("slots", slots, of.slots);
     }
     of.rows = (int)rows;
     of.query_stride = (int)(queries * inner);
@@ -92,7 +82,7 @@ struct HistoryAttention : Attending<place> {
     const Tensor keys = call.input(1), values = call.input(2), history = call.input(5);
     Attention of = attention_of(keys, values);
     expect_shape("history", history, {of.slots, of.places});
-    if constexpr (place == on_cpu) expect_below("history", history, of.slots);
+    if constexpr (place == on_cpu) expect_below<int32_t>("history", history, of.slots);
     for (int i = 1; i <= 2; i++)
       if (call.output_like(i, keys).template data<char>() != (i == 1 ? keys : values).template data<char>())
         refuse(i == 1 ? "keys" : "values", " must be bound in place: the output to the memory of the input");
@@ -168,10 +158,14 @@ OrtCustomOpDomain* domain() {
     add(custom_operator<HistoryAttention<on_gpu>>());
     add(custom_operator<SlotAttention<on_gpu>>());
     add(custom_operator<BestLogitsOperator<on_gpu>>());
+    add(custom_operator<RowLinearOperator<on_gpu>>());
+    add(custom_operator<EmbedTokensOperator<on_gpu>>());
 #endif
     add(custom_operator<HistoryAttention<on_cpu>>());
     add(custom_operator<SlotAttention<on_cpu>>());
     add(custom_operator<BestLogitsOperator<on_cpu>>());
+    add(custom_operator<RowLinearOperator<on_cpu>>());
+    add(custom_operator<EmbedTokensOperator<on_cpu>>());
     return created;
   }();
   return made;
@@ -185,7 +179,7 @@ extern "C" __attribute__((visibility("default"))) OrtStatus* RegisterCustomOps(O
   return dragoman::register_operators(options, base, dragoman::device::domain);
 }
 
-extern "C" __attribute__((visibility("default"))) int dragoman_device_operators() { return 1; }
+extern "C" __attribute__((visibility("default"))) int dragoman_device_operators() { return 2; }
 // Whether there are kernels for a GPU in it.
 extern "C" __attribute__((visibility("default"))) int dragoman_device_has_gpu() {
 #ifdef GPU

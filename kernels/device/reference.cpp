@@ -83,7 +83,71 @@ void find_one(const BestLogits& of, int row) {
   }
 }
 
+// What the norm of a row makes of its numbers, rounded; or the numbers themselves.
+std::vector<double> normed(const Normed& of, int row, int width, float epsilon) {
+  const Half* numbers = of.numbers + (size_t)row * width;
+  std::vector<double> found(width);
+  double mean = 0, variance = 0;
+  for (int i = 0; i < width; i++) mean += (found[i] = half_to_float(numbers[i])) / width;
+  if (!of.scale) return found;
+  for (double number : found) variance += (number - mean) * (number - mean) / width;
+  const double by = 1 / std::sqrt(variance + epsilon);
+  for (int i = 0; i < width; i++) {
+    const double number = (found[i] - mean) * by * half_to_float(of.scale[i]) + half_to_float(of.shift[i]);
+    found[i] = half_to_float(float_to_half((float)number));
+  }
+  return found;
+}
+
+double activated(double x, Activation activation) {
+  switch (activation) {
+    case Activation::relu: return x > 0 || std::isnan(x) ? x : 0;
+    case Activation::gelu: return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+    case Activation::gelu_tanh: return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    case Activation::swish: return x / (1 + std::exp(-x));
+    default: return x;
+  }
+}
+
+// An output of every row.
+void multiply_one(const RowLinear& of, int output, const std::vector<std::vector<double>>& x) {
+  const Half* halves = of.weight + (size_t)output * of.width;
+  std::vector<double> weight(of.width);
+  for (int i = 0; i < of.width; i++) weight[i] = half_to_float(halves[i]);
+  for (int row = 0; row < of.rows; row++) {
+    double sum = of.bias ? half_to_float(of.bias[output]) : 0;
+    for (int i = 0; i < of.width; i++) sum += x[row][i] * weight[i];
+    of.y[(size_t)row * of.outputs + output] = float_to_half((float)activated(sum, of.activation));
+  }
+}
+
+void add_residual(const RowLinear& of, int row) {
+  const std::vector<double> residual = normed(of.residual, row, of.outputs, of.epsilon);
+  Half* y = of.y + (size_t)row * of.outputs;
+  for (int i = 0; i < of.outputs; i++) y[i] = float_to_half((float)(half_to_float(y[i]) + residual[i]));
+}
+
 }  // namespace
+
+void reference::multiply(const RowLinear& of) {
+  std::vector<std::vector<double>> x(of.rows);
+  for (int row = 0; row < of.rows; row++) x[row] = normed(of.x, row, of.width, of.epsilon);
+  for (int output = 0; output < of.outputs; output++) multiply_one(of, output, x);
+  if (!of.residual.numbers) return;
+  for (int row = 0; row < of.rows; row++) add_residual(of, row);
+}
+
+void reference::embed(const Embedding& of) {
+  const auto rounded = [](float number) { return half_to_float(float_to_half(number)); };
+  for (int row = 0; row < of.rows; row++) {
+    const Half* token = of.tokens + (size_t)of.ids[row] * of.width;
+    for (int i = 0; i < of.width; i++) {
+      float number = rounded(half_to_float(token[i]) * of.scale);
+      if (of.places) number += half_to_float(of.places[(size_t)of.positions[row] * of.width + i]);
+      of.embedded[(size_t)row * of.width + i] = float_to_half(number);
+    }
+  }
+}
 
 void reference::attend(const Attention& of) {
   for (int row = 0; row < of.rows; row++)
