@@ -1,11 +1,21 @@
 """The operators of a device step, against numpy: on the CPU provider everywhere, and on CUDA's where there is a GPU."""
 
+import math
+
 import numpy as np
 import onnxruntime as ort
 import pytest
 from numpy.typing import NDArray
 
-from bench.gpu.sides.operators import Case, Sizes, best_logits, history_attention, slot_attention
+from bench.gpu.sides.operators import (
+    Case,
+    Sizes,
+    best_logits,
+    embed_tokens,
+    history_attention,
+    row_linear,
+    slot_attention,
+)
 from kernels.device_library import LIBRARY
 
 pytestmark = pytest.mark.skipif(not LIBRARY.exists(), reason="make -C kernels device")
@@ -119,6 +129,93 @@ def test_a_row_that_is_not_finite_changes_no_other(provider: str) -> None:
     for row in (0, 2):
         np.testing.assert_array_equal(after["ids"][row], before["ids"][row])
         np.testing.assert_array_equal(after["log_probs"][row], before["log_probs"][row])
+
+
+def normed(case: Case, name: str) -> NDArray[np.float64]:
+    """Of an input what its norm makes, if it has one."""
+    x = case.inputs[name].astype(np.float64)
+    if f"{name}_scale" not in case.inputs:
+        return x
+    scaled = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + case.attributes["epsilon"])
+    found: NDArray[np.float64] = scaled * case.inputs[f"{name}_scale"] + case.inputs[f"{name}_shift"]
+    return found
+
+
+def linear(case: Case) -> NDArray[np.float64]:
+    """x weight^T + bias, before activation and residual."""
+    y = normed(case, "x") @ case.inputs["weight"].astype(np.float64).T
+    return y + case.inputs["bias"] if "bias" in case.inputs else y
+
+
+SUBLAYERS = {
+    "nothing but weights": "bias x_scale x_shift residual residual_scale residual_shift",
+    "pre-norm in": "residual residual_scale residual_shift",
+    "pre-norm out": "x_scale x_shift residual_scale residual_shift",
+    "post-norm out": "x_scale x_shift",
+    "all": "",
+}
+
+
+@pytest.mark.parametrize("rows", [1, 7, 8, 9, 16, 31, 33, 64, 65, 130])
+@pytest.mark.parametrize("without", SUBLAYERS.values(), ids=SUBLAYERS)
+def test_a_linear_layer_reads_through_norms(rows: int, without: str, provider: str) -> None:
+    case = row_linear(rows, 136, 72, np.random.default_rng(10), without=without)
+    expected = linear(case)
+    if "residual" in case.inputs:
+        expected += normed(case, "residual")
+    np.testing.assert_allclose(case.run(LIBRARY, provider)["y"], expected, rtol=2 * HALF, atol=16 * HALF)
+
+
+@pytest.mark.parametrize(
+    ("rows", "width", "outputs"), [(1, 512, 1536), (5, 2048, 512), (40, 512, 2048), (256, 1024, 512)]
+)
+def test_linear_layers_of_the_sizes_that_models_have(rows: int, width: int, outputs: int, provider: str) -> None:
+    case = row_linear(rows, width, outputs, np.random.default_rng(11))
+    expected = linear(case) + normed(case, "residual")
+    np.testing.assert_allclose(case.run(LIBRARY, provider)["y"], expected, rtol=2 * HALF, atol=16 * HALF)
+
+
+ACTIVATIONS = {
+    "relu": lambda x: np.maximum(x, 0),
+    "gelu": lambda x: x * (1 + np.vectorize(math.erf)(x / 2**0.5)) / 2,
+    "gelu_tanh": lambda x: x * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3))) / 2,
+    "swish": lambda x: x / (1 + np.exp(-x)),
+}
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_a_linear_layer_with_an_activation(activation: str, provider: str) -> None:
+    without = "residual residual_scale residual_shift"
+    case = row_linear(3, 64, 40, np.random.default_rng(12), activation, without)
+    expected = ACTIVATIONS[activation](linear(case))
+    np.testing.assert_allclose(case.run(LIBRARY, provider)["y"], expected, rtol=2 * HALF, atol=16 * HALF)
+
+
+def test_a_row_of_a_linear_layer_that_is_not_finite_changes_no_other(provider: str) -> None:
+    case = row_linear(5, 64, 40, np.random.default_rng(13))
+    before = case.run(LIBRARY, provider)["y"]
+    case.inputs["x"][2] = np.nan
+    after = case.run(LIBRARY, provider)["y"]
+    assert np.isnan(after[2]).all()
+    np.testing.assert_array_equal(np.delete(after, 2, 0), np.delete(before, 2, 0))
+
+
+def test_an_unknown_activation_is_refused() -> None:
+    case = row_linear(1, 8, 8, np.random.default_rng(14), "tanh")
+    with pytest.raises(Exception, match="activation is 'tanh'; it can be none, relu"):
+        case.run(LIBRARY, "CPUExecutionProvider")
+
+
+@pytest.mark.parametrize("places", [True, False])
+def test_tokens_are_embedded_at_their_positions(places: bool, provider: str) -> None:
+    case = embed_tokens(9, 72, 100, 22.6274, np.random.default_rng(15))
+    given = case.inputs
+    expected = given["tokens"][given["ids"]].astype(np.float64) * 22.6274
+    if places:
+        expected += given["places"][given["positions"]]
+    else:
+        del given["places"]
+    np.testing.assert_allclose(case.run(LIBRARY, provider)["embedded"], expected, rtol=2 * HALF, atol=32 * HALF)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Our operators for devices one by one: a graph of one node, run on a provider over random numbers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,11 @@ class Case:
     inputs: Arrays
     outputs: Mapping[str, int]
     """Their names and ONNX types."""
-    in_place: Mapping[str, str]
+    in_place: Mapping[str, str] = field(default_factory=dict)
     """Outputs that lie in the memory of inputs."""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    ports: Sequence[str] = ()
+    """All inputs that the operator has, in their order, if some of them are left out."""
 
     def run(self, library: Path, provider: str) -> Arrays:
         """What it gives: on CUDA as on the CPU, every output as an array of the host. The inputs stay as they are."""
@@ -53,7 +56,8 @@ class Case:
         return {name: value.numpy().copy() for name, value in found if name != "scratch"}
 
     def _model(self) -> bytes:
-        node = helper.make_node(self.operator, list(self.inputs), list(self.outputs), domain="dragoman")
+        inputs = [name if name in self.inputs else "" for name in self.ports or self.inputs]
+        node = helper.make_node(self.operator, inputs, list(self.outputs), domain="dragoman", **self.attributes)
         graph = helper.make_graph(
             [node],
             self.operator,
@@ -115,7 +119,7 @@ def slot_attention(sizes: Sizes, random: np.random.Generator) -> Case:
         "last": random.integers(0, sizes.places, sizes.rows, np.int32),
         "slots": random.integers(0, slots, sizes.rows, np.int32),
     }
-    return Case("SlotAttention", inputs, {"attended": TensorProto.FLOAT16}, {})
+    return Case("SlotAttention", inputs, {"attended": TensorProto.FLOAT16})
 
 
 def best_logits(rows: int, width: int, columns: int, k: int, random: np.random.Generator, spread: float = 3.0) -> Case:
@@ -134,7 +138,38 @@ def best_logits(rows: int, width: int, columns: int, k: int, random: np.random.G
         "logits": TensorProto.FLOAT16,
         "scratch": TensorProto.UINT8,
     }
-    return Case("BestLogits", inputs, outputs, {})
+    return Case("BestLogits", inputs, outputs)
+
+
+def row_linear(
+    rows: int, width: int, outputs: int, random: np.random.Generator, activation: str = "none", without: str = ""
+) -> Case:
+    """without: the names of inputs that are left out."""
+    ports = "x", "weight", "bias", "x_scale", "x_shift", "residual", "residual_scale", "residual_shift"
+    inputs: Arrays = {
+        "x": normal(random, rows, width) + np.float16(2),
+        "weight": normal(random, outputs, width, scale=width**-0.5),
+        "bias": normal(random, outputs),
+        "x_scale": normal(random, width),
+        "x_shift": normal(random, width),
+        "residual": normal(random, rows, outputs, scale=4.0),
+        "residual_scale": normal(random, outputs),
+        "residual_shift": normal(random, outputs),
+    }
+    given = {name: array for name, array in inputs.items() if name not in without.split()}
+    attributes = {"activation": activation, "epsilon": 1e-5}
+    return Case("RowLinear", given, {"y": TensorProto.FLOAT16}, attributes=attributes, ports=ports)
+
+
+def embed_tokens(rows: int, width: int, tokens: int, scale: float, random: np.random.Generator) -> Case:
+    """At random positions."""
+    inputs: Arrays = {
+        "ids": random.integers(0, tokens, rows),
+        "positions": random.integers(0, 50, rows, np.int32),
+        "tokens": normal(random, tokens, width),
+        "places": normal(random, 50, width),
+    }
+    return Case("EmbedTokens", inputs, {"embedded": TensorProto.FLOAT16}, attributes={"scale": scale})
 
 
 def normal(random: np.random.Generator, *shape: int, scale: float = 1.0) -> NDArray[np.float16]:
