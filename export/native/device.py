@@ -57,8 +57,9 @@ def obstacle(model: Architecture) -> str | None:
             f"the decoder's heads have {head_dim} numbers (width {width}, {config.decoder_heads} heads); steps for "
             f"GPUs have multiples of {MULTIPLE}, {LARGEST_HEAD_DIM} at most"
         )
-    if width % MULTIPLE or vocabulary % MULTIPLE:
-        return f"the width is {width}, the padded vocabulary {vocabulary}; steps for GPUs have multiples of {MULTIPLE}"
+    for name, numbers in (("width", width), ("padded vocabulary", vocabulary), ("feed-forward", config.decoder_ffn)):
+        if numbers % MULTIPLE:
+            return f"{name} is {numbers}; steps for GPUs have multiples of {MULTIPLE}"
     return None
 
 

@@ -1,5 +1,7 @@
-"""What operators of a device step compute, in numpy: ours, and those of ONNX Runtime that the onnx library lacks."""
+"""What our operators of a device step compute, in numpy."""
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -61,17 +63,49 @@ class BestLogits(OpRun):
         return ids, np.take_along_axis(rows, ids, 1), logits, np.zeros(0, np.uint8)
 
 
-class SkipLayerNormalization(OpRun):
-    """The norm of a sum, and the sum."""
+class RowLinear(OpRun):
+    """A linear layer with what stands before and behind it."""
 
-    op_domain = "com.microsoft"
+    op_domain = "dragoman"
 
-    def _run(self, x, skip, gamma, beta, bias=None, epsilon=None):  # type: ignore[no-untyped-def]
-        total = x + skip if bias is None else x + skip + bias
-        rows = total.astype(np.float32)
-        rows = (rows - rows.mean(1, keepdims=True)) / np.sqrt(rows.var(1, keepdims=True) + epsilon)
-        normed = (rows * gamma + beta).astype(x.dtype)
-        return (normed,) if len(self.onnx_node.output) == 1 else (normed, rows, rows, total)
+    def _run(  # type: ignore[no-untyped-def]
+        self, x, weight, bias=None, x_scale=None, x_shift=None, residual=None, by=None, shift=None, **attributes
+    ):
+        epsilon, activation = attributes["epsilon"], ACTIVATIONS[attributes["activation"]]
+        y = normed(x, x_scale, x_shift, epsilon).astype(np.float32) @ weight.astype(np.float32).T
+        y = activation(y if bias is None else y + bias)
+        if residual is not None:
+            y = y + normed(residual, by, shift, epsilon)
+        return (y.astype(x.dtype),)
 
 
-OPERATORS = [HistoryAttention, SlotAttention, BestLogits, SkipLayerNormalization]
+class EmbedTokens(OpRun):
+    """Tokens at their positions."""
+
+    op_domain = "dragoman"
+
+    def _run(self, ids, positions, tokens, places=None, scale=None):  # type: ignore[no-untyped-def]
+        embedded = (tokens[ids] * np.float32(scale)).astype(tokens.dtype)
+        return (embedded if places is None else embedded + places[positions],)
+
+
+ACTIVATIONS: dict[str, Callable[[Numbers], Numbers]] = {
+    "none": lambda x: x,
+    "relu": lambda x: np.maximum(x, 0),
+    "gelu": lambda x: x * (1 + np.vectorize(math.erf)(x / 2**0.5)) / 2,
+    "gelu_tanh": lambda x: x * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3))) / 2,
+    "swish": lambda x: x / (1 + np.exp(-x)),
+}
+
+
+def normed(x: Numbers, scale: Numbers | None, shift: Numbers | None, epsilon: float) -> Numbers:
+    """The norm of each row, or the row itself where it has none."""
+    if scale is None:
+        return x
+    rows = x.astype(np.float32)
+    rows = (rows - rows.mean(1, keepdims=True)) / np.sqrt(rows.var(1, keepdims=True) + epsilon)
+    found: Numbers = (rows * scale + shift).astype(x.dtype)
+    return found
+
+
+OPERATORS = [HistoryAttention, SlotAttention, BestLogits, RowLinear, EmbedTokens]
