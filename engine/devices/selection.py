@@ -4,6 +4,7 @@ All that CUDA needs is looked at before ONNX Runtime is asked: for most of what 
 then uses the CPU.
 """
 
+import os
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,6 +31,9 @@ DRIVER_RELEASE = 580
 """First release of the NVIDIA driver with it."""
 CAPABILITY = {"fp32": (7, 5), "fp16": (7, 5), "bf16": (8, 0)}
 """Least compute capability: the wheel has kernels for 7.5 and newer; bf16 came with 8.0."""
+WORKSPACE = ":4096:1"
+"""Of cuBLAS, one of 4096 KiB for each session: by itself it takes 64 MB on an H100, which our products do not use
+(cuBLAS, "cublasSetWorkspace")."""
 GIB = 1 << 30
 
 
@@ -71,6 +75,7 @@ def open_cuda(wanted: Wanted, load: Load, machine: Machine) -> Device:
     check_wheels(machine)
     check_build(machine)
     check_driver(machine)
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", WORKSPACE)  # read by each session's first product
     runtime = check_libraries(machine)
     check_package(load)
     try:

@@ -66,7 +66,10 @@ def run(plan: Plan) -> Iterator[tuple[str, Findings]]:
 
 
 def make(plan: Plan) -> Iterator[tuple[str, Findings]]:
-    """Writes the checkpoint, and then, side by side, the package and CTranslate2's files. Yields seconds."""
+    """Writes the checkpoint, and then, side by side, the package and CTranslate2's files. Yields seconds.
+
+    What is there already, from a run before, is not made again.
+    """
     # Forked, because this process has imported everything and computed nothing yet.
     with ProcessPoolExecutor(2, mp_context=get_context("fork")) as pool:
         yield "checkpoint", {"seconds": pool.submit(_checkpoint, plan).result()}
@@ -79,11 +82,15 @@ def make(plan: Plan) -> Iterator[tuple[str, Findings]]:
 def _checkpoint(plan: Plan) -> float:
     shape = TOY if plan.toy else NLLB_600M
     folder = plan.checkpoint(MODEL)
+    if folder.exists():
+        return 0.0
     return seconds(lambda: write_family(folder, shape, plan.zoo, torch.float16))
 
 
 def _package(plan: Plan) -> float:
     target = plan.package(MODEL, "fp16")
+    if target.exists():
+        return 0.0
     return seconds(lambda: write_package(plan.checkpoint(MODEL), MODEL, target, "fp16", "fused"))
 
 
