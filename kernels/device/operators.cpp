@@ -1,18 +1,14 @@
-// The operators of a step for GPUs: HistoryAttention, SlotAttention and BestLogits, of fp16. Each runs on the CPU
-// provider in plain C++ and, where the library was built with nvcc, on CUDA's.
+// The operators of a step for GPUs, HistoryAttention, SlotAttention and BestLogits, and of an encoder for them, of fp16.
+// Each runs on the CPU provider in plain C++ and, where the library was built with nvcc, on CUDA's.
 #include <algorithm>
 #include <cmath>
 
-#include "launch.h"
-#include "ort/operator.h"
+#include "keep_sources_operator.h"
+#include "packed_attention_operator.h"
+#include "place.h"
 
 namespace dragoman::device {
 namespace {
-
-enum Place { on_cpu, on_gpu };
-
-template <Place place>
-constexpr const char* provider_name = place == on_gpu ? "CUDAExecutionProvider" : "CPUExecutionProvider";
 
 template <Place place>
 void attend(const Attention& of, const Call& call) {
@@ -27,8 +23,7 @@ Attention attention_of(const Tensor& keys, const Tensor& values) {
   expect_shape("keys", keys, {-1, -1, -1, -1});
   expect_shape("values", values, {keys.size(0), keys.size(1), keys.size(2), keys.size(3)});
   const int64_t head_dim = keys.size(3);
-  if (head_dim < 8 || head_dim % 8 != 0 || head_dim > largest_head_dim)
-    refuse("head_dim is ", head_dim, "; it must be a multiple of 8, and ", largest_head_dim, " at most");
+  expect_head_dim(head_dim);
   Attention of{};
   of.slots = (int)keys.size(0);
   of.heads = (int)keys.size(1);
@@ -37,15 +32,6 @@ Attention attention_of(const Tensor& keys, const Tensor& values) {
   of.keys = keys.data<Half>();
   of.values = values.data<Half>();
   return of;
-}
-
-
-// Indices that the host can see. On a GPU they are the engine's word.
-void expect_below(const char* name, const Tensor& numbers, int64_t limit) {
-  for (int64_t i = 0; i < numbers.count(); i++) {
-    const int32_t number = numbers.data<int32_t>()[i];
-    if (number < 0 || number >= limit) refuse(name, " has ", number, " at ", i, "; there are ", limit);
-  }
 }
 
 // What both attentions do with a query of each row; `queries` of a row's numbers lie side by side.
@@ -168,10 +154,14 @@ OrtCustomOpDomain* domain() {
     add(custom_operator<HistoryAttention<on_gpu>>());
     add(custom_operator<SlotAttention<on_gpu>>());
     add(custom_operator<BestLogitsOperator<on_gpu>>());
+    add(custom_operator<PackedAttention<on_gpu>>());
+    add(custom_operator<KeepSources<on_gpu>>());
 #endif
     add(custom_operator<HistoryAttention<on_cpu>>());
     add(custom_operator<SlotAttention<on_cpu>>());
     add(custom_operator<BestLogitsOperator<on_cpu>>());
+    add(custom_operator<PackedAttention<on_cpu>>());
+    add(custom_operator<KeepSources<on_cpu>>());
     return created;
   }();
   return made;
@@ -185,7 +175,7 @@ extern "C" __attribute__((visibility("default"))) OrtStatus* RegisterCustomOps(O
   return dragoman::register_operators(options, base, dragoman::device::domain);
 }
 
-extern "C" __attribute__((visibility("default"))) int dragoman_device_operators() { return 1; }
+extern "C" __attribute__((visibility("default"))) int dragoman_device_operators() { return 2; }
 // Whether there are kernels for a GPU in it.
 extern "C" __attribute__((visibility("default"))) int dragoman_device_has_gpu() {
 #ifdef GPU
