@@ -48,6 +48,20 @@ class SlotAttention(OpRun):
         return (np.stack(rows).astype(query.dtype),)
 
 
+class PackedAttention(OpRun):
+    """Attention of tokens to those of their own source."""
+
+    op_domain = "dragoman"
+
+    def _run(self, qkv, firsts, lengths, heads=None, scale=None):  # type: ignore[no-untyped-def]
+        queries, keys, values = qkv.reshape(len(qkv), 3, heads, -1).transpose(1, 2, 0, 3)
+        rows = [
+            attend(queries[:, token], *(given[:, first : first + length] for given in (keys, values)), scale or 0.0)
+            for token, (first, length) in enumerate(zip(firsts, lengths, strict=True))
+        ]
+        return (np.stack(rows).astype(qkv.dtype),)
+
+
 class BestLogits(OpRun):
     """Candidates, log-probabilities and logits, and nothing to compute in."""
 
@@ -74,4 +88,4 @@ class SkipLayerNormalization(OpRun):
         return (normed,) if len(self.onnx_node.output) == 1 else (normed, rows, rows, total)
 
 
-OPERATORS = [HistoryAttention, SlotAttention, BestLogits, SkipLayerNormalization]
+OPERATORS = [HistoryAttention, SlotAttention, PackedAttention, BestLogits, SkipLayerNormalization]
