@@ -1,4 +1,4 @@
-"""A decoder step and an encoder of our own operators for GPUs, see `models.package.declared.graphs.GraphsSpec.device_step`."""
+"""Step and encoder of our own operators for GPUs, see `models.package.declared.graphs.GraphsSpec.device_step`."""
 
 from export.native.device_decoder import device_decoder
 from export.native.device_encoder import device_encoder

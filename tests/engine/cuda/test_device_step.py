@@ -27,10 +27,10 @@ from tests.exported import ZOO
 pytestmark = pytest.mark.timeout(600)
 
 ROOM = 40
-ATOL = 0.15
-"""Of log-probabilities: the standard graph takes the best of logits that are rounded to fp16, of which this is few
-steps."""
-LOGITS_ATOL, MEAN_ATOL = 0.15, 0.03
+ATOL = 0.25
+"""Of log-probabilities after random tokens: the standard graph takes the best of logits that are rounded to fp16, and on
+a CPU its encoder rounds fewer numbers than ours. What the steps of both are off from PyTorch, export says."""
+LOGITS_ATOL, MEAN_ATOL = 0.25, 0.03
 """Of logits, and of the mean of a row."""
 
 
