@@ -54,7 +54,9 @@ class Case:
         return {name: value.numpy().copy() for name, value in found if name != "scratch"}
 
     def _model(self) -> bytes:
-        node = helper.make_node(self.operator, list(self.inputs), list(self.outputs), domain="dragoman", **self.attributes)
+        node = helper.make_node(
+            self.operator, list(self.inputs), list(self.outputs), domain="dragoman", **self.attributes
+        )
         graph = helper.make_graph(
             [node],
             self.operator,
