@@ -20,19 +20,17 @@ from numpy.typing import NDArray
 from engine.cuda.captured import captured_options, capturing, open_captured
 from engine.cuda.encoded import CudaSource, check_lengths
 from engine.cuda.packed_batch import PackedBatch
+from engine.cuda.packed_feed import feed, token_buckets
 from engine.cuda.runtime import NUMBER_TYPES, DeviceRuntime
 from engine.cuda.source_keeper import SourceKeeper
 from engine.devices.elements import INT32, INT64
 from engine.devices.session import is_out_of_memory
 from engine.devices.sizing import BATCH_TOKENS, FED_BYTES, packed_tokens
 from engine.errors import OutOfMemory
-from engine.host.positions import joined, runs
+from engine.host.positions import runs
 from models.package import signature
 from models.package.declared.graphs import GraphsSpec
 from models.package.graph_files import Graph
-
-FEWEST_TOKENS = 16
-"""Of a bucket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +57,12 @@ class PackedEncoder:
         self._feed, self._hidden, self._cross = (runtime.allocate(most * size_bytes) for size_bytes in sizes)
         self._warm_in: set[int] = set()
         """The threads that captured the runs, which CUDA graphs belong to."""
-        self._buckets: list[_Bucket] = []
-        self._session = None
         self._keeper = SourceKeeper(runtime, library)
         with ExitStack() as opened:
-            opened.callback(self.close)
+            opened.callback(self._keeper.close)
             self._session, self._captured = open_captured(runtime, graph, library, "encoder runs")
-            self._buckets += [self._bucket(tokens) for tokens in token_buckets(most)]
             opened.pop_all()
+        self._buckets = [self._bucket(tokens) for tokens in token_buckets(most)]
 
     def close(self) -> None:
         """Drops the sessions, and what is bound to them."""
@@ -135,27 +131,3 @@ class PackedEncoder:
         }
         binding = self._runtime.binding(self._session, inputs, outputs)
         return _Bucket(tokens, binding, captured_options(self._captured))
-
-
-def token_buckets(most: int) -> list[int]:
-    """16, 32, 64, ... and `most`, which is a power of two."""
-    return [1 << power for power in range(FEWEST_TOKENS.bit_length() - 1, most.bit_length())]
-
-
-def feed(sources: Sequence[Sequence[int]], lengths: NDArray[np.int32], tokens: int, pad_id: int) -> NDArray[np.uint8]:
-    """The inputs of a run of so many tokens, one behind another: ids, positions, firsts and lengths.
-
-    Tokens that fill it up are sources of their own.
-    """
-    fill = tokens - int(lengths.sum())
-    ids, positions = joined(sources, lengths)
-    of_all = np.concatenate([lengths, np.ones(fill, np.int32)])
-    firsts = np.cumsum(of_all, dtype=np.int32) - of_all
-    return np.concatenate(
-        [
-            np.concatenate([ids, np.full(fill, pad_id)]).view(np.uint8),
-            np.concatenate([positions.astype(np.int32), np.zeros(fill, np.int32)]).view(np.uint8),
-            np.repeat(firsts, of_all).view(np.uint8),
-            np.repeat(of_all, of_all).view(np.uint8),
-        ]
-    )

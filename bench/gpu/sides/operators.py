@@ -54,9 +54,8 @@ class Case:
         return {name: value.numpy().copy() for name, value in found if name != "scratch"}
 
     def _model(self) -> bytes:
-        node = helper.make_node(
-            self.operator, list(self.inputs), list(self.outputs), domain="dragoman", **self.attributes
-        )
+        node = helper.make_node(self.operator, list(self.inputs), list(self.outputs), domain="dragoman")
+        node.attribute.extend(helper.make_attribute(name, value) for name, value in self.attributes.items())
         graph = helper.make_graph(
             [node],
             self.operator,

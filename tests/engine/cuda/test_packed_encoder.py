@@ -16,7 +16,9 @@ from engine.batch.running_batch import RunningBatch
 from engine.cuda import packed_encoder, runtime
 from engine.cuda.cache import CudaCache
 from engine.cuda.decoder import CudaDecoder
-from engine.cuda.packed_encoder import PackedEncoder, feed, token_buckets
+from engine.cuda.packed_encoder import PackedEncoder
+from engine.cuda.packed_feed import feed, token_buckets
+from engine.cuda.source_keeper import SourceKeeper
 from engine.decoder import Ask
 from engine.devices import sizing
 from engine.devices.session import CPU, DeviceError, open_session
@@ -246,7 +248,8 @@ def test_a_text_without_memory_is_refused_and_the_batch_goes_on(whole: Served) -
     engine = RunningBatch(decoder, 6, Unobserved(), worker=0)
     engine.admit([request("running")])
     engine.step()
-    decoder._encoder._session = full = Full(decoder._encoder._session, runs=1)
+    encoder: Any = decoder._encoder
+    encoder._session = full = Full(encoder._session, runs=1)
     engine.admit([request("refused")])
     assert full.runs == 0
     engine.admit([request("later")])
@@ -293,7 +296,8 @@ def test_runs_that_cannot_be_captured_are_launched_kernel_by_kernel(
 
 def test_runs_that_fail_to_be_captured_are_told_with_a_way_out(whole: Served) -> None:
     decoder = CudaDecoder.open_step(whole.graphs, ROOM, ROOM, replace(CPU, cuda_graphs=True))
-    decoder._encoder._session = Full(decoder._encoder._session, runs=1)
+    encoder: Any = decoder._encoder
+    encoder._session = Full(encoder._session, runs=1)
     with pytest.raises(DeviceError, match=r"CUDA graphs cannot be captured \(.*\); start with --no-cuda-graphs"):
         decoder.encode([(3, 1)])
 
@@ -325,10 +329,15 @@ def test_its_sessions_are_gone_when_one_does_not_load(whole: Served, monkeypatch
         opened.append(open_session(*given))
         return opened[-1]
 
-    closed, close = list[PackedEncoder](), PackedEncoder.close
+    closed, close = list[SourceKeeper](), SourceKeeper.close
+
+    def closing(self: SourceKeeper) -> None:
+        closed.append(self)
+        close(self)
+
     monkeypatch.setattr(runtime, "open_session", opening)
-    monkeypatch.setattr(PackedEncoder, "close", lambda self: (closed.append(self), close(self)))
+    monkeypatch.setattr(SourceKeeper, "close", closing)
     with pytest.raises(Exception, match="the step for GPUs does not load: no such graph"):
         CudaDecoder.open_step(whole.graphs, ROOM, ROOM, CPU)
-    [encoder] = closed
-    assert encoder._keeper._session is None
+    [keeper] = closed
+    assert keeper._session is None

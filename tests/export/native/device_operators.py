@@ -55,10 +55,10 @@ class PackedAttention(OpRun):
 
     def _run(self, qkv, firsts, lengths, heads=None, scale=None):  # type: ignore[no-untyped-def]
         queries, keys, values = qkv.reshape(len(qkv), 3, heads, -1).transpose(1, 2, 0, 3)
-        rows = [
-            attend(queries[:, token], *(given[:, first : first + length] for given in (keys, values)), scale or 0.0)
-            for token, (first, length) in enumerate(zip(firsts, lengths, strict=True))
-        ]
+        rows = []
+        for token, (first, length) in enumerate(zip(firsts, lengths, strict=True)):
+            own = slice(first, first + length)
+            rows.append(attend(queries[:, token], keys[:, own], values[:, own], scale or 0.0))
         return (np.stack(rows).astype(qkv.dtype),)
 
 
