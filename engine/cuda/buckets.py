@@ -2,27 +2,23 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import count
 
 import numpy as np
 import onnxruntime as ort
 
 from engine.cuda.blocks import CacheBlocks
+from engine.cuda.captured import captured_options
 from engine.cuda.lane import Lane
 from engine.cuda.output import CudaOutput
 from engine.cuda.placing.placement import Placement
 from engine.cuda.runtime import DeviceRuntime, Tensor
 from engine.devices.elements import FLOAT, INT32, INT64
-from engine.devices.session import NO_GRAPH, run_options
 from models.package import signature
 from models.package.declared.graphs import GraphsSpec
 from models.package.declared.tensors import CacheTensor
 
 FEW_CANDIDATES = 8
 """Enough for greedy search and beams of 4. A step that needs more takes the most there are."""
-
-GRAPH_IDS = count(1)
-"""Of captured CUDA graphs: a session keeps those of all its caches apart by them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +65,7 @@ class StepGraph:
         for name, scalar in self._placement.scalars.items():
             binding.bind_input(name, "cpu", 0, INT32, (), scalar.ctypes.data)
         captured = runtime.device.cuda_graphs and not besides
-        options = run_options(next(GRAPH_IDS) if captured else NO_GRAPH)
-        return Bucket(rows, k, self._session, binding, options)
+        return Bucket(rows, k, self._session, binding, captured_options(captured))
 
     def _inputs(self, lane: Lane, rows: int, k: int) -> dict[str, Tensor]:
         """Those that lie on the device."""

@@ -2,7 +2,8 @@
 
     begin_step   one small copy to the device (tokens, positions, source lengths), then the decoder graph is started
     end_step     one small copy back: the candidates
-    join         a run of engine/cuda/graphs/move.onnx for each block of what the encoder left
+    join         a run of engine/cuda/graphs/move.onnx for each block of what the standard encoder left, or one of
+                 keep.onnx for all that the encoder for GPUs did
     take         the same for each block of the cache, where rows move with what they have: see `engine.cuda.placing`
 
 A step takes the first n rows, n being the number of live rows rounded up to a bucket.
@@ -14,7 +15,7 @@ from itertools import groupby
 import onnxruntime as ort
 
 from engine.cuda.blocks import allocate_blocks
-from engine.cuda.encoder import CudaSource
+from engine.cuda.encoded import CudaSource
 from engine.cuda.output import CudaOutput
 from engine.cuda.placing.placement import Placing
 from engine.cuda.placing.rows import Rows
@@ -40,7 +41,7 @@ class CudaCache:
         placing: Placing,
     ) -> None:
         """`output`: with a shortlist. `placing`: what the graph of the session wants."""
-        self._runtime, self._spec, self._target_capacity, self._output = runtime, spec, target_capacity, output
+        self._runtime, self._spec, self._target_capacity = runtime, spec, target_capacity
         allowed = 0 if output is None else output.places
         room = rows, source_capacity, target_capacity, allowed, placing.spare_rows
         self._blocks = allocate_blocks(runtime, spec, *room)
@@ -98,24 +99,9 @@ class CudaCache:
         return copied
 
     def _copy_joining(self) -> None:
-        """Copies the sources of new rows into the cache: one run for those that were encoded together."""
+        """Copies the sources of new rows into the cache, together those that were encoded together."""
         for _, group in groupby(self._joining, key=lambda joining: id(joining[1].batch)):
             rows, sources = zip(*group, strict=True)
-            move, blocks, batch = self._runtime.move, self._blocks, sources[0].batch
-            sentences, places = [source.sentence for source in sources], self._placement.sources(rows)
-            for tensors, start in zip(blocks.tensors, batch.starts, strict=True):
-                block = tensors.block
-                if start is not None:
-                    first = start.starts(sentences)
-                    move(start, first, block, block.starts(places), start.places)
-                    if tensors.last is not None:
-                        last = [at + source.length - 1 for at, source in zip(first, sources, strict=True)]
-                        move(start, last, tensors.last, tensors.last.starts(places), 1)
-                elif tensors.zeros is not None:
-                    move(tensors.zeros, [0] * len(rows), block, block.starts(places), 1)
-            if self._output is not None and batch.allowed is not None and blocks.allowed is not None:
-                nothing, (allowed, _) = self._output.nothing, batch.allowed
-                targets = blocks.allowed.starts(places)
-                move(nothing, [0] * len(rows), blocks.allowed, targets, nothing.places)
-                move(allowed, allowed.starts(sentences), blocks.allowed, targets, allowed.places)
+            places = self._placement.sources(rows)
+            sources[0].batch.copy_to(self._blocks, [source.index for source in sources], places)
         self._joining.clear()

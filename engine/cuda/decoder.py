@@ -6,7 +6,6 @@ It also runs on the CPU provider, where all of it but CUDA itself is tested. To 
 faster.
 """
 
-import logging
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -14,24 +13,24 @@ from pathlib import Path
 from typing import Self
 from weakref import WeakSet
 
-import onnxruntime as ort
-
 from engine.cuda.cache import CudaCache
-from engine.cuda.encoder import CudaEncoder, CudaSource
+from engine.cuda.captured import open_captured
+from engine.cuda.encoded import CudaSource, Encoder
+from engine.cuda.encoder import CudaEncoder
 from engine.cuda.output import CudaOutput, most_allowed
+from engine.cuda.packed_encoder import PackedEncoder
 from engine.cuda.placing.moved_rows import MovedRows
 from engine.cuda.placing.placement import Placing
 from engine.cuda.placing.slots import Slots
 from engine.cuda.runtime import DeviceRuntime
-from engine.devices.session import CAPTURE_REFUSED, Device, DeviceError, is_out_of_memory
+from engine.devices.session import Device, DeviceError, is_out_of_memory
 from engine.errors import KernelsRefused
 from engine.logits.target_graphs import TargetGraphs
 from kernels.device_library import device_library
 from kernels.library import LibraryError
-from models.package.graph_files import Graph, GraphFiles
+from models.package.declared.graphs import GraphFile
+from models.package.graph_files import GraphContents, GraphFiles
 from models.package.signature import DEVICE_OPERATORS_VERSION
-
-log = logging.getLogger(__name__)
 
 DEVICE_KERNELS = "device"
 """What a device says of itself that runs our own operators for devices."""
@@ -47,11 +46,12 @@ class CudaDecoder:
         target_capacity: int,
         device: Device,
         library: Path | None = None,
+        packed_encoder: GraphFile | None = None,
     ) -> None:
         """Loads the graphs. Rows have room for so many source tokens and so many target tokens.
 
-        library: of operators that the decoder graph has, which is a device step then. Raises DeviceError where a graph
-        does not run on the device.
+        library: of operators that the decoder graph has, which is a device step then. packed_encoder: the encoder of
+        the same operators, if there is one. Raises DeviceError where a graph does not run on the device.
         """
         self.spec, self.device, self._library = graphs.spec, device, library
         self._placing: Placing = MovedRows if library is None else Slots
@@ -66,29 +66,33 @@ class CudaDecoder:
             self._output = None
             if shortlist is not None and spec.output is not None:
                 self._output = CudaOutput(runtime, contents.graph(spec.output.file), shortlist, spec, places)
-            encoder = CudaEncoder(runtime, contents.graph(spec.encoder.file), spec, source_capacity, self._output)
-            self._encoder = held.enter_context(closing(encoder))
+            self._encoder = held.enter_context(closing(self._open_encoder(contents, packed_encoder)))
             assert spec.decoder is not None
-            self._decoder = self._open_decoder(contents.graph(spec.decoder.file))
+            graph = contents.graph(spec.decoder.file)
+            self._decoder, captured = open_captured(runtime, graph, library, "decoder steps")
+            runtime.device = self.device = replace(device, cuda_graphs=captured)
             held.callback(self._forget)
             self._held = held.pop_all()
 
     @classmethod
     def open_step(cls, graphs: GraphFiles, source_capacity: int, target_capacity: int, device: Device) -> Self:
-        """With the package's device step in place of its standard decoder. Raises KernelsRefused without one."""
+        """With the package's device step in place of its standard decoder, and its encoder for GPUs, if it has one.
+
+        Raises KernelsRefused without a step.
+        """
         step = graphs.spec.device_step
         if step is None:
             raise KernelsRefused("the package has no step for GPUs; export the checkpoint again")
-        if step.operators != DEVICE_OPERATORS_VERSION:
+        if step.operators > DEVICE_OPERATORS_VERSION:
             raise KernelsRefused(
                 f"the package wants operators for GPUs of version {step.operators}, and these are of version "
-                f"{DEVICE_OPERATORS_VERSION}: export the checkpoint again"
+                f"{DEVICE_OPERATORS_VERSION}: it needs a newer Dragoman"
             )
         spec = graphs.spec.model_copy(update={"decoder": step.decoder, "cache": step.cache})
         on_ours = replace(device, kernels=DEVICE_KERNELS)
         try:
             library = device_library(gpu=device.kind == "cuda")
-            return cls(replace(graphs, spec=spec), source_capacity, target_capacity, on_ours, library)
+            return cls(replace(graphs, spec=spec), source_capacity, target_capacity, on_ours, library, step.encoder)
         except LibraryError as error:
             raise KernelsRefused(str(error)) from error
         except Exception as error:  # the errors of ONNX Runtime have nothing else in common
@@ -104,19 +108,16 @@ class CudaDecoder:
         """Whether whole rows of scores can be asked for."""
         return self.spec.logits is not None
 
-    def _open_decoder(self, graph: Graph) -> ort.InferenceSession:
-        """Loads the decoder graph to be captured, or if it cannot be, to be launched kernel by kernel."""
-        try:
-            return self._runtime.open_session(graph, capture=True, library=self._library)
-        except Exception as error:  # the errors of ONNX Runtime have nothing else in common
-            if CAPTURE_REFUSED not in str(error):
-                raise
-            log.warning("decoder steps are launched kernel by kernel: %s", error)
-            self._runtime.device = self.device = replace(self.device, cuda_graphs=False)
-            return self._runtime.open_session(graph, library=self._library)
+    def _open_encoder(self, contents: GraphContents, packed: GraphFile | None) -> Encoder:
+        """That of our own operators, or the standard one."""
+        if packed is not None and self._library is not None:
+            graph = contents.graph(packed.file)
+            return PackedEncoder(self._runtime, graph, self.spec, self.source_capacity, self._library)
+        graph = contents.graph(self.spec.encoder.file)
+        return CudaEncoder(self._runtime, graph, self.spec, self.source_capacity, self._output)
 
     def encode(self, sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]] = ()) -> list[CudaSource]:
-        """Runs the encoder on sources, those of like length together. named: see `Decoder`. Raises OutOfMemory."""
+        """Runs the encoder on sources. named: see `Decoder`. Raises OutOfMemory."""
         return self._encoder.encode(sources, named)
 
     def close(self) -> None:

@@ -1,13 +1,14 @@
-"""The encoder on a device. What it gives stays there."""
+"""The standard encoder graph on a device. What it gives stays there."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from engine.cuda.encoded import CudaSource, check_lengths
 from engine.cuda.output import CudaOutput
-from engine.cuda.runtime import NUMBER_TYPES, Block, DeviceRuntime, NumberType, Tensor
+from engine.cuda.padded_batch import PaddedBatch
+from engine.cuda.runtime import NUMBER_TYPES, Block, DeviceRuntime, Tensor
 from engine.devices.buffers import Buffer
 from engine.devices.elements import INT32, INT64
 from engine.devices.session import is_out_of_memory, run_options
@@ -22,55 +23,8 @@ LENGTH_STEP = 16
 with it the order in which its attention sums, never depends on its batch mates, and the arena sees few shapes."""
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedBatch:
-    """The outputs of one encoder run, on the device."""
-
-    runtime: DeviceRuntime
-    numbers: NumberType
-    """Of hidden states."""
-    width: int
-    hidden: Buffer
-    """[sentences, places, width]"""
-    sentences: int
-    places: int
-    """Tokens of each, padding included."""
-    starts: Sequence[Block | None]
-    """What cache tensors start with, in the order of `alike`. None: those start with zeros."""
-    buffers: Sequence[Buffer]
-    """The memory of that."""
-    sources: int
-    """Sentences that are not there to fill up the batch."""
-    allowed: tuple[Block, Buffer] | None
-    """With a shortlist, what the sources are allowed."""
-
-
-@dataclass(frozen=True, slots=True)
-class CudaSource:
-    """One source of a batch."""
-
-    batch: EncodedBatch
-    sentence: int
-    """Which of the batch."""
-    length: int
-    """Its tokens."""
-
-    @property
-    def computed_tokens(self) -> float:
-        """Tokens that the encoder computed for it: its own, and its share of those that fill up the batch."""
-        return self.batch.sentences * self.batch.places / self.batch.sources
-
-    def hidden(self) -> NDArray[np.float32]:
-        """The last hidden states of the source tokens [tokens, width]. Waits for the device."""
-        batch = self.batch
-        token_bytes = batch.width * batch.numbers.size_bytes
-        first = batch.hidden.address + self.sentence * batch.places * token_bytes
-        raw = batch.runtime.read(first, self.length * token_bytes)
-        return batch.numbers.to_float(raw).reshape(self.length, batch.width)
-
-
 class CudaEncoder:
-    """The encoder graph."""
+    """See `Encoder`."""
 
     def __init__(
         self,
@@ -92,11 +46,8 @@ class CudaEncoder:
         self._session = None
 
     def encode(self, sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]] = ()) -> list[CudaSource]:
-        """Encodes sources, those of like length together. named: see `Decoder`.
-
-        Raises ValueError for a source that is too long, OutOfMemory where the device has no room: what was encoded
-        until then is given back.
-        """
+        """See `Encoder`. Sources of like length are encoded together."""
+        check_lengths(sources, self._capacity)
         found: dict[int, CudaSource] = {}
         names = named or [()] * len(sources)
         for length, indices in self._alike(sources).items():
@@ -111,8 +62,6 @@ class CudaEncoder:
         """Which sources have the same padded length."""
         alike: dict[int, list[int]] = {}
         for index, source in enumerate(sources):
-            if len(source) > self._capacity:
-                raise ValueError(f"a source has {len(source)} tokens; the decoder was opened for {self._capacity}")
             padded = min(-(-len(source) // LENGTH_STEP) * LENGTH_STEP, self._capacity)
             alike.setdefault(padded, []).append(index)
         return alike
@@ -127,9 +76,9 @@ class CudaEncoder:
             if is_out_of_memory(error):
                 raise OutOfMemory(sum(map(len, sources))) from error
             raise
-        return [CudaSource(batch, sentence, len(source)) for sentence, source in enumerate(sources)]
+        return [CudaSource(batch, sentence) for sentence in range(len(sources))]
 
-    def _run(self, sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]], length: int) -> EncodedBatch:
+    def _run(self, sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]], length: int) -> PaddedBatch:
         # Sentences of one token fill up to a power of two: few shapes again.
         sentences = 1 << (len(sources) - 1).bit_length()
         ids = np.full((sentences, length), self._spec.vocabulary.pad_id, np.int64)
@@ -155,9 +104,8 @@ class CudaEncoder:
         }
         self._session.run_with_iobinding(runtime.binding(self._session, inputs, outputs), run_options())
         allowed = None if self._output is None else self._output.send(sources, named)
-        return EncodedBatch(
-            runtime, self._numbers, spec.width, hidden, sentences, length, starts, buffers, len(sources), allowed
-        )
+        given, of_sources = [len(source) for source in sources], (runtime, self._numbers, spec.width, hidden)
+        return PaddedBatch(*of_sources, sentences, length, given, starts, buffers, self._output, allowed)
 
 
 def _layout(tensor: CacheTensor, tensors: int, sentences: int, length: int) -> Block:

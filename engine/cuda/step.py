@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from engine.cuda.ahead import Ahead, Step
 from engine.cuda.blocks import CacheBlocks
 from engine.cuda.buckets import FEW_CANDIDATES, StepGraph, row_buckets
+from engine.cuda.captured import capturing
 from engine.cuda.lane import Lane
 from engine.cuda.output import CudaOutput
 from engine.cuda.placing.placement import Placement
 from engine.cuda.runtime import DeviceRuntime
 from engine.cuda.whole_rows import WholeRows
 from engine.decoder import Ask, Found, TokenIds
-from engine.devices.session import DeviceError
 from engine.logits.whole_rows import asks_more
 from models.package.declared.graphs import GraphsSpec
 
@@ -89,16 +89,12 @@ class CudaStep:
 
         CUDA graphs are captured thereby. Raises DeviceError where they cannot be.
         """
-        try:
+        with capturing(self._cuda_graphs):
             for step in reversed(self._steps.values()):
                 step.bucket.run()
             if self._ahead is not None:
                 self._ahead.warm_up()
             self._transfers.wait()
-        except Exception as error:  # the errors of ONNX Runtime have nothing else in common
-            if not self._cuda_graphs:
-                raise
-            raise DeviceError(f"CUDA graphs cannot be captured ({error}); start with --no-cuda-graphs") from error
 
     def begin(
         self, token_ids: TokenIds, positions: NDArray[np.int32], source_last: NDArray[np.int32], ask: Ask

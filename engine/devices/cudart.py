@@ -26,6 +26,7 @@ class CudaRuntime:
         self._bindings = bindings
         kind = bindings.cudaMemcpyKind
         self._to_device, self._to_host = kind.cudaMemcpyHostToDevice, kind.cudaMemcpyDeviceToHost
+        self._within = kind.cudaMemcpyDeviceToDevice
 
     @classmethod
     def load(cls) -> "CudaRuntime":
@@ -97,6 +98,10 @@ class CudaRuntime:
     def download(self, source: int, target: NDArray[Any], stream: int) -> None:
         """Enqueues a copy from the device. `target` is page-locked and contiguous."""
         self._call("cudaMemcpyAsync", target, source, target.nbytes, self._to_host, stream)
+
+    def copy(self, source: int, target: int, size_bytes: int, stream: int) -> None:
+        """Enqueues a copy within the device."""
+        self._call("cudaMemcpyAsync", target, source, size_bytes, self._within, stream)
 
     def clear(self, target: int, size_bytes: int, stream: int) -> None:
         """Enqueues zeros."""

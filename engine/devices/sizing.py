@@ -1,9 +1,10 @@
 """How much device memory a model takes: a formula, to refuse at start what would fail later, with what would fit.
 
-weights    of every graph; each session has its own copy of what they share
+weights    of every graph that is loaded; each session has its own copy of what they share
 cache      rows x (what grows with the source x source places, what grows with the target x target places, states, the
            last source token once more); with a device step, what it takes if that is more
-work       what runs need for a moment, and what an encoder run leaves until it has joined the batch
+work       what runs need for a moment, and what an encoder run leaves until it has joined the batch; inputs and outputs
+           of an encoder for GPUs lie in memory of their own besides
 """
 
 from bisect import bisect_right
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
-from models.package.declared.graphs import GraphsSpec
+from models.package.declared.graphs import GraphFile, GraphsSpec
 from models.package.declared.precision import NUMBER_BYTES
 from models.package.declared.tensors import CacheTensor
 
@@ -20,6 +21,8 @@ BATCH_TOKENS = 2048
 MOVED_BYTES = 16 << 20
 """Most that one run of the graph that moves rows moves: it lies in memory twice meanwhile."""
 ID_BYTES = 8
+FED_BYTES = 8 + 3 * 4
+"""Of a token that the encoder for GPUs is fed: its id, its position, where its source begins and how long that is."""
 INDEX_BYTES = 4
 """Of a slot's number, of which a device step has one for each row and place."""
 FLOAT_BYTES = 4
@@ -40,9 +43,11 @@ class Load:
 
     @property
     def weight_bytes(self) -> int:
-        scoring = () if self.graphs.scoring is None else self.graphs.scoring.files
-        graphs = self.graphs.encoder, self.graphs.decoder, self.graphs.output, *scoring
-        return sum(graph.weight_bytes for graph in graphs if graph is not None)
+        graphs, step = self.graphs, self.graphs.device_step
+        scoring = () if graphs.scoring is None else graphs.scoring.files
+        standard = _weight_bytes(graphs.encoder, graphs.decoder)
+        ours = 0 if step is None else _weight_bytes(step.encoder or graphs.encoder, step.decoder)
+        return max(standard, ours) + _weight_bytes(graphs.output, *scoring)
 
     @property
     def cache_bytes(self) -> int:
@@ -64,12 +69,21 @@ class Load:
         copies = 1 if graphs.logits is None else 2  # one to be asked for
         logits = self.rows * graphs.vocabulary.target_size * (copies * size + 2 * FLOAT_BYTES)
         kept = sum(tensor_bytes(tensor, 1) for tensor in graphs.cache if tensor.start is not None)
-        tokens = max(BATCH_TOKENS, self.source_tokens)
-        return logits + tokens * (graphs.encoder_numbers * size + 2 * kept) + 2 * MOVED_BYTES + RUNTIME_BYTES
+        tokens, workspace = max(BATCH_TOKENS, self.source_tokens), 0
+        if graphs.device_step is not None and graphs.device_step.encoder is not None:
+            tokens = packed_tokens(self.source_tokens)
+            workspace = tokens * (graphs.width * size + kept + FED_BYTES)
+        encoder = tokens * (graphs.encoder_numbers * size + 2 * kept) + workspace
+        return logits + encoder + 2 * MOVED_BYTES + RUNTIME_BYTES
 
     @property
     def total_bytes(self) -> int:
         return self.weight_bytes + self.cache_bytes + self.work_bytes + self.besides_bytes
+
+
+def packed_tokens(source_tokens: int) -> int:
+    """Most of a run of the encoder for GPUs, with those that fill it up: a power of two."""
+    return 1 << (max(BATCH_TOKENS, source_tokens) - 1).bit_length()
 
 
 def most_rows(load: Load, available_bytes: int) -> int:
@@ -88,6 +102,10 @@ def most_tokens(load: Load, available_bytes: int) -> int:
 def most_that_fit(bytes_of: Callable[[int], int], most: int, available_bytes: int) -> int:
     """The largest number up to `most` that takes no more bytes than there are, 0 if none."""
     return bisect_right(range(1, most + 1), available_bytes, key=bytes_of)
+
+
+def _weight_bytes(*graphs: GraphFile | None) -> int:
+    return sum(graph.weight_bytes for graph in graphs if graph is not None)
 
 
 def tensor_bytes(tensor: CacheTensor, places: int) -> int:

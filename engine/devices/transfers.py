@@ -34,6 +34,10 @@ class Transfers(Protocol):
         """Enqueues a copy from an address of the device to staging memory."""
         ...
 
+    def copy(self, source: int, target: int, size_bytes: int) -> None:
+        """Enqueues a copy within the device."""
+        ...
+
     def clear(self, target: int, size_bytes: int) -> None:
         """Enqueues zeros."""
         ...
@@ -77,6 +81,9 @@ class HostTransfers:
 
     def download(self, source: int, target: NDArray[Any]) -> None:
         ctypes.memmove(target.ctypes.data, source, target.nbytes)
+
+    def copy(self, source: int, target: int, size_bytes: int) -> None:
+        ctypes.memmove(target, source, size_bytes)
 
     def clear(self, target: int, size_bytes: int) -> None:
         ctypes.memset(target, 0, size_bytes)
@@ -126,6 +133,9 @@ class CudaTransfers:
 
     def download(self, source: int, target: NDArray[Any]) -> None:
         self._runtime.download(source, target, self._stream)
+
+    def copy(self, source: int, target: int, size_bytes: int) -> None:
+        self._runtime.copy(source, target, size_bytes, self._stream)
 
     def clear(self, target: int, size_bytes: int) -> None:
         self._runtime.set_device(self._device)

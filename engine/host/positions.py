@@ -1,6 +1,6 @@
-"""At which position each token stands of sources that lie one after another."""
+"""Sources that are encoded one after another: which ones together, and at which position each token stands."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 import numpy as np
@@ -24,3 +24,15 @@ def joined(
         before = np.cumsum(ends) - ends
         positions = positions + spec.max_positions * (before > np.repeat(before[starts], lengths))
     return ids, positions
+
+
+def runs(lengths: Sequence[int], run_tokens: int) -> Iterator[slice]:
+    """Neighbours that are encoded together: as many as have at most `run_tokens` tokens, and one at least."""
+    start = tokens = 0
+    for index, length in enumerate(lengths):
+        if index > start and tokens + length > run_tokens:
+            yield slice(start, index)
+            start, tokens = index, 0
+        tokens += length
+    if start < len(lengths):
+        yield slice(start, len(lengths))

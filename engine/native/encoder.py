@@ -6,7 +6,7 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from engine.host.positions import joined
+from engine.host.positions import joined, runs
 from models.package import signature
 from models.package.declared.graphs import GraphsSpec
 
@@ -66,15 +66,3 @@ def encode(
         found = session.run(outputs, feeds)
         for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
             yield [each[start : start + length] for each in found]
-
-
-def runs(lengths: Sequence[int], run_tokens: int) -> Iterator[slice]:
-    """Neighbours that are encoded together: as many as have at most `run_tokens` tokens, and one at least."""
-    start = tokens = 0
-    for index, length in enumerate(lengths):
-        if index > start and tokens + length > run_tokens:
-            yield slice(start, index)
-            start, tokens = index, 0
-        tokens += length
-    if start < len(lengths):
-        yield slice(start, len(lengths))

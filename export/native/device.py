@@ -1,11 +1,13 @@
-"""A decoder step of our own operators for GPUs, see `models.package.declared.graphs.GraphsSpec.device_step`."""
+"""Step and encoder of our own operators for GPUs, see `models.package.declared.graphs.GraphsSpec.device_step`."""
 
 from export.native.device_decoder import device_decoder
+from export.native.device_encoder import device_encoder
 from export.tracing.graphs import Graphs, weight_bytes
 from kernels.device_library import device_library
 from kernels.library import LibraryError
 from models.architectures.architecture import Architecture
 from models.best_tokens import padded_size
+from models.config import ModelConfig
 from models.package import derived, signature
 from models.package.declared.graphs import GraphFile, NativeStep
 from models.package.declared.precision import AttentionKind, Precision
@@ -51,23 +53,44 @@ def obstacle(model: Architecture) -> str | None:
     for name, wanted in WANTED.items():
         if (found := getattr(config, name)) != wanted:
             return f"{name} is {found!r}; steps for GPUs have {wanted!r}"
-    width, vocabulary, head_dim = config.width, padded_size(config.target_vocab_size), config.decoder_head_dim
-    if head_dim % MULTIPLE or head_dim > LARGEST_HEAD_DIM:
-        return (
-            f"the decoder's heads have {head_dim} numbers (width {width}, {config.decoder_heads} heads); steps for "
-            f"GPUs have multiples of {MULTIPLE}, {LARGEST_HEAD_DIM} at most"
-        )
+    width, vocabulary = config.width, padded_size(config.target_vocab_size)
+    if (heads := _heads(config, "decoder", config.decoder_heads)) is not None:
+        return heads
     for name, numbers in (("width", width), ("padded vocabulary", vocabulary), ("feed-forward", config.decoder_ffn)):
         if numbers % MULTIPLE:
             return f"{name} is {numbers}; steps for GPUs have multiples of {MULTIPLE}"
     return None
 
 
+def encoder_obstacle(model: Transformer) -> str | None:
+    """The same of the encoder of a model that has a step."""
+    if model.config.sentences > 1:
+        return "sources have a second sentence with positions of its own; encoders for GPUs have one"
+    return _heads(model.config, "encoder", model.config.encoder_heads)
+
+
+def _heads(config: ModelConfig, side: str, heads: int) -> str | None:
+    head_dim = config.inner(heads) // heads
+    if head_dim % MULTIPLE == 0 and head_dim <= LARGEST_HEAD_DIM:
+        return None
+    return (
+        f"the {side}'s heads have {head_dim} numbers (width {config.width}, {heads} heads); steps for GPUs have "
+        f"multiples of {MULTIPLE}, {LARGEST_HEAD_DIM} at most"
+    )
+
+
 def with_device_step(graphs: Graphs, model: Architecture) -> Graphs:
-    """The graphs of a model in fp16 that has no `obstacle`, with the step for GPUs besides."""
+    """The graphs of a model in fp16 that has no `obstacle`, with the step for GPUs, and an encoder where it can be."""
     assert isinstance(model, Transformer), "no other has none"
     cache = derived.device_tensors(model.config, graphs.spec.precision.cache)
-    decoder = device_decoder(model, cache)
-    file = GraphFile(file=signature.DEVICE_DECODER, weight_bytes=weight_bytes(decoder))
-    step = NativeStep(decoder=file, operators=signature.DEVICE_OPERATORS_VERSION, cache=cache)
-    return graphs.with_device_step(step, decoder)
+    decoder, encoder, file = device_decoder(model, cache), None, None
+    if encoder_obstacle(model) is None:
+        encoder = device_encoder(model)
+        file = GraphFile(file=signature.DEVICE_ENCODER, weight_bytes=weight_bytes(encoder))
+    step = NativeStep(
+        decoder=GraphFile(file=signature.DEVICE_DECODER, weight_bytes=weight_bytes(decoder)),
+        encoder=file,
+        operators=signature.DEVICE_OPERATORS_VERSION,
+        cache=cache,
+    )
+    return graphs.with_device_step(step, decoder, encoder)

@@ -13,9 +13,8 @@ from onnx_ir import DataType
 from torch import nn
 
 from export.native.decoder import DTYPES, slot_axes
-from export.native.linear import LinearLayers
-from export.native.nodes import Attributes, Nodes, declared, variable
-from export.tracing.variant import PRECISIONS
+from export.native.device_layers import DeviceLayers
+from export.native.nodes import Attributes, declared, variable
 from models.layers import CrossAttention, DecoderLayer, FeedForward, SelfAttention
 from models.package import signature
 from models.package.declared.tensors import CacheTensor
@@ -34,31 +33,30 @@ class _Decoder:
     """The graph while it grows."""
 
     def __init__(self, model: Transformer, cache: Sequence[CacheTensor]) -> None:
-        self._model, self._nodes = model, Nodes()
-        self._linear = LinearLayers(self._nodes, model, {})
-        self._dtype = DTYPES[PRECISIONS[model.target_embedding.dtype]]
+        self._model, self._layers = model, DeviceLayers(model)
+        self._nodes = self._layers.nodes
         self._inputs = {name: _step_input(name) for name in signature.DEVICE_DECODER_INPUTS}
         self._past = {it.past: variable(it.past, DTYPES[it.precision], slot_axes(it)) for it in cache}
         self._present: list[ir.Value] = []
         self._written = [tensor for tensor in cache if tensor.written]
-        self._scale: Attributes = {} if model.config.scale_scores else {"scale": 1.0}
 
     def graph(self) -> ir.Model:
         """All of it."""
-        hidden, query = self._layers(self._embed())
+        model = self._model
+        hidden, query = self._through(self._embed())
         candidates, log_probs, logits = self._best_tokens(hidden)
         present = [
             declared(value, tensor.present, DTYPES[tensor.precision], slot_axes(tensor))
             for value, tensor in zip(self._present, self._written, strict=True)
         ]
-        config, vocabulary = self._model.config, len(self._model.output_bias)
+        config, vocabulary, dtype = model.config, len(model.output_bias), self._layers.dtype
         inner = config.inner(config.decoder_heads)
         outputs = [
             declared(candidates, signature.DECODER_OUTPUTS[0], DataType.INT64, ["rows", "k"]),
             declared(log_probs, signature.DECODER_OUTPUTS[1], DataType.FLOAT, ["rows", "k"]),
             *present,
-            declared(logits, signature.LOGITS, self._dtype, ["rows", vocabulary]),
-            declared(query, signature.CROSS_QUERY, self._dtype, ["rows", inner]),
+            declared(logits, signature.LOGITS, dtype, ["rows", vocabulary]),
+            declared(query, signature.CROSS_QUERY, dtype, ["rows", inner]),
         ]
         return self._nodes.model("device_decoder", [*self._inputs.values(), *self._past.values()], outputs)
 
@@ -73,11 +71,11 @@ class _Decoder:
         scale: Attributes = {"scale": float(model.embedding_scale)}
         if kind != "tokens":
             x = nodes.ours("EmbedTokens", [*inputs, places], scale)
-            return self._norm(x, model.decoder_embedding_norm) if kind == "sum" else x
-        x = self._norm(nodes.ours("EmbedTokens", inputs, scale), model.decoder_embedding_norm)
+            return self._layers.norm(x, model.decoder_embedding_norm) if kind == "sum" else x
+        x = self._layers.norm(nodes.ours("EmbedTokens", inputs, scale), model.decoder_embedding_norm)
         return x if places is None else nodes.standard("Add", [x, nodes.standard("Gather", [places, inputs[1]])])
 
-    def _layers(self, x: ir.Value) -> tuple[ir.Value, ir.Value]:
+    def _through(self, x: ir.Value) -> tuple[ir.Value, ir.Value]:
         """What the output layer takes, and the last layer's queries to the source."""
         model = self._model
         sublayers = [part for layer in model.decoder for part in _sublayers(layer)]
@@ -99,20 +97,20 @@ class _Decoder:
                     y, last = self._linear_layer(entered, sublayer.up, model.config.activation), sublayer.down
             x = self._linear_layer(_Normed(y), last, residual=_Normed(x, passed))
             passed = None if pre else norms[index]
-        return self._norm(self._norm(x, passed), model.decoder_norm), query
+        return self._layers.norm(self._layers.norm(x, passed), model.decoder_norm), query
 
     def _attention(self, qkv: ir.Value, index: int) -> ir.Value:
         past = self._past[f"self_k{index}"], self._past[f"self_v{index}"]
         where = [self._inputs[name] for name in ("positions", "slots", "history")]
         inputs = [qkv, *past, *where]
-        attended, *present = self._nodes.ours_of_many("HistoryAttention", inputs, 3, self._scale)
+        attended, *present = self._nodes.ours_of_many("HistoryAttention", inputs, 3, self._layers.scale)
         self._present += present
         return attended
 
     def _cross(self, query: ir.Value, index: int) -> ir.Value:
         past = self._past[f"cross_k{index}"], self._past[f"cross_v{index}"]
         inputs = [query, *past, self._inputs["source_last"], self._inputs["source_slots"]]
-        return self._nodes.ours("SlotAttention", inputs, self._scale)
+        return self._nodes.ours("SlotAttention", inputs, self._layers.scale)
 
     def _best_tokens(self, hidden: ir.Value) -> Sequence[ir.Value]:
         """Ids and log-probabilities [rows, k], and logits [rows, vocabulary]."""
@@ -128,25 +126,12 @@ class _Decoder:
         self, x: "_Normed", layer: nn.Linear, activation: str = "none", residual: "_Normed | None" = None
     ) -> ir.Value:
         """activation(x weight^T + bias) + residual, [rows, outputs]."""
-        name = self._linear.name(layer)
-        bias = None if layer.bias is None else self._nodes.constant(f"{name}.bias", layer.bias)
-        inputs = [x.numbers, self._nodes.constant(f"{name}.weight", layer.weight), bias, *self._scale_and_shift(x.norm)]
+        layers = self._layers
+        inputs = [x.numbers, layers.weight(layer), layers.bias(layer), *self._layers.scale_and_shift(x.norm)]
         if residual is not None:
-            inputs += [residual.numbers, *self._scale_and_shift(residual.norm)]
+            inputs += [residual.numbers, *self._layers.scale_and_shift(residual.norm)]
         attributes: Attributes = {"activation": activation, "epsilon": self._model.config.norm_epsilon}
         return self._nodes.ours("RowLinear", inputs, attributes)
-
-    def _norm(self, x: ir.Value, norm: nn.Module | None) -> ir.Value:
-        """A norm that stands alone, where there is one."""
-        if not isinstance(norm, nn.LayerNorm):
-            return x
-        return self._nodes.standard("LayerNormalization", [x, *self._scale_and_shift(norm)], {"epsilon": norm.eps})
-
-    def _scale_and_shift(self, norm: nn.Module | None) -> list[ir.Value | None]:
-        if not isinstance(norm, nn.LayerNorm):
-            return [None, None]
-        name = self._linear.name(norm)
-        return [self._nodes.constant(f"{name}.{part}", getattr(norm, part)) for part in ("weight", "bias")]
 
 
 class _Normed(NamedTuple):

@@ -10,6 +10,7 @@ from models.package.declared.graphs import GraphFile, GraphsSpec, NativeGraphs, 
 from models.package.signature import (
     DECODER,
     DEVICE_DECODER,
+    DEVICE_ENCODER,
     ENCODER,
     LOG_PROBS_GRAPH,
     LOGITS_GRAPH,
@@ -99,14 +100,16 @@ class Graphs:
     native: NativeModels | None = None
     native_step: ir.Model | None = None
     device_step: ir.Model | None = None
+    device_encoder: ir.Model | None = None
 
     def with_native_step(self, spec: NativeStep, decoder: ir.Model) -> "Graphs":
         """With a decoder graph that has operators of ours besides."""
         return replace(self, spec=self.spec.model_copy(update={"native_step": spec}), native_step=decoder)
 
-    def with_device_step(self, spec: NativeStep, decoder: ir.Model) -> "Graphs":
-        """With a decoder graph of our own operators for GPUs besides."""
-        return replace(self, spec=self.spec.model_copy(update={"device_step": spec}), device_step=decoder)
+    def with_device_step(self, spec: NativeStep, decoder: ir.Model, encoder: ir.Model | None) -> "Graphs":
+        """With a decoder graph of our own operators for GPUs besides, and perhaps an encoder."""
+        declared = self.spec.model_copy(update={"device_step": spec})
+        return replace(self, spec=declared, device_step=decoder, device_encoder=encoder)
 
     def with_native(self, native: NativeModels) -> "Graphs":
         """With graphs of our own operators besides."""
@@ -130,6 +133,8 @@ class Graphs:
             models[NATIVE_DECODER] = self.native_step
         if self.device_step is not None:
             models[DEVICE_DECODER] = self.device_step
+        if self.device_encoder is not None:
+            models[DEVICE_ENCODER] = self.device_encoder
         logits = self.logits if self.native is None else self.logits or self.native.logits
         return models | ({} if logits is None else {LOGITS_GRAPH: logits})
 

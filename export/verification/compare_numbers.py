@@ -71,6 +71,17 @@ def native_encoder_error(model: Transformer, graphs: GraphFiles, native: NativeG
 
 
 @torch.no_grad()
+def encoded_error(model: Architecture, decoder: Decoder[S]) -> float:
+    """Largest difference of a hidden state of sources that a decoder encodes together."""
+    sources = random_sources(model.config, len(SOURCE_LENGTHS))
+    errors = []
+    for source, found in zip(sources, decoder.encode(sources), strict=True):
+        expected, _ = model.encode_source(torch.tensor([source]), torch.tensor([len(source)]))
+        errors.append(np.abs(found.hidden() - expected[0].numpy()).max())
+    return float(np.max(errors))
+
+
+@torch.no_grad()
 def score_error(model: Architecture, graphs: GraphFiles, device: Device) -> float:
     """Largest difference of a target token's log-probability, of several targets of each source. Raises DeviceError."""
     given, start = TargetGraphs(graphs, device), model.config.decoder_start_id

@@ -23,6 +23,7 @@ from engine.request import Hypothesis
 from export.verification.alignment import choose_aligner
 from export.verification.compare_numbers import (
     attention_error,
+    encoded_error,
     encoder_error,
     native_encoder_error,
     score_error,
@@ -166,6 +167,9 @@ class _Verification:
         native = self._model.graphs.spec.native
         limits = NATIVE[self._model.graphs.spec.precision.weights], 0.0
         with closing(open_decoder(self._model, CPU, "required")) as decoder:
+            step = self._model.graphs.spec.device_step
+            if step is not None and step.encoder is not None:
+                hidden = encoded_error(reference, decoder)
             if native is not None:
                 assert isinstance(reference, Transformer), "export makes native graphs of no other"
                 hidden, limits = native_encoder_error(reference, self._model.graphs, native), (limits[0], SCREENED)

@@ -1,7 +1,5 @@
 // EmbedTokens: scale * tokens[ids] + places[positions]. The places may be left out.
 #pragma once
-#include "launch.h"
-#include "ort/operator.h"
 #include "place.h"
 
 namespace dragoman::device {
@@ -27,7 +25,7 @@ class EmbedTokensOperator {
     if (places) expect_shape("places", places, {-1, width});
     if constexpr (place == on_cpu) {  // on a GPU the host cannot see them: they are the engine's word
       expect_below<int64_t>("ids", ids, tokens.size(0));
-      if (places) expect_below<int32_t>("positions", positions, places.size(0));
+      if (places) expect_below("positions", positions, places.size(0));
     }
     Embedding of{};
     of.rows = (int)rows;

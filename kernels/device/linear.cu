@@ -6,10 +6,8 @@
 // the products of its share in registers, by matrix instructions of 16 outputs x 8 rows x 16 numbers, and their sums
 // are joined in the end, in one order. Which numbers of a row are multiplied in one instruction is free, as long as
 // both sides agree: each lane takes eight that lie side by side, so that it loads 16 bytes at once.
-#include <cuda_fp16.h>
-
+#include "eight.cuh"
 #include "follow.h"
-#include "launch.h"
 
 namespace dragoman::device {
 namespace {
@@ -23,24 +21,7 @@ __device__ Half to_half(float number) {
   return *reinterpret_cast<const Half*>(&half);
 }
 __device__ float rounded(float number) { return __half2float(__float2half_rn(number)); }
-__device__ uint4 load(const Half* from) { return *reinterpret_cast<const uint4*>(from); }
 __device__ uint32_t word(const uint4& of, int i) { return reinterpret_cast<const uint32_t*>(&of)[i]; }
-
-struct Eight {
-  float at[8];
-};
-
-__device__ Eight to_floats(const uint4& bits) {
-  const __half2* pairs = reinterpret_cast<const __half2*>(&bits);
-  Eight numbers;
-#pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const float2 pair = __half22float2(pairs[i]);
-    numbers.at[2 * i] = pair.x;
-    numbers.at[2 * i + 1] = pair.y;
-  }
-  return numbers;
-}
 
 // sums += weights [16, 16] times x [16, 8], of fp16, in fp32.
 __device__ void multiply(float (&sums)[4], const uint4 (&weights)[2], const uint4& x, int half) {
@@ -79,11 +60,11 @@ __device__ void measure(const Normed& of, int first_row, int rows, int width, fl
 #pragma unroll
     for (int i = 0; i < each; i++) {
       const int row = i * warps + warp;
-      if (row < rows) loaded[i] = load(numbers + (size_t)row * width + k);
+      if (row < rows) loaded[i] = bits_of(numbers + (size_t)row * width + k);
     }
 #pragma unroll
     for (int i = 0; i < each; i++) {
-      const Eight eight = to_floats(loaded[i]);
+      const Eight eight = numbers_of(loaded[i]);
 #pragma unroll
       for (int j = 0; j < 8; j++) {
         const float distance = eight.at[j] - begins[i];
@@ -122,7 +103,7 @@ __global__ void __launch_bounds__(threads) linear_kernel(const RowLinear of) {
 #pragma unroll
     for (int j = 0; j < 2; j++) {
       const bool there = k < of.width && output + 8 * j < of.outputs;
-      weights[i][j] = there ? load(of.weight + (size_t)(output + 8 * j) * of.width + k) : uint4{};
+      weights[i][j] = there ? bits_of(of.weight + (size_t)(output + 8 * j) * of.width + k) : uint4{};
     }
   };
 #pragma unroll
@@ -157,7 +138,7 @@ __global__ void __launch_bounds__(threads) linear_kernel(const RowLinear of) {
 #pragma unroll
       for (int j = 0; j < columns; j++) {
         const int row = j * 8 + group;
-        x[i][j] = row < rows && k < of.width ? load(of.x.numbers + (size_t)(first_row + row) * of.width + k) : uint4{};
+        x[i][j] = row < rows && k < of.width ? bits_of(of.x.numbers + (size_t)(first_row + row) * of.width + k) : uint4{};
       }
     }
     if (of.x.scale) {
@@ -165,11 +146,11 @@ __global__ void __launch_bounds__(threads) linear_kernel(const RowLinear of) {
       for (int i = 0; i < ahead; i++) {
         const int k = (at + i * shares) * chunk + part * 8;
         if (k >= of.width) continue;
-        const Eight by = to_floats(load(of.x.scale + k)), plus = to_floats(load(of.x.shift + k));
+        const Eight by = load(of.x.scale + k), plus = load(of.x.shift + k);
 #pragma unroll
         for (int j = 0; j < columns; j++) {
           const float2 norm = x_norms[j * 8 + group];
-          const Eight given = to_floats(x[i][j]);
+          const Eight given = numbers_of(x[i][j]);
           __half2* pairs = reinterpret_cast<__half2*>(&x[i][j]);
 #pragma unroll
           for (int m = 0; m < 4; m++) {

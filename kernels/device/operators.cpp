@@ -1,12 +1,12 @@
-// The operators of a step for GPUs: HistoryAttention, SlotAttention and BestLogits here, the others in
-// headers of their own, all of fp16. Each runs on the CPU
-// provider in plain C++ and, where the library was built with nvcc, on CUDA's.
+// The operators of a step for GPUs and of an encoder for them, of fp16: HistoryAttention, SlotAttention and BestLogits
+// here, the others in headers of their own. Each runs on the CPU provider in plain C++ and, where the library was built
+// with nvcc, on CUDA's.
 #include <algorithm>
 #include <cmath>
 
 #include "embed_tokens_operator.h"
-#include "launch.h"
-#include "ort/operator.h"
+#include "keep_sources_operator.h"
+#include "packed_attention_operator.h"
 #include "place.h"
 #include "row_linear_operator.h"
 
@@ -26,8 +26,7 @@ Attention attention_of(const Tensor& keys, const Tensor& values) {
   expect_shape("keys", keys, {-1, -1, -1, -1});
   expect_shape("values", values, {keys.size(0), keys.size(1), keys.size(2), keys.size(3)});
   const int64_t head_dim = keys.size(3);
-  if (head_dim < 8 || head_dim % 8 != 0 || head_dim > largest_head_dim)
-    refuse("head_dim is ", head_dim, "; it must be a multiple of 8, and ", largest_head_dim, " at most");
+  expect_head_dim(head_dim);
   Attention of{};
   of.slots = (int)keys.size(0);
   of.heads = (int)keys.size(1);
@@ -51,8 +50,8 @@ class Attending {
     expect_shape(positions_name, positions, {rows});
     expect_shape("slots", slots, {rows});
     if constexpr (place == on_cpu) {
-      expect_below<int32_t>(positions_name, positions, of.places);
-      expect_below<int32_t>("slots", slots, of.slots);
+      expect_below(positions_name, positions, of.places);
+      expect_below("slots", slots, of.slots);
     }
     of.rows = (int)rows;
     of.query_stride = (int)(queries * inner);
@@ -82,7 +81,7 @@ struct HistoryAttention : Attending<place> {
     const Tensor keys = call.input(1), values = call.input(2), history = call.input(5);
     Attention of = attention_of(keys, values);
     expect_shape("history", history, {of.slots, of.places});
-    if constexpr (place == on_cpu) expect_below<int32_t>("history", history, of.slots);
+    if constexpr (place == on_cpu) expect_below("history", history, of.slots);
     for (int i = 1; i <= 2; i++)
       if (call.output_like(i, keys).template data<char>() != (i == 1 ? keys : values).template data<char>())
         refuse(i == 1 ? "keys" : "values", " must be bound in place: the output to the memory of the input");
@@ -160,12 +159,16 @@ OrtCustomOpDomain* domain() {
     add(custom_operator<BestLogitsOperator<on_gpu>>());
     add(custom_operator<RowLinearOperator<on_gpu>>());
     add(custom_operator<EmbedTokensOperator<on_gpu>>());
+    add(custom_operator<PackedAttention<on_gpu>>());
+    add(custom_operator<KeepSources<on_gpu>>());
 #endif
     add(custom_operator<HistoryAttention<on_cpu>>());
     add(custom_operator<SlotAttention<on_cpu>>());
     add(custom_operator<BestLogitsOperator<on_cpu>>());
     add(custom_operator<RowLinearOperator<on_cpu>>());
     add(custom_operator<EmbedTokensOperator<on_cpu>>());
+    add(custom_operator<PackedAttention<on_cpu>>());
+    add(custom_operator<KeepSources<on_cpu>>());
     return created;
   }();
   return made;

@@ -1,8 +1,6 @@
 // RowLinear: activation(norm(x) weight^T + bias) + norm(residual), of few rows. Both norms, the bias and the residual
 // may be left out.
 #pragma once
-#include "launch.h"
-#include "ort/operator.h"
 #include "place.h"
 
 namespace dragoman::device {

@@ -133,8 +133,8 @@ as the decoder has them:
 A recurrent model whose scores are additive has a native step instead, beside its standard encoder: the decoder graph
 above with operators of ours, which only reads the tensors of sources and takes none of their `last` inputs.
 
-Nor does a device step (`GraphsSpec.device_step`), which stands beside the standard encoder of an fp16 package and is
-made for GPUs. Its rows have slots:
+Nor does a device step (`GraphsSpec.device_step`), which an fp16 package has besides and which is made for GPUs. Its
+rows have slots:
 
     ids, ranks      as above
     positions       int32 [rows]    what is cached before the token
@@ -145,7 +145,17 @@ made for GPUs. Its rows have slots:
                                     hypothesis wrote it. So nothing moves when beams change places
     candidates, log_probs, logits, cross_query      as the standard decoder's
 
-and cache tensors as its own, [slots or source slots, heads, places, head_dim].
+and cache tensors as its own, [slots or source slots, heads, places, head_dim]. Its encoder gets sources one after
+another, without padding. Tokens that only fill up a run are sources of their own, of one token each:
+
+    ids             int64 [tokens]
+    positions       int32 [tokens]  of each token in its source
+    firsts          int32 [tokens]  where its source begins
+    lengths         int32 [tokens]  how many tokens that has
+    hidden          float [tokens, width]
+    cross           float [tokens, layers * 2 * heads * head_dim], keys of decoder layer 0, values of layer 0, ...
+
+A package without it (`NativeStep.encoder`) has its sources encoded by the standard graph.
 """
 
 ENCODER, DECODER, OUTPUT = "encoder.onnx", "decoder.onnx", "output.onnx"
@@ -191,8 +201,11 @@ OPERATORS_VERSION = 1
 
 DEVICE_DECODER = "device_decoder.onnx"
 DEVICE_DECODER_INPUTS = ("ids", "positions", "slots", "source_slots", "source_last", "history", "ranks")
+DEVICE_ENCODER = "device_encoder.onnx"
+DEVICE_ENCODER_INPUTS = ("ids", "positions", "firsts", "lengths")
 DEVICE_OPERATORS_VERSION = 2
-"""Of the operators that a device step is made of, which are a library of their own."""
+"""Of the operators that a device step is made of, which are a library of their own. Version 2 has linear layers of
+ours, those of an encoder, and what foresees searches."""
 
 MAX_CANDIDATES = 64
 """Most candidates a decoder graph gives of a row (fewer where the vocabulary has fewer tokens)."""

@@ -1,6 +1,7 @@
 """The operators of a device step, against numpy: on the CPU provider everywhere, and on CUDA's where there is a GPU."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import onnxruntime as ort
@@ -12,7 +13,10 @@ from bench.gpu.sides.operators import (
     Sizes,
     best_logits,
     embed_tokens,
+    firsts_of,
     history_attention,
+    keep_sources,
+    packed_attention,
     row_linear,
     slot_attention,
 )
@@ -79,6 +83,67 @@ def test_a_row_attends_to_the_source_of_its_slot(sizes: Sizes, provider: str) ->
         keys, values = (given[name][slot, :, : last + 1].astype(np.float64) for name in ("keys", "values"))
         expected = look(query, keys, values)
         np.testing.assert_allclose(found["attended"][row].reshape(expected.shape), expected, rtol=HALF, atol=HALF)
+
+
+SOURCES = [(1,), (3, 1, 1, 1), (17, 64, 5, 2), (512, 1, 33)]
+
+
+@pytest.mark.parametrize(("heads", "head_dim"), [(8, 64), (2, 32), (4, 40), (1, 128), (2, 256), (3, 8)])
+@pytest.mark.parametrize("lengths", SOURCES, ids=str)
+def test_tokens_attend_to_their_own_source(lengths: tuple[int, ...], heads: int, head_dim: int, provider: str) -> None:
+    case = packed_attention(lengths, heads, head_dim, np.random.default_rng(10))
+    found = case.run(LIBRARY, provider)["attended"].reshape(-1, heads, head_dim)
+    qkv = case.inputs["qkv"].astype(np.float64).reshape(-1, 3, heads, head_dim)
+    for first, length in zip(firsts_of(lengths), lengths, strict=True):
+        queries, keys, values = qkv[first : first + length].transpose(1, 2, 0, 3)
+        expected = [look(queries[:, token], keys, values) for token in range(length)]
+        np.testing.assert_allclose(found[first : first + length], expected, rtol=HALF, atol=HALF)
+
+
+def test_a_source_that_is_not_finite_changes_no_other(provider: str) -> None:
+    case = packed_attention((3, 40, 7), 2, 64, np.random.default_rng(11))
+    before = case.run(LIBRARY, provider)["attended"]
+    case.inputs["qkv"][5] = np.nan
+    after = case.run(LIBRARY, provider)["attended"]
+    assert np.isnan(after[3:43]).all()
+    np.testing.assert_array_equal(np.delete(after, np.s_[3:43], 0), np.delete(before, np.s_[3:43], 0))
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_sources_are_kept_in_their_slots_and_nothing_else_is_written(sizes: Sizes, provider: str) -> None:
+    tensors = 4
+    case = keep_sources(sizes, tensors, np.random.default_rng(12))
+    given = case.inputs
+    cross = given["cross"].reshape(-1, tensors, sizes.heads, sizes.head_dim)
+    expected = given["cache"].copy()
+    for first, length, slot in zip(given["firsts"], given["lengths"], given["slots"], strict=True):
+        expected[:, slot, :, :length] = cross[first : first + length].transpose(1, 2, 0, 3)
+    np.testing.assert_array_equal(case.run(LIBRARY, provider)["kept"], expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("slots", 7, "slots has 7 at 0; there are 7"),
+        ("lengths", 31, "and 31 at 0; there are"),
+        ("lengths", 0, "and 0 at 0; there are"),
+        ("firsts", 10_000, "firsts and lengths have 10000 and"),
+    ],
+)
+def test_sources_that_are_none_are_refused(name: str, value: int, message: str) -> None:
+    case = keep_sources(Sizes(5, 2, 32, 30), 2, np.random.default_rng(13))
+    case.inputs[name][0] = value
+    with pytest.raises(Exception, match=message):
+        case.run(LIBRARY, "CPUExecutionProvider")
+
+
+@pytest.mark.parametrize(
+    ("heads", "message"), [(0, "heads is 0; it must be at least 1"), (7, "for 7 heads"), (16, "head_dim is 4;")]
+)
+def test_numbers_of_heads_that_do_not_fit_are_refused(heads: int, message: str) -> None:
+    case = replace(packed_attention((3, 4), 2, 32, np.random.default_rng(14)), attributes={"heads": heads})
+    with pytest.raises(Exception, match=message):
+        case.run(LIBRARY, "CPUExecutionProvider")
 
 
 def exact(case: Case) -> NDArray[np.float64]:

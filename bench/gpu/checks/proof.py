@@ -10,6 +10,7 @@ from pathlib import Path
 import onnxruntime as ort
 
 from bench.gpu import sources
+from bench.gpu.checks import operators
 from bench.gpu.plan import Findings, Plan
 from bench.gpu.sides.ours import Ours, choose
 from engine.devices.selection import Wanted
@@ -31,8 +32,11 @@ def run(plan: Plan) -> Iterator[tuple[str, Findings]]:
     for name, graph in (("encoder", graphs.encoder), ("decoder", graphs.decoder)):
         yield f"{name}, nodes by provider", placement(graph, device)
     if (step := ours.package.manifest.graphs.device_step) is not None and device.kernels:
-        file = ours.package.folder / step.decoder.file
-        yield "step of our operators, nodes by provider", placement(file, device, device_library())
+        library = device_library()
+        for file in step.files:
+            which = f"{file.file} of our operators, nodes by provider"
+            yield which, placement(ours.package.folder / file.file, device, library)
+        yield "our operators, differences from the host's", operators.compare(library, device.provider)
     yield "refusals", {"no such device": refusal(ours, Wanted("cuda", NO_SUCH_DEVICE))}
     try:
         yield "probe", probe(ours, plan)

@@ -122,6 +122,35 @@ def slot_attention(sizes: Sizes, random: np.random.Generator) -> Case:
     return Case("SlotAttention", inputs, {"attended": TensorProto.FLOAT16})
 
 
+def packed_attention(lengths: Sequence[int], heads: int, head_dim: int, random: np.random.Generator) -> Case:
+    """Sources of these lengths, one behind another."""
+    inputs: Arrays = {
+        "qkv": normal(random, sum(lengths), 3 * heads * head_dim),
+        "firsts": np.repeat(firsts_of(lengths), lengths),
+        "lengths": np.repeat(np.array(lengths, np.int32), lengths),
+    }
+    return Case("PackedAttention", inputs, {"attended": TensorProto.FLOAT16}, attributes={"heads": heads})
+
+
+def keep_sources(sizes: Sizes, tensors: int, random: np.random.Generator) -> Case:
+    """Sources of random lengths, one behind another, of which all but the first are kept, in slots in disorder."""
+    lengths = random.integers(1, sizes.places + 1, sizes.rows + 1, np.int32)
+    inputs: Arrays = {
+        "cross": normal(random, int(lengths.sum()), tensors * sizes.heads * sizes.head_dim),
+        "firsts": firsts_of(lengths.tolist())[1:],
+        "lengths": lengths[1:],
+        "slots": random.permutation(sizes.rows + 2).astype(np.int32)[: sizes.rows],
+        "cache": normal(random, tensors, sizes.rows + 2, sizes.heads, sizes.places, sizes.head_dim),
+    }
+    return Case("KeepSources", inputs, {"kept": TensorProto.FLOAT16}, {"kept": "cache"})
+
+
+def firsts_of(lengths: Sequence[int]) -> NDArray[np.int32]:
+    """Where each of these sources begins."""
+    firsts: NDArray[np.int32] = (np.cumsum(lengths) - lengths).astype(np.int32)
+    return firsts
+
+
 def best_logits(rows: int, width: int, columns: int, k: int, random: np.random.Generator, spread: float = 3.0) -> Case:
     """spread: of the logits, about."""
     hidden, weight = normal(random, rows, width), normal(random, columns, width, scale=spread / width**0.5)

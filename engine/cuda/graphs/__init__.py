@@ -3,4 +3,4 @@
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-MOVE, AHEAD = FOLDER / "move.onnx", FOLDER / "ahead.onnx"
+MOVE, AHEAD, KEEP = (FOLDER / f"{name}.onnx" for name in ("move", "ahead", "keep"))

@@ -86,16 +86,24 @@ class NativeGraphs(Frozen):
 
 
 class NativeStep(Frozen):
-    """A decoder graph with operators of ours that takes the place of the standard one beside the same encoder.
+    """A decoder graph with operators of ours that takes the place of the standard one.
 
     It has the same tensors, but for those of sources, which it only reads. Rows of a device step have slots, and a
     history that says whose slots their earlier positions are in; rows of the other have none.
     """
 
     decoder: GraphFile
+    encoder: GraphFile | None = None
+    """Of a device step: the encoder over sources that lie one after another. None: the standard encoder stands beside
+    the step, because the model has something that ours cannot, or the package is older."""
     operators: int = Field(ge=1)
     """Version of the operators."""
     cache: tuple[CacheTensor, ...]
+
+    @property
+    def files(self) -> tuple[GraphFile, ...]:
+        """Its graphs."""
+        return (self.decoder,) if self.encoder is None else (self.encoder, self.decoder)
 
 
 class Scoring(Frozen):
@@ -191,7 +199,7 @@ class GraphsSpec(Frozen):
     def files(self) -> tuple[GraphFile, ...]:
         """All graphs that there are."""
         native = () if self.native is None else (self.native.encoder, self.native.decoder, self.native.named)
-        steps = tuple(step.decoder for step in (self.native_step, self.device_step) if step is not None)
+        steps = tuple(file for step in (self.native_step, self.device_step) if step is not None for file in step.files)
         logits = None if self.logits is None else self.logits.graph
         scoring = () if self.scoring is None else self.scoring.files
         encoders = self.encoder, self.packed_encoder, self.source_attention

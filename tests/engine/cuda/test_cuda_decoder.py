@@ -263,7 +263,8 @@ def test_a_text_without_memory_is_refused_and_the_batch_goes_on(twins: Twins) ->
     engine = RunningBatch(decoder, 6, Unobserved(), worker=0)
     engine.admit([request("running")])
     engine.step()
-    decoder._encoder._session = full = Full(decoder._encoder._session, runs=1)
+    encoder: Any = decoder._encoder
+    encoder._session = full = Full(encoder._session, runs=1)
     engine.admit([request("refused")])
     assert full.runs == 0
     engine.admit([request("later")])

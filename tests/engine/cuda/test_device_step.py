@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from kernels.device_library import device_library
 from kernels.library import LibraryError
 from models.decoding import Decoding
 from models.package.folder import Package
+from models.package.graph_files import GraphFiles
 from tests.engine.test_batch_invariance import LONGEST, TEXTS, Translator, Visit
 from tests.exported import ZOO
 
@@ -49,12 +51,20 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Package:
     return opened
 
 
+def without_encoder(graphs: GraphFiles) -> GraphFiles:
+    """As an older package has them: the standard encoder stands beside the step."""
+    assert graphs.spec.device_step is not None
+    step = graphs.spec.device_step.model_copy(update={"encoder": None, "operators": 1})
+    return replace(graphs, spec=graphs.spec.model_copy(update={"device_step": step}))
+
+
 class Pair:
-    """Two caches to which the same is done: of the standard graph, and of the step for GPUs."""
+    """Two caches to which the same is done: of the standard graph, and of the step for GPUs, beside one encoder."""
 
     def __init__(self, package: Package, rows: int) -> None:
         graphs = package.graphs()
-        self.decoders = CudaDecoder(graphs, ROOM, ROOM, CPU), CudaDecoder.open_step(graphs, ROOM, ROOM, CPU)
+        ours = without_encoder(graphs)
+        self.decoders = CudaDecoder(graphs, ROOM, ROOM, CPU), CudaDecoder.open_step(ours, ROOM, ROOM, CPU)
         self.caches = [decoder.open_cache(rows) for decoder in self.decoders]
         self.tokens = graphs.spec.vocabulary.target_size
         self.best: list[int] = []

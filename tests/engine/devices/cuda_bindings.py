@@ -34,7 +34,7 @@ class FakeBindings:
     recorded: dict[int, int] = field(default_factory=dict)
     """How many of the enqueued copies each event stands for."""
 
-    cudaMemcpyKind = SimpleNamespace(cudaMemcpyHostToDevice=1, cudaMemcpyDeviceToHost=2)
+    cudaMemcpyKind = SimpleNamespace(cudaMemcpyHostToDevice=1, cudaMemcpyDeviceToHost=2, cudaMemcpyDeviceToDevice=3)
     cudaDeviceAttr = SimpleNamespace(cudaDevAttrComputeCapabilityMajor=75, cudaDevAttrComputeCapabilityMinor=76)
     cudaStreamNonBlocking, cudaEventDisableTiming, cudaHostAllocDefault = 1, 2, 0
 
@@ -89,8 +89,10 @@ class FakeBindings:
         return self._with(event)
 
     def cudaMemcpyAsync(self, target: Address, source: Address, size: int, kind: int, stream: int) -> Answer:
-        host = source if kind == self.cudaMemcpyKind.cudaMemcpyHostToDevice else target
-        assert isinstance(host, np.ndarray), "the other way round"
+        kinds = self.cudaMemcpyKind
+        on_host = {kinds.cudaMemcpyHostToDevice: [source], kinds.cudaMemcpyDeviceToHost: [target]}.get(kind, [])
+        arrays = [place for place in (source, target) if isinstance(place, np.ndarray)]
+        assert list(map(id, arrays)) == list(map(id, on_host)), "the other way round"
         return self._enqueue(stream, lambda: ctypes.memmove(_address(target), _address(source), size))
 
     def cudaMemsetAsync(self, target: int, value: int, size: int, stream: int) -> Answer:

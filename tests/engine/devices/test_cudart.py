@@ -46,12 +46,14 @@ def test_every_function_takes_what_it_is_given(function: str) -> None:
         CALLS[function](runtime)
 
 
-def test_copies_go_both_ways() -> None:
+def test_copies_go_every_way() -> None:
     runtime = CudaRuntime.load()
     if runtime.driver_version() != (0, 0):
         pytest.skip("there is a driver, and this address is none of its own")
     with pytest.raises(CudaError, match="cudaMemcpyAsync: CUDA driver version is insufficient"):
         runtime.download(4096, ARRAY, 77)
+    with pytest.raises(CudaError, match="cudaMemcpyAsync: CUDA driver version is insufficient"):
+        runtime.copy(4096, 8192, 8, 77)
 
 
 def test_every_function_is_called_here() -> None:

@@ -27,6 +27,15 @@ def test_copies_are_made_in_their_order() -> None:
     assert back.tolist() == there.tolist() == [0, 0, 2, 3, 0, 0, 0, 0]
 
 
+def test_copies_within_the_device_are_made_in_their_order_too() -> None:
+    for transfers in (HostTransfers(), cuda_transfers()):
+        here, there = np.arange(8, dtype=np.uint8), np.zeros(8, np.uint8)
+        transfers.copy(here.ctypes.data + 1, there.ctypes.data, 5)
+        transfers.clear(here.ctypes.data, 8)
+        transfers.wait()
+        assert there.tolist() == [1, 2, 3, 4, 5, 0, 0, 0]
+
+
 def test_an_event_stands_for_what_was_enqueued_before_it() -> None:
     transfers, there = cuda_transfers(), np.arange(4, dtype=np.uint8)
     first, second = transfers.staging(4), transfers.staging(4)

@@ -8,8 +8,9 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.decoder import Ask
+from engine.host.positions import runs
 from engine.native.decoder import NativeDecoder
-from engine.native.encoder import encode, runs
+from engine.native.encoder import encode
 from export.verification.reference import log_probs
 from kernels.library import Library
 from models.config import ModelConfig

@@ -1,4 +1,4 @@
-"""What our operators of a device step compute, in numpy."""
+"""What operators of a device step compute, in numpy: ours, and those of ONNX Runtime that the onnx library lacks."""
 
 import math
 from collections.abc import Callable
@@ -50,6 +50,20 @@ class SlotAttention(OpRun):
         return (np.stack(rows).astype(query.dtype),)
 
 
+class PackedAttention(OpRun):
+    """Attention of tokens to those of their own source."""
+
+    op_domain = "dragoman"
+
+    def _run(self, qkv, firsts, lengths, heads=None, scale=None):  # type: ignore[no-untyped-def]
+        queries, keys, values = qkv.reshape(len(qkv), 3, heads, -1).transpose(1, 2, 0, 3)
+        rows = []
+        for token, (first, length) in enumerate(zip(firsts, lengths, strict=True)):
+            own = slice(first, first + length)
+            rows.append(attend(queries[:, token], keys[:, own], values[:, own], scale or 0.0))
+        return (np.stack(rows).astype(qkv.dtype),)
+
+
 class BestLogits(OpRun):
     """Candidates, log-probabilities and logits, and nothing to compute in."""
 
@@ -77,6 +91,19 @@ class RowLinear(OpRun):
         if residual is not None:
             y = y + normed(residual, by, shift, epsilon)
         return (y.astype(x.dtype),)
+
+
+class SkipLayerNormalization(OpRun):
+    """The norm of a sum, and the sum."""
+
+    op_domain = "com.microsoft"
+
+    def _run(self, x, skip, gamma, beta, bias=None, epsilon=None):  # type: ignore[no-untyped-def]
+        total = x + skip if bias is None else x + skip + bias
+        rows = total.astype(np.float32)
+        rows = (rows - rows.mean(1, keepdims=True)) / np.sqrt(rows.var(1, keepdims=True) + epsilon)
+        normed = (rows * gamma + beta).astype(x.dtype)
+        return (normed,) if len(self.onnx_node.output) == 1 else (normed, rows, rows, total)
 
 
 class EmbedTokens(OpRun):
@@ -108,4 +135,12 @@ def normed(x: Numbers, scale: Numbers | None, shift: Numbers | None, epsilon: fl
     return found
 
 
-OPERATORS = [HistoryAttention, SlotAttention, BestLogits, RowLinear, EmbedTokens]
+OPERATORS = [
+    HistoryAttention,
+    SlotAttention,
+    PackedAttention,
+    BestLogits,
+    RowLinear,
+    EmbedTokens,
+    SkipLayerNormalization,
+]
