@@ -6,7 +6,7 @@ from pathlib import Path
 from kernels.library import LibraryError
 
 LIBRARY = Path(__file__).parent / "lib" / "libdragoman_device.so"
-OPERATORS = 1
+OPERATORS = 2
 """Version of the operators that this project's graphs want."""
 
 

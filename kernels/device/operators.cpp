@@ -1,8 +1,9 @@
-// The operators of a step for GPUs: HistoryAttention, SlotAttention and BestLogits, of fp16. Each runs on the CPU
-// provider in plain C++ and, where the library was built with nvcc, on CUDA's.
+// The operators of a step for GPUs: HistoryAttention, SlotAttention and BestLogits, of fp16, and what follows it, GoOn.
+// Each runs on the CPU provider in plain C++ and, where the library was built with nvcc, on CUDA's.
 #include <algorithm>
 #include <cmath>
 
+#include "go_on_operator.h"
 #include "launch.h"
 #include "ort/operator.h"
 
@@ -168,10 +169,12 @@ OrtCustomOpDomain* domain() {
     add(custom_operator<HistoryAttention<on_gpu>>());
     add(custom_operator<SlotAttention<on_gpu>>());
     add(custom_operator<BestLogitsOperator<on_gpu>>());
+    add(custom_operator<GoOnOperator<true>>());
 #endif
     add(custom_operator<HistoryAttention<on_cpu>>());
     add(custom_operator<SlotAttention<on_cpu>>());
     add(custom_operator<BestLogitsOperator<on_cpu>>());
+    add(custom_operator<GoOnOperator<false>>());
     return created;
   }();
   return made;
@@ -185,7 +188,7 @@ extern "C" __attribute__((visibility("default"))) OrtStatus* RegisterCustomOps(O
   return dragoman::register_operators(options, base, dragoman::device::domain);
 }
 
-extern "C" __attribute__((visibility("default"))) int dragoman_device_operators() { return 1; }
+extern "C" __attribute__((visibility("default"))) int dragoman_device_operators() { return 2; }
 // Whether there are kernels for a GPU in it.
 extern "C" __attribute__((visibility("default"))) int dragoman_device_has_gpu() {
 #ifdef GPU

@@ -191,7 +191,7 @@ OPERATORS_VERSION = 1
 
 DEVICE_DECODER = "device_decoder.onnx"
 DEVICE_DECODER_INPUTS = ("ids", "positions", "slots", "source_slots", "source_last", "history", "ranks")
-DEVICE_OPERATORS_VERSION = 1
+DEVICE_OPERATORS_VERSION = 2
 """Of the operators that a device step is made of, which are a library of their own."""
 
 MAX_CANDIDATES = 64
