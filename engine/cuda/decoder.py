@@ -19,11 +19,8 @@ import onnxruntime as ort
 from engine.cuda.cache import CudaCache
 from engine.cuda.encoder import CudaEncoder, CudaSource
 from engine.cuda.output import CudaOutput, most_allowed
-from engine.cuda.placing.moved_rows import MovedRows
-from engine.cuda.placing.placement import Placing
-from engine.cuda.placing.slots import Slots
 from engine.cuda.runtime import DeviceRuntime
-from engine.devices.session import CAPTURE_REFUSED, Device, DeviceError, is_out_of_memory
+from engine.devices.session import CAPTURE_REFUSED, DEVICE_KERNELS, Device, DeviceError, is_out_of_memory
 from engine.errors import KernelsRefused
 from engine.logits.target_graphs import TargetGraphs
 from kernels.device_library import device_library
@@ -32,9 +29,6 @@ from models.package.graph_files import Graph, GraphFiles
 from models.package.signature import DEVICE_OPERATORS_VERSION
 
 log = logging.getLogger(__name__)
-
-DEVICE_KERNELS = "device"
-"""What a device says of itself that runs our own operators for devices."""
 
 
 class CudaDecoder:
@@ -54,7 +48,6 @@ class CudaDecoder:
         does not run on the device.
         """
         self.spec, self.device, self._library = graphs.spec, device, library
-        self._placing: Placing = MovedRows if library is None else Slots
         self.source_capacity, self.target_capacity = source_capacity, target_capacity
         spec, shortlist, contents = graphs.spec, graphs.shortlist, graphs.contents()
         places = 0 if shortlist is None else most_allowed(shortlist, source_capacity, target_capacity)
@@ -139,7 +132,7 @@ class CudaDecoder:
         capacities = self.source_capacity, self.target_capacity
         try:
             shared = self._runtime, self._decoder, self.spec
-            cache = CudaCache(*shared, rows, *capacities, self._output, self._placing)
+            cache = CudaCache(*shared, rows, *capacities, self._output, self._library)
         except Exception as error:  # the errors of ONNX Runtime have nothing else in common
             if is_out_of_memory(error):
                 raise DeviceError(

@@ -3,4 +3,4 @@
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-MOVE, AHEAD = FOLDER / "move.onnx", FOLDER / "ahead.onnx"
+MOVE, AHEAD, GO_ON = FOLDER / "move.onnx", FOLDER / "ahead.onnx", FOLDER / "go_on.onnx"
