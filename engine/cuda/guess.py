@@ -15,7 +15,9 @@ class Guess:
     """
 
     def __init__(self, step: Step, fed: Fed, rows: NDArray[np.intp], first: NDArray[np.int32], begun: bool) -> None:
-        """step: in whose lane the input is, as a copy on the host is in `fed`
+        """Of the rows of a step that is over.
+
+        step: the next one, in whose lane the input is; `fed` is a copy of that on the host
         rows: in which row of the step before each row of the batch was
         first: the first row of the search of each row of these steps
         begun: the step is under way

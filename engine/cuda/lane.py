@@ -22,8 +22,9 @@ class Lane:
     """
 
     def __init__(self, runtime: DeviceRuntime, rows: int, candidates: int, own: Buffer, other: Buffer) -> None:
-        """Has room for so many rows, and for so many candidates of each. `own`, `other`: for their inputs and each other's
-        outputs.
+        """Has room for so many rows, and for so many candidates of each.
+
+        own: has room for its input and the other lane's output; other: for the other way round
         """
         self._transfers = transfers = runtime.transfers
         self._feed_bytes, self._before_answer = rows * ROW_BYTES, _before_answer(rows)

@@ -74,8 +74,9 @@ class BeamRows:
 
         None: a search is not as wide as it may become, or what it chooses from is not what the model found.
         """
-        if self._outlook is None and not (self._banks or self._groups.waves):
-            if (self._counts == self._wanted).all():
+        if self._outlook is None:
+            plain = not (self._banks or self._groups.waves)
+            if plain and (self._counts == self._wanted).all():
                 never = np.unique(self._special)
                 self._outlook = Outlook(self._counts[self._counts > 0], never[never != NO_TOKEN], self._costs_of_rows)
         return self._outlook

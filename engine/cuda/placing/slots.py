@@ -45,10 +45,8 @@ class Slots:
         self._history = History(rows, blocks.target_places, self._staged.view(np.int32), self._settle)
         self.slots = self._history.of_rows
         self._copied = 0
-        self._staged_never, self._never = (
-            runtime.transfers.staging(NEVER * ID_BYTES),
-            runtime.allocate(NEVER * ID_BYTES),
-        )
+        self._never = runtime.allocate(NEVER * ID_BYTES)
+        self._staged_never = runtime.transfers.staging(NEVER * ID_BYTES)
         self._staged_never.view(np.int64)[:] = NO_TOKEN
         runtime.transfers.upload(self._staged_never, self._never.address)
         self.send(None)
@@ -106,13 +104,9 @@ class Slots:
 
     def send(self, outlook: Outlook | None) -> None:
         """Sends the histories that have changed and those between them, and what the device may have changed."""
-        transfers, row_bytes, changed = (
-            self._runtime.transfers,
-            self._history.history.strides[0],
-            self._history.changed(),
-        )
+        transfers, changed = self._runtime.transfers, self._history.changed()
         if changed.stop:
-            first, last = changed.start * row_bytes, changed.stop * row_bytes
+            first, last = (slot * self._history.history.strides[0] for slot in (changed.start, changed.stop))
             transfers.upload(self._staged[first:last], self._buffer.address + first)
         if outlook is None or not len(outlook.widths):
             return
