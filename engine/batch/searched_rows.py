@@ -79,7 +79,9 @@ class SearchedRows(Generic[S]):
         """Starts a step of all rows."""
         if self._processing:
             self._stage.feed(self._greedy.fed)
-        self._cache.begin_step(self._greedy.fed, replace(self._ask, outlook=self._outlook()))
+        if (outlook := self._outlook()) is not self._ask.outlook:
+            self._ask = replace(self._ask, outlook=outlook)
+        self._cache.begin_step(self._greedy.fed, self._ask)
 
     def end_step(self) -> Found:
         """Waits for it."""
@@ -179,7 +181,8 @@ class SearchedRows(Generic[S]):
             rows = place(parents)
         else:
             rows = np.arange(len(parents))
-            rows[: len(others)] = place(others)
+            if kept:
+                rows[: len(others)] = place(others)
         of_beams = rows[len(others) :]
         self._greedy.take(others, rows[: len(others)], len(rows))
         self._greedy.fed[of_beams] = self._beams.tokens

@@ -76,6 +76,8 @@ class CudaStep:
             for n in row_buckets(rows)
             for k in sorted({few, self._most})
         }
+        self._fits: dict[tuple[int, int], Step] = {}
+        """By rows and candidates, the smallest step that has so many."""
         self._ahead: Ahead | None = None
         # Else nothing is gained by it, or a step that is not wanted after all has spoilt the states.
         if runtime.transfers.asynchronous and blocks.repeatable:
@@ -184,4 +186,8 @@ class CudaStep:
 
     def _fitting(self, live: int, k: int) -> Step:
         """The smallest that has so many rows and candidates, or all candidates that there are."""
-        return next(step for (rows, found), step in self._steps.items() if rows >= live and found >= min(k, self._most))
+        if (live, k) not in self._fits:
+            steps = self._steps.items()
+            fits = (step for (rows, found), step in steps if rows >= live and found >= min(k, self._most))
+            self._fits[live, k] = next(fits)
+        return self._fits[live, k]

@@ -103,9 +103,13 @@ class History:
         self._changed[self.slots[live - rows : live]] = True
 
     def _branch(self, old: NDArray[np.int32], new: NDArray[np.int32], positions: NDArray[np.int32]) -> None:
-        """Gives hypotheses in new slots the history of others, up to their positions."""
-        shared = self._places < positions[:, None]
-        self.history[new] = np.where(shared, self.history[old], new[:, None])
+        """Gives hypotheses in new slots the history of others, up to their positions.
+
+        Behind them the new slots have themselves: as much as this was there before, for no further place of the slots.
+        """
+        filled = slice(int(positions.max()))
+        history = self.history[:, filled]
+        history[new] = np.where(self._places[filled] < positions[:, None], history[old], new[:, None])
         self._changed[new] = True
 
     def _given(self, sentences: NDArray[np.int64], living: _Living) -> NDArray[np.int32]:
@@ -125,7 +129,7 @@ class History:
         others = order[~own]
         if len(others):
             slots[others] = free = self._free(len(others), living, used)[: len(others)]
-            self._owners[free] = sentences[others]
+            self._owners[free], self.history[free] = sentences[others], free[:, None]
         return slots
 
     def _free(self, count: int, living: _Living, used: NDArray[np.bool_]) -> Indices:

@@ -1,4 +1,4 @@
-"""Steps that a device makes ahead of beam searches, on the CPU provider as if it were one: nothing comes of it but time.
+"""Steps that a device makes ahead of beams, on the CPU provider as if it were one: nothing comes of it but time.
 
 Whole requests run through a real engine with the step for GPUs of models/zoo/en-pt, with steps ahead and without.
 """
