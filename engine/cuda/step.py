@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 
 from engine.cuda.ahead import Ahead, Step
 from engine.cuda.blocks import CacheBlocks
-from engine.cuda.buckets import FEW_CANDIDATES, StepGraph, row_buckets
+from engine.cuda.buckets import StepGraph
 from engine.cuda.guess import Guess
 from engine.cuda.lane import NO_COSTS, Lane
 from engine.cuda.layout import Layout
 from engine.cuda.output import CudaOutput
 from engine.cuda.placing.placement import Placement
 from engine.cuda.runtime import DeviceRuntime
+from engine.cuda.sizes import StepSizes
 from engine.cuda.whole_rows import WholeRows
 from engine.decoder import Ask, Found, Outlook, TokenIds
 from engine.devices.session import DeviceError
@@ -63,28 +64,18 @@ class CudaStep:
         """`output`: with a shortlist. `library`: of our own operators, if the graph has them."""
         self._transfers, self._cuda_graphs = runtime.transfers, runtime.device.cuda_graphs
         rows, self._places, self._placement = blocks.rows, blocks.target_places, placement
-        self._graph = graph = StepGraph(runtime, session, spec, blocks, placement, output)
-        self._most = graph.most_candidates
-        few = min(FEW_CANDIDATES, self._most)
-        self._lane, other = lanes = Lane.pair(runtime, rows, self._most)
+        graph = StepGraph(runtime, session, spec, blocks, placement, output)
+        self._lane, other = lanes = Lane.pair(runtime, rows, graph.most_candidates)
         for lane in lanes:  # warming up decodes what lies there
             lane.fill(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(rows, np.int32), placement.slots)
         runtime.transfers.wait()
         self._all = np.arange(rows)
-        self._steps = {
-            (n, k): Step(self._lane, graph.bucket(self._lane, n, k))
-            for n in row_buckets(rows)
-            for k in sorted({few, self._most})
-        }
-        self._fits: dict[tuple[int, int], Step] = {}
-        """By rows and candidates, the smallest step that has so many."""
+        self._whole_rows = WholeRows(runtime, spec, blocks, placement)
+        self._sizes = StepSizes(graph, self._lane, rows, self._whole_rows)
         self._ahead: Ahead | None = None
         # Else nothing is gained by it, or a step that is not wanted after all has spoilt the states.
         if runtime.transfers.asynchronous and blocks.repeatable:
-            pairs = [(self._steps[n, few], Step(other, graph.bucket(other, n, few))) for n in row_buckets(rows)]
-            self._ahead = Ahead(runtime, placement, pairs, library)
-        self._whole_rows = WholeRows(runtime, spec, blocks, placement)
-        self._steps_with_whole_rows: dict[Step, Step] = {}
+            self._ahead = Ahead(runtime, placement, self._sizes.pairs(other), library)
         self._furthest = 0
         """The largest position of the last step, also of rows in it that have left the batch."""
         self._layout: tuple[Outlook, Layout] | None = None
@@ -101,7 +92,7 @@ class CudaStep:
         CUDA graphs are captured thereby. Raises DeviceError where they cannot be.
         """
         try:
-            for step in reversed(self._steps.values()):
+            for step in self._sizes.all():
                 step.bucket.run()
             if self._ahead is not None:
                 self._ahead.warm_up()
@@ -120,9 +111,9 @@ class CudaStep:
         if guess is not None and layout is not None and ask.best <= guess.step.bucket.k:
             rows = guess.rows(tokens, positions, self._placement.slots[:, :live], layout)
             self._trusts = rows is not None
-        fitting = self._fitting(live, ask.best)
+        fitting = self._sizes.fitting(live, ask.best)
         if guess is None or rows is None:
-            step, rows = self._with_whole_rows(fitting) if asks_more(ask) else fitting, self._all[:live]
+            step, rows = self._sizes.with_whole_rows(fitting) if asks_more(ask) else fitting, self._all[:live]
             self._placement.send(None if layout is None else ask.outlook)
             costs = NO_COSTS if layout is None or ask.outlook is None else ask.outlook.costs()
             step.lane.fill(tokens, positions, source_last, self._placement.slots, layout, costs)
@@ -175,19 +166,3 @@ class CudaStep:
         if self._layout is None or self._layout[0] is not outlook or len(self._layout[1].first) != live:
             self._layout = outlook, Layout.of(outlook, live)
         return self._layout[1]
-
-    def _with_whole_rows(self, step: Step) -> Step:
-        """The same step, which gives whole rows too."""
-        if step not in self._steps_with_whole_rows:
-            rows, k = step.bucket.rows, step.bucket.k
-            bucket = self._graph.bucket(step.lane, rows, k, self._whole_rows.outputs(rows))
-            self._steps_with_whole_rows[step] = Step(step.lane, bucket)
-        return self._steps_with_whole_rows[step]
-
-    def _fitting(self, live: int, k: int) -> Step:
-        """The smallest that has so many rows and candidates, or all candidates that there are."""
-        if (live, k) not in self._fits:
-            steps = self._steps.items()
-            fits = (step for (rows, found), step in steps if rows >= live and found >= min(k, self._most))
-            self._fits[live, k] = next(fits)
-        return self._fits[live, k]
