@@ -91,9 +91,10 @@ class SearchedRows(Generic[S]):
         return found
 
     def _outlook(self) -> Outlook | None:
-        """How the rows will go on, if that can be told."""
-        prefixes = any(one.number is None and not one.greedy for one in self._starting)
-        if self._processing or prefixes or (self._moves and self._in_beams):
+        """How the rows will go on, if that can be told. A row that has joined is behind the beams for a step."""
+        if self._processing or (self._in_beams and (self._moves or self._starting)):
+            return None
+        if any(one.number is None and not one.greedy for one in self._starting):  # fed their prefixes
             return None
         return self._beams.outlook if self._in_beams else EACH_BEST
 

@@ -113,6 +113,8 @@ class CudaStep:
             self._trusts = rows is not None
         fitting = self._sizes.fitting(live, ask.best)
         if guess is None or rows is None:
+            if ask.outlook is None or layout is None or not self._placement.foresees(ask.outlook, layout):
+                layout = None
             step, rows = self._sizes.with_whole_rows(fitting) if asks_more(ask) else fitting, self._all[:live]
             self._placement.send(None if layout is None else ask.outlook)
             costs = NO_COSTS if layout is None or ask.outlook is None else ask.outlook.costs()
@@ -161,7 +163,7 @@ class CudaStep:
     def _laid_out(self, ask: Ask, live: int) -> Layout | None:
         """How rows belong to searches, if the device can tell how those go on."""
         outlook = ask.outlook
-        if self._ahead is None or outlook is None or asks_more(ask) or not self._placement.foresees(outlook):
+        if self._ahead is None or outlook is None or asks_more(ask):
             return None
         if self._layout is None or self._layout[0] is not outlook or len(self._layout[1].first) != live:
             self._layout = outlook, Layout.of(outlook, live)

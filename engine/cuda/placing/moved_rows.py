@@ -14,6 +14,7 @@ from engine.cuda.blocks import CacheBlocks, TensorBlock
 from engine.cuda.feed import Feed
 from engine.cuda.graphs import AHEAD
 from engine.cuda.lane import Lane
+from engine.cuda.layout import Layout
 from engine.cuda.placing.rows import Rows
 from engine.cuda.runtime import Block, DeviceRuntime, Tensor
 from engine.decoder import Outlook
@@ -60,7 +61,7 @@ class MovedRows:
         }
         return inputs, outputs
 
-    def foresees(self, outlook: Outlook) -> bool:
+    def foresees(self, outlook: Outlook, layout: Layout) -> bool:
         """Beams would have to be moved."""
         return not len(outlook.widths)
 

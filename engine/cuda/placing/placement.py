@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from engine.cuda.blocks import CacheBlocks
 from engine.cuda.feed import Feed
 from engine.cuda.lane import Lane
+from engine.cuda.layout import Layout
 from engine.cuda.placing.rows import Rows
 from engine.cuda.runtime import DeviceRuntime, Tensor
 from engine.decoder import Outlook
@@ -43,8 +44,8 @@ class Placement(Protocol):
         """Inputs and outputs of the graph `going_on`, from one lane to the other."""
         ...
 
-    def foresees(self, outlook: Outlook) -> bool:
-        """Whether that graph can make rows go on like this."""
+    def foresees(self, outlook: Outlook, layout: Layout) -> bool:
+        """Whether that graph can make rows go on like this, and whatever it chooses, harms no row of another search."""
         ...
 
     def cached(self, rows: int) -> int:

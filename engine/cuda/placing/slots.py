@@ -13,6 +13,7 @@ from engine.cuda.blocks import CacheBlocks
 from engine.cuda.feed import NUMBERS, Feed
 from engine.cuda.graphs import GO_ON
 from engine.cuda.lane import Lane
+from engine.cuda.layout import Layout
 from engine.cuda.placing.history import History, Indices
 from engine.cuda.placing.rows import Rows
 from engine.cuda.runtime import Block, DeviceRuntime, Tensor
@@ -37,7 +38,7 @@ class Slots:
     going_on = GO_ON
 
     def __init__(self, runtime: DeviceRuntime, blocks: CacheBlocks, rows: Rows) -> None:
-        self._runtime, self._blocks = runtime, blocks
+        self._runtime, self._blocks, self._rows = runtime, blocks, rows
         self.scalars: Mapping[str, NDArray[np.int32]] = {}
         size_bytes = INDEX_BYTES * History.table_numbers(len(rows), blocks.target_places)
         self._staged, self._buffer = runtime.transfers.staging(size_bytes), runtime.allocate(size_bytes)
@@ -79,9 +80,10 @@ class Slots:
         }
         return inputs, outputs
 
-    def foresees(self, outlook: Outlook) -> bool:
-        """Unless there are too many tokens to look for."""
-        return len(outlook.never) <= NEVER
+    def foresees(self, outlook: Outlook, layout: Layout) -> bool:
+        """If the rows of a search are of one sentence, whose slots it may write to, and few tokens are to be avoided."""
+        sentences = self._rows.sentences[: len(layout.first)]
+        return len(outlook.never) <= NEVER and bool((sentences == sentences[layout.first]).all())
 
     def cached(self, rows: int) -> int:
         """All slots."""

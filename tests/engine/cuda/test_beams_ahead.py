@@ -12,9 +12,12 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.cuda.buckets import Bucket
+from engine.cuda.decoder import CudaDecoder
 from engine.cuda.guess import Guess
 from engine.cuda.lane import Lane
 from engine.cuda.step import CudaStep
+from engine.decoder import Ask, Outlook
+from engine.devices.session import CPU
 from engine.devices.transfers import HostTransfers
 from engine.search.beam_rows import BeamRows
 from models.decoding import Decoding
@@ -99,6 +102,9 @@ CASES = {
         *((pause, text, beams(4)) for pause, text in ((0, 1), (0, 7), (3, 2), (9, 5), (0, 0), (4, 8), (11, 3))),
         patience={1: 8, 4: 1, 5: 20},
     ),
+    "greedy ones that join beams": visits(
+        *((pause, text, beams(width)) for pause, text, width in ((0, 4, 4), (3, 3, 1), (1, 5, 1), (2, 6, 1), (5, 1, 1)))
+    ),
     "greedy ones and beams": visits(
         *((pause, text, beams(width)) for pause, text, width in ((0, 4, 1), (0, 3, 4), (2, 5, 1), (0, 6, 2), (5, 1, 5)))
     ),
@@ -134,6 +140,24 @@ def test_most_steps_of_beams_are_begun_before_they_are_asked_for(ahead: WithKern
     ahead.together(CASES["several that end at different times"])
     assert counted.right > 0.7 * counted.asked
     assert counted.made > made
+
+
+@pytest.mark.parametrize(("parents", "made"), [([0, 1, 1], 2), ([1, 1, 0], 1)], ids=["of one", "of two"])
+def test_rows_of_two_sentences_are_never_one_search(
+    package: Package, monkeypatch: pytest.MonkeyPatch, counted: Counted, parents: list[int], made: int
+) -> None:
+    """Whatever a search says: the device would write to the slots of the other sentence."""
+    monkeypatch.setattr(HostTransfers, "asynchronous", True)
+    decoder = CudaDecoder.open_step(package.graphs(), LONGEST, LONGEST, CPU)
+    cache = decoder.open_cache(4)
+    for source in decoder.encode([(3, 1, 4), (5,)]):
+        cache.join(source)
+    cache.begin_step([1, 2], Ask(outlook=None))
+    cache.end_step()
+    cache.take(parents)
+    before = counted.made
+    cache.begin_step([3, 4, 5], Ask(4, outlook=Outlook(np.array([2]), np.zeros(0, np.int64), lambda: np.zeros(2))))
+    assert counted.made - before == made
 
 
 @pytest.mark.parametrize("trusts", [True, False], ids=["begun all the same", "not begun again"])
