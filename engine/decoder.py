@@ -5,7 +5,7 @@ nothing that nobody asked for.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -38,6 +38,26 @@ S_contra = TypeVar("S_contra", bound=EncodedSource, contravariant=True)
 S = TypeVar("S", bound=EncodedSource)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Outlook:
+    """How rows will most probably go on after a step, for a decoder that makes steps before it is asked for them.
+
+    The last rows are those of beam searches, each search's side by side and its best hypothesis first. A search goes on
+    with the best extensions of its hypotheses, as many as it has. Every other row goes on with its best token.
+    """
+
+    widths: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
+    """Rows of each beam search, in their order [searches]."""
+    never: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Tokens that no hypothesis of a beam search goes on with."""
+    costs: Callable[[], NDArray[np.float64]] = field(default=lambda: np.zeros(0))
+    """-sum(log p) of every hypothesis of a beam search by now, in the order of their rows."""
+
+
+EACH_BEST = Outlook()
+"""Every row goes on with its best token."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ask:
     """What must be seen of every row of a step."""
@@ -52,6 +72,8 @@ class Ask:
     """The logits of the whole vocabulary, likewise."""
     attention: bool = False
     """Where the row looks in its source."""
+    outlook: Outlook | None = field(default=EACH_BEST, compare=False)
+    """How rows will go on. None: nobody can tell."""
 
     @classmethod
     def of_all(cls, asks: Iterable["Ask"]) -> "Ask":

@@ -1,6 +1,7 @@
 """The rows of a running batch: whose each is, what it is fed next, and how it goes on after a step."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
 from typing import Generic
 
 import numpy as np
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 
 from engine.batch.placing import place
 from engine.batch.running import Running
-from engine.decoder import Ask, Cache, Found, S
+from engine.decoder import EACH_BEST, Ask, Cache, Found, Outlook, S
 from engine.observer import WorkerObserver
 from engine.processors.processed import Processed
 from engine.processors.stage import ProcessorStage
@@ -24,8 +25,9 @@ class SearchedRows(Generic[S]):
     for all its rows, and so is beam search.
     """
 
-    def __init__(self, cache: Cache[S], rows: int, told: WorkerObserver) -> None:
-        self._cache, self._told = cache, told
+    def __init__(self, cache: Cache[S], rows: int, told: WorkerObserver, moves: bool = True) -> None:
+        """`moves`: what a row of the cache has is moved with it, so as few as can be are."""
+        self._cache, self._told, self._moves = cache, told, moves
         self.running: dict[Running, None] = {}
         """Whoever holds rows."""
         self._owners: list[Running] = []
@@ -77,6 +79,8 @@ class SearchedRows(Generic[S]):
         """Starts a step of all rows."""
         if self._processing:
             self._stage.feed(self._greedy.fed)
+        if (outlook := self._outlook()) is not self._ask.outlook:
+            self._ask = replace(self._ask, outlook=outlook)
         self._cache.begin_step(self._greedy.fed, self._ask)
 
     def end_step(self) -> Found:
@@ -85,6 +89,14 @@ class SearchedRows(Generic[S]):
         if self._processing:
             return self._stage.process(found, [one.processing for one in self._owners])
         return found
+
+    def _outlook(self) -> Outlook | None:
+        """How the rows will go on, if that can be told. A row that has joined is behind the beams for a step."""
+        if self._processing or (self._in_beams and (self._moves or self._starting)):
+            return None
+        if any(one.number is None and not one.greedy for one in self._starting):  # fed their prefixes
+            return None
+        return self._beams.outlook if self._in_beams else EACH_BEST
 
     def end_steps(self, most: int, called: Callable[[], bool]) -> tuple[Found, int]:
         """Waits for it. Makes up to `most` steps of those that nobody need see, unless somebody calls.
@@ -166,7 +178,12 @@ class SearchedRows(Generic[S]):
             kept = [row for row, one in enumerate(self._owners) if one.number is None and one not in leaving]
         others, beams = np.array(kept, np.intp), self._beams.parents
         parents = np.concatenate((others, beams))
-        rows = place(parents)
+        if self._moves:
+            rows = place(parents)
+        else:
+            rows = np.arange(len(parents))
+            if kept:
+                rows[: len(others)] = place(others)
         of_beams = rows[len(others) :]
         self._greedy.take(others, rows[: len(others)], len(rows))
         self._greedy.fed[of_beams] = self._beams.tokens

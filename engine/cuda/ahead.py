@@ -1,77 +1,56 @@
-"""The step after a step, made before the host has seen what it is to be fed.
+"""The step after a step, fed what the device itself makes of that, before the host has seen it.
 
-The graph engine/cuda/graphs/ahead.onnx makes a step's best tokens the next step's input, in the other lane.
+Greedy search goes on with the best token of every row, beam search with the best extensions of each sentence's
+hypotheses: `Placement.going_on` says which of it a device can do.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
-import numpy as np
 import onnxruntime as ort
 
-from engine.cuda.buckets import Bucket, StepGraph, row_buckets
-from engine.cuda.graphs import AHEAD
+from engine.cuda.buckets import Bucket
 from engine.cuda.lane import Lane
+from engine.cuda.placing.placement import Placement
 from engine.cuda.runtime import DeviceRuntime
-from engine.devices.elements import INT32, INT64
 from engine.devices.session import run_options
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """A step that was begun."""
+    """A step of one size in one lane."""
 
     lane: Lane
     bucket: Bucket
 
 
 class Ahead:
-    """A second lane, and the way from each lane to the other."""
+    """The way from each lane to the other."""
 
-    def __init__(self, runtime: DeviceRuntime, graph: StepGraph, main: dict[int, Step], rows: int, k: int) -> None:
-        """`main`: by their rows, the steps of the first lane that find `k` candidates of each row."""
-        self._runtime, self._k = runtime, k
-        self._session, self._options = runtime.open_session(AHEAD), run_options()
-        self._one = runtime.constant([1])
-        lane = Lane(runtime, rows, k)
-        spare = {n: Step(lane, graph.bucket(lane, n, k)) for n in row_buckets(rows)}
-        self._ways = {
-            source[n]: (self._way(source[n], target[n].lane), target[n])
-            for source, target in ((main, spare), (spare, main))
-            for n in row_buckets(rows)
-        }
+    def __init__(
+        self, runtime: DeviceRuntime, placement: Placement, pairs: list[tuple[Step, Step]], library: Path | None
+    ) -> None:
+        """`pairs`: steps of the same sizes in both lanes. `library`: of our own operators."""
+        self._runtime, self._placement = runtime, placement
+        self._session, self._options = runtime.open_session(placement.going_on, library=library), run_options()
+        both = [*pairs, *((other, one) for one, other in pairs)]
+        self._ways = {step: (self._way(step, after.lane), after) for step, after in both}
 
     def warm_up(self) -> None:
-        """Goes every way once, the largest first, each from a step that was made."""
-        for step, (way, after) in reversed(self._ways.items()):
+        """Goes every way once, the largest first, from a step that was made to one that is."""
+        for step, (_, after) in reversed(self._ways.items()):
             step.bucket.run()
-            self._go(way, after)
+            self.go_on(step)
+            after.bucket.run()
 
-    def begin(self, step: Step) -> Step | None:
-        """Begins the step after, if it is of the size for which there are two lanes."""
-        if step.bucket.k != self._k:
+    def go_on(self, step: Step) -> Step | None:
+        """Enqueues the making of the next step's input. Returns that step, if it is of a size with two lanes."""
+        if step not in self._ways:
             return None
         way, after = self._ways[step]
-        self._go(way, after)
-        after.lane.fetch(after.bucket.rows, after.bucket.k)
+        self._session.run_with_iobinding(way, self._options)
         return after
 
-    def _go(self, way: ort.IOBinding, step: Step) -> None:
-        self._session.run_with_iobinding(way, self._options)
-        step.bucket.run()
-
     def _way(self, step: Step, lane: Lane) -> ort.IOBinding:
-        rows, k, source = step.bucket.rows, step.bucket.k, step.lane
-        best = self._runtime.constant(np.arange(rows) * k)
-        inputs = {
-            "candidates": (INT64, (rows * k,), source.candidates),
-            "best": (INT64, (rows,), best),
-            "positions": (INT32, (rows,), source.positions),
-            "one": (INT32, (1,), self._one),  # the lower half of 64 bits
-            "source_last": (INT32, (rows,), source.source_last),
-        }
-        outputs = {
-            "next_ids": (INT64, (rows,), lane.ids),
-            "next_positions": (INT32, (rows,), lane.positions),
-            "next_source_last": (INT32, (rows,), lane.source_last),
-        }
+        inputs, outputs = self._placement.way(step.lane, lane, step.bucket.rows, step.bucket.k)
         return self._runtime.binding(self._session, inputs, outputs)

@@ -70,13 +70,13 @@ class StepGraph:
     def _inputs(self, lane: Lane, rows: int, k: int) -> dict[str, Tensor]:
         """Those that lie on the device."""
         inputs: dict[str, Tensor] = {
-            "ids": (INT64, (rows,), lane.ids),
-            "positions": (INT32, (rows,), lane.positions),
-            "source_last": (INT32, (rows,), lane.source_last),
+            "ids": (INT64, (rows,), lane.feed.ids),
+            "positions": (INT32, (rows,), lane.feed.positions),
+            "source_last": (INT32, (rows,), lane.feed.source_last),
             "ranks": (INT64, (k,), self._ranks),
         }
         past = {tensor.past: place for tensor, place in self._cached(rows)}
-        return inputs | self._placement.inputs(rows) | past | self._choice(rows)
+        return inputs | self._placement.inputs(lane.feed, rows) | past | self._choice(rows)
 
     def _choice(self, rows: int) -> dict[str, Tensor]:
         """What a graph takes besides, with a shortlist."""

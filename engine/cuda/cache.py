@@ -11,14 +11,18 @@ A step takes the first n rows, n being the number of live rows rounded up to a b
 
 from collections.abc import Sequence
 from itertools import groupby
+from pathlib import Path
 
+import numpy as np
 import onnxruntime as ort
 
 from engine.cuda.blocks import allocate_blocks
 from engine.cuda.encoded import CudaSource
 from engine.cuda.output import CudaOutput
+from engine.cuda.placing.moved_rows import MovedRows
 from engine.cuda.placing.placement import Placing
 from engine.cuda.placing.rows import Rows
+from engine.cuda.placing.slots import Slots
 from engine.cuda.runtime import DeviceRuntime
 from engine.cuda.step import CudaStep
 from engine.decoder import Ask, Found, TokenIds
@@ -38,16 +42,17 @@ class CudaCache:
         source_capacity: int,
         target_capacity: int,
         output: CudaOutput | None,
-        placing: Placing,
+        library: Path | None,
     ) -> None:
-        """`output`: with a shortlist. `placing`: what the graph of the session wants."""
+        """`output`: with a shortlist. `library`: of our own operators, if the session's graph is a device step."""
+        placing: Placing = MovedRows if library is None else Slots
         self._runtime, self._spec, self._target_capacity = runtime, spec, target_capacity
         allowed = 0 if output is None else output.places
         room = rows, source_capacity, target_capacity, allowed, placing.spare_rows
         self._blocks = allocate_blocks(runtime, spec, *room)
         self._rows = Rows(rows)
         self._placement = placing(runtime, self._blocks, self._rows)
-        self._step = CudaStep(runtime, session, spec, self._blocks, self._placement, output)
+        self._step = CudaStep(runtime, session, spec, self._blocks, self._placement, output, library)
         self._joining: list[tuple[int, CudaSource]] = []
         """Rows whose sources are not in the cache yet: those that were encoded together are copied together."""
         self._warm = False
@@ -67,6 +72,7 @@ class CudaCache:
         if not self._warm:
             self._step.warm_up()
             self._warm = True
+        self._step.forget()
         row = self._rows.join(source.length)
         self._placement.join(row)
         self._joining.append((row, source))
@@ -92,10 +98,10 @@ class CudaCache:
     def take(self, parents: Sequence[int]) -> int:
         """Makes row i continue old row parents[i]; len(parents) rows are live afterwards. Returns the bytes copied."""
         self._copy_joining()
-        if any(row != parent for row, parent in enumerate(parents)):
-            self._step.forget()
-        copied = self._placement.take(parents)
-        self._rows.take(parents)
+        taken = np.asarray(parents, np.intp)
+        self._step.take(taken)
+        copied = self._placement.take(taken)
+        self._rows.take(taken)
         return copied
 
     def _copy_joining(self) -> None:

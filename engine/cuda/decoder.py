@@ -19,11 +19,8 @@ from engine.cuda.encoded import CudaSource, Encoder
 from engine.cuda.encoder import CudaEncoder
 from engine.cuda.output import CudaOutput, most_allowed
 from engine.cuda.packed_encoder import PackedEncoder
-from engine.cuda.placing.moved_rows import MovedRows
-from engine.cuda.placing.placement import Placing
-from engine.cuda.placing.slots import Slots
 from engine.cuda.runtime import DeviceRuntime
-from engine.devices.session import Device, DeviceError, is_out_of_memory
+from engine.devices.session import DEVICE_KERNELS, Device, DeviceError, is_out_of_memory
 from engine.errors import KernelsRefused
 from engine.logits.target_graphs import TargetGraphs
 from kernels.device_library import device_library
@@ -31,9 +28,6 @@ from kernels.library import LibraryError
 from models.package.declared.graphs import GraphFile
 from models.package.graph_files import GraphContents, GraphFiles
 from models.package.signature import DEVICE_OPERATORS_VERSION
-
-DEVICE_KERNELS = "device"
-"""What a device says of itself that runs our own operators for devices."""
 
 
 class CudaDecoder:
@@ -54,7 +48,6 @@ class CudaDecoder:
         the same operators, if there is one. Raises DeviceError where a graph does not run on the device.
         """
         self.spec, self.device, self._library = graphs.spec, device, library
-        self._placing: Placing = MovedRows if library is None else Slots
         self.source_capacity, self.target_capacity = source_capacity, target_capacity
         spec, shortlist, contents = graphs.spec, graphs.shortlist, graphs.contents()
         places = 0 if shortlist is None else most_allowed(shortlist, source_capacity, target_capacity)
@@ -140,7 +133,7 @@ class CudaDecoder:
         capacities = self.source_capacity, self.target_capacity
         try:
             shared = self._runtime, self._decoder, self.spec
-            cache = CudaCache(*shared, rows, *capacities, self._output, self._placing)
+            cache = CudaCache(*shared, rows, *capacities, self._output, self._library)
         except Exception as error:  # the errors of ONNX Runtime have nothing else in common
             if is_out_of_memory(error):
                 raise DeviceError(

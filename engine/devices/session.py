@@ -13,6 +13,9 @@ from models.package.graph_files import Graph
 
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
+DEVICE_KERNELS = "device"
+"""What a device says of itself that runs our own operators for devices."""
+
 NO_GRAPH = -1
 """The `gpu_graph_id` of runs that are not captured."""
 
@@ -65,6 +68,11 @@ class Device:
     kernels: str = ""
     """Instructions that our own operators (kernels/README.md) are built of; "device": those for GPUs run. Empty:
     standard operators run."""
+
+    @property
+    def moves_rows(self) -> bool:
+        """What a row has is moved with it. Else rows are told where to look, and may be in any order."""
+        return self.kernels != DEVICE_KERNELS
 
     @property
     def provider(self) -> str:

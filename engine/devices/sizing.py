@@ -60,7 +60,7 @@ class Load:
         if self.graphs.device_step is None:
             return standard
         # A slot and a source slot for each row, and one of both to spare.
-        tables = 2 * self.rows + (self.rows + 1) * self.target_tokens
+        tables = (self.rows + 1) * self.target_tokens
         return max(standard, (self.rows + 1) * kept + tables * INDEX_BYTES)
 
     @property

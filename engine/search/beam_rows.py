@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.decoder import NOT_FINITE, Ask, Found
+from engine.decoder import NOT_FINITE, Ask, Found, Outlook
 from engine.request import Hypothesis
 from engine.search.banks import Banks
 from engine.search.beam import BeamSearch, Extension, Past
@@ -65,6 +65,21 @@ class BeamRows:
         self._due = NEVER
         """No search is over because of its length before this step."""
         self._groups = Groups()
+        self._outlook: Outlook | None = None
+        """The last one, as long as it holds."""
+
+    @property
+    def outlook(self) -> Outlook | None:
+        """How all hypotheses will most probably go on, where their rows are in the order of `parents`.
+
+        None: a search is not as wide as it may become, or what it chooses from is not what the model found.
+        """
+        if self._outlook is None:
+            plain = not (self._banks or self._groups.waves)
+            if plain and (self._counts == self._wanted).all():
+                never = np.unique(self._special)
+                self._outlook = Outlook(self._counts[self._counts > 0], never[never != NO_TOKEN], self._costs_of_rows)
+        return self._outlook
 
     def search(self, row: int, decoding: Decoding, rules: TargetRules) -> int:
         """Begins a search with one row. Returns its number."""
@@ -98,6 +113,9 @@ class BeamRows:
         self._costs, rows = step.costs, self._rows[self._all, step.parents]
         self.parents, self.tokens = rows[self._live], step.tokens[self._live]
         return {number: self._results(number, number in broken) for number in over}
+
+    def _costs_of_rows(self) -> NDArray[np.float64]:
+        return self._costs[self._live]
 
     def stay(self, fed: NDArray[np.int64]) -> None:
         """Every hypothesis goes on as it is. fed: what each row of the batch is fed next."""
@@ -176,6 +194,7 @@ class BeamRows:
 
     def _resize(self, step: Step, counts: NDArray[np.intp]) -> list[int]:
         """Every search has so many hypotheses from now on. Returns those that are over."""
+        self._outlook = None
         changed = self._groups.firsts(np.flatnonzero(counts != self._counts).tolist())
         self._wanted[counts == 0] = 0
         self._counts, self._live = counts, np.arange(step.costs.shape[1]) < counts[:, None]
@@ -253,7 +272,7 @@ class BeamRows:
         self._rows = _fitted(self._rows, (count, width), 0)
         self._costs = _fitted(self._costs, (count, width), np.inf)
         self._live = _fitted(self._live, (count, width), False)
-        self._all, self._plain = np.arange(count)[:, None], False
+        self._all, self._plain, self._outlook = np.arange(count)[:, None], False, None
 
 
 def _equal(tokens: Sequence[int]) -> bool:

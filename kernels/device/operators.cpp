@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "embed_tokens_operator.h"
+#include "go_on_operator.h"
 #include "keep_sources_operator.h"
 #include "packed_attention_operator.h"
 #include "place.h"
@@ -161,6 +162,7 @@ OrtCustomOpDomain* domain() {
     add(custom_operator<EmbedTokensOperator<on_gpu>>());
     add(custom_operator<PackedAttention<on_gpu>>());
     add(custom_operator<KeepSources<on_gpu>>());
+    add(custom_operator<GoOnOperator<true>>());
 #endif
     add(custom_operator<HistoryAttention<on_cpu>>());
     add(custom_operator<SlotAttention<on_cpu>>());
@@ -169,6 +171,7 @@ OrtCustomOpDomain* domain() {
     add(custom_operator<EmbedTokensOperator<on_cpu>>());
     add(custom_operator<PackedAttention<on_cpu>>());
     add(custom_operator<KeepSources<on_cpu>>());
+    add(custom_operator<GoOnOperator<false>>());
     return created;
   }();
   return made;

@@ -83,7 +83,7 @@ class Step:
             self.take_one()
 
     def take_one(self) -> None:
-        self._cache.begin_step(self._tokens, Ask())
+        self._cache.begin_step(self._tokens, Ask(outlook=None))  # its tokens are nobody's choice
         self._cache.end_step()
 
     def seconds(self) -> float:

@@ -3,4 +3,4 @@
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-MOVE, AHEAD, KEEP = (FOLDER / f"{name}.onnx" for name in ("move", "ahead", "keep"))
+MOVE, AHEAD, GO_ON, KEEP = (FOLDER / f"{name}.onnx" for name in ("move", "ahead", "go_on", "keep"))

@@ -9,7 +9,7 @@ belong to sentences: until no row of the sentence is left, or none reads them. W
 living rows read is copied into their own slots. It takes beams that have become narrower, and a full batch.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -35,14 +35,15 @@ class History:
     """The slots of all rows. There is a spare one, and a spare source slot, for the rows that fill up a step."""
 
     def __init__(self, rows: Rows, places: int, table: NDArray[np.int32], settle: Settle) -> None:
-        """`table`: memory for all that a device must know, see `table_numbers`."""
+        """`table`: memory for the histories, see `table_numbers`."""
         self._rows, self._settle = rows, settle
         self.spare = spare = len(rows)
-        self.slots, self.source_slots = table[: 2 * spare].reshape(2, spare)
+        self.of_rows = np.full((2, spare), spare, np.int32)
+        """The next two."""
+        self.slots, self.source_slots = self.of_rows
         """Of each row; of those that are not live, the spare one [rows]."""
-        self.history = table[2 * spare :].reshape(spare + 1, places)
+        self.history = table.reshape(spare + 1, places)
         """In whose slot each position of a slot's hypothesis was written; from its own position on, itself."""
-        self.slots[:] = self.source_slots[:] = spare
         self.history[:] = np.arange(spare + 1)[:, None]
         self._owners = np.zeros(spare, np.int64)
         """The sentence to which each slot belongs, or did. 0: none."""
@@ -53,8 +54,8 @@ class History:
 
     @staticmethod
     def table_numbers(rows: int, places: int) -> int:
-        """How many the table has: slots, source slots [rows each], history [rows + 1, places]."""
-        return 2 * rows + (rows + 1) * places
+        """How many the table has: histories [rows + 1, places]."""
+        return (rows + 1) * places
 
     def join(self, row: int) -> None:
         """Gives a slot and a source slot to a row that was started, the last of the live ones."""
@@ -72,10 +73,10 @@ class History:
         taken[self.source_slots[:row]] = True
         self.source_slots[row] = taken.argmin()
 
-    def take(self, parents: Sequence[int]) -> None:
+    def take(self, parents: NDArray[np.intp]) -> None:
         """Row i is about to continue row parents[i], as `Rows` has them. The first child of a row keeps its slot."""
         self._free_slots.clear()
-        chosen, children = np.asarray(parents, np.intp), np.arange(len(parents))
+        chosen, children = parents, np.arange(len(parents))
         first = np.empty(self._rows.live, np.intp)
         first[chosen[::-1]] = children[::-1]
         stays = first[chosen] == children
@@ -96,10 +97,19 @@ class History:
         self._changed[:] = False
         return slice(int(changed[0]), int(changed[-1]) + 1) if len(changed) else slice(0, 0)
 
+    def may_change(self, rows: int) -> None:
+        """A device that makes steps ahead may change the histories of the last so many rows: send them next time."""
+        live = self._rows.live
+        self._changed[self.slots[live - rows : live]] = True
+
     def _branch(self, old: NDArray[np.int32], new: NDArray[np.int32], positions: NDArray[np.int32]) -> None:
-        """Gives hypotheses in new slots the history of others, up to their positions."""
-        shared = self._places < positions[:, None]
-        self.history[new] = np.where(shared, self.history[old], new[:, None])
+        """Gives hypotheses in new slots the history of others, up to their positions.
+
+        Behind them the new slots have themselves: as much as this was there before, for no further place of the slots.
+        """
+        filled = slice(int(positions.max()))
+        history = self.history[:, filled]
+        history[new] = np.where(self._places[filled] < positions[:, None], history[old], new[:, None])
         self._changed[new] = True
 
     def _given(self, sentences: NDArray[np.int64], living: _Living) -> NDArray[np.int32]:
@@ -119,7 +129,7 @@ class History:
         others = order[~own]
         if len(others):
             slots[others] = free = self._free(len(others), living, used)[: len(others)]
-            self._owners[free] = sentences[others]
+            self._owners[free], self.history[free] = sentences[others], free[:, None]
         return slots
 
     def _free(self, count: int, living: _Living, used: NDArray[np.bool_]) -> Indices:

@@ -11,8 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cuda.blocks import CacheBlocks, TensorBlock
+from engine.cuda.feed import Feed
+from engine.cuda.graphs import AHEAD
+from engine.cuda.lane import Lane
+from engine.cuda.layout import Layout
 from engine.cuda.placing.rows import Rows
 from engine.cuda.runtime import Block, DeviceRuntime, Tensor
+from engine.decoder import Outlook
+from engine.devices.elements import INT32, INT64
 
 LENGTH_STEP = 32
 """Copied lengths are multiples of this: few shapes, so the arena of the copies does not grow."""
@@ -22,17 +28,42 @@ class MovedRows:
     """Row i is kept at index i. See `Placement`."""
 
     spare_rows = 0
+    moves = True
+    going_on = AHEAD
 
     def __init__(self, runtime: DeviceRuntime, blocks: CacheBlocks, rows: Rows) -> None:
         self._runtime, self._blocks, self._rows = runtime, blocks, rows
+        self.slots = np.zeros((2, len(rows)), np.int32)
+        self._one = runtime.constant([1])
         # Constant, so that a captured graph can have them: how far a row attends is decided by its position, on the
         # device.
         totals = {"total": blocks.target_places, "source_total": blocks.source_places}
         self.scalars: Mapping[str, NDArray[np.int32]] = {n: np.array(total, np.int32) for n, total in totals.items()}
 
-    def inputs(self, rows: int) -> dict[str, Tensor]:
+    def inputs(self, feed: Feed, rows: int) -> dict[str, Tensor]:
         """What the graph wants of each row's last source token."""
         return dict(place for block in self._blocks.tensors for place in block.bound_last(rows))
+
+    def way(self, source: Lane, target: Lane, rows: int, k: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """See engine/cuda/graphs/ahead.onnxtxt."""
+        best = self._runtime.constant(np.arange(rows) * k)
+        inputs: dict[str, Tensor] = {
+            "candidates": (INT64, (rows * k,), source.candidates),
+            "best": (INT64, (rows,), best),
+            "positions": (INT32, (rows,), source.feed.positions),
+            "one": (INT32, (1,), self._one),  # the lower half of 64 bits
+            "source_last": (INT32, (rows,), source.feed.source_last),
+        }
+        outputs: dict[str, Tensor] = {
+            "next_ids": (INT64, (rows,), target.feed.ids),
+            "next_positions": (INT32, (rows,), target.feed.positions),
+            "next_source_last": (INT32, (rows,), target.feed.source_last),
+        }
+        return inputs, outputs
+
+    def foresees(self, outlook: Outlook, layout: Layout) -> bool:
+        """Beams would have to be moved."""
+        return not len(outlook.widths)
 
     def cached(self, rows: int) -> int:
         """The first rows."""
@@ -45,8 +76,14 @@ class MovedRows:
     def join(self, row: int) -> None:
         """Nothing to do."""
 
-    def take(self, parents: Sequence[int]) -> int:
+    def take(self, parents: NDArray[np.intp]) -> int:
         """Copies what rows take over from others."""
+        return self._take(parents.tolist())
+
+    def send(self, outlook: Outlook | None) -> None:
+        """Nothing changes."""
+
+    def _take(self, parents: list[int]) -> int:
         rows = [row for row, parent in enumerate(parents) if row != parent]
         sentences = self._rows.sentences
         # The beams of a sentence have its source already.
@@ -62,9 +99,6 @@ class MovedRows:
             sources = [parents[row] for row in strangers]
             copied += self._copy(self._blocks.allowed, sources, strangers, self._blocks.allowed.places)
         return copied
-
-    def send(self) -> None:
-        """Nothing changes."""
 
     def _length(self, tensors: TensorBlock, rows: Sequence[int]) -> int:
         """Most places that one of these rows has filled."""

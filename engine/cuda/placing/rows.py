@@ -1,8 +1,7 @@
 """What the host knows of the rows of a running batch, wherever what they have decoded lies."""
 
-from collections.abc import Sequence
-
 import numpy as np
+from numpy.typing import NDArray
 
 
 class Rows:
@@ -35,8 +34,8 @@ class Rows:
         """Every live row was fed a token."""
         self.positions[: self.live] += 1
 
-    def take(self, parents: Sequence[int]) -> None:
+    def take(self, parents: NDArray[np.intp]) -> None:
         """Makes row i continue old row parents[i]; len(parents) rows are live afterwards."""
         self.live = len(parents)
         for kept in (self.positions, self.source_last, self.sentences):
-            kept[: self.live] = kept[list(parents)]
+            kept[: self.live] = kept[parents]

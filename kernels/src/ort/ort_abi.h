@@ -45,7 +45,9 @@ struct OrtCustomOp {
 namespace dragoman::ort {
 
 constexpr uint32_t api_version = 16;
-enum ElementType { any = 0, float32 = 1, uint8 = 2, int8 = 3, int16 = 5, int32 = 6, int64 = 7, float16 = 10 };
+enum ElementType {
+  any = 0, float32 = 1, uint8 = 2, int8 = 3, int16 = 5, int32 = 6, int64 = 7, float16 = 10, float64 = 11
+};
 enum ErrorCode { failed = 1, invalid_argument = 2 };
 
 // position, name, result, arguments

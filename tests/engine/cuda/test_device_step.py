@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from bench.packages.unverified import write_package
 from engine.batch.placing import place
-from engine.cuda.decoder import DEVICE_KERNELS, CudaDecoder
+from engine.cuda.decoder import CudaDecoder
 from engine.cuda.lane import Lane
 from engine.decoder import Ask
-from engine.devices.session import CPU, DeviceError
+from engine.devices.session import CPU, DEVICE_KERNELS, DeviceError
 from engine.devices.transfers import HostTransfers
 from engine.loading import load
 from engine.loading.load import Loadable, open_decoder
@@ -145,8 +146,8 @@ def test_greedy_rows_are_foreseen_as_they_are_with_the_standard_graph(
     monkeypatch.setattr(HostTransfers, "asynchronous", True)
     filled, fill = list[int](), Lane.fill
 
-    def counting(self: Lane, token_ids: Sequence[int], *arguments: np.ndarray) -> None:
-        filled.append(len(token_ids))
+    def counting(self: Lane, token_ids: NDArray[np.int64], *arguments: Any) -> None:
+        filled.extend([len(token_ids)] * bool(len(token_ids)))
         fill(self, token_ids, *arguments)
 
     monkeypatch.setattr(Lane, "fill", counting)
@@ -158,7 +159,7 @@ def test_greedy_rows_are_foreseen_as_they_are_with_the_standard_graph(
     pair.take([0, 1])
     for _ in range(8):
         pair.step(pair.best[:2], Ask())
-    assert filled == [3] * 4
+    assert filled == [3, 3, 2, 2]
 
 
 class WithKernels(Translator):

@@ -42,8 +42,8 @@ class Written:
         self.expected.append([])
 
     def take(self, parents: list[int]) -> None:
-        self.history.take(parents)
-        self.rows.take(parents)
+        for taken in (self.history, self.rows):
+            taken.take(np.array(parents, np.intp))
         self.expected = [self.expected[parent].copy() for parent in parents]
         self.of_sources = [self.of_sources[parent] for parent in parents]
 

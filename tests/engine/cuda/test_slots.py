@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from engine.cuda.blocks import CacheBlocks, allocate_blocks
+from engine.cuda.lane import Lane
 from engine.cuda.placing import slots
 from engine.cuda.placing.history import History
 from engine.cuda.placing.rows import Rows
@@ -68,22 +69,28 @@ def test_places_are_copied_even_if_two_slots_take_over_the_same_of_each_other(
 def test_the_device_has_the_tables(runtime: DeviceRuntime) -> None:
     rows = Rows(ROWS)
     placement = Slots(runtime, blocks_of(runtime), rows)
+    lane, _ = Lane.pair(runtime, ROWS, candidates=8)
+
+    def send() -> None:
+        placement.send(None)
+        lane.fill(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(ROWS, np.int32), placement.slots)
 
     def tables() -> dict[str, list[int]]:
-        places = placement.inputs(3).items()
+        places = placement.inputs(lane.feed, 3).items()
         return {
             name: runtime.read(address, 4 * int(np.prod(shape))).view(np.int32).reshape(shape).tolist()
             for name, (_, shape, address) in places
         }
 
+    send()
     identity = [[slot] * PLACES for slot in range(ROWS + 1)]
     assert tables() == {"slots": [ROWS] * 3, "source_slots": [ROWS] * 3, "history": identity}
     for _ in range(2):
         placement.join(rows.join(source_length=3))
     rows.advance()
-    placement.take([0, 1, 1])
-    rows.take([0, 1, 1])
-    placement.send()
+    for taken in (placement, rows):
+        taken.take(np.array([0, 1, 1]))
+    send()
     identity[2][0] = 1
     assert tables() == {"slots": [0, 1, 2], "source_slots": [0, 1, 1], "history": identity}
     assert placement.cached(3) == ROWS + 1
