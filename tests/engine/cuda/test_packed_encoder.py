@@ -21,15 +21,18 @@ from engine.cuda.packed_feed import feed, token_buckets
 from engine.cuda.source_keeper import SourceKeeper
 from engine.decoder import Ask
 from engine.devices import sizing
+from engine.devices.cudart import CudaRuntime
 from engine.devices.session import CPU, DeviceError, open_session
 from engine.devices.sizing import Load, packed_tokens
+from engine.devices.transfers import CudaTransfers
 from engine.errors import OutOfMemory
 from engine.observer import Unobserved
 from engine.request import Event, Failed, Finished, Translate
 from export.native.device import with_device_step
 from export.tracing.trace import trace
 from export.tracing.variant import variant
-from export.verification.compare_numbers import step_errors
+from export.verification.compare_numbers import encoded_error, step_errors
+from export.verification.tolerances import TOLERANCES
 from export.weights.save import save
 from kernels.device_library import device_library
 from kernels.library import LibraryError
@@ -38,6 +41,7 @@ from models.package.graph_files import GraphFiles
 from models.transformer import Transformer
 from tests.engine.cuda.test_cuda_decoder import Full
 from tests.engine.cuda.test_device_step import without_encoder
+from tests.engine.devices.cuda_bindings import FakeBindings
 from tests.export.native.test_device_step import MODELS
 from tests.fakes import rules_of
 from tests.models.test_transformer import random_model
@@ -341,3 +345,28 @@ def test_its_sessions_are_gone_when_one_does_not_load(whole: Served, monkeypatch
         CudaDecoder.open_step(whole.graphs, ROOM, ROOM, CPU)
     [keeper] = closed
     assert keeper._session is None
+
+
+def test_what_it_took_is_given_back(whole: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its copies are CUDA's here, on CUDA that is not there; its graphs run on the CPU."""
+    cuda = FakeBindings()
+    monkeypatch.setattr(runtime, "open_transfers", lambda device: CudaTransfers(CudaRuntime(cuda), device.index))
+    served = open_served(whole.model, whole.graphs)
+    sources, cache = served.sources((9, 20, 3)), served.decoder.open_cache(rows=3)
+    for source in served.decoder.encode(sources):
+        cache.join(source)
+    cache.begin_step([1, 1, 1], Ask())
+    cache.end_step()
+    served.check_kept(cache, sources)
+    served.check_hidden(sources)
+    assert cuda.held
+    served.decoder.close()
+    assert not cuda.held
+
+
+def test_export_sees_an_encoder_that_is_another(whole: Served) -> None:
+    assert encoded_error(whole.model, whole.decoder) < ATOL
+    other = random_model(whole.model.config)
+    with torch.no_grad():
+        other.source_positions.mul_(1.5)
+    assert encoded_error(other, whole.decoder) > TOLERANCES["fp16"].error
