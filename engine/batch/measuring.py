@@ -29,7 +29,7 @@ def measure(decoder: Decoder[S], cache: Cache[S], rows: int, source_tokens: int)
 def probe(cache: Cache[S], source: S) -> None:
     """Decodes one token of a source. Which token is fed does not matter."""
     cache.join(source)
-    cache.begin_step([0], Ask())
+    cache.begin_step([0], Ask(outlook=None))
     cache.end_step()
     cache.take([])
 
@@ -39,7 +39,7 @@ def _timed_step(cache: Cache[S], rows: int) -> float:
     seconds = list[float]()
     for _ in range(MEASURED_STEPS):
         began = time.perf_counter()
-        cache.begin_step([0] * rows, Ask())
+        cache.begin_step([0] * rows, Ask(outlook=None))
         cache.end_step()
         seconds.append(time.perf_counter() - began)
     return min(seconds)

@@ -81,7 +81,7 @@ class Slots:
         return inputs, outputs
 
     def foresees(self, outlook: Outlook, layout: Layout) -> bool:
-        """If the rows of a search are of one sentence, whose slots it may write to, and it avoids few tokens."""
+        """If the rows of a search are of one sentence, whose slots it may write to, and few tokens are never next."""
         sentences = self._rows.sentences[: len(layout.first)]
         return len(outlook.never) <= NEVER and bool((sentences == sentences[layout.first]).all())
 
