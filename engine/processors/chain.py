@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import TypeVar
 
 from engine.processors.length import ExponentialDecayLengthPenalty
@@ -37,6 +38,8 @@ PROCESSED = (
     "prefix_bias_beta",
 )
 """The options that have processors."""
+_processed_of = attrgetter(*PROCESSED)
+_UNPROCESSED = _processed_of(Decoding())
 
 
 def chain(decoding: Decoding, rules: TargetRules) -> Chain:
@@ -73,7 +76,11 @@ def _chain(decoding: Decoding, end_ids: frozenset[int], begin: int, pieces: Piec
     return tuple(processor for processor in wanted if processor is not None)
 
 
+def has_processors(decoding: Decoding) -> bool:
+    """Whether an option asks for one. Looked at for every request, so nothing is made for it."""
+    return bool(_processed_of(decoding) != _UNPROCESSED)
+
+
 def without_processors(decoding: D) -> D:
     """The same, but that the model's scores stay."""
-    plain = Decoding()
-    return replace(decoding, **{name: getattr(plain, name) for name in PROCESSED})
+    return replace(decoding, **dict(zip(PROCESSED, _UNPROCESSED, strict=True)))
