@@ -307,10 +307,10 @@ class Translator:
     def _work_of(self, texts: Collection[str], decoding: Decoding | None, given: float) -> Work:
         """What the texts of this call are expected to ask of the engine."""
         call, tokens = current_call(), self._sources.guess(texts)
-        work = Work(len(texts), sum(tokens), max(tokens), 0, 0, call.caller, call.bulk, given)
-        if decoding is None:
-            return work
-        return replace(work, beams=decoding.rows, max_new_tokens=decoding.max_new_tokens, passes=decoding.passes)
+        beams, most, passes = 0, 0, 0
+        if decoding is not None:
+            beams, most, passes = decoding.rows, decoding.max_new_tokens, decoding.passes
+        return Work(len(texts), sum(tokens), max(tokens), beams, most, call.caller, call.bulk, given, passes)
 
     async def _translation(
         self, waiting: Waiting, event: Event, writer: TargetWriter, decoding: Decoding, reading: Reading
