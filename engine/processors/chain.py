@@ -44,6 +44,8 @@ _UNPROCESSED = _processed_of(Decoding())
 
 def chain(decoding: Decoding, rules: TargetRules) -> Chain:
     """In the order of `generate` (transformers 5.23, `_get_logits_processor`). Empty: the model's scores stay."""
+    if not has_processors(decoding):
+        return ()
     begin = 0 if rules.forced_begin_id is None else 1
     if decoding.words:  # which may be many, and are not kept for those to come, nor what reads them: a tokenizer
         return _chain.__wrapped__(decoding, rules.end_ids, begin, rules.pieces)

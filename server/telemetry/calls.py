@@ -110,8 +110,10 @@ class Call:
 
     def phase_seconds(self) -> dict[str, float]:
         """Time in each phase: of several contents the longest, as they are worked on at the same time."""
-        seconds = zip(*map(phases_of, (content.timings for content in self.contents)), strict=True)
-        return dict(zip(PHASES, map(max, seconds), strict=True)) if self.contents else dict.fromkeys(PHASES, 0.0)
+        if not self.contents:
+            return dict.fromkeys(PHASES, 0.0)
+        first, *others = (phases_of(content.timings) for content in self.contents)
+        return dict(zip(PHASES, map(max, first, *others) if others else first, strict=True))
 
 
 phases_of = attrgetter(*PHASES)
