@@ -144,10 +144,10 @@ class Runner:
         rivals = sum(worker.seat.rivals for worker in workers) / self.workers
         used, free = sum(worker.used_rows for worker in workers), sum(worker.free_rows for worker in workers)
         rows = (used + min(free, waiting + wanted)) / self.workers
-        if not waiting and wanted <= free:
-            ahead = 0.0
-        service = self._cost.service_s(work, rows)
-        return (ahead / self.workers * self._cost.slowdown(rows) + service) * (1 + rivals)
+        seconds = self._cost.service_s(work, rows)
+        if waiting or wanted > free:
+            seconds += ahead / self.workers * self._cost.slowdown(rows)
+        return seconds * (1 + rivals)
 
     def cost_of(self, work: Work) -> float:
         """Seconds of a worker that a call will take."""

@@ -237,6 +237,8 @@ MANY_PHRASES = frozenset(name for name, words in WORDS.items() if words.phrases 
 """Those that are several phrases."""
 TEXTS: dict[str, Texts] = {name: part for name, part in _PARTS.items() if isinstance(part, Texts)}
 """Those that are texts."""
+NAME_WORDS = frozenset({*WORDS, *TEXTS})
+"""Those that are words of a target, or texts: they may be long."""
 
 
 class OutOfRange(ValueError):

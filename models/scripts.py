@@ -64,6 +64,7 @@ SCRIPT_OF = _by_language()
 """The script that a language is written in where its tag names none (CLDR's likely subtags)."""
 
 
+@lru_cache(maxsize=1024)
 def letters_of(tag: str) -> frozenset[str]:
     """What `script` says of the letters of a language by its tag (BCP 47). None, if it is not known."""
     language, *subtags = tag.replace("_", "-").split("-")

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from math import inf
 
 from engine.request import Event, Failed, Request, Tokens
 
@@ -17,17 +18,22 @@ class Answers:
     def __init__(self) -> None:
         self.held: dict[Request, None] = {}
         """Requests that are not answered. Whoever takes one out, answers it."""
+        self._most_rows, self._outdated = inf, False
+        """The least `most_rows` of them, and whether the one that had it was taken out since it was found."""
         self.said: deque[tuple[Request, Event]] = deque()
         """What was said, not yet delivered."""
 
     def most_rows(self, rows: int) -> float:
-        """Of so many rows. With more, one that is held would be late."""
-        return min((request.most_rows for request in list(self.held)), default=rows)
+        """Of so many rows. With more, one that is held would be late. Other threads ask too, at every call."""
+        if not self.held:
+            return rows
+        return self._least() if self._outdated else self._most_rows
 
     def hold(self, requests: Sequence[Request]) -> list[Request]:
         """They are to be answered from here from now on. Returns those that were not before."""
         new = [request for request in requests if request not in self.held]
         self.held.update(dict.fromkeys(new))
+        self._most_rows = min(self._most_rows, *(request.most_rows for request in new), inf)
         for request in new:
             request.withdraw = None  # from no queue any more: whoever cancels it takes no lock
         return new
@@ -46,6 +52,9 @@ class Answers:
                     request.deliver(event)
             else:
                 self.give(request, event)
+        if self._outdated:
+            self._most_rows = self._least()
+            self._outdated = False  # last: whoever asks meanwhile looks for itself
 
     def give(self, request: Request, event: Event) -> None:
         """Delivers a request's last event now, unless it has had one."""
@@ -53,11 +62,13 @@ class Answers:
             del self.held[request]
         except KeyError:
             return
+        self._left(request)
         request.deliver(event)
 
     def forget(self, request: Request) -> None:
         """Nobody waits for it."""
         self.held.pop(request, None)
+        self._left(request)
 
     def fail(self, error: Exception) -> None:
         """Delivers what was said, and answers all that is held with an error."""
@@ -76,6 +87,12 @@ class Answers:
                 del self.held[request]
                 released.append(request)
         return released
+
+    def _left(self, request: Request) -> None:
+        self._outdated |= request.most_rows <= self._most_rows < inf
+
+    def _least(self) -> float:
+        return min((request.most_rows for request in list(self.held)), default=inf)
 
 
 def _try(answer: Callable[[], None]) -> None:

@@ -38,8 +38,9 @@ class SearchedRows(Generic[S]):
         self._stage = ProcessorStage(rows)
         self._processing = False
         """Some request has processors."""
-        self._ask = Ask()
-        """What must be seen of the rows."""
+        self._searches_ask = self._greedy.ask, self._beams.ask
+        self._ask = self._of_searches = Ask()
+        """What must be seen of the rows, and what of it for searches alone."""
         self._starting: list[Running] = []
         """Those that have no token yet."""
         self._streaming = 0
@@ -220,7 +221,8 @@ class SearchedRows(Generic[S]):
 
     def _feed_prefix(self, running: Running) -> None:
         """Its row is fed the next token of its prefix. With the last one its search begins."""
-        request, row, step = running.request, self._owners.index(running), running.steps(self.steps)
+        request, step = running.request, running.steps(self.steps)
+        row = self.live - 1 if self._owners[-1] is running else self._owners.index(running)
         prefix = request.rules.prefix_ids
         self._greedy.fed[row] = prefix[step]
         if step + 1 < len(prefix):
@@ -235,4 +237,7 @@ class SearchedRows(Generic[S]):
         self._update_ask()
 
     def _update_ask(self) -> None:
-        self._ask = self._stage.ask(Ask.of_all([self._greedy.ask, self._beams.ask]))
+        searches = self._greedy.ask, self._beams.ask
+        if searches != self._searches_ask:
+            self._searches_ask, self._of_searches = searches, Ask.of_all(searches)
+        self._ask = self._stage.ask(self._of_searches)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import TypeVar
 
 from engine.processors.length import ExponentialDecayLengthPenalty
@@ -37,10 +38,14 @@ PROCESSED = (
     "prefix_bias_beta",
 )
 """The options that have processors."""
+_processed_of = attrgetter(*PROCESSED)
+_UNPROCESSED = _processed_of(Decoding())
 
 
 def chain(decoding: Decoding, rules: TargetRules) -> Chain:
     """In the order of `generate` (transformers 5.23, `_get_logits_processor`). Empty: the model's scores stay."""
+    if not has_processors(decoding):
+        return ()
     begin = 0 if rules.forced_begin_id is None else 1
     if decoding.words:  # which may be many, and are not kept for those to come, nor what reads them: a tokenizer
         return _chain.__wrapped__(decoding, rules.end_ids, begin, rules.pieces)
@@ -73,7 +78,11 @@ def _chain(decoding: Decoding, end_ids: frozenset[int], begin: int, pieces: Piec
     return tuple(processor for processor in wanted if processor is not None)
 
 
+def has_processors(decoding: Decoding) -> bool:
+    """Whether an option asks for one. Looked at for every request, so nothing is made for it."""
+    return bool(_processed_of(decoding) != _UNPROCESSED)
+
+
 def without_processors(decoding: D) -> D:
     """The same, but that the model's scores stay."""
-    plain = Decoding()
-    return replace(decoding, **{name: getattr(plain, name) for name in PROCESSED})
+    return replace(decoding, **dict(zip(PROCESSED, _UNPROCESSED, strict=True)))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.decoder import NOT_FINITE, Ask, Found
-from engine.processors.chain import without_processors
+from engine.processors.chain import has_processors
 from engine.processors.drawing import UNDECIDED, Known, draw_of_known
 from engine.processors.processed import Group, Processed, alike
 from engine.processors.processor import Seen
@@ -281,7 +281,7 @@ def _normaliser(found: Found, group: Group, logits: NDArray[np.float32]) -> NDAr
 
 def looks_at_scores(decoding: Decoding) -> bool:
     """Whether a request with these options may need whole rows of scores."""
-    return without_processors(decoding) != decoding or decoding.do_sample or bool(decoding.must_include)
+    return has_processors(decoding) or decoding.do_sample or bool(decoding.must_include)
 
 
 def best_among(

@@ -106,7 +106,8 @@ class GreedyRows:
         self._searches[row] = GreedySearch(decoding, rules, self._step, last, rank)
         self._due = min(self._due, last)
         special = [NOT_FINITE, *(rules.end_ids | rules.suppressed_ids)]
-        self.ask = Ask(max(self.ask.best, 1 + rank + len(rules.barred_ids(0))))
+        if (best := 1 + rank + len(rules.barred_ids(0))) > self.ask.best:
+            self.ask = Ask(best)
         self._stopping |= rules.stops is not None
         self._opening |= rank > 0 or rules.forced_begin_id is not None
         if len(special) > self._special.shape[1]:

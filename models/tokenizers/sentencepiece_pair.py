@@ -72,7 +72,7 @@ class SentencePiecePair:
         self._unknown: str = target.id_to_piece(target.unk_id())
         self._unknown_text: str = target.decode_pieces([self._unknown])
         self._hidden = frozenset(spec.hidden_ids)
-        self._replacements = str.maketrans(spec.normalization)
+        self._replacements, self._replaced = str.maketrans(spec.normalization), frozenset(spec.normalization)
         self._has_codes = any(map(LANGUAGE_CODE.fullmatch, source_ids))
         self.longest_piece = max(len(piece) for piece in _pieces(source))
         """Characters of the longest source piece.
@@ -103,7 +103,9 @@ class SentencePiecePair:
         A text that names its target language itself is left to it; else the code of `target_language` comes first, if
         the model has codes.
         """
-        pieces = self._split(text.translate(self._replacements))
+        # To look whether anything is to be replaced takes a tenth of the time.
+        replaced = text if self._replaced.isdisjoint(text) else text.translate(self._replacements)
+        pieces = self._split(replaced)
         code = self.spec.target_codes.get(target_language)
         if code is not None and pieces and not self.names_target(text):
             pieces.insert(0, code)

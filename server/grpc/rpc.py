@@ -38,6 +38,8 @@ PEER_CERTIFICATE, SUBJECT_ALTERNATIVE_NAME = "x509_pem_cert", "x509_subject_alte
 Handler = Any
 """A grpc.RpcMethodHandler, whose published types know handlers of the synchronous server only."""
 Context = grpc.aio.ServicerContext[Any, Any]
+Around = Callable[["RpcCaller"], AbstractAsyncContextManager[None]]
+"""What a call runs in."""
 
 
 class RpcInterceptor(grpc.aio.ServerInterceptor):
@@ -80,6 +82,7 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
         behaviour = handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
 
         serialize = handler.response_serializer
+        opened, entered = self._opened(method), self._entered(method)
 
         async def request(context: Context) -> Any:
             if handler.request_streaming:
@@ -88,7 +91,7 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
 
         async def answer(_: object, context: Context) -> Any:
             caller = RpcCaller(context)
-            async with self._open(method, caller), self._entered(method, caller):
+            async with opened(caller), entered(caller):
                 response = await behaviour(await request(context), context)
                 data: bytes = serialize(response) if serialize is not None else response
                 self._traffic.departures.begin(len(data))
@@ -97,8 +100,8 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
         async def stream(_: object, context: Context) -> None:
             caller = RpcCaller(context)
             async with (
-                self._open(method, caller),
-                self._entered(method, caller),
+                opened(caller),
+                entered(caller),
                 aclosing(behaviour(await request(context), context)) as responses,
             ):
                 await self._write_all(context, responses, serialize)
@@ -107,17 +110,18 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
             return grpc.stream_stream_rpc_method_handler(stream, None, None)
         return grpc.stream_unary_rpc_method_handler(answer, None, None)
 
-    def _open(self, method: str, caller: "RpcCaller") -> AbstractAsyncContextManager[None]:
+    def _opened(self, method: str) -> Around:
         """What a handler runs in, and what answers whatever it raises."""
         if method.partition("/")[0] in self._services:
-            return self._calls.observed(method, caller)
-        return self._calls.guarded(Call(method, request_id(caller.metadata), caller=caller.name), caller)
+            return partial(self._calls.observed, method)
+        return lambda caller: self._calls.guarded(Call(method, request_id(caller.metadata), caller=caller.name), caller)
 
-    def _entered(self, method: str, caller: "RpcCaller") -> AbstractAsyncContextManager[None]:
+    def _entered(self, method: str) -> Around:
         """Who calls is known, may do so, and has a quota left. Raises ServerError when it is entered."""
         if method.partition("/")[0] in OPEN_SERVICES:
-            return nullcontext()
-        return self._entrance.entered(caller.credentials(self._entrance), scopes_of(method))
+            return lambda caller: nullcontext()
+        entrance, scopes = self._entrance, scopes_of(method)
+        return lambda caller: entrance.entered(caller.credentials(entrance), scopes)
 
     async def _one(self, method: str, handler: Handler, context: Context) -> Any:
         """The request of a call that has one. Raises InvalidMessage, MessageTooLarge or RequestStalled."""

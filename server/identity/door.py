@@ -7,6 +7,7 @@ from server.identity.callers import Callers
 from server.identity.identity import Credentials, Identity, Scope
 
 BEARER = "bearer"
+ALL_SCOPES = frozenset(Scope)
 
 
 class Door(Protocol):
@@ -23,7 +24,7 @@ class OpenDoor:
     async def identify(self, credentials: Credentials) -> Identity:
         """Raises nothing."""
         names = credentials.certificate_names
-        return Identity(names[0] if names else credentials.address, frozenset(Scope))
+        return Identity(names[0] if names else credentials.address, ALL_SCOPES)
 
 
 class ListedDoor:

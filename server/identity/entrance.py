@@ -1,7 +1,7 @@
 """What a call passes before its request is worked on, by whichever face it comes."""
 
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from contextvars import ContextVar
 
 from server.admission.quotas import Quotas
@@ -30,9 +30,7 @@ class Entrance:
         _entered.set(identity)
         for scope in scopes:
             check_scope(identity, scope)
-        with ExitStack() as running:
-            if self._quotas is not None:
-                running.enter_context(self._quotas.running(identity.name, identity.quota))
+        with nullcontext() if self._quotas is None else self._quotas.running(identity.name, identity.quota):
             yield
 
     def address(self, host: str, metadata: Mapping[str, str]) -> str:

@@ -2,11 +2,11 @@
 
 import re
 import time
-import uuid
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from operator import attrgetter
+from secrets import token_hex
 
 from opentelemetry.trace import INVALID_SPAN_CONTEXT, SpanContext, format_trace_id
 
@@ -110,8 +110,10 @@ class Call:
 
     def phase_seconds(self) -> dict[str, float]:
         """Time in each phase: of several contents the longest, as they are worked on at the same time."""
-        seconds = zip(*map(phases_of, (content.timings for content in self.contents)), strict=True)
-        return dict(zip(PHASES, map(max, seconds), strict=True)) if self.contents else dict.fromkeys(PHASES, 0.0)
+        if not self.contents:
+            return dict.fromkeys(PHASES, 0.0)
+        first, *others = (phases_of(content.timings) for content in self.contents)
+        return dict(zip(PHASES, map(max, first, *others) if others else first, strict=True))
 
 
 phases_of = attrgetter(*PHASES)
@@ -131,7 +133,7 @@ def current_call() -> Call:
 def request_id(metadata: Mapping[str, str]) -> str:
     """What the caller names the call in what comes with it, if that is well-formed, else a new name."""
     asked = metadata.get(REQUEST_ID_KEY, "")
-    return asked if REQUEST_ID.fullmatch(asked) else uuid.uuid4().hex
+    return asked if REQUEST_ID.fullmatch(asked) else token_hex(16)
 
 
 def checked_labels(labels: Mapping[str, str]) -> dict[str, str]:

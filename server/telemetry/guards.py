@@ -79,5 +79,7 @@ def is_of_another_script(text: str, language: str) -> bool:
     expected = letters_of(language)
     if not expected or (expected == LATIN and text.isascii()):
         return False
+    if all(script(character) in expected for character in set(text) if character.isalpha()):  # so it is of most texts
+        return False
     letters = [script(character) for character in text if character.isalpha()]
     return len(letters) >= SCRIPT_LETTERS and 2 * sum(one in expected for one in letters) < len(letters)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from google.rpc.code_pb2 import Code
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import NoOpTracer, SpanKind, Status, StatusCode, Tracer
+from opentelemetry.trace import INVALID_SPAN_CONTEXT, NoOpTracer, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from server.config import ConfigError, Settings
@@ -25,6 +25,8 @@ SERVER_FAULTS = {"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "U
 
 PROPAGATOR = TraceContextTextMapPropagator()
 """Reads `traceparent`: https://www.w3.org/TR/trace-context/."""
+[PARENT, *_] = PROPAGATOR.fields
+"""The metadata without which a call belongs to no trace of its caller's."""
 
 
 class Tracing:
@@ -34,11 +36,14 @@ class Tracing:
         """`labels`: spans have those of their calls."""
         self._tracer = tracer
         self._labels = labels
+        self._traces = not isinstance(tracer, NoOpTracer)
         self.close = close
         """Sends what is not sent yet. May take a second."""
 
-    def start(self, method: str, metadata: Mapping[str, str]) -> "CallSpan":
+    def start(self, method: str, metadata: Mapping[str, str]) -> "CallSpan | NoSpan":
         """A call has come. metadata: what it brought, which may say what trace it belongs to."""
+        if not self._traces and PARENT not in metadata:
+            return NO_SPAN
         return CallSpan(self._tracer, method, PROPAGATOR.extract(metadata, Context()), self._labels)
 
 
@@ -94,6 +99,18 @@ class CallSpan:
     def _ns(self, seconds: float) -> int:
         """A reading of time.perf_counter, since the epoch."""
         return self._epoch_ns + round(seconds * 1e9)
+
+
+class NoSpan:
+    """Of a call that is part of no trace, as most are where no spans are sent: nothing is made for it."""
+
+    context = INVALID_SPAN_CONTEXT
+
+    def end(self, call: Call) -> None:
+        """Nobody is told."""
+
+
+NO_SPAN = NoSpan()
 
 
 def phases(content: AnsweredContent) -> Iterator[tuple[str, float, float]]:

@@ -29,8 +29,12 @@ class Departures:
         give_up = task.cancel
         self._add(give_up, size)
         late = asyncio.get_running_loop().call_later(self._timeout_s, give_up)
-        task.add_done_callback(lambda _: late.cancel())
-        task.add_done_callback(lambda _: self._forget(give_up))
+
+        def ended(_: object) -> None:
+            late.cancel()
+            self._forget(give_up)
+
+        task.add_done_callback(ended)
 
     async def wait(self, size: int, going: Awaitable[T]) -> T:
         """Waits until so many bytes are sent, or there is room to send them. Raises TimeoutError."""

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from engine.queueing.cost import Work
 from engine.request import Encode, Encoded, Event, Finished, Request, Score, Scored, Timings, Tokens, Translate
 from engine.targets import TargetRules
-from models.decoding import LOOK_AT_TEXT, Decoding, Options
+from models.decoding import LOOK_AT_TEXT, NAME_WORDS, Decoding, Options
 from models.tokenizers.target_texts import Pieces
 from models.tokenizers.tokenizer import TextStream, Tokenizer
 from server.admission.permits import Admission
@@ -46,6 +46,9 @@ from server.translation.sharing.shared_work import MakeRequest, SharedWork
 from server.translation.sharing.waiting import Reuse, Waiting
 from server.translation.sources import Reading, SourceReader, SourceText
 from server.translation.targets import TargetWriter, attention
+
+MOST_RESOLVED = 256
+"""Sets of options whose meaning is kept."""
 
 
 class Translator:
@@ -78,6 +81,8 @@ class Translator:
         self._work = SharedWork(submit, cache, metrics)
         self._metrics = metrics
         self._risk = MinimumRisk()
+        self._resolved = dict[tuple[frozenset[tuple[str, object]], str], Decoding]()
+        """What options stand for, by target language: most callers send the same with every call."""
         self.listener: Callable[[Asked, Sequence[Translation]], None] | None = None
         """Is told of every request for translations that is answered."""
 
@@ -245,7 +250,15 @@ class Translator:
         """How these texts are decoded."""
         if not LOOK_AT_TEXT.isdisjoint(options):
             await asyncio.to_thread(self._pieces.load)
-        return resolve(options, self.model, self._tokenizer, self._rules_of(reading))
+        key = (frozenset(options.items()), reading.target_language) if NAME_WORDS.isdisjoint(options) else None
+        if key is not None and (known := self._resolved.get(key)) is not None:
+            return known
+        decoding = resolve(options, self.model, self._tokenizer, self._rules_of(reading))
+        if key is not None and not decoding.do_sample:  # whose seed may be another one every time
+            if len(self._resolved) == MOST_RESOLVED:
+                self._resolved.clear()
+            self._resolved[key] = decoding
+        return decoding
 
     def _rules_of(self, reading: Reading) -> TargetRules:
         """What holds for targets of these texts."""
@@ -294,10 +307,10 @@ class Translator:
     def _work_of(self, texts: Collection[str], decoding: Decoding | None, given: float) -> Work:
         """What the texts of this call are expected to ask of the engine."""
         call, tokens = current_call(), self._sources.guess(texts)
-        work = Work(len(texts), sum(tokens), max(tokens), 0, 0, call.caller, call.bulk, given)
-        if decoding is None:
-            return work
-        return replace(work, beams=decoding.rows, max_new_tokens=decoding.max_new_tokens, passes=decoding.passes)
+        beams, most, passes = 0, 0, 0
+        if decoding is not None:
+            beams, most, passes = decoding.rows, decoding.max_new_tokens, decoding.passes
+        return Work(len(texts), sum(tokens), max(tokens), beams, most, call.caller, call.bulk, given, passes)
 
     async def _translation(
         self, waiting: Waiting, event: Event, writer: TargetWriter, decoding: Decoding, reading: Reading

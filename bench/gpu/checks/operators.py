@@ -11,9 +11,11 @@ from bench.gpu.sides.operators import (
     Sizes,
     best_logits,
     difference,
+    embed_tokens,
     history_attention,
     keep_sources,
     packed_attention,
+    row_linear,
     slot_attention,
 )
 from engine.devices.session import CPU
@@ -26,9 +28,11 @@ BOUNDS: dict[str, dict[str, float]] = {
     "SlotAttention": ATTENTION,
     "PackedAttention": ATTENTION,
     "KeepSources": {"kept": 0},
+    "RowLinear": {"y": 4 * ROUNDED},
+    "EmbedTokens": {"embedded": 4 * ROUNDED},
     "BestLogits": {"ids": 0, "log_probs": 1e-3},
 }
-"""Largest differences that are accepted of outputs. All numbers are drawn from a standard normal distribution."""
+"""Largest differences that are accepted of outputs. All numbers are drawn from normal distributions."""
 
 
 def cases() -> Iterator[Case]:
@@ -39,6 +43,11 @@ def cases() -> Iterator[Case]:
         yield slot_attention(sizes, random)
         yield keep_sources(sizes, tensors=12, random=random)
         yield packed_attention([1, 30, 512, 7, 1, 1, 64], sizes.heads, sizes.head_dim, random)
+    for rows in (1, 16, 32, 64, 200):
+        yield row_linear(rows, 512, 1536, random)
+        yield row_linear(rows, 2048, 512, random, without="x_scale x_shift")
+        yield row_linear(rows, 512, 2048, random, "relu", without="residual residual_scale residual_shift")
+    yield embed_tokens(9, 512, 1000, 512**0.5, random)
     yield best_logits(8, 512, 58112, 8, random)
 
 
