@@ -88,7 +88,7 @@ __device__ void measure(const Normed& of, int first_row, int rows, int width, fl
 // at_once: rows of a block. across: its warps side by side, of 16 outputs each; the others share their width. ahead:
 // chunks of weights that a warp has asked for before it needs them, the first of them before the rows are there.
 template <int at_once, int across, int ahead>
-__global__ void __launch_bounds__(threads) linear_kernel(const RowLinear of) {
+__global__ void __launch_bounds__(threads, 2) linear_kernel(const RowLinear of) {
   constexpr int shares = warps / across, outputs = 16 * across, stride = outputs + 4, columns = at_once / 8;
   constexpr int of_thread = (outputs * at_once + threads - 1) / threads;
   __shared__ float sums[shares][at_once * stride];
@@ -205,15 +205,20 @@ void launch(const RowLinear& of, void* stream) {
   launch_following(linear_kernel<at_once, across, ahead>, grid, threads, stream, of);
 }
 
+constexpr int most_at_once = 32;
+constexpr int enough = 96;  // blocks, for the processors of a GPU
+
 }  // namespace
 
 void gpu::multiply(const RowLinear& of, void* stream) {
   if (of.rows == 0) return;
-  if (of.rows <= 8) launch<8, 1, 4>(of, stream);
-  else if (of.rows <= 16) launch<16, 1, 4>(of, stream);
-  else if (of.rows <= 32) launch<32, 1, 2>(of, stream);
-  else if (of.rows <= 64) launch<64, 2, 2>(of, stream);
-  else launch<64, 4, 2>(of, stream);
+  if (of.rows <= 8) return launch<8, 1, 4>(of, stream);
+  if (of.rows <= 16) return launch<16, 1, 4>(of, stream);
+  // Blocks as wide as leaves enough of them: each reads its rows anew.
+  const int blocks = (of.outputs + 15) / 16 * ((of.rows + most_at_once - 1) / most_at_once);
+  if (blocks / 4 >= enough) launch<most_at_once, 4, 2>(of, stream);
+  else if (blocks / 2 >= enough) launch<most_at_once, 2, 2>(of, stream);
+  else launch<most_at_once, 1, 2>(of, stream);
 }
 
 }  // namespace dragoman::device

@@ -109,32 +109,30 @@ double activated(double x, Activation activation) {
   }
 }
 
-// An output of every row.
-void multiply_one(const RowLinear& of, int output, const std::vector<std::vector<double>>& x) {
+// An output of every row, added to what `y` has [rows][outputs].
+void multiply_one(const RowLinear& of, int output, const std::vector<std::vector<double>>& x,
+                  std::vector<std::vector<double>>& y) {
   const Half* halves = of.weight + (size_t)output * of.width;
   std::vector<double> weight(of.width);
   for (int i = 0; i < of.width; i++) weight[i] = half_to_float(halves[i]);
   for (int row = 0; row < of.rows; row++) {
     double sum = of.bias ? half_to_float(of.bias[output]) : 0;
     for (int i = 0; i < of.width; i++) sum += x[row][i] * weight[i];
-    of.y[(size_t)row * of.outputs + output] = float_to_half((float)activated(sum, of.activation));
+    y[row][output] += activated(sum, of.activation);
   }
-}
-
-void add_residual(const RowLinear& of, int row) {
-  const std::vector<double> residual = normed(of.residual, row, of.outputs, of.epsilon);
-  Half* y = of.y + (size_t)row * of.outputs;
-  for (int i = 0; i < of.outputs; i++) y[i] = float_to_half((float)(half_to_float(y[i]) + residual[i]));
 }
 
 }  // namespace
 
 void reference::multiply(const RowLinear& of) {
-  std::vector<std::vector<double>> x(of.rows);
-  for (int row = 0; row < of.rows; row++) x[row] = normed(of.x, row, of.width, of.epsilon);
-  for (int output = 0; output < of.outputs; output++) multiply_one(of, output, x);
-  if (!of.residual.numbers) return;
-  for (int row = 0; row < of.rows; row++) add_residual(of, row);
+  std::vector<std::vector<double>> x(of.rows), y(of.rows, std::vector<double>(of.outputs));
+  for (int row = 0; row < of.rows; row++) {
+    x[row] = normed(of.x, row, of.width, of.epsilon);
+    if (of.residual.numbers) y[row] = normed(of.residual, row, of.outputs, of.epsilon);
+  }
+  for (int output = 0; output < of.outputs; output++) multiply_one(of, output, x, y);
+  for (int row = 0; row < of.rows; row++)
+    for (int i = 0; i < of.outputs; i++) of.y[(size_t)row * of.outputs + i] = float_to_half((float)y[row][i]);
 }
 
 void reference::embed(const Embedding& of) {

@@ -21,14 +21,14 @@ from bench.gpu.sides.operators import (
 from engine.devices.session import CPU
 
 ROUNDED = 2.0**-8
-"""Of fp16 between 2 and 4, two units in the last place."""
+"""Of fp16 between 2 and 4, two units in the last place. Linear layers give numbers of up to 30."""
 ATTENTION = {"attended": ROUNDED}
 BOUNDS: dict[str, dict[str, float]] = {
     "HistoryAttention": ATTENTION | {"present_keys": 0, "present_values": 0},
     "SlotAttention": ATTENTION,
     "PackedAttention": ATTENTION,
     "KeepSources": {"kept": 0},
-    "RowLinear": {"y": 4 * ROUNDED},
+    "RowLinear": {"y": 8 * ROUNDED},
     "EmbedTokens": {"embedded": 4 * ROUNDED},
     "BestLogits": {"ids": 0, "log_probs": 1e-3},
 }

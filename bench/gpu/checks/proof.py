@@ -36,7 +36,6 @@ def run(plan: Plan) -> Iterator[tuple[str, Findings]]:
         for file in step.files:
             which = f"{file.file} of our operators, nodes by provider"
             yield which, placement(ours.package.folder / file.file, device, library)
-        yield "our operators, differences from the host's", operators.compare(library, device.provider)
     yield "refusals", {"no such device": refusal(ours, Wanted("cuda", NO_SUCH_DEVICE))}
     try:
         yield "probe", probe(ours, plan)
@@ -44,6 +43,8 @@ def run(plan: Plan) -> Iterator[tuple[str, Findings]]:
         yield "probe", {"error": str(error)}
         launched = Ours(replace(plan, cuda_graphs=False), "zoo", "fp16", plan.sizes.sentence_tokens)
         yield "probe without CUDA graphs", probe(launched, plan)
+    if device.kernels:
+        yield "our operators, differences from the host's", operators.compare(device_library(), device.provider)
 
 
 def placement(graph: Path, device: Device, library: Path | None = None) -> Findings:
