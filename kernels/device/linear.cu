@@ -23,13 +23,29 @@ __device__ Half to_half(float number) {
 __device__ float rounded(float number) { return __half2float(__float2half_rn(number)); }
 __device__ uint32_t word(const uint4& of, int i) { return reinterpret_cast<const uint32_t*>(&of)[i]; }
 
+#if __CUDA_ARCH__ < 800
+// sums += weights [16, 8] times x [8, 8].
+__device__ void multiply_eight(float (&sums)[4], uint32_t upper, uint32_t lower, uint32_t x) {
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+               : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+               : "r"(upper), "r"(lower), "r"(x));
+}
+#endif
+
 // sums += weights [16, 16] times x [16, 8], of fp16, in fp32.
 __device__ void multiply(float (&sums)[4], const uint4 (&weights)[2], const uint4& x, int half) {
+  const uint32_t upper = word(weights[0], 2 * half), lower = word(weights[1], 2 * half);
+  const uint32_t next_upper = word(weights[0], 2 * half + 1), next_lower = word(weights[1], 2 * half + 1);
+  const uint32_t numbers = word(x, 2 * half), next_numbers = word(x, 2 * half + 1);
+#if __CUDA_ARCH__ >= 800
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-      : "r"(word(weights[0], 2 * half)), "r"(word(weights[1], 2 * half)), "r"(word(weights[0], 2 * half + 1)),
-        "r"(word(weights[1], 2 * half + 1)), "r"(word(x, 2 * half)), "r"(word(x, 2 * half + 1)));
+      : "r"(upper), "r"(lower), "r"(next_upper), "r"(next_lower), "r"(numbers), "r"(next_numbers));
+#else  // in two parts
+  multiply_eight(sums, upper, lower, numbers);
+  multiply_eight(sums, next_upper, next_lower, next_numbers);
+#endif
 }
 
 __device__ float activated(float x, Activation activation) {
