@@ -17,14 +17,14 @@ import numpy as np
 import onnxruntime as ort
 
 from engine.cuda.blocks import allocate_blocks
-from engine.cuda.encoded import CudaSource
+from engine.cuda.encoding.encoded import CudaSource
 from engine.cuda.output import CudaOutput
 from engine.cuda.placing.moved_rows import MovedRows
 from engine.cuda.placing.placement import Placing
 from engine.cuda.placing.rows import Rows
 from engine.cuda.placing.slots import Slots
 from engine.cuda.runtime import DeviceRuntime
-from engine.cuda.step import CudaStep
+from engine.cuda.stepping.step import CudaStep
 from engine.decoder import Ask, Found, TokenIds
 from engine.logits.whole_rows import check_offered, mark_not_finite
 from models.package.declared.graphs import GraphsSpec

@@ -1,6 +1,6 @@
 """The decoder on a device, by default a CUDA one: nothing but token ids and log-probabilities comes back to the host.
 
-A search that asks for more (`engine.cuda.whole_rows`) pays for the way.
+A search that asks for more (`engine.cuda.stepping.whole_rows`) pays for the way.
 
 It also runs on the CPU provider, where all of it but CUDA itself is tested. To serve on a CPU, `engine.cpu.decoder` is
 faster.
@@ -15,10 +15,10 @@ from weakref import WeakSet
 
 from engine.cuda.cache import CudaCache
 from engine.cuda.captured import open_captured
-from engine.cuda.encoded import CudaSource, Encoder
-from engine.cuda.encoder import CudaEncoder
+from engine.cuda.encoding.encoded import CudaSource, Encoder
+from engine.cuda.encoding.encoder import CudaEncoder
+from engine.cuda.encoding.packed_encoder import PackedEncoder
 from engine.cuda.output import CudaOutput, most_allowed
-from engine.cuda.packed_encoder import PackedEncoder
 from engine.cuda.runtime import DeviceRuntime
 from engine.devices.session import DEVICE_KERNELS, Device, DeviceError, is_out_of_memory
 from engine.errors import KernelsRefused

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from bench.gpu.sides.operators import Arrays, Case, go_on
-from engine.cuda.layout import Layout
+from engine.cuda.lanes.layout import Layout
 from engine.cuda.placing.history import History
 from engine.cuda.placing.rows import Rows
 from engine.decoder import Found

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cuda.blocks import CacheBlocks, TensorBlock
-from engine.cuda.feed import Feed
 from engine.cuda.graphs import AHEAD
-from engine.cuda.lane import Lane
-from engine.cuda.layout import Layout
+from engine.cuda.lanes.feed import Feed
+from engine.cuda.lanes.lane import Lane
+from engine.cuda.lanes.layout import Layout
 from engine.cuda.placing.rows import Rows
 from engine.cuda.runtime import Block, DeviceRuntime, Tensor
 from engine.decoder import Outlook

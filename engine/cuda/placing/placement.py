@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cuda.blocks import CacheBlocks
-from engine.cuda.feed import Feed
-from engine.cuda.lane import Lane
-from engine.cuda.layout import Layout
+from engine.cuda.lanes.feed import Feed
+from engine.cuda.lanes.lane import Lane
+from engine.cuda.lanes.layout import Layout
 from engine.cuda.placing.rows import Rows
 from engine.cuda.runtime import DeviceRuntime, Tensor
 from engine.decoder import Outlook

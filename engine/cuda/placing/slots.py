@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cuda.blocks import CacheBlocks
-from engine.cuda.feed import NUMBERS, Feed
 from engine.cuda.graphs import GO_ON
-from engine.cuda.lane import Lane
-from engine.cuda.layout import Layout
+from engine.cuda.lanes.feed import NUMBERS, Feed
+from engine.cuda.lanes.lane import Lane
+from engine.cuda.lanes.layout import Layout
 from engine.cuda.placing.history import History, Indices
 from engine.cuda.placing.rows import Rows
 from engine.cuda.runtime import Block, DeviceRuntime, Tensor

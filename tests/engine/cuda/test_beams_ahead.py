@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from engine.cuda.buckets import Bucket
 from engine.cuda.decoder import CudaDecoder
-from engine.cuda.guess import Guess
-from engine.cuda.lane import Lane
-from engine.cuda.step import CudaStep
+from engine.cuda.lanes.lane import Lane
+from engine.cuda.stepping.buckets import Bucket
+from engine.cuda.stepping.guess import Guess
+from engine.cuda.stepping.step import CudaStep
 from engine.decoder import Ask, Outlook
 from engine.devices.session import CPU
 from engine.devices.transfers import HostTransfers

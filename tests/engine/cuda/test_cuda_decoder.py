@@ -19,9 +19,9 @@ from engine.batch.running_batch import RunningBatch
 from engine.cpu.cache import CpuCache
 from engine.cpu.decoder import CpuDecoder
 from engine.cuda import runtime
-from engine.cuda.buckets import row_buckets
 from engine.cuda.cache import CudaCache
 from engine.cuda.decoder import CudaDecoder
+from engine.cuda.stepping.buckets import row_buckets
 from engine.decoder import Ask
 from engine.devices.session import CPU, DeviceError
 from engine.devices.transfers import HostTransfers

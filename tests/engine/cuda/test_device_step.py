@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bench.packages.unverified import write_package
 from engine.batch.placing import place
 from engine.cuda.decoder import CudaDecoder
-from engine.cuda.lane import Lane
+from engine.cuda.lanes.lane import Lane
 from engine.decoder import Ask
 from engine.devices.session import CPU, DEVICE_KERNELS, DeviceError
 from engine.devices.transfers import HostTransfers

@@ -16,9 +16,9 @@ from engine.batch.running_batch import RunningBatch
 from engine.cuda import packed_encoder, runtime
 from engine.cuda.cache import CudaCache
 from engine.cuda.decoder import CudaDecoder
-from engine.cuda.packed_encoder import PackedEncoder
-from engine.cuda.packed_feed import feed, token_buckets
-from engine.cuda.source_keeper import SourceKeeper
+from engine.cuda.encoding.packed_encoder import PackedEncoder
+from engine.cuda.encoding.packed_feed import feed, token_buckets
+from engine.cuda.encoding.source_keeper import SourceKeeper
 from engine.decoder import Ask
 from engine.devices import sizing
 from engine.devices.cudart import CudaRuntime

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from engine.cuda.blocks import CacheBlocks, allocate_blocks
-from engine.cuda.lane import Lane
+from engine.cuda.lanes.lane import Lane
 from engine.cuda.placing import slots
 from engine.cuda.placing.history import History
 from engine.cuda.placing.rows import Rows

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from engine.cuda.buckets import Bucket
-from engine.cuda.lane import Lane
+from engine.cuda.lanes.lane import Lane
+from engine.cuda.stepping.buckets import Bucket
 from engine.decoder import Ask
 from engine.devices.transfers import HostTransfers
 from tests.engine.cpu.test_cpu_decoder import LONGEST

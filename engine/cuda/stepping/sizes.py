@@ -1,9 +1,9 @@
 """The steps of a lane that the host feeds, one for each number of rows and of candidates."""
 
-from engine.cuda.ahead import Step
-from engine.cuda.buckets import FEW_CANDIDATES, StepGraph, row_buckets
-from engine.cuda.lane import Lane
-from engine.cuda.whole_rows import WholeRows
+from engine.cuda.lanes.lane import Lane
+from engine.cuda.stepping.ahead import Step
+from engine.cuda.stepping.buckets import FEW_CANDIDATES, StepGraph, row_buckets
+from engine.cuda.stepping.whole_rows import WholeRows
 
 
 class StepSizes:

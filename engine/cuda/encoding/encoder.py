@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from engine.cuda.encoded import CudaSource, check_lengths
+from engine.cuda.encoding.encoded import CudaSource, check_lengths
+from engine.cuda.encoding.padded_batch import PaddedBatch
 from engine.cuda.output import CudaOutput
-from engine.cuda.padded_batch import PaddedBatch
 from engine.cuda.runtime import NUMBER_TYPES, Block, DeviceRuntime, Tensor
 from engine.devices.buffers import Buffer
 from engine.devices.elements import INT32, INT64

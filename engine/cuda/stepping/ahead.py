@@ -9,10 +9,10 @@ from pathlib import Path
 
 import onnxruntime as ort
 
-from engine.cuda.buckets import Bucket
-from engine.cuda.lane import Lane
+from engine.cuda.lanes.lane import Lane
 from engine.cuda.placing.placement import Placement
 from engine.cuda.runtime import DeviceRuntime
+from engine.cuda.stepping.buckets import Bucket
 from engine.devices.session import run_options
 
 

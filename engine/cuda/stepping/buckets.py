@@ -8,7 +8,7 @@ import onnxruntime as ort
 
 from engine.cuda.blocks import CacheBlocks
 from engine.cuda.captured import captured_options
-from engine.cuda.lane import Lane
+from engine.cuda.lanes.lane import Lane
 from engine.cuda.output import CudaOutput
 from engine.cuda.placing.placement import Placement
 from engine.cuda.runtime import DeviceRuntime, Tensor

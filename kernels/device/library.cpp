@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "embed_tokens_operator.h"
-#include "go_on_operator.h"
-#include "keep_sources_operator.h"
-#include "packed_attention_operator.h"
-#include "place.h"
-#include "row_linear_operator.h"
+#include "operators/embed_tokens_operator.h"
+#include "operators/go_on_operator.h"
+#include "operators/keep_sources_operator.h"
+#include "operators/packed_attention_operator.h"
+#include "operators/place.h"
+#include "operators/row_linear_operator.h"
 
 namespace dragoman::device {
 namespace {

@@ -18,11 +18,11 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from engine.cuda.captured import captured_options, capturing, open_captured
-from engine.cuda.encoded import CudaSource, check_lengths
-from engine.cuda.packed_batch import PackedBatch
-from engine.cuda.packed_feed import feed, token_buckets
+from engine.cuda.encoding.encoded import CudaSource, check_lengths
+from engine.cuda.encoding.packed_batch import PackedBatch
+from engine.cuda.encoding.packed_feed import feed, token_buckets
+from engine.cuda.encoding.source_keeper import SourceKeeper
 from engine.cuda.runtime import NUMBER_TYPES, DeviceRuntime
-from engine.cuda.source_keeper import SourceKeeper
 from engine.devices.elements import INT32, INT64
 from engine.devices.session import is_out_of_memory
 from engine.devices.sizing import BATCH_TOKENS, FED_BYTES, packed_tokens

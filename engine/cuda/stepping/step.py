@@ -15,18 +15,18 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from engine.cuda.ahead import Ahead, Step
 from engine.cuda.blocks import CacheBlocks
-from engine.cuda.buckets import StepGraph
 from engine.cuda.captured import capturing
-from engine.cuda.guess import Guess
-from engine.cuda.lane import NO_COSTS, Lane
-from engine.cuda.layout import Layout
+from engine.cuda.lanes.lane import NO_COSTS, Lane
+from engine.cuda.lanes.layout import Layout
 from engine.cuda.output import CudaOutput
 from engine.cuda.placing.placement import Placement
 from engine.cuda.runtime import DeviceRuntime
-from engine.cuda.sizes import StepSizes
-from engine.cuda.whole_rows import WholeRows
+from engine.cuda.stepping.ahead import Ahead, Step
+from engine.cuda.stepping.buckets import StepGraph
+from engine.cuda.stepping.guess import Guess
+from engine.cuda.stepping.sizes import StepSizes
+from engine.cuda.stepping.whole_rows import WholeRows
 from engine.decoder import Ask, Found, Outlook, TokenIds
 from engine.logits.whole_rows import asks_more
 from models.package.declared.graphs import GraphsSpec

@@ -5,8 +5,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cuda.feed import ROW_BYTES, Fed, Feed
-from engine.cuda.layout import Layout
+from engine.cuda.lanes.feed import ROW_BYTES, Fed, Feed
+from engine.cuda.lanes.layout import Layout
 from engine.cuda.runtime import DeviceRuntime
 from engine.decoder import Found
 from engine.devices.buffers import ALIGNMENT, Buffer

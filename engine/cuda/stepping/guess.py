@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cuda.ahead import Step
-from engine.cuda.feed import Fed
-from engine.cuda.layout import Layout
+from engine.cuda.lanes.feed import Fed
+from engine.cuda.lanes.layout import Layout
+from engine.cuda.stepping.ahead import Step
 
 
 class Guess:

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cuda.blocks import CacheBlocks
+from engine.cuda.encoding.source_keeper import SourceKeeper
 from engine.cuda.runtime import DeviceRuntime, NumberType, Tensor
-from engine.cuda.source_keeper import SourceKeeper
 from engine.devices.buffers import Buffer
 
 

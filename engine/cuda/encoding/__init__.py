@@ -1,0 +1,1 @@
+"""Encoders on a device, and what their runs leave there until it joins the batch."""
