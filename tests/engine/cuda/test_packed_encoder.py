@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from engine.batch.running_batch import RunningBatch
-from engine.cuda import packed_encoder, runtime
+from engine.cuda.encoding import packed_encoder, runtime
 from engine.cuda.cache import CudaCache
 from engine.cuda.decoder import CudaDecoder
 from engine.cuda.encoding.packed_encoder import PackedEncoder
