@@ -13,9 +13,10 @@ import torch
 from numpy.typing import NDArray
 
 from engine.batch.running_batch import RunningBatch
-from engine.cuda.encoding import packed_encoder, runtime
+from engine.cuda import runtime
 from engine.cuda.cache import CudaCache
 from engine.cuda.decoder import CudaDecoder
+from engine.cuda.encoding import packed_encoder
 from engine.cuda.encoding.packed_encoder import PackedEncoder
 from engine.cuda.encoding.packed_feed import feed, token_buckets
 from engine.cuda.encoding.source_keeper import SourceKeeper
