@@ -90,7 +90,6 @@ class CudaCache:
     def end_step(self) -> Found:
         """Waits for the step that was begun. Every row has advanced by one position."""
         found = self._step.end(self._rows.source_last)
-        self._runtime.outbox.empty()
         self._rows.advance()
         mark_not_finite(found)
         return found

@@ -38,6 +38,8 @@ class Outbox:
         self._transfers, self._buffer = transfers, buffer
         self._staging = transfers.staging(buffer.size_bytes)
         self._used = 0
+        self.copies = 0
+        """How many were enqueued so far."""
 
     def send(self, array: NDArray[Any]) -> int:
         """Enqueues the copy of an array. Returns its address on the device."""
@@ -60,6 +62,7 @@ class Outbox:
         staged = self._staging[self._used : self._used + len(data)]
         staged[:] = data
         self._used = -(-(self._used + len(data)) // ALIGNMENT) * ALIGNMENT
+        self.copies += 1
         return staged
 
     def empty(self) -> None:

@@ -27,6 +27,7 @@ class Lane:
         own: has room for its input and the other lane's output; other: for the other way round
         """
         self._transfers = transfers = runtime.transfers
+        self._outbox, self._copies = runtime.outbox, 0
         self._feed_bytes, self._before_answer = rows * ROW_BYTES, _before_answer(rows)
         self.feed = Feed(rows, own.address)
         self._buffers = own, other
@@ -82,10 +83,14 @@ class Lane:
         """Enqueues the copy of a step's output, and of what the other lane is fed by now."""
         self._transfers.download(self._fetched_from, self._staged[: self._before_answer + rows * k * 12])
         self._transfers.record(self._fetched)
+        self._copies = self._outbox.copies
 
     def read(self, rows: int, k: int) -> Found:
         """What was fetched last, once it is there. The arrays are overwritten by the next step in this lane."""
         self._transfers.wait_for(self._fetched)
+        # What was sent later, such as sources while a step made ahead was under way, may not have arrived.
+        if self._outbox.copies == self._copies:
+            self._outbox.empty()
         answer, numbers = self._staged[self._before_answer :], rows * k
         ids = answer[: 8 * numbers].view(np.int64).reshape(rows, k)
         log_probs = answer[8 * numbers : 12 * numbers].view(np.float32).reshape(rows, k)
