@@ -37,6 +37,8 @@ def main(arguments: Sequence[str]) -> int:
         if options.wheels is not None:
             wheels.run_with(wheels.install(options.wheels), without(arguments, "--wheels"))
         wheels.require_modules(options.device)
+        if any(part.name == "served" for part in options.parts):
+            warn_of_the_server()
         return check(options)
     except (wheels.MissingModulesError, OSError, RuntimeError, subprocess.CalledProcessError) as error:
         print(f"python -m bench.gpu_check: {error}", file=sys.stderr)
@@ -58,6 +60,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--budget-minutes", type=float, default=MINUTES, metavar="M", help="with a soak of 2 minutes")
     parser.add_argument("--out", type=Path, default=RESULTS, metavar="FOLDER", help="where the results go")
     return parser.parse_args(arguments)
+
+
+def warn_of_the_server() -> None:
+    """Says so if the part `served` will fail for lack of a module. The others run nevertheless."""
+    try:
+        wheels.require_server()
+    except wheels.MissingModulesError as error:
+        print(f"the part `served` will fail; {error}", file=sys.stderr)
 
 
 def part_list(names: str) -> tuple[Part, ...]:

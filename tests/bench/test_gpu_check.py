@@ -150,6 +150,16 @@ def test_without_grpc_only_the_server_is_not_measured(tmp_path: Path, monkeypatc
         next(iter(served.run(Plan("cpu", device_id=0, toy=True, work=tmp_path, soak_s=0))))
 
 
+@pytest.mark.parametrize(("parts", "said"), [("proof,served", True), ("proof", False)])
+def test_that_the_server_will_not_be_measured_is_said_at_start(
+    parts: str, said: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(wheels.SERVER_NEEDS, "no_such_module", "no-such-wheel")
+    monkeypatch.setattr(gpu_check, "check", lambda options: 0)
+    assert gpu_check.main(["--device", "cpu", "--toy", "--parts", parts]) == 0
+    assert ("the part `served` will fail; not installed: no-such-wheel" in capsys.readouterr().err) == said
+
+
 def test_parts_start_without_grpc() -> None:
     blocked = "import sys; sys.modules['grpc'] = None\n"
     modules = [f"import bench.gpu.{part.room}.{part.name}" for part in PARTS]
