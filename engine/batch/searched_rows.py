@@ -45,6 +45,9 @@ class SearchedRows(Generic[S]):
         """Those that have no token yet."""
         self._streaming = 0
         """How many want to be told every token."""
+        self.unseen = False
+        """Nobody need see the step that was begun, if it ends no search: all are greedy, and nobody is told of every
+        token."""
         self.steps = 0
         """So many were made."""
         self.tokens = 0
@@ -54,11 +57,6 @@ class SearchedRows(Generic[S]):
     def live(self) -> int:
         """How many there are."""
         return len(self._owners)
-
-    @property
-    def unseen(self) -> bool:
-        """Nobody need see a step that ends no search: all are greedy, and nobody is told of every token."""
-        return not (self._processing or self._in_beams or self._starting or self._streaming)
 
     def join(self, running: Running, source: S) -> None:
         """One more row, behind the others."""
@@ -78,10 +76,10 @@ class SearchedRows(Generic[S]):
 
     def begin_step(self) -> None:
         """Starts a step of all rows."""
-        if self._processing:
-            self._stage.feed(self._greedy.fed)
-        if (outlook := self._outlook()) is not self._ask.outlook:
-            self._ask = replace(self._ask, outlook=outlook)
+        greedy = not (self._processing or self._in_beams or self._starting)
+        self.unseen = greedy and not self._streaming
+        if not greedy:
+            self._prepare()
         self._cache.begin_step(self._greedy.fed, self._ask)
 
     def end_step(self) -> Found:
@@ -90,6 +88,14 @@ class SearchedRows(Generic[S]):
         if self._processing:
             return self._stage.process(found, [one.processing for one in self._owners])
         return found
+
+    def _prepare(self) -> None:
+        """What a step needs that has not greedy rows alone. When it has, the ask has been put together anew."""
+        if self._processing:
+            self._stage.feed(self._greedy.fed)
+        outlook = self._outlook()
+        if outlook is not self._ask.outlook:
+            self._ask = replace(self._ask, outlook=outlook)
 
     def _outlook(self) -> Outlook | None:
         """How the rows will go on, if that can be told. A row that has joined is behind the beams for a step."""

@@ -25,7 +25,7 @@ SERVER_FAULTS = {"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "U
 
 PROPAGATOR = TraceContextTextMapPropagator()
 """Reads `traceparent`: https://www.w3.org/TR/trace-context/."""
-[PARENT, *_] = PROPAGATOR.fields
+PARENT = "traceparent"
 """The metadata without which a call belongs to no trace of its caller's."""
 
 
