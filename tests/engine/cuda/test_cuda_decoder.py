@@ -251,13 +251,13 @@ class Full:
         self._session.run_with_iobinding(*arguments)
 
 
-def test_a_text_without_memory_is_refused_and_the_batch_goes_on(twins: Twins) -> None:
-    decoder = open_twins(twins.graphs, twins.config).device
+def check_that_a_text_without_memory_is_refused(decoder: CudaDecoder, config: ModelConfig) -> None:
+    """And that the batch goes on."""
     events: dict[str, list[Event]] = {"running": [], "refused": [], "later": []}
 
     def request(name: str) -> Translate:
         decoding = Decoding(2, 1, 20, 1.0, False)
-        rules = rules_of(twins.config.end_id, start_id=twins.config.decoder_start_id)
+        rules = rules_of(config.end_id, start_id=config.decoder_start_id)
         return Translate((3, 1, 4), events[name].append, decoding=decoding, rules=rules)
 
     engine = RunningBatch(decoder, 6, Unobserved(), worker=0)
@@ -270,13 +270,15 @@ def test_a_text_without_memory_is_refused_and_the_batch_goes_on(twins: Twins) ->
     engine.admit([request("later")])
     while not engine.idle:
         engine.step()
-    [refused] = events["refused"]
-    assert isinstance(refused, Failed)
-    assert isinstance(refused.error, OutOfMemory)
-    [running], [later] = events["running"], events["later"]
+    [refused], [running], [later] = events["refused"], events["running"], events["later"]
+    assert isinstance(refused, Failed) and isinstance(refused.error, OutOfMemory)
     assert isinstance(running, Finished) and isinstance(later, Finished)
     assert running.hypotheses == later.hypotheses
     assert engine.free_rows == 6
+
+
+def test_a_text_without_memory_is_refused_and_the_batch_goes_on(twins: Twins) -> None:
+    check_that_a_text_without_memory_is_refused(open_twins(twins.graphs, twins.config).device, twins.config)
 
 
 def test_other_errors_of_the_encoder_are_not_taken_for_that(twins: Twins) -> None:

@@ -12,7 +12,6 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from engine.batch.running_batch import RunningBatch
 from engine.cuda import runtime
 from engine.cuda.cache import CudaCache
 from engine.cuda.decoder import CudaDecoder
@@ -27,8 +26,6 @@ from engine.devices.session import CPU, DeviceError, open_session
 from engine.devices.sizing import Load, packed_tokens
 from engine.devices.transfers import CudaTransfers
 from engine.errors import OutOfMemory
-from engine.observer import Unobserved
-from engine.request import Event, Failed, Finished, Translate
 from export.native.device import with_device_step
 from export.tracing.trace import trace
 from export.tracing.variant import variant
@@ -37,14 +34,12 @@ from export.verification.tolerances import TOLERANCES
 from export.weights.save import save
 from kernels.device_library import device_library
 from kernels.library import LibraryError
-from models.decoding import Decoding
 from models.package.graph_files import GraphFiles
 from models.transformer import Transformer
-from tests.engine.cuda.test_cuda_decoder import Full
+from tests.engine.cuda.test_cuda_decoder import Full, check_that_a_text_without_memory_is_refused
 from tests.engine.cuda.test_device_step import without_encoder
 from tests.engine.devices.cuda_bindings import FakeBindings
 from tests.export.native.test_device_step import MODELS
-from tests.fakes import rules_of
 from tests.models.test_transformer import random_model
 
 pytestmark = pytest.mark.timeout(300)
@@ -242,28 +237,7 @@ def test_a_source_may_be_longer_than_other_runs(whole: Served, monkeypatch: pyte
 
 
 def test_a_text_without_memory_is_refused_and_the_batch_goes_on(whole: Served) -> None:
-    decoder = open_served(whole.model, whole.graphs).decoder
-    events: dict[str, list[Event]] = {"running": [], "refused": [], "later": []}
-    config = whole.model.config
-
-    def request(name: str) -> Translate:
-        rules = rules_of(config.end_id, start_id=config.decoder_start_id)
-        return Translate((3, 1, 4), events[name].append, decoding=Decoding(2, 1, 20, 1.0, False), rules=rules)
-
-    engine = RunningBatch(decoder, 6, Unobserved(), worker=0)
-    engine.admit([request("running")])
-    engine.step()
-    encoder: Any = decoder._encoder
-    encoder._session = full = Full(encoder._session, runs=1)
-    engine.admit([request("refused")])
-    assert full.runs == 0
-    engine.admit([request("later")])
-    while not engine.idle:
-        engine.step()
-    [refused], [running], [later] = events["refused"], events["running"], events["later"]
-    assert isinstance(refused, Failed) and isinstance(refused.error, OutOfMemory)
-    assert isinstance(running, Finished) and isinstance(later, Finished)
-    assert running.hypotheses == later.hypotheses
+    check_that_a_text_without_memory_is_refused(open_served(whole.model, whole.graphs).decoder, whole.model.config)
 
 
 def test_no_memory_for_what_a_run_gives_is_told_too(whole: Served, monkeypatch: pytest.MonkeyPatch) -> None:
