@@ -20,7 +20,7 @@ from export.inputs import (
 )
 from export.languages import advice
 from export.manifest import make_manifest, package_files
-from export.native.device import why_no_device_step, with_device_step
+from export.native.device.step import why_no_device_step, with_device_step
 from export.native.graphs import why_standard_only, with_native
 from export.quantization.model import native_model
 from export.quantization.translations.quantize import quantize_model

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from export.manifest import make_manifest
-from export.native.device import obstacle, with_device_step
+from export.native.device.step import obstacle, with_device_step
 from export.native.graphs import native_graphs
 from export.quantization.calibrate import OUTPUT, linear_layers
 from export.quantization.make import has_no_sign

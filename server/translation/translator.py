@@ -5,7 +5,6 @@
 All texts of a call are checked before the first is submitted. Leaving a call, however, cancels its requests.
 """
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -16,8 +15,7 @@ from types import MappingProxyType
 from engine.queueing.cost import Work
 from engine.request import Encode, Encoded, Event, Finished, Request, Score, Scored, Timings, Tokens, Translate
 from engine.targets import TargetRules
-from models.decoding import LOOK_AT_TEXT, NAME_WORDS, Decoding, Options
-from models.tokenizers.target_texts import Pieces
+from models.decoding import Decoding, Options
 from models.tokenizers.tokenizer import TextStream, Tokenizer
 from server.admission.permits import Admission
 from server.catalog.served_model import ServedModel
@@ -36,9 +34,9 @@ from server.translation.options import (
     check_route,
     is_drawn,
     prompt_text,
-    resolve,
     second_try,
 )
+from server.translation.resolver import OptionResolver
 from server.translation.scoring import Candidates, ScoredContent, TargetIds, TargetReader, TargetScore, given_hypothesis
 from server.translation.sharing.answer_cache import AnswerCache, Question, packed
 from server.translation.sharing.asking import Ask, AskAll, each
@@ -46,9 +44,6 @@ from server.translation.sharing.shared_work import MakeRequest, SharedWork
 from server.translation.sharing.waiting import Reuse, Waiting
 from server.translation.sources import Reading, SourceReader, SourceText
 from server.translation.targets import TargetWriter, attention
-
-MOST_RESOLVED = 256
-"""Sets of options whose meaning is kept."""
 
 
 class Translator:
@@ -71,9 +66,8 @@ class Translator:
         submit: queues a request, whose events then come from another thread
         """
         self.model = model
-        self._tokenizer, self._pieces = tokenizer, Pieces(tokenizer.pieces)
-        self._rules = replace(rules, pieces=self._pieces)
-        self._language_rules = {tag: replace(one, pieces=self._pieces) for tag, one in language_rules.items()}
+        self._tokenizer = tokenizer
+        self._options = OptionResolver(model, tokenizer, rules, language_rules)
         self._sources = SourceReader(tokenizer, model.max_source_tokens, metrics)
         [end_id] = rules.end_ids
         self._targets = TargetReader(tokenizer, end_id, model.max_new_tokens, model.max_contents)
@@ -81,8 +75,6 @@ class Translator:
         self._work = SharedWork(submit, cache, metrics)
         self._metrics = metrics
         self._risk = MinimumRisk()
-        self._resolved = dict[tuple[frozenset[tuple[str, object]], str], Decoding]()
-        """What options stand for, by target language: most callers send the same with every call."""
         self.listener: Callable[[Asked, Sequence[Translation]], None] | None = None
         """Is told of every request for translations that is answered."""
 
@@ -109,7 +101,7 @@ class Translator:
         prompt: the name of the one that is put before every content. Empty: none. None: what the model does
         """
         reading = self._reading(route, contents, prompt)
-        decoding = await self._resolve(options, reading)
+        decoding = await self._options.resolve(options, reading.target_language)
         ask = self._ask_translation(reading, decoding, no_cache or is_drawn(decoding, options))
         asked = each(ask, partial(check_attention, decoding, model=self.model))
         async with self._open(self._named(contents), asked, decoding, reading) as waiting:
@@ -129,7 +121,7 @@ class Translator:
         Close it (`contextlib.aclosing`) to leave it early.
         """
         reading = self._reading(route, [content], prompt)
-        decoding = await self._resolve(options, reading)
+        decoding = await self._options.resolve(options, reading.target_language)
         self._refuse_second_thoughts(decoding, "stream")
         ask = self._ask_translation(reading, decoding, no_cache or is_drawn(decoding, options), stream=True)
         asked = each(ask, partial(check_attention, decoding, model=self.model))
@@ -160,10 +152,11 @@ class Translator:
         chosen: of the vectors; how a text becomes tokens (`truncate`, `prompt`) is as `translate` has it
         """
         reading = self._reading(route, contents, prompt)
-        decoding = await self._resolve(options, reading)
+        decoding = await self._options.resolve(options, reading.target_language)
         self._refuse_second_thoughts(decoding, "encode")
         encoding = resolve_encoding(chosen, self.model)
-        ask = self._ask(partial(Translate, decoding=decoding, rules=self._rules_of(reading), encoding=encoding))
+        rules = self._options.rules_of(reading.target_language)
+        ask = self._ask(partial(Translate, decoding=decoding, rules=rules, encoding=encoding))
         vectors_fit = partial(check_size, encoding, model=self.model)
         asked = each(ask, vectors_fit, partial(check_attention, decoding, model=self.model))
         async with self._open(self._named(contents), asked, decoding, reading) as waiting:
@@ -209,7 +202,7 @@ class Translator:
 
         async def ask_all(sources: Sequence[SourceText]) -> list[Waiting]:
             targets.extend(await self._targets.tokenize(contents))
-            fed_ids = self._rules_of(reading).fed_ids
+            fed_ids = self._options.rules_of(reading.target_language).fed_ids
             asks = (self._ask(partial(Score, targets=one.token_ids, fed_ids=fed_ids)) for one in targets)
             return [ask(source) for ask, source in zip(asks, sources, strict=True)]
 
@@ -224,7 +217,7 @@ class Translator:
 
     def _ask_translation(self, reading: Reading, decoding: Decoding, no_cache: bool, stream: bool = False) -> Ask:
         """What asks for the translation of a source into a language."""
-        rules = self._rules_of(reading)
+        rules = self._options.rules_of(reading.target_language)
         make = partial(Translate, decoding=decoding, rules=rules, stream=stream)
         question = partial(Question, self.model.package_sha256, decoding, rules)
 
@@ -245,24 +238,6 @@ class Translator:
             return waiting
 
         return ask
-
-    async def _resolve(self, options: Options, reading: Reading) -> Decoding:
-        """How these texts are decoded."""
-        if not LOOK_AT_TEXT.isdisjoint(options):
-            await asyncio.to_thread(self._pieces.load)
-        key = (frozenset(options.items()), reading.target_language) if NAME_WORDS.isdisjoint(options) else None
-        if key is not None and (known := self._resolved.get(key)) is not None:
-            return known
-        decoding = resolve(options, self.model, self._tokenizer, self._rules_of(reading))
-        if key is not None and not decoding.do_sample:  # whose seed may be another one every time
-            if len(self._resolved) == MOST_RESOLVED:
-                self._resolved.clear()
-            self._resolved[key] = decoding
-        return decoding
-
-    def _rules_of(self, reading: Reading) -> TargetRules:
-        """What holds for targets of these texts."""
-        return self._language_rules.get(reading.target_language, self._rules)
 
     def _reading(self, route: Route, contents: Sequence[str], prompt: str | None) -> Reading:
         """How texts to translate become tokens. The target language is empty where they name theirs themselves."""

@@ -21,8 +21,8 @@ class Lane:
     input of the other lane, so that the host sees too what the device has made of it for the next step.
     """
 
-    def __init__(self, runtime: DeviceRuntime, rows: int, candidates: int, own: Buffer, other: Buffer) -> None:
-        """Has room for so many rows, and for so many candidates of each.
+    def __init__(self, runtime: DeviceRuntime, rows: int, own: Buffer, other: Buffer) -> None:
+        """Has room for so many rows.
 
         own: has room for its input and the other lane's output; other: for the other way round
         """
@@ -41,9 +41,9 @@ class Lane:
 
     @classmethod
     def pair(cls, runtime: DeviceRuntime, rows: int, candidates: int) -> tuple[Self, Self]:
-        """Both lanes."""
+        """Both lanes, with room for so many candidates of each row."""
         one, other = (runtime.allocate(_before_answer(rows) + rows * candidates * 12) for _ in range(2))
-        return cls(runtime, rows, candidates, one, other), cls(runtime, rows, candidates, other, one)
+        return cls(runtime, rows, one, other), cls(runtime, rows, other, one)
 
     @property
     def candidates(self) -> int:

@@ -26,7 +26,7 @@ from engine.devices.session import CPU, DeviceError, open_session
 from engine.devices.sizing import Load, packed_tokens
 from engine.devices.transfers import CudaTransfers
 from engine.errors import OutOfMemory
-from export.native.device import with_device_step
+from export.native.device.step import with_device_step
 from export.tracing.trace import trace
 from export.tracing.variant import variant
 from export.verification.compare_numbers import encoded_error, step_errors

@@ -7,8 +7,8 @@ import onnx_ir as ir
 import pytest
 import torch
 
-from export.native.device import encoder_obstacle, obstacle, with_device_step
-from export.native.device_encoder import device_encoder
+from export.native.device.encoder import device_encoder
+from export.native.device.step import encoder_obstacle, obstacle, with_device_step
 from export.tracing.graphs import histogram
 from export.tracing.trace import trace
 from export.tracing.variant import DTYPES, variant

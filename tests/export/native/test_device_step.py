@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 
-from export.native import device
-from export.native.device import obstacle, with_device_step
-from export.native.device_decoder import device_decoder
+from export.native.device import step as device_step
+from export.native.device.decoder import device_decoder
+from export.native.device.step import obstacle, with_device_step
 from export.tracing.graphs import Graphs, histogram
 from export.tracing.trace import trace
 from export.tracing.variant import DTYPES, variant
@@ -242,8 +242,8 @@ def test_what_it_cannot_do_is_named(shape: ModelConfig, says: str) -> None:
 def test_what_a_package_needs(
     given: tuple[Precision, AttentionKind, bool], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device, "device_library", partial(device_library, Path("nowhere")))
-    assert device.why_no_device_step(random_model(MODELS["plain"]), *given) == says
+    monkeypatch.setattr(device_step, "device_library", partial(device_library, Path("nowhere")))
+    assert device_step.why_no_device_step(random_model(MODELS["plain"]), *given) == says
 
 
 def test_its_weights_are_in_the_file_already(tmp_path: Path) -> None:

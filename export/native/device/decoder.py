@@ -13,7 +13,7 @@ from onnx_ir import DataType
 from torch import nn
 
 from export.native.decoder import DTYPES, slot_axes
-from export.native.device_layers import DeviceLayers
+from export.native.device.layers import DeviceLayers
 from export.native.nodes import Attributes, declared, variable
 from models.layers import CrossAttention, DecoderLayer, FeedForward, SelfAttention
 from models.package import signature

@@ -1,7 +1,7 @@
 """Step and encoder of our own operators for GPUs, see `models.package.declared.graphs.GraphsSpec.device_step`."""
 
-from export.native.device_decoder import device_decoder
-from export.native.device_encoder import device_encoder
+from export.native.device.decoder import device_decoder
+from export.native.device.encoder import device_encoder
 from export.tracing.graphs import Graphs, weight_bytes
 from kernels.device_library import device_library
 from kernels.library import LibraryError

@@ -9,7 +9,7 @@ import torch
 from onnx_ir import DataType
 from torch import nn
 
-from export.native.device_layers import DeviceLayers
+from export.native.device.layers import DeviceLayers
 from export.native.nodes import declared, unused, variable
 from models.layers import EncoderLayer, FeedForward, SelfAttention
 from models.package import signature
