@@ -74,6 +74,8 @@ class GreedyRows:
         """The tokens that a row's search does not merely append [rows, most of any row]."""
         self._searches: list[GreedySearch | None] = []
         """Of each live row."""
+        self.fed = self._tokens[0, :0]
+        """What each row is fed next [live], a part of `_tokens`. May be written to, unless the row is searched."""
         self.ask = Ask()
         """What must be seen of the rows: one token that each can have."""
         self._met: NDArray[np.bool_] | None = None
@@ -88,17 +90,13 @@ class GreedyRows:
         self._stopping = False
         """There may be searches that a text ends."""
 
-    @property
-    def fed(self) -> NDArray[np.int64]:
-        """What each row is fed next [live]. May be written to, unless the row is searched."""
-        return self._tokens[self._step, : len(self._searches)]
-
     def join(self) -> None:
         """One more row, behind the others. It is not searched yet."""
         if not self._searches:
             self.ask, self._stopping = Ask(), False
         self._special[len(self._searches)] = NO_TOKEN
         self._searches.append(None)
+        self.fed = self._tokens[self._step, : len(self._searches)]
 
     def search(self, row: int, decoding: Decoding, rules: TargetRules, rank: int = 0) -> None:
         """Begins the greedy search of a row: the next step chooses the first token, by its rank."""
@@ -122,11 +120,11 @@ class GreedyRows:
             self._make_room()
         self._step += 1
         live = len(self._searches)
-        tokens = self._tokens[self._step, :live]
+        self.fed = tokens = self._tokens[self._step, :live]
         tokens[:] = found.token_ids[:, 0]
         self._log_probs[self._step, :live] = found.log_probs[:, 0]
         met = tokens[:, None] == self._special[:live]
-        self._met = met if np.count_nonzero(met) else None
+        self._met = met if 1 in met.tobytes() else None  # of so few, quicker than to ask NumPy for any
         self.unsettled = self._met is not None or self._step >= self._due or self._opening or self._stopping
 
     def settle(self, found: Found) -> list[int]:
@@ -151,6 +149,7 @@ class GreedyRows:
         searches, special = self._searches, self._special[parents]
         self._searches, self._special[:live] = [None] * live, NO_TOKEN
         self._special[rows] = special
+        self.fed = self._tokens[self._step, :live]
         for parent, row in zip(parents.tolist(), rows.tolist(), strict=True):
             self._searches[row] = searches[parent]
         moved = np.flatnonzero(parents != rows)
