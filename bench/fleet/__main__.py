@@ -3,11 +3,12 @@
 import argparse
 import gc
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from math import inf
 from pathlib import Path
 
+from bench.fleet.costs import MACHINES
 from bench.fleet.replica import Text
 from bench.fleet.simulation import Fleet, Found, Lengths, capacity, long_share, poisson, simulate, texts_of
 from bench.fleet.validation import validate
@@ -25,6 +26,10 @@ WAITED_FOR = 0.995
 """Of the texts of such a fleet: the longest take twice as long as what p99 is about."""
 SENTENCES = 500
 HOUR_S = 3600
+WORKERS, ROWS = 2, 64
+"""Of a replica, and of a worker, where neither is said."""
+COSTS = {"fixed_ms": 2.0, "each_ms": 0.4, "token_ms": 0.1}
+"""Of a step, of each of its rows, and of a source token: en-pt on one core at 2.8 GHz."""
 FEWEST_TO_LOSE = 3
 """Replicas of a fleet of which a zone can be lost."""
 
@@ -72,6 +77,10 @@ def main(given: Sequence[str] | None = None) -> None:
     """Command line. Exits with 2 for what cannot be simulated."""
     parser = _parser()
     arguments = parser.parse_args(given)
+    try:
+        _tell_costs(arguments)
+    except WrongUsage as error:
+        parser.error(str(error))
     if arguments.beams > arguments.rows:
         parser.error(f"a text of {arguments.beams} beams has no room in {arguments.rows} rows: raise --rows")
     if arguments.part == "zone" and min(arguments.replicas) < FEWEST_TO_LOSE:
@@ -87,12 +96,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--part", choices=("size", "routing", "reports", "zone", "validate"), help="only this")
     parser.add_argument("--package", type=Path, default=ZOO, help="whose lengths texts have, and what is validated")
     parser.add_argument("--replicas", type=_whole, nargs="+", default=[10, 100], help="of the fleets that are compared")
-    parser.add_argument("--workers", type=_whole, default=2, help="of a replica")
-    parser.add_argument("--rows", type=_whole, default=64, help="of each worker's batch")
+    parser.add_argument("--on", choices=MACHINES, help="what steps and the encoder cost, as was measured there")
+    parser.add_argument("--workers", type=_whole, help="of a replica (2; those of --on)")
+    parser.add_argument("--rows", type=_whole, help="of each worker's batch (64; the most that --on was measured with)")
     parser.add_argument("--beams", type=_whole, default=1, help="of each text")
-    parser.add_argument("--fixed-ms", type=_positive, default=2.0, help="of a step, whatever its rows")
-    parser.add_argument("--each-ms", type=_not_negative, default=0.4, help="of a step, for each row")
-    parser.add_argument("--token-ms", type=_not_negative, default=0.1, help="of the encoder, for a source token")
+    parser.add_argument("--fixed-ms", type=_positive, help="of a step, whatever its rows (2)")
+    parser.add_argument("--each-ms", type=_not_negative, help="of a step, for each row (0.4)")
+    parser.add_argument("--token-ms", type=_not_negative, help="of the encoder, for a source token (0.1)")
     parser.add_argument("--uncounted-s", type=_not_negative, default=1.0, help="not counted: a fleet begins empty")
     parser.add_argument("--routing", choices=ROUTINGS, nargs="+", default=ROUTINGS, help="to compare (all)")
     parser.add_argument("--load", type=_positive, default=0.7, help="share of the capacity that is asked for")
@@ -120,6 +130,34 @@ def _positive(given: str) -> float:
 
 def _not_negative(given: str) -> float:
     return 0.0 if given == "0" else _positive(given)
+
+
+def _tell_costs(arguments: argparse.Namespace) -> None:
+    """Fills in what is left open: by the machine of `--on`, where there is one. Raises WrongUsage."""
+    costs = dict(zip(COSTS, (getattr(arguments, name) for name in COSTS), strict=True))
+    if arguments.on is None:
+        arguments.workers, arguments.rows = arguments.workers or WORKERS, arguments.rows or ROWS
+        for name, default in COSTS.items():
+            setattr(arguments, name, default if costs[name] is None else costs[name])
+        return
+    if arguments.part == "validate":
+        raise WrongUsage("--part validate measures what steps cost here: leave --on out")
+    machine, beams = MACHINES[arguments.on], arguments.beams
+    if given := [f"--{name.replace('_', '-')}" for name, value in costs.items() if value is not None]:
+        raise WrongUsage(f"--on {arguments.on} says what {', '.join(given)} would: leave one of them out")
+    if beams not in machine.steps:
+        known = ", ".join(map(str, machine.steps))
+        raise WrongUsage(f"--beams is {beams}, and {arguments.on} was measured with {known}: ask for one of these")
+    most = machine.most_rows(beams)
+    arguments.workers, arguments.rows = arguments.workers or machine.workers, arguments.rows or most
+    if arguments.rows > most:
+        raise WrongUsage(f"--rows is {arguments.rows}, and {arguments.on} was measured with {most}: ask for no more")
+    measured = machine.measured(beams)
+    arguments.fixed_ms, arguments.each_ms, arguments.token_ms = (1000 * one for one in astuple(measured))
+    line = f"a step takes {arguments.fixed_ms:.3f} ms and {arguments.each_ms:.4f} for each row"
+    print(
+        f"{arguments.on} ({machine.source}; {machine.what}): {line}, within {machine.worst(beams):.0%} of each figure"
+    )
 
 
 def _run(arguments: argparse.Namespace) -> None:

@@ -2,11 +2,13 @@
 
 import random
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bench.fleet.__main__ import Study, main, size
+from bench.fleet.costs import MACHINES, TOKENS
 from bench.fleet.replica import Text
 from bench.fleet.simulation import Fleet, Found, Lengths, capacity, poisson, simulate, texts_of
 from engine.queueing.cost import Measured
@@ -133,3 +135,45 @@ def test_what_cannot_be_simulated_is_refused(given: str, told: str, capsys: pyte
         main(given.split())
     assert refused.value.code == 2
     assert told in capsys.readouterr().err
+
+
+def test_costs_are_those_of_the_runs_they_name() -> None:
+    results = Path(__file__).parents[2] / "bench" / "results"
+    rates = next(
+        line for line in (results / MACHINES["epyc"].source).read_text().splitlines() if line.startswith("| int8 |")
+    )
+    assert [float(cell.split()[0]) for cell in rates.strip("| ").split("|")[1:]] == [
+        pytest.approx(2000 * sentences / ms) for beams in (1, 4) for sentences, ms in MACHINES["epyc"].steps[beams]
+    ]
+    for name in ("h100", "h200"):
+        machine, lines = MACHINES[name], (results / MACHINES[name].source).read_text().splitlines()
+        for beams, told in ((1, "greedy"), (4, "beam 4")):
+            for sentences, ms in machine.steps[beams]:
+                start = f"| {told}, {sentences} sentence{'s' * (sentences > 1)} | {beams * sentences} |"
+                of_batch = next(line for line in lines if line.startswith(start)).split("|")[4]
+                assert TOKENS * (ms + machine.token_ms * sentences) == pytest.approx(float(of_batch))
+
+
+@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("beams", [1, 4])
+def test_the_line_through_what_was_measured_is_near_it(name: str, beams: int) -> None:
+    machine = MACHINES[name]
+    line, worst = machine.measured(beams), machine.worst(beams)
+    assert line.fixed > 0 and line.each > 0 and worst < 0.3
+    for sentences, ms in machine.steps[beams]:
+        assert 1000 * (line.fixed + line.each * beams * sentences) == pytest.approx(ms, rel=worst + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--on", "h100", "--fixed-ms", "1"], "leave one of them out"),
+        (["--on", "h100", "--beams", "2"], "measured with 1, 4"),
+        (["--on", "h100", "--rows", "300"], "--rows is 300, and h100 was measured with 256"),
+        (["--on", "h100", "--part", "validate"], "leave --on out"),
+    ],
+)
+def test_what_was_not_measured_is_refused(given: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(given)
+    assert message in capsys.readouterr().err
