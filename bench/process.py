@@ -85,8 +85,11 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(module: str, arguments: list[str], port: int | None = None) -> Iterator[Server]:
-    """Runs `python -m module`, which takes what `server` takes, until the block ends. port: a free one if left open."""
+def serving(module: str, arguments: list[str], port: int | None = None, folder: Path | None = None) -> Iterator[Server]:
+    """Runs `python -m module`, which takes what `server` takes, until the block ends.
+
+    port: a free one if left open. folder: the checkout whose module it is. None: this one
+    """
     port, metrics_port = port or free_port(), free_port()
     command = [sys.executable, "-m", module, *arguments, "--port", str(port), "--metrics-port", str(metrics_port)]
     if "--http-port" not in arguments:
@@ -94,7 +97,7 @@ def serving(module: str, arguments: list[str], port: int | None = None) -> Itera
     # As where it is installed, its modules are compiled once and not at every start.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     started = time.perf_counter()
-    process = subprocess.Popen(command, env=environment)
+    process = subprocess.Popen(command, env=environment, cwd=folder)
     try:
         _wait_until_serving(port, process)
         yield Server(port, metrics_port, process, time.perf_counter() - started)

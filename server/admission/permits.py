@@ -3,8 +3,7 @@
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Protocol
 
 from engine.queueing.cost import Work
@@ -85,9 +84,8 @@ class Admission:
         """Whether it was not closed."""
         return self._refusal is None
 
-    @contextmanager
-    def permit(self, work: Work, deadline: float | None = None) -> Iterator[None]:
-        """Keeps room in the queue for a call while it is made ready.
+    def permit(self, work: Work, deadline: float | None = None) -> "Permit":
+        """Keeps room in the queue for a call, from now on and while it is made ready, until the permit is left.
 
         Raises QuotaExceeded, Overloaded, WouldBeLate, or what `close` was given. deadline: by time.perf_counter
         """
@@ -106,13 +104,14 @@ class Admission:
             self._quotas.take(work.caller, work.contents, cost)
         self._reserved[work.caller] += work.contents
         self._reserved_cost += cost
-        try:
-            yield
-        finally:
-            self._reserved_cost -= cost
-            self._reserved[work.caller] -= work.contents
-            if not self._reserved[work.caller]:
-                del self._reserved[work.caller]
+        return Permit(self, work, cost)
+
+    def leave(self, work: Work, cost: float) -> None:
+        """What was let in is in the queue, or will not be."""
+        self._reserved_cost -= cost
+        self._reserved[work.caller] -= work.contents
+        if not self._reserved[work.caller]:
+            del self._reserved[work.caller]
 
     def answered(self) -> None:
         """A content left the server."""
@@ -178,3 +177,18 @@ class Admission:
             self._own_tickets = {caller: at for caller, at in self._own_tickets.items() if at > now}
         if len(self._own_tickets) >= MOST_TICKETS:
             self._own_tickets.clear()
+
+
+class Permit:
+    """Room in the queue that is kept for a call: a context, to be left when its contents are there."""
+
+    __slots__ = ("_admission", "_cost", "_work")
+
+    def __init__(self, admission: Admission, work: Work, cost: float) -> None:
+        self._admission, self._work, self._cost = admission, work, cost
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self._admission.leave(self._work, self._cost)

@@ -2,8 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -45,6 +44,24 @@ class Account:
         return self.calls > 0 or max(self.texts_until, self.cost_until) > now
 
 
+class Running:
+    """A call that is under way."""
+
+    __slots__ = ("_account", "_caller", "_metrics")
+
+    def __init__(self, account: Account, caller: str, metrics: CallerMetrics) -> None:
+        self._account, self._caller, self._metrics = account, caller, metrics
+        account.calls += 1
+        metrics.running(caller, 1)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self._account.calls -= 1
+        self._metrics.running(self._caller, -1)
+
+
 class Quotas:
     """All callers' accounts. Used on the event loop only."""
 
@@ -61,21 +78,17 @@ class Quotas:
         self._accounts: dict[str, Account] = {}
         self._sweep_at = SWEEP_FROM
 
-    @contextmanager
-    def running(self, caller: str, quota: Quota | None = None) -> Iterator[None]:
-        """A call of the caller is under way. Raises QuotaExceeded. quota: None is the default."""
+    def running(self, caller: str, quota: Quota | None = None) -> "Running":
+        """A call of the caller is under way from now on, until what this gives is left, which is a context.
+
+        Raises QuotaExceeded. quota: None is the default.
+        """
         account = self._account(caller)
         account.quota = quota or self._default
         most = account.quota.calls
         if most is not None and account.calls >= most:
             self._refuse(caller, "calls", account.calls + 1, 0, most, CALL_RETRY_S)
-        account.calls += 1
-        self._metrics.running(caller, 1)
-        try:
-            yield
-        finally:
-            account.calls -= 1
-            self._metrics.running(caller, -1)
+        return Running(account, caller, self._metrics)
 
     def check(self, caller: str, texts: int, cost: float) -> None:
         """Raises QuotaExceeded for a caller who owes too much. cost: seconds of a worker."""

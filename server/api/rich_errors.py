@@ -11,16 +11,17 @@ from server.errors import ServerError
 
 DOMAIN = "dragoman"
 """The domain of every ErrorInfo."""
+CODES = dict(Code.items())
+TYPES: dict[type[Message], str] = {
+    kind: f"type.googleapis.com/{kind.DESCRIPTOR.full_name}" for kind in (ErrorInfo, BadRequest, RetryInfo)
+}
+"""What an Any calls them. Put together once: `Any.Pack` and `Code.Value` take a fifth of an error's details."""
 
 
 def rich_error(error: ServerError) -> Status:
     """Each type of detail at most once, ErrorInfo always."""
-    status = Status(code=Code.Value(error.status), message=error.message)
-    for detail in _details(error):
-        packed = AnyMessage()
-        packed.Pack(detail)
-        status.details.append(packed)
-    return status
+    packed = [AnyMessage(type_url=TYPES[type(one)], value=one.SerializeToString()) for one in _details(error)]
+    return Status(code=CODES[error.status], message=error.message, details=packed)
 
 
 def _details(error: ServerError) -> list[Message]:
@@ -29,7 +30,6 @@ def _details(error: ServerError) -> list[Message]:
         violation = BadRequest.FieldViolation(field=error.field, description=error.message, reason=error.reason)
         details.append(BadRequest(field_violations=[violation]))
     if error.retry_after_s is not None:
-        delay = Duration()
-        delay.FromMilliseconds(round(error.retry_after_s * 1000))
-        details.append(RetryInfo(retry_delay=delay))
+        seconds, milliseconds = divmod(round(error.retry_after_s * 1000), 1000)
+        details.append(RetryInfo(retry_delay=Duration(seconds=seconds, nanos=milliseconds * 1_000_000)))
     return details

@@ -84,10 +84,10 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
         serialize = handler.response_serializer
         opened, entered = self._opened(method), self._entered(method)
 
-        async def request(context: Context) -> Any:
-            if handler.request_streaming:
-                return self._each(method, handler, context)
-            return await self._one(method, handler, context)
+        async def each(method: str, handler: Handler, context: Context) -> Any:
+            return self._each(method, handler, context)
+
+        request = partial(each if handler.request_streaming else self._one, method, handler)
 
         async def answer(_: object, context: Context) -> Any:
             caller = RpcCaller(context)

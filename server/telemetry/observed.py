@@ -5,8 +5,8 @@ A face, such as gRPC's, says who called (`Caller`) and runs its handlers inside 
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from types import TracebackType
 from typing import Protocol
 
 from server.errors import InternalError, ServerError
@@ -14,7 +14,7 @@ from server.telemetry import calls
 from server.telemetry.calls import Call
 from server.telemetry.logs import CallLog
 from server.telemetry.metrics.call import CallMetrics
-from server.telemetry.tracing import Tracing
+from server.telemetry.tracing import CallSpan, NoSpan, Tracing
 
 log = logging.getLogger(__name__)
 
@@ -85,47 +85,63 @@ class ObservedCalls:
         for task in self._tasks:
             task.cancel()
 
-    @asynccontextmanager
-    async def observed(self, method: str, caller: Caller) -> AsyncIterator[None]:
-        """Counts, traces and logs a call, and answers it with whatever error it raises. `method`: never a caller's."""
+    def observed(self, method: str, caller: Caller) -> "Observed":
+        """An async context that counts, traces and logs a call, and answers it with whatever error it raises.
+
+        `method`: never a caller's
+        """
+        return Observed(self, method, caller)
+
+    def guarded(self, call: Call, caller: Caller) -> "Guarded":
+        """An async context that answers a call with whatever error it raises."""
+        return Guarded(self, call, caller)
+
+    async def answer(self, call: Call, caller: Caller, raised: BaseException | None) -> bool:
+        """Ends a call by what it raised, if it did, and says whether that was told. Raises what nobody is told of."""
+        try:
+            if raised is None:
+                caller.tell(call)
+                return True
+            error = self._error(call, caller, raised)
+        except Exception as failed:
+            error = self._error(call, caller, failed)
+        if error is None:
+            return False
+        call.code, call.reason = error.status, error.reason
+        self._metrics.refused(error.reason)
+        await caller.refuse(call, error)
+        return True
+
+    def _error(self, call: Call, caller: Caller, raised: BaseException) -> ServerError | None:
+        """What the caller is told of it. None: the caller has left, or the process ends."""
+        if isinstance(raised, ServerError):
+            return raised
+        if isinstance(raised, asyncio.CancelledError):
+            if self._ending is None:
+                call.code = caller.leaving()
+            return self._ending
+        if not isinstance(raised, Exception):
+            return None
+        log.error("%s failed", call.method, exc_info=raised)
+        return InternalError()
+
+    def begin(self, method: str, caller: Caller) -> tuple[Call, CallSpan | NoSpan]:
+        """A call has come."""
         span = self._tracing.start(method, caller.metadata)
         call = Call(method, calls.request_id(caller.metadata), span.context)
         call.deadline, call.caller, call.bulk = caller.deadline, caller.name, caller.metadata.get(CLASS_KEY) == BULK
         calls.begin(call)
         self._metrics.rpc_started(method)
-        task = self._enter()
-        task.add_done_callback(lambda _: self._metrics.rpc_ended(method))  # it sends the answer, too
-        try:
-            async with self.guarded(call, caller):
-                yield
-        finally:
-            seconds = call.seconds
-            self._metrics.rpc_finished(method, call.code, seconds, call.exemplar)
-            span.end(call)
-            self._log.write(call, seconds)
-            self._leave(task)
+        self._enter().add_done_callback(lambda _: self._metrics.rpc_ended(method))  # it sends the answer, too
+        return call, span
 
-    @asynccontextmanager
-    async def guarded(self, call: Call, caller: Caller) -> AsyncIterator[None]:
-        """Answers a call with whatever error it raises."""
-        try:
-            yield
-            caller.tell(call)
-        except ServerError as error:
-            await self._refuse(call, caller, error)
-        except asyncio.CancelledError:
-            if self._ending is None:
-                call.code = caller.leaving()
-                raise
-            await self._refuse(call, caller, self._ending)
-        except Exception:
-            log.exception("%s failed", call.method)
-            await self._refuse(call, caller, InternalError())
-
-    async def _refuse(self, call: Call, caller: Caller, error: ServerError) -> None:
-        call.code, call.reason = error.status, error.reason
-        self._metrics.refused(error.reason)
-        await caller.refuse(call, error)
+    def finish(self, call: Call, span: CallSpan | NoSpan) -> None:
+        """It is answered."""
+        seconds = call.seconds
+        self._metrics.rpc_finished(call.method, call.code, seconds, call.exemplar)
+        span.end(call)
+        self._log.write(call, seconds)
+        self._leave()
 
     def _enter(self) -> asyncio.Task[object]:
         task = asyncio.current_task()
@@ -134,7 +150,45 @@ class ObservedCalls:
         self._idle.clear()
         return task
 
-    def _leave(self, task: asyncio.Task[object]) -> None:
+    def _leave(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
         self._tasks.remove(task)
         if not self._tasks:
             self._idle.set()
+
+
+class Guarded:
+    """What a call runs in that is answered with whatever error it raises.
+
+    These two are written out: contexts of generators take three times as long, and every call goes through them.
+    """
+
+    __slots__ = ("_call", "_caller", "_calls")
+
+    def __init__(self, calls: ObservedCalls, call: Call, caller: Caller) -> None:
+        self._calls, self._call, self._caller = calls, call, caller
+
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(self, _: object, raised: BaseException | None, __: TracebackType | None) -> bool:
+        return await self._calls.answer(self._call, self._caller, raised)
+
+
+class Observed:
+    """What a call runs in that is counted, traced and logged, too."""
+
+    __slots__ = ("_call", "_caller", "_calls", "_method", "_span")
+
+    def __init__(self, calls: ObservedCalls, method: str, caller: Caller) -> None:
+        self._calls, self._method, self._caller = calls, method, caller
+
+    async def __aenter__(self) -> None:
+        self._call, self._span = self._calls.begin(self._method, self._caller)
+
+    async def __aexit__(self, _: object, raised: BaseException | None, __: TracebackType | None) -> bool:
+        try:
+            return await self._calls.answer(self._call, self._caller, raised)
+        finally:
+            self._calls.finish(self._call, self._span)

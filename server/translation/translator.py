@@ -6,8 +6,7 @@ All texts of a call are checked before the first is submitted. Leaving a call, h
 """
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -104,7 +103,7 @@ class Translator:
         decoding = await self._options.resolve(options, reading.target_language)
         ask = self._ask_translation(reading, decoding, no_cache or is_drawn(decoding, options))
         asked = each(ask, partial(check_attention, decoding, model=self.model))
-        async with self._open(self._named(contents), asked, decoding, reading) as waiting:
+        with await self._open(self._named(contents), asked, decoding, reading) as waiting:
             writer = TargetWriter(self._tokenizer, decoding.forced_prefix)
             found = [await self._translation(one, await one.event(), writer, decoding, reading) for one in waiting]
             if decoding.retry_on_guard:
@@ -125,7 +124,7 @@ class Translator:
         self._refuse_second_thoughts(decoding, "stream")
         ask = self._ask_translation(reading, decoding, no_cache or is_drawn(decoding, options), stream=True)
         asked = each(ask, partial(check_attention, decoding, model=self.model))
-        async with self._open({"content": content}, asked, decoding, reading) as [waiting]:
+        with await self._open({"content": content}, asked, decoding, reading) as [waiting]:
             text, prefix = TextStream(self._tokenizer), decoding.forced_prefix
             if prefix and (delta := text.push(prefix)):
                 yield TextDelta(delta)
@@ -159,7 +158,7 @@ class Translator:
         ask = self._ask(partial(Translate, decoding=decoding, rules=rules, encoding=encoding))
         vectors_fit = partial(check_size, encoding, model=self.model)
         asked = each(ask, vectors_fit, partial(check_attention, decoding, model=self.model))
-        async with self._open(self._named(contents), asked, decoding, reading) as waiting:
+        with await self._open(self._named(contents), asked, decoding, reading) as waiting:
             writer = TargetWriter(self._tokenizer, decoding.forced_prefix)
             return [await self._both(one, await one.event(), writer, decoding, reading) for one in waiting]
 
@@ -169,7 +168,7 @@ class Translator:
         prompt = prompt_text(options.prompt, self.model.encoding.prompt, self.model.encoding.prompts)
         reading = Reading(prompt=prompt, truncate=options.truncate)
         asked = each(self._ask(partial(Encode, encoding=encoding)), partial(check_size, encoding, model=self.model))
-        async with self._open(self._named(contents), asked, None, reading) as waiting:
+        with await self._open(self._named(contents), asked, None, reading) as waiting:
             return [self._embedding(one, await one.event()) for one in waiting]
 
     async def classify(
@@ -186,7 +185,7 @@ class Translator:
         reading = Reading(truncate=options.truncate, seconds=dict(pairs))
         ask = self._ask(partial(Encode, encoding=labelling.classifier.encoding))
         asked = each(ask, partial(labelling.check_size, most_bytes=self.model.max_message_bytes))
-        async with self._open(self._named(contents), asked, None, reading) as waiting:
+        with await self._open(self._named(contents), asked, None, reading) as waiting:
             return [self._labelled(one, await one.event(), labelling, reading) for one in waiting]
 
     async def score(
@@ -207,7 +206,7 @@ class Translator:
             return [ask(source) for ask, source in zip(asks, sources, strict=True)]
 
         given = sum(sum(self._sources.guess(candidates.targets)) for candidates in contents)
-        async with self._open(named, ask_all, None, reading, given) as waiting:
+        with await self._open(named, ask_all, None, reading, given) as waiting:
             writer, pairs = TargetWriter(self._tokenizer), zip(waiting, targets, strict=True)
             return [await self._scored(one, await one.event(), of_one, writer) for one, of_one in pairs]
 
@@ -256,7 +255,6 @@ class Translator:
             raise TooManyContents(len(contents), self.model.max_contents)
         return {f"contents[{index}]{field}": text for index, text in enumerate(contents)}
 
-    @asynccontextmanager
     async def _open(
         self,
         texts: Mapping[str, str],
@@ -264,20 +262,16 @@ class Translator:
         decoding: Decoding | None,
         reading: Reading,
         given: float = 0.0,
-    ) -> AsyncIterator[list[Waiting]]:
-        """Asks for every text. Those that are not done when the context is left are cancelled.
+    ) -> "Opened":
+        """Asks for every text, and gives a context: those that are not done when it is left are cancelled.
 
         decoding: None asks for no new tokens. given: target tokens that the call brings, about
         """
-        current_call().model = self.model.name
+        call = current_call()
+        call.model = self.model.name
         self._sources.check(texts, reading)
-        with self._admission.permit(self._work_of(texts.values(), decoding, given), current_call().deadline):
-            waiting = await ask(await self._sources.tokenize(texts, reading))
-        try:
-            yield waiting
-        finally:
-            for one in waiting:
-                one.leave()
+        with self._admission.permit(self._work_of(texts.values(), decoding, given), call.deadline):
+            return Opened(await ask(await self._sources.tokenize(texts, reading)))
 
     def _work_of(self, texts: Collection[str], decoding: Decoding | None, given: float) -> Work:
         """What the texts of this call are expected to ask of the engine."""
@@ -323,23 +317,18 @@ class Translator:
             return first
         careful = second_try(decoding, self.model)
         try:
-            async with self._asked_again(waiting, careful, reading) as again:
+            with self._asked_again(waiting, careful, reading) as [again]:
                 second = await self._translation(again, await again.event(), writer, careful, reading)
         except ServerError:
             return first
         better = second if len(second.guards) < len(first.guards) else first
         return replace(better, timings=first.timings + second.timings, retried=True)
 
-    @asynccontextmanager
-    async def _asked_again(self, waiting: Waiting, careful: Decoding, reading: Reading) -> AsyncIterator[Waiting]:
-        """Asks for one content more than the call has. Raises ServerError."""
+    def _asked_again(self, waiting: Waiting, careful: Decoding, reading: Reading) -> "Opened":
+        """Asks for one content more than the call has, as `_open` does. Raises ServerError."""
         source = waiting.source
         with self._admission.permit(self._work_of([source.text], careful, 0.0), current_call().deadline):
-            again = self._ask_translation(reading, careful, no_cache=False)(source)
-        try:
-            yield again
-        finally:
-            again.leave()
+            return Opened([self._ask_translation(reading, careful, no_cache=False)(source)])
 
     async def _both(
         self, waiting: Waiting, event: Event, writer: TargetWriter, decoding: Decoding, reading: Reading
@@ -386,3 +375,19 @@ class Translator:
             for one, text in zip(found, written.texts, strict=True)
         )
         return ScoredContent(scores, len(source.token_ids), timings)
+
+
+class Opened:
+    """What a call has asked for, while it is answered."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self, waiting: list[Waiting]) -> None:
+        self._waiting = waiting
+
+    def __enter__(self) -> list[Waiting]:
+        return self._waiting
+
+    def __exit__(self, *_: object) -> None:
+        for one in self._waiting:
+            one.leave()

@@ -64,6 +64,7 @@ PROGRAMS = {
             "bench.server.reload",
             "bench.server.beside",
             "bench.server.overload",
+            "bench.server.refusals",
             "bench.quality",
             "bench.ray",
             "bench.options.constraints",

@@ -38,9 +38,10 @@ class CallMetrics:
         # Looking labels up takes longer than counting.
         self._running = cache(self._in_flight.labels)
         self._answered = cache(lambda *labels: (self._requests.labels(*labels), self._seconds.labels(*labels)))
-        self._refusals = Counter(
+        refusals = Counter(
             "dragoman_refusals", "RPCs answered with an error, by its reason.", ["reason"], registry=registry
         )
+        self._refusals = cache(refusals.labels)
 
     def rpc_started(self, method: str) -> None:
         """An RPC has come. `method` is one of the API's, never a caller's string."""
@@ -58,7 +59,7 @@ class CallMetrics:
 
     def refused(self, reason: str) -> None:
         """An RPC is answered with an error of `server.errors`."""
-        self._refusals.labels(reason).inc()
+        self._refusals(reason).inc()
 
 
 def exemplar(trace_id: str) -> dict[str, str] | None:
