@@ -19,6 +19,7 @@ from engine.errors import Closing, DoesNotFit, Late, NotOffered, Stopped
 from engine.observer import Observer
 from engine.processors.stage import looks_at_scores
 from engine.queueing.cost import CostModel, Work
+from engine.queueing.express import EXPRESS_TOKENS
 from engine.queueing.queue import BUSY_TOKENS, DEVICE_JOINING, JOINING_TOKENS, MAX_JOINING, FairQueue, Queue
 from engine.request import Failed, Request, Score, Translate, tell
 from engine.supervision.cores import Cores
@@ -50,11 +51,13 @@ class Runner:
         owns_decoder: bool = False,
         supervision: Supervision = UNSUPERVISED,
         cores: Cores | None = None,
+        express_rows: int = 0,
     ) -> None:
         """`rows`: of each worker's batch. `queue`: makes one that knows what requests cost.
 
         owns_decoder: the decoder is closed with the runner. supervision: whether workers that fail begin anew.
-        cores: those that other runners use too
+        cores: those that other runners use too. express_rows: of a worker more, for those whom another caller is in the
+        way of: see `engine.queueing.express`. 0: there is none
         """
         self.failure: Future[Exception] = Future()
         """Why an engine failed, once one has that is not to begin anew: nothing is accepted any more."""
@@ -67,10 +70,13 @@ class Runner:
         self._cost = CostModel(workers, rows)
         self._queue = queue(self._cost)
         self._closing = False
-        self._work = threading.Condition()
+        lock = threading.RLock()
+        self._work = threading.Condition(lock)
         """Somebody may have something to do: a request came, or it is time to end. Its lock is the queue's."""
+        self._express_rows, self._express_work = express_rows, threading.Condition(lock)
+        """The express worker may have something to do. With the same lock."""
         self._supervisor = Supervisor(
-            workers,
+            workers + bool(express_rows),
             self._open_batch,
             self._receive,
             self._give_up,
@@ -79,8 +85,9 @@ class Runner:
             observer,
             self._work,
             cores or Cores(),
+            bool(express_rows),
         )
-        observer.capacity(workers * rows, decoder.row_tokens)
+        observer.capacity(workers * rows + express_rows, decoder.row_tokens)
 
     def __enter__(self) -> Self:
         self.start()
@@ -136,11 +143,14 @@ class Runner:
 
         Every other model that computes just now takes as much time as this one.
         """
-        cost = self._cost.of_work(work) + reserved
+        cost, wanted = self._cost.of_work(work) + reserved, work.contents * work.beams
         with self._work:
             waiting = len(self._queue)
             ahead = self._queue.ahead(work.caller, work.bulk, cost) if waiting else cost
-        workers, wanted = self._supervisor.workers, work.contents * work.beams
+            express = self._express_for(work, wanted)
+        if express is not None:
+            return self._cost.express_s(work, express.used_rows + wanted) * (1 + express.seat.rivals)
+        workers = self._supervisor.workers[: self.workers]
         rivals = sum(worker.seat.rivals for worker in workers) / self.workers
         used, free = sum(worker.used_rows for worker in workers), sum(worker.free_rows for worker in workers)
         rows = (used + min(free, waiting + wanted)) / self.workers
@@ -176,6 +186,8 @@ class Runner:
                 self._queue.put(request)
                 self._observer.waiting(len(self._queue))
                 self._work.notify(self.workers if self._queue.choosy else 1)
+                if self._queue.may_go_express(request):
+                    self._express_work.notify()
         if refusal is not None:
             request.deliver(Failed(refusal))
 
@@ -211,10 +223,13 @@ class Runner:
     def _open_batch(self, worker: int) -> RunningBatch[Any]:
         """Of a worker that begins, or begins anew. Its rows are free."""
         self._queue.restarted(worker)
-        cost, ended = self._cost.workers[worker], partial(self._ended, worker)
+        cost, ended = self._cost.of_worker(worker), partial(self._ended, worker)
         called = partial(bool, self._queue)
-        beside = self._decoder.device.kind == "cpu"  # a device makes one run after the other anyway
-        return RunningBatch(self._decoder, self.rows, self._observer, worker, cost, ended, called, beside)
+        express = worker == self.workers
+        rows = self._express_rows if express else self.rows
+        # A device makes one run after the other anyway, and nobody's vectors are the express worker's.
+        beside = self._decoder.device.kind == "cpu" and not express
+        return RunningBatch(self._decoder, rows, self._observer, worker, cost, ended, called, beside)
 
     def _receive(self, worker: Worker) -> Sequence[Request] | None:
         """This worker's share of what waits. Blocks only if there is nothing else to do. None: end."""
@@ -224,7 +239,7 @@ class Runner:
         late = list[Request]()
         with self._work:
             while not (requests := self._take_share(worker, late)) and batch.idle and not (worker.leaving or late):
-                self._work.wait()
+                (self._express_work if worker.number == self.workers else self._work).wait()
         for request in late:
             tell(request, self._late(request))
         return None if worker.leaving else requests
@@ -236,9 +251,12 @@ class Runner:
         now = time.perf_counter()
         free_rows = [other.free_rows for other in self._supervisor.workers]
         tokens = JOINING_TOKENS if worker.batch.idle else self._busy_tokens if worker.batch.may_encode else 0
-        requests, too_late = self._queue.share(worker.number, free_rows, worker.used_rows, now, tokens, self._joining)
-        late += too_late
+        share = self._queue.share(worker.number, free_rows, worker.used_rows, now, tokens, self._joining)
+        requests = share.joining
+        late += share.late
         worker.batch.hold(requests)
+        if share.express:
+            self._express_work.notify()
         if requests or late:
             self._observer.waiting(len(self._queue))
         return requests
@@ -247,6 +265,14 @@ class Runner:
         """Why a request is answered that waited too long."""
         assert request.deadline is not None
         return Late(self._cost.least_s(request), request.deadline - time.perf_counter())
+
+    def _express_for(self, work: Work, rows: int) -> Worker | None:
+        """The express worker, if work that wants so many rows would go there."""
+        workers = self._supervisor.workers
+        if not (self._express_rows and 0 < rows <= workers[-1].free_rows and work.longest <= EXPRESS_TOKENS):
+            return None
+        free_rows = [worker.free_rows for worker in workers]
+        return workers[-1] if self._queue.hindered(work.caller, free_rows, time.perf_counter()) else None
 
     def _ended(self, worker: int, request: Request, computed: int) -> None:
         """A request of a worker's batch gave its rows back."""
@@ -284,6 +310,7 @@ class Runner:
             self._closing = True
             self._supervisor.leave()
             self._work.notify_all()
+            self._express_work.notify_all()
 
     def _give_up(self, error: Exception) -> None:
         """Answers what waits. The other workers finish what they run."""

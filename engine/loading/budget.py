@@ -1,7 +1,7 @@
 """How much memory of the host models on the CPU take, whatever is sent: a formula, and the rows that fit.
 
 resident   what the process has when all models are loaded: measured
-cache      workers x rows x the longest source and target
+cache      workers x rows x the longest source and target, and the few rows of the express worker
 growth     the largest block of one worker's cache once more: it grows by copying, one worker at a time
 work       what encoder runs and steps of all workers need, twice because ONNX Runtime doubles what it takes; and what
            is encoded and has not joined yet
@@ -18,6 +18,7 @@ from engine.devices.session import DeviceError
 from engine.devices.sizing import FLOAT_BYTES, ID_BYTES, most_that_fit, tensor_bytes
 from engine.host.cache_memory import STEP
 from engine.logits.target_graphs import OUTPUT_TOKENS, PASS_TOKENS
+from engine.queueing.express import EXPRESS_TOKENS, express_rows
 from engine.queueing.queue import JOINING_TOKENS
 from models.package.declared.graphs import GraphFile, GraphsSpec
 from models.package.declared.tensors import CacheTensor, alike
@@ -55,30 +56,27 @@ class HostLoad:
     target_tokens: int
 
     @property
+    def express_rows(self) -> int:
+        """Of the express worker, which is beside the others. 0: there is none."""
+        return 0 if self.graphs.decoder is None else express_rows(self.rows)
+
+    @property
     def cache_bytes(self) -> int:
-        last = sum(tensor_bytes(tensor, 1) for tensor in self._tensors if tensor.last is not None)
-        allowed = 0
-        if self.graphs.output is not None:  # the tokens of each row, and rows of the output layer for all of them
-            size = self.graphs.vocabulary.target_size
-            allowed = self.rows * size * ID_BYTES + size * self.graphs.width * FLOAT_BYTES
-        return self.workers * (sum(self._blocks) + self.rows * last + allowed)
+        express = self._cache_bytes(self.express_rows, self._express_tokens) if self.express_rows else 0
+        return self.workers * self._cache_bytes(self.rows, self.source_tokens) + express
 
     @property
     def growth_bytes(self) -> int:
-        return max(self._blocks, default=0)
+        return max(self._blocks(self.rows, self.source_tokens), default=0)
 
     @property
     def work_bytes(self) -> int:
-        graphs = self.graphs
-        kept = sum(tensor_bytes(tensor, 1) for tensor in graphs.cache if tensor.start is not None)
-        joining = max(JOINING_TOKENS, self.source_tokens) * (kept + graphs.width * FLOAT_BYTES)
-        heads = max((tensor.heads for tensor in self._tensors), default=0)
+        joining = max(JOINING_TOKENS, self.source_tokens)
         run = max(RUN_TOKENS, self.source_tokens)
-        encoder = run * (graphs.encoder_numbers + heads * self.source_tokens) * FLOAT_BYTES
-        logits = (
-            0 if self.native or graphs.decoder is None else 2 * self.rows * graphs.vocabulary.target_size * FLOAT_BYTES
-        )
-        return self.workers * (joining + 2 * (encoder + logits))
+        each = self._work_bytes(self.rows, joining, run, self.source_tokens)
+        tokens = self._express_tokens
+        express = self._work_bytes(self.express_rows, tokens, tokens, tokens) if self.express_rows else 0
+        return self.workers * each + express
 
     @property
     def late_bytes(self) -> int:
@@ -96,7 +94,7 @@ class HostLoad:
         token = graphs.encoder_numbers + heads * (self.source_tokens + self.target_tokens)
         of_pass = max(PASS_TOKENS, self.target_tokens) * token
         output = 2 * OUTPUT_TOKENS * graphs.vocabulary.target_size
-        return sessions + self.workers * (of_pass + output) * FLOAT_BYTES
+        return sessions + (self.workers + bool(self.express_rows)) * (of_pass + output) * FLOAT_BYTES
 
     @property
     def needed_bytes(self) -> int:
@@ -108,10 +106,33 @@ class HostLoad:
         return self.graphs.native.cache if self.native and self.graphs.native is not None else self.graphs.cache
 
     @property
-    def _blocks(self) -> list[int]:
+    def _express_tokens(self) -> int:
+        """Of the longest source that goes to the express worker, and of those that join there together."""
+        return min(EXPRESS_TOKENS, self.source_tokens)
+
+    def _cache_bytes(self, rows: int, source_tokens: int) -> int:
+        """Of one worker's cache with so many rows."""
+        last = sum(tensor_bytes(tensor, 1) for tensor in self._tensors if tensor.last is not None)
+        allowed = 0
+        if self.graphs.output is not None:  # the tokens of each row, and rows of the output layer for all of them
+            size = self.graphs.vocabulary.target_size
+            allowed = rows * size * ID_BYTES + size * self.graphs.width * FLOAT_BYTES
+        return sum(self._blocks(rows, source_tokens)) + rows * last + allowed
+
+    def _work_bytes(self, rows: int, joining: int, run: int, source_tokens: int) -> int:
+        """Of one worker: source tokens that join together, those of an encoder run, and those of the longest."""
+        graphs = self.graphs
+        kept = sum(tensor_bytes(tensor, 1) for tensor in graphs.cache if tensor.start is not None)
+        heads = max((tensor.heads for tensor in self._tensors), default=0)
+        encoder = run * (graphs.encoder_numbers + heads * source_tokens) * FLOAT_BYTES
+        whole = not (self.native or graphs.decoder is None)
+        logits = 2 * rows * graphs.vocabulary.target_size * FLOAT_BYTES if whole else 0
+        return joining * (kept + graphs.width * FLOAT_BYTES) + 2 * (encoder + logits)
+
+    def _blocks(self, rows: int, source_tokens: int) -> list[int]:
         """Bytes of the blocks of memory of one worker's cache."""
-        sides, groups = (_whole(self.source_tokens), _whole(self.target_tokens)), alike(self._tensors)
-        return [self.rows * sum(tensor_bytes(tensor, tensor.places(*sides)) for tensor in group) for group in groups]
+        sides, groups = (_whole(source_tokens), _whole(self.target_tokens)), alike(self._tensors)
+        return [rows * sum(tensor_bytes(tensor, tensor.places(*sides)) for tensor in group) for group in groups]
 
 
 def total_bytes(loads: Sequence[HostLoad], memory: HostMemory) -> int:

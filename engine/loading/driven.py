@@ -26,6 +26,10 @@ class DrivenLoad(HostLoad):
     """It runs on the CPU."""
 
     @property
+    def express_rows(self) -> int:
+        return 0  # one thread drives the device
+
+    @property
     def cache_bytes(self) -> int:
         return self._load.cache_bytes if self.on_host else 0
 

@@ -174,6 +174,7 @@ class _Opened:
             owns_decoder=True,
             supervision=supervision,
             cores=cores,
+            express_rows=load.express_rows,
         )
         on_device = Load(load.graphs, load.rows, *self.longest)
         runner.memory_bytes = self._loaded_bytes + load.needed_bytes if self.on_host else on_device.total_bytes

@@ -136,11 +136,17 @@ class CostModel:
     def __init__(self, workers: int, rows: int, measured: Measured | None = None) -> None:
         self.rows = rows
         self.workers: Sequence[WorkerCost] = [WorkerCost(measured or Measured()) for _ in range(workers)]
+        self.express = WorkerCost(measured or Measured())
+        """Of the express worker, which comes behind the others. What work costs is told by the others."""
 
     def measured(self, measured: Measured) -> None:
         """A worker was measured. Before the first step."""
-        for worker in self.workers:
+        for worker in (*self.workers, self.express):
             worker.measured = measured
+
+    def of_worker(self, number: int) -> WorkerCost:
+        """Of the worker of a number."""
+        return self.workers[number] if number < len(self.workers) else self.express
 
     def of(self, request: Request) -> float:
         """Seconds of a worker that a request will cost, where its steps are full."""
@@ -170,13 +176,18 @@ class CostModel:
         turn_s = max(worker.turn_s(rows) for worker in self.workers) + work.passes * self._row_s()
         return self._encode_s(work.longest) + self._steps(work.longest, work.beams, work.max_new_tokens) * turn_s
 
+    def express_s(self, work: Work, rows: float) -> float:
+        """The same of one that wants new tokens, and goes to the express worker."""
+        steps = self._steps(work.longest, work.beams, work.max_new_tokens)
+        return self._encode_s(work.longest) + steps * self.express.turn_s(rows) + work.passes * self._row_s()
+
     def most_rows(self, worker: int, request: Request, left_s: float) -> float:
         """Rows of a worker's batch in which a request that begins now would take so long."""
         if not isinstance(request, Translate):
             return inf
         tokens = len(request.source_ids)
         steps = self._steps(tokens, request.rows, request.decoding.max_new_tokens)
-        return self.workers[worker].rows_within((left_s - self._encode_s(tokens)) / steps)
+        return self.of_worker(worker).rows_within((left_s - self._encode_s(tokens)) / steps)
 
     def slowdown(self, rows: float) -> float:
         """How much longer work takes in batches of so many rows than in full ones."""

@@ -1,6 +1,6 @@
 """Where requests wait for a row, and who comes next: each caller its share of the work."""
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from itertools import count
@@ -8,6 +8,8 @@ from math import ceil, floor, inf
 from typing import NamedTuple, Protocol
 
 from engine.queueing.cost import CostModel
+from engine.queueing.express import EXPRESS_ROWS, EXPRESS_TOKENS, Occupancy, may_go
+from engine.queueing.flow import BULK_WEIGHT, INTERACTIVE_WEIGHT, Flow
 from engine.request import Request
 
 MAX_JOINING = 32
@@ -24,8 +26,6 @@ ENCODE_TOKENS = 256
 """The same of those that want no row: together they are no faster, and whoever comes meanwhile waits for them."""
 QUANTUM_S = 0.01
 """Seconds of a worker that a flow of weight 1 gets in a round."""
-INTERACTIVE_WEIGHT, BULK_WEIGHT = 4.0, 1.0
-"""What a caller's urgent requests get of the work for what its other ones get."""
 MOST_FLOWS = 4096
 """Flows that may be remembered for what they owe."""
 KEPT_SHARE = 4
@@ -53,6 +53,14 @@ class Queue(Protocol):
     @property
     def choosy(self) -> bool:
         """What waits may not be for any worker: all of them must look."""
+        ...
+
+    def may_go_express(self, request: Request) -> bool:
+        """Whether the express worker must look too."""
+        ...
+
+    def hindered(self, caller: str, free_rows: Sequence[int], now: float) -> bool:
+        """Whether a caller who has no row finds only workers that are another one's. free_rows: as for `share`."""
         ...
 
     def length_of(self, caller: str) -> int:
@@ -86,8 +94,9 @@ class Queue(Protocol):
     ) -> "Share":
         """Takes out what this worker is to admit now, at most `free_rows[worker]` rows of it, and what is too late.
 
-        free_rows: of every worker. used: rows of this one that others hold. now: by time.perf_counter. tokens: most
-        source tokens together; a longer source comes alone, unless that is 0. requests: most of them
+        free_rows: of every worker, the express one last, if there is one. used: rows of this one that others hold. now:
+        by time.perf_counter. tokens: most source tokens together; a longer source comes alone, unless that is 0.
+        requests: most of them
         """
         ...
 
@@ -110,36 +119,8 @@ class Share(NamedTuple):
     joining: list[Request]
     late: list[Request]
     """They cannot be answered by their deadline any more."""
-
-
-class Flow:
-    """What waits of one caller and class, first come, first served."""
-
-    def __init__(self, caller: str, bulk: bool) -> None:
-        self.caller = caller
-        self.weight = BULK_WEIGHT if bulk else INTERACTIVE_WEIGHT
-        self.requests: OrderedDict[Request, None] = OrderedDict()
-        self.backlog = 0.0
-        """Seconds of a worker that its requests will cost."""
-        self.deficit = 0.0
-        """Seconds of a worker that it may spend. Below zero: it was given more than was expected."""
-        self.its_turn = False
-        """It has got its quantum in this round."""
-        self.held: dict[int, int] = {}
-        """Rows that its requests hold, of each worker."""
-        self.beams: dict[int, int] = {}
-        """Those of them that beam searches hold."""
-
-    @property
-    def head(self) -> Request:
-        """Its next request."""
-        return next(iter(self.requests))
-
-    def hold(self, worker: int, rows: int) -> None:
-        """A request takes so many rows; or gives them back, if it is less than 0."""
-        self.held[worker] = max(0, self.held.get(worker, 0) + rows)
-        if abs(rows) > 1:
-            self.beams[worker] = max(0, self.beams.get(worker, 0) + rows)
+    express: bool = False
+    """The express worker is to look for somebody who waits."""
 
 
 class FairQueue:
@@ -155,6 +136,7 @@ class FairQueue:
         self._round: deque[Flow] = deque()
         """Flows that have requests, the one whose turn it is first."""
         self._length = self._rows = self._embeddings = 0
+        self._occupancy = Occupancy(cost.rows)
         self._arrivals = count()
         self._latest_starts: list[tuple[float, int, Request]] = []
         """A heap of when requests must have begun. Some of them may have left."""
@@ -167,6 +149,16 @@ class FairQueue:
     @property
     def choosy(self) -> bool:
         return self._embeddings > 0
+
+    def may_go_express(self, request: Request) -> bool:
+        return bool(self._occupancy.owners) and may_go(request, EXPRESS_ROWS)
+
+    def hindered(self, caller: str, free_rows: Sequence[int], now: float) -> bool:
+        if not self._occupancy.owners:
+            return False
+        workers = len(self._cost.workers)
+        first = EMBEDDER + 1 if workers > 1 and self._encodes_apart(now) else 0
+        return self._occupancy.hinders(caller, (one for one in range(first, workers) if free_rows[one]))
 
     def length_of(self, caller: str) -> int:
         flows = (self._flows.get((caller, bulk)) for bulk in (False, True))
@@ -227,17 +219,24 @@ class FairQueue:
         """As many as leave each worker equally many free rows, and make nobody late.
 
         A worker that took all that fits would leave the others idle. But the one with the most free rows takes what
-        fits nowhere else.
+        fits nowhere else. The express worker takes nobody but those whom another caller is in the way of.
         """
         taken, late = list[Request](), self._late(now)
-        rows, takers, encodes, elsewhere = free_rows[worker], free_rows, True, 0
+        workers, express = free_rows[: len(self._cost.workers)], self._express(free_rows, now)
+        if worker == len(workers):
+            return self._share_express(express if tokens else [], worker, used, now, late)
+        rows, takers, encodes, elsewhere = workers[worker], workers, True, 0
         if not (tokens and (rows or self._embeddings)):
-            return Share(taken, late)
-        if len(free_rows) > 1 and self._encodes_apart(now):
-            takers, encodes = free_rows[EMBEDDER + 1 :], worker == EMBEDDER
+            return Share(taken, late, bool(express))
+        if len(workers) > 1 and self._encodes_apart(now):
+            takers, encodes = workers[EMBEDDER + 1 :], worker == EMBEDDER
             elsewhere = max(takers) if encodes else 0
         even, most, joining = (sum(takers) - self._rows) // len(takers), max(takers), 0
-        while len(taken) < requests and (flow := self._next(worker, rows, encodes, elsewhere, now)) is not None:
+        while len(taken) < requests:
+            able = {flow for flow in self._round if (flow.head.rows > elsewhere if flow.head.rows else encodes)}
+            able = {flow for flow in able.difference(express) if self._may_join(flow, worker, rows, now)}
+            if (flow := self._next(able)) is None:
+                break
             request = flow.head
             left = rows - request.rows
             together = joining + len(request.source_ids)
@@ -245,33 +244,53 @@ class FairQueue:
                 break
             if taken and not request.rows and (taken[0].rows or together > ENCODE_TOKENS):
                 break
-            if request.deadline is not None:
-                request.most_rows = self._cost.most_rows(worker, request, SURE * (request.deadline - now))
-                if used and used + request.rows > request.most_rows:
-                    self._take_out(flow, request)
-                    late.append(request)
-                    continue
+            if self._too_late(request, worker, used, now):
+                self._take_out(flow, request)
+                late.append(request)
+                continue
             taken.append(request)
             used, joining = used + request.rows, together
             rows = floor(min(left, max(0.0, request.most_rows - used))) if request.rows else left
             flow.deficit -= request.cost
+            self._occupancy.hold(worker, flow.caller, request.rows)
             flow.hold(worker, request.rows)
+            self._take_out(flow, request)
+        return Share(taken, late, bool(express))
+
+    def _share_express(self, flows: list[Flow], worker: int, used: int, now: float, late: list[Request]) -> Share:
+        """The next request of each of these. It costs no flow anything: nobody waits at a queue for these rows."""
+        taken, joining = list[Request](), 0
+        for flow in flows:
+            request = flow.head
+            joining += len(request.source_ids)
+            if taken and joining > EXPRESS_TOKENS:
+                break
+            if self._too_late(request, worker, used, now):
+                late.append(request)
+            else:
+                taken.append(request)
+                used += request.rows
+                flow.hold(worker, request.rows)
             self._take_out(flow, request)
         return Share(taken, late)
 
     def ended(self, request: Request, worker: int, cost: float) -> None:
-        flow = self._flow(request)
-        if flow is None and (cost <= request.cost or not self._length):
+        flow, express = self._flow(request), worker == len(self._cost.workers)
+        if not express:
+            self._occupancy.hold(worker, request.caller, -request.rows)
+        if flow is None and (express or cost <= request.cost or not self._length):
             return
         flow = flow or self._open_flow(request)
         flow.hold(worker, -request.rows)
-        flow.deficit += request.cost - cost
+        if not express:
+            flow.deficit += request.cost - cost
         self._forget(flow, request)
 
     def restarted(self, worker: int) -> None:
         for flow in self._flows.values():
             flow.held.pop(worker, None)
             flow.beams.pop(worker, None)
+        self._occupancy.restarted(worker)
 
     def ahead(self, caller: str, bulk: bool, cost: float) -> float:
         """Its own flow's work, and what the others get while that is done."""
@@ -284,13 +303,26 @@ class FairQueue:
     def _flow(self, request: Request) -> Flow | None:
         return self._flows.get((request.caller, request.bulk))
 
-    def _next(self, worker: int, rows: int, encodes: bool, elsewhere: int, now: float) -> Flow | None:
-        """The flow whose turn it is, and which can pay for its next request. None: there is no such flow.
+    def _express(self, free_rows: Sequence[int], now: float) -> list[Flow]:
+        """Those whose next requests are the express worker's, as many as it has rows for."""
+        if len(free_rows) == len(self._cost.workers) or not self._occupancy.owners:
+            return []
+        flows, rows = list[Flow](), free_rows[-1]
+        for flow in self._round:
+            if may_go(flow.head, rows) and self.hindered(flow.caller, free_rows, now):
+                flows.append(flow)
+                rows -= flow.head.rows
+        return flows
 
-        encodes: this worker does so for those who want no row. elsewhere: what wants no more rows is left to others
-        """
-        able = {flow for flow in self._round if (flow.head.rows > elsewhere if flow.head.rows else encodes)}
-        able = {flow for flow in able if self._may_join(flow, worker, rows, now)}
+    def _too_late(self, request: Request, worker: int, used: int, now: float) -> bool:
+        """Whether it would be late beside rows that others hold. Finds in how many it would not be."""
+        if request.deadline is None:
+            return False
+        request.most_rows = self._cost.most_rows(worker, request, SURE * (request.deadline - now))
+        return bool(used) and used + request.rows > request.most_rows
+
+    def _next(self, able: set[Flow]) -> Flow | None:
+        """Of flows that may go on, the one whose turn it is, and which can pay for its next request. None: none may."""
         if not able:
             return None
         while True:

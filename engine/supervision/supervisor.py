@@ -46,16 +46,20 @@ class Supervisor:
         observer: Observer,
         lock: threading.Condition,
         cores: Cores,
+        express: bool = False,
     ) -> None:
         """`open_batch`: of the worker of this number. `give_up` is told when there are to be no more lives.
 
         convicted: is told when one more request is refused; others like it may wait
-        lock: what changes the workers holds it. cores: where they make their turns
+        lock: what changes the workers holds it. cores: where they make their turns. express: the last worker is nicer
+        than nobody, so that the system gives it a core at once
         """
         self._open_batch, self._receive, self._give_up = open_batch, receive, give_up
         self._convicted = convicted
         self._policy, self._observer, self._lock = policy, observer, lock
         self._cores, self._weight = cores, 1.0
+        self._express = workers - 1 if express else None
+        """Number of that worker."""
         self._quarantine, self._watchdog = Quarantine(), Watchdog(policy)
         self._restarts: deque[float] = deque()
         """When the last ones were."""
@@ -145,7 +149,8 @@ class Supervisor:
         """A new life. Its thread is not started."""
         batch, seat = self._open_batch(number), self._cores.seat(number)
         seat.weight = self._weight
-        return Worker(number, batch, seat, self._receive, self._failed, suspects, self._policy.nice)
+        nice = 0 if number == self._express else self._policy.nice
+        return Worker(number, batch, seat, self._receive, self._failed, suspects, nice)
 
     def _end(self, error: Exception, requests: Iterable[Request]) -> None:
         """No worker that fails is followed by another any more."""

@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, takewhile
 
@@ -72,9 +72,13 @@ class SourceReader:
             if len(text) > self._max_characters and not reading.truncate:
                 raise SourceTooLong(field, "characters", len(text), self._max_characters)
 
-    def guess(self, texts: Iterable[str]) -> list[float]:
-        """How many tokens each has, about, from its length and from the texts before."""
-        return [min(1 + self._tokens_per_character * len(text), self._max_tokens) for text in texts]
+    def guess(self, texts: Collection[str]) -> tuple[float, float]:
+        """How many tokens all of them and the longest have, about, from their lengths and from the texts before."""
+        lengths, each = [*map(len, texts)], self._tokens_per_character
+        longest = min(1 + each * max(lengths, default=0), self._max_tokens)
+        if longest < self._max_tokens:
+            return len(lengths) + each * sum(lengths), longest
+        return sum(min(1 + each * length, self._max_tokens) for length in lengths), longest
 
     def fits(self, text: str, reading: Reading) -> bool:
         """Whether a text has no more tokens than the model takes."""

@@ -8,7 +8,7 @@ All texts of a call are checked before the first is submitted. Leaving a call, h
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
 
 from engine.queueing.cost import Work
@@ -205,7 +205,7 @@ class Translator:
             asks = (self._ask(partial(Score, targets=one.token_ids, fed_ids=fed_ids)) for one in targets)
             return [ask(source) for ask, source in zip(asks, sources, strict=True)]
 
-        given = sum(sum(self._sources.guess(candidates.targets)) for candidates in contents)
+        given = sum(self._sources.guess(candidates.targets)[0] for candidates in contents)
         with await self._open(named, ask_all, None, reading, given) as waiting:
             writer, pairs = TargetWriter(self._tokenizer), zip(waiting, targets, strict=True)
             return [await self._scored(one, await one.event(), of_one, writer) for one, of_one in pairs]
@@ -253,7 +253,7 @@ class Translator:
             raise EmptyContents
         if len(contents) > self.model.max_contents:
             raise TooManyContents(len(contents), self.model.max_contents)
-        return {f"contents[{index}]{field}": text for index, text in enumerate(contents)}
+        return dict(zip(_fields(self.model.max_contents, field), contents, strict=False))
 
     async def _open(
         self,
@@ -275,11 +275,11 @@ class Translator:
 
     def _work_of(self, texts: Collection[str], decoding: Decoding | None, given: float) -> Work:
         """What the texts of this call are expected to ask of the engine."""
-        call, tokens = current_call(), self._sources.guess(texts)
+        call, (tokens, longest) = current_call(), self._sources.guess(texts)
         beams, most, passes = 0, 0, 0
         if decoding is not None:
             beams, most, passes = decoding.rows, decoding.max_new_tokens, decoding.passes
-        return Work(len(texts), sum(tokens), max(tokens), beams, most, call.caller, call.bulk, given, passes)
+        return Work(len(texts), tokens, longest, beams, most, call.caller, call.bulk, given, passes)
 
     async def _translation(
         self, waiting: Waiting, event: Event, writer: TargetWriter, decoding: Decoding, reading: Reading
@@ -375,6 +375,12 @@ class Translator:
             for one, text in zip(found, written.texts, strict=True)
         )
         return ScoredContent(scores, len(source.token_ids), timings)
+
+
+@cache
+def _fields(count: int, field: str) -> tuple[str, ...]:
+    """The names of so many contents: every call needs them, the refused ones too."""
+    return tuple(f"contents[{index}]{field}" for index in range(count))
 
 
 class Opened:

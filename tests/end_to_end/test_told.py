@@ -7,6 +7,7 @@ import pytest
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from dragoman import Client, Health, InvalidArgument, NotFound
+from engine.queueing.express import EXPRESS_ROWS
 from models.package.folder import Package
 from server.config import PREFIX, Settings
 from tests.end_to_end.questions import TEXTS
@@ -72,7 +73,7 @@ def test_metrics_show_the_traffic(server: ServerProcess, client: Client) -> None
     sources = vector.source_tokens + sum(each.source_tokens for each in translations)
     assert grown("dragoman_source_tokens_total", model="en-pt") == sources
     assert grown("dragoman_rows_computed_total", model="en-pt") > grown("dragoman_steps_total", model="en-pt")
-    assert after("dragoman_rows_capacity", model="en-pt") == 2 * 64
+    assert after("dragoman_rows_capacity", model="en-pt") == 2 * 64 + EXPRESS_ROWS
     assert after("dragoman_rows_live", model="en-pt") == after("dragoman_rpc_in_flight") == 0
     assert after("dragoman_model_info", model="en-pt", provider="CPUExecutionProvider", precision="fp32") == 1
     assert after("dragoman_build_info") == 1

@@ -28,12 +28,15 @@ ENDLESS = (7,)
 class Call:
     """A request, and what its caller is told."""
 
-    def __init__(self, source_ids: Sequence[int] = SOURCE, num_beams: int = 1, stream: bool = False) -> None:
+    def __init__(
+        self, source_ids: Sequence[int] = SOURCE, num_beams: int = 1, stream: bool = False, caller: str = ""
+    ) -> None:
         decoding = Decoding(num_beams, 1, 10**9, 1.0, False)
         self._events: Queue[Event] = Queue()
         self.request: Request = Translate(
             tuple(source_ids), self._events.put, decoding=decoding, rules=RULES, stream=stream
         )
+        self.request.caller = caller
 
     @classmethod
     def for_vector(cls) -> "Call":
@@ -97,13 +100,15 @@ class RecordingDecoder(CopyDecoder):
 class Service:
     """A runner over a decoder whose gate is closed."""
 
-    def __init__(self, workers: int, max_rows: int, supervision: Supervision) -> None:
+    def __init__(self, workers: int, max_rows: int, supervision: Supervision, express_rows: int) -> None:
         self.registry = CollectorRegistry()
         self.decoder = RecordingDecoder()
         self.gate = self.decoder.gate
         self.gate.close()
         metrics = ModelMetrics(ModelFamilies(self.registry), "copy")
-        self.runner = Runner(self.decoder, max_rows, workers, metrics, supervision=supervision)
+        self.runner = Runner(
+            self.decoder, max_rows, workers, metrics, supervision=supervision, express_rows=express_rows
+        )
 
     def submit(self, *calls: Call) -> None:
         for call in calls:
@@ -136,8 +141,10 @@ class Service:
 
 
 @contextmanager
-def serving(workers: int = 1, max_rows: int = 4, supervision: Supervision = UNSUPERVISED) -> Iterator[Service]:
-    service = Service(workers, max_rows, supervision)
+def serving(
+    workers: int = 1, max_rows: int = 4, supervision: Supervision = UNSUPERVISED, express_rows: int = 0
+) -> Iterator[Service]:
+    service = Service(workers, max_rows, supervision, express_rows)
     with service.runner:
         try:
             yield service

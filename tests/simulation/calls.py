@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from engine.request import Translate
-from tests.simulation.machine import Fault
+from tests.engine.calling import END
+from tests.simulation.machine import POISON, Fault
 
 
 @dataclass(eq=False)
@@ -35,6 +36,11 @@ class Call:
     """How often each content was answered."""
     requests: list[Translate] = field(default_factory=list)
     failed: bool = False
+
+    def source_ids(self, length: int) -> tuple[int, ...]:
+        """A text of its."""
+        source = (7,) * length if self.endless else (*(5 + (i + length) % 9 for i in range(length - 1)), END)
+        return (POISON, *source) if self.poison else source
 
     @property
     def in_time(self) -> bool:
@@ -88,6 +94,8 @@ class Schedule:
     grace_s: float = 0.05
     drains: bool = True
     """False: it is closed at once, with all that runs and waits, and callers come who have not been told."""
+    express_rows: int = 0
+    """Of the express worker; 0: there is none."""
 
     def smaller(self) -> Iterator["Schedule"]:
         """Schedules with less in them, those with much less first."""
@@ -106,6 +114,8 @@ class Schedule:
             yield replace(self, drains=True)
         if self.workers > 1:
             yield replace(self, workers=1)
+        if self.express_rows:
+            yield replace(self, express_rows=0)
 
 
 def simpler(arrival: Arrival) -> Iterator[Arrival]:
@@ -133,6 +143,7 @@ def short_schedule(seed: int) -> Schedule:
         drain_at=chance.choice([None, None, None, chance.uniform(0, 0.06)]),
         grace_s=chance.choice([0.0, 0.02, 1.0]),
         drains=chance.random() < 0.7,
+        express_rows=chance.choice([0, 1, 2]),
     )
 
 
@@ -171,4 +182,11 @@ def long_schedule(seed: int) -> Schedule:
         )
         for _ in range(40)
     )
-    return Schedule(seed, arrivals, workers=1 + seed % 3, rows=16, max_waiting=(12, 40, 1024)[seed // 3 % 3])
+    return Schedule(
+        seed,
+        arrivals,
+        workers=1 + seed % 3,
+        rows=16,
+        max_waiting=(12, 40, 1024)[seed // 3 % 3],
+        express_rows=4 * (seed % 2),
+    )

@@ -135,8 +135,6 @@ class Turns:
 
     def __init__(self, started: "Callable[[Thread], None]", joined: "Callable[[Thread, float], None]") -> None:
         self._started, self._joined = started, joined
-        self.waiting: deque[Thread] = deque()
-        """Threads that wait at the condition, the first to be woken first."""
         self.current: Thread | None = None
         """Whose turn it is."""
         self.Event = threading.Event
@@ -144,13 +142,10 @@ class Turns:
     def Thread(self, target: Callable[[], None], name: str, daemon: bool) -> "Thread":
         return Thread(self, name, target.__self__)  # type: ignore[attr-defined]
 
-    def Condition(self) -> "Condition":
-        return Condition(self)
+    def RLock(self) -> None: ...
 
-    def notify(self, most: int) -> None:
-        """Wakes so many that wait."""
-        for _ in range(min(most, len(self.waiting))):
-            self._started(self.waiting.popleft())
+    def Condition(self, lock: None) -> "Condition":
+        return Condition(self)
 
 
 @dataclass(eq=False)
@@ -181,6 +176,8 @@ class Condition:
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
+        self._waiting: deque[Thread] = deque()
+        """The first to be woken first."""
 
     def __enter__(self) -> None: ...
 
@@ -189,14 +186,15 @@ class Condition:
     def wait(self) -> None:
         """Ends the turn; the next one asks again."""
         assert self._turns.current is not None
-        self._turns.waiting.append(self._turns.current)
+        self._waiting.append(self._turns.current)
         raise Idle
 
     def notify(self, n: int = 1) -> None:
-        self._turns.notify(n)
+        for _ in range(min(n, len(self._waiting))):
+            self._turns._started(self._waiting.popleft())
 
     def notify_all(self) -> None:
-        self._turns.notify(len(self._turns.waiting))
+        self.notify(len(self._waiting))
 
 
 @dataclass
@@ -233,3 +231,9 @@ class Stuck:
         """Lets the kernel come back, and the turn end."""
         self._back.set()
         assert self._left.wait(WAIT_S)
+
+
+def stuck_turn(worker: Worker) -> Stuck | None:
+    """The turn that its thread hangs in."""
+    assert isinstance(worker.thread, Thread)
+    return worker.thread.stuck

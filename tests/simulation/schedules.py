@@ -11,7 +11,8 @@ from tests.simulation.world import World
 def run(schedule: Schedule) -> World:
     """Raises AssertionError where something does not hold."""
     supervision = Supervision(restarts=schedule.restarts)
-    world = World(schedule.seed, schedule.workers, schedule.rows, schedule.max_waiting, supervision=supervision)
+    sizes = schedule.workers, schedule.rows, schedule.max_waiting
+    world = World(schedule.seed, *sizes, supervision=supervision, express_rows=schedule.express_rows)
     world.decoder.will_fail(schedule.faults)
     for arrival in schedule.arrivals:
         world.arrive(arrival.call(), arrival.at)
@@ -31,6 +32,7 @@ class Violation(AssertionError):
         self.schedule, self._made_of = schedule, (schedule, trace, what)
         calls = [f"call {arrival}" for arrival in sorted(schedule.arrivals, key=lambda arrival: arrival.at)]
         server = f"workers={schedule.workers} rows={schedule.rows} waiting={schedule.max_waiting}"
+        server += f" express_rows={schedule.express_rows}"
         ends = f"restarts={schedule.restarts} drain_at={schedule.drain_at} grace_s={schedule.grace_s}"
         ends += f" drains={schedule.drains}"
         told = [f"seed {schedule.seed}: {what}", f"{server} {ends}", *calls, *map(str, schedule.faults), *trace]
@@ -67,6 +69,7 @@ def run_many(first: int, schedules: int) -> Counter[str]:
         for seed in range(first, first + schedules):
             world = run_shortened(short_schedule(seed))
             told.update(world.decoder.failed)
+            told["express"] += len(world.expressed)
             told.update(call.refusal or ("not answered" if call.failed else "answered") for call in world.calls)
     finally:
         logging.disable(logging.NOTSET)

@@ -28,10 +28,10 @@ from engine.supervision.worker import Worker
 from models.decoding import Decoding
 from server.admission.permits import Admission
 from server.errors import EngineStopped, ServerError
-from tests.engine.calling import END, RULES
+from tests.engine.calling import RULES
 from tests.simulation.calls import Call
 from tests.simulation.draining import Drain
-from tests.simulation.machine import POISON, SPEED, Clock, Crash, Idle, SlowDecoder, Speed, Stuck, Thread, Turns
+from tests.simulation.machine import SPEED, Clock, Crash, Idle, SlowDecoder, Speed, Stuck, Thread, Turns, stuck_turn
 
 NOTICED_S = 15.0
 """In which a hang must be."""
@@ -52,6 +52,7 @@ class World:
         max_waiting: int = 1024,
         speed: Speed = SPEED,
         supervision: Supervision = UNSUPERVISED,
+        express_rows: int = 0,
     ) -> None:
         self.chance, self.clock = random.Random(seed), Clock()
         self.decoder = SlowDecoder(self.clock, self.chance, speed)
@@ -60,6 +61,8 @@ class World:
         self.trace: list[str] = []
         """What happened, and when."""
         self.calls: list[Call] = []
+        self.expressed = set[Call]()
+        """Those that had rows of the express worker."""
         self.began = self.clock.now
         self._rows: Counter[Call] = Counter()
         self._call_of: dict[int, Call] = {}
@@ -73,7 +76,8 @@ class World:
         self._turn_of: Stuck | None = None
         self._closed = self._ending = self._looking = False
         with self._patched():
-            self.runner = Runner(self.decoder, rows, workers, Unobserved(), supervision=supervision)
+            options = Unobserved(), FairQueue, False, supervision, None, express_rows
+            self.runner = Runner(self.decoder, rows, workers, *options)
             self.runner.measure(512, 512)
             self._drain = Drain(self, self.clock, self._shut)
         self.began = self.decoder._began = self.clock.now
@@ -181,9 +185,7 @@ class World:
         self._at(call.read_until, end)
 
     def _request(self, call: Call, number: int, length: int, deadline: float | None) -> Translate:
-        source = (7,) * length if call.endless else (*(5 + (i + length) % 9 for i in range(length - 1)), END)
-        if call.poison:
-            source = (POISON, *source)
+        source = call.source_ids(length)
         streamed: tuple[int, ...] = ()
 
         def deliver(event: Event) -> None:
@@ -203,7 +205,7 @@ class World:
             self.admission.answered()
             if isinstance(event, Finished):
                 [best] = event.hypotheses
-                expected = source[: call.most] if not call.endless else (source * call.most)[: call.most]
+                expected = (source * call.most if call.endless else source)[: call.most]
                 assert best.token_ids == expected, f"an answer is another one's: {best.token_ids} for {source}"
                 assert streamed == best.token_ids[: len(streamed)], "tokens were told that are not the answer's"
             if isinstance(event, Failed):
@@ -265,6 +267,8 @@ class World:
         for one in running:
             if (call := self._call_of.get(id(one.request))) is not None:
                 self._rows[call] += one.rows
+                if worker.number == self.runner.workers:
+                    self.expressed.add(call)
         if goes_on:
             self._ready(thread)
         else:
@@ -291,13 +295,13 @@ class World:
         if not supervisor._ended.is_set():
             supervisor.look(LOOK_S)
         for worker in before:
-            turn = _stuck_turn(worker)
+            turn = stuck_turn(worker)
             if turn is not None and worker in self.workers and not supervisor._ended.is_set():
                 seconds = self.clock.now - turn.since
                 patience_s = supervisor._policy.patience_s(worker.expected_s, not supervisor._watchdog._begun)
                 most = max(NOTICED_S, patience_s + 3 * LOOK_S)
                 assert seconds < most, f"a hang was not noticed for {seconds:.1f} s"
-        self._looking = any(_stuck_turn(worker) is not None for worker in self.workers)
+        self._looking = any(stuck_turn(worker) is not None for worker in self.workers)
         if self._looking and not supervisor._ended.is_set():
             self._at(self.clock.now + LOOK_S, self._look)
 
@@ -340,13 +344,12 @@ class World:
             self.admission.close(EngineStopped)
             self._at(self.clock.now + END_S, lambda: self._drain.begin([self.admission], 0.0))
         for worker in self.workers:
-            if worker.leaving or _stuck_turn(worker) is not None:
+            if worker.leaving or stuck_turn(worker) is not None:
                 continue
             batch = worker.batch
             leaving = {id(one) for one, event in batch.answers.said if not isinstance(event, Tokens)}
             held = sum(request.rows for request in batch.answers.held if id(request) not in leaving)
-            assert batch.free_rows + held == self.runner.rows, f"{batch.free_rows} rows free, {held} held"
-
+            assert batch.free_rows + held == batch.rows, f"{batch.free_rows} rows free, {held} held"
         self._check_places()
 
     def _check_places(self) -> None:
@@ -387,14 +390,8 @@ class World:
         assert self.runner.waiting == 0, "requests wait, and nobody will take them"
         assert not self.admission._reserved
         if not self.decoder.failed and not self._closed:
-            assert all(worker.batch.free_rows == self.runner.rows for worker in self.workers), "rows are not given back"
+            assert all(one.batch.free_rows == one.batch.rows for one in self.workers), "rows are not given back"
         for number, call in enumerate(self.calls, 1):
             assert not call.waits, f"call {number} was never answered"
             if not (call.refusal or call.failed):
                 assert len(call.answers) == len(call.lengths), f"call {number} was not answered as a whole"
-
-
-def _stuck_turn(worker: Worker) -> Stuck | None:
-    """The turn that its thread hangs in."""
-    assert isinstance(worker.thread, Thread)
-    return worker.thread.stuck

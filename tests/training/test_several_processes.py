@@ -9,6 +9,7 @@ import pytest
 
 from dragoman.v1.translation_pb2 import TranslateRequest, TranslateResponse
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
+from engine.queueing.express import EXPRESS_ROWS
 from models.package.folder import Package
 from tests.server_process import ROOT, WAIT_S, ServerProcess, eventually, server_command, server_process
 
@@ -61,7 +62,7 @@ def test_calls_and_tokens_add_up(servers: list[ServerProcess]) -> None:
     assert together("dragoman_finished_total") == len(translations) == 2 * CALLS
     assert together("dragoman_target_tokens_total") == sum(each.hypotheses[0].tokens for each in translations)
     assert together("dragoman_source_tokens_total") == sum(each.source_tokens for each in translations)
-    assert together("dragoman_rows_capacity") == 2 * 2 * 64
+    assert together("dragoman_rows_capacity") == 2 * (2 * 64 + EXPRESS_ROWS)
     assert together("dragoman_server_state", state="serving") == 2
 
 

@@ -16,6 +16,7 @@ import pytest
 import trustme
 
 from dragoman import AsyncClient, Client, DragomanError, InvalidArgument, TlsOptions
+from engine.queueing.express import EXPRESS_ROWS
 from engine.request import PHASES
 from models.package.folder import Package
 from server.config import Settings
@@ -55,7 +56,8 @@ def test_a_server_tells_all_of_itself(tiny_package: Package, tmp_path: Path) -> 
     assert metrics("dragoman_server_state", state="serving") == metrics("dragoman_server_state") == 1
     assert metrics("dragoman_tls_certificate_expiry_timestamp_seconds") == EXPIRY.timestamp()
     assert metrics("dragoman_queue_capacity", model="tiny") == 300
-    assert metrics("dragoman_cache_tokens_capacity") == 2 * 64 * 2 * tiny_package.manifest.model.max_positions
+    rows = 2 * 64 + EXPRESS_ROWS
+    assert metrics("dragoman_cache_tokens_capacity") == rows * 2 * tiny_package.manifest.model.max_positions
     assert metrics("dragoman_device_info", asked="cpu", provider="CPUExecutionProvider") == 1
     assert metrics("dragoman_threads") > 4
     assert metrics("dragoman_encoder_tokens_total", kind="padding") == 0

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from engine.queueing.cost import CostModel, Measured, Work
+from engine.queueing.express import EXPRESS_ROWS, EXPRESS_TOKENS
 from engine.queueing.queue import CROWD_S, CROWD_SLOWDOWN, ENCODE_TOKENS, JOINING_TOKENS, SURE, FairQueue
 from engine.request import Encode, Request, Translate
 from models.decoding import Decoding
@@ -119,6 +120,69 @@ def test_in_a_crowd_the_rows_of_one_caller_do_not_make_everybodys_steps_long() -
         for _ in range(2 * ROWS):
             queue.put(request("many", arrived=since_s))
         assert len(queue.share(0, [ROWS], 0, since_s).joining) == expected
+
+
+def express_queue(workers: int = 2) -> FairQueue:
+    """One caller's wide searches hold most rows of every worker, and another caller has one row of the first."""
+    queue = queue_of([request("greedy", beams=8) for _ in range(workers)], workers)
+    for worker in range(workers):
+        assert len(queue.share(worker, [ROWS] * workers + [EXPRESS_ROWS], 0, 0.0).joining) == 1
+    return queue
+
+
+def test_whom_another_caller_hinders_goes_to_the_express_worker_and_nobody_else_does() -> None:
+    queue, free = express_queue(), [8, 8, EXPRESS_ROWS]
+    queue.put(modest := request("modest"))
+    queue.put(wide := request("wide", beams=EXPRESS_ROWS + 1))
+    queue.put(long := request("long", tokens=EXPRESS_TOKENS + 1))
+    queue.put(more := request("greedy"))
+    assert queue.may_go_express(modest) and not queue.may_go_express(wide) and not queue.may_go_express(long)
+    shares = [queue.share(worker, free, 8, 0.0) for worker in (0, 1, 0, 1)]
+    assert all(share.express for share in shares)
+    assert {one for share in shares for one in share.joining} == {wide, long, more}
+    assert queue.share(2, free, 0, 0.0, tokens=0).joining == []
+    assert queue.share(2, free, 0, 0.0) == ([modest], [], False)
+
+
+def test_nobody_goes_to_the_express_worker_who_has_rows_or_finds_a_worker_that_is_nobodys() -> None:
+    queue = express_queue()
+    assert queue.hindered("modest", [8, 8, EXPRESS_ROWS], 0.0)
+    assert queue.hindered("modest", [0, 8, EXPRESS_ROWS], 0.0)
+    assert not queue.hindered("greedy", [8, 8, EXPRESS_ROWS], 0.0)
+    queue.restarted(1)
+    assert not queue.hindered("modest", [8, ROWS, EXPRESS_ROWS], 0.0)
+    assert queue.hindered("modest", [8, 0, EXPRESS_ROWS], 0.0), "it has no room"
+    assert queue.share(2, [8, ROWS, EXPRESS_ROWS], 0, 0.0).joining == []
+
+
+def test_among_callers_with_a_text_each_nobody_goes_to_the_express_worker() -> None:
+    queue = queue_of(request(str(number)) for number in range(2 * ROWS))
+    assert len(queue.share(0, [ROWS - 4, EXPRESS_ROWS], 0, 0.0).joining) == ROWS - 4
+    assert not queue.may_go_express(request("one more"))
+    assert queue.share(1, [4, EXPRESS_ROWS], 0, 0.0).joining == []
+
+
+def test_where_the_express_worker_has_no_room_the_others_take_whoever_waits() -> None:
+    queue = express_queue(1)
+    queue.put(modest := request("modest"))
+    assert queue.share(0, [8, EXPRESS_ROWS], 8, 0.0).joining == []
+    assert queue.share(0, [8, 0], 8, 0.0) == ([modest], [], False)
+    assert not queue.hindered("modest", [7, EXPRESS_ROWS], 0.0), "it has a row there now"
+
+
+def test_rows_of_the_express_worker_are_given_back_and_cost_no_share() -> None:
+    queue = express_queue(1)
+    for _ in range(3):
+        queue.put(modest := request("modest"))
+        assert queue.share(1, [8, EXPRESS_ROWS], 0, 0.0).joining == [modest]
+        queue.ended(modest, 1, 100 * modest.cost)
+    assert queue.ahead("modest", False, 1.0) == 1.0, "it owes nothing"
+
+
+def test_who_would_be_late_there_is_told_so_by_the_express_worker() -> None:
+    queue = express_queue(1)
+    queue.put(urgent := request("modest", deadline=0.0195))
+    assert queue.share(1, [8, EXPRESS_ROWS], 2, 0.0) == ([], [urgent], False)
 
 
 def test_in_a_crowd_one_worker_encodes_and_rows_go_to_the_others() -> None:

@@ -1,0 +1,62 @@
+"""Who goes to the express worker: whoever would wait for steps that are long because of one other caller.
+
+Every row of a batch waits for all others, so a caller with wide searches, which he may have, makes the steps of a
+modest one as long as his own. The express worker has a batch of a few rows beside those of the others, and the system
+shares the cores between them. See docs/decisions/0058-an-express-worker.md.
+"""
+
+from collections.abc import Iterable
+
+from engine.request import Request
+
+EXPRESS_ROWS = 4
+"""Of the express worker's batch."""
+EXPRESS_TOKENS = 256
+"""Source tokens of the longest that goes there, and most of those that join together."""
+OWNED_SHARE = 8
+"""Nobody's rows make steps long that are not more than so large a part of a batch: an eighth."""
+
+
+def express_rows(rows: int) -> int:
+    """Of an express worker beside batches of so many rows. 0: they are so small that it is not worth one."""
+    return EXPRESS_ROWS if rows >= 2 * EXPRESS_ROWS else 0
+
+
+def may_go(request: Request, free_rows: int) -> bool:
+    """Whether an express worker with so many free rows has room for a request."""
+    return 0 < request.rows <= free_rows and len(request.source_ids) <= EXPRESS_TOKENS
+
+
+class Occupancy:
+    """Which callers hold the rows of each worker, but for the express one."""
+
+    def __init__(self, rows: int) -> None:
+        """`rows`: of each worker."""
+        self._few = max(1, rows // OWNED_SHARE)
+        self._held: dict[int, dict[str, int]] = {}
+        """Rows by worker and caller."""
+        self.owners: dict[int, str] = {}
+        """By worker: who holds more than half of the rows in use, and more than a few."""
+
+    def hold(self, worker: int, caller: str, rows: int) -> None:
+        """A caller takes so many rows; or gives them back, if it is less than 0."""
+        held = self._held.setdefault(worker, {})
+        held[caller] = held.get(caller, 0) + rows
+        if held[caller] <= 0:
+            del held[caller]
+        first = max(held, key=held.__getitem__, default="")
+        if held and held[first] > max(self._few, sum(held.values()) / 2):
+            self.owners[worker] = first
+        else:
+            self.owners.pop(worker, None)
+
+    def restarted(self, worker: int) -> None:
+        """Nobody holds rows of it."""
+        self._held.pop(worker, None)
+        self.owners.pop(worker, None)
+
+    def hinders(self, caller: str, workers: Iterable[int]) -> bool:
+        """Whether a caller who has no row finds only workers that are another one's. workers: that have free rows."""
+        if any(caller in held for held in self._held.values()):
+            return False
+        return all(worker in self.owners for worker in workers)
