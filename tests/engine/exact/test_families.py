@@ -7,7 +7,7 @@ saved: `tests.models.families`. `python -m tests.engine.exact 200` takes more se
 import operator
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -104,9 +104,13 @@ def test_greedy_tokens_are_those_of_ctranslate2(name: str, made: Made) -> None:
 
 def test_tokens_of_our_own_operators_are_those_of_generate(tmp_path: Path) -> None:
     """One family is enough here: trained ones are in test_trained_families, all of them in the program."""
-    with suppress(LibraryError), make_native(FAMILIES["m2m_100"], tmp_path) as made:
+    try:
+        open_library()
+    except LibraryError as error:
+        pytest.skip(str(error))
+    with make_native(FAMILIES["m2m_100"], tmp_path) as made:
         found = compare(made, SENTENCES)
-        assert (found.equal, found.same) == ((SENTENCES, SENTENCES), 2 * SENTENCES)
+    assert (found.equal, found.same) == ((SENTENCES, SENTENCES), 2 * SENTENCES)
 
 
 @dataclass(frozen=True)
