@@ -1,9 +1,11 @@
 """The decoder on ONNX Runtime: two sessions, shared by all engines."""
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from engine.cpu.allowed import AllowedTokens, OutputLayer
 from engine.cpu.cache import CpuCache
@@ -11,11 +13,14 @@ from engine.cpu.screened import WholeRows
 from engine.cpu.source import CpuSource
 from engine.devices.session import CPU, Device, open_session
 from engine.devices.shapes import check_shapes
+from engine.host.together import same_alone
 from engine.logits.graph import LogitsGraph
 from engine.logits.target_graphs import TargetGraphs
 from kernels.library import Counters, Library
 from models.package import derived
 from models.package.graph_files import GraphFiles
+
+log = logging.getLogger(__name__)
 
 RUN_TOKENS = 512
 """Most tokens of an encoder run, but that a longer source runs alone: a run's memory grows with them, and ONNX Runtime
@@ -54,6 +59,10 @@ class CpuDecoder:
             self._logits = LogitsGraph(graphs)
             self._logits.load(contents)
             self._whole = WholeRows(self._logits)
+        self._together = True
+        self._together = same_alone(self._arrays, spec.vocabulary.source_size, source_capacity)
+        if not self._together:  # it rests on kernels of ONNX Runtime that do not promise it
+            log.warning("sources have other bits together than alone on this processor: each is encoded alone, slowly")
 
     @property
     def device(self) -> Device:
@@ -74,7 +83,11 @@ class CpuDecoder:
         """Runs the encoder on sources, some of them together. named: see `Decoder`."""
         found: dict[int, CpuSource] = {}
         names = named or [()] * len(sources)
-        for run in runs([len(source) for source in sources], self.spec.encoder_pads):
+        lengths = [len(source) for source in sources]
+        together = (
+            runs(lengths, self.spec.encoder_pads) if self._together else ([index] for index in range(len(lengths)))
+        )
+        for run in together:
             encoded = self._encode([sources[index] for index in run], [names[index] for index in run])
             found |= zip(run, encoded, strict=True)
         return [found[index] for index in range(len(sources))]
@@ -92,6 +105,10 @@ class CpuDecoder:
 
     def close(self) -> None:
         """Nothing outlives it."""
+
+    def _arrays(self, sources: Sequence[Sequence[int]]) -> list[list[NDArray[np.floating]]]:
+        """All that the encoder gives of every source."""
+        return [[source.hidden(), *source.encoded.values()] for source in self.encode(sources)]
 
     def _encode(self, sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]]) -> Iterator[CpuSource]:
         """Runs the encoder once."""

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-CHECKED = (11, 3, 7, 10)
-"""Tokens of the sources that are compared, once, before a decoder serves: few, since it has to be quick."""
+CHECKED = (11, 3, 7, 11)
+"""Tokens of the sources that are compared, once, before a decoder serves: few, since it has to be quick. Two have the
+same length, which is what standard encoders take together."""
 
 Encode = Callable[[Sequence[Sequence[int]]], Iterable[Sequence[NDArray[np.generic]]]]
 """All arrays that an encoder gives of each source, in the order of the sources."""
@@ -14,7 +15,10 @@ Encode = Callable[[Sequence[Sequence[int]]], Iterable[Sequence[NDArray[np.generi
 
 def same_alone(encode: Encode, vocabulary_size: int, source_capacity: int) -> bool:
     """Whether all bits of a few sources, of at most so many tokens, are the same when each is encoded alone."""
-    sources = [range(min(length, vocabulary_size, source_capacity)) for length in CHECKED]
+    sources = [
+        [(place + token) % vocabulary_size for token in range(min(length, source_capacity))]
+        for place, length in enumerate(CHECKED)
+    ]
     together = [_bits(arrays) for arrays in encode(sources)]
     return together == [_bits(arrays) for source in sources for arrays in encode([source])]
 

@@ -11,6 +11,8 @@ from engine.request import Request
 
 EXPRESS_ROWS = 4
 """Of the express worker's batch."""
+FEWEST_BESIDE = 32
+"""Rows of each other worker where there is an express one."""
 EXPRESS_TOKENS = 256
 """Source tokens of the longest that goes there, and most of those that join together."""
 OWNED_SHARE = 8
@@ -18,8 +20,8 @@ OWNED_SHARE = 8
 
 
 def express_rows(rows: int) -> int:
-    """Of an express worker beside batches of so many rows. 0: they are so small that it is not worth one."""
-    return EXPRESS_ROWS if rows >= 2 * EXPRESS_ROWS else 0
+    """Of an express worker beside batches of so many rows. 0: its rows are better theirs, whose steps are short."""
+    return EXPRESS_ROWS if rows >= FEWEST_BESIDE else 0
 
 
 def may_go(request: Request, free_rows: int) -> bool:

@@ -12,6 +12,7 @@ from models.checkpoint import modernbert
 from models.checkpoint.classifiers import HeadConfig, take_classifier
 from models.checkpoint.contents import CheckpointError, EncoderCheckpoint, EncoderModel
 from models.checkpoint.described import encoders as described
+from models.checkpoint.described.reader import DESCRIPTION
 from models.checkpoint.files.foreign import check_quantization
 from models.checkpoint.files.reading import JsonKeys, TensorFile, check_same, invalid, notices, parse, read_json
 from models.checkpoint.files.relative import put_relative
@@ -138,7 +139,7 @@ def load(folder: Path) -> EncoderCheckpoint:
 
     Raises CheckpointError.
     """
-    if described.is_encoder(folder):
+    if (folder / DESCRIPTION).exists():
         return described.load(folder)
     sentences = read_sentences(folder)
     inner = sentences.folder

@@ -122,7 +122,7 @@ FAMILIES = {
 def load(folder: Path) -> Checkpoint:
     """Reads what `read` does, and the tokenizer that transformers has for it. Raises CheckpointError."""
     trained = read(folder)
-    spec, made_files, largest, languages = _tokenizer(folder, trained.config.end_id)
+    spec, made_files, largest, languages = read_tokenizer(folder, trained.config.end_id)
     if largest >= trained.config.source_vocab_size:
         raise CheckpointError(
             f"{folder}: the tokenizer has token {largest}; the model has {trained.config.source_vocab_size} tokens"
@@ -143,15 +143,17 @@ def load(folder: Path) -> Checkpoint:
     )
 
 
-def _tokenizer(folder: Path, end_id: int) -> tuple[TokenizerSpec, dict[str, str], int, tuple[str, ...]]:
+def read_tokenizer(folder: Path, end_id: int) -> tuple[TokenizerSpec, dict[str, str], int, tuple[str, ...]]:
     """Of a folder, with the files that are made of it, its largest id, and the languages that it names (MADLAD)."""
     if has_bytes(folder):
         spec = ByteSpec(end_id=end_id)
         return spec, {}, spec.offset + BYTES - 1, ()
     tokenizer = read_fast_tokenizer(folder)
     codes = target_codes(tokenizer)
-    made = tokenizer.spec.model_copy(update={"target_codes": codes})
-    return made, {made.file: tokenizer.content}, max([tokenizer.largest_id, *codes.values()]), tuple(codes)
+    named = {code[-1] for code in codes.values()}
+    hidden = tuple(sorted({*tokenizer.spec.hidden_ids} | named))
+    made = tokenizer.spec.model_copy(update={"target_codes": codes, "hidden_ids": hidden})
+    return made, {made.file: tokenizer.content}, max([tokenizer.largest_id, *named]), tuple(codes)
 
 
 def read(folder: Path) -> Trained:

@@ -5,9 +5,9 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from models.config import Frozen
 from models.tokenizers.tokenizer import NOWHERE, Span, TokenizerError, clean_up, without_spaces, without_tail
@@ -25,6 +25,11 @@ class Affixes(Frozen):
     """Between two texts that are read together. Empty: none are."""
 
 
+def _several(ids: Any) -> Any:
+    """Packages of before have a single id."""
+    return (ids,) if isinstance(ids, int) else tuple(ids) if isinstance(ids, list) else ids
+
+
 class TokenizerJsonSpec(Frozen):
     """A tokenizer.json, and what it does not say."""
 
@@ -34,8 +39,8 @@ class TokenizerJsonSpec(Frozen):
     """Around every source."""
     source_affixes: dict[str, Affixes] = Field(default_factory=dict)
     """Source language -> what is around its texts instead."""
-    target_codes: dict[str, int] = Field(default_factory=dict)
-    """Target language -> the id before a source that names it, for a model that is told so there."""
+    target_codes: dict[str, Annotated[tuple[int, ...], BeforeValidator(_several)]] = Field(default_factory=dict)
+    """Target language -> the ids before a source that name it, for a model that is told so there."""
     unknown_id: int
     """The id of what the vocabulary lacks, and of control tokens that are written in a text."""
     hidden_ids: tuple[int, ...]
@@ -87,8 +92,8 @@ class TokenizerJson:
     def encode(self, text: str, target_language: str = "", source_language: str = "") -> list[int]:
         """The token ids of a source, with what is around it."""
         affixes = self.spec.source_affixes.get(source_language, self.spec.affixes)
-        code = self.spec.target_codes.get(target_language)
-        return [*affixes.prefix_ids, *([] if code is None else [code]), *self.encode_target(text), *affixes.suffix_ids]
+        code = self.spec.target_codes.get(target_language, ())
+        return [*affixes.prefix_ids, *code, *self.encode_target(text), *affixes.suffix_ids]
 
     def encode_pair(self, text: str, second: str) -> list[int]:
         """The token ids of two texts that are read together, with what is around and between them."""
@@ -99,7 +104,7 @@ class TokenizerJson:
     def spans(self, text: str, target_language: str = "", source_language: str = "") -> list[Span]:
         """Where each token that `encode` gives stands in the text."""
         affixes = self.spec.source_affixes.get(source_language, self.spec.affixes)
-        before = len(affixes.prefix_ids) + (target_language in self.spec.target_codes)
+        before = len(affixes.prefix_ids) + len(self.spec.target_codes.get(target_language, ()))
         encoded = self._backend.encode(text, add_special_tokens=False)
         spans = (without_spaces(text, *offsets) for offsets in encoded.offsets)
         return [*[NOWHERE] * before, *spans, *[NOWHERE] * len(affixes.suffix_ids)]
@@ -152,7 +157,8 @@ class TokenizerJson:
         spec = self.spec
         around = [spec.affixes, *spec.source_affixes.values()]
         named = [*(token_id for one in around for token_id in (*one.prefix_ids, *one.suffix_ids))]
-        beyond = [one for one in (*named, *spec.target_codes.values(), spec.unknown_id) if one >= self._vocabulary_size]
+        named += [token_id for code in spec.target_codes.values() for token_id in code]
+        beyond = [one for one in (*named, spec.unknown_id) if one >= self._vocabulary_size]
         if beyond:
             raise TokenizerError(
                 f"{spec.file} has ids up to {self._vocabulary_size - 1}, and the manifest names {max(beyond)}: "

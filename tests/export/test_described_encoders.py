@@ -116,6 +116,10 @@ def test_served_vectors_are_those_of_its_own_code(bare: Bare, tmp_path: Path) ->
     np.testing.assert_allclose(vectors, np.stack(expected), atol=2e-5)
 
 
+TARGET_SIDE = {"target_vocab_size": 300, "decoder_layers": 1, "decoder_heads": 4, "decoder_ffn": 8}
+TARGET_SIDE |= {"decoder_start_id": 2}
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
@@ -126,6 +130,7 @@ def test_served_vectors_are_those_of_its_own_code(bare: Bare, tmp_path: Path) ->
         ({"tokenizer": 'kind = "tokenizers"\nfile = "none.json"'}, "none.json"),
         ({"model": MODEL | {"end_id": 2}}, "end_id is 2; words.json ends a text with token 3"),
         ({"model": MODEL | {"source_vocab_size": 200}}, "words.json has token 299; the model has 200 tokens"),
+        ({"model": MODEL | TARGET_SIDE}, "decoder_layers is 1; an encoder alone has none"),
         ({"model": MODEL | {"encoder_layers": 3}}, "stack.layers.2.self_attn.in_proj_weight is missing"),
         ({"model": MODEL | {"encoder_layers": 1}}, "stack.layers.1."),
     ],

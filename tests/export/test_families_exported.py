@@ -48,8 +48,9 @@ from tests.models.families import (
     Family,
     write_family,
 )
+from tests.models.tokenizers.test_madlad import CODES, madlad
 from tests.models.tokenizers.test_python_tokenizers import fsmt, m2m100, plbart
-from tests.models.tokenizers.test_tokenizer_json import mbart25, mbart50, nllb, sentencepieces
+from tests.models.tokenizers.test_tokenizer_json import mbart25, mbart50, nllb
 from tests.oracles import until_end
 
 pytestmark = pytest.mark.timeout(300)
@@ -245,24 +246,32 @@ def test_an_mbart50_says_what_its_decoder_is_fed(tmp_path: Path) -> None:
 LARGE = T5_SHAPE | {"vocab_size": 820, "num_layers": 1, "num_decoder_layers": 1}
 CALM = {"relative": 1.0, "shared": 0.35, "": 0.1}
 """Scores without a scale magnify roundings, and a certificate is strict."""
-MADLAD = Family(
-    lambda: T5ForConditionalGeneration(T5Config(**LARGE, feed_forward_proj="gated-gelu")), spread=CALM, own_output=True
-)
+MADLAD_CONFIG = {
+    "eos_token_id": 2,
+    "pad_token_id": 1,
+    "feed_forward_proj": "gated-gelu",
+    "relative_attention_max_distance": 128,
+    "relative_attention_num_buckets": 32,
+    "tie_word_embeddings": False,
+}
+MADLAD = Family(lambda: T5ForConditionalGeneration(T5Config(**LARGE | MADLAD_CONFIG)), spread=CALM, own_output=True)
 BYT5 = Family(lambda: T5ForConditionalGeneration(T5Config(**T5_SHAPE | {"vocab_size": 384})), spread=CALM)
 
 
 def test_madlad_becomes_a_package(tmp_path: Path) -> None:
     folder, out = write_family(tmp_path / "checkpoint", MADLAD), tmp_path / "package"
-    sentencepieces(folder, "spiece.model", ["<2pt>", "<2de>"], tokenizer_class="T5Tokenizer")
+    madlad(folder)
     assert command.main([str(folder), "--out", str(out), "--verify-samples=2", "--output-layer=full"]) == 0
     package = Package.open(out)
-    assert package.manifest.target_languages == ("pt", "de")
+    assert package.manifest.target_languages == (*CODES,)
+    config = package.manifest.model
+    assert (config.decoder_start_id, config.pad_id, config.end_id, config.tie_output) == (0, 1, 2, False)
     model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
     ours, loadable = package.tokenizer(), Loadable.of(package)
     with load(loadable, CPU, Limits(4, 1)) as runner:
         for target in package.manifest.target_languages:
             ids = ours.encode("It started to rain.", target)
-            assert ids == tokenizer(f"<2{target}> It started to rain.").input_ids
+            assert ids == tokenizer(f"{CODES[target]} It started to rain.").input_ids
             with torch.no_grad():
                 expected = model.generate(torch.tensor([ids]), num_beams=1, do_sample=False, max_new_tokens=20)
             [answer] = decode(runner, loadable.rules, [(tuple(ids), Decoding(max_new_tokens=20))])

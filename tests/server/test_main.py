@@ -119,7 +119,7 @@ def test_it_comes_up_translates_is_watched_and_ends_cleanly(start: StartServer) 
         assert {*SERVICES, "grpc.health.v1.Health"} <= set(reflected(channel))
     metrics = urllib.request.urlopen(f"http://127.0.0.1:{server.metrics_port}/metrics").read().decode()
     assert 'dragoman_finished_total{model="tiny",reason=' in metrics
-    assert 'dragoman_rows_capacity{model="tiny"} 20.0' in metrics  # four of them the express worker's
+    assert 'dragoman_rows_capacity{model="tiny"} 16.0' in metrics
     assert 'provider="CPUExecutionProvider"' in metrics
     assert server.end(signal.SIGTERM) == 0
 

@@ -35,6 +35,8 @@ def load(folder: Path) -> EncoderCheckpoint:
     config, weights = description.model, folder / description.weights
     if not isinstance(config, ModelConfig):
         raise CheckpointError(f"{file}: architecture is {config.architecture!r}; an encoder alone is a transformer")
+    if config.decoder_layers:
+        raise CheckpointError(f"{file}: decoder_layers is {config.decoder_layers}; an encoder alone has none")
     if of_targets := [key for key in OF_TARGETS if key in description.model_fields_set]:
         raise CheckpointError(f"{file}: {of_targets[0]} is of models that translate; decoder_layers is 0")
     tensors = read_weights(weights, description.entry)

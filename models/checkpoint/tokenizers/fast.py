@@ -12,6 +12,8 @@ from models.tokenizers.tokenizer_json import Affixes, TokenizerJsonSpec
 
 PROBE = "a"
 """A text to see what is put around it."""
+SPACE = "▁"
+"""The piece of SentencePiece that is one."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,9 @@ def fast_tokenizer(tokenizer: Any, folder: Path, multilingual: bool) -> FastToke
     backend = tokenizer.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
-    content = backend.to_str()
-    spec = spec_of(backend).model_copy(update={"cleans_up": bool(tokenizer.clean_up_tokenization_spaces)})
+    content = with_unknown(backend.to_str(), tokenizer.unk_token)
+    served = backend.from_str(content)
+    spec = spec_of(served).model_copy(update={"cleans_up": bool(tokenizer.clean_up_tokenization_spaces)})
     tokens = language_tokens(_control_tokens(backend)) if multilingual else {}
     spec = spec.model_copy(update={"source_affixes": {tag: _affixes_of(tokenizer, tokens[tag]) for tag in tokens}})
     languages = {tag: backend.token_to_id(token) for tag, token in tokens.items()}
@@ -79,20 +82,36 @@ def _check_files(tokenizer: Any, folder: Path) -> None:
         )
 
 
-def target_codes(tokenizer: FastTokenizer) -> dict[str, int]:
-    """BCP-47 tag -> the token that, before a source, says what language it becomes: MADLAD's `<2pt>`.
+def with_unknown(content: str, unknown: str | None) -> str:
+    """A tokenizer.json whose model gives this token for what it lacks.
 
-    Without those that transformers sees as more than that one token.
+    Since version 5 transformers makes every T5's with the id 2, which is the end token of a MADLAD.
+    """
+    made = json.loads(content)
+    pieces, given = made["model"].get("vocab"), made["model"].get("unk_id")
+    if unknown is None or given is None or pieces[given][0] == unknown:
+        return content
+    made["model"]["unk_id"] = next(place for place, (piece, _) in enumerate(pieces) if piece == unknown)
+    return json.dumps(made, ensure_ascii=False)
+
+
+def target_codes(tokenizer: FastTokenizer) -> dict[str, tuple[int, ...]]:
+    """BCP-47 tag -> the tokens that, before a source, say what language it becomes: MADLAD's `<2pt>`.
+
+    The piece of a space may stand before the code. Without those that transformers sees as other tokens.
     """
     from tokenizers import Tokenizer as Backend
 
     backend = Backend.from_str(tokenizer.content)
     ids = backend.get_vocab()
     codes = language_tokens(token for token in sorted(ids, key=lambda token: ids[token]) if token.startswith("<2"))
-    alone = backend.encode(PROBE).ids
-    return {
-        tag: ids[code] for tag, code in codes.items() if backend.encode(f"{code} {PROBE}").ids == [ids[code], *alone]
-    }
+    alone, found = backend.encode(PROBE).ids, dict[str, tuple[int, ...]]()
+    for tag, code in codes.items():
+        around = backend.encode(f"{code} {PROBE}").ids
+        before = tuple(around[: -len(alone)])
+        if around[len(before) :] == alone and before in ((ids[code],), (ids.get(SPACE), ids[code])):
+            found[tag] = before
+    return found
 
 
 def _control_tokens(backend: Any) -> list[str]:

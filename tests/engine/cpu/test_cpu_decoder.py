@@ -1,7 +1,8 @@
 """engine.cpu.decoder on traced models with random weights: its rows against PyTorch, and against themselves alone."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from engine.batch.placing import place
 from engine.cpu.cache import CpuCache
 from engine.cpu.decoder import RUN_TOKENS, CpuDecoder
+from engine.cpu.source import CpuSource
 from engine.decoder import Ask, Cache, Found
 from export.weights.save import save
 from models.config import ModelConfig
@@ -306,6 +308,26 @@ def test_encoded_sources_do_not_depend_on_what_is_encoded_with_them(served: Serv
         assert {name: tensor.tobytes() for name, tensor in encoded.encoded.items()} == {
             name: tensor.tobytes() for name, tensor in alone.encoded.items()
         }
+
+
+def test_where_a_run_of_several_changes_bits_each_source_is_encoded_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of what the cache starts with alone, and by as little as there is."""
+    encode, runs = CpuDecoder._encode, list[int]()
+
+    def noisy(decoder: CpuDecoder, sources: Sequence[Tokens], named: Sequence[Tokens]) -> Iterator[CpuSource]:
+        runs.append(len(sources))
+        for found in encode(decoder, sources, named):
+            changed = {name: np.nextafter(tensor, np.float32(9)) for name, tensor in found.encoded.items()}
+            yield CpuSource(found.hidden()[None], changed if len(sources) > 1 else found.encoded)
+
+    monkeypatch.setattr(CpuDecoder, "_encode", noisy)
+    files = save(traced(shared_model(CONFIGS["post-norm, relu"])), tmp_path)
+    with closing(CpuDecoder(files, LONGEST, LONGEST)) as decoder:
+        assert "each is encoded alone" in caplog.text and max(runs) > 1
+        runs.clear()
+        assert len(decoder.encode([(5, 6, 7)] * 3)) == 3 and runs == [1, 1, 1]
 
 
 def test_a_run_of_the_encoder_has_so_many_tokens_and_no_more(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Greedy search of CTranslate2, on a checkpoint folder that has no tokenizer: a token's text is its number."""
+"""Greedy search and hidden states of CTranslate2, on a checkpoint folder: a token's text is its number."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +9,7 @@ import ctranslate2
 import numpy as np
 import tokenizers
 from ctranslate2.converters import TransformersConverter
+from numpy.typing import NDArray
 from transformers import AutoConfig, PretrainedConfig, PreTrainedTokenizerFast
 
 from models.decoding import Decoding
@@ -22,12 +23,8 @@ class Converter(TransformersConverter):  # type: ignore[misc]  # Any
     def load_tokenizer(self, tokenizer_class: Any, model_name_or_path: str, **kwargs: Any) -> Any:
         """One of numbers."""
         config = AutoConfig.from_pretrained(model_name_or_path)
-        names = [str(token) for token in range(config.vocab_size)]
-        backend = tokenizers.Tokenizer(tokenizers.models.WordLevel({name: id_ for id_, name in enumerate(names)}))
-        end, pad = names[config.eos_token_id], names[config.pad_token_id]
-        return PreTrainedTokenizerFast(
-            tokenizer_object=backend, bos_token=names[_start(config)], eos_token=end, pad_token=pad, unk_token=names[3]
-        )
+        begin, end, pad = map(str, (_start(config), config.eos_token_id, config.pad_token_id))
+        return _numbers(config.vocab_size, bos_token=begin, eos_token=end, pad_token=pad)
 
     def load_model(self, model_class: Any, model_name_or_path: str, **kwargs: Any) -> Any:
         """Published folders say where norms stand; transformers 5 has no such keys, and saves none."""
@@ -43,6 +40,26 @@ class Converter(TransformersConverter):  # type: ignore[misc]  # Any
         spec.decoder.num_heads = np.int16(config.to_dict().get("decoder_attention_heads", config.num_attention_heads))
         spec.config.decoder_start_token = str(_start(config))
         return spec
+
+
+class EncoderConverter(TransformersConverter):  # type: ignore[misc]  # Any
+    """As above, of encoders alone."""
+
+    def load_tokenizer(self, tokenizer_class: Any, model_name_or_path: str, **kwargs: Any) -> Any:
+        """One of numbers."""
+        return _numbers(AutoConfig.from_pretrained(model_name_or_path).vocab_size)
+
+    def load_model(self, model_class: Any, model_name_or_path: str, **kwargs: Any) -> Any:
+        """It asks for a key that transformers 5 has no more: there are no other positions."""
+        model = super().load_model(model_class, model_name_or_path, **kwargs)
+        model.config.position_embedding_type = "absolute"
+        return model
+
+
+def _numbers(vocabulary: int, **control: str) -> PreTrainedTokenizerFast:
+    """A tokenizer whose tokens are called by their ids."""
+    words = tokenizers.models.WordLevel({str(token): token for token in range(vocabulary)})
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizers.Tokenizer(words), unk_token="3", **control)
 
 
 def _start(config: PretrainedConfig) -> int:
@@ -73,6 +90,18 @@ class CTranslate2:
             suppress_sequences=self._never,
         )
         return [tuple(int(token) for token in answer.hypotheses[0]) for answer in found]
+
+
+def hidden_states(folder: Path, sources: Sequence[Tokens]) -> list[NDArray[np.float32]]:
+    """Of an encoder alone, in float32: the last ones [tokens, width] of each source.
+
+    Raises ValueError: its converter does not know the family.
+    """
+    with TemporaryDirectory() as converted:
+        EncoderConverter(str(folder)).convert(converted, quantization="float32", force=True)
+        encoder = ctranslate2.Encoder(converted, compute_type="float32", intra_threads=1)
+    found = np.array(encoder.forward_batch([[*source] for source in sources]).last_hidden_state)
+    return [states[: len(source)] for source, states in zip(sources, found, strict=True)]
 
 
 NO_CONVERTER = {"plbart", "blenderbot", "blenderbot-small", "fsmt"}

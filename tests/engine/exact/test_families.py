@@ -21,12 +21,15 @@ from engine.offline import decode
 from engine.request import Hypothesis
 from engine.runner import Runner
 from engine.targets import target_rules
+from export.native.graphs import native_graphs
 from export.tracing.trace import trace
 from export.weights.save import save
+from kernels.library import LibraryError, open_library
 from models.checkpoint import bart_like, t5_like
 from models.checkpoint.contents import Trained
 from models.checkpoint.files.reading import read_json
 from models.decoding import Decoding
+from tests.checkpoints import edit_json
 from tests.engine.exact.like_ctranslate2 import NO_CONVERTER, CTranslate2
 from tests.models.families import BART_LIKE, LONGEST, T5_LIKE, VOCABULARY, Family, write_family
 from tests.oracles import HuggingFace, Tokens
@@ -36,6 +39,8 @@ pytestmark = pytest.mark.timeout(300)
 SENTENCES = 6
 SHAKES = 10
 FAMILIES = BART_LIKE | T5_LIKE
+NATIVE_HEADS = 3
+"""Of a BART's encoder: those of our operators have multiples of 8 numbers."""
 TRACED = BART_LIKE | {name: T5_LIKE[name] for name in ("t5", "umt5")}
 """To trace one takes seconds: the others' logits are compared in tests.models.checkpoint.test_t5_like."""
 
@@ -46,7 +51,7 @@ class Made:
 
     folder: Path
     trained: Trained
-    decoder: CpuDecoder
+    decoder: CpuDecoder | NativeDecoder
 
 
 @contextmanager
@@ -54,6 +59,19 @@ def make(family: Family, folder: Path) -> Iterator[Made]:
     """Writes and exports it."""
     trained = read(write_family(folder, family))
     with closing(CpuDecoder(save(trace(trained.model), folder), LONGEST, LONGEST)) as decoder:
+        yield Made(folder, trained, decoder)
+
+
+@contextmanager
+def make_native(family: Family, folder: Path) -> Iterator[Made]:
+    """As `make`, on our own operators. Raises LibraryError without them."""
+    file = write_family(folder, family) / "config.json"
+    if "encoder_attention_heads" in read_json(file):  # the weights are of as many numbers
+        edit_json(file, encoder_attention_heads=NATIVE_HEADS)
+    trained, library = read(folder), open_library()
+    files = save(trace(trained.model).with_native(native_graphs(trained.model)), folder)
+    assert files.spec.native is not None
+    with closing(NativeDecoder(files, files.spec.native, library, LONGEST, LONGEST)) as decoder:
         yield Made(folder, trained, decoder)
 
 
@@ -82,6 +100,17 @@ def test_greedy_tokens_are_those_of_ctranslate2(name: str, made: Made) -> None:
             CTranslate2(made.folder, made.trained.generation)
     else:
         assert compare_with_ctranslate2(made, SENTENCES) == (SENTENCES, 0)
+
+
+def test_tokens_of_our_own_operators_are_those_of_generate(tmp_path: Path) -> None:
+    """One family is enough here: trained ones are in test_trained_families, all of them in the program."""
+    try:
+        open_library()
+    except LibraryError as error:
+        pytest.skip(str(error))
+    with make_native(FAMILIES["m2m_100"], tmp_path) as made:
+        found = compare(made, SENTENCES)
+    assert (found.equal, found.same) == ((SENTENCES, SENTENCES), 2 * SENTENCES)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pytest
 from engine.devices.session import DeviceError
 from engine.loading.budget import ENOUGH_ROWS, HostLoad, HostMemory, fit, total_bytes
 from engine.loading.driven import DrivenLoad
-from engine.queueing.express import EXPRESS_ROWS, EXPRESS_TOKENS
+from engine.queueing.express import EXPRESS_ROWS, EXPRESS_TOKENS, FEWEST_BESIDE
 from models.config import ModelConfig
 from models.package.declared.graphs import GraphFile, Scoring
 from models.package.derived import graphs_spec
@@ -45,7 +45,7 @@ def test_the_parts() -> None:
     last = 64 * token_bytes
     express = EXPRESS_ROWS * ((EXPRESS_TOKENS + 512) * token_bytes + token_bytes)
     assert LOAD.cache_bytes == 2 * (2 * block + last) + express
-    few = replace(LOAD, rows=2 * EXPRESS_ROWS - 1)
+    few = replace(LOAD, rows=FEWEST_BESIDE - 1)
     assert few.express_rows == 0 and few.cache_bytes == 2 * few.rows * (2 * 512 + 1) * token_bytes
     assert sum([LOAD.cache_bytes, LOAD.growth_bytes, LOAD.work_bytes, 350 * MB]) == TOTAL
     small, large = (

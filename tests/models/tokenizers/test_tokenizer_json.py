@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +61,21 @@ def texts(count: int = TEXTS) -> list[str]:
     ]
 
 
-def sentencepieces(folder: Path, name: str, symbols: Sequence[str] = (), **configuration: Any) -> None:
+T5_CONTROL = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
+"""The ids of control tokens; -1: there is none."""
+
+
+def sentencepieces(
+    folder: Path,
+    name: str,
+    symbols: Sequence[str] = (),
+    control: Mapping[str, Any] = T5_CONTROL,
+    **configuration: Any,
+) -> None:
     page = folder / "page.txt"
     page.write_text("\n".join([*PAGE, *SCRIPTS]), encoding="utf-8")
     sentencepiece.SentencePieceTrainer.train(
-        input=str(page), model_prefix=str(folder / "pieces"), vocab_size=700, pad_id=0, eos_id=1, unk_id=2, bos_id=-1,
+        input=str(page), model_prefix=str(folder / "pieces"), vocab_size=700, **control,
         character_coverage=0.99, minloglevel=2, user_defined_symbols=list(symbols),
     )  # fmt: skip
     (folder / "pieces.model").rename(folder / name)
@@ -304,7 +314,7 @@ def test_the_language_of_an_mbart25_stands_behind_a_source(tmp_path: Path) -> No
 
 
 def test_the_code_of_a_target_language_comes_before_the_text(ours: TokenizerJson, folder: Path) -> None:
-    spec = ours.spec.model_copy(update={"target_codes": {"pt": 9}})
+    spec = ours.spec.model_copy(update={"target_codes": {"pt": (9,)}})
     found = read_fast_tokenizer(folder)
     coded = TokenizerJson(spec, tokenizers.Tokenizer.from_str(found.content))
     start = len(spec.affixes.prefix_ids)
