@@ -109,7 +109,7 @@ class Edges:
         hopeless = TranslateRequest(contents=[text], target_language_code="pt")
         hopeless.decoding.num_beams = 4
         ended = _end(stub, hopeless, NO_TIME_S)
-        self._tell(f"without the time it takes: {ended}", ended.startswith("UNAVAILABLE: the answer would take"))
+        self._tell(f"without the time it takes: {ended}", ended.startswith("UNAVAILABLE: the answer may take"))
 
     def _overload(self, stub: TranslationServiceStub) -> None:
         """Without a client that tries again."""

@@ -144,7 +144,7 @@ class Admission:
         seconds = self._engine.finish_s(work, self._reserved_cost)
         if seconds > SURE * left:
             ticket_s = self._ticket_s(work.caller, seconds - SURE * left, self._engine.cost_of(work))
-            raise WouldBeLate(seconds, left, ticket_s)
+            raise WouldBeLate(seconds / SURE, left, ticket_s)
 
     def _ticket(self, work: Work, excess: int) -> float:
         """When there should be room for so many more contents, at the speed of the last answers."""

@@ -72,9 +72,10 @@ class WouldBeLate(Unavailable):
     reason = "WOULD_BE_LATE"
 
     def __init__(self, seconds: float, left: float, retry_after_s: float | None = None) -> None:
+        """`seconds`: that it may well take. left: of them until the deadline."""
         needed_ms, left_ms = (max(0, round(1000 * value)) for value in (seconds, left))
         retry = "" if retry_after_s is None else f" retry in {retry_after_s * 1000:.0f} ms, or"
-        message = f"the answer would take {needed_ms} ms; {left_ms} ms are left:{retry} give the call a later deadline"
+        message = f"the answer may take {needed_ms} ms; {left_ms} ms are left:{retry} give the call a later deadline"
         super().__init__(message, {"needed_ms": needed_ms, "left_ms": left_ms}, retry_after_s=retry_after_s)
 
 
