@@ -125,23 +125,24 @@ class ObservedCalls:
         log.error("%s failed", call.method, exc_info=raised)
         return InternalError()
 
-    def begin(self, method: str, caller: Caller) -> tuple[Call, CallSpan | NoSpan]:
-        """A call has come."""
+    def begin(self, method: str, caller: Caller) -> tuple[Call, CallSpan | NoSpan, asyncio.Task[object]]:
+        """A call has come, in the task that runs."""
         span = self._tracing.start(method, caller.metadata)
         call = Call(method, calls.request_id(caller.metadata), span.context)
         call.deadline, call.caller, call.bulk = caller.deadline, caller.name, caller.metadata.get(CLASS_KEY) == BULK
         calls.begin(call)
         self._metrics.rpc_started(method)
-        self._enter().add_done_callback(lambda _: self._metrics.rpc_ended(method))  # it sends the answer, too
-        return call, span
+        task = self._enter()
+        task.add_done_callback(lambda _: self._metrics.rpc_ended(method))  # it sends the answer, too
+        return call, span, task
 
-    def finish(self, call: Call, span: CallSpan | NoSpan) -> None:
-        """It is answered."""
+    def finish(self, call: Call, span: CallSpan | NoSpan, task: asyncio.Task[object]) -> None:
+        """It is answered. `task`: in which it began; whoever closes a generator may do so in another."""
         seconds = call.seconds
         self._metrics.rpc_finished(call.method, call.code, seconds, call.exemplar)
         span.end(call)
         self._log.write(call, seconds)
-        self._leave()
+        self._leave(task)
 
     def _enter(self) -> asyncio.Task[object]:
         task = asyncio.current_task()
@@ -150,9 +151,7 @@ class ObservedCalls:
         self._idle.clear()
         return task
 
-    def _leave(self) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _leave(self, task: asyncio.Task[object]) -> None:
         self._tasks.remove(task)
         if not self._tasks:
             self._idle.set()
@@ -179,16 +178,16 @@ class Guarded:
 class Observed:
     """What a call runs in that is counted, traced and logged, too."""
 
-    __slots__ = ("_call", "_caller", "_calls", "_method", "_span")
+    __slots__ = ("_call", "_caller", "_calls", "_method", "_span", "_task")
 
     def __init__(self, calls: ObservedCalls, method: str, caller: Caller) -> None:
         self._calls, self._method, self._caller = calls, method, caller
 
     async def __aenter__(self) -> None:
-        self._call, self._span = self._calls.begin(self._method, self._caller)
+        self._call, self._span, self._task = self._calls.begin(self._method, self._caller)
 
     async def __aexit__(self, _: object, raised: BaseException | None, __: TracebackType | None) -> bool:
         try:
             return await self._calls.answer(self._call, self._caller, raised)
         finally:
-            self._calls.finish(self._call, self._span)
+            self._calls.finish(self._call, self._span, self._task)

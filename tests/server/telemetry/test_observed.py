@@ -120,3 +120,12 @@ async def test_calls_that_are_ended_are_told_why(world: World) -> None:
     await task
     assert caller.refused == [error]
     assert await world.counted("UNAVAILABLE", "DRAINING") == (1, 1, 0)
+
+
+async def test_a_call_that_another_task_ends_is_over(world: World) -> None:
+    """As where the generator of a stream is closed by whoever finds it."""
+    context = world.calls.observed(METHOD, Teller())
+    await asyncio.create_task(context.__aenter__())
+    assert world.calls.running == 1
+    assert not await context.__aexit__(None, GeneratorExit(), None)
+    await world.calls.wait_until_idle()

@@ -125,9 +125,10 @@ def test_pages_are_made_for_all_who_ask_meanwhile_and_are_never_old(
 def test_half_requests_keep_nobody_out(port: int) -> None:
     before = threading.active_count()
     with ExitStack() as opened:
-        asking = [opened.enter_context(connect(port)) for _ in range(3 * MOST_ASKING)]
-        for each in asking:
-            each.sendall(REQUEST[:-2])
+        asking = []
+        for _ in range(3 * MOST_ASKING):
+            asking.append(opened.enter_context(connect(port)))
+            asking[-1].sendall(REQUEST[:-2])  # at once: the first of them are told to go while others come
         assert b"\napples 3.0\n" in ask(port, REQUEST)
         assert answer(asking[0]).startswith(b"HTTP/1.1 408 ")
         assert threading.active_count() == before
