@@ -9,7 +9,9 @@ from sentencepiece import SentencePieceProcessor
 
 from models.checkpoint.t5_like import read_tokenizer
 from models.tokenizers.tokenizer_json import TokenizerJson, TokenizerJsonSpec
-from tests.models.tokenizers.test_tokenizer_json import SCRIPTS, sentencepieces, texts
+from tests.models.tokenizers.test_tokenizer_json import SCRIPTS, sentencepieces, texts, theirs
+
+__all__ = ["theirs"]
 
 UNKNOWN_ID, START_ID, END_ID = 0, 1, 2
 CODES = {"pt": "<2pt>", "de": "<2de>", "zh": "<2zh>", "zh-Latn": "<2zh_Latn>"}
@@ -31,11 +33,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("madlad")
     madlad(folder)
     return folder
-
-
-@pytest.fixture(scope="module")
-def theirs(folder: Path) -> Any:
-    return transformers.AutoTokenizer.from_pretrained(folder)
 
 
 @pytest.fixture(scope="module")
