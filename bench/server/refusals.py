@@ -9,7 +9,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -96,11 +96,11 @@ async def refused(stub: TranslationServiceStub, asked: TranslateRequest, calls: 
 async def measure(sides: Sequence[tuple[str, str, int]], calls: int, turns: int) -> None:
     """Prints each side's microseconds a call. sides: name, target and process id."""
     asked = TranslateRequest(contents=english(CONTENTS))
-    async with AsyncChannels([target for _, target, _ in sides]) as stubs:
-        for stub, (name, _, _) in zip(stubs, sides, strict=True):
-            if name != "floor":
-                await stub.Translate(asked, timeout=DEADLINE_S)  # type: ignore[misc]  # the stub is asyncio's
-            await stub_ready(stub, asked)
+    async with AsyncExitStack() as stack:
+        channels = [await stack.enter_async_context(aio.insecure_channel(target)) for _, target, _ in sides]
+        stubs = [TranslationServiceStub(channel) for channel in channels]
+        for stub in stubs:
+            await use_up(stub, asked)
             await refused(stub, asked, calls)  # warms up
         loops, every = {name: list[float]() for name, _, _ in sides}, {name: list[float]() for name, _, _ in sides}
         for _ in range(turns):
@@ -115,26 +115,12 @@ async def measure(sides: Sequence[tuple[str, str, int]], calls: int, turns: int)
         print(f"| {name} | {median(took):.0f}, {min(took):.0f} to {max(took):.0f} | {median(every[name]):.0f} |")
 
 
-async def stub_ready(stub: TranslationServiceStub, asked: TranslateRequest) -> None:
-    """Waits for a server that has just been started."""
+async def use_up(stub: TranslationServiceStub, asked: TranslateRequest) -> None:
+    """The first call, for which the quota is enough. It waits for a side that has just been started."""
     try:
         await stub.Translate(asked, timeout=START_S, wait_for_ready=True)  # type: ignore[misc]  # the stub is asyncio's
     except grpc.RpcError as error:
         assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED, error
-
-
-class AsyncChannels:
-    """One to each target, while it is entered."""
-
-    def __init__(self, targets: Sequence[str]) -> None:
-        self._channels = [aio.insecure_channel(target) for target in targets]
-
-    async def __aenter__(self) -> list[TranslationServiceStub]:
-        return [TranslationServiceStub(channel) for channel in self._channels]
-
-    async def __aexit__(self, *_: object) -> None:
-        for channel in self._channels:
-            await channel.close()
 
 
 def main() -> None:
