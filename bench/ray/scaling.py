@@ -2,7 +2,7 @@
 
 Counted between the first window that is in the journal and the last, so that neither the start of Ray nor the load of
 the model is in it. Head and command, which read, write and hand out, are on all cores: where there are two, they take
-some of what the nodes would have.
+some of what the nodes would have. By turns, as a machine is not always equally fast.
 """
 
 import os
@@ -18,21 +18,27 @@ from bench.ray.nodes import Nodes, cpu_s
 from dragoman.bulk.windows import ROWS
 
 ASKED = 1.8
+TURNS = 2
 LOOK_S = 0.02
 
 
 def compare_nodes(folder: Path, package: Path, sentences: Sequence[str], findings: Findings) -> None:
-    """One node, and then two."""
+    """One node and then two, and again."""
     source, cores = folder / "scaled.txt", sorted(os.sched_getaffinity(0))
     source.write_text("".join(f"{text}\n" for text in sentences), encoding="utf-8")
-    rates = list[float]()
-    for workers in (1, 2):
-        with Nodes(folder, workers, pinned=cores[:workers]) as nodes:
-            rate, cores_of = _rate(source, folder / f"by-{workers}.txt", package, nodes, len(sentences))
-        rates.append(rate)
-        used = ", ".join(f"{who} {share:.2f}" for who, share in cores_of.items())
-        findings.tell(f"nodes of one core: {workers}, {rate:.1f} rows a second; of a core had {used}")
-    findings.tell(f"two nodes over one: {rates[1] / rates[0]:.2f} x, {ASKED} asked")
+    ratios = list[float]()
+    for turn in range(TURNS):
+        rates = list[float]()
+        for workers in (1, 2):
+            target = folder / f"{turn}-by-{workers}.txt"
+            with Nodes(folder, workers, pinned=cores[:workers]) as nodes:
+                rate, cores_of = _rate(source, target, package, nodes, len(sentences))
+            rates.append(rate)
+            used = ", ".join(f"{who} {share:.2f}" for who, share in cores_of.items())
+            findings.tell(f"nodes of one core: {workers}, {rate:.1f} rows a second; of a core had {used}")
+        ratios.append(rates[1] / rates[0])
+    told = " and ".join(f"{ratio:.2f}" for ratio in ratios)
+    findings.tell(f"two nodes over one: {told} x, {ASKED} asked")
 
 
 def _rate(source: Path, target: Path, package: Path, nodes: Nodes, rows: int) -> tuple[float, dict[str, float]]:

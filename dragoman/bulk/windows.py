@@ -3,10 +3,9 @@
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 
-from dragoman.bulk.errors import BulkError
 from dragoman.bulk.once import Asked, Once, Outcome
 from dragoman.bulk.rows import Row
 from dragoman.errors import DragomanError, is_of_text
@@ -17,7 +16,11 @@ AHEAD = 3
 """Windows that are translated at a time, so that no row of an engine is idle while the last texts of one end."""
 BATCH = 128
 """Texts that a thread has translated at a time."""
+BATCHES = 2
+"""For each thread, if there are many: the one it has translated, and the next."""
 
+Placed = tuple[int, Row]
+"""A row of the file that has this number in the run."""
 Translate = Callable[[list[str]], list[str]]
 """The translations of some texts. Raises DragomanError for all of them where one is refused."""
 Translated = Callable[[Iterator[list[str]]], Generator[list[Outcome]]]
@@ -29,17 +32,17 @@ for more windows before it gives the first, but for a bounded number."""
 class Window:
     """Rows whose texts are known."""
 
-    rows: list[Row]
+    rows: list[Placed]
     outcomes: Mapping[str, Outcome]
     """Of every text that was wanted."""
 
 
-def windows_of(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """The rows, in lists that fit the memory."""
-    window, characters = list[Row](), 0
-    for row in rows:
-        window.append(row)
-        characters += len(row.text or "")
+def windows_of(rows: Iterable[Placed]) -> Iterator[list[Placed]]:
+    """The rows, in lists that fit the memory; small files share one."""
+    window, characters = list[Placed](), 0
+    for placed in rows:
+        window.append(placed)
+        characters += len(placed[1].text or "")
         if len(window) == ROWS or characters >= CHARACTERS:
             yield window
             window, characters = [], 0
@@ -47,22 +50,13 @@ def windows_of(rows: Iterable[Row]) -> Iterator[list[Row]]:
         yield window
 
 
-def batches_of(rows: Iterable[Row]) -> int:
-    """Batches that the windows of the rows become, if no text comes twice and none is known."""
-    batches = 0
-    with suppress(BulkError):  # the run tells it when it comes there
-        for window in windows_of(rows):
-            batches += -(-len(window) // BATCH)
-    return batches
-
-
-def translated_windows(rows: Iterable[Row], once: Once, translated: Translated) -> Generator[Window]:
+def translated_windows(rows: Iterable[Placed], once: Once, translated: Translated) -> Generator[Window]:
     """All rows, in order, with what became of their texts."""
-    under_way = deque[tuple[list[Row], Asked]]()
+    under_way = deque[tuple[list[Placed], Asked]]()
 
     def unknown() -> Iterator[list[str]]:
         for window in windows_of(rows):
-            asked = once.ask(dict.fromkeys(row.wanted for row in window if row.wanted is not None))
+            asked = once.ask(dict.fromkeys(row.wanted for _, row in window if row.wanted is not None))
             under_way.append((window, asked))
             yield asked.new
 
@@ -81,7 +75,7 @@ def in_threads(translate: Translate, threads: int) -> Translated:
             for texts in windows:
                 batches = [texts[first : first + BATCH] for first in range(0, len(texts), BATCH)]
                 under_way.append([pool.submit(outcomes_of, translate, batch) for batch in batches])
-                if len(under_way) == AHEAD:
+                while len(under_way) >= AHEAD and len(under_way) + sum(map(len, under_way)) >= BATCHES * threads:
                     yield _joined(under_way.popleft())
             while under_way:
                 yield _joined(under_way.popleft())

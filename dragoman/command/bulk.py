@@ -10,7 +10,7 @@ from typing import Literal
 from dragoman.bulk.engine import Engine
 from dragoman.bulk.errors import BulkError, WrongUsage
 from dragoman.bulk.formats import CHOICES
-from dragoman.bulk.job import Job, most_batches, run
+from dragoman.bulk.job import Job, run
 from dragoman.bulk.memory import open_memory
 from dragoman.bulk.plan import planned
 from dragoman.bulk.rows import Columns
@@ -126,7 +126,7 @@ def _run(args: Arguments) -> int:
         item.open(columns).check()
     job = Job(args.target, items, columns, args.keep_going)
     chosen = {name: value for name, value in options.items() if value is not None and value != ""}
-    with _engine(args, options, job) as (hashes, translated):
+    with _engine(args, options) as (hashes, translated):
         asked = {"packages": hashes, "options": chosen, "format": args.format}
         with open_memory(args.memory, hashes, chosen) as memory, Progress(_wanted(args), "rows") as progress:
             refused = run(job, asked, memory, translated, _Told(progress))
@@ -136,7 +136,7 @@ def _run(args: Arguments) -> int:
 
 
 @contextmanager
-def _engine(args: Arguments, options: TranslationOptions, job: Job) -> Iterator[tuple[list[str], Translated]]:
+def _engine(args: Arguments, options: TranslationOptions) -> Iterator[tuple[list[str], Translated]]:
     """The SHA-256 of the packages, and who translates: this process, or a cluster. Raises WrongUsage."""
     asked = args.package or [Path("models/zoo/en-pt")], options, args.device, args.workers
     if args.ray is None:
@@ -148,7 +148,7 @@ def _engine(args: Arguments, options: TranslationOptions, job: Job) -> Iterator[
         check_version()
         from dragoman.bulk.cluster.on_ray import OnRay  # Ray is an extra
 
-        with OnRay(args.ray, *asked, most_batches(job)) as cluster:
+        with OnRay(args.ray, *asked) as cluster:
             yield cluster.hashes, cluster.translated
 
 

@@ -28,8 +28,6 @@ from dragoman.wire.messages import TranslationOptions
 
 KNOCK_S = 10.0
 """How long the head of a cluster may take to answer."""
-READERS = 2
-"""Processes that wait for parts and put them into the object store."""
 AHEAD = 2
 """Parts for each thread of an engine: the one it works on, and the next."""
 
@@ -44,15 +42,14 @@ class OnRay:
         options: TranslationOptions,
         device: Literal["cpu", "cuda", "auto"],
         workers: int | None,
-        parts: int,
     ) -> None:
         """`address`: of the cluster, HOST:PORT or "auto". workers: of each engine, each a core; None is 1.
 
-        parts: as many as there will be, or more. Raises WrongUsage.
+        Raises WrongUsage.
         """
         self.hashes = package_hashes(packages)
         check_repeatable(options, options.get("do_sample"))
-        self._address, self._parts, self._workers = address, parts, workers or 1
+        self._address, self._workers = address, workers or 1
         self._packages, self._options, self._device = [path.resolve() for path in packages], options, device
         self._feed: Any = None
         self._told: Iterator[dict[str, Any]] = iter(())
@@ -129,6 +126,7 @@ class OnRay:
     def _join(self) -> None:
         """Raises BulkError."""
         os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # what it tells beside that is meant so
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told what is translated, and a process less
         try:
             self._knock()
             ray.init(self._address, log_to_driver=False, logging_level="error")
@@ -137,14 +135,10 @@ class OnRay:
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         self._feed = ray.remote(num_cpus=0)(Feed).options(scheduling_strategy=here).remote()
         logging.getLogger("ray.data").setLevel(logging.ERROR)
-        DataContext.get_current().enable_progress_bars = False
-        texts = ray.data.read_datasource(
-            Parts(self._feed, self._parts),
-            concurrency=READERS,
-            override_num_blocks=self._parts,
-            num_cpus=0,
-            scheduling_strategy=here,
-        )
+        context = DataContext.get_current()
+        context.enable_progress_bars = False
+        context.target_max_block_size = 1  # byte: a part is a block, and does not wait for those that come after it
+        texts = ray.data.read_datasource(Parts(self._feed), override_num_blocks=1, concurrency=1, num_cpus=0)
         told = texts.map_batches(
             NodeEngine,
             fn_constructor_args=(self._packages, self.hashes, self._options, self._device, self._workers),

@@ -1,6 +1,7 @@
 """Texts on their way to the engines, in parts that are numbered, and what becomes of them on their way back."""
 
 import asyncio
+import itertools
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import fields
@@ -47,12 +48,21 @@ class Feed:
 
 
 class Parts(Datasource):  # type: ignore[misc]  # Ray is not installed where types are checked
-    """All parts, each a block of one row."""
+    """All parts that are given: one task waits for one after the other, and makes a block of one row of each.
 
-    def __init__(self, feed: Any, parts: int) -> None:
-        """feed: the actor. parts: as many as there may be."""
+    A task for each would be a process again and again: a node ends those that have nothing to do for a second, and one
+    takes seconds of a core to begin.
+    """
+
+    def __init__(self, feed: Any) -> None:
+        """feed: the actor."""
         super().__init__()
-        self._feed, self._parts = feed, parts
+        self._feed = feed
+
+    @property
+    def supports_distributed_reads(self) -> bool:
+        """Parts are read where they are given."""
+        return False
 
     def get_name(self) -> str:
         return "Parts"
@@ -61,17 +71,18 @@ class Parts(Datasource):  # type: ignore[misc]  # Ray is not installed where typ
         return None
 
     def get_read_tasks(self, parallelism: int, *_: object, **__: object) -> list[ReadTask]:
-        """One for each, which waits for it."""
-        unknown = BlockMetadata(num_rows=1, size_bytes=None, input_files=None, exec_stats=None)
-        return [ReadTask(_reading(self._feed, number), unknown) for number in range(self._parts)]
+        """The one."""
+        unknown = BlockMetadata(num_rows=None, size_bytes=None, input_files=None, exec_stats=None)
+        return [ReadTask(_reading(self._feed), unknown)]
 
 
-def _reading(feed: Any, number: int) -> Callable[[], Iterator[pa.Table]]:
+def _reading(feed: Any) -> Callable[[], Iterator[pa.Table]]:
     def read() -> Iterator[pa.Table]:
         import ray
 
-        texts = ray.get(feed.take.remote(number))
-        yield pa.table({NUMBER: [number], TEXTS: [pickle.dumps(texts)]})
+        for number in itertools.count():
+            texts = ray.get(feed.take.remote(number))
+            yield pa.table({NUMBER: [number], TEXTS: [pickle.dumps(texts)]})
 
     return read
 

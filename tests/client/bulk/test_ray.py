@@ -15,10 +15,7 @@ import pytest
 from dragoman.bulk import windows
 from dragoman.bulk.cluster import version
 from dragoman.bulk.engine import package_hashes
-from dragoman.bulk.job import Job, most_batches
 from dragoman.bulk.journal import Journal
-from dragoman.bulk.plan import planned
-from dragoman.bulk.rows import Columns
 from dragoman.command.bulk import main
 from dragoman.errors import FieldViolation, InvalidArgument
 from tests.serving import ZOO
@@ -44,15 +41,6 @@ def test_without_the_ray_that_is_needed_nothing_is_begun(
     assert code == 2
     assert told in capsys.readouterr().err
     assert [file.name for file in tmp_path.iterdir()] == ["a.txt"]
-
-
-def test_batches_are_counted_up_to_what_cannot_be_read(tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.txt").write_text("a text\n" * 1153)
-    (tmp_path / "in" / "b.csv").write_text('text\none\n"two\n')
-    columns = Columns("text", "translation")
-    items = planned(tmp_path / "in", tmp_path / "out", None)
-    assert most_batches(Job(tmp_path / "out", items, columns, keep_going=False)) == 8 + 2 + 0
 
 
 def ray_data() -> None:
@@ -88,7 +76,7 @@ def test_windows_of_which_all_is_known_do_not_gather() -> None:
             read.append(number)
             yield []
 
-    with OnRay("127.0.0.1:1", [ZOO], {"target_language": "pt"}, "cpu", None, parts=400) as cluster:
+    with OnRay("127.0.0.1:1", [ZOO], {"target_language": "pt"}, "cpu", None) as cluster:
         for given, outcomes in enumerate(cluster.translated(windows())):
             assert outcomes == []
             assert len(read) <= given + 2
