@@ -106,7 +106,7 @@ class LoadedModels:
         """
         model, apart = self._model(package), CollectorRegistry()
         metrics = ModelMetrics(ModelFamilies(apart), model.name)
-        plan = self._plan(package, model, metrics, served.runner)
+        plan = self._plan(package, model, metrics, served)
         memory = host_memory(self._settings, [one.model for one in self], self._callers_bytes)
         if memory is not None:
             memory = replace(memory, resident_bytes=self._without_bytes)
@@ -145,12 +145,16 @@ class LoadedModels:
         return served_model(package.package, self._settings, self._device.provider)
 
     def _plan(
-        self, package: OpenPackage, model: ServedModel, metrics: ModelMetrics, like: Runner | None = None
+        self, package: OpenPackage, model: ServedModel, metrics: ModelMetrics, served: LoadedModel | None = None
     ) -> Plan:
-        """like: what has as many rows and workers. None: as the settings say."""
-        rows, workers = (self._settings.max_rows, self._settings.workers) if like is None else (like.rows, like.workers)
+        """`served`: in whose place it is to come, with as many rows and workers. None: as the settings say."""
         longest = model.max_source_tokens, model.max_new_tokens
-        return Plan(package.loadable, Limits(rows, workers, *longest), metrics)
+        if served is None:
+            limits = Limits(self._settings.max_rows, self._settings.workers, *longest)
+            return Plan(package.loadable, limits, metrics)
+        former, graphs = served.runner, package.loadable.graphs.spec
+        same_steps = graphs.computes_as(served.package.loadable.graphs.spec)
+        return Plan(package.loadable, Limits(former.rows, former.workers, *longest), metrics, former, same_steps)
 
     def _load(self, plans: Sequence[Plan], memory: HostMemory | None) -> list[Runner]:
         """Raises DeviceError."""

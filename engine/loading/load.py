@@ -22,6 +22,7 @@ from engine.loading.native_step import open_step
 from engine.loading.probes import check_probes, check_vectors, fitting, fitting_vectors
 from engine.native.alone import NativeEncoder
 from engine.native.decoder import NativeDecoder
+from engine.niceness import AT_ONCE, BESIDE, Pace
 from engine.observer import Observer, Unobserved
 from engine.runner import Runner
 from engine.supervision.cores import Cores
@@ -82,6 +83,15 @@ class Plan:
     model: Loadable
     limits: Limits
     observer: Observer
+    former: Runner | None = None
+    """It serves meanwhile, in whose place this one is to come."""
+    same_steps: bool = False
+    """As the former's, so that they cost as much."""
+
+    @property
+    def pace(self) -> Pace:
+        """So fast it is loaded."""
+        return AT_ONCE if self.former is None else BESIDE
 
 
 def load(
@@ -117,7 +127,8 @@ def load_all(
         opened = list[_Opened]()
         for plan in plans:
             before = resident_bytes()
-            decoder = open_decoder(plan.model, device, plan.limits.source_tokens, plan.limits.target_tokens, kernels)
+            lengths = plan.limits.source_tokens, plan.limits.target_tokens
+            decoder = open_decoder(plan.model, device, *lengths, kernels, plan.pace)
             undo.callback(decoder.close)
             opened.append(_Opened(plan, decoder, device, max(0, resident_bytes() - before)))
         if memory is not None:
@@ -178,7 +189,9 @@ class _Opened:
         )
         on_device = Load(load.graphs, load.rows, *self.longest)
         runner.memory_bytes = self._loaded_bytes + load.needed_bytes if self.on_host else on_device.total_bytes
-        if self.takes_threads:  # a GPU's thread makes its own CUDA graphs first
+        if self.plan.former is not None and self.plan.same_steps:
+            runner.costs_as(self.plan.former)
+        elif self.takes_threads:  # a GPU's thread makes its own CUDA graphs first
             measure(runner, *self.longest)
         return runner
 
@@ -227,16 +240,16 @@ def open_decoder(
     source_tokens: int | None = None,
     target_tokens: int | None = None,
     kernels: Kernels = "auto",
+    pace: Pace = AT_ONCE,
 ) -> Decoder[Any]:
     """The decoder that runs a model on a device, with rows of so many tokens. Raises DeviceError."""
     graphs, most = model.graphs, model.graphs.spec.max_positions
     capacities = source_tokens or most, target_tokens or most
     if graphs.spec.decoder is None:
-        return _open_encoder(model, device, capacities[0], kernels)
+        return _open_encoder(model, device, capacities[0], kernels, pace)
     if takes_threads(graphs.spec.precision, device):
-        return _open_native(partial(_native_decoder, model, capacities), graphs, kernels) or CpuDecoder(
-            graphs, *capacities
-        )
+        native = _open_native(partial(_native_decoder, model, capacities, pace), graphs, kernels)
+        return native or CpuDecoder(graphs, *capacities)
     if kernels == "required" and graphs.spec.device_step is None:
         raise DeviceError(f"kernels are required; {_described(graphs.spec.precision, device)} has none: leave that out")
     if graphs.spec.slots and device.kind != "cpu":
@@ -255,27 +268,32 @@ def open_decoder(
     return step or CudaDecoder(graphs, *capacities, device)
 
 
-def _open_encoder(model: Loadable, device: Device, source_tokens: int, kernels: Kernels) -> NativeEncoder | CpuEncoder:
+def _open_encoder(
+    model: Loadable, device: Device, source_tokens: int, kernels: Kernels, pace: Pace
+) -> NativeEncoder | CpuEncoder:
     """Raises DeviceError."""
     if device.kind != "cpu":
         raise DeviceError("the package is an encoder alone, which runs on the CPU only: serve it with --device cpu")
     graphs = model.graphs
-    native = _open_native(partial(_native_encoder, graphs, source_tokens), graphs, kernels)
+    native = _open_native(partial(_native_encoder, graphs, source_tokens, pace), graphs, kernels)
     return native or CpuEncoder(graphs, source_tokens)
 
 
-def _native_encoder(graphs: GraphFiles, source_tokens: int) -> NativeEncoder:
+def _native_encoder(graphs: GraphFiles, source_tokens: int, pace: Pace) -> NativeEncoder:
     """Raises KernelsRefused where its vectors of the package's probes are not as they must be."""
     encoder = NativeEncoder.open(graphs, source_tokens)
-    check_vectors(encoder, fitting_vectors(graphs.spec.vector_probes, source_tokens))
+    check_vectors(encoder, fitting_vectors(graphs.spec.vector_probes, source_tokens), pace)
     return encoder
 
 
-def _native_decoder(model: Loadable, capacities: tuple[int, int]) -> NativeDecoder | CpuDecoder:
+def _native_decoder(model: Loadable, capacities: tuple[int, int], pace: Pace) -> NativeDecoder | CpuDecoder:
     """Raises KernelsRefused where it does not answer the package's probes as it must."""
     step = model.graphs.spec.native_step
-    decoder = NativeDecoder.open(model.graphs, *capacities) if step is None else open_step(model.graphs, *capacities)
-    check_probes(decoder, model.rules, fitting(model.graphs.spec.probes, *capacities))
+    if step is None:
+        decoder: NativeDecoder | CpuDecoder = NativeDecoder.open(model.graphs, *capacities, pace)
+    else:
+        decoder = open_step(model.graphs, *capacities)
+    check_probes(decoder, model.rules, fitting(model.graphs.spec.probes, *capacities), pace)
     return decoder
 
 

@@ -11,6 +11,7 @@ from engine.batch.running_batch import RunningBatch
 from engine.decoder import Decoder
 from engine.errors import KernelsRefused
 from engine.host.encoded import EncodedText
+from engine.niceness import AT_ONCE, Pace
 from engine.observer import Unobserved
 from engine.request import Encode, Encoded, Event, Failed, Finished, Request, Translate
 from engine.targets import TargetRules
@@ -103,23 +104,25 @@ class Encoder(Protocol):
         """Runs it on sources, the end tokens included."""
 
 
-def check_probes(decoder: Decoder[Any], rules: TargetRules, probes: Sequence[Probe]) -> None:
+def check_probes(decoder: Decoder[Any], rules: TargetRules, probes: Sequence[Probe], pace: Pace = AT_ONCE) -> None:
     """Decodes all probes in one batch by greedy search. Raises KernelsRefused, with both answers."""
     batch = RunningBatch(decoder, max(1, len(probes)), Unobserved(), worker=0)
     answers: list[list[Event]] = [[] for _ in probes]
     known = [KnownTranslation(probe, rules) for probe in probes]
     batch.admit([one.request(answer.append) for one, answer in zip(known, answers, strict=True)])
     while not batch.idle:
-        batch.step()
+        with pace.piece():
+            batch.step()
     for number, (one, [answer]) in enumerate(zip(known, answers, strict=True)):
         if (wrong := one.difference(answer)) is not None:
             raise KernelsRefused(f"probe {number} {wrong}")
 
 
-def check_vectors(encoder: Encoder, probes: Sequence[VectorProbe]) -> None:
+def check_vectors(encoder: Encoder, probes: Sequence[VectorProbe], pace: Pace = AT_ONCE) -> None:
     """Encodes each probe alone. Raises KernelsRefused, with how far it is off."""
     for number, probe in enumerate(probes):
-        [found] = encoder.encode([probe.source_ids])
+        with pace.piece():
+            [found] = encoder.encode([probe.source_ids])
         if (wrong := vector_difference(probe, mean(found.hidden()))) is not None:
             raise KernelsRefused(f"probe {number} {wrong}")
 

@@ -20,6 +20,7 @@ from engine.native.cache import SlotCache
 from engine.native.encoder import PACKED, NativeSource, encode
 from engine.native.library import matching
 from engine.native.named import NamedTokens
+from engine.niceness import AT_ONCE, Pace, be_nicer
 from kernels.library import Counters, Library
 from models.package.declared.graphs import NativeGraphs
 from models.package.graph_files import GraphFiles
@@ -35,6 +36,7 @@ class NativeDecoder:
         library: Library,
         source_capacity: int,
         target_capacity: int,
+        pace: Pace = AT_ONCE,
     ) -> None:
         """Loads the graphs. Rows have room for so many source tokens and so many target tokens."""
         self.spec, self._native, self._library = graphs.spec, native, library
@@ -42,7 +44,9 @@ class NativeDecoder:
         contents = graphs.contents()
         assert native.decoder is not None
         parts = [contents.graph(graph.file) for graph in (native.encoder, native.decoder)]
-        with ThreadPoolExecutor() as threads:  # weights are packed meanwhile, without the interpreter
+        with ThreadPoolExecutor(
+            initializer=partial(be_nicer, pace.nice)
+        ) as threads:  # weights are packed meanwhile, without the interpreter
             opened = threads.map(lambda graph: open_session(graph, CPU, library=library.path), parts)
             self._encoder, self._decoder = opened
         check_shapes((self._encoder, self._decoder), graphs.spec, native.cache)
@@ -51,17 +55,17 @@ class NativeDecoder:
         self.given_targets = TargetGraphs(graphs, CPU)
 
     @classmethod
-    def open(cls, graphs: GraphFiles, source_capacity: int, target_capacity: int) -> Self:
+    def open(cls, graphs: GraphFiles, source_capacity: int, target_capacity: int, pace: Pace = AT_ONCE) -> Self:
         """Raises KernelsRefused.
 
         That is where the package has no graphs for the library, the library is none for here, or packing changes bits.
         """
         native, library = matching(graphs)
         try:
-            decoder = cls(graphs, native, library, source_capacity, target_capacity)
+            decoder = cls(graphs, native, library, source_capacity, target_capacity, pace)
         except Exception as error:  # the errors of ONNX Runtime have nothing else in common
             raise KernelsRefused(f"the native graphs do not load: {error}") from error
-        if not same_alone(partial(encode, decoder._encoder), graphs.spec.vocabulary.source_size, source_capacity):
+        if not same_alone(partial(encode, decoder._encoder), graphs.spec.vocabulary.source_size, source_capacity, pace):
             raise KernelsRefused(PACKED)
         return decoder
 

@@ -19,7 +19,7 @@ class Supervision:
     watched: bool = True
     """A worker that hangs has failed."""
     nice: int = 0
-    """So much nicer workers are than the process's main thread: see `engine.supervision.niceness`."""
+    """So much nicer workers are than the process's main thread: see `engine.niceness`."""
 
     def patience_s(self, expected_s: float, first: bool = False) -> float:
         """How long a turn may take. first: no turn has ended yet."""

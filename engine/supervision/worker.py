@@ -11,9 +11,9 @@ from typing import Any
 
 from engine.batch.running_batch import RunningBatch
 from engine.errors import Closing
+from engine.niceness import be_nicer
 from engine.request import Request, tell
 from engine.supervision.cores import Seat
-from engine.supervision.niceness import be_nicer
 
 FORGET = 0.99
 """How much of what a turn may take is remembered from turn to turn."""

@@ -195,6 +195,11 @@ class GraphsSpec(Frozen):
     vector_probes: tuple[VectorProbe, ...] = ()
     """The same of an encoder alone."""
 
+    def computes_as(self, other: "GraphsSpec") -> bool:
+        """Whether a step of the other one is as much work: it may have other weights, and so other answers."""
+        answers: dict[str, object] = {"probes": (), "vector_probes": ()}
+        return self.model_copy(update=answers) == other.model_copy(update=answers)
+
     @property
     def files(self) -> tuple[GraphFile, ...]:
         """All graphs that there are."""
