@@ -19,7 +19,7 @@ from engine.errors import Closing, DoesNotFit, Late, NotOffered, Stopped
 from engine.observer import Observer
 from engine.processors.stage import looks_at_scores
 from engine.queueing.cost import CostModel, Work
-from engine.queueing.express import EXPRESS_TOKENS
+from engine.queueing.express import EXPRESS_TOKENS, places
 from engine.queueing.queue import BUSY_TOKENS, DEVICE_JOINING, JOINING_TOKENS, MAX_JOINING, FairQueue, Queue
 from engine.request import Failed, Request, Score, Translate, tell
 from engine.supervision.cores import Cores
@@ -151,7 +151,7 @@ class Runner:
         with self._work:
             waiting = len(self._queue)
             ahead = self._queue.ahead(work.caller, work.bulk, cost) if waiting else cost
-            express = self._express_for(work, wanted)
+            express = self._express_for(work, work.contents * places(work.beams))
         if express is not None:
             return self._cost.express_s(work, express.used_rows + wanted) * (1 + express.seat.rivals)
         workers = self._supervisor.workers[: self.workers]
@@ -231,7 +231,7 @@ class Runner:
         called = partial(bool, self._queue)
         express = worker == self.workers
         rows = self._express_rows if express else self.rows
-        # A device makes one run after the other anyway, and nobody's vectors are the express worker's.
+        # A device makes one run after the other anyway, and what the express worker encodes is short.
         beside = self._decoder.device.kind == "cpu" and not express
         return RunningBatch(self._decoder, rows, self._observer, worker, cost, ended, called, beside)
 
@@ -273,7 +273,7 @@ class Runner:
     def _express_for(self, work: Work, rows: int) -> Worker | None:
         """The express worker, if work that wants so many rows would go there."""
         workers = self._supervisor.workers
-        if not (self._express_rows and 0 < rows <= workers[-1].free_rows and work.longest <= EXPRESS_TOKENS):
+        if not (self._express_rows and rows <= workers[-1].free_rows and work.longest + work.given <= EXPRESS_TOKENS):
             return None
         free_rows = [worker.free_rows for worker in workers]
         return workers[-1] if self._queue.hindered(work.caller, free_rows, time.perf_counter()) else None

@@ -1,8 +1,9 @@
 """`python -m bench.server.beside`: what a caller within its share waits beside one who sends anything.
 
-One caller has one short text under way at a time. It is asked alone, beside the other, and alone again; the ratio is of
-the 99th percentiles, beside over the mean of both alone. The other keeps as many calls under way as it is told, of many
-texts, of wide searches without an end, and of vectors of long texts. Server and callers share this machine.
+One caller has one short text under way at a time, of which it wants the translation or the vector. It asks alone,
+beside the other, and alone again; the ratio is of the 99th percentiles, beside over the mean of both alone. The other
+keeps as many calls under way as it is told, of many texts, of wide searches without an end, and of vectors of long
+texts. Server and callers share this machine.
 """
 
 import argparse
@@ -11,7 +12,7 @@ import multiprocessing
 import os
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -43,6 +44,8 @@ ENDLESS = DecodingOptions(
     num_beams=16, num_return_sequences=16, length_penalty=10, early_stopping=EARLY_STOPPING_NEVER, max_new_tokens=512
 )
 LONG_WORDS = 300
+Ask = Callable[[str], Awaitable[object]]
+"""One call for one text."""
 
 
 def main() -> None:
@@ -51,28 +54,30 @@ def main() -> None:
     parser.add_argument("--package", type=Path, default=ROOT / "artifacts" / "en-pt", help="what is served")
     parser.add_argument("--seconds", type=float, default=20, help="beside the other; half of it alone, twice")
     parser.add_argument("--together", type=int, default=20, help="calls that the other keeps under way")
+    parser.add_argument("--vectors", action="store_true", help="what the modest one wants, not translations")
     parser.add_argument("server", nargs="*", help="more arguments of the server, after --")
     arguments = parser.parse_args()
     options = ["--package", str(arguments.package), "--caller-key", KEY, *arguments.server]
     with serving("server", options) as server:
-        uvloop.run(measure(server.target, arguments.seconds, arguments.together))
+        uvloop.run(measure(server.target, arguments.seconds, arguments.together, arguments.vectors))
 
 
-async def measure(target: str, seconds: float, together: int) -> None:
+async def measure(target: str, seconds: float, together: int, vectors: bool) -> None:
     """Says what the modest caller waits."""
     async with aio.insecure_channel(target) as channel:
-        await modest(channel, seconds / 4)  # warms up
-        before = await modest(channel, seconds / 2)
+        ask = asking_for_vectors(channel) if vectors else asking_for_translations(channel)
+        await modest(ask, seconds / 4)  # warms up
+        before = await modest(ask, seconds / 2)
         greedy = multiprocessing.get_context("spawn").Process(target=run_greedy, args=(target, together))
         greedy.start()
         try:
             await asyncio.sleep(seconds / 4)
-            beside = await modest(channel, seconds)
+            beside = await modest(ask, seconds)
         finally:
             greedy.kill()
             greedy.join()
         await asyncio.sleep(seconds / 4)
-        after = await modest(channel, seconds / 2)
+        after = await modest(ask, seconds / 2)
     print("| | calls | p50, ms | p99, ms |\n|---|---|---|---|")
     for name, took in ("alone before", before), ("beside", beside), ("alone after", after):
         print(f"| {name} | {len(took)} | {1e3 * percentile(took, 50):.1f} | {1e3 * percentile(took, 99):.1f} |")
@@ -80,14 +85,25 @@ async def measure(target: str, seconds: float, together: int) -> None:
     print(f"\np99 beside over alone: {percentile(beside, 99) / alone_s:.1f} x, where {ASKED:g} were asked for")
 
 
-async def modest(channel: aio.Channel, seconds: float) -> list[float]:
+def asking_for_translations(channel: aio.Channel) -> Ask:
+    """By calls of the modest one."""
+    translate = TranslationServiceStub(channel).Translate
+    return lambda text: translate(TranslateRequest(contents=[text], no_cache=True), metadata=MODEST, timeout=PATIENCE_S)
+
+
+def asking_for_vectors(channel: aio.Channel) -> Ask:
+    """The same."""
+    encode = EncodingServiceStub(channel).Encode
+    return lambda text: encode(EncodeRequest(contents=[text]), metadata=MODEST, timeout=PATIENCE_S)
+
+
+async def modest(ask: Ask, seconds: float) -> list[float]:
     """Seconds that each text took, one at a time. Raises AioRpcError where one is not answered."""
-    stub, texts, took = TranslationServiceStub(channel), short_texts(250, seed=3), list[float]()
+    texts, took = short_texts(250, seed=3), list[float]()
     ends_s = time.perf_counter() + seconds
     while time.perf_counter() < ends_s:
-        request = TranslateRequest(contents=[texts[len(took) % len(texts)]], no_cache=True)
         started_s = time.perf_counter()
-        await stub.Translate(request, metadata=MODEST, timeout=PATIENCE_S)
+        await ask(texts[len(took) % len(texts)])
         took.append(time.perf_counter() - started_s)
         await asyncio.sleep(PAUSE_S)
     return took

@@ -177,7 +177,9 @@ class CostModel:
         return self._encode_s(work.longest) + self._steps(work.longest, work.beams, work.max_new_tokens) * turn_s
 
     def express_s(self, work: Work, rows: float) -> float:
-        """The same of one that wants new tokens, and goes to the express worker."""
+        """The same of one that goes to the express worker."""
+        if not work.beams:
+            return self.spent(work.longest, work.given)
         steps = self._steps(work.longest, work.beams, work.max_new_tokens)
         return self._encode_s(work.longest) + steps * self.express.turn_s(rows) + work.passes * self._row_s()
 

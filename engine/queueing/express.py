@@ -14,7 +14,7 @@ EXPRESS_ROWS = 4
 FEWEST_BESIDE = 32
 """Rows of each other worker where there is an express one."""
 EXPRESS_TOKENS = 256
-"""Source tokens of the longest that goes there, and most of those that join together."""
+"""Of the longest that goes there, given targets included, and most source tokens of those that join together."""
 OWNED_SHARE = 8
 """Nobody's rows make steps long that are not more than so large a part of a batch: an eighth."""
 
@@ -24,9 +24,14 @@ def express_rows(rows: int) -> int:
     return EXPRESS_ROWS if rows >= FEWEST_BESIDE else 0
 
 
+def places(rows: int) -> int:
+    """What a request takes of an express worker that wants so many rows: who wants none comes in the place of one."""
+    return max(1, rows)
+
+
 def may_go(request: Request, free_rows: int) -> bool:
     """Whether an express worker with so many free rows has room for a request."""
-    return 0 < request.rows <= free_rows and len(request.source_ids) <= EXPRESS_TOKENS
+    return places(request.rows) <= free_rows and len(request.source_ids) + request.given_tokens <= EXPRESS_TOKENS
 
 
 class Occupancy:

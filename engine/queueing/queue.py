@@ -8,7 +8,7 @@ from math import ceil, floor, inf
 from typing import NamedTuple, Protocol
 
 from engine.queueing.cost import CostModel
-from engine.queueing.express import EXPRESS_ROWS, EXPRESS_TOKENS, Occupancy, may_go
+from engine.queueing.express import EXPRESS_ROWS, EXPRESS_TOKENS, Occupancy, may_go, places
 from engine.queueing.flow import BULK_WEIGHT, INTERACTIVE_WEIGHT, Flow
 from engine.request import Request
 
@@ -311,7 +311,7 @@ class FairQueue:
         for flow in self._round:
             if may_go(flow.head, rows) and self.hindered(flow.caller, free_rows, now):
                 flows.append(flow)
-                rows -= flow.head.rows
+                rows -= places(flow.head.rows)
         return flows
 
     def _too_late(self, request: Request, worker: int, used: int, now: float) -> bool:

@@ -39,9 +39,9 @@ class Call:
         self.request.caller = caller
 
     @classmethod
-    def for_vector(cls) -> "Call":
+    def for_vector(cls, caller: str = "") -> "Call":
         call = cls()
-        call.request = Encode(SOURCE, call._events.put)
+        call.request = Encode(SOURCE, call._events.put, caller=caller)
         return call
 
     def answer(self) -> Event:

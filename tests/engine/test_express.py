@@ -11,6 +11,7 @@ import pytest
 
 from engine.errors import Quarantined
 from engine.queueing.cost import Work
+from engine.request import Encoded
 from engine.supervision.policy import UNSUPERVISED, Supervision
 from tests.engine.calling import END, ENDLESS, SOURCE, Call, Service, serving, sources_of
 from tests.engine.supervision.faults import POISON, SUPERVISED, Sources, once, poisoned, restarts
@@ -39,6 +40,13 @@ def test_whoever_is_hindered_is_answered_beside_the_steps_of_the_other() -> None
         calls = [*modest, beams]
         assert [call.target for call in calls] == sources_of(calls)
         assert service.sample("dragoman_rows_capacity") == ROWS + EXPRESS_ROWS
+
+
+def test_vectors_are_made_beside_the_steps_of_the_other_too() -> None:
+    with beside_a_greedy_one() as (service, _):
+        service.submit(*(vectors := [Call.for_vector(caller) for caller in ("modest", "another", "modest")]))
+        assert all(isinstance(call.answer(), Encoded) for call in vectors)
+        assert service.live_rows == [4, 0]
 
 
 def test_whoever_makes_it_crash_is_found_and_nobody_else_is_harmed() -> None:
@@ -78,6 +86,8 @@ def test_a_forecast_knows_who_goes_there() -> None:
         assert service.runner.finish_s(work) == pytest.approx(alone_s)
         assert service.runner.finish_s(replace(work, caller="greedy")) > alone_s
         assert service.runner.finish_s(replace(work, contents=EXPRESS_ROWS + 1)) > alone_s
+        vector = replace(work, beams=0, max_new_tokens=0)
+        assert service.runner.finish_s(vector) == service.runner._cost.spent(8, 0)
 
 
 def test_it_ends_with_the_others() -> None:

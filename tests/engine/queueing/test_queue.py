@@ -8,7 +8,7 @@ import pytest
 from engine.queueing.cost import CostModel, Measured, Work
 from engine.queueing.express import EXPRESS_ROWS, EXPRESS_TOKENS
 from engine.queueing.queue import CROWD_S, CROWD_SLOWDOWN, ENCODE_TOKENS, JOINING_TOKENS, SURE, FairQueue
-from engine.request import Encode, Request, Translate
+from engine.request import Encode, Request, Score, Translate
 from models.decoding import Decoding
 from tests.engine.calling import RULES
 
@@ -26,6 +26,12 @@ def request(
     decoding = Decoding(num_beams=beams, max_new_tokens=512)
     made = Translate((5,) * tokens, lambda event: None, decoding=decoding, rules=RULES)
     made.caller, made.bulk, made.deadline, made.arrived = caller, bulk, deadline, arrived
+    return made
+
+
+def scored(caller: str, given: int, tokens: int = 10) -> Request:
+    made = Score((5,) * tokens, lambda event: None, targets=((5,) * given,), fed_ids=(5,))
+    made.caller, made.arrived = caller, 0.0
     return made
 
 
@@ -168,6 +174,17 @@ def test_where_the_express_worker_has_no_room_the_others_take_whoever_waits() ->
     assert queue.share(0, [8, EXPRESS_ROWS], 8, 0.0).joining == []
     assert queue.share(0, [8, 0], 8, 0.0) == ([modest], [], False)
     assert not queue.hindered("modest", [7, EXPRESS_ROWS], 0.0), "it has a row there now"
+
+
+def test_vectors_and_scores_of_few_tokens_go_there_few_at_a_time() -> None:
+    queue, free = express_queue(1), [8, EXPRESS_ROWS]
+    for number in range(EXPRESS_ROWS + 1):
+        queue.put(vector(str(number)))
+    queue.put(long := scored("long", EXPRESS_TOKENS - 9))
+    assert queue.share(0, free, 8, 0.0).joining[-1] is long, "and one more than there are places for"
+    assert len(queue.share(1, free, 0, 0.0).joining) == EXPRESS_ROWS
+    queue.put(short := scored("short", EXPRESS_TOKENS - 10))
+    assert queue.share(1, free, 0, 0.0).joining == [short]
 
 
 def test_rows_of_the_express_worker_are_given_back_and_cost_no_share() -> None:
