@@ -40,5 +40,6 @@ class Pace:
 
 
 AT_ONCE = Pace()
-BESIDE = Pace(share=0.1, nice=NICEST)
-"""While others serve, whom it is to cost a step at most: a tenth of a second of work takes a second."""
+BESIDE = Pace(share=0.1, nice=10)
+"""While others serve, whom it is to cost a step at most: a tenth of a second of work takes a second. Nicer than that it
+would not get on where other programs have the cores."""

@@ -12,7 +12,7 @@ import pytest
 from engine.devices.session import CPU, Device, open_session
 from engine.loading import load as loading
 from engine.loading.load import Limits, Plan, load_all
-from engine.niceness import NICEST, Pace
+from engine.niceness import BESIDE, Pace
 from engine.observer import Unobserved
 from engine.runner import Runner
 from engine.supervision.policy import UNSUPERVISED
@@ -68,7 +68,7 @@ def test_what_needs_no_interpreter_is_done_by_nicer_threads_beside_others(
     monkeypatch.setattr("engine.native.decoder.open_session", heard)
     loaded(exported, former if beside else None)
     own = os.getpriority(os.PRIO_PROCESS, os.getpid())
-    assert found == {NICEST if beside else own}
+    assert found == {own + BESIDE.nice if beside else own}
 
 
 def test_probes_and_the_look_at_packing_rest_beside_others(
