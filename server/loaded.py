@@ -15,6 +15,7 @@ from engine.devices.session import Device, DeviceError
 from engine.loading.budget import MEGABYTE, HostMemory
 from engine.loading.load import Limits, Plan, check_room, load_all
 from engine.loading.probes import KnownAnswer, known_answers
+from engine.niceness import BESIDE
 from engine.request import Event, Failed, Probe, Request
 from engine.runner import CLOSE_S, Runner
 from engine.supervision.cores import BEHIND, Cores
@@ -153,8 +154,8 @@ class LoadedModels:
             limits = Limits(self._settings.max_rows, self._settings.workers, *longest)
             return Plan(package.loadable, limits, metrics)
         former, graphs = served.runner, package.loadable.graphs.spec
-        same_steps = graphs.computes_as(served.package.loadable.graphs.spec)
-        return Plan(package.loadable, Limits(former.rows, former.workers, *longest), metrics, former, same_steps)
+        costs_as = former if graphs.computes_as(served.package.loadable.graphs.spec) else None
+        return Plan(package.loadable, Limits(former.rows, former.workers, *longest), metrics, BESIDE, costs_as)
 
     def _load(self, plans: Sequence[Plan], memory: HostMemory | None) -> list[Runner]:
         """Raises DeviceError."""

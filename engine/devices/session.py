@@ -1,7 +1,9 @@
 """A device that a model runs on, and sessions that run there or not at all."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,6 +11,7 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from engine.devices.graphs.saturation import saturates
+from engine.niceness import Pace, be_nicer
 from models.package.graph_files import Graph
 
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
@@ -119,6 +122,12 @@ def open_session(
         raise DeviceError(f"ONNX Runtime loads no model on {where}: {error}") from error
     check_placement(session, device)
     return session
+
+
+def open_on_cpu(graphs: Sequence[Graph], library: Path, pace: Pace) -> list[ort.InferenceSession]:
+    """The same of several with our own operators, each on a thread: they pack weights, without the interpreter."""
+    with ThreadPoolExecutor(initializer=partial(be_nicer, pace.nice)) as threads:
+        return list(threads.map(partial(open_session, device=CPU, library=library), graphs))
 
 
 def _load(

@@ -22,7 +22,7 @@ from engine.loading.native_step import open_step
 from engine.loading.probes import check_probes, check_vectors, fitting, fitting_vectors
 from engine.native.alone import NativeEncoder
 from engine.native.decoder import NativeDecoder
-from engine.niceness import AT_ONCE, BESIDE, Pace
+from engine.niceness import AT_ONCE, Pace
 from engine.observer import Observer, Unobserved
 from engine.runner import Runner
 from engine.supervision.cores import Cores
@@ -83,15 +83,10 @@ class Plan:
     model: Loadable
     limits: Limits
     observer: Observer
-    former: Runner | None = None
-    """It serves meanwhile, in whose place this one is to come."""
-    same_steps: bool = False
-    """As the former's, so that they cost as much."""
-
-    @property
-    def pace(self) -> Pace:
-        """So fast it is loaded."""
-        return AT_ONCE if self.former is None else BESIDE
+    pace: Pace = AT_ONCE
+    """So fast it is loaded."""
+    costs_as: Runner | None = None
+    """Its steps are as much work, and were measured. None: they are measured."""
 
 
 def load(
@@ -189,8 +184,8 @@ class _Opened:
         )
         on_device = Load(load.graphs, load.rows, *self.longest)
         runner.memory_bytes = self._loaded_bytes + load.needed_bytes if self.on_host else on_device.total_bytes
-        if self.plan.former is not None and self.plan.same_steps:
-            runner.costs_as(self.plan.former)
+        if self.plan.costs_as is not None:
+            runner.costs_as(self.plan.costs_as)
         elif self.takes_threads:  # a GPU's thread makes its own CUDA graphs first
             measure(runner, *self.longest)
         return runner
@@ -281,7 +276,7 @@ def _open_encoder(
 
 def _native_encoder(graphs: GraphFiles, source_tokens: int, pace: Pace) -> NativeEncoder:
     """Raises KernelsRefused where its vectors of the package's probes are not as they must be."""
-    encoder = NativeEncoder.open(graphs, source_tokens)
+    encoder = NativeEncoder.open(graphs, source_tokens, pace)
     check_vectors(encoder, fitting_vectors(graphs.spec.vector_probes, source_tokens), pace)
     return encoder
 

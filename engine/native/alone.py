@@ -7,13 +7,14 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.devices.session import CPU, Device, open_session
+from engine.devices.session import CPU, Device, open_on_cpu
 from engine.errors import KernelsRefused
 from engine.host.encoded import EncodedText, NoCache
 from engine.host.together import same_alone
 from engine.logits.target_graphs import TargetGraphs
 from engine.native.encoder import PACKED, encode
 from engine.native.library import matching
+from engine.niceness import AT_ONCE, Pace
 from kernels.library import Library
 from models.package import signature
 from models.package.declared.graphs import NativeGraphs
@@ -25,23 +26,25 @@ class NativeEncoder:
 
     gives_logits = False
 
-    def __init__(self, graphs: GraphFiles, native: NativeGraphs, library: Library, source_capacity: int) -> None:
+    def __init__(
+        self, graphs: GraphFiles, native: NativeGraphs, library: Library, source_capacity: int, pace: Pace = AT_ONCE
+    ) -> None:
         """Loads the graph. Sources have at most so many tokens."""
         self._library = library
         self.row_tokens = source_capacity
         self.given_targets = TargetGraphs(graphs, CPU)
         self._spec = graphs.spec
-        self._session = open_session(graphs.contents().graph(native.encoder.file), CPU, library=library.path)
+        [self._session] = open_on_cpu([graphs.contents().graph(native.encoder.file)], library.path, pace)
 
     @classmethod
-    def open(cls, graphs: GraphFiles, source_capacity: int) -> Self:
+    def open(cls, graphs: GraphFiles, source_capacity: int, pace: Pace = AT_ONCE) -> Self:
         """Raises KernelsRefused where package and library have nothing for each other, or packing changes bits."""
         native, library = matching(graphs)
         try:
-            encoder = cls(graphs, native, library, source_capacity)
+            encoder = cls(graphs, native, library, source_capacity, pace)
         except Exception as error:  # the errors of ONNX Runtime have nothing else in common
             raise KernelsRefused(f"the native graph does not load: {error}") from error
-        if not same_alone(encoder._states, graphs.spec.vocabulary.source_size, source_capacity):
+        if not same_alone(encoder._states, graphs.spec.vocabulary.source_size, source_capacity, pace):
             raise KernelsRefused(PACKED)
         return encoder
 

@@ -1,7 +1,6 @@
 """The decoder on the graphs of our own operators: two sessions, shared by all workers, and a cache for each."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import repeat
@@ -10,7 +9,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.devices.session import CPU, Device, open_session
+from engine.devices.session import CPU, Device, open_on_cpu
 from engine.devices.shapes import check_shapes
 from engine.errors import KernelsRefused
 from engine.host.together import same_alone
@@ -20,7 +19,7 @@ from engine.native.cache import SlotCache
 from engine.native.encoder import PACKED, NativeSource, encode
 from engine.native.library import matching
 from engine.native.named import NamedTokens
-from engine.niceness import AT_ONCE, Pace, be_nicer
+from engine.niceness import AT_ONCE, Pace
 from kernels.library import Counters, Library
 from models.package.declared.graphs import NativeGraphs
 from models.package.graph_files import GraphFiles
@@ -44,11 +43,7 @@ class NativeDecoder:
         contents = graphs.contents()
         assert native.decoder is not None
         parts = [contents.graph(graph.file) for graph in (native.encoder, native.decoder)]
-        with ThreadPoolExecutor(
-            initializer=partial(be_nicer, pace.nice)
-        ) as threads:  # weights are packed meanwhile, without the interpreter
-            opened = threads.map(lambda graph: open_session(graph, CPU, library=library.path), parts)
-            self._encoder, self._decoder = opened
+        self._encoder, self._decoder = open_on_cpu(parts, library.path, pace)
         check_shapes((self._encoder, self._decoder), graphs.spec, native.cache)
         self._shortlist, self._logits = graphs.shortlist, LogitsGraph(graphs)
         self._named = NamedTokens(graphs, native, library)

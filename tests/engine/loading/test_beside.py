@@ -12,7 +12,7 @@ import pytest
 from engine.devices.session import CPU, Device, open_session
 from engine.loading import load as loading
 from engine.loading.load import Limits, Plan, load_all
-from engine.niceness import BESIDE, Pace
+from engine.niceness import AT_ONCE, BESIDE, Pace
 from engine.observer import Unobserved
 from engine.runner import Runner
 from engine.supervision.policy import UNSUPERVISED
@@ -29,15 +29,10 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     return export_random(tmp_path_factory.mktemp("graphs"), POST)
 
 
-def loaded(exported: Exported, former: Runner | None = None, same_steps: bool = False) -> Runner:
-    plan = Plan(exported.loadable(), LIMITS, Unobserved(), former, same_steps)
+def loaded(exported: Exported, pace: Pace = AT_ONCE, costs_as: Runner | None = None) -> Runner:
+    plan = Plan(exported.loadable(), LIMITS, Unobserved(), pace, costs_as)
     [runner] = load_all([plan], CPU, None, "required", UNSUPERVISED)
     return runner
-
-
-@pytest.fixture(scope="module")
-def former(exported: Exported) -> Runner:
-    return loaded(exported)
 
 
 def test_a_piece_of_work_is_followed_by_its_rest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +52,7 @@ def test_a_piece_of_work_is_followed_by_its_rest(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have no niceness of their own")
 @pytest.mark.parametrize("beside", [False, True])
 def test_what_needs_no_interpreter_is_done_by_nicer_threads_beside_others(
-    beside: bool, exported: Exported, former: Runner, monkeypatch: pytest.MonkeyPatch
+    beside: bool, exported: Exported, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = set[int]()
 
@@ -65,31 +60,29 @@ def test_what_needs_no_interpreter_is_done_by_nicer_threads_beside_others(
         found.add(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
         return open_session(graph, device, library=library)
 
-    monkeypatch.setattr("engine.native.decoder.open_session", heard)
-    loaded(exported, former if beside else None)
+    monkeypatch.setattr("engine.devices.session.open_session", heard)
+    loaded(exported, BESIDE if beside else AT_ONCE)
     own = os.getpriority(os.PRIO_PROCESS, os.getpid())
     assert found == {own + BESIDE.nice if beside else own}
 
 
-def test_probes_and_the_look_at_packing_rest_beside_others(
-    exported: Exported, former: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_probes_and_the_look_at_packing_rest_beside_others(exported: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
     rests = list[float]()
     monkeypatch.setattr("engine.niceness.time.sleep", rests.append)
     loaded(exported)
     assert not any(rests)
     rests.clear()
-    loaded(exported, former)
+    loaded(exported, BESIDE)
     assert len(rests) == 1 + 4  # sources together, and each alone; random weights have no probes
     assert all(rests)
 
 
 def test_steps_that_are_as_much_work_are_not_measured_again(
-    exported: Exported, former: Runner, monkeypatch: pytest.MonkeyPatch
+    exported: Exported, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measured = list[Runner]()
+    former, measured = loaded(exported), list[Runner]()
     monkeypatch.setattr(loading, "measure", lambda runner, *_: measured.append(runner))
-    same, other = loaded(exported, former, same_steps=True), loaded(exported, former)
+    same, other = loaded(exported, costs_as=former), loaded(exported)
     assert measured == [other]
     assert same.spent_s(20, 4) == former.spent_s(20, 4) > 0
 
