@@ -312,3 +312,11 @@ def test_fields_links_and_notes_of_word_stay() -> None:
     again = files(translated("docx", data, str.upper))["word/document.xml"].decode()
     assert page.replace("<w:t>", '<w:t xml:space="preserve">') in again and ">HERE<" in again and ">IN A BOX.<" in again
     assert [one for one in ("begin", "separate", "end") if again.count(one) != 2] == []
+
+
+def test_text_between_two_fields_of_word_is_text() -> None:
+    """Of which the first began in a paragraph before, as that of a table of contents does."""
+    fields = [f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>' for kind in ("end", "begin", "end")]
+    body = f"<w:p>{fields[0]}<w:r><w:t>One word.</w:t></w:r>{fields[1]}{fields[2]}</w:p>".encode()
+    data = with_file(WORD, "word/document.xml", BODY.replace(b"<w:body>", b"<w:body>" + body, 1))
+    assert texts(opened("docx", data))[0].startswith("One word.")
