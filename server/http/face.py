@@ -24,6 +24,8 @@ from server.traffic.traffic import Traffic
 
 DEADLINE_KEY = "connect-timeout-ms"
 """How long the caller waits, in milliseconds: Connect's header, which others may send as well."""
+DEADLINE_DIGITS = 10
+"""Most that it may have, as Connect says."""
 STATUS_TIMEOUT_S = 1.0
 """How long to wait until an error is sent that follows what the client has not read."""
 
@@ -65,7 +67,8 @@ class HttpCaller:
         self.metadata: Mapping[str, str] = dict(asked.headers)
         self.name = asked.host
         waits_ms = self.metadata.get(DEADLINE_KEY, "")
-        self.deadline = time.perf_counter() + int(waits_ms) / 1000 if waits_ms.isdecimal() else None
+        known = waits_ms.isdecimal() and len(waits_ms) <= DEADLINE_DIGITS
+        self.deadline = time.perf_counter() + int(waits_ms) / 1000 if known else None
         self.response: Response | None = None
         """What they get."""
         self.events: EventWriter | None = None

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from server.text.parts import OBJECT, Block
 from server.text.placed import UNSPACED, Word, words_of
@@ -38,7 +39,7 @@ class Sentence:
             yield word if one is None else _said(self.block, one)
 
     def split(self) -> Iterator["Piece"]:
-        """Where a placeholder was lost: the parts between what is protected, each for itself."""
+        """Where a placeholder was lost, or all have no room: the parts between what is protected, each for itself."""
         at, end = self.span
         for one in self.held:
             yield from _part(self.block, at, one.begin)
@@ -62,7 +63,8 @@ def pieces(
     for span in sentences(block.text, language) if segmented else whole:
         for begin, end in divided(block.text, span, fits) if segmented else [span]:
             yield from _between(block, at, begin)
-            yield _asked(block, begin, end, protected(block.text, begin, end, glossary))
+            piece = _asked(block, begin, end, protected(block.text, begin, end, glossary))
+            yield from piece.split() if segmented and _overflows(piece, fits) else [piece]
             at = end
     yield from _between(block, at, len(block.text))
 
@@ -87,14 +89,17 @@ def _need_space(before: Word, after: Word) -> bool:
 
 
 def _asked(block: Block, begin: int, end: int, held: Sequence[Protected]) -> Piece:
-    """A sentence; one that is protected altogether is fixed."""
+    """A sentence; one without a word beside what is protected is fixed."""
     wording = worded(block.text, begin, end, held)
-    bare = wording.content
-    for name in wording.names:
-        bare = bare.replace(name, "")
-    if held and not any(character.isalnum() for character in bare):
+    gaps = zip([begin, *(one.end for one in held)], [*(one.begin for one in held), end], strict=True)
+    if not any(character.isalnum() for gap in gaps for character in block.text[slice(*gap)]):
         return Fixed(tuple(_as_it_is(block, begin, end, held)))
     return Sentence(block, (begin, end), tuple(held), wording, block.divided(begin, end))
+
+
+def _overflows(piece: Piece, fits: Callable[[str], bool]) -> TypeGuard[Sentence]:
+    """Whether its placeholders, which are longer than an emoji, make it more than a model takes."""
+    return isinstance(piece, Sentence) and bool(piece.held) and not fits(piece.wording.content)
 
 
 def _part(block: Block, begin: int, end: int) -> Iterator[Piece]:

@@ -5,7 +5,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import groupby, takewhile
 
 from server.text.parts import Block, Element
 from server.translation.targets import Alignment
@@ -130,8 +130,12 @@ def marked_up(block: Block, words: Sequence[Word]) -> str:
         return "".join(word.text for word in words)
     stacks = _stacks(block, words)
     _give_to_the_nearest(block, words, stacks)
+    within = defaultdict[int, list[int]](list)
+    for index, stack in enumerate(stacks):
+        for element in stack:
+            within[id(element)].append(index)
     for element in (element for element in block.elements if element.once):
-        _keep_longest(element, stacks)
+        _keep_longest(element, within[id(element)], stacks)
     inserted = _insertions(block, words, stacks)
     written, opened = list[str](), Stack()
     for index, (word, stack) in enumerate(zip(words, stacks, strict=True)):
@@ -174,19 +178,23 @@ def _stacks(block: Block, words: Sequence[Word]) -> list[Stack]:
     return stacks
 
 
-def _keep_longest(element: Element, stacks: list[Stack]) -> None:
-    """Takes the element from all words but those of its longest part."""
-    longest, part = list[int](), list[int]()
-    for index, stack in enumerate(stacks):
-        if element not in stack:
-            continue
-        depth = stack.index(element)
-        goes_on = part and part[-1] == index - 1 and stacks[index - 1][: depth + 1] == stack[: depth + 1]
-        part = [*part, index] if goes_on else [index]
-        longest = max(longest, part, key=len)
-    for index in range(len(stacks)):
-        if index not in longest:
-            stacks[index] = tuple(one for one in stacks[index] if one is not element)
+def _keep_longest(element: Element, words: Sequence[int], stacks: list[Stack]) -> None:
+    """Takes the element from all its words but those of its longest part."""
+    parts = [*_parts(element, words, stacks)]
+    longest = max(parts, key=len, default=[])
+    for index in (index for part in parts if part is not longest for index in part):
+        stacks[index] = tuple(one for one in stacks[index] if one is not element)
+
+
+def _parts(element: Element, words: Sequence[int], stacks: Sequence[Stack]) -> Iterator[list[int]]:
+    """The words of an element, parted where it ends and begins again."""
+
+    def part_of(place: int) -> tuple[int, Stack]:
+        stack = stacks[words[place]]
+        return words[place] - place, stack[: stack.index(element)]
+
+    for _, places in groupby(range(len(words)), part_of):
+        yield [words[place] for place in places]
 
 
 def _give_to_the_nearest(block: Block, words: Sequence[Word], stacks: list[Stack]) -> None:

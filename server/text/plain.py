@@ -4,11 +4,15 @@ import re
 
 from server.text.parts import Block, Copied, Part
 
-BETWEEN_LINES = re.compile(r"(^\s+|\s*\n\s*|\s+$)")
-"""What is kept as it is: the line breaks, and the space around them."""
+LINE = re.compile(r"\S(?:[^\n]*\S)?")
+"""Without the space around it, which is kept as it is, as line breaks are."""
 
 
 def read_plain(text: str) -> list[Part]:
     """Raises nothing: any text is one."""
-    pieces = (piece for piece in BETWEEN_LINES.split(text) if piece)
-    return [Copied(piece) if piece.isspace() else Block(piece) for piece in pieces]
+    parts, at = list[Part](), 0
+    for line in LINE.finditer(text):
+        parts += [Copied(text[at : line.start()]), Block(line.group())]
+        at = line.end()
+    parts.append(Copied(text[at:]))
+    return [part for part in parts if not isinstance(part, Copied) or part.raw]

@@ -161,7 +161,7 @@ def _alternatives(fields: Fields) -> int:
     value = fields.get("alternatives") or 0
     try:
         alternatives = int(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:  # the last: of what JSON calls Infinity, or 1e999
         raise InvalidField("alternatives", "Invalid request: alternatives parameter is not a number") from error
     if not 0 <= alternatives < MOST_BEAMS:
         limit = f"Invalid request: alternatives ({alternatives}) exceeds alternatives limit ({MOST_BEAMS - 1})"

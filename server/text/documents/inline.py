@@ -7,8 +7,11 @@ from dataclasses import replace
 
 from server.text.parts import OBJECT, Block, Copied, Element, Mark, Part
 
-SOFT = re.compile("( ?)((?:[*_~\\[]|<\\w+>)*)\ufdd0([^\ufdd1]*)\ufdd1")
-"""What stands for a space, between two characters that no text has, and what opens before it."""
+OPENS = r"(?:[*_~\[]|<\w++>)"
+SOFT = re.compile(f"( ?)({OPENS}*+)\ufdd0([^\ufdd1]*)\ufdd1|{OPENS}++")
+"""What stands for a space, between two characters that no text has, and what opens before it. What opens before
+something else is found too, in one piece: else the time to look for the rest of it would grow with the square.
+"""
 
 
 class Inline:
@@ -85,10 +88,16 @@ class Inline:
             return Copied(raw)
         never = [self._elements[place] for place in self._opened]
         marks = sorted([*self._marks, *(Mark(one.opening, one.begin) for one in never)], key=lambda mark: mark.at)
-        elements = tuple(one for one in self._elements if one not in never)
+        elements = tuple(one for place, one in enumerate(self._elements) if place not in self._opened)
         return Block(self.text, elements, tuple(marks), tuple(self._objects), self._escape)
 
 
 def settled(text: str) -> str:
     """A translation, with the line breaks that were `soft` in it."""
-    return SOFT.sub(lambda found: found[3] + found[2] if found[1] else found[2], text)
+    return SOFT.sub(_settled, text)
+
+
+def _settled(found: "re.Match[str]") -> str:
+    if found[3] is None:
+        return found.group()
+    return found[3] + found[2] if found[1] else found[2]

@@ -7,6 +7,7 @@ front matter come back byte for byte.
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -194,6 +195,7 @@ class _Reader:
         del self._opened[places[-1] :]
 
 
+@cache
 def _parser() -> "MarkdownIt":
     """Without its last step, which reads the paragraphs: they are read one at a time."""
     from markdown_it import MarkdownIt

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from server.errors import DocumentBroken
 from server.text.documents.document import text_document
 from server.text.documents.inline import Inline, settled
+from server.text.html import DEEPEST
 from server.text.parts import Copied, Part
 
 TIME = r"(?:\d+:)?\d{1,2}:\d{2}[,.]\d{1,3}"
@@ -15,7 +16,7 @@ CUE = re.compile(
 """The times of a cue, and what is said up to an empty line."""
 MARKUP = re.compile(r"</?(?P<name>[A-Za-z]+)?[^<>\n]*>|\{\\[^{}\n]*\}|[^<{]+|.", re.DOTALL)
 """A tag, a position of SubStation Alpha, or text."""
-LINE_END = re.compile(r"([ \t]*\r?\n)")
+LINE_END = re.compile(r"((?<![ \t])[ \t]*\r?\n)")
 SPEAKER = re.compile(r"[ \t]*[-–—‐]")
 """Begins a line that somebody else says."""
 SRT, VTT = "SubRip file (srt)", "WebVTT file (vtt)"
@@ -65,11 +66,9 @@ def _said(text: str) -> Part:
         if not raw.startswith(("<", "{")) or len(raw) == 1:
             for place, line in enumerate(LINE_END.split(raw)):
                 inline.soft(line) if place % 2 else inline.say(line)
-        elif name is None:
-            inline.mark(raw)
-        elif not raw.startswith("</"):
+        elif name is not None and not raw.startswith("</") and len(opened) < DEEPEST:
             opened.append((name, inline.open(raw)))
-        elif name in (names := [one for one, _ in opened]):
+        elif raw.startswith("</") and name in (names := [one for one, _ in opened]):
             place = len(names) - 1 - names[::-1].index(name)
             inline.close(opened[place][1], raw)
             del opened[place:]

@@ -81,6 +81,14 @@ async def test_what_is_wrong_is_told_in_its_words(fields: dict[str, Any], words:
         assert (response.status_code, response.json()) == (400, {"error": words})
 
 
+async def test_an_infinity_of_alternatives_is_no_number() -> None:
+    async with asking() as (_, client):
+        body = b'{"q": "A cat.", "source": "en", "target": "pt", "alternatives": 1e999}'
+        response = await client.post("/translate", content=body, headers={"content-type": "application/json"})
+        told = {"error": "Invalid request: alternatives parameter is not a number"}
+        assert (response.status_code, response.json()) == (400, told)
+
+
 @pytest.mark.parametrize("body", [b"{", b"[]", b"\xff", b'{"q": "\\ud800"}', b"[" * 60_000])
 async def test_what_is_no_object_is_told_in_each_services_words(body: bytes) -> None:
     async with asking() as (_, client):

@@ -222,6 +222,14 @@ async def test_a_deadline_that_cannot_be_kept_is_refused() -> None:
         await asked
 
 
+@pytest.mark.parametrize("digits", [11, 400, 5000])
+async def test_a_deadline_of_more_digits_than_connect_allows_is_none(digits: int) -> None:
+    async with asking() as (_, client):
+        late = {"connect-timeout-ms": "9" * digits}
+        response = await client.post(TRANSLATE, json=translate_json("A cat."), headers=late)
+        assert response.status_code == 200
+
+
 async def test_a_server_that_ends_says_so_until_it_has() -> None:
     async with asking() as (server, client):
         assert (await client.get("/health")).json() == {"status": "ok"}

@@ -183,7 +183,7 @@ def twice() -> bytes:
 
 
 WORD, ODT = DOCUMENTS["docx"][0], DOCUMENTS["odt"][0]
-BODY = files(WORD)["word/document.xml"]
+BODY, CONTENT = files(WORD)["word/document.xml"], "content.xml"
 BAD: dict[str, tuple[str, bytes, type[ServerError], str]] = {
     "nothing": ("txt", b"", BlankContent, "0 characters"),
     "blanks": ("md", b" \n\n", BlankContent, "3 characters"),
@@ -248,6 +248,36 @@ def test_what_is_no_document_is_refused(case: str) -> None:
     assert told in refused.value.message and refused.value.field == "document"
 
 
+LONG = 200_000
+CUE = b"1\n00:00:01,000 --> 00:00:02,000\n"
+NOTE = b"<text:p>", b"<text:note><text:note-body>", b"</text:note-body></text:note>", b"</text:p>"
+BODY_END = b"</office:text>"
+DEEP = (NOTE[0] + NOTE[1]) * 30 + NOTE[0] + b"Deep." + NOTE[3] + (NOTE[2] + NOTE[3]) * 30
+HARD = {
+    "one line of stars": ("md", b"Hello\n```\n" + b"*" * LONG + b"\n```\n"),
+    "one line of spaces": ("txt", b"One" + b" " * LONG + b"word\n"),
+    "a cue of spaces": ("srt", CUE + b"One" + b" " * LONG + b"word\n"),
+    "a cue of tags": ("srt", CUE + b"One <i>" * (LONG // 8) + b"word" + b"</i>" * (LONG // 8) + b"\n"),
+    "notes in notes": ("odt", with_file(ODT, CONTENT, files(ODT)[CONTENT].replace(BODY_END, DEEP + BODY_END))),
+}
+"""Of each, what took time that grew with the square, or doubled with each level."""
+
+
+@pytest.mark.parametrize("case", HARD)
+def test_what_is_hard_to_read_takes_no_longer_than_its_length(case: str) -> None:
+    """The server would stand still for hours: what a regular expression looks for, every thread waits for."""
+    name, data = HARD[case]
+    again = translated(name, data)
+    assert files(again) == files(data) if name == "odt" else again == data
+
+
+def test_a_long_segment_of_xliff_has_its_codes_once() -> None:
+    words = b"".join(b"%d " % number for number in range(60_000))
+    data = XLIFF_1.replace(b"<source>", b'<source><g id="all">' + words + b"</g>", 1)
+    again = translated("xliff", data)
+    assert again.count(b'<g id="all">') == 2 and again.count(words.strip()) == 2
+
+
 def test_every_format_has_its_documents() -> None:
     assert FORMATS.keys() == DOCUMENTS.keys()
 
@@ -282,3 +312,11 @@ def test_fields_links_and_notes_of_word_stay() -> None:
     again = files(translated("docx", data, str.upper))["word/document.xml"].decode()
     assert page.replace("<w:t>", '<w:t xml:space="preserve">') in again and ">HERE<" in again and ">IN A BOX.<" in again
     assert [one for one in ("begin", "separate", "end") if again.count(one) != 2] == []
+
+
+def test_text_between_two_fields_of_word_is_text() -> None:
+    """Of which the first began in a paragraph before, as that of a table of contents does."""
+    fields = [f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>' for kind in ("end", "begin", "end")]
+    body = f"<w:p>{fields[0]}<w:r><w:t>One word.</w:t></w:r>{fields[1]}{fields[2]}</w:p>".encode()
+    data = with_file(WORD, "word/document.xml", BODY.replace(b"<w:body>", b"<w:body>" + body, 1))
+    assert texts(opened("docx", data))[0].startswith("One word.")

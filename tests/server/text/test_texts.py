@@ -80,7 +80,7 @@ async def test_what_a_model_loses_is_put_between_the_parts() -> None:
 
 async def test_a_text_without_words_is_not_asked_for() -> None:
     played = Played()
-    for text in ("", " \n", "😀 {name}\n", "https://example.com"):
+    for text in ("", " \n", "😀 {name}\n", "https://example.com", "-----\n!!!", "😀" * 300_000):
         assert await translated(played, text) == text
     assert await translated(played, "<br><p>&nbsp;</p>", Shape(html=True)) == "<br><p>&nbsp;</p>"
     assert not any(played.asked)
@@ -99,6 +99,14 @@ async def test_many_sentences_go_in_windows_and_long_ones_in_parts() -> None:
     played = Played()
     assert await played.texts(most_characters=9).translate(["one two three"], Shape(), {})
     assert played.asked == [["one two", "three"]]
+
+
+async def test_placeholders_that_a_sentence_has_no_room_for_part_it() -> None:
+    """It fits as it is, and they are longer than what they stand for."""
+    played = Played()
+    emoji = "😀" * 40
+    assert await translated(played, f"I like {emoji} a lot. So do I.") == f"I LIKE {emoji} A LOT. SO DO I."
+    assert played.asked == [["I like", "a lot.", "So do I."]]
 
 
 async def test_terms_are_said_as_the_glossary_has_them() -> None:

@@ -70,13 +70,18 @@ def _paragraph(source: Source, paragraph: Node) -> list[Part]:
 
 def _text(source: Source, run: Sequence[Node]) -> Part:
     """What stands between two tabs. Without a word, paragraphs in it are texts of their own all the same."""
-    inline, nests = Inline(escaped), source.nests
+    if not any(map(_has_words, run)):
+        return Copied("".join(_outer(source, node) for node in run))
+    inline = Inline(escaped)
     for node in run:
         _take(source, inline, node)
-    if not inline.wordless:
-        return inline.part("")
-    source.forget(nests)
-    return Copied("".join(_outer(source, node) for node in run))
+    return inline.part("")
+
+
+def _has_words(node: Node) -> bool:
+    """Whether it says any in its paragraph. What is nested is not looked at: it would be in every paragraph around."""
+    inside = any(map(_has_words, node.children)) if node.name in HOLDERS else False
+    return inside or any(character.isalnum() for character in node.text)
 
 
 def _take(source: Source, inline: Inline, node: Node) -> None:

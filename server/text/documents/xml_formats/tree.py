@@ -195,15 +195,6 @@ class Source:
         assert found is not None
         return found.group().decode()
 
-    @property
-    def nests(self) -> int:
-        """How many members there are."""
-        return len(self._members)
-
-    def forget(self, nests: int) -> None:
-        """The members but the first so many: they were not needed."""
-        del self._members[nests:]
-
     def nested(self, parts: list[Part]) -> str:
         """What stands for these parts, which are translated for themselves, until `filled`."""
         self._members.append(parts)

@@ -1,6 +1,6 @@
 """What stands in a paragraph of a Word document: text in its formats, links, fields, pictures."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -116,9 +116,9 @@ class Runs:
 
         A field that begins or ends in another paragraph is as if its result were text.
         """
-        found, at = list[Item](), 0
+        found, at, ends = list[Item](), 0, _ends_of_fields(items)
         while at < len(items):
-            end = _end_of_field(items, at)
+            end = ends.get(at)
             if end is None or _code(items[at:end]).startswith(LINKS):
                 found.append(items[at])
             else:
@@ -163,15 +163,16 @@ class Runs:
         return raw(node.begin, node.inner) + "".join(map(self._outer, node.children)) + raw(node.closing, node.end)
 
 
-def _end_of_field(items: Sequence[Item], at: int) -> int | None:
-    """Where one that begins here ends."""
-    depth = 0
-    for place in range(at, len(items)):
-        kind = getattr(items[place], "field", "")
-        depth += (kind == "begin") - (kind == "end")
-        if not depth:
-            return place if place > at else None
-    return None
+def _ends_of_fields(items: Sequence[Item]) -> Mapping[int, int]:
+    """Where those that begin and end among these items end, by where they begin."""
+    ends, opened = dict[int, int](), list[int]()
+    for place, item in enumerate(items):
+        kind = getattr(item, "field", "")
+        if kind == "begin":
+            opened.append(place)
+        elif kind == "end" and opened:
+            ends[opened.pop()] = place
+    return ends
 
 
 def _code(items: Sequence[Item]) -> str:

@@ -50,10 +50,10 @@ def _head(source: Source, node: Node, languages: Languages) -> str:
 def _unit(source: Source, unit: Node) -> Iterator[Part]:
     at = unit.begin
     for holder in [unit] if unit.name.startswith(OLD) else [one for one in unit.children if _is(one, "segment")]:
+        target = next((one for one in holder.children if _is(one, "target")), None)
         for place, node in enumerate(holder.children):
             if not _is(node, "source") or "no" in (unit.attributes.get("translate"), node.attributes.get("translate")):
                 continue
-            target = next((one for one in holder.children if _is(one, "target")), None)
             if target is not None and target.all_text().strip():
                 continue
             text = _text(source, node)
