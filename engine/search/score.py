@@ -40,7 +40,9 @@ def candidates(decoding: Decoding, rules: TargetRules) -> int:
 
 
 def finish_reason(chosen: Sequence[int], rules: TargetRules) -> FinishReason:
-    """Why a hypothesis of these tokens is one. If nothing else ends it, it is its length."""
-    if chosen and chosen[-1] in rules.end_ids:
+    """Why a hypothesis of these tokens is one. If nothing else ends it, it is its length: a prefix ends none."""
+    if not chosen:
+        return FinishReason.LENGTH
+    if chosen[-1] in rules.end_ids:
         return FinishReason.END_TOKEN
     return FinishReason.STOP_STRING if rules.stopped_by(chosen) else FinishReason.LENGTH
