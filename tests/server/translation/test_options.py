@@ -140,6 +140,7 @@ def test_phrases_out_of_range_are_refused_with_both_numbers(
         (Options(bad_words=((4,), "bc")), "bad_words[1]", "[101, 102]"),
         (Options(must_exclude=("x", "bc")), "must_exclude[1]", "bc"),
         (Options(must_exclude=((101, 102),)), "must_exclude[0]", "[101, 102]"),
+        (Options(stop_strings=("x",)), "stop_strings", "['x']"),
     ],
     ids=str,
 )
