@@ -250,7 +250,8 @@ class RunningBatch(Generic[S]):
     def _drop_cancelled(self) -> None:
         for scored in self._passes.drop_cancelled() if self._passing else ():
             self.answers.forget(scored)
-            self._give_back(scored, 0)
+            if isinstance(scored, Score):  # translations gave their rows back when they were found
+                self._give_back(scored, 0)
             self._observer.cancelled()
         leaving = [running for running in self._rows.running if running.request.cancelled]
         if leaving:

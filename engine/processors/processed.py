@@ -12,6 +12,7 @@ from engine.processors.chain import Chain, chain
 from engine.processors.processor import Seen
 from engine.processors.sampling import Sampling
 from engine.processors.targets import FedTokens
+from engine.search.score import candidates
 from engine.targets import TargetRules
 from models.decoding import Decoding
 
@@ -102,8 +103,8 @@ class Processed:
             noise = np.random.Generator(np.random.Philox(decoding.seed).jumped(sample)).random(decoding.max_new_tokens)
             return cls(processors, True, source_ids, rules, sampling.wanted, sampling, noise)
         greedy = decoding.num_beams == 1
-        hidden = rules.barred_ids(0) if greedy else rules.end_ids | rules.suppressed_ids
-        return cls(processors, greedy, source_ids, rules, decoding.rows + len(hidden))
+        best = decoding.rows + len(rules.barred_ids(0)) if greedy else candidates(decoding, rules)
+        return cls(processors, greedy, source_ids, rules, best)
 
 
 @dataclass(frozen=True, slots=True)

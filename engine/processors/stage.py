@@ -99,7 +99,7 @@ class ProcessorStage:
         token_ids: NDArray[np.int64],
     ) -> NDArray[np.float32]:
         """What a beam search sees where it names tokens: of rows with processors, what is left of them after those."""
-        assert found.named is not None and found.logits is not None
+        assert found.named is not None
         scores = found.named(which, token_ids)
         place_of = {row: place for place, row in enumerate(which.tolist())}
         for group in alike(rows, place_of, self._fed):
@@ -107,6 +107,7 @@ class ProcessorStage:
             if not group.kind.raises:
                 scores[places] = self._processed(group, token_ids[places], scores[places])
                 continue
+            assert found.logits is not None
             logits = found.logits(group.rows)
             whole = logits - _normaliser(found, group, logits)
             group.process(whole, self._seen(group))

@@ -21,7 +21,7 @@ import numpy as np
 
 from engine.request import FinishReason, Hypothesis
 from engine.search.phrases import Progress, phrases_of
-from engine.search.score import finish_reason, free_tokens, score
+from engine.search.score import candidates, finish_reason, free_tokens, score
 from engine.targets import TargetRules
 from models.decoding import Decoding
 
@@ -88,13 +88,8 @@ class BeamSearch:
 
     @property
     def candidates(self) -> int:
-        """Tokens that must be seen of each of its rows.
-
-        All children may come from one row, and it has each end token once. (The 2 * num_beams of transformers are for
-        all rows together.) Any token may complete a text that ends a hypothesis.
-        """
-        ending = len(self.end_ids) if self._rules.stops is None else self.num_beams
-        return self.num_beams + max(ending, len(self.end_ids)) + len(self.suppressed)
+        """Tokens that must be seen of each of its rows."""
+        return candidates(self._decoding, self._rules)
 
     @property
     def last(self) -> int:

@@ -45,9 +45,9 @@ class GreedySearch:
 
         The tokens that were chosen, and their log-probabilities.
         """
-        if tokens[0] == NOTHING:
-            return Hypothesis((), 0.0, FinishReason.LENGTH)
         rules, free = self.rules, free_tokens(self.decoding, self.rules)
+        if tokens[0] == NOTHING or (self.rank and not free):
+            return Hypothesis((), 0.0, FinishReason.LENGTH)
         del tokens[free:], log_probs[free:]
         reason = finish_reason(tokens, rules)
         if reason is FinishReason.LENGTH and rules.forced_end_id is not None:

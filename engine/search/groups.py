@@ -42,11 +42,6 @@ class BeamGroup(BeamSearch):
     def num_beams(self) -> int:
         return self._decoding.num_beams // self._decoding.num_beam_groups
 
-    @property
-    def candidates(self) -> int:
-        """The groups before it may have made as many of a row's best dearer as they have hypotheses."""
-        return super().candidates + self._decoding.num_beams - self.num_beams
-
     def advance(self, steps: int, ranked: Iterable[Extension], past: Past) -> Sequence[Extension]:
         children = super().advance(steps, ranked, past)
         if steps < self._decoding.max_new_tokens:

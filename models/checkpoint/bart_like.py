@@ -188,6 +188,7 @@ def read(folder: Path) -> Trained:
     check_architecture(content, family, file)
     choices = read_generation(folder)
     config = model_config(settings, family, choices, file)
+    check_padding(config, family, file)
     generation = choices.defaults_of(config, generation_file(folder))
     weights = find_weights(folder)
     model = load_model(weights, settings, family, config)
@@ -211,6 +212,17 @@ def check_architecture(content: dict[str, Any], family: Family, file: Path) -> N
             raise CheckpointError(
                 f"{file}: {key} is {content[key]!r}; a {content['model_type']} model of transformers is computed with "
                 f"{does!r}"
+            )
+
+
+def check_padding(config: ModelConfig, family: Family, file: Path) -> None:
+    """Raises CheckpointError where transformers takes a token of every text for padding, which has no position."""
+    tokens = {"eos_token_id": config.end_id, "decoder_start_token_id": config.decoder_start_id}
+    for key, token in tokens.items():
+        if family.first_position == "after padding" and token == config.pad_id:
+            raise CheckpointError(
+                f"{file}: {key} and pad_token_id are {token}; where positions begin after the padding, a token that is "
+                "padding has none, which is not supported: padding has to be a token of its own"
             )
 
 

@@ -107,9 +107,16 @@ class GenerationSettings(JsonKeys):
         """What a package decodes with where a request says nothing. Raises CheckpointError."""
         self._check_ids(config, file)
         try:
-            return self.defaults(config.max_positions, self.suppressed_ids(config.end_id, file))
+            defaults = self.defaults(config.max_positions, self.suppressed_ids(config.end_id, file))
         except ValidationError as error:
             raise invalid(error, file) from error
+        if defaults.looks_at_source and not config.share_embeddings:
+            raise CheckpointError(
+                f"{file}: encoder_repetition_penalty is {defaults.encoder_repetition_penalty} and "
+                f"encoder_no_repeat_ngram_size {defaults.encoder_no_repeat_ngram_size}; tokens of the source mean "
+                "others in the target, which has a vocabulary of its own: take both out of the file"
+            )
+        return defaults
 
     def _check_ids(self, config: ModelShape, file: Path) -> None:
         """Raises CheckpointError for a token that cannot be suppressed or forced, and for another end."""

@@ -67,6 +67,8 @@ class ServedModel:
     """It tells where every head of every layer looks."""
     encoder_heads: int = 0
     decoder_heads: int = 0
+    shares_vocabulary: bool = True
+    """A token of the source means the same in the target."""
 
     @property
     def limits(self) -> dict[str, float]:
@@ -118,6 +120,7 @@ def served_model(package: Package, settings: Settings, execution_provider: str) 
         attends=None not in (manifest.graphs.target_attention, manifest.graphs.source_attention),
         encoder_heads=config.encoder_heads if isinstance(config, ModelConfig) else 0,
         decoder_heads=config.decoder_heads if isinstance(config, ModelConfig) else 0,
+        shares_vocabulary=config.share_embeddings,
     )
 
 

@@ -18,6 +18,7 @@ def check_constraints(decoding: Decoding, rules: TargetRules) -> None:
         ("return_alternatives", decoding.return_alternatives, "send return_alternatives false"),
         ("num_beam_groups", decoding.num_beam_groups > 1 and decoding.num_beam_groups, "send num_beam_groups 1"),
         ("num_beams", decoding.num_beams == 1 and 1, "send num_beams 2 or more"),
+        ("stop_strings", list(decoding.stop_strings), "send no stop_strings"),
     ):
         if value:
             raise OptionsConflict("must_include", phrases, name, value, f"{way}, or no must_include")

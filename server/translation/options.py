@@ -92,7 +92,7 @@ def resolve(options: Options, model: ServedModel, tokenizer: Tokenizer, rules: T
 
 
 def _check_offered(decoding: Decoding, model: ServedModel) -> None:
-    """Raises OptionNotOffered: where targets look, some graphs do not tell."""
+    """Raises OptionNotOffered: where targets look, some graphs do not tell; and some sources have other tokens."""
     if decoding.with_alignment and not model.aligns:
         way = "or export again, with --samples of the source language whose names and numbers translations copy"
         raise OptionNotOffered("an alignment", way)
@@ -100,6 +100,8 @@ def _check_offered(decoding: Decoding, model: ServedModel) -> None:
         raise OptionNotOffered("a coverage of the source")
     if decoding.with_attention and not model.attends:
         raise OptionNotOffered("attention")
+    if decoding.looks_at_source and not model.shares_vocabulary:
+        raise OptionNotOffered("one vocabulary of source and target", "or send bad_words or sequence_bias instead")
 
 
 def _check_forced(decoding: Decoding) -> None:

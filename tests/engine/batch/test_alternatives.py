@@ -93,6 +93,13 @@ def test_improbable_ones_are_left_out(runner: Runner, loadable: Loadable) -> Non
     assert counts == [4, 2, 1, 1]
 
 
+def test_there_are_none_where_nothing_is_chosen(runner: Runner, loadable: Loadable) -> None:
+    """The one token that there is room for is forced: it would be the same in all of them."""
+    assert loadable.rules.forced_end_id == END
+    [found] = decode(runner, loadable.rules, [(source(), replace(FOUR, max_new_tokens=1))])
+    assert [one.token_ids for one in found.hypotheses] == [(END,)]
+
+
 def test_other_options_hold(runner: Runner, loadable: Loadable) -> None:
     """A word that no target may have is no alternative either; and those in the batch do not matter."""
     [before] = decode(runner, loadable.rules, [(source(), FOUR)])

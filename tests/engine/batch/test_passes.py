@@ -135,6 +135,19 @@ def test_translations_are_looked_at_when_they_are_found(told: Told) -> None:
     assert aligned.hypotheses[0].token_ids == plain.hypotheses[0].token_ids
 
 
+def test_rows_are_given_back_once(told: Told) -> None:
+    """Not again where the caller leaves before the translation was looked at."""
+    engine = batch(SlowScores())
+    request = told.translate("aligned", 3)
+    request.decoding = replace(request.decoding, with_alignment=True)
+    engine.admit([told.score("before"), request])
+    while engine.free_rows < 4:
+        engine.step()
+    request.cancel()
+    run(engine)
+    assert told.names == ["before"] and engine.free_rows == 4
+
+
 def test_nobody_waits_for_an_alignment(told: Told) -> None:
     engine = batch()
     request = told.translate("leaving", 3)

@@ -82,6 +82,20 @@ def test_all_phrases_are_there_and_none_that_must_not(decoder: Decoder[Any], rul
     assert all(equal(together[place], found) for place, found in zip(some, alone, strict=True))
 
 
+def test_a_prefix_may_be_fed_beside(decoder: Decoder[Any], rules: TargetRules) -> None:
+    """Of a request whose options look at whole rows of scores, but not yet."""
+    source = tuple(TOKENIZER.encode(PAIRS[0][0]))
+    prefix = tuple(TOKENIZER.encode_target(PAIRS[0][1]))[:6]
+    asked = [
+        (source, replace(BEAMS, must_include=(prefix[:1],))),
+        (source, replace(BEAMS, target_prefix=prefix, repetition_penalty=1.1, max_new_tokens=20)),
+    ]
+    with Runner(decoder, 40, 1, Unobserved()) as runner:
+        phrases, after = (answer.hypotheses for answer in decode(runner, rules, asked))
+    assert all(prefix[0] in one.token_ids for one in phrases)
+    assert len(after) == BEAMS.num_return_sequences
+
+
 def equal(together: tuple[Hypothesis, ...], alone: tuple[Hypothesis, ...]) -> bool:
     tokens = [one.token_ids for one in together] == [one.token_ids for one in alone]
     return tokens and all(abs(a.score - b.score) < TOLERANCE for a, b in zip(together, alone, strict=True))

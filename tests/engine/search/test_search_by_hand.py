@@ -1,12 +1,14 @@
 """Greedy and beam search, worked out by hand."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from engine.request import FinishReason, Hypothesis
 from engine.search.paths import Paths
 from models.decoding import Decoding, EarlyStopping
+from models.tokenizers.target_texts import Pieces, StopStrings
 from tests.engine.search.searching import EARLY_STOPPING, END, BeamAlone, GreedyAlone, alone, found, random_model, run
 from tests.fakes import rules_of
 
@@ -129,6 +131,14 @@ def test_forced_end_needs_no_step_and_costs_nothing(num_beams: int) -> None:
 @pytest.mark.parametrize("num_beams", [1, 2])
 def test_one_forced_token_leaves_no_choice(num_beams: int) -> None:
     search = alone(plain(num_beams, max_new_tokens=1), rules_of(END, END, ()))
+    assert not search.advance(found([[4, 5, 6]], [logs(0.6, 0.3, 0.1)]))
+    assert search.hypotheses() == (Hypothesis((END,), 0.0, FinishReason.LENGTH),)
+
+
+def test_a_prefix_that_has_a_stop_string_ends_nothing() -> None:
+    """Where it leaves nothing to choose, either."""
+    stops = StopStrings(["b"], Pieces(lambda: [b"a", b"b"]))
+    search = alone(plain(max_new_tokens=1), replace(rules_of(END, END, (), start_id=1), stops=stops))
     assert not search.advance(found([[4, 5, 6]], [logs(0.6, 0.3, 0.1)]))
     assert search.hypotheses() == (Hypothesis((END,), 0.0, FinishReason.LENGTH),)
 

@@ -27,6 +27,8 @@ OPTIONS = [
     for strings, (beams, ngrams) in product(STRINGS, ((1, 0), (4, 0), (2, 2)))
 ]
 OPTIONS.append(replace(PLAIN, target_prefix=(34, 11954), stop_strings=("do",)))
+MANY_END = replace(PLAIN, num_beams=4, num_return_sequences=4, stop_strings=STRINGS[2])
+OPTIONS += (replace(MANY_END, early_stopping="never", suppress_tokens=tokens) for tokens in ((), (31_000,)))
 
 
 def test_hypotheses_end_as_in_transformers() -> None:

@@ -72,6 +72,16 @@ def test_config_is_refused(folder: Path, changes: dict[str, object], message: st
         read(folder)
 
 
+@pytest.mark.parametrize("key", ["eos_token_id", "decoder_start_token_id"])
+@pytest.mark.parametrize("name", ["m2m_100", "fsmt"])
+def test_padding_has_no_position(key: str, name: str, tmp_path: Path) -> None:
+    folder = write_family(tmp_path, BART_LIKE[name])
+    for file in ("config.json", "generation_config.json"):
+        edit_json(folder / file, **{key: 1})
+    with pytest.raises(CheckpointError, match=f"{key} and pad_token_id are 1; "):
+        read(folder)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -11,6 +11,7 @@ from models.tokenizers.byte_tokenizer import ByteSpec, ByteTokenizer
 from models.tokenizers.target_texts import Pieces
 from server.errors import (
     LanguageNotSupported,
+    OptionNotOffered,
     OptionOutOfRange,
     OptionsConflict,
     PhraseNotWritable,
@@ -139,6 +140,7 @@ def test_phrases_out_of_range_are_refused_with_both_numbers(
         (Options(bad_words=((4,), "bc")), "bad_words[1]", "[101, 102]"),
         (Options(must_exclude=("x", "bc")), "must_exclude[1]", "bc"),
         (Options(must_exclude=((101, 102),)), "must_exclude[0]", "[101, 102]"),
+        (Options(stop_strings=("x",)), "stop_strings", "['x']"),
     ],
     ids=str,
 )
@@ -148,6 +150,13 @@ def test_a_phrase_that_cannot_be_had_is_refused(options: Options, other: str, va
     assert caught.value.metadata["other"] == other and caught.value.metadata["other_value"] == value
     assert caught.value.field in ("decoding.must_include", "decoding.must_include[0]", f"decoding.{other}")
     assert "leave" in caught.value.message or "send" in caught.value.message
+
+
+@pytest.mark.parametrize("options", [{"encoder_repetition_penalty": 1.5}, {"encoder_no_repeat_ngram_size": 2}], ids=str)
+def test_two_vocabularies_have_no_tokens_in_common(options: Options) -> None:
+    with pytest.raises(OptionNotOffered, match=r"does not give one vocabulary of source and target, .*sequence_bias"):
+        resolve(options, replace(BEAMS, shares_vocabulary=False), TOKENIZER, RULES)
+    assert resolved(options).looks_at_source
 
 
 def test_an_end_token_in_a_phrase_is_refused() -> None:

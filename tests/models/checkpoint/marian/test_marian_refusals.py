@@ -298,3 +298,10 @@ def test_both_sides_of_two_vocabularies_are_checked(tmp_path: Path) -> None:
     (folder / "target_vocab.json").unlink()
     with pytest.raises(CheckpointError, match=r"target_vocab\.json cannot be read"):
         load_checkpoint(folder)
+
+
+def test_two_vocabularies_have_no_tokens_in_common(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "two", separate=True)
+    edit_json(folder / "generation_config.json", encoder_no_repeat_ngram_size=3)
+    with pytest.raises(CheckpointError, match=r"encoder_repetition_penalty is 1\.0 and encoder_no_repeat_ngram_size 3"):
+        load_checkpoint(folder)
