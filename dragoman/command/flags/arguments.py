@@ -174,6 +174,8 @@ def parse(command: str, arguments: Sequence[str]) -> Arguments:
             if sys.stdin is None or sys.stdin.isatty():
                 flags.error("there is no text: give TEXT, --file FILE, or standard input from a pipe or a file")
             args.file = "-"
+        if args.file == "-" and sys.stdin is None:
+            flags.error("--file: - is standard input, which is closed")
     if command == "translate" and args.attention is not None:
         _check_picture(flags, args)
     return args
