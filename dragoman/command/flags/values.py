@@ -10,7 +10,7 @@ from dragoman.channel import MAX_TIMEOUT_S, TlsOptions
 def glossary(path: str) -> dict[str, str]:
     """What a file of terms says. Raises ArgumentTypeError for one that cannot be read."""
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise argparse.ArgumentTypeError(f"{path} cannot be read: {error}") from error
     pairs = [line.split("\t") for line in lines if line.strip()]

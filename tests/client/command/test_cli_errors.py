@@ -116,6 +116,31 @@ def test_wrong_usage_exits_2_and_says_why(command: Dragoman, argv: list[str], me
     assert result.err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--to", "pt/br"], "--output: pt/br cannot be in the name of a file: say what it becomes"),
+        (["--output", "letter.md"], "--output: is the document itself"),
+        (["--output", "."], "--output: . is there, and is no file: write to another place"),
+        (["--output", "/dev/null"], "--output: /dev/null is there, and is no file: write to another place"),
+        (["--output", "no/a.md"], "--output: no is no folder: make it first, or write to another place"),
+    ],
+)
+def test_what_a_document_cannot_become_is_refused_first(
+    command: Dragoman, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("letter.md").write_text("Good morning\n")
+    assert command("translate", "--document", "letter.md", *words) == Result(2, "", f"dragoman translate: {message}\n")
+    assert [each.name for each in tmp_path.iterdir()] == ["letter.md"]
+
+
+def test_the_output_of_lines_is_no_file(command: Dragoman, file: Path) -> None:
+    result = command("translate", "--file", file, "--output", "lines.txt")
+    assert (result.code, result.out) == (2, "")
+    assert "--output: is what a --document becomes; translations of lines go to standard output: > FILE" in result.err
+
+
 def test_without_arguments_there_is_help(command: Dragoman) -> None:
     result = command()
     assert (result.code, result.out) == (2, "")
