@@ -4,20 +4,16 @@ import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 
 import onnx_ir as ir
 import torch
 from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 from torch import nn
-from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 from export.quantization.stored import store_by_outputs
+from export.tracing import lowering
 
-OPSET = 21
-
-# For every graph torch.onnx.export reads and parses all operators it knows again, which takes longer than a trace.
-ONNXRegistry.from_torchlib = staticmethod(cache(ONNXRegistry.from_torchlib))  # type: ignore[method-assign]
+lowering.install()
 
 
 def trace_module(
@@ -35,7 +31,7 @@ def trace_module(
             dynamic_shapes=shapes,
             input_names=list(input_names),
             output_names=list(output_names),
-            opset_version=OPSET,
+            opset_version=lowering.OPSET,
             dynamo=True,
             verbose=False,
         )

@@ -1,0 +1,101 @@
+"""export.tracing.lowering: graphs compute what PyTorch does, decomposed or not."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import onnxruntime as ort
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._ops import OperatorBase
+from torch.export import Dim, ExportedProgram
+
+from export.tracing.exporter import trace_module
+from export.tracing.trace import trace
+from tests.models.test_transformer import config, random_model
+
+
+class Computes(nn.Module):
+    """What a function does with x [rows, 6, columns, 4]."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+def traced(function: Callable[[Tensor], Tensor]) -> ir.Model:
+    return trace_module(
+        Computes(function),
+        inputs={"x": torch.zeros(5, 6, 3, 4)},
+        shapes={"x": {0: Dim("rows", max=64), 2: Dim("columns", max=64)}},
+        input_names=["x"],
+        output_names=["y"],
+    )
+
+
+def written(x: Tensor) -> Tensor:
+    kept = x.clone()
+    kept[:, 2] = 7
+    return kept
+
+
+# Operators that torch.onnx knows, or this project.
+@pytest.mark.parametrize(
+    ("function", "operators"),
+    [
+        (lambda x: x.to(torch.int32), {"Cast"}),
+        (lambda x: x.flatten(0, 1), {"Reshape", "Shape", "Slice", "Concat"}),
+        (lambda x: x.flatten(2), {"Reshape"}),
+        (lambda x: x[:, :, 0].flatten(), {"Gather", "Reshape"}),
+        (lambda x: x[..., 0, :].flatten(0, 1), {"Gather", "Reshape"}),
+        (lambda x: x[:, :, 0].flatten(-2, -1), {"Gather", "Reshape"}),
+        (lambda x: x.unflatten(3, (2, -1)), {"Reshape"}),
+        (lambda x: x[..., 0, :].unflatten(1, (3, 2)), {"Gather", "Reshape"}),
+        (lambda x: x[..., 0, :].unflatten(-1, (-1, 1, 2)), {"Gather", "Reshape"}),
+        (lambda x: x.unflatten(1, (3, 2)), {"Reshape", "Shape", "Slice", "Concat"}),
+        (lambda x: x.reshape(-1, 24).unflatten(0, (x.shape[0], -1)), {"Reshape", "Shape", "Slice", "Concat", "Gather"}),
+    ],
+)
+def test_operators_are_translated_as_they_were_captured(
+    function: Callable[[Tensor], Tensor], operators: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ExportedProgram, "run_decompositions", not_wanted)
+    graph = traced(function)
+    check(graph, function)
+    assert {node.op_type for node in graph.graph} <= operators | {"Constant", "Squeeze", "Unsqueeze"}
+
+
+@pytest.mark.parametrize("function", [lambda x: x.square() + 1, lambda x: (x > 0) & (x < 1), written])
+def test_others_are_decomposed_before(function: Callable[[Tensor], Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
+    decomposed: list[ExportedProgram] = []
+    decompose = ExportedProgram.run_decompositions
+
+    def run_decompositions(program: ExportedProgram, table: dict[OperatorBase, Callable[..., Any]]) -> ExportedProgram:
+        decomposed.append(program)
+        core: ExportedProgram = decompose(program, table)
+        return core
+
+    monkeypatch.setattr(ExportedProgram, "run_decompositions", run_decompositions)
+    check(traced(function), function)
+    assert len(decomposed) == 1
+
+
+def test_no_decoder_is_decomposed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ExportedProgram, "run_decompositions", not_wanted)
+    assert trace(random_model(config())).decoder.graph.outputs
+
+
+def not_wanted(*_: object) -> None:
+    raise AssertionError("this program is decomposed")
+
+
+def check(graph: ir.Model, function: Callable[[Tensor], Tensor]) -> None:
+    session = ort.InferenceSession(ir.to_proto(graph).SerializeToString(), providers=["CPUExecutionProvider"])
+    for rows, columns in ((1, 1), (2, 5), (9, 4)):
+        x = torch.randn(rows, 6, columns, 4) * 3
+        np.testing.assert_array_equal(session.run(None, {"x": x.numpy()})[0], function(x).numpy())
