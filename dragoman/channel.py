@@ -24,6 +24,9 @@ CONNECT_MS = 1_000
 """How long one of several servers may take to connect to: a call goes elsewhere then. gRPC gives each further attempt
 more, up to the longest of its waits, and 20 s to the only server there is."""
 
+MAX_TIMEOUT_S = 1e9
+"""Thirty years. gRPC has deadlines as nanoseconds since 1970 in 64 bits: one after 2262 has passed at once."""
+
 Option = tuple[str, str | int]
 OPTIONS: list[Option] = [
     ("grpc.service_config", '{"loadBalancingConfig": [{"round_robin": {}}]}'),

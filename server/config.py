@@ -9,6 +9,7 @@ import os
 import tomllib
 from argparse import Action, ArgumentParser
 from collections.abc import Container, Iterable, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, Self
 
@@ -31,6 +32,12 @@ CLIENT_VARIABLES = {"DRAGOMAN_HOME", "DRAGOMAN_TARGET", "DRAGOMAN_TOKEN", "DRAGO
 
 class ConfigError(Exception):
     """Settings that cannot be used. The message says which and why."""
+
+
+HostName = Annotated[str, Field(pattern=r"^([^\s/:\[\]]+|\[[0-9A-Fa-f:.]+\])$")]
+"""What a request's `host` may say, without a port."""
+Origin = Annotated[str, Field(pattern=r"^(\*|null|[a-z][a-z0-9+.-]*://[^\s/]+)$")]
+"""As browsers write it (RFC 6454): without a slash at the end."""
 
 
 class Settings(BaseSettings):
@@ -72,10 +79,10 @@ class Settings(BaseSettings):
     """HTTP port. 0 picks a free one."""
     open: CliImplicitFlag[bool] = False
     """Show the playground in a browser, once it is there."""
-    http_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    http_hosts: Annotated[tuple[HostName, ...], NoDecode] = ()
     """Names, without a port, that HTTP requests may be for; repeat it, or put commas between several. Default: on a
     loopback address localhost and its addresses, which are always answered; on others any."""
-    http_cors: Annotated[tuple[str, ...], NoDecode] = ()
+    http_cors: Annotated[tuple[Origin, ...], NoDecode] = ()
     """Origins whose pages may use the HTTP port in a browser, such as https://example.org; "*" is every one."""
     device: Literal["cpu", "cuda", "auto"] = "cpu"
     """Where the model runs. "auto": on CUDA if all it needs is there, else on the CPU; the log says which and why."""
@@ -203,6 +210,10 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        ports = {"port": self.port, "metrics_port": self.metrics_port, "http_port": self.http_port if self.http else 0}
+        for (name, port), (other, equal) in combinations(ports.items(), 2):
+            if port == equal != 0:
+                raise ValueError(f"{name} and {other} are both {port}: each needs a port of its own")
         if self.max_contents > self.max_waiting:
             raise ValueError(
                 f"max_contents is {self.max_contents} and max_waiting {self.max_waiting}: "

@@ -169,7 +169,8 @@ class _Targets:
     def _refuse(self, told: str, journal: Journal, before: list[Done]) -> None:
         """Ends the run, unless it is to keep going. before: rows of the window that are done. Raises BulkError."""
         if not self._job.keep_going:
-            journal.add(before)
+            if before:
+                journal.add(before)
             raise BulkError(f"{told}. {journal.rows} rows are kept; the same command with --keep-going passes over it")
         self._report.passed_over(told)
 

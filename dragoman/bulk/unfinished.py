@@ -95,7 +95,12 @@ def opened(target: Path, items: Sequence[Item], asked: Mapping[str, object]) -> 
     with _locked(folder / "lock", target):
         _check_same(folder / "job.json", {**asked, "files": _described(items)})
         sync_names(target.parent)
-        yield Unfinished(folder)
+        try:
+            yield Unfinished(folder)
+        except BaseException:
+            if folder.exists() and not _has_any(folder):  # or it would stand in the way of other options
+                shutil.rmtree(folder)
+            raise
 
 
 @contextmanager
@@ -112,6 +117,11 @@ def _locked(file: Path, target: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _has_any(folder: Path) -> bool:
+    """Whether a row is done."""
+    return any(file.suffix == ".done" or (file.suffix == ".rows" and file.stat().st_size) for file in folder.iterdir())
 
 
 def _ended(folder: Path) -> Path:

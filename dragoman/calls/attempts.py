@@ -8,6 +8,7 @@ import grpc
 
 from dragoman.calls.retries import Retries
 from dragoman.calls.servers import Metadata, Server, Servers
+from dragoman.channel import MAX_TIMEOUT_S
 
 M = TypeVar("M")
 
@@ -34,9 +35,9 @@ class Calls(Generic[M]):
         hedge_after_s: a call that has no answer by then is made a second time, and the first answer counts. None: never
         Raises ValueError.
         """
-        if hedge_after_s is not None and not 0 < hedge_after_s < float("inf"):
+        if hedge_after_s is not None and not 0 < hedge_after_s <= MAX_TIMEOUT_S:
             raise ValueError(
-                f"hedge_after_s is {hedge_after_s}; it must be a positive, finite number of seconds, or None"
+                f"hedge_after_s is {hedge_after_s}; it must be above 0 and at most {MAX_TIMEOUT_S:.0f} seconds, or None"
             )
         self.servers, self.hedge_after_s = Servers(servers), hedge_after_s
         self._wait_for_ready, self._reach, self.retries = wait_for_ready, reach, Retries(wait_for_ready)

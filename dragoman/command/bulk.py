@@ -178,4 +178,5 @@ class _Told:
 
 
 def _go_on(args: Arguments) -> None:
-    complain(f"what is done is kept in {args.target}{SUFFIX}: the same command goes on")
+    if (unfinished := Path(f"{args.target}{SUFFIX}")).exists():
+        complain(f"what is done is kept in {unfinished}: the same command goes on")

@@ -3,6 +3,7 @@
 import os
 import sys
 from contextlib import aclosing
+from pathlib import Path
 from typing import cast
 
 from dragoman.async_client import AsyncClient
@@ -23,9 +24,7 @@ async def translate_document(args: Arguments) -> int:
     document_format = cast(DocumentFormat, format_of(args.document.name))
     try:
         found = await _translated(args, args.document.read_bytes(), document_format)
-        unfinished = args.output.with_name(f".{args.output.name}.unfinished")
-        unfinished.write_bytes(found.document)
-        os.replace(unfinished, args.output)
+        _write(args.output, found.document)
     except OSError as error:
         complain(f"{error.filename}: {error.strerror}")
         return FAILED
@@ -35,6 +34,16 @@ async def translate_document(args: Arguments) -> int:
     told = {"output": str(args.output), "texts": found.texts, "source_tokens": found.source_tokens}
     print(output.to_json({**told, "model": found.model}) if args.json else f"{args.output}: {found.texts} texts")
     return DONE
+
+
+def _write(target: Path, document: bytes) -> None:
+    """All of it or nothing. Raises OSError."""
+    unfinished = target.with_name(f".{target.name}.unfinished")
+    try:
+        unfinished.write_bytes(document)
+        os.replace(unfinished, target)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 async def _translated(args: Arguments, document: bytes, document_format: DocumentFormat) -> TranslatedDocument:

@@ -19,15 +19,21 @@ DONE, FAILED, INTERRUPTED, PIPE_CLOSED = 0, 1, 130, 141
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code. Wrong usage of a command raises SystemExit(2)."""
-    _speak_utf8()
+    _have_streams()
     command, *rest = (sys.argv[1:] if argv is None else list(argv)) or [""]
     try:
         code = _run(command, rest)
         sys.stdout.flush()  # what cannot be written fails here, and not when the interpreter ends
         return code
+    except KeyboardInterrupt:
+        code = INTERRUPTED
     except BrokenPipeError:
-        _drop_output()
-        return PIPE_CLOSED
+        code = PIPE_CLOSED
+    except OSError as error:
+        print(f"dragoman: {error.filename or 'input or output'}: {error.strerror or error}", file=sys.stderr)
+        code = FAILED
+    _drop_output()
+    return code
 
 
 def _run(command: str, rest: Sequence[str]) -> int:
@@ -68,15 +74,9 @@ def _call(command: str, rest: Sequence[str]) -> int:
     args = parse(command, rest)
     try:
         return asyncio.run(CALLS[command](args))
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:
-        raise
     except DragomanError as error:
         output.complain(output.explained(error, args.targets, args.timeout))
-    except OSError as error:
-        output.complain(f"{error.filename or 'input or output'}: {error.strerror or error}")
-    return FAILED
+        return FAILED
 
 
 def _help() -> str:
@@ -97,12 +97,18 @@ def _help() -> str:
     )
 
 
-def _speak_utf8() -> None:
+def _have_streams() -> None:
+    """Output goes nowhere that was closed at the start, where Python has no stream; elsewhere it is UTF-8."""
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # to the end of the process
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream, errors in ((sys.stdout, "strict"), (sys.stderr, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors=errors)
 
 
 def _drop_output() -> None:
-    """Lets the interpreter's last flush of standard output go nowhere instead of failing."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Where standard output takes no more, lets the interpreter's last flush go nowhere instead of failing."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

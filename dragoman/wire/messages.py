@@ -1,6 +1,5 @@
 """Between plain values and protobuf: pure functions that both clients share."""
 
-import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
@@ -10,6 +9,7 @@ from google.protobuf.descriptor import EnumDescriptor
 from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health_pb2
 
+from dragoman.channel import MAX_TIMEOUT_S
 from dragoman.errors import Internal
 from dragoman.results.server import Health, Model
 from dragoman.results.translation import (
@@ -99,9 +99,9 @@ _GUARDS = {
 
 
 def deadline(timeout_s: float) -> float:
-    """A timeout that is fit for a call. Raises ValueError for one that is not a positive, finite number of seconds."""
-    if not (timeout_s > 0 and math.isfinite(timeout_s)):
-        raise ValueError(f"timeout_s is {timeout_s}; it must be a positive, finite number of seconds")
+    """A timeout that is fit for a call. Raises ValueError for one that is not."""
+    if not 0 < timeout_s <= MAX_TIMEOUT_S:
+        raise ValueError(f"timeout_s is {timeout_s}; it must be above 0 and at most {MAX_TIMEOUT_S:.0f} seconds")
     return timeout_s
 
 

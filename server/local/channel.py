@@ -1,6 +1,7 @@
 """gRPC's generated stubs over handlers in this process: messages are handed over as they are, and nothing is sent."""
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
@@ -97,7 +98,7 @@ class LocalChannel:
         """`loop`: on which handlers run. close: ends what is behind them."""
         self._loop, self._handlers, self._calls, self.close = loop, handlers, calls, close
         self._max_message_bytes = max_message_bytes
-        self._closed, self._lock = False, threading.Lock()
+        self._closed, self._lock, self._process = False, threading.Lock(), os.getpid()
 
     def unary_unary(self, path: str, **_: object) -> "UnaryMethod":
         return UnaryMethod(self, path)
@@ -141,11 +142,13 @@ class LocalChannel:
             self._closed = True
 
     def _begin(self, call: Coroutine[Any, Any, Any]) -> Future[Any]:
-        with self._lock:
-            if not self._closed:
-                return asyncio.run_coroutine_threadsafe(call, self._loop)
+        if here := os.getpid() == self._process:
+            with self._lock:
+                if not self._closed:
+                    return asyncio.run_coroutine_threadsafe(call, self._loop)
         call.close()
-        raise ValueError("the translator is closed: make another one")
+        state = "closed" if here else "of the process that this one was forked from, and has no engine here"
+        raise ValueError(f"the translator is {state}: make another one")
 
     async def _called(
         self, path: str, request: Message, timeout_s: float | None, work: Callable[[], Coroutine[Any, Any, Any]]

@@ -11,6 +11,7 @@ import pytest
 import trustme
 
 from dragoman import AsyncClient, Client, Health, TlsOptions
+from dragoman.channel import MAX_TIMEOUT_S
 from dragoman.errors import DeadlineExceeded, InvalidArgument, Unavailable, Unreachable
 from dragoman.wire.messages import MAX_CONTENT_BYTES, MAX_CONTENTS
 from tests.client.clients import Call, call_sync
@@ -79,10 +80,15 @@ def test_a_passed_deadline_raises_and_reaches_the_server(server: FakeServer, cal
     assert server.left.wait(WAIT_S)
 
 
-@pytest.mark.parametrize("timeout_s", [0, -1, float("nan"), float("inf")])
+@pytest.mark.parametrize("method", ["translate", "stream_translate"])
+def test_the_longest_deadline_is_one(server: FakeServer, call: Call, method: str) -> None:
+    assert call(server.target, method, "hello", timeout_s=MAX_TIMEOUT_S, hedge_after_s=MAX_TIMEOUT_S)
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1, float("nan"), float("inf"), 1e10])
 @pytest.mark.parametrize("method", ["translate", "stream_translate", "encode", "model", "health"])
 def test_a_deadline_that_is_none_is_refused(server: FakeServer, method: str, timeout_s: float) -> None:
-    with pytest.raises(ValueError, match=r"timeout_s is .*; it must be a positive, finite number"):
+    with pytest.raises(ValueError, match=r"timeout_s is .*; it must be above 0 and at most 1000000000 seconds"):
         call_sync(server.target, method, "x", timeout_s=timeout_s)
 
 

@@ -149,9 +149,9 @@ def test_an_attempt_that_fails_beside_one_that_hangs_is_made_again(
     assert server.call_times
 
 
-@pytest.mark.parametrize("hedge_after_s", [0, -1, float("nan"), float("inf")])
+@pytest.mark.parametrize("hedge_after_s", [0, -1, float("nan"), float("inf"), 1e10])
 def test_a_time_to_wait_that_is_none_is_refused(server: FakeServer, hedge_after_s: float) -> None:
-    with pytest.raises(ValueError, match=r"hedge_after_s is .*; it must be a positive, finite number"):
+    with pytest.raises(ValueError, match=r"hedge_after_s is .*; it must be above 0 and at most 1000000000 seconds"):
         Client(server.target, hedge_after_s=hedge_after_s)
 
 

@@ -158,6 +158,12 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         (["--max-contents", "2000"], "max_contents is 2000 and max_waiting 1024"),
         (["--tls-certificate", "a.pem"], "tls_certificate and tls_key need each other"),
         (["--tls-client-ca", "a.pem"], "tls_client_ca needs tls_certificate"),
+        (["--http-port", "81", "--metrics-port", "81"], "metrics_port and http_port are both 81: each needs a port of"),
+        (["--port", "81", "--metrics-port", "81"], "port and metrics_port are both 81: each needs a port of its own"),
+        (["--http-hosts", "a.example,b.example:80"], "--http-hosts is 'b.example:80': String should match"),
+        (["--http-hosts", "http://a.example"], "--http-hosts is 'http://a.example': String should match"),
+        (["--http-cors", "https://a.example/"], "--http-cors is 'https://a.example/': String should match"),
+        (["--http-cors", "a.example"], "--http-cors is 'a.example': String should match"),
     ],
 )
 def test_a_value_out_of_range_is_refused_with_the_limit(arguments: list[str], message: str) -> None:

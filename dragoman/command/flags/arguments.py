@@ -167,6 +167,8 @@ def parse(command: str, arguments: Sequence[str]) -> Arguments:
         _take_n_best(flags, args)
     if command == "translate" and args.document is not None:
         _check_document(flags, args)
+    elif command == "translate" and args.output is not None:
+        flags.error("--output: is what a --document becomes; translations of lines go to standard output: > FILE")
     elif command in LINE_COMMANDS:
         if args.texts and args.file is not None:
             flags.error("--file: not allowed with a TEXT")
@@ -174,6 +176,8 @@ def parse(command: str, arguments: Sequence[str]) -> Arguments:
             if sys.stdin is None or sys.stdin.isatty():
                 flags.error("there is no text: give TEXT, --file FILE, or standard input from a pipe or a file")
             args.file = "-"
+        if args.file == "-" and sys.stdin is None:
+            flags.error("--file: - is standard input, which is closed")
     if command == "translate" and args.attention is not None:
         _check_picture(flags, args)
     return args
@@ -198,9 +202,15 @@ def _check_document(flags: Parser, args: Arguments) -> None:
         flags.error("--document: is translated as its format says; leave --html, --sentences and --attention out")
     if format_of(document.name) is None:
         flags.error(f"--document: {document.name} ends with none of {', '.join(sorted([*FORMATS, *ENDINGS]))}")
+    if args.output is None and "/" in args.target_language:
+        flags.error(f"--output: {args.target_language} cannot be in the name of a file: say what it becomes")
     args.output = args.output or document.with_suffix(f".{args.target_language or 'translated'}{document.suffix}")
     if args.output.resolve() == document.resolve():
         flags.error("--output: is the document itself")
+    if args.output.exists() and not args.output.is_file():
+        flags.error(f"--output: {args.output} is there, and is no file: write to another place")
+    if not args.output.parent.is_dir():
+        flags.error(f"--output: {args.output.parent} is no folder: make it first, or write to another place")
 
 
 def _check_picture(flags: Parser, args: Arguments) -> None:

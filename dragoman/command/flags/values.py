@@ -1,17 +1,16 @@
 """What the values of flags mean. ArgumentTypeError's message is shown with the flag's name."""
 
 import argparse
-import math
 from pathlib import Path
 from typing import Any
 
-from dragoman.channel import TlsOptions
+from dragoman.channel import MAX_TIMEOUT_S, TlsOptions
 
 
 def glossary(path: str) -> dict[str, str]:
     """What a file of terms says. Raises ArgumentTypeError for one that cannot be read."""
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise argparse.ArgumentTypeError(f"{path} cannot be read: {error}") from error
     pairs = [line.split("\t") for line in lines if line.strip()]
@@ -55,10 +54,10 @@ def number(text: str) -> float:
 
 
 def seconds(text: str) -> float:
-    """A positive, finite number of seconds."""
+    """How long a call may take."""
     value = number(text)
-    if not (value > 0 and math.isfinite(value)):
-        raise argparse.ArgumentTypeError(f"{text} is not a positive, finite number of seconds")
+    if not 0 < value <= MAX_TIMEOUT_S:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0 and at most {MAX_TIMEOUT_S:.0f} seconds")
     return value
 
 

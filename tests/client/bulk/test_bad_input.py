@@ -178,6 +178,16 @@ def test_another_run_does_not_go_on_with_what_is_there(tmp_path: Path) -> None:
         Bulk(asked={"to": "pt"}).run(source, target)
 
 
+def test_a_run_that_has_done_nothing_is_in_nobodys_way(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.txt", tmp_path / "b.txt"
+    source.write_text(f"{REFUSED}\na\n")
+    with pytest.raises(BulkError, match="0 rows are kept"):
+        Bulk(asked={"num_beams": 99}).run(source, target)
+    assert [each.name for each in tmp_path.iterdir()] == ["a.txt"]
+    Bulk(asked={"num_beams": 4}, keep_going=True).run(source, target)
+    assert target.read_text() == "\nA\n"
+
+
 def test_a_target_of_somebody_else_is_not_taken_for_ours(tmp_path: Path) -> None:
     source, target = tmp_path / "a.txt", tmp_path / "b.txt"
     source.write_text(f"a\n{REFUSED}\n")

@@ -156,7 +156,7 @@ def test_every_option_arrives(command: Dragoman) -> None:
 
 def test_what_the_texts_are_arrives(command: Dragoman, tmp_path: Path) -> None:
     terms = tmp_path / "terms.tsv"
-    terms.write_text("New Car\tCarro Novo\n\nBob\n", encoding="utf-8")
+    terms.write_bytes(b"\xef\xbb\xbfNew Car\tCarro Novo\r\n\nBob\n")  # as spreadsheets write it
     assert command("translate", "--html", "--sentences", "--glossary", terms, "a").code == 0
     [request] = command.server.requests
     assert (request.format, request.segmentation) == (TEXT_FORMAT_HTML, SEGMENTATION_SENTENCES)

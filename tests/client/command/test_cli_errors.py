@@ -94,8 +94,9 @@ def test_a_file_that_cannot_be_read_is_named(command: Dragoman, tmp_path: Path) 
         (["translate", "a", "--beams=4"], "translate: --beams is no flag; did you mean --num-beams?"),
         (["models", "en-pt"], "dragoman models: 'en-pt' is not understood; see dragoman models --help"),
         (["translate", "a", "--concurrency", "0"], "--concurrency: 0 is not from 1 to 1000"),
-        (["health", "--timeout", "0"], "--timeout: 0 is not a positive, finite number of seconds"),
-        (["health", "--timeout", "inf"], "--timeout: inf is not a positive, finite number of seconds"),
+        (["health", "--timeout", "0"], "--timeout: 0 is not above 0 and at most 1000000000 seconds"),
+        (["health", "--timeout", "inf"], "--timeout: inf is not above 0 and at most 1000000000 seconds"),
+        (["health", "--timeout", "1e10"], "--timeout: 1e10 is not above 0 and at most 1000000000 seconds"),
         (["health", "--target", " "], "--target: is empty; give HOST:PORT"),
         (["health", "--target", "http://a:1/b"], "--target: http://a:1/b is a URL; give HOST:PORT, such as a:1\n"),
         (["health", "--target", "https://a:1"], "is a URL; give HOST:PORT, such as a:1, and ask for TLS"),
@@ -113,6 +114,31 @@ def test_wrong_usage_exits_2_and_says_why(command: Dragoman, argv: list[str], me
     assert (result.code, result.out) == (2, "")
     assert message in result.err
     assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--to", "pt/br"], "--output: pt/br cannot be in the name of a file: say what it becomes"),
+        (["--output", "letter.md"], "--output: is the document itself"),
+        (["--output", "."], "--output: . is there, and is no file: write to another place"),
+        (["--output", "/dev/null"], "--output: /dev/null is there, and is no file: write to another place"),
+        (["--output", "no/a.md"], "--output: no is no folder: make it first, or write to another place"),
+    ],
+)
+def test_what_a_document_cannot_become_is_refused_first(
+    command: Dragoman, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("letter.md").write_text("Good morning\n")
+    assert command("translate", "--document", "letter.md", *words) == Result(2, "", f"dragoman translate: {message}\n")
+    assert [each.name for each in tmp_path.iterdir()] == ["letter.md"]
+
+
+def test_the_output_of_lines_is_no_file(command: Dragoman, file: Path) -> None:
+    result = command("translate", "--file", file, "--output", "lines.txt")
+    assert (result.code, result.out) == (2, "")
+    assert "--output: is what a --document becomes; translations of lines go to standard output: > FILE" in result.err
 
 
 def test_without_arguments_there_is_help(command: Dragoman) -> None:

@@ -122,6 +122,48 @@ def test_nobody_who_reads_is_no_failure(words: list[str]) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["health"], ["translate", "a"], ["completion", "bash"]])
+def test_a_full_disk_is_told_in_a_line(server: FakeServer, words: list[str]) -> None:
+    buffered = os.environ | {"DRAGOMAN_TARGET": server.target, "PYTHONUNBUFFERED": ""}
+    with open("/dev/full", "wb") as output:
+        command = [sys.executable, "-m", "dragoman", *words]
+        done = subprocess.run(
+            command, cwd=ROOT, env=buffered, stdout=output, stderr=subprocess.PIPE, timeout=WAIT_S, check=False
+        )
+    assert (done.returncode, done.stderr) == (1, b"dragoman: input or output: No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "out", "err"),
+    [
+        ("translate a >&-", 0, b"", b""),
+        ("translate a 2>&-", 0, b"A\n", b""),
+        ("translate a --timings 2>&-", 0, b"A\n", b""),
+        ("translate 'too long' 2>&-", 1, b"", b""),
+        ("health <&- >&- 2>&-", 0, b"", b""),
+        ("translate --file - <&-", 2, b"", b"dragoman translate: --file: - is standard input, which is closed\n"),
+    ],
+)
+def test_streams_that_are_closed_are_none(server: FakeServer, words: str, code: int, out: bytes, err: bytes) -> None:
+    done = subprocess.run(
+        f"exec '{sys.executable}' -m dragoman {words}",
+        shell=True,
+        cwd=ROOT,
+        env=os.environ | {"DRAGOMAN_TARGET": server.target},
+        capture_output=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (code, out, err)
+
+
+def test_ctrl_c_ends_quietly_before_anything_is_asked(server: FakeServer, tmp_path: Path) -> None:
+    (tmp_path / "grpc.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    process = start(server, "translate", "a", PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+    assert process.communicate(timeout=WAIT_S) == (b"", b"")
+    assert process.returncode == 130
+
+
 @pytest.mark.parametrize("where", ["argument", "file"])
 def test_text_is_utf8_whatever_the_locale(
     server: FakeServer, processes: list["subprocess.Popen[bytes]"], where: str

@@ -153,6 +153,28 @@ print(translator.translate("Good morning.").text, translator.health().value)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"Bom dia. {Health.SERVING.value}\n", "")
 
 
+def test_a_forked_process_has_no_engine_until_it_makes_one() -> None:
+    code = f"""
+import os
+from dragoman.local import Translator
+with Translator({str(PACKAGE)!r}, workers=1) as translator:
+    if os.fork() == 0:
+        try:
+            translator.translate("Good morning.", timeout_s=5)
+        except ValueError as error:
+            print(error)
+        with Translator({str(PACKAGE)!r}, workers=1) as own:
+            print(own.translate("Good morning.").text, flush=True)
+        translator.close()
+        os._exit(0)
+    os.wait()
+    print(translator.translate("Good morning.").text)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    told = "the translator is of the process that this one was forked from, and has no engine here: make another one"
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{told}\nBom dia.\nBom dia.\n", "")
+
+
 def test_what_cannot_be_used_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FailedPrecondition, match=r"is not a package: manifest\.json cannot be read"):
         Translator(tmp_path)
