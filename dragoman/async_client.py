@@ -64,7 +64,8 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Ends the connections, and what is still under way on them."""
+        """Ends the connections. What is still under way on them raises Cancelled."""
+        self._calls.closed = True
         for server in self._servers:
             await server.channel.close()
 

@@ -84,7 +84,8 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Ends the connections, and what is still under way on them."""
+        """Ends the connections. What is still under way on them raises Cancelled."""
+        self._calls.closed = True
         for server in self._servers:
             server.channel.close()
 

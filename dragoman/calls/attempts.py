@@ -41,6 +41,8 @@ class Calls(Generic[M]):
             )
         self.servers, self.hedge_after_s = Servers(servers), hedge_after_s
         self._wait_for_ready, self._reach, self.retries = wait_for_ready, reach, Retries(wait_for_ready)
+        self.closed = False
+        """The client is: gRPC ends what is under way, and takes no further call."""
 
     def reason(self, error: grpc.RpcError, server: Server[M]) -> grpc.RpcError:
         """Why a call failed that has perhaps only waited for a server: then, why there is none."""
@@ -66,7 +68,7 @@ class Calls(Generic[M]):
         return self._wait_for_ready and len(self.servers) == 1
 
     def _may_be_unreachable(self, error: grpc.RpcError) -> bool:
-        return self.waits and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        return self.waits and not self.closed and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
 
     @staticmethod
     def _of(error: grpc.RpcError, unreachable: grpc.RpcError) -> grpc.RpcError:
@@ -82,7 +84,12 @@ class Attempts(Generic[M]):
         self._tried = list[Server[M]]()
 
     def begin(self, start: Start[M]) -> tuple[Server[M], Any]:
-        """Begins one: where it goes, and the call. One of the three below must follow."""
+        """Begins one: where it goes, and the call. One of the three below must follow.
+
+        Raises ValueError, as a closed file does, where the client is closed.
+        """
+        if self.closed:
+            raise ValueError("this client is closed")
         server = self._calls.servers.begin(self._tried)
         self._tried.append(server)
         return server, start(server.methods, max(0.0, self._ends_s - time.monotonic()), self._calls.waits)
@@ -103,6 +110,8 @@ class Attempts(Generic[M]):
 
     def delay_s(self, error: grpc.RpcError) -> float | None:
         """How long to wait after an attempt failed. None: there is none after it."""
+        if self.closed:
+            return None
         elsewhere = self._calls.servers.has_ready(self._tried)
         return self._calls.retries.delay_s(error, self._failed, self._ends_s - time.monotonic(), elsewhere)
 
@@ -119,6 +128,11 @@ class Attempts(Generic[M]):
         """An attempt failed beside one that still runs: when `delay_s` says, there may be a second one again."""
         delay_s = self.delay_s(error)
         self._hedge_s = None if delay_s is None else time.monotonic() + delay_s
+
+    @property
+    def closed(self) -> bool:
+        """Whether the client is."""
+        return self._calls.closed
 
     @property
     def last(self) -> Server[M]:

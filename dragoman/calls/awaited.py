@@ -5,10 +5,11 @@ from collections.abc import AsyncGenerator
 from typing import Any, TypeVar
 
 import grpc
+from grpc import aio
 
 from dragoman.calls.attempts import Attempts, Calls, Start
 from dragoman.calls.retries import is_unavailable
-from dragoman.errors import from_rpc
+from dragoman.errors import from_rpc, rpc_errors
 
 M = TypeVar("M")
 
@@ -36,6 +37,7 @@ async def _attempted(attempts: Attempts[M], start: Start[M]) -> Any:
         raise
     except asyncio.CancelledError:
         attempts.left(server)
+        _check_closed(attempts)
         raise
     attempts.answered(server, trailing)
     return answer
@@ -65,6 +67,14 @@ async def _hedged(attempts: Attempts[M], start: Start[M]) -> Any:
         await asyncio.gather(*running, return_exceptions=True)
 
 
+def _check_closed(attempts: Attempts[M]) -> None:
+    """Raises grpc.RpcError where a client was closed: gRPC ends its calls as if somebody had cancelled their tasks."""
+    task = asyncio.current_task()
+    if attempts.closed and not (task and task.cancelling()):
+        told = "the client was closed while this call was under way"
+        raise aio.AioRpcError(grpc.StatusCode.CANCELLED, aio.Metadata(), aio.Metadata(), told)
+
+
 def _unavailable(error: BaseException | None) -> bool:
     return isinstance(error, grpc.RpcError) and is_unavailable(error)
 
@@ -84,9 +94,12 @@ async def streamed_async(calls: Calls[M], start: Start[M], timeout_s: float) -> 
             delay_s = None if said else attempts.delay_s(error)
             if delay_s is None:
                 raise from_rpc(error if said else await calls.reason_async(error, server)) from error
-        except BaseException:
+        except BaseException as error:
             call.cancel()
             attempts.left(server)
+            if isinstance(error, asyncio.CancelledError):
+                with rpc_errors():
+                    _check_closed(attempts)
             raise
         else:
             attempts.answered(server, trailing)

@@ -12,7 +12,7 @@ import trustme
 
 from dragoman import AsyncClient, Client, Health, TlsOptions
 from dragoman.channel import MAX_TIMEOUT_S
-from dragoman.errors import DeadlineExceeded, InvalidArgument, Unavailable, Unreachable
+from dragoman.errors import Cancelled, DeadlineExceeded, InvalidArgument, Unavailable, Unreachable
 from dragoman.wire.messages import MAX_CONTENT_BYTES, MAX_CONTENTS
 from tests.client.clients import Call, call_sync
 from tests.client.fake_server import WAIT_S, FakeServer, overloaded, serving
@@ -100,6 +100,51 @@ async def test_cancelling_a_call_cancels_it_on_the_server(server: FakeServer) ->
         with pytest.raises(asyncio.CancelledError):
             await task
         assert await asyncio.to_thread(server.left.wait, WAIT_S)
+
+
+def test_closing_a_client_cancels_its_calls(server: FakeServer) -> None:
+    with ThreadPoolExecutor() as pool, Client(server.target) as client:
+        waiting = pool.submit(client.translate, "hold")
+        assert server.held.wait(WAIT_S)
+        client.close()
+        with pytest.raises(Cancelled):
+            waiting.result()
+
+
+@pytest.mark.parametrize("hedge_after_s", [None, 10.0])
+async def test_closing_a_client_of_asyncio_cancels_its_calls_and_no_task(
+    server: FakeServer, hedge_after_s: float | None
+) -> None:
+    async with AsyncClient(server.target, hedge_after_s=hedge_after_s) as client:
+        waiting = asyncio.create_task(client.translate("hold"))
+        assert await asyncio.to_thread(server.held.wait, WAIT_S)
+        await client.close()
+        with pytest.raises(Cancelled, match="the client was closed"):
+            await waiting
+
+
+async def test_closing_a_client_of_asyncio_cancels_its_streams_and_no_task(server: FakeServer) -> None:
+    async def listen(client: AsyncClient) -> None:
+        async for _ in client.stream_translate("hold"):
+            pass
+
+    async with AsyncClient(server.target) as client:
+        waiting = asyncio.create_task(listen(client))
+        assert await asyncio.to_thread(server.held.wait, WAIT_S)
+        await client.close()
+        with pytest.raises(Cancelled, match="the client was closed"):
+            await waiting
+
+
+async def test_a_closed_client_says_so(server: FakeServer) -> None:
+    client = Client(server.target)
+    client.close()
+    with pytest.raises(ValueError, match="this client is closed"):
+        client.translate("hello")
+    of_asyncio = AsyncClient(server.target)
+    await of_asyncio.close()
+    with pytest.raises(ValueError, match="this client is closed"):
+        await of_asyncio.translate("hello")
 
 
 @pytest.mark.parametrize("method", METHODS)

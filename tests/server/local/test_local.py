@@ -126,7 +126,7 @@ def test_closing_it_ends_its_threads_and_its_calls() -> None:
             under_way.result()
     with pytest.raises(DragomanError, match="shutting down"):
         list(events)
-    with pytest.raises(ValueError, match="the translator is closed"):
+    with pytest.raises(ValueError, match="this client is closed"):
         translator.translate("Hello")
     translator.close()
     assert before.issuperset(threading.enumerate())
