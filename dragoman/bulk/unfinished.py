@@ -73,8 +73,16 @@ class Unfinished:
     def _done(self, number: int) -> Path:
         return self._folder / f"{number}.done"
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no row is done, of a run that has not ended."""
+        if not self._folder.exists():
+            return False
+        rows = (file for file in self._folder.iterdir() if file.suffix in (".done", ".rows"))
+        return not any(file.suffix == ".done" or file.stat().st_size for file in rows)
+
     def end(self) -> None:
-        """All is done. Deleting takes many steps, and half a folder would say that the targets are somebody else's."""
+        """Keeps nothing. Deleting takes many steps, and half of it would say that the targets are somebody else's."""
         ended = _ended(self._folder)
         self._folder.rename(ended)
         sync_names(ended.parent)
@@ -95,11 +103,12 @@ def opened(target: Path, items: Sequence[Item], asked: Mapping[str, object]) -> 
     with _locked(folder / "lock", target):
         _check_same(folder / "job.json", {**asked, "files": _described(items)})
         sync_names(target.parent)
+        unfinished = Unfinished(folder)
         try:
-            yield Unfinished(folder)
+            yield unfinished
         except BaseException:
-            if folder.exists() and not _has_any(folder):  # or it would stand in the way of other options
-                shutil.rmtree(folder)
+            if unfinished.is_empty:  # it would stand in the way of other options
+                unfinished.end()
             raise
 
 
@@ -117,11 +126,6 @@ def _locked(file: Path, target: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _has_any(folder: Path) -> bool:
-    """Whether a row is done."""
-    return any(file.suffix == ".done" or (file.suffix == ".rows" and file.stat().st_size) for file in folder.iterdir())
 
 
 def _ended(folder: Path) -> Path:

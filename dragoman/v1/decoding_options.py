@@ -64,9 +64,13 @@ class DecodingKeywords(TypedDict, total=False):
     no_repeat_ngram_size: int | None
     """No sequence of so many tokens occurs twice in a target. 0: any may. From 0 to 1000."""
     encoder_repetition_penalty: float | None
-    """Tokens of the source become so many times more likely; below 1 less likely. From 0.01 to 100."""
+    """Tokens of the source become so many times more likely; below 1 less likely. From 0.01 to 100. Only for models
+    with one vocabulary of source and target.
+    """
     encoder_no_repeat_ngram_size: int | None
-    """No sequence of so many tokens of the source occurs in the target. 0: any may. From 0 to 1000."""
+    """No sequence of so many tokens of the source occurs in the target. 0: any may. From 0 to 1000. Only for the same
+    models.
+    """
     target_prefix: Phrase | None
     """What every target begins with. Its text is part of the target's; its tokens are not counted, nor scored."""
     prefix_bias_beta: float | None
@@ -86,9 +90,9 @@ class DecodingKeywords(TypedDict, total=False):
     disable_unknown: bool | None
     """No target has an unknown token."""
     must_include: Sequence[Phrase] | None
-    """Phrases that every hypothesis has, each as often as it is given; they may overlap. Only with two beams or more.
-    At most 64, each of at most 64 tokens, and not more tokens in all than `max_new_tokens`. A text is had as the tokens
-    that the model would write it with at the beginning of a word.
+    """Phrases that every hypothesis has, each as often as it is given; they may overlap. Only with two beams or more,
+    and without `stop_strings`. At most 64, each of at most 64 tokens, and not more tokens in all than `max_new_tokens`.
+    A text is had as the tokens that the model would write it with at the beginning of a word.
     """
     must_exclude: Sequence[Phrase] | None
     """Phrases that no hypothesis has. A text, of 1 to 256 characters, is in no part of theirs, however it would be
@@ -195,9 +199,13 @@ class Decoding:
     no_repeat_ngram_size: int
     """No sequence of so many tokens occurs twice in a target. 0: any may. From 0 to 1000."""
     encoder_repetition_penalty: float
-    """Tokens of the source become so many times more likely; below 1 less likely. From 0.01 to 100."""
+    """Tokens of the source become so many times more likely; below 1 less likely. From 0.01 to 100. Only for models
+    with one vocabulary of source and target.
+    """
     encoder_no_repeat_ngram_size: int
-    """No sequence of so many tokens of the source occurs in the target. 0: any may. From 0 to 1000."""
+    """No sequence of so many tokens of the source occurs in the target. 0: any may. From 0 to 1000. Only for the same
+    models.
+    """
     target_prefix: Phrase
     """What every target begins with. Its text is part of the target's; its tokens are not counted, nor scored."""
     prefix_bias_beta: float
@@ -217,9 +225,9 @@ class Decoding:
     disable_unknown: bool
     """No target has an unknown token."""
     must_include: Sequence[Phrase]
-    """Phrases that every hypothesis has, each as often as it is given; they may overlap. Only with two beams or more.
-    At most 64, each of at most 64 tokens, and not more tokens in all than `max_new_tokens`. A text is had as the tokens
-    that the model would write it with at the beginning of a word.
+    """Phrases that every hypothesis has, each as often as it is given; they may overlap. Only with two beams or more,
+    and without `stop_strings`. At most 64, each of at most 64 tokens, and not more tokens in all than `max_new_tokens`.
+    A text is had as the tokens that the model would write it with at the beginning of a word.
     """
     must_exclude: Sequence[Phrase]
     """Phrases that no hypothesis has. A text, of 1 to 256 characters, is in no part of theirs, however it would be
@@ -289,8 +297,8 @@ DOCS = {
     "diversity_penalty": 'What a token costs a group for each time that the groups before it have chosen it at the same step. Scores have it too. From 0 to 100; above 0 with several groups, and only with them.',
     "repetition_penalty": 'Tokens that the target has become so many times less likely; below 1 more likely. From 0.01 to 100.',
     "no_repeat_ngram_size": 'No sequence of so many tokens occurs twice in a target. 0: any may. From 0 to 1000.',
-    "encoder_repetition_penalty": 'Tokens of the source become so many times more likely; below 1 less likely. From 0.01 to 100.',
-    "encoder_no_repeat_ngram_size": 'No sequence of so many tokens of the source occurs in the target. 0: any may. From 0 to 1000.',
+    "encoder_repetition_penalty": 'Tokens of the source become so many times more likely; below 1 less likely. From 0.01 to 100. Only for models with one vocabulary of source and target.',
+    "encoder_no_repeat_ngram_size": 'No sequence of so many tokens of the source occurs in the target. 0: any may. From 0 to 1000. Only for the same models.',
     "target_prefix": "What every target begins with. Its text is part of the target's; its tokens are not counted, nor scored.",
     "prefix_bias_beta": '`target_prefix` is preferred and no longer forced, with so much of the probability as long as it is followed; its tokens are chosen then, and count. 0: it is forced. From 0 to 1.',
     "forced_bos_token": "The one token that every target is forced to begin with, instead of the model's.",
@@ -299,7 +307,7 @@ DOCS = {
     "suppress_tokens": 'Tokens that no target has. At most 10000.',
     "begin_suppress_tokens": 'Tokens that no target begins with. At most 10000.',
     "disable_unknown": 'No target has an unknown token.',
-    "must_include": 'Phrases that every hypothesis has, each as often as it is given; they may overlap. Only with two beams or more. At most 64, each of at most 64 tokens, and not more tokens in all than `max_new_tokens`. A text is had as the tokens that the model would write it with at the beginning of a word.',
+    "must_include": 'Phrases that every hypothesis has, each as often as it is given; they may overlap. Only with two beams or more, and without `stop_strings`. At most 64, each of at most 64 tokens, and not more tokens in all than `max_new_tokens`. A text is had as the tokens that the model would write it with at the beginning of a word.',
     "must_exclude": 'Phrases that no hypothesis has. A text, of 1 to 256 characters, is in no part of theirs, however it would be written and inside of words too; token ids are as those of `bad_words`. At most 1000.',
     "do_sample": 'Tokens are drawn, and not the best taken. Only with one beam.',
     "temperature": 'What scores are divided by before a token is drawn: above 1 makes the unlikely likelier. From 0.01 to 100.',

@@ -182,9 +182,13 @@ class DecodingOptions(_message.Message):
     no_repeat_ngram_size: _builtins.int
     """Optional. No sequence of so many tokens occurs twice in a target. 0: any may. From 0 to 1000."""
     encoder_repetition_penalty: _builtins.float
-    """Optional. Tokens of the source become so many times more likely; below 1 less likely. From 0.01 to 100."""
+    """Optional. Tokens of the source become so many times more likely; below 1 less likely. From 0.01 to 100. Only for models
+    with one vocabulary of source and target.
+    """
     encoder_no_repeat_ngram_size: _builtins.int
-    """Optional. No sequence of so many tokens of the source occurs in the target. 0: any may. From 0 to 1000."""
+    """Optional. No sequence of so many tokens of the source occurs in the target. 0: any may. From 0 to 1000. Only for the same
+    models.
+    """
     prefix_bias_beta: _builtins.float
     """Optional. `target_prefix` is preferred and no longer forced, with so much of the probability as long as it is
     followed; its tokens are chosen then, and count. 0: it is forced. From 0 to 1.
@@ -275,9 +279,9 @@ class DecodingOptions(_message.Message):
 
     @_builtins.property
     def must_include(self) -> _containers.RepeatedCompositeFieldContainer[Global___Phrase]:
-        """Phrases that every hypothesis has, each as often as it is given; they may overlap. Only with two beams or more. At most
-        64, each of at most 64 tokens, and not more tokens in all than `max_new_tokens`. A text is had as the tokens that the
-        model would write it with at the beginning of a word.
+        """Phrases that every hypothesis has, each as often as it is given; they may overlap. Only with two beams or more, and
+        without `stop_strings`. At most 64, each of at most 64 tokens, and not more tokens in all than `max_new_tokens`. A text
+        is had as the tokens that the model would write it with at the beginning of a word.
         """
 
     @_builtins.property

@@ -81,8 +81,9 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_bytes(source: Path, expecte
     assert not list(tmp_path.glob("*.unfinished"))
 
 
-def test_interrupted_it_says_how_to_go_on(source: Path, tmp_path: Path) -> None:
-    target = tmp_path / "pt.txt"
+def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:
+    source, target = tmp_path / "en.txt", tmp_path / "pt.txt"
+    source.write_text("\n".join(SENTENCES), encoding="utf-8")  # enough to be there when the signal comes
     with started(source, target) as process:
         eventually(lambda: rows_of(target) > 0)
         process.send_signal(signal.SIGINT)
