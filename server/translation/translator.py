@@ -107,8 +107,9 @@ class Translator:
             writer = TargetWriter(self._tokenizer, decoding.forced_prefix)
             found = [await self._translation(one, await one.event(), writer, decoding, reading) for one in waiting]
             if decoding.retry_on_guard:
-                pairs = zip(waiting, found, strict=True)
-                found = [await self._again(one, first, writer, decoding, reading) for one, first in pairs]
+                careful, pairs = second_try(decoding, self.model), zip(waiting, found, strict=True)
+                ask = self._ask_translation(reading, careful, no_cache)
+                found = [await self._again(one, first, writer, careful, reading, ask) for one, first in pairs]
         self._tell(Asked(contents, route, options, prompt), found)
         return found
 
@@ -307,7 +308,7 @@ class Translator:
         return replace(found, source_attention=of_source)
 
     async def _again(
-        self, waiting: Waiting, first: Translation, writer: TargetWriter, decoding: Decoding, reading: Reading
+        self, waiting: Waiting, first: Translation, writer: TargetWriter, careful: Decoding, reading: Reading, ask: Ask
     ) -> Translation:
         """The same where it does not look wrong. Else the content is translated again, and the better one is taken.
 
@@ -315,20 +316,19 @@ class Translator:
         """
         if not set(first.guards) - {GuardFlag.LENGTH_LIMIT}:
             return first
-        careful = second_try(decoding, self.model)
         try:
-            with self._asked_again(waiting, careful, reading) as [again]:
+            with self._asked_again(waiting, careful, ask) as [again]:
                 second = await self._translation(again, await again.event(), writer, careful, reading)
         except ServerError:
             return first
         better = second if len(second.guards) < len(first.guards) else first
         return replace(better, timings=first.timings + second.timings, retried=True)
 
-    def _asked_again(self, waiting: Waiting, careful: Decoding, reading: Reading) -> "Opened":
+    def _asked_again(self, waiting: Waiting, careful: Decoding, ask: Ask) -> "Opened":
         """Asks for one content more than the call has, as `_open` does. Raises ServerError."""
         source = waiting.source
         with self._admission.permit(self._work_of([source.text], careful, 0.0), current_call().deadline):
-            return Opened([self._ask_translation(reading, careful, no_cache=False)(source)])
+            return Opened([ask(source)])
 
     async def _both(
         self, waiting: Waiting, event: Event, writer: TargetWriter, decoding: Decoding, reading: Reading
