@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.files.reading import JsonKeys, invalid, parse, read_json
 from models.config import ModelShape
-from models.decoding import OPTIONS, Decoding, Options
+from models.decoding import MOST_BIAS, OPTIONS, Decoding, Options
 from models.package.manifest import GenerationDefaults
 from models.package.signature import MAX_CANDIDATES
 
@@ -110,6 +110,7 @@ class GenerationSettings(JsonKeys):
             defaults = self.defaults(config.max_positions, self.suppressed_ids(config.end_id, file))
         except ValidationError as error:
             raise invalid(error, file) from error
+        _check_phrases(defaults, config.target_vocab_size, file)
         if defaults.looks_at_source and not config.share_embeddings:
             raise CheckpointError(
                 f"{file}: encoder_repetition_penalty is {defaults.encoder_repetition_penalty} and "
@@ -221,6 +222,22 @@ def _renamed(content: dict[str, Any], file: Path) -> Options:
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"{file}: an option is not as `generate` writes it: {error}") from error
     return options
+
+
+def _check_phrases(defaults: Decoding, tokens: int, file: Path) -> None:
+    """Raises CheckpointError for a token that the model has not, as `generate` does, or a bias that no request may have."""
+    named = [("bad_words_ids", phrase) for phrase in defaults.bad_words]
+    named += [("sequence_bias", phrase) for phrase, _ in defaults.sequence_bias]
+    for key, phrase in named:
+        if wrong := [token for token in phrase if not 0 <= token < tokens]:
+            raise CheckpointError(
+                f"{file}: {key} has token {wrong[0]}; the model's are from 0 to {tokens - 1}: take the phrase out"
+            )
+    for phrase, bias in defaults.sequence_bias:
+        if not abs(bias) <= MOST_BIAS:
+            raise CheckpointError(
+                f"{file}: sequence_bias of {list(phrase)} is {bias}; it must be from {-MOST_BIAS} to {MOST_BIAS}"
+            )
 
 
 def _check_neutral(file: Path, key: str, found: Any, off: object) -> None:

@@ -171,3 +171,17 @@ def test_two_names_of_a_key_say_the_same(folder: Path) -> None:
     assert AutoConfig.from_pretrained(folder).encoder_layers == 3
     with pytest.raises(CheckpointError, match="num_hidden_layers is 3 and encoder_layers 2; to transformers they are"):
         read(folder)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("sequence_bias", [[[5], 2.0], [[7, 5000], 1.0]], "sequence_bias has token 5000; the model's are from 0 to"),
+        ("bad_words_ids", [[7, -1]], "bad_words_ids has token -1; the model's are from 0 to"),
+        ("sequence_bias", [[[5], float("inf")]], "sequence_bias of .5. is inf; it must be from -10000.0 to 10000.0"),
+    ],
+)
+def test_phrases_that_a_request_could_not_name_are_refused(key: str, value: object, told: str, folder: Path) -> None:
+    edit_json(folder / "generation_config.json", **{key: value})
+    with pytest.raises(CheckpointError, match=told):
+        read(folder)
