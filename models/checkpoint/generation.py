@@ -225,7 +225,7 @@ def _renamed(content: dict[str, Any], file: Path) -> Options:
 
 
 def _check_phrases(defaults: Decoding, tokens: int, file: Path) -> None:
-    """Raises CheckpointError for a token that the model has not, as `generate` does, or a bias that no request may have."""
+    """Raises CheckpointError for a token that the model has not, as `generate` does, or a bias no request may have."""
     named = [("bad_words_ids", phrase) for phrase in defaults.bad_words]
     named += [("sequence_bias", phrase) for phrase, _ in defaults.sequence_bias]
     for key, phrase in named:
