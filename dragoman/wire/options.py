@@ -69,6 +69,8 @@ def _sent_phrase(phrase: Phrase) -> decoding_pb2.Phrase:
 
 
 def _sent_bias(bias: tuple[Phrase, float]) -> decoding_pb2.SequenceBias:
+    if not isinstance(bias, Sequence) or isinstance(bias, str) or len(bias) != 2:
+        raise TypeError(f"{bias!r} is no pair; a list of (phrase, number) is wanted")
     return decoding_pb2.SequenceBias(phrase=_sent_phrase(bias[0]), bias=bias[1])
 
 

@@ -140,6 +140,8 @@ def test_an_impossible_early_stopping_is_refused(server: FakeServer, call: Call)
         ({"suppress_tokens": [3, 2**40]}, f"suppress_tokens: .*{2**40}"),
         ({"stop_strings": [3]}, "stop_strings: "),
         ({"bad_words": [3]}, "bad_words: "),
+        ({"sequence_bias": [()]}, r"sequence_bias: \(\) is no pair; a list of"),
+        ({"sequence_bias": ["ab"]}, "sequence_bias: 'ab' is no pair; a list of"),
         ({"stop_strings": "abc"}, "stop_strings: 'abc' is one text; a list"),
         ({"must_include": "abc"}, "must_include: 'abc' is one text; a list"),
     ],
