@@ -13,9 +13,11 @@ from starlette.responses import Response
 from server.api.json.schemas import Schema, reference, schemas
 from server.api.methods import Method
 from server.http.asked import Asked
+from server.http.documents import FIELDS, MEDIA_TYPES
+from server.http.events import MEDIA_TYPE as EVENTS
 from server.http.face import Route
 from server.http.fields import JSON, MULTIPART
-from server.http.native import NATIVE, json_response
+from server.http.native import NATIVE, json_response, path_of
 
 
 class Form(dict[str, Any]):
@@ -23,7 +25,7 @@ class Form(dict[str, Any]):
 
 
 class Upload(dict[str, Any]):
-    """The query of a request whose body is a file."""
+    """The query of a request whose body is a file: what `server.http.documents` reads of it, where it is tried."""
 
 
 EXAMPLES: dict[str, tuple[str, dict[str, Any] | None]] = {
@@ -110,7 +112,7 @@ class Description:
 
     def document(self) -> dict[str, Any]:
         """OpenAPI 3.1."""
-        messages = {f"/{method.path}": method for method in self._methods}
+        messages = {path_of(method): method for method in self._methods}
         paths: dict[str, dict[str, Any]] = {}
         for route in self._routes:
             method = messages.get(route.path)
@@ -152,11 +154,11 @@ def _operation(route: Route, method: Method | None) -> dict[str, Any]:
         "summary": summary,
         "responses": {"200": {"description": "OK"}, "default": {"description": "An error, in the service's words"}},
     }
-    answer: Schema = {"type": "object"}
     request: Schema = {"type": "object"}
     if method is not None:
-        request, answer = reference(method.descriptor.input_type), reference(method.descriptor.output_type)
-        operation["responses"]["200"]["content"] = {JSON: {"schema": answer}}
+        request = reference(method.descriptor.input_type)
+        answer: Schema = {"type": "string"} if method.streams else reference(method.descriptor.output_type)
+        operation["responses"]["200"]["content"] = {EVENTS if method.streams else JSON: {"schema": answer}}
     if names := re.findall(r"{(\w+)}", route.path):
         operation["parameters"] = [
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
@@ -166,7 +168,9 @@ def _operation(route: Route, method: Method | None) -> dict[str, Any]:
         properties = {name: binary if value.startswith("@") else {"type": "string"} for name, value in example.items()}
         operation["requestBody"] = {"content": {MULTIPART: {"schema": {"type": "object", "properties": properties}}}}
     elif isinstance(example, Upload):
-        operation["parameters"] = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in example]
+        formats = {"name": "format", "in": "query", "required": True, "schema": {"enum": list(MEDIA_TYPES)}}
+        fields = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in FIELDS]
+        operation["parameters"] = [formats, *fields]
         operation["requestBody"] = {"content": {"application/octet-stream": {}}}
     elif example is not None:
         operation["requestBody"] = {"content": {JSON: {"schema": request, "example": example}}}

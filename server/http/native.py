@@ -46,16 +46,19 @@ def json_response(content: Any, status: int = 200) -> Response:
     return Response(json.dumps(content, ensure_ascii=False, separators=(",", ":")), status, media_type=JSON)
 
 
+def path_of(method: Method) -> str:
+    """/SERVICE/METHOD, or of one that streams /v1/METHOD:stream."""
+    if method.streams:
+        return f"/v1/{method.name.removeprefix('Stream').lower()}:stream"
+    return f"/{method.path}"
+
+
 def method_routes(methods: Iterable[Method]) -> Iterator[Route]:
-    """A route for every method of the API: /SERVICE/METHOD, or for those that stream /v1/METHOD:stream."""
+    """A route for every method of the API."""
     for method in methods:
         service = method.service.rpartition(".")[2]
-        if method.streams:
-            path = f"/v1/{method.name.removeprefix('Stream').lower()}:stream"
-            handler: Callable[[Asked], Any] = _streaming(method)
-        else:
-            path, handler = f"/{method.path}", _unary(method)
-        yield Route("POST", path, f"http.{service}/{method.name}", scopes_of(method.path), NATIVE, handler)
+        handler: Callable[[Asked], Any] = _streaming(method) if method.streams else _unary(method)
+        yield Route("POST", path_of(method), f"http.{service}/{method.name}", scopes_of(method.path), NATIVE, handler)
 
 
 def models_route(methods: Iterable[Method]) -> Route:

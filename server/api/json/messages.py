@@ -14,7 +14,10 @@ from server.errors import InvalidMessage, ServerError
 def from_json(method: Method, body: bytes) -> Message:
     """The request of a method. Raises InvalidMessage, also for fields that the message does not have."""
     try:
-        return Parse(body.decode(), method.request())
+        text = body.decode()
+        if not text.lstrip().startswith("{"):  # Parse takes an empty list, or an empty string, for an empty message
+            raise ParseError("it does not begin as an object of JSON does, with {")
+        return Parse(text, method.request())
     except (ParseError, ValueError, RecursionError) as error:  # UnicodeError is a ValueError
         raise InvalidMessage(method.path, len(body), _why(error)) from error
 

@@ -11,6 +11,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from server.http.transport.parser import Parser
 from server.http.transport.places import Places
 from server.traffic.address import of_host
 
@@ -54,6 +55,7 @@ class Connection(HttpToolsProtocol):
         places: Places,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        self.parser = Parser(self)  # type: ignore[assignment]
         self._limits, self._places, self._host = limits, places, ""
         self._patience: asyncio.TimerHandle | None = None
         self._aging: asyncio.TimerHandle | None = None
@@ -138,6 +140,10 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._head_is_there()
         super().on_headers_complete()
+
+    def _should_upgrade(self) -> bool:
+        """A head that the parser will tell again is nothing yet."""
+        return True
 
     def on_body(self, body: bytes) -> None:
         self._content += len(body)

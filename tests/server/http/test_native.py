@@ -100,9 +100,8 @@ async def test_an_error_is_a_status_with_its_details_or_connects() -> None:
         (b'{"contents": "A cat."}', "contents"),
         (b'{"contents": ["\\ud800"]}', ""),
         (b'{"contents": ["\xff"]}', "utf-8"),
-        (b"[" * 100_000, ""),
-        (b"", ""),
-        (b"null", ""),
+        (b'{"contents": ' + b"[" * 100_000, ""),
+        *((body, "it does not begin as an object") for body in (b"", b"null", b"[]", b'""', b"\xef\xbb\xbf{}")),
         (b'{"decoding": {"numBeams": 1e99}}', ""),
         (b'{"labels": ' + b'{"a":' * 200 + b"1" + b"}" * 201, ""),
     ],
@@ -111,7 +110,7 @@ async def test_what_is_no_message_is_told_so(body: bytes, why: str) -> None:
     async with asking(max_message_bytes=1024 * 1024) as (_, client):
         response = await client.post(TRANSLATE, content=body, headers={"content-type": JSON})
         assert response.status_code == 400, response.text
-        assert reason(response) in ("INVALID_MESSAGE", "EMPTY_CONTENTS")
+        assert reason(response) == "INVALID_MESSAGE"
         assert why in response.json()["message"]
 
 
@@ -298,6 +297,27 @@ async def test_the_document_describes_what_is_answered() -> None:
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate({"translations": [{"hypotheses": [{"text": 1}]}]}, schema)
         ParseDict(example, TranslateRequest())
+
+
+async def test_the_document_describes_what_is_asked() -> None:
+    """Streams too, and each field of a query that is read."""
+    async with asking() as (_, client):
+        document = (await client.get("/openapi.json")).json()
+        operation = document["paths"][STREAM]["post"]
+        schema = operation["requestBody"]["content"][JSON]["schema"] | {"components": document["components"]}
+        jsonschema.validate({"content": "A cat.", "decoding": {"numBeams": 4}}, schema)
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({"contents": ["A cat."]}, schema)
+        response = await client.post(STREAM, json={"content": "A cat.", "targetLanguageCode": "pt"})
+        assert response.headers["content-type"] in operation["responses"]["200"]["content"]
+        query = {one["name"]: one for one in document["paths"]["/v1/document"]["post"]["parameters"]}
+        assert [name for name, one in query.items() if one.get("required")] == ["format"]
+        asked = {"format": "txt", "source": "en", "target": "pt", "model": "copy"}
+        assert asked.keys() == query.keys()
+        assert "docx" in query["format"]["schema"]["enum"]
+        assert (await client.post("/v1/document", params=asked, content=b"A cat.")).content == b"A cat."
+        response = await client.post("/v1/document", params=asked | {"model": "none"}, content=b"A cat.")
+        assert reason(response) == "MODEL_NOT_FOUND"
 
 
 async def test_what_is_not_there_is_told() -> None:

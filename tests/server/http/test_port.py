@@ -21,7 +21,7 @@ from server.http.opening import HttpPort, served_hosts
 from server.identity.door import Door, OpenDoor
 from server.lifecycle import drain
 from tests.fakes import WAIT_S
-from tests.server.http.asking import STREAM, TRANSLATE, asking, head, reason, translate_json
+from tests.server.http.asking import STREAM, TRANSLATE, asking, head, reason, sent, translate_json
 from tests.server.identity.test_tls import Files, listed
 from tests.server_process import server_process
 from tests.serving import ZOO, Serving, eventually, held, langid, serving
@@ -75,6 +75,28 @@ async def test_who_does_not_read_holds_up_nothing(
             await drained(server, 0.01)
         assert "cut off" in caplog.text and server.calls.running == 0
         writer.close()
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_who_asks_for_another_protocol_is_answered_by_this_one(
+    chunked: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As Java's own client does in whatever it sends: what it has to say comes with it, and others come after."""
+    asks = {"connection": "Upgrade, HTTP2-Settings", "upgrade": "h2c", "http2-settings": "AAEAAEAAAAIAAAAB"}
+    body = b'{"contents": ["A cat."], "targetLanguageCode": "pt"}'
+    length = {"transfer-encoding": "chunked"} if chunked else {"content-length": str(len(body))}
+    framed = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if chunked else body
+    whole = head(TRANSLATE, {"content-type": "application/json", **length, **asks}) + framed
+    page = head("/health", asks, "GET")
+    last = head("/health", {"connection": "close"}, "GET")
+    async with serving(http=True) as server:
+        together = await sent(server, whole + whole + page + last)
+        apart = await sent(server, whole[:40], whole[40:-20], whole[-20:] + page[:30], page[30:], last, pause_s=0.02)
+        tunnel = await sent(server, b"CONNECT localhost:443 HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    assert (together.count(b"HTTP/1.1 200 OK"), together.count(b'"text":"A cat."')) == (4, 2)
+    assert (apart.count(b"HTTP/1.1 200 OK"), apart.count(b'"text":"A cat."')) == (3, 1)
+    assert tunnel.startswith(b"HTTP/1.1 400 ")
+    assert "pgrade" not in caplog.text
 
 
 async def test_a_port_in_use_is_named_with_the_way_out() -> None:
