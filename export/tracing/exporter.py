@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import onnx_ir as ir
 import torch
+import torch._dynamo.config
 from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 from torch import nn
 
@@ -24,7 +25,9 @@ def trace_module(
     output_names: Sequence[str],
 ) -> ir.Model:
     """The graph of a module. shapes: which axes of its inputs are dynamic."""
-    with torch.no_grad(), _known_noise_silenced():
+    # Of shapes that are symbols, keeping a result and taking it again takes longer than computing it.
+    uncached = torch._dynamo.config.patch(fake_tensor_cache_enabled=False)
+    with torch.no_grad(), uncached, _known_noise_silenced():
         program = torch.onnx.export(
             module.eval(),
             kwargs=inputs,

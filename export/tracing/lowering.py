@@ -3,6 +3,7 @@
 It reads all that it knows for every graph again, and decomposes each captured program into PyTorch's core operators,
 which traces it a second time: two thirds of an export in all. But nearly every operator of our models can be translated
 as it was captured. The few others are here. A program with operators that nobody can translate is still decomposed.
+And it runs a program once more to find where types mix; capturing has left at each node what it gives.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,8 +15,10 @@ from onnxscript import opset21 as op
 from onnxscript.function_libs.torch_lib.ops import core
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
+from torch.fx import Interpreter, Node
 from torch.onnx._internal.exporter import _fx_passes
 from torch.onnx._internal.exporter._registration import ONNXRegistry
+from torch.onnx._internal.fx.passes.type_promotion import _TypePromotionInterpreter, get_type_promotion_rule
 
 OPSET = 21
 
@@ -75,9 +78,19 @@ def install() -> None:
 
     ONNXRegistry.from_torchlib = staticmethod(registry)  # type: ignore[method-assign]
     _fx_passes.decompose_with_registry = decompose_if_needed
+    _TypePromotionInterpreter.run_node = _promote  # type: ignore[method-assign, assignment]
 
 
 def _translatable(program: ExportedProgram, registry: ONNXRegistry) -> bool:
     """Whether each operator has a translation, and none writes into its inputs."""
     operators = [node.target for node in program.graph.nodes if isinstance(node.target, OpOverload)]
     return all(registry.is_registered(it) and not it._schema.is_mutable for it in operators)
+
+
+def _promote(interpreter: _TypePromotionInterpreter, node: Node) -> Any:
+    """Casts what a node is given where types mix. What it gives is known, unless capturing or casting did not say."""
+    if rule := get_type_promotion_rule(node, interpreter.type_promotion_table):
+        with interpreter._set_current_node(node):
+            interpreter._maybe_promote_node(node, rule)
+    value = node.meta.get("val") if node.op == "call_function" else None
+    return Interpreter.run_node(interpreter, node) if value is None else value
