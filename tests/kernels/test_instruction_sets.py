@@ -3,7 +3,9 @@
 import platform
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -28,9 +30,8 @@ class Way:
         return f"{self.name}-{self.machine}" + ("-emulated" if self.emulated else "")
 
 
-PORTABLE = Way("portable", "x86_64")
 WAYS = [
-    PORTABLE,
+    Way("portable", "x86_64"),
     Way("avx2", "x86_64", ("avx2", "fma", "f16c")),
     Way("avxvnni", "x86_64", ("avx2", "fma", "f16c", "avx_vnni")),
     Way("avxvnni", "x86_64", ("avx2", "fma", "f16c"), emulated=True),
@@ -67,11 +68,15 @@ def _whole_numbers(said: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def portable(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    return _whole_numbers(_run(Way("portable", platform.machine()), tmp_path_factory.mktemp("portable")))
+def whole_numbers(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Way], list[str]]:
+    """Of a way's program, which is built and run once."""
+    return cache(lambda way: _whole_numbers(_run(way, tmp_path_factory.mktemp(way.name))))
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.id)
-def test_whole_numbers_are_equal_and_floats_within_their_bounds(way: Way, portable: list[str], tmp_path: Path) -> None:
+def test_whole_numbers_are_equal_and_floats_within_their_bounds(
+    way: Way, whole_numbers: Callable[[Way], list[str]]
+) -> None:
+    portable = whole_numbers(Way("portable", platform.machine()))
     assert len(portable) == 2
-    assert _whole_numbers(_run(way, tmp_path)) == portable
+    assert whole_numbers(way) == portable
