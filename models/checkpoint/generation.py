@@ -73,6 +73,19 @@ OTHER_IN_GENERATE = (
     "top_h",
 )
 """Those that it writes in another way."""
+BEFORE_NORMALIZING = {
+    "min_new_tokens": "min_new_tokens (or what min_length makes of it)",
+    "exponential_decay_length_penalty": "exponential_decay_length_penalty",
+    "repetition_penalty": "repetition_penalty",
+    "no_repeat_ngram_size": "no_repeat_ngram_size",
+    "encoder_repetition_penalty": "encoder_repetition_penalty",
+    "encoder_no_repeat_ngram_size": "encoder_no_repeat_ngram_size",
+    "bad_words": "bad_words_ids of several tokens",
+    "sequence_bias": "sequence_bias",
+    "suppress_tokens": "suppress_tokens",
+    "begin_suppress_tokens": "begin_suppress_tokens",
+}
+"""Options after which `renormalize_logits` makes other scores, and so other beams, and what the file says for them."""
 
 
 class GenerationSettings(JsonKeys):
@@ -111,6 +124,8 @@ class GenerationSettings(JsonKeys):
         except ValidationError as error:
             raise invalid(error, file) from error
         _check_phrases(defaults, config.target_vocab_size, file)
+        _check_together(defaults, file)
+        self._check_normalized(defaults, file)
         if defaults.looks_at_source and not config.share_embeddings:
             raise CheckpointError(
                 f"{file}: encoder_repetition_penalty is {defaults.encoder_repetition_penalty} and "
@@ -133,6 +148,16 @@ class GenerationSettings(JsonKeys):
                 )
         if self.forced_bos_token_id == config.end_id:
             raise CheckpointError(f"{file}: forced_bos_token_id is {config.end_id}, the end token: no target has text")
+
+    def _check_normalized(self, defaults: Decoding, file: Path) -> None:
+        """Raises CheckpointError where other tokens would share the probability of more than single bad words."""
+        neutral = Decoding()
+        for name, written in BEFORE_NORMALIZING.items() if self.renormalize_logits else ():
+            if (value := getattr(defaults, name)) != getattr(neutral, name):
+                raise CheckpointError(
+                    f"{file}: renormalize_logits is true, which is not supported where {written} is {value}: take one "
+                    "of them out of the file"
+                )
 
     def _least(self) -> int:
         """Tokens before an end token may be."""
@@ -238,6 +263,24 @@ def _check_phrases(defaults: Decoding, tokens: int, file: Path) -> None:
             raise CheckpointError(
                 f"{file}: sequence_bias of {list(phrase)} is {bias}; it must be from {-MOST_BIAS} to {MOST_BIAS}"
             )
+
+
+def _check_together(defaults: Decoding, file: Path) -> None:
+    """Raises CheckpointError for options that no request may have together."""
+    if defaults.do_sample and defaults.num_beams > 1:
+        raise CheckpointError(
+            f"{file}: do_sample is true and num_beams {defaults.num_beams}: beams are not sampled; take one of them out"
+        )
+    if defaults.num_return_sequences > defaults.num_beams and not defaults.apart:
+        raise CheckpointError(
+            f"{file}: num_return_sequences is {defaults.num_return_sequences}; the search has {defaults.num_beams} "
+            "hypotheses, which is num_beams: lower the one, or raise the other"
+        )
+    if defaults.min_new_tokens > defaults.max_new_tokens:
+        raise CheckpointError(
+            f"{file}: targets have at least {defaults.min_new_tokens} tokens (min_length, min_new_tokens) and at most "
+            f"{defaults.max_new_tokens} (max_length, max_new_tokens): lower the one, or raise the other"
+        )
 
 
 def _check_neutral(file: Path, key: str, found: Any, off: object) -> None:

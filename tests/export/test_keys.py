@@ -185,3 +185,30 @@ def test_phrases_that_a_request_could_not_name_are_refused(key: str, value: obje
     edit_json(folder / "generation_config.json", **{key: value})
     with pytest.raises(CheckpointError, match=told):
         read(folder)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"do_sample": True, "num_beams": 4}, "do_sample is true and num_beams 4"),
+        ({"num_return_sequences": 3, "num_beams": 2}, "num_return_sequences is 3; the search has 2 hypotheses"),
+        ({"min_length": 21, "max_length": 11}, "targets have at least 20 tokens .* and at most 10"),
+        (
+            {"renormalize_logits": True, "min_length": 0, "repetition_penalty": 1.3},
+            "is true, .* repetition_penalty is 1.3",
+        ),
+        ({"renormalize_logits": True, "min_new_tokens": 2}, "renormalize_logits is true, .* min_new_tokens .* is 2"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(settings: dict[str, Any], told: str, folder: Path) -> None:
+    edit_json(folder / "generation_config.json", **settings)
+    with pytest.raises(CheckpointError, match=told):
+        read(folder)
+
+
+def test_settings_that_go_together_are_read(folder: Path) -> None:
+    file = folder / "generation_config.json"
+    together = {"do_sample": True, "num_return_sequences": 3, "max_length": 11, "min_length": 0, "num_beams": 1}
+    edit_json(file, **together, renormalize_logits=True, bad_words_ids=[[7]])
+    generation = read(folder).generation
+    assert generation.num_return_sequences == 3 and generation.suppressed_ids == (7,)
