@@ -28,7 +28,7 @@ class Lane:
         """
         self._transfers = transfers = runtime.transfers
         self._outbox, self._copies = runtime.outbox, 0
-        self._feed_bytes, self._before_answer = rows * ROW_BYTES, _before_answer(rows)
+        self._before_answer = _before_answer(rows)
         self.feed = Feed(rows, own.address)
         self._buffers = own, other
         self._fetched_from = other.address
