@@ -1,6 +1,7 @@
 """How Hugging Face's `generate` would choose targets, as a checkpoint sets it."""
 
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from pydantic import Field, ValidationError
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.files.reading import JsonKeys, invalid, parse, read_json
 from models.config import ModelShape
-from models.decoding import MOST_BIAS, OPTIONS, Decoding, Options
+from models.decoding import OPTIONS, Decoding, Options, OutOfRange, check
 from models.package.manifest import GenerationDefaults
 from models.package.signature import MAX_CANDIDATES
 
@@ -73,19 +74,25 @@ OTHER_IN_GENERATE = (
     "top_h",
 )
 """Those that it writes in another way."""
-BEFORE_NORMALIZING = {
-    "min_new_tokens": "min_new_tokens (or what min_length makes of it)",
-    "exponential_decay_length_penalty": "exponential_decay_length_penalty",
-    "repetition_penalty": "repetition_penalty",
-    "no_repeat_ngram_size": "no_repeat_ngram_size",
-    "encoder_repetition_penalty": "encoder_repetition_penalty",
-    "encoder_no_repeat_ngram_size": "encoder_no_repeat_ngram_size",
-    "bad_words": "bad_words_ids of several tokens",
-    "sequence_bias": "sequence_bias",
-    "suppress_tokens": "suppress_tokens",
-    "begin_suppress_tokens": "begin_suppress_tokens",
+WRITTEN = {
+    "max_new_tokens": "max_new_tokens or max_length",
+    "min_new_tokens": "min_new_tokens or min_length",
+    "bad_words": "bad_words_ids",
 }
-"""Options after which `renormalize_logits` makes other scores, and so other beams, and what the file says for them."""
+"""The keys that say an option of another name."""
+BEFORE_NORMALIZING = (
+    "min_new_tokens",
+    "exponential_decay_length_penalty",
+    "repetition_penalty",
+    "no_repeat_ngram_size",
+    "encoder_repetition_penalty",
+    "encoder_no_repeat_ngram_size",
+    "bad_words",
+    "sequence_bias",
+    "suppress_tokens",
+    "begin_suppress_tokens",
+)
+"""Options after which `renormalize_logits` makes other scores, and so other beams."""
 
 
 class GenerationSettings(JsonKeys):
@@ -123,8 +130,7 @@ class GenerationSettings(JsonKeys):
             defaults = self.defaults(config.max_positions, self.suppressed_ids(config.end_id, file))
         except ValidationError as error:
             raise invalid(error, file) from error
-        _check_phrases(defaults, config.target_vocab_size, file)
-        _check_together(defaults, file)
+        _check_options(defaults, config, file)
         self._check_normalized(defaults, file)
         if defaults.looks_at_source and not config.share_embeddings:
             raise CheckpointError(
@@ -152,11 +158,11 @@ class GenerationSettings(JsonKeys):
     def _check_normalized(self, defaults: Decoding, file: Path) -> None:
         """Raises CheckpointError where other tokens would share the probability of more than single bad words."""
         neutral = Decoding()
-        for name, written in BEFORE_NORMALIZING.items() if self.renormalize_logits else ():
+        for name in BEFORE_NORMALIZING if self.renormalize_logits else ():
             if (value := getattr(defaults, name)) != getattr(neutral, name):
                 raise CheckpointError(
-                    f"{file}: renormalize_logits is true, which is not supported where {written} is {value}: take one "
-                    "of them out of the file"
+                    f"{file}: renormalize_logits is true, which is not supported where {WRITTEN.get(name, name)} is "
+                    f"{value}: take one of them out of the file"
                 )
 
     def _least(self) -> int:
@@ -249,38 +255,19 @@ def _renamed(content: dict[str, Any], file: Path) -> Options:
     return options
 
 
-def _check_phrases(defaults: Decoding, tokens: int, file: Path) -> None:
-    """Raises CheckpointError for a token that the model has not, as `generate` does, or a bias no request may have."""
-    named = [("bad_words_ids", phrase) for phrase in defaults.bad_words]
-    named += [("sequence_bias", phrase) for phrase, _ in defaults.sequence_bias]
-    for key, phrase in named:
-        if wrong := [token for token in phrase if not 0 <= token < tokens]:
-            raise CheckpointError(
-                f"{file}: {key} has token {wrong[0]}; the model's are from 0 to {tokens - 1}: take the phrase out"
-            )
-    for phrase, bias in defaults.sequence_bias:
-        if not abs(bias) <= MOST_BIAS:
-            raise CheckpointError(
-                f"{file}: sequence_bias of {list(phrase)} is {bias}; it must be from {-MOST_BIAS} to {MOST_BIAS}"
-            )
-
-
-def _check_together(defaults: Decoding, file: Path) -> None:
-    """Raises CheckpointError for options that no request may have together."""
+def _check_options(defaults: Decoding, config: ModelShape, file: Path) -> None:
+    """Raises CheckpointError for what no request may ask for. How many beams there may be, a server says."""
     if defaults.do_sample and defaults.num_beams > 1:
         raise CheckpointError(
             f"{file}: do_sample is true and num_beams {defaults.num_beams}: beams are not sampled; take one of them out"
         )
-    if defaults.num_return_sequences > defaults.num_beams and not defaults.apart:
-        raise CheckpointError(
-            f"{file}: num_return_sequences is {defaults.num_return_sequences}; the search has {defaults.num_beams} "
-            "hypotheses, which is num_beams: lower the one, or raise the other"
-        )
-    if defaults.min_new_tokens > defaults.max_new_tokens:
-        raise CheckpointError(
-            f"{file}: targets have at least {defaults.min_new_tokens} tokens (min_length, min_new_tokens) and at most "
-            f"{defaults.max_new_tokens} (max_length, max_new_tokens): lower the one, or raise the other"
-        )
+    limits = {"max_beams": inf, "max_samples": inf, "max_new_tokens": config.max_positions}
+    try:
+        check(defaults, limits | {"vocabulary_size": config.target_vocab_size})
+    except OutOfRange as error:
+        option, *_ = error.name.split("[")
+        written = f", in {WRITTEN[option]}" if option in WRITTEN else ""
+        raise CheckpointError(f"{file}: {error}{written}") from error
 
 
 def _check_neutral(file: Path, key: str, found: Any, off: object) -> None:

@@ -176,9 +176,17 @@ def test_two_names_of_a_key_say_the_same(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "told"),
     [
-        ("sequence_bias", [[[5], 2.0], [[7, 5000], 1.0]], "sequence_bias has token 5000; the model's are from 0 to"),
-        ("bad_words_ids", [[7, -1]], "bad_words_ids has token -1; the model's are from 0 to"),
-        ("sequence_bias", [[[5], float("inf")]], "sequence_bias of .5. is inf; it must be from -10000.0 to 10000.0"),
+        (
+            "sequence_bias",
+            [[[5], 2.0], [[7, 5000], 1.0]],
+            r"sequence_bias\[1\]: a token id is 5000; it must be from 0 to",
+        ),
+        ("bad_words_ids", [[7, -1]], r"a token id is -1; it must be from 0 to \d+, in bad_words_ids"),
+        (
+            "sequence_bias",
+            [[[5], float("inf")]],
+            r"sequence_bias\[0\]: the bias is inf; it must be from -10000.0 to 10000.0",
+        ),
     ],
 )
 def test_phrases_that_a_request_could_not_name_are_refused(key: str, value: object, told: str, folder: Path) -> None:
@@ -191,8 +199,14 @@ def test_phrases_that_a_request_could_not_name_are_refused(key: str, value: obje
     ("settings", "told"),
     [
         ({"do_sample": True, "num_beams": 4}, "do_sample is true and num_beams 4"),
-        ({"num_return_sequences": 3, "num_beams": 2}, "num_return_sequences is 3; the search has 2 hypotheses"),
-        ({"min_length": 21, "max_length": 11}, "targets have at least 20 tokens .* and at most 10"),
+        (
+            {"num_return_sequences": 3, "num_beams": 2},
+            "num_return_sequences is 3; it must be from 1 to 2, which is num_beams",
+        ),
+        (
+            {"min_length": 21, "max_length": 11},
+            "min_new_tokens is 20; it must be from 0 to 10, which is max_new_tokens, in .* min_length",
+        ),
         (
             {"renormalize_logits": True, "min_length": 0, "repetition_penalty": 1.3},
             "is true, .* repetition_penalty is 1.3",
