@@ -20,6 +20,7 @@ from training.data.files import new_folder
 from training.data.text import Codec, Corpus, TextPair, encode, read_pair
 from training.errors import TrainingError
 from training.loop import state
+from training.loop.outputs import Outputs
 from training.loop.processes import Processes, join_processes
 from training.loop.progress import Display, TensorBoard
 from training.loop.trainer import Trainer
@@ -45,6 +46,7 @@ def run(config: Path) -> int:
 def train(experiment: Experiment, processes: Processes, console: Console) -> None:
     """Reads the text, trains, and writes the better of the best and the averaged weights."""
     torch.manual_seed(experiment.seed)
+    Outputs(experiment.output).check()
     text, validation = [read_pair(files) for files in experiment.data.train], read_pair(experiment.data.validation)
     beginning = begin_together(experiment, text, processes)
     codec = Codec(beginning.folder, beginning.tokenizer)
@@ -73,10 +75,10 @@ def steps(trainer: Trainer, console: Console) -> None:
 
 
 def begin_together(experiment: Experiment, text: list[TextPair], processes: Processes) -> Beginning:
-    """The first process trains the vocabulary, which the others then find."""
+    """The first process makes the vocabulary, which the others then find."""
     beginning = begin(experiment, text) if processes.first else None
     processes.broadcast(None)
-    return beginning or begin(experiment, text)
+    return beginning or begin(experiment, None)
 
 
 def make_objective(experiment: Experiment, model: Architecture, corpus: Corpus) -> Objective:
@@ -137,7 +139,7 @@ def finish(
 ) -> None:
     """Publishes the best candidate. Each is scored as it would be published, rounded to fp16."""
     model, outputs = trainer.model, trainer.outputs
-    last = state.checkpoints(outputs.checkpoints)[-trainer.experiment.checkpoints.average :]
+    last = outputs.all_checkpoints()[-trainer.experiment.checkpoints.average :]
     candidates = {f"mean of the last {len(last)} checkpoints": state.average(last)}
     if outputs.best.exists():
         best = state.load(outputs.best)

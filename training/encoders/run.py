@@ -25,6 +25,7 @@ from training.encoders.objective import Labels, Pretraining
 from training.encoders.text import Vocabulary
 from training.encoders.writer import berts_tensors, write_encoder
 from training.errors import TrainingError
+from training.loop.outputs import Outputs
 from training.loop.processes import Processes, join_processes
 from training.loop.trainer import Trainer
 from training.loop.validation import Score
@@ -80,8 +81,10 @@ def run(config: Path) -> int:
 def train(experiment: EncoderExperiment, processes: Processes, console: Console) -> None:
     """Reads the text, trains, and writes the better of the best and the averaged weights."""
     torch.manual_seed(experiment.seed)
-    folder = experiment.start or experiment.output / "vocabulary"
-    if processes.first and experiment.vocabulary is not None and not folder.exists():
+    outputs = Outputs(experiment.output)
+    outputs.check()
+    folder = experiment.start or outputs.vocabulary
+    if processes.first and experiment.vocabulary is not None and not outputs.all_checkpoints():
         text.train_vocabulary(folder, experiment.vocabulary, lines(experiment))
     processes.broadcast(None)
     vocabulary = Vocabulary.load(folder)
