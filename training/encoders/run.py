@@ -139,6 +139,8 @@ def read(experiment: EncoderExperiment, vocabulary: Vocabulary) -> Texts:
             for file in (*data.train, data.validation)
         }
     labels = sorted({label for file in data.train for sentence in of_files[file] for label, _ in sentence})
+    if len(labels) < 2:
+        raise TrainingError(f"all of {data.train[0]} has the label {labels[0]!r}; at least two are to be told apart")
     ids = {label: number for number, label in enumerate(labels)}
 
     def encoded(file: Path) -> Iterator[text.Encoded]:
