@@ -37,7 +37,8 @@ def run(config: Path) -> int:
 
     def work(console: Console) -> None:
         experiment = read_experiment(config, Experiment)
-        with join_processes(experiment.training) as processes:
+        outputs = Outputs(experiment.output)
+        with join_processes(experiment.training) as processes, outputs.claimed(processes):
             train(experiment, processes, console if processes.first else Console(quiet=True))
 
     return command.run(work, " from the last checkpoint, if there is one")
@@ -46,7 +47,6 @@ def run(config: Path) -> int:
 def train(experiment: Experiment, processes: Processes, console: Console) -> None:
     """Reads the text, trains, and writes the better of the best and the averaged weights."""
     torch.manual_seed(experiment.seed)
-    Outputs(experiment.output).check()
     text, validation = [read_pair(files) for files in experiment.data.train], read_pair(experiment.data.validation)
     beginning = begin_together(experiment, text, processes)
     codec = Codec(beginning.folder, beginning.tokenizer)

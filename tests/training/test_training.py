@@ -203,6 +203,13 @@ def test_a_folder_that_no_run_wrote_is_not_replaced(tmp_path: Path, capfd: pytes
     assert mine.read_text(encoding="utf-8") == "precious" and os.listdir(tmp_path / "run") == ["model"]
 
 
+def test_two_runs_do_not_write_to_one_folder(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "run"
+    with Outputs(folder).claimed(Processes(torch.device("cpu"))):
+        assert "another run writes to" in refusal(capfd, tmp_path, training={"max_steps": STEP})
+    run(tmp_path, training={"max_steps": STEP})
+
+
 def test_heads_of_any_size_are_translated_with(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     training, validation = {"max_steps": STEP}, {"every_steps": STEP, "sentences": 2}
     run(tmp_path, model={"width": 12}, training=training, validation=validation)

@@ -72,7 +72,8 @@ def run(config: Path) -> int:
 
     def work(console: Console) -> None:
         experiment = read_experiment(config, EncoderExperiment)
-        with join_processes(experiment.training) as processes:
+        outputs = Outputs(experiment.output)
+        with join_processes(experiment.training) as processes, outputs.claimed(processes):
             train(experiment, processes, console if processes.first else Console(quiet=True))
 
     return command.run(work, " from the last checkpoint, if there is one")
@@ -82,7 +83,6 @@ def train(experiment: EncoderExperiment, processes: Processes, console: Console)
     """Reads the text, trains, and writes the better of the best and the averaged weights."""
     torch.manual_seed(experiment.seed)
     outputs = Outputs(experiment.output)
-    outputs.check()
     folder = experiment.start or outputs.vocabulary
     if processes.first and experiment.vocabulary is not None and not outputs.all_checkpoints():
         text.train_vocabulary(folder, experiment.vocabulary, lines(experiment))
