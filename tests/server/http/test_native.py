@@ -320,6 +320,20 @@ async def test_the_document_describes_what_is_asked() -> None:
         assert reason(response) == "MODEL_NOT_FOUND"
 
 
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("format=txt&targt=pt", '"targt" is no field of the query; it may have format, source, target, model'),
+        ("format=txt&target=pt&target=en", "the query has 2 times target; send it once"),
+    ],
+)
+async def test_a_field_of_a_query_that_would_be_dropped_is_refused(query: str, message: str) -> None:
+    async with asking() as (_, client):
+        response = await client.post(f"/v1/document?{query}", content=b"A cat.")
+        assert (response.status_code, reason(response)) == (400, "INVALID_FIELD")
+        assert response.json()["message"] == message
+
+
 async def test_what_is_not_there_is_told() -> None:
     async with asking() as (_, client):
         response = await client.get("/nope")
