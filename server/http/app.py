@@ -51,8 +51,6 @@ class Served:
     keys: bool
     """Callers need one."""
     version: str
-    url: str
-    """Of the port."""
     grpc_port: int
 
 
@@ -71,7 +69,7 @@ def application(served: Served, desk: Desk, hosts: Iterable[str], origins: Seque
 
 def all_routes(served: Served) -> Sequence[Route]:
     """Of every service."""
-    description = Description(served.version, served.methods, served.url)
+    description = Description(served.version, served.methods)
     return [*description.of([*_routes(served, description)]), *_parts_of_pages(served.grpc_port)]
 
 

@@ -282,6 +282,15 @@ async def test_models_metrics_and_pages_are_there() -> None:
         assert (await client.get("/page.css")).headers["content-type"].startswith("text/css")
 
 
+async def test_pages_tell_of_the_server_where_it_is_found() -> None:
+    """However it calls itself: a container listens on 0.0.0.0, and a proxy may have ended TLS."""
+    async with asking(http_hosts=("translate.example",)) as (_, client):
+        found = {"host": "translate.example:8443", "x-forwarded-proto": "https"}
+        text = (await client.get("/docs", headers=found)).text
+        assert "curl https://translate.example:8443/health<" in text
+        assert text.count("https://translate.example:8443/") == text.count("<pre>curl")
+
+
 async def test_the_document_describes_what_is_answered() -> None:
     async with asking() as (_, client):
         document = (await client.get("/openapi.json")).json()
