@@ -240,15 +240,16 @@ class Runner:
         batch = worker.batch
         if not (batch.idle or len(self._queue)):  # most steps: no worker waits for another, or for a caller
             return None if worker.leaving else ()
-        late = list[Request]()
+        late = dict[Request, float]()
         with self._work:
             while not (requests := self._take_share(worker, late)) and batch.idle and not (worker.leaving or late):
                 (self._express_work if worker.number == self.workers else self._work).wait()
-        for request in late:
-            tell(request, self._late(request))
+        for request, needed_s in late.items():
+            assert request.deadline is not None
+            tell(request, Late(needed_s, request.deadline - time.perf_counter()))
         return None if worker.leaving else requests
 
-    def _take_share(self, worker: Worker, late: list[Request]) -> list[Request]:
+    def _take_share(self, worker: Worker, late: dict[Request, float]) -> list[Request]:
         """Takes requests out of the queue. From here on the worker's batch answers them, and the caller the late."""
         if not len(self._queue) or worker.leaving:
             return []
@@ -257,18 +258,13 @@ class Runner:
         tokens = JOINING_TOKENS if worker.batch.idle else self._busy_tokens if worker.batch.may_encode else 0
         share = self._queue.share(worker.number, free_rows, worker.used_rows, now, tokens, self._joining)
         requests = share.joining
-        late += share.late
+        late.update(share.late)
         worker.batch.hold(requests)
         if share.express:
             self._express_work.notify()
         if requests or late:
             self._observer.waiting(len(self._queue))
         return requests
-
-    def _late(self, request: Request) -> Late:
-        """Why a request is answered that waited too long."""
-        assert request.deadline is not None
-        return Late(self._cost.least_s(request), request.deadline - time.perf_counter())
 
     def _express_for(self, work: Work, rows: int) -> Worker | None:
         """The express worker, if work that wants so many rows would go there."""

@@ -38,6 +38,7 @@ HostName = Annotated[str, Field(pattern=r"^([^\s/:\[\]]+|\[[0-9A-Fa-f:.]+\])$")]
 """What a request's `host` may say, without a port."""
 Origin = Annotated[str, Field(pattern=r"^(\*|null|[a-z][a-z0-9+.-]*://[^\s/]+)$")]
 """As browsers write it (RFC 6454): without a slash at the end."""
+USUAL_PORTS = {"http": ":80", "https": ":443"}
 
 
 class Settings(BaseSettings):
@@ -155,7 +156,7 @@ class Settings(BaseSettings):
     """How long calls may go on over a connection whose client was told to leave it. It is closed then."""
     connection_idle_s: float = Field(default=300.0, ge=1, le=10**6)
     """A connection without a call is closed after so long."""
-    grace_period_s: float = Field(default=30.0, ge=0, allow_inf_nan=False)
+    grace_period_s: float = Field(default=30.0, ge=0, le=10**6, allow_inf_nan=False)
     """How long running calls may go on after SIGTERM or SIGINT. A second signal ends them at once."""
     request_timeout_s: float = Field(default=10.0, gt=0, allow_inf_nan=False)
     """How long a client may take to send the request of a call."""
@@ -207,6 +208,18 @@ class Settings(BaseSettings):
     def _split(cls, value: object) -> object:
         """Flags and variables come as one text."""
         return value.split(",") if isinstance(value, str) else (value,) if isinstance(value, Path) else value
+
+    @field_validator("host")
+    @classmethod
+    def _without_brackets(cls, host: str) -> str:
+        """Of IPv6, that URLs have around it."""
+        return host[1:-1] if host.startswith("[") and host.endswith("]") else host
+
+    @field_validator("http_cors")
+    @classmethod
+    def _as_browsers_say(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        """In lower case and without the port that the scheme has anyway, which no browser would ever send."""
+        return tuple(one.lower().removesuffix(USUAL_PORTS.get(one.partition(":")[0], "")) for one in origins)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -108,15 +108,27 @@ async def _models(args: Arguments) -> int:
 
 
 async def _health(args: Arguments) -> int:
-    async with AsyncClient(args.targets, tls=args.tls_options(), token=args.token, wait_for_ready=False) as client:
+    """Asks every target. Of several, each line says whose it is."""
+    return max([await _health_of(target, args) for target in args.targets])
+
+
+async def _health_of(target: str, args: Arguments) -> int:
+    several = len(args.targets) > 1
+    whose = f"{target}: " if several else ""
+    async with AsyncClient(target, tls=args.tls_options(), token=args.token, wait_for_ready=False) as client:
         try:
             health = await client.health(args.service, timeout_s=args.timeout)
         except NotFound:
-            complain(f"the server has no service {args.service!r}; leave --service out to ask about the whole server")
+            way = "leave --service out to ask about the whole server"
+            complain(f"{whose}the server has no service {args.service!r}; {way}")
+            return FAILED
+        except DragomanError as error:
+            complain(whose + output.explained(error, [target], args.timeout))
             return FAILED
         if args.json:
             told = {"service": args.service, "status": health.value, "version": await _version(client, args.timeout)}
-    print(output.to_json(told) if args.json else health.value, flush=True)
+            told |= {"target": target} if several else {}
+    print(output.to_json(told) if args.json else whose + health.value, flush=True)
     return DONE if health is Health.SERVING else FAILED
 
 

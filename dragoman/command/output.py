@@ -19,6 +19,16 @@ from dragoman.results.translation import Alignment, Hypothesis, Span, TargetToke
 
 CORE_PREFIX = re.compile(r"^[A-Z_]+: (ipv[46]:\S+: )?")
 """What gRPC's core puts before its words: a status, and the address, which the target has named already."""
+HTTP_PORT = "{} is no gRPC port, but perhaps an HTTP port, such as a server's metrics port; check --target"
+WRONG_DOORS = {
+    "Failed parsing HTTP/2": HTTP_PORT,
+    "missing selected ALPN": HTTP_PORT,
+    "WRONG_VERSION_NUMBER": "{} does not speak TLS; leave --tls and --ca out, or check --target",
+    "CERTIFICATE_VERIFY_FAILED": "the certificate of {} is signed by nobody who is trusted, or is out of date; "
+    "name its authority with --ca",
+    "Hostname Verification Check failed": "the certificate of {} is for another name; check --target",
+}
+"""What to tell where somebody is there, by what gRPC's core says of it."""
 TOO_LARGE = re.compile(r"message larger than max \((\d+) vs\. (\d+)\)")
 """gRPC's own words for a message that no server of ours has seen."""
 ALWAYS_TOLD = ("num_beams", "num_return_sequences", "length_penalty")
@@ -208,8 +218,9 @@ def complain(message: str) -> None:
 def _unreachable(error: Unreachable, targets: list[str]) -> str:
     target = " or ".join(targets)
     cause = CORE_PREFIX.sub("", " ".join(error.message.rpartition("last error: ")[2].split()))
-    if "Failed parsing HTTP/2" in cause:  # of gRPC's core, where the first bytes are no HTTP/2
-        return f"{target} is no gRPC port, but perhaps an HTTP port, such as a server's metrics port; check --target"
+    for sign, told in WRONG_DOORS.items():
+        if sign in cause:
+            return told.format(target)
     hosts = [each.rpartition(":")[0].strip("[]") for each in targets]
     here = all(host in ("localhost", "::1") or host.startswith("127.") for host in hosts)
     way = "in a checkout of Dragoman `make run` starts one" if here else "is it running, and can this machine reach it"

@@ -190,10 +190,11 @@ def _told(loads: Sequence[HostLoad], rows: int, memory: HostMemory) -> str:
     parts |= {"besides": memory.besides_bytes, "callers": memory.callers_bytes}
     told = ", ".join(f"{part} {megabytes(size)}" for part, size in parts.items())
     models = f"{len(loads)} models, the largest with " if len(loads) > 1 else ""
+    nothing = "not even one row fits: raise it, or lower --cache-mb and --max-waiting (besides), --max-connections"
     return (
         f"{models}{most.workers} workers of {most.rows} rows of {most.source_tokens} source and {most.target_tokens} "
         f"target tokens may take {megabytes(total_bytes(loads, memory))} MB ({told}); "
-        f"{megabytes(memory.limit_bytes)} MB may be used (--memory-mb): {', or '.join(fits) or 'not even one row fits'}"
+        f"{megabytes(memory.limit_bytes)} MB may be used (--memory-mb): {', or '.join(fits) or nothing}"
     )
 
 

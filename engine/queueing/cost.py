@@ -191,6 +191,14 @@ class CostModel:
         steps = self._steps(tokens, request.rows, request.decoding.max_new_tokens)
         return self.of_worker(worker).rows_within((left_s - self._encode_s(tokens)) / steps)
 
+    def beside_s(self, worker: int, request: Request, rows: float) -> float:
+        """Seconds that a request takes which begins now beside so many rows of others in a worker's batch."""
+        tokens = len(request.source_ids)
+        if not isinstance(request, Translate):
+            return self._encode_s(tokens)
+        steps = self._steps(tokens, request.rows, request.decoding.max_new_tokens)
+        return self._encode_s(tokens) + steps * self.of_worker(worker).turn_s(rows + request.rows)
+
     def slowdown(self, rows: float) -> float:
         """How much longer work takes in batches of so many rows than in full ones."""
         worker, rows = self.workers[0], max(rows, 1.0)

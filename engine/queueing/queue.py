@@ -117,8 +117,8 @@ class Share(NamedTuple):
     """What leaves the queue."""
 
     joining: list[Request]
-    late: list[Request]
-    """They cannot be answered by their deadline any more."""
+    late: dict[Request, float]
+    """They cannot be answered by their deadline any more. How many seconds each may well take."""
     express: bool = False
     """The express worker is to look for somebody who waits."""
 
@@ -196,15 +196,15 @@ class FairQueue:
         self._latest_starts.clear()
         return requests
 
-    def _late(self, now: float) -> list[Request]:
+    def _late(self, now: float) -> dict[Request, float]:
         """Takes out those that could not be answered by their deadline even if they were alone."""
-        late = list[Request]()
+        late = dict[Request, float]()
         while self._latest_starts and self._latest_starts[0][0] < now:
             request = heappop(self._latest_starts)[-1]
             if self._latest_start(request) >= now:  # somebody else waits for it too, and for longer
                 self._note_deadline(request)
             elif self.discard(request):
-                late.append(request)
+                late[request] = self._cost.least_s(request)
         return late
 
     def share(
@@ -244,9 +244,9 @@ class FairQueue:
                 break
             if taken and not request.rows and (taken[0].rows or together > ENCODE_TOKENS):
                 break
-            if self._too_late(request, worker, used, now):
+            if needed_s := self._too_late(request, worker, used, now):
                 self._take_out(flow, request)
-                late.append(request)
+                late[request] = needed_s
                 continue
             taken.append(request)
             used, joining = used + request.rows, together
@@ -257,16 +257,16 @@ class FairQueue:
             self._take_out(flow, request)
         return Share(taken, late, bool(express))
 
-    def _share_express(self, flows: list[Flow], worker: int, used: int, now: float, late: list[Request]) -> Share:
+    def _share_express(self, able: list[Flow], worker: int, used: int, now: float, late: dict[Request, float]) -> Share:
         """The next request of each of these. It costs no flow anything: nobody waits at a queue for these rows."""
         taken, joining = list[Request](), 0
-        for flow in flows:
+        for flow in able:
             request = flow.head
             joining += len(request.source_ids)
             if taken and joining > EXPRESS_TOKENS:
                 break
-            if self._too_late(request, worker, used, now):
-                late.append(request)
+            if needed_s := self._too_late(request, worker, used, now):
+                late[request] = needed_s
             else:
                 taken.append(request)
                 used += request.rows
@@ -314,12 +314,13 @@ class FairQueue:
                 rows -= places(flow.head.rows)
         return flows
 
-    def _too_late(self, request: Request, worker: int, used: int, now: float) -> bool:
-        """Whether it would be late beside rows that others hold. Finds in how many it would not be."""
+    def _too_late(self, request: Request, worker: int, used: int, now: float) -> float:
+        """Seconds it may well take beside rows that others hold, if that is too long. Finds in how many it is not."""
         if request.deadline is None:
-            return False
+            return 0.0
         request.most_rows = self._cost.most_rows(worker, request, SURE * (request.deadline - now))
-        return bool(used) and used + request.rows > request.most_rows
+        late = used and used + request.rows > request.most_rows
+        return self._cost.beside_s(worker, request, used) / SURE if late else 0.0
 
     def _next(self, able: set[Flow]) -> Flow | None:
         """Of flows that may go on, the one whose turn it is, and which can pay for its next request. None: none may."""

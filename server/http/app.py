@@ -6,11 +6,11 @@ from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 
-from starlette.applications import Starlette
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as Path_
+from starlette.routing import Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from server.api.documents import Documents
@@ -51,8 +51,6 @@ class Served:
     keys: bool
     """Callers need one."""
     version: str
-    url: str
-    """Of the port."""
     grpc_port: int
 
 
@@ -71,7 +69,7 @@ def application(served: Served, desk: Desk, hosts: Iterable[str], origins: Seque
 
 def all_routes(served: Served) -> Sequence[Route]:
     """Of every service."""
-    description = Description(served.version, served.methods, served.url)
+    description = Description(served.version, served.methods)
     return [*description.of([*_routes(served, description)]), *_parts_of_pages(served.grpc_port)]
 
 
@@ -115,7 +113,7 @@ class Paths:
     def __init__(self, endpoints: Mapping[str, ASGIApp], nothing: ASGIApp) -> None:
         named = [Path_(path, endpoint) for path, endpoint in endpoints.items() if "{" in path]
         self._exact = {path: endpoint for path, endpoint in endpoints.items() if "{" not in path}
-        self._others = Starlette(routes=[*named, Path_("/{path:path}", nothing)])
+        self._others = Router(named, redirect_slashes=False, default=nothing)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._exact.get(scope["path"], self._others)(scope, receive, send)

@@ -89,9 +89,8 @@ EXAMPLES: dict[str, tuple[str, dict[str, Any] | None]] = {
 class Description:
     """Of all routes, its own included."""
 
-    def __init__(self, version: str, methods: Sequence[Method], url: str) -> None:
-        """url: of the port."""
-        self._version, self._methods, self._url = version, methods, url
+    def __init__(self, version: str, methods: Sequence[Method]) -> None:
+        self._version, self._methods = version, methods
         self._routes: Sequence[Route] = ()
 
     def of(self, routes: Iterable[Route]) -> Sequence[Route]:
@@ -101,7 +100,7 @@ class Description:
             return json_response(self.document())
 
         async def page(asked: Asked) -> Response:
-            return Response(self.page(), media_type="text/html")
+            return Response(self.page(asked.base_url.removesuffix("/")), media_type="text/html")
 
         own = [
             Route("GET", path, "http.Pages/Get", [], NATIVE, handler, observed=False)
@@ -124,9 +123,9 @@ class Description:
             "components": {"schemas": schemas(self._methods)},
         }
 
-    def page(self) -> str:
-        """HTML without a script."""
-        entries = "".join(map(self._entry, self._routes))
+    def page(self, url: str) -> str:
+        """HTML without a script, for whoever finds this server there."""
+        entries = "".join(_entry(route, url) for route in self._routes)
         return (
             '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Dragoman: HTTP</title>'
             '<meta name="viewport" content="width=device-width"><link rel="stylesheet" href="page.css"></head>'
@@ -135,17 +134,18 @@ class Description:
             f"{entries}</main></body></html>"
         )
 
-    def _entry(self, route: Route) -> str:
-        summary, body = EXAMPLES.get(route.path, (route.name, {} if route.method == "POST" else None))
-        curl = f"curl {'-N ' if ':' in route.path else ''}{self._url}{route.path}"
-        if isinstance(body, Upload):
-            curl = f"curl --data-binary @letter.md {quote(f'{self._url}{route.path}?{urlencode(body)}')}"
-        elif isinstance(body, Form):
-            curl += "".join(f" -F {quote(f'{name}={value}')}" for name, value in body.items())
-        elif body is not None:
-            curl += f" -H 'content-type: {JSON}' -d {quote(json.dumps(body, ensure_ascii=False))}"
-        heading = f"{route.method} {route.path}"
-        return f"<h2>{escape(heading)}</h2><p>{escape(summary)}</p><pre>{escape(curl)}</pre>"
+
+def _entry(route: Route, url: str) -> str:
+    summary, body = EXAMPLES.get(route.path, (route.name, {} if route.method == "POST" else None))
+    curl = f"curl {'-N ' if ':' in route.path else ''}{quote(url + route.path)}"
+    if isinstance(body, Upload):
+        curl = f"curl --data-binary @letter.md {quote(f'{url}{route.path}?{urlencode(body)}')}"
+    elif isinstance(body, Form):
+        curl += "".join(f" -F {quote(f'{name}={value}')}" for name, value in body.items())
+    elif body is not None:
+        curl += f" -H 'content-type: {JSON}' -d {quote(json.dumps(body, ensure_ascii=False))}"
+    heading = f"{route.method} {route.path}"
+    return f"<h2>{escape(heading)}</h2><p>{escape(summary)}</p><pre>{escape(curl)}</pre>"
 
 
 def _operation(route: Route, method: Method | None) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Documents by HTTP: the bytes of a file in, and the bytes of a file out, or how far it is."""
 
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Any
@@ -10,6 +11,7 @@ from starlette.responses import Response
 from server.api.json.messages import event_of
 from server.api.methods import Method
 from server.api.scopes import scopes_of
+from server.errors import quoted
 from server.http.asked import Asked
 from server.http.errors import InvalidField
 from server.http.events import MEDIA_TYPE, Event
@@ -57,7 +59,13 @@ def document_route(methods: Iterable[Method]) -> Route:
 
 
 async def _request(method: Method, asked: Asked) -> Message:
-    """Raises InvalidField."""
+    """Raises InvalidField, also for what would be dropped silently."""
+    for name, times in Counter(name for name, _ in asked.query.multi_items()).items():
+        if name not in ("format", *FIELDS):
+            known = ", ".join(("format", *FIELDS))
+            raise InvalidField(name, f"{quoted(name)} is no field of the query; it may have {known}")
+        if times > 1:
+            raise InvalidField(name, f"the query has {times} times {name}; send it once")
     told = asked.query.get("format", "")
     if told not in MEDIA_TYPES:
         known = ", ".join(MEDIA_TYPES)

@@ -38,7 +38,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        error = self._host_error(headers.get("host", "")) or self._origin_error(scope["method"], headers)
+        error = self._host_error(", ".join(headers.getlist("host"))) or self._origin_error(scope["method"], headers)
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -62,8 +62,7 @@ class HttpPort:
         detector = await self._detector
         detector.choose_among(ServedLanguages(models).all)
         offered = list(methods(models, documents, settings.pivot, reload))
-        scheme = "http" if tls is None else "https"
-        own = __version__, f"{scheme}://{self.address}", self._grpc_port
+        own = __version__, self._grpc_port
         served = Served(models, offered, documents, detector, health, metrics, keys, *own)
         desk = Desk(calls, entrance, traffic)
         app = application(served, desk, served_hosts(settings), settings.http_cors)

@@ -223,7 +223,7 @@ def test_probes_for_which_there_is_no_room_are_left_out() -> None:
     with server_process(ZOO / "en-pt", "--max-source-tokens", 8) as server:
         assert server.metrics()("dragoman_canary_answers_total") == 0
         assert server.end(signal.SIGTERM) == 0
-        assert "the canary of en-pt compares nothing: none of its probes has room in 8 source" in server.told
+        assert "the canary of en-pt compares nothing: none of its probes has room in 8 source tokens" in server.told
 
 
 @pytest.mark.parametrize("kernels", ["off", "auto"])

@@ -152,6 +152,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         (["--device-memory-fraction", "1.5"], r"--device-memory-fraction is '1\.5': .*1"),
         (["--max-rows", "-1"], "--max-rows is '-1': .*1"),
         (["--grace-period-s", "nan"], "--grace-period-s is 'nan': .*finite"),
+        (["--grace-period-s", "1e10"], "--grace-period-s is '1e10': .*1000000"),
         (["--stream-stall-timeout-s", "0"], "--stream-stall-timeout-s is '0': .*greater than 0"),
         (["--max-message-bytes", "10"], "--max-message-bytes is '10': .*1024"),
         (["--host", ""], "--host is '': .*1 character"),
@@ -169,6 +170,17 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_a_value_out_of_range_is_refused_with_the_limit(arguments: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load_settings(arguments)
+
+
+def test_an_address_may_be_as_urls_have_it() -> None:
+    assert load_settings(["--host", "[::1]"]).host == "::1"
+
+
+def test_origins_are_those_that_browsers_send() -> None:
+    """In lower case, and without the scheme's own port."""
+    asked = "https://A.example,https://b.example:443,http://c.example:80,https://d.example:80,null,*"
+    known = ("https://a.example", "https://b.example", "http://c.example", "https://d.example:80", "null", "*")
+    assert load_settings(["--http-cors", asked]).http_cors == known
 
 
 def test_a_wrong_value_is_told_under_the_name_it_was_given_by(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ METHODS = [
 def by_http() -> set[str]:
     """Names of the calls that routes are counted by."""
     models: Any = Catalog([SimpleNamespace(model=MODEL)])
-    documents, rest = cast(Documents, SimpleNamespace(most_bytes=0)), cast(Any, [None] * 7)
+    documents, rest = cast(Documents, SimpleNamespace(most_bytes=0)), cast(Any, [None] * 6)
     served = Served(models, [*methods(models, documents)], documents, *rest)
     return {route.name for route in all_routes(served) if route.observed}
 

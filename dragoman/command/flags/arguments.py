@@ -148,7 +148,10 @@ def parse(command: str, arguments: Sequence[str]) -> Arguments:
     Exits the process for wrong usage, `--help` and `--version`.
     """
     flags = parser(command)
-    args = flags.parse(arguments, Arguments(command=command))
+    given, texts = _divided(arguments) if command in LINE_COMMANDS else (arguments, ())
+    args = flags.parse(given, Arguments(command=command))
+    if texts:
+        args.texts = [*args.texts, *texts]
     args.targets = args.targets or os.environ.get("DRAGOMAN_TARGET", "").split() or [DEFAULT_TARGET]
     if args.token_file is None and (file := os.environ.get("DRAGOMAN_TOKEN_FILE")):
         args.token_file = Path(file)
@@ -181,6 +184,15 @@ def parse(command: str, arguments: Sequence[str]) -> Arguments:
     if command == "translate" and args.attention is not None:
         _check_picture(flags, args)
     return args
+
+
+def _divided(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """What stands before the first "--", and the texts behind it, whatever they begin with.
+
+    The argparse of Python 3.11 takes those for flags, where flags may stand between texts.
+    """
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    return arguments[:end], arguments[end + 1 :]
 
 
 def _take_n_best(flags: Parser, args: Arguments) -> None:

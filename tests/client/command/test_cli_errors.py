@@ -162,3 +162,9 @@ def test_every_command_tells_the_version(command: Dragoman, argv: list[str]) -> 
 
 def test_flags_may_stand_between_texts(command: Dragoman) -> None:
     assert command("translate", "a", "--num-beams", "2", "b", "--", "-5") == Result(0, "A\nB\n-5\n", "")
+
+
+def test_behind_two_dashes_everything_is_a_text(command: Dragoman) -> None:
+    texts = ["-yes", "--help", "--", "--num-beams"]
+    assert command("translate", "a", "--", *texts) == Result(0, "A\n-YES\n--HELP\n--\n--NUM-BEAMS\n", "")
+    assert command("translate", "--file", "a", "--", "-b").code == 2

@@ -55,7 +55,7 @@ def joining(queue: FairQueue, free: Sequence[int]) -> list[Request]:
 
 def late(queue: FairQueue, now: float) -> list[Request]:
     """What cannot be answered any more at that time, by a worker without a free row."""
-    return queue.share(0, [0], ROWS, now).late
+    return list(queue.share(0, [0], ROWS, now).late)
 
 
 def served(queue: FairQueue, shares: int, free: Sequence[int] = (1,)) -> Counter[str]:
@@ -147,7 +147,7 @@ def test_whom_another_caller_hinders_goes_to_the_express_worker_and_nobody_else_
     assert all(share.express for share in shares)
     assert {one for share in shares for one in share.joining} == {wide, long, more}
     assert queue.share(2, free, 0, 0.0, tokens=0).joining == []
-    assert queue.share(2, free, 0, 0.0) == ([modest], [], False)
+    assert queue.share(2, free, 0, 0.0) == ([modest], {}, False)
 
 
 def test_nobody_goes_to_the_express_worker_who_has_rows_or_finds_a_worker_that_is_nobodys() -> None:
@@ -172,7 +172,7 @@ def test_where_the_express_worker_has_no_room_the_others_take_whoever_waits() ->
     queue = express_queue(1)
     queue.put(modest := request("modest"))
     assert queue.share(0, [8, EXPRESS_ROWS], 8, 0.0).joining == []
-    assert queue.share(0, [8, 0], 8, 0.0) == ([modest], [], False)
+    assert queue.share(0, [8, 0], 8, 0.0) == ([modest], {}, False)
     assert not queue.hindered("modest", [7, EXPRESS_ROWS], 0.0), "it has a row there now"
 
 
@@ -199,7 +199,9 @@ def test_rows_of_the_express_worker_are_given_back_and_cost_no_share() -> None:
 def test_who_would_be_late_there_is_told_so_by_the_express_worker() -> None:
     queue = express_queue(1)
     queue.put(urgent := request("modest", deadline=0.0195))
-    assert queue.share(1, [8, EXPRESS_ROWS], 2, 0.0) == ([], [urgent], False)
+    share = queue.share(1, [8, EXPRESS_ROWS], 2, 0.0)
+    assert (share.joining, [*share.late], share.express) == ([], [urgent], False)
+    assert share.late[urgent] > 0.0195
 
 
 def test_in_a_crowd_one_worker_encodes_and_rows_go_to_the_others() -> None:
@@ -294,7 +296,8 @@ def test_nobody_joins_where_that_makes_others_late() -> None:
 def test_who_would_be_late_among_those_that_run_is_told_so_and_holds_up_nobody() -> None:
     queue = queue_of([hasty := request("a", deadline=in_time_with(6.5)), patient := request("a")])
     share = queue.share(0, [ROWS - 6], 6, 0.0)
-    assert (share.joining, share.late) == ([patient], [hasty])
+    assert (share.joining, [*share.late]) == ([patient], [hasty])
+    assert hasty.deadline is not None and hasty.deadline < share.late[hasty] < 1.1 * hasty.deadline
 
 
 def test_a_batch_without_others_takes_whatever_may_still_be_in_time() -> None:

@@ -55,6 +55,19 @@ async def test_a_body_that_does_not_come_is_not_waited_for(path: str) -> None:
         await still_well(server)
 
 
+async def test_what_is_no_path_is_told_as_any_other() -> None:
+    async with asking() as (server, _):
+        answer = await sent(server, head("*", {"connection": "close"}, "OPTIONS"))
+        assert status_of(answer) == 404 and b"PATH_NOT_FOUND" in answer
+
+
+async def test_a_request_for_two_hosts_is_for_none() -> None:
+    """Whoever stands between may have looked at the other one."""
+    async with asking() as (server, _):
+        answer = await sent(server, head("/health", {"host": "other.example", "connection": "close"}, "GET"))
+        assert status_of(answer) == 421 and b"localhost, other.example" in answer
+
+
 @pytest.mark.parametrize(
     "parts", [(b"",), (b"POST /translate HTTP/1.1\r\nho",), (b"\r\n", b"\r\n"), (b"GET / HTTP/1.1\r\n", b"a: b\r\n")]
 )

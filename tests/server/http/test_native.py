@@ -282,6 +282,15 @@ async def test_models_metrics_and_pages_are_there() -> None:
         assert (await client.get("/page.css")).headers["content-type"].startswith("text/css")
 
 
+async def test_pages_tell_of_the_server_where_it_is_found() -> None:
+    """However it calls itself: a container listens on 0.0.0.0, and a proxy may have ended TLS."""
+    async with asking(http_hosts=("translate.example",)) as (_, client):
+        found = {"host": "translate.example:8443", "x-forwarded-proto": "https"}
+        text = (await client.get("/docs", headers=found)).text
+        assert "curl https://translate.example:8443/health<" in text
+        assert text.count("https://translate.example:8443/") == text.count("<pre>curl")
+
+
 async def test_the_document_describes_what_is_answered() -> None:
     async with asking() as (_, client):
         document = (await client.get("/openapi.json")).json()
@@ -318,6 +327,20 @@ async def test_the_document_describes_what_is_asked() -> None:
         assert (await client.post("/v1/document", params=asked, content=b"A cat.")).content == b"A cat."
         response = await client.post("/v1/document", params=asked | {"model": "none"}, content=b"A cat.")
         assert reason(response) == "MODEL_NOT_FOUND"
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("format=txt&targt=pt", '"targt" is no field of the query; it may have format, source, target, model'),
+        ("format=txt&target=pt&target=en", "the query has 2 times target; send it once"),
+    ],
+)
+async def test_a_field_of_a_query_that_would_be_dropped_is_refused(query: str, message: str) -> None:
+    async with asking() as (_, client):
+        response = await client.post(f"/v1/document?{query}", content=b"A cat.")
+        assert (response.status_code, reason(response)) == (400, "INVALID_FIELD")
+        assert response.json()["message"] == message
 
 
 async def test_what_is_not_there_is_told() -> None:

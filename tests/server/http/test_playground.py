@@ -17,7 +17,7 @@ from tests.client.test_client_connection import free_target
 from tests.server_process import ROOT, WAIT_S, eventually, server_process
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, ConsoleMessage, Page, Request
+    from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Route
 
 playwright: Any = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make tools")
 playwright.expect.set_options(timeout=WAIT_S * 1000)
@@ -42,7 +42,8 @@ def address() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def browser() -> "Iterator[Browser]":
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        names = "--host-resolver-rules=MAP dragoman.test 127.0.0.1"
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", names])
         yield browser
         browser.close()
 
@@ -170,12 +171,35 @@ def test_an_error_is_told(page: "Page") -> None:
     playwright.expect(page.locator("#told")).to_contain_text("(BLANK_CONTENT)")
 
 
+def test_an_option_out_of_its_range_is_told(page: "Page") -> None:
+    translated(page, TEXT)
+    page.get_by_text("Options", exact=True).click()
+    beams = page.get_by_role("spinbutton", name=re.compile("^Beams"))
+    beams.fill("100")
+    beams.press("Tab")
+    playwright.expect(page.locator("#told")).to_have_text(re.compile(r"^Beams \(1 to 16\): .*16.*OPTION_OUT_OF_RANGE"))
+    beams.fill("2")
+    beams.press("Tab")
+    playwright.expect(page.locator("#told")).to_contain_text("tokens became")
+
+
 def test_a_text_of_several_sentences_is_taken_apart(page: "Page") -> None:
     assert (
         translated(page, "Good morning. The cat is here.\n\nGood morning.") == "Bom dia. O gato está aqui.\n\nBom dia."
     )
     assert "3 sentences" in page.locator("#told").inner_text()
     assert json.loads(page.locator("#calls pre").first.inner_text().split("'")[3])["segmentation"]
+
+
+def test_what_has_no_score_shows_none(page: "Page") -> None:
+    """Several sentences together, and a text that stays as it is, in which nothing was decoded."""
+    page.get_by_text("Options", exact=True).click()
+    page.get_by_role("spinbutton", name=re.compile("^Alternatives")).fill("2")
+    translated(page, "Good morning. The cat is here.")
+    assert "score" not in page.locator("#told").inner_text()
+    assert page.locator("#alternatives tbody tr").first.locator("td").all_inner_texts()[:2] == ["", ""]
+    page.get_by_label("Text", exact=True).fill("https://example.org/?a=b")
+    playwright.expect(page.locator("#told")).to_have_text(re.compile("0 tokens became 0$"))
 
 
 def test_a_sentence_over_the_limit_is_taken_apart(page: "Page") -> None:
@@ -230,9 +254,73 @@ def ran(*command: str) -> str:
 
 
 def test_the_address_brings_back_what_was_asked(page: "Page") -> None:
+    page.get_by_text("Options", exact=True).click()
+    page.get_by_role("spinbutton", name=re.compile("^Length penalty")).fill("0")
     best = translated(page, "Two dogs bark.")
     page.reload()
     playwright.expect(page.locator("#output")).to_have_text(best)
+    assert page.locator("input[name=lengthPenalty]").input_value() == "0"
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """Where a server is that wants to know who calls, and a token for it."""
+    port, (token, callers) = free_target().rpartition(":")[2], (tmp_path / "token", tmp_path / "callers.toml")
+    made = ran(sys.executable, "-m", "server.identity", "ada", "--token-file", str(token))
+    callers.write_text(made, encoding="utf-8")
+    zoo = ROOT / "models" / "zoo"
+    flags = ["--callers", callers, "--http-hosts", "dragoman.test", "--http-port", port]
+    with server_process(zoo / "en-pt", "--package", zoo / "pt-en", *flags):
+        yield f"http://dragoman.test:{port}/", token.read_text(encoding="utf-8").strip()
+
+
+def test_a_page_of_another_machine_that_wants_a_token(browser: "Browser", guarded: tuple[str, str]) -> None:
+    """By plain HTTP it has no clipboard of its own; what the address said holds once there is a token."""
+    address, token = guarded
+    page, wrong = browser.new_page(), list[str]()
+    page.set_default_timeout(WAIT_S * 1000)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.goto(f"{address}#model=pt-en&numBeams=2")
+    playwright.expect(page.locator("#told")).to_contain_text("(NO_CREDENTIALS)")
+    page.get_by_role("button", name="Swap").click()
+    page.get_by_label("Text", exact=True).fill("Bom dia.")
+    page.get_by_label("Text", exact=True).press("Control+Enter")
+    playwright.expect(page.locator("#told")).to_contain_text("(NO_CREDENTIALS)")
+    page.get_by_label("Token").fill(token)
+    page.get_by_label("Token").press("Tab")
+    playwright.expect(page.locator("#output")).to_have_text("Good morning.")
+    assert page.get_by_label("Model").input_value() == "pt-en"
+    assert page.locator("input[name=numBeams]").input_value() == "2"
+    page.get_by_role("button", name="Copy", exact=True).click()
+    playwright.expect(page.locator("#copy")).to_have_text("Copied")
+    page.get_by_label("Text", exact=True).fill("")
+    page.get_by_label("Text", exact=True).press("Control+v")
+    assert page.get_by_label("Text", exact=True).input_value() == "Good morning."
+    assert wrong == []
+
+
+def test_a_server_that_begins_anew_counts_anew(page: "Page") -> None:
+    """Its counters are below those of the one before."""
+    counted, started = 1000, 1
+
+    def metrics(route: "Route") -> None:
+        nonlocal counted
+        counted += 100
+        route.fulfill(body=f"process_start_time_seconds {started}\ndragoman_target_tokens_total {counted}\n")
+
+    page.route("**/metrics", metrics)
+    playwright.expect(page.locator("#chart")).to_contain_text("Tokens a second")
+    page.evaluate("() => { window.least = 0; }")
+    page.evaluate(
+        """() => new MutationObserver(() => {
+            window.least = Math.min(window.least, ...document.getElementById("figures").textContent
+                .match(/second(-?\\d+)/).slice(1).map(Number));
+        }).observe(document.getElementById("figures"), {childList: true})"""
+    )
+    counted, started = 0, 2
+    playwright.expect(page.locator("#figures")).to_contain_text("a second0")
+    playwright.expect(page.locator("#figures")).not_to_contain_text("a second0")
+    assert page.evaluate("() => window.least") == 0
 
 
 @pytest.mark.parametrize("page", [{"viewport": {"width": 320, "height": 800}, "color_scheme": "dark"}], indirect=True)

@@ -9,9 +9,19 @@ const names = { sourceLanguageCode: "source_language", targetLanguageCode: "targ
 
 // Puts a text where others are pasted from, and says so on the button that asked for it.
 export async function copied(button, text, label) {
-  await navigator.clipboard.writeText(text);
+  if (navigator.clipboard) await navigator.clipboard.writeText(text);
+  else copySelected(text);
   button.textContent = "Copied";
   setTimeout(() => (button.textContent = label), 1500);
+}
+
+// Pages by plain HTTP have no clipboard, but for those of this machine.
+function copySelected(text) {
+  const area = make("textarea", { value: text });
+  document.body.append(area);
+  area.select();
+  document.execCommand("copy");
+  area.remove();
 }
 
 // port: of gRPC. token: whether one is needed; the calls take it from the environment.
@@ -30,7 +40,7 @@ export function showCalls(place, request, port, token) {
     ? `for one in ${asked}.hypotheses:\n        print(one.score, one.text)`
     : `print(${asked}.text)`;
   const calls = {
-    curl: `curl ${location.origin}/${service} -H 'content-type: application/json'${header} -d ${quoted(json)}`,
+    curl: `curl ${new URL(service, location)} -H 'content-type: application/json'${header} -d ${quoted(json)}`,
     Python: `${token ? "import os\n\n" : ""}from dragoman import Client${secure ? ", TlsOptions" : ""}
 
 with Client(${server.join(", ")}) as client:

@@ -3,7 +3,7 @@
 import { Refused, grpcPort, listModels, stream, translate } from "./api.js";
 import { showAttention } from "./attention.js";
 import { copied, showCalls } from "./calls.js";
-import { makeOptions, readOptions } from "./options.js";
+import { makeOptions, readOptions, wrongOption } from "./options.js";
 import { make, pieces, showAlignment, showAlternatives, showTime } from "./results.js";
 import { watchService } from "./service.js";
 
@@ -32,6 +32,8 @@ function refuse(error) {
 }
 
 function request() {
+  const wrong = wrongOption(options);
+  if (wrong) throw new Refused(400, "OPTION_OUT_OF_RANGE", wrong);
   const decoding = { ...readOptions(options), ...(model.aligns && { withAlignment: true }) };
   const asked = {
     content: text.value,
@@ -46,17 +48,17 @@ function request() {
 async function ask() {
   clearTimeout(timer);
   running?.abort();
-  history.replaceState(null, "", `#${new URLSearchParams(Object.entries(state()).filter(([, value]) => value))}`);
+  if (!model) return; // nothing is known yet, such as without a token: what was told stays, and so does the address
+  history.replaceState(null, "", `#${new URLSearchParams(Object.entries(state()).filter(([, value]) => value !== ""))}`);
   told.textContent = "";
   told.classList.remove("error");
   $("maps").replaceChildren();
-  if (!model || !text.value.trim()) return clear();
-  let asked = request();
+  if (!text.value.trim()) return clear();
   running = new AbortController();
   output.setAttribute("aria-busy", "true");
   const signal = running.signal;
   try {
-    let [written, translation] = ["", null];
+    let [asked, written, translation] = [request(), "", null];
     try {
       if (asked.segmentation) translation = await translate(asked, token(), signal);
       else translation = await stream(asked, token(), signal, (delta) => (output.textContent = written += delta));
@@ -92,9 +94,10 @@ function show(asked, translation) {
   $("copy").hidden = !output.textContent;
   const guards = (translation.guards ?? []).map((guard) => guard.replace("GUARD_", "").toLowerCase().replace("_", " "));
   const sentences = translation.sentences?.length;
+  const score = best.score === undefined ? "" : `, score ${best.score.toFixed(3)}`; // several sentences have none
   told.textContent = [
     ...(sentences ? [`${sentences} sentences`] : []),
-    `${translation.sourceTokens} tokens became ${best.tokens ?? 0}, score ${(best.score ?? 0).toFixed(3)}`,
+    `${translation.sourceTokens ?? 0} tokens became ${best.tokens ?? 0}${score}`,
     ...(guards.length ? [`it may be wrong: ${guards.join(", ")}`] : []),
   ].join("; ");
   showAlternatives($("alternatives"), translation.hypotheses.map((one) => ({ text: "", ...one })));
@@ -106,8 +109,8 @@ function show(asked, translation) {
 }
 
 async function look() {
-  const asked = request();
   try {
+    const asked = request();
     const decoding = { ...asked.decoding, numReturnSequences: 1, withAttention: true };
     const translation = await translate({ ...asked, decoding }, token(), running.signal);
     const [best] = translation.hypotheses;
@@ -148,6 +151,7 @@ function choose(name, wanted = {}) {
 
 // The other way round: with this model, if it has both languages on both sides, else with another one.
 function swap() {
+  if (!model) return;
   const [source, target] = [$("target").value, $("source").value];
   const has = (one) => (one.sourceLanguageCodes ?? []).includes(source) && (one.targetLanguageCodes ?? []).includes(target);
   const other = has(model) ? model : models.find(has);
@@ -162,7 +166,6 @@ function swap() {
 
 async function start() {
   const wanted = remembered();
-  text.value = wanted.text ?? text.value;
   try {
     port = await grpcPort();
     models = (await listModels(token())).filter((one) => (one.tasks ?? []).includes("TASK_TRANSLATE"));
@@ -191,4 +194,5 @@ $("swap").addEventListener("click", swap);
 $("look").addEventListener("click", look);
 $("copy").addEventListener("click", () => copied($("copy"), output.textContent, "Copy"));
 watchService($("figures"), $("chart"), token);
+text.value = remembered().text ?? text.value;
 start();

@@ -5,7 +5,7 @@ import { make } from "./results.js";
 const OPTIONS = [
   { name: "numBeams", label: "Beams", min: 1, max: (model) => model.maxBeams, step: 1 },
   { name: "numReturnSequences", label: "Alternatives", min: 1, max: (model) => model.maxBeams, step: 1 },
-  { name: "lengthPenalty", label: "Length penalty", min: -10, max: () => 10, step: 0.1 },
+  { name: "lengthPenalty", label: "Length penalty", min: -10, max: () => 10, step: 0.01 },
   { name: "maxNewTokens", label: "Most tokens", min: 1, max: (model) => model.maxNewTokens, step: 1 },
   { name: "noRepeatNgramSize", label: "No repeated n-gram of", min: 0, max: () => 1000, step: 1 },
 ];
@@ -20,6 +20,12 @@ export function makeOptions(place, model, chosen) {
       return make("label", {}, range, input);
     }),
   );
+}
+
+// Which value is out of its range, and what the browser says about it.
+export function wrongOption(place) {
+  const input = place.querySelector(":invalid");
+  return input && `${input.labels[0].textContent}: ${input.validationMessage}`;
 }
 
 // What is set. More alternatives than beams take as many beams.

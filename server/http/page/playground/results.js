@@ -7,7 +7,7 @@ export const make = (name, { text, ...properties } = {}, ...children) => {
   return element;
 };
 
-const number = (value, digits = 3) => make("td", { className: "number", text: value.toFixed(digits) });
+const number = (value, digits = 3) => make("td", { className: "number", text: value?.toFixed(digits) ?? "" });
 const head = (...names) => make("thead", {}, make("tr", {}, ...names.map((text) => make("th", { text, scope: "col" }))));
 
 // Words of a text that a longest common subsequence with another one lacks.
@@ -34,8 +34,8 @@ export function showAlternatives(section, hypotheses) {
     const cell = make("th", { scope: "row", dir: "auto" });
     words.forEach((text, i) => cell.append(i ? " " : "", changed.has(i) ? make("mark", { text }) : text));
     const reason = (one.finishReason ?? "").replace("FINISH_REASON_", "").toLowerCase().replace("_", " ");
-    const score = one.score ?? 0;
-    return make("tr", {}, cell, number(score), number(Math.exp(score)), number(one.tokens ?? 0, 0), make("td", { text: reason }));
+    const share = one.score === undefined ? undefined : Math.exp(one.score);
+    return make("tr", {}, cell, number(one.score), number(share), number(one.tokens ?? 0, 0), make("td", { text: reason }));
   });
   const columns = head("text, and what differs from the best", "score", "exp(score)", "tokens", "ended by");
   section.querySelector("table").replaceChildren(columns, make("tbody", {}, ...rows));

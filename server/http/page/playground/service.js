@@ -43,7 +43,9 @@ export function watchService(list, chart, token) {
   const tick = async () => {
     if (document.hidden) return;
     try {
-      kept.push({ at: performance.now() / 1000, ...read(await metrics(token())) });
+      const now = { at: performance.now() / 1000, ...read(await metrics(token())) };
+      if (now.process_start_time_seconds !== kept.at(-1)?.process_start_time_seconds) kept.length = 0; // it counts anew
+      kept.push(now);
     } catch (error) {
       list.replaceChildren(make("div", {}, make("dt", { text: "metrics" }), make("dd", { text: error.message })));
       return;
