@@ -85,6 +85,11 @@ WRONG: dict[str, tuple[Callable[[Path], object], Callable[[Path], Path], str]] =
         "name another new column by --into",
     ),
     "no header": (lambda p: (p / "a.csv").touch(), lambda p: p / "b.csv", "a.csv has no row of names"),
+    "names that are no UTF-8": (
+        lambda p: (p / "a.csv").write_bytes("n,text\n1,a\n".encode("utf-16")),
+        lambda p: p / "b.csv",
+        "line 1 byte 4 (0x00) is in no text; if the file is UTF-16",
+    ),
     "unknown format": (lambda p: (p / "a.doc").touch(), lambda p: p / "b.doc", "a.doc is of no known format (.txt, "),
     "it is there": (
         lambda p: [(p / n).write_text("") for n in ("a.txt", "b.txt")],
@@ -145,6 +150,9 @@ def test_arrow_files_that_are_none(tmp_path: Path) -> None:
         Bulk().run(source, target)
     with pytest.raises(WrongUsage, match="has text, and not one 'words'"):
         Bulk(column="words").run(source, target)
+    source.write_bytes(b"PAR1" + b"\xff" * 99 + b"\x63\0\0\0PAR1")
+    with pytest.raises(BulkError, match=r"a\.parquet is no Parquet file"):
+        Bulk().run(source, target)
     bad = pa.array([b"good", b"caf\xe9"], pa.binary()).view(pa.string())
     parquet.write_table(pa.table({"text": bad}), source)
     heard = Bulk(keep_going=True).run(source, target)
