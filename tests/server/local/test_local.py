@@ -153,6 +153,21 @@ print(translator.translate("Good morning.").text, translator.health().value)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"Bom dia. {Health.SERVING.value}\n", "")
 
 
+@pytest.mark.parametrize(
+    "last",
+    ["del translator", "import atexit; atexit.register(translator.close)", "next(translator.stream_translate('a'))"],
+)
+def test_one_that_is_closed_as_its_process_ends_says_nothing(last: str) -> None:
+    """Nothing can be handed to another thread by then."""
+    code = f"""
+from dragoman.local import Translator
+translator = Translator({str(PACKAGE)!r}, workers=1)
+{last}
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_a_forked_process_has_no_engine_until_it_makes_one() -> None:
     code = f"""
 import os
