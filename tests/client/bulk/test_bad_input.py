@@ -275,3 +275,29 @@ def test_a_memory_knows_texts_of_the_same_packages_and_options(tmp_path: Path) -
     for packages, others in ((["2"], options), (["1"], options | {"num_beams": 1})):
         with open_memory(file, packages, others) as known:
             assert known.find(["a", "b"]) == {}
+
+
+def test_what_others_put_into_a_memory_that_is_no_text_is_translated_anew(tmp_path: Path) -> None:
+    file = tmp_path / "memory"
+    (tmp_path / "a.txt").write_text("a\nb\nc\nd\n")
+    with open_memory(file, ["1"], {}) as known:
+        Bulk(memory=known).run(tmp_path / "a.txt", tmp_path / "b.txt")
+    with sqlite3.connect(file) as database:
+        for value, text in ((None, "a"), (b"x", "b")):
+            database.execute("UPDATE translations SET target = ? WHERE source = ?", (value, text))
+        database.execute("UPDATE translations SET target = 'another' WHERE source = 'c'")
+    database.close()
+    for target in ("c.txt", "d.txt"):
+        with open_memory(file, ["1"], {}) as known:
+            Bulk(memory=known).run(tmp_path / "a.txt", tmp_path / target)
+        assert (tmp_path / target).read_text() == "A\nB\nanother\nD\n"
+    with open_memory(file, ["1"], {}) as known:
+        assert known.find("abcd") == {"a": "A", "b": "B", "c": "another", "d": "D"}
+
+
+def test_every_name_of_a_memory_is_one_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with open_memory(Path(":memory:"), ["1"], {}) as known:
+        known.keep({"a": "A"})
+    with open_memory(Path(":memory:"), ["1"], {}) as known:
+        assert known.find(["a"]) == {"a": "A"}
