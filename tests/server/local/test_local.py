@@ -14,6 +14,8 @@ import pytest
 
 from dragoman import Client, DragomanError, FailedPrecondition, Health, Reuse, Timings, Translation
 from dragoman.local import Translator
+from server.catalog.served_model import ServedModel
+from server.loaded import LoadedModel
 from tests.server_process import ROOT, eventually, server_process
 
 PACKAGE = ROOT / "models" / "zoo" / "en-pt"
@@ -130,6 +132,20 @@ def test_closing_it_ends_its_threads_and_its_calls() -> None:
         translator.translate("Hello")
     translator.close()
     assert before.issuperset(threading.enumerate())
+
+
+def test_one_that_is_closed_keeps_nothing_of_its_models() -> None:
+    """Whoever still has it, as a notebook has what stands in a `with`."""
+
+    def models() -> int:
+        gc.collect()
+        return sum(type(one) in (LoadedModel, ServedModel) for one in gc.get_objects())
+
+    before = models()
+    with Translator(PACKAGE, workers=1) as translator:
+        assert translator.translate("Good morning.").text == "Bom dia."
+        assert models() > before
+    assert models() == before
 
 
 def test_one_that_nobody_has_any_more_ends_its_threads() -> None:
