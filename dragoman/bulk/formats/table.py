@@ -95,7 +95,10 @@ class Separated:
             try:
                 fields = next(reader, None)
             except csv.Error as error:
-                raise BulkError(f"{self._source}: line {number}: the row cannot be read ({error})") from error
+                raise BulkError(
+                    f"{self._source}: line {number}: the row cannot be read ({error}): in a value with quotes or line "
+                    'breaks, which stands between quotes, each quote is two (""), and rows end with LF or CR LF'
+                ) from error
             if fields is None:
                 return
             if header or number > 1:
