@@ -128,7 +128,7 @@ def test_a_target_inside_of_its_source_is_refused(tmp_path: Path) -> None:
 
 def test_a_table_with_open_quotes_ends_the_run(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('text\na\n"b\n')
-    with pytest.raises(BulkError, match=r"a\.csv: line 3: the row cannot be read \(unexpected end of data\): in a value"):
+    with pytest.raises(BulkError, match=r"a\.csv: line 3: the row cannot be read \(unexpected end of data\): in"):
         Bulk(keep_going=True).run(tmp_path / "a.csv", tmp_path / "b.csv")
 
 

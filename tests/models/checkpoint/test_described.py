@@ -183,7 +183,7 @@ CHANGES = {
     ('scores = "attention"', 'scores = "criterion"'): "criterion.weight has shape [2, 2]; expected [1, 24]",
     ('["attention", "max"]', '["attention", "median"]'): "encoding.poolings.1 is 'median'",
     ('["attention", "max"]', '["max"]\ndense = 3'): "encoding.dense",
-    ("width = 24", "width = 25"): "Value error, width 25 is not a multiple of 3 heads",
+    ("width = 24", "width = 25"): "width 25 is not a multiple of 3 heads",
     ("width = 24", "breadth = 24"): "model.transformer.width is missing",
     ("encoder_ffn = 40", "encoder_ffn = 48"): "linear1.weight has shape [40, 24]; expected [48, 24]",
     ("encoder_layers = 2", "encoder_layers = 1"): "has no tensor stacks.encoder.layers.1.linear1.bias and 11 more",
