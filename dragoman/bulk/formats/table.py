@@ -110,8 +110,8 @@ class Separated:
         """The row with one more value."""
         written = io.StringIO()
         csv.writer(written, delimiter=self.delimiter, lineterminator=ROW_END).writerow(["", value])
-        end = b"\r\n" if record.raw.endswith(b"\r\n") else b"\n" if record.raw.endswith(b"\n") else b""
-        return record.raw[: len(record.raw) - len(end)] + written.getvalue().removesuffix(ROW_END).encode() + end
+        row = record.raw.rstrip(b"\r\n")  # also of CR CR LF, as Python's csv makes it where a file translates line ends
+        return row + written.getvalue().removesuffix(ROW_END).encode() + record.raw[len(row) :]
 
 
 class CommaSeparated(Separated):

@@ -1,6 +1,7 @@
 """What becomes of files of every format, read again by those who made the formats."""
 
 import csv
+import io
 import json
 from datetime import datetime
 from pathlib import Path
@@ -80,6 +81,16 @@ def test_a_translation_with_line_breaks_is_one_value(tmp_path: Path) -> None:
     Bulk().run(tmp_path / "a.csv", tmp_path / "b.csv")
     with (tmp_path / "b.csv").open(newline="") as file:
         assert list(csv.reader(file)) == [["text", "translation"], *([row, row.upper()] for row in rows)]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r\r\n"])
+def test_a_row_ends_as_it_did(end: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(f'text{end}a{end}"b\n"{end}{end}""{end}c'.encode())
+    Bulk().run(tmp_path / "a.csv", tmp_path / "b.csv")
+    written = (tmp_path / "b.csv").read_bytes().decode()
+    assert written == f'text,translation{end}a,A{end}"b\n","B\n"{end}{end}"",{end}c,C'
+    rows = [row for row in csv.reader(io.StringIO(written, newline="")) if row]
+    assert [row[1:] for row in rows] == [["translation"], ["A"], ["B\n"], [""], ["C"]]
 
 
 def test_numbers_of_any_length_are_json(tmp_path: Path) -> None:
