@@ -201,6 +201,10 @@ CHANGES = {
     ('kind = "bytes"', 'kind = "words"'): "tokenizer is {'kind': 'words'}; Input tag 'words'",
     ('kind = "bytes"', 'kind = "tokenizers"'): "tokenizer.json cannot be read",
     ("decoder_layers = 3", "decoder_layers = 0"): "an encoder alone, which does not translate",
+    ('output_weight = "generator.weight"', "output_weight = []"): "tensors has nothing that makes up output_weight; name at",
+    ('output_weight = "generator.weight"', "output_weight = ['generator.weight', 'attention.weight']"): (
+        "output_weight has 264 rows, and cannot be 2 tensors"
+    ),
     ("[tensors]", "[tensors"): "is not TOML",
     ("pad_id = 0", "pad_id = 1979-05-27"): "is not TOML of text, numbers and tables",
     ("pad_id = 0", 'pad_id = "nought"'): "model.transformer.pad_id is 'nought'; Input should be a valid integer",
